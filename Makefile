@@ -63,7 +63,7 @@ fuzz: $(VENV)/.dev
 
 # 5,000 random problems: every engine against the reference in float64.
 compare: $(VENV)/.dev
-	$(BIN)/python tests/inference/random_agreement.py --cases 5000 --processes 2
+	$(BIN)/python tests/engines/random_agreement.py --cases 5000 --processes 2
 
 # 20,000 hostile files for every reader, 300 commands killed and run again, every command that writes on a full disk.
 attack: $(VENV)/.dev

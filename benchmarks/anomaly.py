@@ -2,9 +2,10 @@
 
     python benchmarks/anomaly.py magnetic-tiles.zip          # writes results/anomaly.json
 
-Fit to 200 pictures of normal tiles, score 400 pictures of tiles; score 1,000 pictures of 200 × 200 pixels, cut from
-tiles; the same of 64 × 64, which are searched at full resolution by a detector of their own. Seconds of the wall and of
-the processor, which differ where other programs run: their load is recorded.
+Fit to 200 pictures of normal tiles, score 400 pictures of tiles; score 1,000 pictures of 200 × 200
+pixels, cut from tiles; the same of 64 × 64, which are searched at full resolution by a detector of
+their own. Seconds of the wall and of the processor, which differ where other programs run: their
+load is recorded.
 """
 
 from __future__ import annotations
@@ -44,11 +45,19 @@ def square(picture: np.ndarray, size: int) -> np.ndarray:
 
 
 def run(*arguments: str | Path) -> dict[str, Any]:
-    used, start, load = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter(), os.getloadavg()[0]
+    used, start, load = (
+        resource.getrusage(resource.RUSAGE_CHILDREN),
+        time.perf_counter(),
+        os.getloadavg()[0],
+    )
     subprocess.run([sys.executable, "-m", "whatwhere", "anomaly", *map(str, arguments)], check=True)
     wall, now = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
     processor = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
-    return {"seconds": round(wall, 1), "processor seconds": round(processor, 1), "load before": round(load, 2)}
+    return {
+        "seconds": round(wall, 1),
+        "processor seconds": round(processor, 1),
+        "load before": round(load, 2),
+    }
 
 
 def main(tiles: str) -> None:
@@ -56,16 +65,26 @@ def main(tiles: str) -> None:
     normal, new = pixels(parts["fit"]), pixels(parts["validation"] + parts["test"])
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        many, small = ([square(new[n % len(new)], size) for n in range(MANY)] for size in (SIDE, SMALL))
+        many, small = (
+            [square(new[n % len(new)], size) for n in range(MANY)] for size in (SIDE, SMALL)
+        )
         sources = {"normal": normal, "new": new[:400], "many": many, "small": small}
         sources["small normal"] = [square(picture, SMALL) for picture in normal]
         made = [save(folder / n, p) for n, p in sources.items()]
         rows = {
             "fit to 200 tiles": run("fit", made[0], "--out", folder / "detector"),
-            "score 400 tiles": run("score", folder / "detector", made[1], "--out", folder / "report"),
-            "score 1,000 pictures of 200 x 200": run("score", folder / "detector", made[2], "--out", folder / "large"),
-            "fit to 200 pictures of 64 x 64": run("fit", made[4], "--out", folder / "small detector"),
-            "score 1,000 pictures of 64 x 64": run("score", folder / "small detector", made[3], "--out", folder / "s"),
+            "score 400 tiles": run(
+                "score", folder / "detector", made[1], "--out", folder / "report"
+            ),
+            "score 1,000 pictures of 200 x 200": run(
+                "score", folder / "detector", made[2], "--out", folder / "large"
+            ),
+            "fit to 200 pictures of 64 x 64": run(
+                "fit", made[4], "--out", folder / "small detector"
+            ),
+            "score 1,000 pictures of 64 x 64": run(
+                "score", folder / "small detector", made[3], "--out", folder / "s"
+            ),
             "bytes of the detector": (folder / "detector").stat().st_size,
             "bytes of the page": (folder / "large" / "index.html").stat().st_size,
         }

@@ -1,9 +1,11 @@
-"""What a checkpoint costs, as a share of an epoch: the paper's layer 2 on the embedded digits, latents in RAM.
+"""What a checkpoint costs, as a share of an epoch: the paper's layer 2 on the embedded digits,
+latents in RAM.
 
     python benchmarks/checkpoint_overhead.py [--images 5000] [--steps 100]
 
-Latents are written by a thread while the next batches are inferred. Two numbers bound the overhead of a checkpoint:
-`waited`, the time training stood still for it, and `waited + writing`, as if the writing had hidden behind nothing.
+Latents are written by a thread while the next batches are inferred. Two numbers bound the overhead
+of a checkpoint: `waited`, the time training stood still for it, and `waited + writing`, as if the
+writing had hidden behind nothing.
 """
 
 from __future__ import annotations
@@ -41,14 +43,17 @@ def timed(function: Callable[..., Any], spans: list[float]) -> Callable[..., Any
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--images", type=int, default=5000)
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--engine", default="auto")
     given = parser.parse_args()
     recipe = Recipe.paper()
     first, second = recipe.learning
-    # the last epoch of a run is followed by no checkpoint of latents, so the first of two is the one that is measured
+    # the last epoch of a run is followed by no checkpoint of latents, so the first of two is the
+    # one that is measured
     second = replace(second, epochs=2, inference=replace(second.inference, steps=given.steps))
     recipe = replace(recipe, learning=(replace(first, epochs=0), second))
     waited: list[float] = []
@@ -69,7 +74,9 @@ def main() -> None:
             load("digits")[: given.images],
             recipe,
             Path(folder) / "run",
-            options=TrainingOptions(store="memory", engine=given.engine, device="cpu", checkpoint_every=1),
+            options=TrainingOptions(
+                store="memory", engine=given.engine, device="cpu", checkpoint_every=1
+            ),
             callbacks=TrainingCallbacks(on_epoch=epochs.append, on_batch=end),
         )
     epoch = epochs[0]
@@ -79,7 +86,8 @@ def main() -> None:
         "steps": epoch.steps,
         "engine": epoch.engine,
         "epoch_seconds": round(epoch.seconds, 2),
-        "waited_seconds": round(waited[1], 2),  # the first checkpoint, of the start, holds no latents
+        # the first checkpoint, of the start, holds no latents
+        "waited_seconds": round(waited[1], 2),
         "writing_seconds": round(sum(written), 2),
         "megabytes": round(epoch.images * 40384 * 4 / 1e6),
         "share_waited": round(waited[1] / epoch.seconds, 4),

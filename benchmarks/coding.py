@@ -1,8 +1,8 @@
 """What different settings of inference leave on 100 digits:  python benchmarks/coding.py
 
 The model that ships with the package, its first 100 embedded test digits, the CPU engine. Writes
-benchmarks/results/logs.json. The last part varies the length of a block of steps, after which momentum starts again
-and the step of the pooling variables is halved (inference/convergence.py).
+benchmarks/results/logs.json. The last part varies the length of a block of steps, after which
+momentum starts again and the step of the pooling variables is halved (inference/convergence.py).
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ def measure(spec: InferenceSpec, digits: torch.Tensor) -> dict[str, Any]:
         warnings.simplefilter("always", ConvergenceWarning)
         solution = infer(MODEL, digits, spec, engine="cpu")
     stats = solution.stats
-    error = (solution.reconstruction - digits).square().flatten(1).sum(1) / digits.square().flatten(1).sum(1)
+    error = (solution.reconstruction - digits).square().flatten(1).sum(1) / digits.square().flatten(
+        1
+    ).sum(1)
     return {
         "steps": float((stats.step != 0).sum(0).float().mean()),
         "most_steps": len(stats.step),
@@ -59,9 +61,16 @@ def main() -> None:
     blocks = {}
     for length in BLOCKS:
         convergence.BLOCK = length
-        blocks[str(length)] = measure(InferenceSpec.coding(steps=400, tolerance=1e-12), digits[: DIGITS // 4])
+        blocks[str(length)] = measure(
+            InferenceSpec.coding(steps=400, tolerance=1e-12), digits[: DIGITS // 4]
+        )
         print("blocks of", length, blocks[str(length)], flush=True)
-    content = {"digits": DIGITS, "machine": machine(), "settings": rows, "400 steps by length of a block": blocks}
+    content = {
+        "digits": DIGITS,
+        "machine": machine(),
+        "settings": rows,
+        "400 steps by length of a block": blocks,
+    }
     RESULTS.write(content)
 
 

@@ -1,10 +1,12 @@
-"""Filters of a colour image: unit length per filter (all planes together, the rule of the model) or per plane?
+"""Filters of a colour image: unit length per filter (all planes together, the rule of the model) or
+per plane?
 
     python benchmarks/colour.py
 
-Both are trained in the same way on crops of the upper halves of china.jpg and flower.jpg of scikit-learn, and code
-crops of the lower halves at several λ. The measure is the PSNR of the reconstruction at equal numbers of non-zeros,
-interpolated between the λ. Every call adds its result to benchmarks/results/logs.json.
+Both are trained in the same way on crops of the upper halves of china.jpg and flower.jpg of
+scikit-learn, and code crops of the lower halves at several λ. The measure is the PSNR of the
+reconstruction at equal numbers of non-zeros, interpolated between the λ. Every call adds its result
+to benchmarks/results/logs.json.
 """
 
 from __future__ import annotations
@@ -23,7 +25,16 @@ from whatwhere.inference import infer
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.model import DeconvNet, deconvnet
 from whatwhere.ops.convolution import project_filters
-from whatwhere.spec import EveryEpoch, InferenceSpec, InputSpec, LayerSpec, LearningSpec, LineSearch, ModelSpec, Recipe
+from whatwhere.spec import (
+    EveryEpoch,
+    InferenceSpec,
+    InputSpec,
+    LayerSpec,
+    LearningSpec,
+    LineSearch,
+    ModelSpec,
+    Recipe,
+)
 
 RESULTS = Log("colour")
 LAMBDAS = (2.0, 5.0, 10.0, 20.0, 50.0)
@@ -65,27 +76,41 @@ def curve(model: DeconvNet, images: Tensor, steps: int) -> list[dict[str, float]
     points = []
     for lam in LAMBDAS:
         solution = infer(
-            model, images, InferenceSpec(lam=lam, steps=steps, step=LineSearch(momentum=True), pooling_step=1.0)
+            model,
+            images,
+            InferenceSpec(lam=lam, steps=steps, step=LineSearch(momentum=True), pooling_step=1.0),
         )
         error = float((solution.reconstruction - images).square().mean())
         nonzeros = 100 * float(solution.features.count_nonzero()) / (images.numel() / 3)
-        points.append({"lam": lam, "nonzeros_in_100_pixels": nonzeros, "psnr": -10 * float(np.log10(error))})
+        points.append(
+            {"lam": lam, "nonzeros_in_100_pixels": nonzeros, "psnr": -10 * float(np.log10(error))}
+        )
         print(points[-1], flush=True)
     return points
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--crops", type=int, default=200)
     parser.add_argument("--size", type=int, default=32)
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--steps", type=int, default=150, help="of inference in the test")
     parser.add_argument(
-        "--lam", type=float, default=5.0, help="λ of training; planes of length 1 make it 3 times as large"
+        "--lam",
+        type=float,
+        default=5.0,
+        help="λ of training; planes of length 1 make it 3 times as large",
     )
-    parser.add_argument("--rules", nargs="+", choices=["filter", "plane"], default=["filter", "plane"])
+    parser.add_argument(
+        "--rules", nargs="+", choices=["filter", "plane"], default=["filter", "plane"]
+    )
     args = parser.parse_args()
-    training, test = crops(False, args.crops, args.size, 0), crops(True, args.crops // 4, args.size, 1)
+    training, test = (
+        crops(False, args.crops, args.size, 0),
+        crops(True, args.crops // 4, args.size, 1),
+    )
     results: dict[str, Any] = {}
     for rule in args.rules:
         model = learned_model(rule, training, args.epochs, args.lam)

@@ -1,7 +1,8 @@
 """Whether a change kept the CPU engine fast:  python benchmarks/cpu_check.py BEFORE AFTER [ROUNDS]
 
-Two source trees (folders that hold the package) measure the same image cases in turns, one process each, one thread:
-the best of all rounds in milliseconds of processor time, and the ratio after / before of the best and of the quartiles.
+Two source trees (folders that hold the package) measure the same image cases in turns, one process
+each, one thread: the best of all rounds in milliseconds of processor time, and the ratio after /
+before of the best and of the quartiles.
 """
 
 from __future__ import annotations
@@ -24,9 +25,14 @@ def cases() -> dict[str, tuple[Any, Any, int]]:
     layers = ww.ModelSpec.paper().layers
     digits = ww.data.load("digits", split="test")[slice(0, 50)]
     pictures = torch.rand(4, 3, 48, 48, generator=torch.Generator().manual_seed(0))
-    two, one = ww.DeconvNet(ww.ModelSpec.paper(), seed=0), ww.DeconvNet(ww.ModelSpec(layers=layers[:1]), seed=0)
+    two, one = (
+        ww.DeconvNet(ww.ModelSpec.paper(), seed=0),
+        ww.DeconvNet(ww.ModelSpec(layers=layers[:1]), seed=0),
+    )
     plain = ww.DeconvNet(ww.ModelSpec(layers=(ww.LayerSpec(maps=16, pool_size=1),)), seed=0)
-    colour = ww.DeconvNet(ww.ModelSpec(layers=(ww.LayerSpec(maps=16, filter_size=7),), channels=3), seed=0)
+    colour = ww.DeconvNet(
+        ww.ModelSpec(layers=(ww.LayerSpec(maps=16, filter_size=7),), channels=3), seed=0
+    )
     return {
         "2 layers, 1 digit, 50 steps": (two, digits[:1], 50),
         "2 layers, 50 digits, 5 steps": (two, digits, 5),
@@ -61,10 +67,12 @@ def main(before: str, after: str, rounds: str = "30") -> None:
         subprocess.Popen(
             [sys.executable, "-W", "ignore", __file__],
             env=os.environ | {"PYTHONPATH": source, "OMP_NUM_THREADS": "1"},
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         for source in (before, after)
-    ]  # fmt: skip
+    ]
     (names, _) = (json.loads(worker.stdout.readline()) for worker in workers if worker.stdout)
     times: dict[str, list[list[float]]] = {name: [[], []] for name in names}
     for turn in range(int(rounds)):
@@ -80,7 +88,14 @@ def main(before: str, after: str, rounds: str = "30") -> None:
         old, new = (sorted(each) for each in both)
         row = {"case": name, "before": 1000 * old[0], "after": 1000 * new[0]}
         ratios = {"best": new[0] / old[0], "quartile": new[len(new) // 4] / old[len(old) // 4]}
-        print(json.dumps({key: round(value, 3) if key != "case" else value for key, value in (row | ratios).items()}))
+        print(
+            json.dumps(
+                {
+                    key: round(value, 3) if key != "case" else value
+                    for key, value in (row | ratios).items()
+                }
+            )
+        )
 
 
 if __name__ == "__main__":

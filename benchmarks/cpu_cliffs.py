@@ -1,10 +1,11 @@
-"""The CPU engine compared with the reference over sizes of filters, regions and layers, one thread each.
+"""The CPU engine compared with the reference over sizes of filters, regions and layers, one thread
+each.
 
     python benchmarks/cpu_cliffs.py --out cpu_cliffs.json --page docs/engines/cpu.md
 
-One layer on 28×28 digits, image step, no momentum, α = 1. The ratio is that of the best processor times of several
-rounds (on a shared machine wall times measure the other users, too). --page replaces the table between the marks in
-that file.
+One layer on 28×28 digits, image step, no momentum, α = 1. The ratio is that of the best processor
+times of several rounds (on a shared machine wall times measure the other users, too). --page
+replaces the table between the marks in that file.
 """
 
 from __future__ import annotations
@@ -42,15 +43,20 @@ def measure(filter_size: int, pool_size: int, maps: int, images: torch.Tensor) -
     times: dict[str, list[float]] = {"cpu": [], "reference": []}
     for engine in times:
         infer(model, images, InferenceSpec(steps=1), engine=engine)  # compile, allocate
-    while len(times["cpu"]) < ROUNDS or (sum(times["cpu"]) < LEAST_SECONDS and len(times["cpu"]) < 4 * ROUNDS):
+    while len(times["cpu"]) < ROUNDS or (
+        sum(times["cpu"]) < LEAST_SECONDS and len(times["cpu"]) < 4 * ROUNDS
+    ):
         for engine, measured in times.items():  # in turn, so that a noisy moment meets both
             measured.append(seconds(engine, model, images, spec))
     best = {engine: min(measured) for engine, measured in times.items()}
     per_step = {engine: round(t / (len(images) * STEPS) * 1e6, 1) for engine, t in best.items()}
     return {
-        "filter": filter_size, "region": pool_size, "maps": maps, **per_step,
+        "filter": filter_size,
+        "region": pool_size,
+        "maps": maps,
+        **per_step,
         "ratio": round(best["reference"] / best["cpu"], 2),
-    }  # fmt: skip
+    }
 
 
 def table(rows: list[dict[str, float]]) -> str:
@@ -58,17 +64,24 @@ def table(rows: list[dict[str, float]]) -> str:
     ratio = {(row["filter"], row["region"], row["maps"]): row["ratio"] for row in rows}
     columns = sorted({row["maps"] for row in rows})
     lines = [
-        "| filter | region | " + " | ".join(f"{maps} map{'s' * (maps > 1)}" for maps in columns) + " |",
+        "| filter | region | "
+        + " | ".join(f"{maps} map{'s' * (maps > 1)}" for maps in columns)
+        + " |",
         "| --- | --- | " + " | ".join("---" for _ in columns) + " |",
     ]
     for size, region in sorted({(row["filter"], row["region"]) for row in rows}):
-        cells = [f"{ratio[size, region, maps]:.1f}" if (size, region, maps) in ratio else "" for maps in columns]
+        cells = [
+            f"{ratio[size, region, maps]:.1f}" if (size, region, maps) in ratio else ""
+            for maps in columns
+        ]
         lines.append(f"| {size}×{size} | {region}×{region} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path)
     parser.add_argument("--page", type=Path)
     parser.add_argument("--filters", type=int, nargs="+", default=FILTERS)
@@ -84,7 +97,10 @@ def main() -> None:
     for case in cases:
         rows.append(measure(*case, images))
         print(json.dumps(rows[-1]), flush=True)
-    report = {"benchmark": "CPU engine and reference, µs of processor time per image and step", "machine": machine()}
+    report = {
+        "benchmark": "CPU engine and reference, µs of processor time per image and step",
+        "machine": machine(),
+    }
     if options.out:
         options.out.write_text(json.dumps({**report, "rows": rows}, indent=1) + "\n")
     if options.page:

@@ -2,8 +2,8 @@
 
     python benchmarks/cpu_parts.py --out cpu_parts.json
 
-The paper's model with random filters, after 20 steps. Every part is called many times on the same state; the best of
-several rounds counts.
+The paper's model with random filters, after 20 steps. Every part is called many times on the same
+state; the best of several rounds counts.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import torch
 from machine import machine
 
 from whatwhere.data import load
-from whatwhere.inference.engines.cpu import convolution, pooling, start, steps
-from whatwhere.inference.engines.cpu.batch_solver import BatchSolver
-from whatwhere.inference.engines.cpu.records import Codes
-from whatwhere.inference.engines.jit import OPTIONS
+from whatwhere.engines.cpu import convolution, pooling, start, steps
+from whatwhere.engines.cpu.batch_solver import BatchSolver
+from whatwhere.engines.cpu.records import Codes
+from whatwhere.engines.jit import OPTIONS
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import InferenceSpec, ModelSpec, Phase
 
@@ -34,7 +34,10 @@ PARTS = {
         steps.unpool_and_convolve,
         "state, filters, layers[1], layers[2], layers[2].error, layers[1].gain",
     ),
-    "down 2, from non-zeros": (convolution.scatter_down, "state, filters, layers[1], layers[2], layers[1].features"),
+    "down 2, from non-zeros": (
+        convolution.scatter_down,
+        "state, filters, layers[1], layers[2], layers[1].features",
+    ),
     "down 1": (
         steps.unpool_and_convolve,
         "state, filters, layers[0], layers[1], layers[1].features, layers[0].features",
@@ -45,7 +48,10 @@ PARTS = {
     "pool 2": (pooling.pool, "state, layers[2]"),
     "θ 1": (pooling.update_pooling, "state, layers[1], 0.0, (0.01, 100.0), False"),
     "θ 2": (pooling.update_pooling, "state, layers[2], 0.0, (0.01, 100.0), False"),
-    "features": (steps.update_features, "state, layers[2], Codes(state, top, top), settings[0], 0.0, 0.0"),
+    "features": (
+        steps.update_features,
+        "state, layers[2], Codes(state, top, top), settings[0], 0.0, 0.0",
+    ),
     "penalty": (steps.penalty_and_nonzeros, "state, layers[2], 1.0"),
     "weights of layer 1, at the start": (pooling.compute_weights, "state, layers[1]"),
     "weights of layer 2, at the start": (pooling.compute_weights, "state, layers[2]"),
@@ -74,7 +80,9 @@ def many(calls, state, filters, layers, packed, settings):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path)
     out = parser.parse_args().out
     torch.set_num_threads(1)
@@ -88,12 +96,25 @@ def main() -> None:
         since = time.perf_counter()
         solver.advance(0, STEPS, slice(0, 1), memory)
         step = min(step, (time.perf_counter() - since) / STEPS * 1e6)
-    at_hand = memory.states[0], solver.filters, solver.layers, solver.packed.numpy()[0], solver.settings
-    microseconds = {name: round(timed(part, arguments, at_hand), 1) for name, (part, arguments) in PARTS.items()}
+    at_hand = (
+        memory.states[0],
+        solver.filters,
+        solver.layers,
+        solver.packed.numpy()[0],
+        solver.settings,
+    )
+    microseconds = {
+        name: round(timed(part, arguments, at_hand), 1) for name, (part, arguments) in PARTS.items()
+    }
     microseconds["a whole step with line search"] = round(step, 1)
     nonzeros = int(solver.all.trace[0, -1, 2])
     text = json.dumps(
-        {"benchmark": "parts of a step", "machine": machine(), "nonzeros": nonzeros, "microseconds": microseconds},
+        {
+            "benchmark": "parts of a step",
+            "machine": machine(),
+            "nonzeros": nonzeros,
+            "microseconds": microseconds,
+        },
         indent=1,
         ensure_ascii=False,
     )

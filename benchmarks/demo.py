@@ -2,8 +2,8 @@
 
     python benchmarks/demo.py
 
-The load average tells how busy the machine was with other things: on two idle cores wall-clock time is what counts,
-on busy ones the processor seconds.
+The load average tells how busy the machine was with other things: on two idle cores wall-clock time
+is what counts, on busy ones the processor seconds.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ def main() -> None:
         "peak_bytes": used.ru_maxrss * 1024,
         "load_average": [before[0], os.getloadavg()[0]],
     }
-    RESULTS.write_text(json.dumps({"machine": machine(), **cost, "result": result}, indent=1) + "\n")
+    RESULTS.write_text(
+        json.dumps({"machine": machine(), **cost, "result": result}, indent=1) + "\n"
+    )
     print(json.dumps(cost))
 
 

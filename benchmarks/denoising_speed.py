@@ -1,7 +1,9 @@
-"""Seconds to denoise 481 × 321 pixels with the trained denoiser, by quality:  python benchmarks/denoising_speed.py
+"""Seconds to denoise 481 × 321 pixels with the trained denoiser, by quality:  python
+benchmarks/denoising_speed.py
 
-Noise of σ = 25 of 255, given, on a picture of discs; the best of several calls on two threads, and processor seconds
-of the best. Written to benchmarks/results/denoising_speed.json; a run adds to it what is faster.
+Noise of σ = 25 of 255, given, on a picture of discs; the best of several calls on two threads, and
+processor seconds of the best. Written to benchmarks/results/denoising_speed.json; a run adds to it
+what is faster.
 """
 
 from __future__ import annotations
@@ -27,7 +29,11 @@ def picture(height: int = 321, width: int = 481) -> torch.Tensor:
     y, x = np.mgrid[:height, :width]
     values = 0.3 + 0.3 * x / width + 0.05 * np.sin(0.7 * x + 0.4 * y) * (y > height / 2)
     for _ in range(40):
-        top, left, radius = random.uniform(0, height), random.uniform(0, width), random.uniform(5, 50)
+        top, left, radius = (
+            random.uniform(0, height),
+            random.uniform(0, width),
+            random.uniform(5, 50),
+        )
         values[np.hypot(y - top, x - left) < radius] = random.uniform(0.05, 0.95)
     return torch.from_numpy(values).float()[None, None]
 
@@ -39,7 +45,10 @@ def measure(noisy: torch.Tensor, quality: int) -> dict[str, float]:
         wall, processor = time.perf_counter(), time.process_time()
         ww.restoration.denoise(denoiser, noisy, SIGMA, spec=spec)
         times.append((time.perf_counter() - wall, time.process_time() - processor))
-    return {"seconds": round(min(t[0] for t in times), 2), "processor_seconds": round(min(t[1] for t in times), 2)}
+    return {
+        "seconds": round(min(t[0] for t in times), 2),
+        "processor_seconds": round(min(t[1] for t in times), 2),
+    }
 
 
 def main() -> None:
@@ -54,7 +63,10 @@ def main() -> None:
         before = earlier.get(str(quality), row)
         rows[str(quality)] = {name: min(value, before[name]) for name, value in row.items()}
         print(quality, row, f"load {os.getloadavg()[0]:.1f}", flush=True)
-    what = f"{Path(__file__).name}: {THREADS} threads, {platform.machine()}, best of several calls on a shared machine"
+    what = (
+        f"{Path(__file__).name}: {THREADS} threads, {platform.machine()}, best of several calls on"
+        " a shared machine"
+    )
     RESULTS.write_text(json.dumps({"what": what, "quality": rows}, indent=1) + "\n")
 
 

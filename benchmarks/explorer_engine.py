@@ -1,7 +1,8 @@
-"""Time one joint step of the page's engine under Node: python benchmarks/explorer_engine.py [page folder]
+"""Time one joint step of the page's engine under Node: python benchmarks/explorer_engine.py [page
+folder]
 
-A folder with an older version of the page's modules is measured in its place. Every measurement is added to the file of
-results, so that it shows before and after.
+A folder with an older version of the page's modules is measured in its place. Every measurement is
+added to the file of results, so that it shows before and after.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import whatwhere.explorer
 from machine import machine
 
-import whatwhere.explorer
 from whatwhere import load, models
 from whatwhere.data import load as load_data
-from whatwhere.explorer.export import pack_model, pack_settings
+from whatwhere.pages.explorer import pack_model, pack_settings
 from whatwhere.spec import InferenceSpec
 
 HERE = Path(__file__).parent
@@ -35,12 +36,20 @@ def main(page: Path = PAGE) -> None:
     results = {name: measure(spec, page) for name, spec in SETTINGS.items()}
     out = HERE / "results" / "explorer_engine.json"
     version = "this version" if page == PAGE else page.name
-    measurement = {"version": version, "machine": machine(), "load": os.getloadavg(), "results": results}
+    measurement = {
+        "version": version,
+        "machine": machine(),
+        "load": os.getloadavg(),
+        "results": results,
+    }
     earlier = json.loads(out.read_text())["measurements"] if out.exists() else []
     out.write_text(json.dumps({"measurements": [*earlier, measurement]}, indent=1))
     for name, result in results.items():
         times = [one["processor"] for one in result["milliseconds_a_step"]]
-        print(f"{name}: median {np.median(times):.2f} ms a step, from {min(times):.2f} to {max(times):.2f}")
+        print(
+            f"{name}: median {np.median(times):.2f} ms a step, from {min(times):.2f} to"
+            f" {max(times):.2f}"
+        )
 
 
 def measure(spec: InferenceSpec, page: Path) -> dict[str, Any]:
@@ -56,7 +65,9 @@ def measure(spec: InferenceSpec, page: Path) -> dict[str, Any]:
         path = Path(folder) / "case.json"
         path.write_text(json.dumps(case))
         command = ["node", str(HERE / "explorer_engine.mjs"), str(page), str(path)]
-        times: dict[str, Any] = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        times: dict[str, Any] = json.loads(
+            subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        )
     return times
 
 

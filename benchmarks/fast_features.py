@@ -1,4 +1,5 @@
-"""Whole feature extraction of digits on one thread: learned steps next to plain ones and to kymatio's scattering.
+"""Whole feature extraction of digits on one thread: learned steps next to plain ones and to
+kymatio's scattering.
 
 kymatio 0.3 needs scipy < 1.17, so this runs in an environment of its own:
 
@@ -6,10 +7,10 @@ kymatio 0.3 needs scipy < 1.17, so this runs in an environment of its own:
     scattering-env/bin/pip install 'kymatio==0.3.*' 'scipy<1.17' --editable '.[cpu,sklearn]'
     scattering-env/bin/python benchmarks/fast_features.py --out fast_features.json
 
-Ours is `describe_images`: inference with the model that ships with the package, and the descriptor. kymatio's is
-`Scattering2D` with the settings of the baseline in the reproduction (J = 3, L = 8, order 2), at the batch size that is
-its fastest. All take turns in one process, so that what else the machine does falls on all of them; the best of the
-rounds counts. Compilation is not counted.
+Ours is `describe_images`: inference with the model that ships with the package, and the descriptor.
+kymatio's is `Scattering2D` with the settings of the baseline in the reproduction (J = 3, L = 8,
+order 2), at the batch size that is its fastest. All take turns in one process, so that what else
+the machine does falls on all of them; the best of the rounds counts. Compilation is not counted.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ import torch
 from machine import machine
 
 import whatwhere as ww
-from whatwhere.classification import describe_images
+from whatwhere.tasks.classification import describe_images
 
 KYMATIO_BATCHES = (10, 50, 250)
 
 
-def ours(model: ww.DeconvNet, images: torch.Tensor, inference: ww.InferenceSpec) -> Callable[[], object]:
+def ours(
+    model: ww.DeconvNet, images: torch.Tensor, inference: ww.InferenceSpec
+) -> Callable[[], object]:
     recipe = replace(ww.Recipe.paper(), inference=inference)
     return lambda: describe_images(model, images, recipe, engine="cpu")
 
@@ -47,7 +50,9 @@ def scattering(images: torch.Tensor, batch: int) -> Callable[[], object]:
     return run
 
 
-def measure(methods: dict[str, Callable[[], object]], images: int, rounds: int) -> list[dict[str, object]]:
+def measure(
+    methods: dict[str, Callable[[], object]], images: int, rounds: int
+) -> list[dict[str, object]]:
     """The best processor and wall time of every method, in milliseconds an image."""
     best = {name: [float("inf"), float("inf")] for name in methods}
     for run in methods.values():
@@ -57,12 +62,18 @@ def measure(methods: dict[str, Callable[[], object]], images: int, rounds: int) 
             since = time.process_time(), time.perf_counter()
             run()
             spent = time.process_time() - since[0], time.perf_counter() - since[1]
-            best[name] = [min(old, 1000 * new / images) for old, new in zip(best[name], spent, strict=True)]
-    return [{"method": name, "processor_ms": cpu, "wall_ms": wall} for name, (cpu, wall) in best.items()]
+            best[name] = [
+                min(old, 1000 * new / images) for old, new in zip(best[name], spent, strict=True)
+            ]
+    return [
+        {"method": name, "processor_ms": cpu, "wall_ms": wall} for name, (cpu, wall) in best.items()
+    ]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--images", type=int, default=500)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path)
@@ -75,16 +86,27 @@ def main() -> None:
         "5 plain steps": ours(model, images, ww.InferenceSpec(steps=5)),
         "50 plain steps": ours(model, images, ww.InferenceSpec(steps=50)),
     }
-    methods |= {f"scattering, batches of {batch}": scattering(images, batch) for batch in KYMATIO_BATCHES}
+    methods |= {
+        f"scattering, batches of {batch}": scattering(images, batch) for batch in KYMATIO_BATCHES
+    }
     rows = measure(methods, len(images), given.rounds)
     for row in rows:
-        print(f"{row['method']:<28} {row['processor_ms']:8.3f} ms processor {row['wall_ms']:8.3f} ms wall, a digit")
+        print(
+            f"{row['method']:<28} {row['processor_ms']:8.3f} ms processor {row['wall_ms']:8.3f} ms"
+            " wall, a digit"
+        )
     times = {str(row["method"]): float(str(row["processor_ms"])) for row in rows}
     fastest = min(time for name, time in times.items() if name.startswith("scattering"))
     ratio = times["5 learned steps"] / fastest
     print(f"5 learned steps take {ratio:.2f} of the time of scattering")
     if given.out is not None:
-        result = {"machine": machine(), "images": len(images), "threads": 1, "rows": rows, "ratio": ratio}
+        result = {
+            "machine": machine(),
+            "images": len(images),
+            "threads": 1,
+            "rows": rows,
+            "ratio": ratio,
+        }
         given.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 

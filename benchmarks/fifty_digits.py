@@ -1,4 +1,5 @@
-"""Seconds of each call on 50 digits with its defaults, with machine code in place: python benchmarks/fifty_digits.py
+"""Seconds of each call on 50 digits with its defaults, with machine code in place: python
+benchmarks/fifty_digits.py
 
 Written to benchmarks/results/fifty_digits.json: wall time and processor time of each.
 """
@@ -16,7 +17,7 @@ import torch
 from machine import machine
 
 import whatwhere as ww
-from whatwhere.classification import describe_images
+from whatwhere.tasks.classification import describe_images
 
 FILE = Path(__file__).parent / "results" / "fifty_digits.json"
 digits = ww.data.load("digits")
@@ -42,7 +43,9 @@ CALLS: dict[str, Callable[[], Any]] = {
     "restoration.denoise": lambda: ww.restoration.denoise(ww.restoration.load_denoiser(), images),
     "generate": lambda: ww.generate(ww.infer(model, images), 50),
     "Labelling": lambda: ww.Labelling(digits.subset(np.arange(50)), run="mnist"),
-    "restoration.inpaint": lambda: ww.restoration.inpaint(ww.restoration.load_denoiser(), images, hole),
+    "restoration.inpaint": lambda: ww.restoration.inpaint(
+        ww.restoration.load_denoiser(), images, hole
+    ),
 }
 
 

@@ -1,10 +1,13 @@
-"""Are generated digits recognised? The demo's linear SVM judges them, independent samples and real digits.
+"""Are generated digits recognised? The demo's linear SVM judges them, independent samples and real
+digits.
 
-    python benchmarks/generation.py RUN         # a folder that `whatwhere demo` made; writes results/logs.json
+    python benchmarks/generation.py RUN         # a folder that `whatwhere demo` made; writes
+    results/logs.json
 
-The codes of training digits are the examples. Recognised with a margin: the decision of the best class is at least 1
-above that of the second (a training digit beyond the SVM's margins has 2). Also recorded: the distance of an image from
-the nearest example, and from the nearest reconstruction of one, since copies of the examples would be recognised, too.
+The codes of training digits are the examples. Recognised with a margin: the decision of the best
+class is at least 1 above that of the second (a training digit beyond the SVM's margins has 2). Also
+recorded: the distance of an image from the nearest example, and from the nearest reconstruction of
+one, since copies of the examples would be recognised, too.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from machine import machine
 from torch import Tensor
 
 import whatwhere as ww
-from whatwhere.classification import describe_images, fit_svm
+from whatwhere.tasks.classification import describe_images, fit_svm
 
 RESULTS = Log("generation")
 EXAMPLES, COUNT, C, MARGIN = 2000, 200, 30.0, 1.0
@@ -30,7 +33,9 @@ def independent(examples: ww.Solution, count: int) -> Tensor:
     generator = torch.Generator().manual_seed(0)
 
     def draw(values: Tensor) -> Tensor:
-        return values.gather(0, torch.randint(len(values), (count, *values.shape[1:]), generator=generator))
+        return values.gather(
+            0, torch.randint(len(values), (count, *values.shape[1:]), generator=generator)
+        )
 
     assert examples.decoder is not None
     return examples.decoder.decode(examples.latents.map(draw))
@@ -52,19 +57,31 @@ def main(folder: str) -> None:
         "generated, 4 sweeps": ww.generate(examples, COUNT, sweeps=4),
         "generated, independently": independent(examples, COUNT),
     }
-    known = {"nearest_example": digits[:EXAMPLES], "nearest_reconstruction": examples.reconstruction.clamp(0, 1)}
+    known = {
+        "nearest_example": digits[:EXAMPLES],
+        "nearest_reconstruction": examples.reconstruction.clamp(0, 1),
+    }
     rows = [{"images": name, **judged(images, run, svm, known)} for name, images in kinds.items()]
     for row in rows:
         print(row)
     RESULTS.write({"machine": machine(), "margin": MARGIN, "rows": rows})
 
 
-def judged(images: Tensor, run: ww.TrainedRun, svm: Any, known: dict[str, Tensor]) -> dict[str, float]:
+def judged(
+    images: Tensor, run: ww.TrainedRun, svm: Any, known: dict[str, Tensor]
+) -> dict[str, float]:
     images = images.clamp(0, 1)
     decision = np.sort(svm.decision(describe_images(run.model, images, run.recipe)), 1)
     margin = decision[:, -1] - decision[:, -2]
-    nearest = {k: float(torch.cdist(images.flatten(1), x.flatten(1)).amin(1).mean()) for k, x in known.items()}
-    return {"recognised": float((margin >= MARGIN).mean()), "median_margin": float(np.median(margin)), **nearest}
+    nearest = {
+        k: float(torch.cdist(images.flatten(1), x.flatten(1)).amin(1).mean())
+        for k, x in known.items()
+    }
+    return {
+        "recognised": float((margin >= MARGIN).mean()),
+        "median_margin": float(np.median(margin)),
+        **nearest,
+    }
 
 
 if __name__ == "__main__":

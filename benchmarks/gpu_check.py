@@ -1,9 +1,11 @@
-"""Whether a change kept the GPU kernels right and fast:  python benchmarks/gpu_check.py --before PATH --out FILE
+"""Whether a change kept the GPU kernels right and fast:  python benchmarks/gpu_check.py --before
+PATH --out FILE
 
-Compares two source trees on one GPU: `--before` (a folder that holds the package) and the one this runs with
-(`--after`, default: src of this repository). Both measure the same cases in turns, one process each; the best of all
-rounds counts. Then the agreement tests of the GPU kernels run with the tree `--after`, until the time is over. Without
-`--before` only one tree is measured. Writes JSON after every part.
+Compares two source trees on one GPU: `--before` (a folder that holds the package) and the one this
+runs with (`--after`, default: src of this repository). Both measure the same cases in turns, one
+process each; the best of all rounds counts. Then the agreement tests of the GPU kernels run with
+the tree `--after`, until the time is over. Without `--before` only one tree is measured. Writes
+JSON after every part.
 """
 
 from __future__ import annotations
@@ -20,12 +22,17 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-TESTS = ("inference/test_engines_triton.py", "nn/test_triton_pooling.py", "inference/test_engines_base.py")
+TESTS = (
+    "inference/test_engines_triton.py",
+    "nn/test_triton_pooling.py",
+    "inference/test_engines_base.py",
+)
 IMAGES, STEPS, REPEATS = 6000, 50, 3
 
 
 def cases() -> dict[str, Callable[[], tuple[float, float]]]:
-    """Name → a measurement: M image-iterations/s of inference and its mean cost, or ms of a layer and its mean."""
+    """Name → a measurement: M image-iterations/s of inference and its mean cost, or ms of a layer
+    and its mean."""
     from dataclasses import replace
 
     import torch
@@ -35,8 +42,13 @@ def cases() -> dict[str, Callable[[], tuple[float, float]]]:
     from whatwhere.nn import functional as F
     from whatwhere.spec import InferenceSpec, LineSearch, ModelSpec
 
-    digits = torch.cat([data.load("digits", split=split)[:] for split in ("train", "test")])[:IMAGES].cuda()
-    paper, batch = ModelSpec.paper(), InferenceSpec(steps=STEPS, step=LineSearch(per="batch"), alpha=0.5)
+    digits = torch.cat([data.load("digits", split=split)[:] for split in ("train", "test")])[
+        :IMAGES
+    ].cuda()
+    paper, batch = (
+        ModelSpec.paper(),
+        InferenceSpec(steps=STEPS, step=LineSearch(per="batch"), alpha=0.5),
+    )
 
     def inference(spec: InferenceSpec, **change: Any) -> Callable[[], tuple[float, float]]:
         layers = tuple(replace(layer, **change) for layer in paper.layers)
@@ -53,7 +65,11 @@ def cases() -> dict[str, Callable[[], tuple[float, float]]]:
         return measure
 
     def layer(size: int, stride: int, images: int) -> Callable[[], tuple[float, float]]:
-        z = torch.randn(images, 64, 32, 32, generator=torch.Generator().manual_seed(0)).cuda().requires_grad_()
+        z = (
+            torch.randn(images, 64, 32, 32, generator=torch.Generator().manual_seed(0))
+            .cuda()
+            .requires_grad_()
+        )
 
         def measure() -> tuple[float, float]:
             torch.cuda.synchronize()
@@ -77,7 +93,8 @@ def cases() -> dict[str, Callable[[], tuple[float, float]]]:
 
 
 def measure_on_request() -> None:
-    """The process of one tree: for every line that comes in, measure this case and print the best of a few repeats."""
+    """The process of one tree: for every line that comes in, measure this case and print the best
+    of a few repeats."""
     known = cases()
     print(json.dumps("ready"), flush=True)
     for line in sys.stdin:
@@ -89,7 +106,9 @@ def measure_on_request() -> None:
 def start(tree: Path) -> subprocess.Popen[str]:
     environment = os.environ | {"PYTHONPATH": str(tree.resolve())}
     command = [sys.executable, __file__, "--measure"]
-    return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
 
 
 def send(process: subprocess.Popen[str], line: str) -> None:
@@ -106,7 +125,9 @@ def receive(process: subprocess.Popen[str]) -> Any:
     return json.loads(answer)
 
 
-def compare(trees: dict[str, Path], rounds: int, names: list[str], deadline: float) -> dict[str, Any]:
+def compare(
+    trees: dict[str, Path], rounds: int, names: list[str], deadline: float
+) -> dict[str, Any]:
     """Best of all rounds, the trees in turns, as long as there is time."""
     processes = {version: start(tree) for version, tree in trees.items()}
     for process in processes.values():
@@ -142,7 +163,9 @@ def run_tests(tree: Path, seconds: float) -> dict[str, Any]:
     files = [str(ROOT / "tests" / name) for name in TESTS]
     command = [sys.executable, "-m", "pytest", "-vv", "-m", "gpu", "-p", "no:cacheprovider", *files]
     try:
-        done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=seconds)
+        done = subprocess.run(
+            command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=seconds
+        )
         output, finished = done.stdout + done.stderr, True
     except subprocess.TimeoutExpired as error:
         output, finished = (error.stdout or b"").decode(), False
@@ -161,9 +184,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--before", type=Path)
     parser.add_argument("--after", type=Path, default=ROOT / "src")
-    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "gpu_check.json")
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "benchmarks" / "results" / "gpu_check.json"
+    )
     parser.add_argument("--seconds", type=float, default=600, help="for everything")
-    parser.add_argument("--share", type=float, default=0.5, help="of the time that measuring may take")
+    parser.add_argument(
+        "--share", type=float, default=0.5, help="of the time that measuring may take"
+    )
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--cases", help="separated by semicolons; default: all")
     parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
@@ -172,11 +199,18 @@ def main() -> None:
         measure_on_request()
         return
     end = time.monotonic() + arguments.seconds
-    trees = {"before": arguments.before, "after": arguments.after} if arguments.before else {"after": arguments.after}
+    trees = (
+        {"before": arguments.before, "after": arguments.after}
+        if arguments.before
+        else {"after": arguments.after}
+    )
     names = arguments.cases.split(";") if arguments.cases else list(CASES)
     deadline = time.monotonic() + arguments.share * arguments.seconds
     result: dict[str, Any] = {"inference": compare(trees, arguments.rounds, names, deadline)}
-    result["what"] = f"{IMAGES} digits, {STEPS} steps: M image-iterations/s and mean cost; layers: ms and mean gradient"
+    result["what"] = (
+        f"{IMAGES} digits, {STEPS} steps: M image-iterations/s and mean cost; layers: ms and mean"
+        " gradient"
+    )
     arguments.out.write_text(json.dumps(result, indent=1, ensure_ascii=False))
     print(json.dumps(result, indent=1, ensure_ascii=False), flush=True)
     left = end - time.monotonic()

@@ -1,10 +1,12 @@
-"""The labelling page with 5,000 pictures: how soon it opens, once descriptors exist, and how soon a label counts.
+"""The labelling page with 5,000 pictures: how soon it opens, once descriptors exist, and how soon a
+label counts.
 
     python benchmarks/labelling.py [--labels 20] [--times 3]
 
-The embedded digits, the model `mnist`. Descriptors are made first, of pixels, since their values do not matter here.
-Then the page is opened and labelled several times, by requests alone, and in Chromium where there is one. Seconds on
-the clock and of the processor are kept, and the load of the machine with them; on a busy one the latter tell more.
+The embedded digits, the model `mnist`. Descriptors are made first, of pixels, since their values do
+not matter here. Then the page is opened and labelled several times, by requests alone, and in
+Chromium where there is one. Seconds on the clock and of the processor are kept, and the load of the
+machine with them; on a busy one the latter tell more.
 """
 
 from __future__ import annotations
@@ -26,11 +28,11 @@ import torch.nn.functional as F
 from machine import machine
 
 import whatwhere as ww
-from whatwhere.classification.metric import Metric
-from whatwhere.explorer.label_page import LabelPage
-from whatwhere.explorer.server import PageServer
 from whatwhere.model.files import checksum, model_checksum, write_tensors
-from whatwhere.spec.tasks import TrainingOptions
+from whatwhere.pages.labelling import LabelPage
+from whatwhere.pages.server import PageServer
+from whatwhere.spec.execution import TrainingOptions
+from whatwhere.tasks.classification.metric import Metric
 
 RESULTS = Path(__file__).parent / "results" / "labelling.json"
 
@@ -49,7 +51,12 @@ def session(folder: Path) -> tuple[Any, ww.data.Images]:
 
     def make(stage: Any) -> ww.Labelling:
         return ww.Labelling(
-            digits, run=run, labels=folder / "labels.csv", invariant_to=how, options=options, stage=stage
+            digits,
+            run=run,
+            labels=folder / "labels.csv",
+            invariant_to=how,
+            options=options,
+            stage=stage,
         )
 
     return make, digits
@@ -57,17 +64,24 @@ def session(folder: Path) -> tuple[Any, ww.data.Images]:
 
 def ask(url: str, path: str, sent: Any = None) -> Any:
     headers = {"Origin": url[: url.index("/", 8)], "Content-Type": "application/json"}
-    request = urllib.request.Request(url + path, None if sent is None else json.dumps(sent).encode(), headers)
+    request = urllib.request.Request(
+        url + path, None if sent is None else json.dumps(sent).encode(), headers
+    )
     with urllib.request.urlopen(request) as answer:
         return json.loads(answer.read())
 
 
 def by_requests(url: str, start: float, truth: Any, labels: int) -> dict[str, Any]:
-    """Seconds until the whole state is there, and from the request with a label until the new state is."""
+    """Seconds until the whole state is there, and from the request with a label until the new
+    state is."""
     used = time.process_time()
     while "names" not in (state := ask(url, "state/")):
         time.sleep(0.02)
-    found = {"opens": time.monotonic() - start, "opens_processor": time.process_time() - used, "updates": []}
+    found = {
+        "opens": time.monotonic() - start,
+        "opens_processor": time.process_time() - used,
+        "updates": [],
+    }
     used = time.process_time()
     for _ in range(labels):
         row, before = state["tray"][0], time.monotonic()
@@ -79,7 +93,8 @@ def by_requests(url: str, start: float, truth: Any, labels: int) -> dict[str, An
 
 
 def in_chromium(browser: Any, url: str, start: float, truth: Any, labels: int) -> dict[str, Any]:
-    """The same in the page: until it can be used, and from Enter until the number of labels changes."""
+    """The same in the page: until it can be used, and from Enter until the number of labels
+    changes."""
     tab = browser.new_page(viewport={"width": 1280, "height": 720})
     tab.set_default_timeout(120_000)
     tab.goto(url)
@@ -124,7 +139,9 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--labels", type=int, default=20)
     parser.add_argument("--times", type=int, default=3)
     options = parser.parse_args()

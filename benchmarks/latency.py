@@ -2,9 +2,10 @@
 
     PYTHONPATH=src python3 benchmarks/latency.py --out FILE [--device cpu|cuda]
 
-The model that ships with the package, one test digit, fresh each time, one thread. `solve` is the engine alone, `infer`
-all that a user waits for, checks included. Medians and 90th percentiles of many calls, after a few that compile and
-record; on a CPU also the processor time, which other programs disturb less.
+The model that ships with the package, one test digit, fresh each time, one thread. `solve` is the
+engine alone, `infer` all that a user waits for, checks included. Medians and 90th percentiles of
+many calls, after a few that compile and record; on a CPU also the processor time, which other
+programs disturb less.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import torch
 from machine import machine
 
 import whatwhere as ww
-from whatwhere.inference.engines import ENGINES, Engine
+from whatwhere.engines import ENGINES, Engine
 from whatwhere.model import Problem
 from whatwhere.spec import InferenceSpec, LineSearch, Phase
 
@@ -34,7 +35,9 @@ def synchronise(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def timed(call: Callable[[torch.Tensor], Any], images: torch.Tensor, repeats: int) -> dict[str, float]:
+def timed(
+    call: Callable[[torch.Tensor], Any], images: torch.Tensor, repeats: int
+) -> dict[str, float]:
     """Milliseconds of one call with one image, another one each time."""
     wall, own = [], []
     for i in range(WARM_UP + repeats):
@@ -66,7 +69,12 @@ def main() -> None:
     device = torch.device(given.device)
     model = ww.load("mnist").to(device)
     images = ww.data.load("digits", split="test")[:20].to(device)
-    found: dict[str, Any] = {"machine": machine(), "device": str(device), "steps": given.steps, "rows": []}
+    found: dict[str, Any] = {
+        "machine": machine(),
+        "device": str(device),
+        "steps": given.steps,
+        "rows": [],
+    }
     for rule, step in {"image": LineSearch(), "image, momentum": LineSearch(momentum=True)}.items():
         spec = InferenceSpec(step=step, steps=given.steps)
         for name, engine in ENGINES.items():

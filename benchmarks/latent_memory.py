@@ -1,9 +1,11 @@
-"""Peak memory of training by store and number of images: with latents in files it must not grow with the images.
+"""Peak memory of training by store and number of images: with latents in files it must not grow
+with the images.
 
     python benchmarks/latent_memory.py [--images 2000 20000] [--stores file memory]
 
-Each measurement trains layer 2 of the paper's model for one epoch in a process of its own, and reads the highest
-resident memory that the operating system saw (VmHWM; its anonymous part at the end is given next to it).
+Each measurement trains layer 2 of the paper's model for one epoch in a process of its own, and
+reads the highest resident memory that the operating system saw (VmHWM; its anonymous part at the
+end is given next to it).
 """
 
 from __future__ import annotations
@@ -30,11 +32,16 @@ def measure(images: int, store: str, engine: str) -> dict[str, object]:
     recipe = Recipe.paper()
     first, second = recipe.learning
     inference = replace(second.inference, steps=1)
-    learning = (replace(first, epochs=0), replace(second, epochs=1, cg_steps=1, inference=inference))
+    learning = (
+        replace(first, epochs=0),
+        replace(second, epochs=1, cg_steps=1, inference=inference),
+    )
     recipe = replace(recipe, learning=learning, batch_size=250)
     with tempfile.TemporaryDirectory() as folder:
         digits = np.rint(load("digits")[:1000].numpy() * 255).astype(np.uint8)
-        with open(f"{folder}/images.npy", "wb") as file:  # not mapped: what is mapped counts as this process's memory
+        with open(
+            f"{folder}/images.npy", "wb"
+        ) as file:  # not mapped: what is mapped counts as this process's memory
             header = {"descr": "|u1", "fortran_order": False, "shape": (images, 1, 28, 28)}
             np.lib.format.write_array_header_1_0(file, header)
             for start in range(0, images, len(digits)):
@@ -54,7 +61,9 @@ def measure(images: int, store: str, engine: str) -> dict[str, object]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--images", type=int, nargs="+", default=[2000, 20000])
     parser.add_argument("--stores", nargs="+", default=["file", "memory"])
     parser.add_argument("--engine", default="auto")
@@ -68,8 +77,18 @@ def main() -> None:
     rows = []
     for store in given.stores:
         for images in given.images:
-            command = [sys.executable, __file__, "--one", "--images", str(images), "--stores", store]
-            done = subprocess.run([*command, "--engine", given.engine], stdout=subprocess.PIPE, text=True, check=True)
+            command = [
+                sys.executable,
+                __file__,
+                "--one",
+                "--images",
+                str(images),
+                "--stores",
+                store,
+            ]
+            done = subprocess.run(
+                [*command, "--engine", given.engine], stdout=subprocess.PIPE, text=True, check=True
+            )
             rows.append(json.loads(done.stdout))
             print(rows[-1], flush=True)
             RESULTS.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=2) + "\n")

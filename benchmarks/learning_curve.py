@@ -1,4 +1,5 @@
-"""How fast a way of learning learns: the cost on held-out images against seconds and against images seen."""
+"""How fast a way of learning learns: the cost on held-out images against seconds and against
+images seen."""
 
 from __future__ import annotations
 
@@ -10,9 +11,9 @@ import torch
 from torch import Tensor
 
 from whatwhere import Solution
-from whatwhere.inference.checks import make_target
+from whatwhere.engines import resolve
 from whatwhere.inference.convergence import solve
-from whatwhere.inference.engines import resolve
+from whatwhere.inference.target import make_target
 from whatwhere.learning.algorithm import learn, learn_from_stream, training_phase
 from whatwhere.learning.reports import TrainingState, first_epoch
 from whatwhere.learning.session import TrainingSession
@@ -64,12 +65,20 @@ class RecordingSession(TrainingSession):
     def _note(self, model: DeconvNet) -> None:
         if model.device.type == "cuda":
             torch.cuda.synchronize(model.device)
-        seconds, used = time.perf_counter() - self._start, time.process_time() - self._processor_start
+        seconds, used = (
+            time.perf_counter() - self._start,
+            time.process_time() - self._processor_start,
+        )
         self.snapshots.append(Snapshot(self.state.layer, self._images, seconds, used, model))
 
 
 def record(
-    recipe: Recipe, images: Any, *, image_count: int | None = None, device: str = "cpu", every: int = 10
+    recipe: Recipe,
+    images: Any,
+    *,
+    image_count: int | None = None,
+    device: str = "cpu",
+    every: int = 10,
 ) -> list[Snapshot]:
     """Train by a recipe in memory, with snapshots; evaluating them takes no part in the seconds."""
     stream = open_images(images, recipe.model)
@@ -77,9 +86,13 @@ def record(
     model = DeconvNet(recipe.model, seed=recipe.seed).to(device)
     job = TrainingJob(recipe, stream, image_count=image_count)
     with torch.no_grad(), open_data(job, model, None) as data:
-        engines = resolve_engines("auto", model, make_target(model, stream.first_images()[:1]).v, recipe)
+        engines = resolve_engines(
+            "auto", model, make_target(model, stream.first_images()[:1]).v, recipe
+        )
         state = TrainingState(model, *first_epoch(recipe))
-        session = RecordingSession(recipe, data, state, [engine.name for engine in engines], every=every)
+        session = RecordingSession(
+            recipe, data, state, [engine.name for engine in engines], every=every
+        )
         if isinstance(data, StreamData):
             learn_from_stream(model, recipe, data, engines, session)
         else:
@@ -90,7 +103,10 @@ def record(
 def held_out_cost(model: DeconvNet, layer: int, recipe: Recipe, images: Tensor) -> dict[str, float]:
     """Cost, non-zeros and hardly used maps of a layer on images it has not seen, from scratch."""
     learning = recipe.learning[layer - 1]
-    spec, phase = replace(learning.inference, steps=EVALUATION_STEPS), training_phase(layer, learning)
+    spec, phase = (
+        replace(learning.inference, steps=EVALUATION_STEPS),
+        training_phase(layer, learning),
+    )
     images = images.to(model.device, model.dtype)
     with torch.no_grad():
         engine = resolve("auto", Problem(model, images[:1], phase, spec))

@@ -1,4 +1,5 @@
-"""What a measurement ran on, for result files: benchmarks and the reproduction record it with every number."""
+"""What a measurement ran on, for result files: benchmarks and the reproduction record it with
+every number."""
 
 import os
 import platform
@@ -14,7 +15,8 @@ PACKAGES = ("torch", "numpy", "numba", "triton", "scikit-learn", "scipy", "kymat
 
 
 def machine() -> dict[str, Any]:
-    """What this process runs on, now, as plain values: processor, GPU, versions of the packages, commit and time."""
+    """What this process runs on, now, as plain values: processor, GPU, versions of the packages,
+    commit and time."""
     return {
         "processor": processor(),
         "cores": os.cpu_count(),
@@ -44,12 +46,15 @@ def installed_version(package: str) -> str | None:
 
 
 def commit() -> str | None:
-    """The commit this runs from, with a mark where files were changed; WHATWHERE_COMMIT overrides it."""
+    """The commit this runs from, with a mark where files were changed; WHATWHERE_COMMIT overrides
+    it."""
     if given := os.environ.get("WHATWHERE_COMMIT"):
         return given
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
     try:
-        described = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True)
+        described = subprocess.run(
+            command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True
+        )
     except (OSError, subprocess.CalledProcessError):
         return None
     return described.stdout.strip()

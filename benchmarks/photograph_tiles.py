@@ -1,12 +1,13 @@
-"""Tiles of photographs with a free licence, from files that installed packages carry: what `photographs` learns from.
+"""Tiles of photographs with a free licence, from files that installed packages carry: what
+`photographs` learns from.
 
     pip install 'whatwhere[photographs]'
     python benchmarks/photograph_tiles.py tiles.npy
     whatwhere train tiles.npy --recipe photographs --out runs/photographs
 
-China and flower are of scikit-learn (CC BY 2.0), Grace Hopper of Matplotlib (US government), rocket (public domain) and
-motorcycle (Middlebury stereo benchmark) of scikit-image. Nothing is taken from the validation crops, nor from
-the pictures of scikit-image that results are reported on.
+China and flower are of scikit-learn (CC BY 2.0), Grace Hopper of Matplotlib (US government), rocket
+(public domain) and motorcycle (Middlebury stereo benchmark) of scikit-image. Nothing is taken from
+the validation crops, nor from the pictures of scikit-image that results are reported on.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ from PIL import Image
 
 GREY = np.array([0.2125, 0.7154, 0.0721])
 SIDE = 48
-HELD_BACK = {"china": (120, 220), "flower": (130, 230), "motorcycle_left": (150, 300), "grace_hopper": (100, 150)}
+HELD_BACK = {
+    "china": (120, 220),
+    "flower": (130, 230),
+    "motorcycle_left": (150, 300),
+    "grace_hopper": (100, 150),
+}
 CROP = 192  # pixels of the validation crops that begin at these rows and columns
 
 
@@ -45,7 +51,8 @@ def read_grey(file: Path) -> np.ndarray:
 
 
 def cut_tiles(count: int, seed: int) -> np.ndarray:
-    """Tiles [count, 1, SIDE, SIDE] at random places of random pictures, each in one of eight orientations."""
+    """Tiles [count, 1, SIDE, SIDE] at random places of random pictures, each in one of eight
+    orientations."""
     random = np.random.default_rng(seed)
     pictures = {file.stem: read_grey(file) for file in picture_files()}
     areas = np.array([picture.size for picture in pictures.values()], float)
@@ -65,7 +72,9 @@ def cut_tiles(count: int, seed: int) -> np.ndarray:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("out", type=Path, help=".npy file to write")
     parser.add_argument("--count", type=int, default=2500)
     parser.add_argument("--seed", type=int, default=0)

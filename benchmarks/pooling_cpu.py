@@ -2,10 +2,10 @@
 
     python benchmarks/pooling_cpu.py --out pooling_cpu.json
 
-The classifier of examples/pooling_in_a_cnn.py is trained for two epochs on the embedded digits, one thread; and single
-layers are measured forward, and forward and backward. Times are processor seconds (wall seconds are reported too: on a
-shared machine they are longer), the best of several rounds for layers, the median of several runs for the network
-(one for the plain form).
+The classifier of examples/pooling_in_a_cnn.py is trained for two epochs on the embedded digits, one
+thread; and single layers are measured forward, and forward and backward. Times are processor
+seconds (wall seconds are reported too: on a shared machine they are longer), the best of several
+rounds for layers, the median of several runs for the network (one for the plain form).
 """
 
 from __future__ import annotations
@@ -37,10 +37,15 @@ EPOCHS, BATCH, RUNS, ROUNDS = 2, 256, 3, 7
 
 def classifier(pooling: Callable[[], nn.Module]) -> nn.Module:
     return nn.Sequential(
-        nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(), pooling(),
-        nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), pooling(),
-        nn.Flatten(), nn.Linear(64 * 7 * 7, 10),
-    )  # fmt: skip
+        nn.Conv2d(1, 32, 3, padding=1),
+        nn.ReLU(),
+        pooling(),
+        nn.Conv2d(32, 64, 3, padding=1),
+        nn.ReLU(),
+        pooling(),
+        nn.Flatten(),
+        nn.Linear(64 * 7 * 7, 10),
+    )
 
 
 def seconds(function: Callable[[], object]) -> tuple[float, float]:
@@ -86,12 +91,16 @@ def measure_layer(name: str, shape: tuple[int, ...]) -> dict[str, float]:
     layer, z = POOLINGS[name](), torch.randn(shape).relu().requires_grad_()
     gradient = torch.randn_like(layer(z))
     forward = min(seconds(lambda: layer(z))[0] for _ in range(ROUNDS))
-    both = min(seconds(lambda: torch.autograd.grad(layer(z), z, gradient))[0] for _ in range(ROUNDS))
+    both = min(
+        seconds(lambda: torch.autograd.grad(layer(z), z, gradient))[0] for _ in range(ROUNDS)
+    )
     return {"forward": round(forward * 1e3, 2), "forward and backward": round(both * 1e3, 2)}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path)
     out = parser.parse_args().out
     torch.set_num_threads(1)
@@ -101,9 +110,14 @@ def main() -> None:
     report = {
         "benchmark": "Gaussian pooling on a CPU, one thread",
         "machine": machine(),
-        "network": {"images": len(images), "epochs": EPOCHS, "seconds": measure_network(images, labels)},
+        "network": {
+            "images": len(images),
+            "epochs": EPOCHS,
+            "seconds": measure_network(images, labels),
+        },
         "layers, milliseconds": {
-            "×".join(map(str, shape)): {name: measure_layer(name, shape) for name in POOLINGS} for shape in SHAPES
+            "×".join(map(str, shape)): {name: measure_layer(name, shape) for name in POOLINGS}
+            for shape in SHAPES
         },
     }
     text = json.dumps(report, indent=1, ensure_ascii=False)

@@ -1,10 +1,12 @@
-"""Time GaussianPool2d and GaussianUnpool2d against max_pool2d, avg_pool2d and the plain-torch form, on one CUDA GPU.
+"""Time GaussianPool2d and GaussianUnpool2d against max_pool2d, avg_pool2d and the plain-torch form,
+on one CUDA GPU.
 
     python benchmarks/pooling_layers.py --out pooling_layers.json
 
-First every fused result, forward and backward, is compared with the plain form in float64; no time is reported on a
-wrong answer. Times are medians over many runs with the cache flushed before each, the best of three such medians: as a
-program in eager mode sees them, and again as replayed CUDA graphs, which leaves out what Python takes to launch.
+First every fused result, forward and backward, is compared with the plain form in float64; no time
+is reported on a wrong answer. Times are medians over many runs with the cache flushed before each,
+the best of three such medians: as a program in eager mode sees them, and again as replayed CUDA
+graphs, which leaves out what Python takes to launch.
 """
 
 from __future__ import annotations
@@ -46,7 +48,10 @@ class Case:
 
     def __str__(self) -> str:
         layout = " channels_last" if self.channels_last else ""
-        return f"{'×'.join(map(str, self.shape))} {self.dtype}{layout} {self.kernel}/{self.stride}/{self.padding}"
+        return (
+            f"{'×'.join(map(str, self.shape))} {self.dtype}{layout}"
+            f" {self.kernel}/{self.stride}/{self.padding}"
+        )
 
 
 SIZES = ((64, 256, 56, 56), (64, 64, 112, 112), (128, 512, 28, 28), (256, 128, 32, 32))
@@ -89,11 +94,15 @@ def autoencoders(case: Case) -> dict[str, Callable[[Tensor], Tensor]]:
 def median_ms(function: Callable[..., object], *arguments: Tensor) -> float:
     from triton.testing import do_bench
 
-    return min(float(do_bench(lambda: function(*arguments), warmup=10, rep=30, return_mode="median")) for _ in range(3))
+    return min(
+        float(do_bench(lambda: function(*arguments), warmup=10, rep=30, return_mode="median"))
+        for _ in range(3)
+    )
 
 
 def graph_ms(function: Callable[..., object], *arguments: Tensor) -> float:
-    """The time on the device alone: a captured graph, replayed, has no gaps in which Python prepares a launch."""
+    """The time on the device alone: a captured graph, replayed, has no gaps in which Python
+    prepares a launch."""
     from triton.testing import do_bench_cudagraph
 
     return float(do_bench_cudagraph(lambda: function(*arguments), rep=20, return_mode="median"))
@@ -104,17 +113,22 @@ def with_gradient(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor, Ten
 
 
 def times(case: Case) -> dict[str, dict[str, float]]:
-    """Milliseconds of every function: pooling alone, and there and back; forward, and forward with backward."""
+    """Milliseconds of every function: pooling alone, and there and back; forward, and forward with
+    backward."""
     z = case.maps()
     milliseconds: dict[str, dict[str, float]] = {}
     for name, functions in (("pool", pool_functions(case)), ("pool+unpool", autoencoders(case))):
         in_graph = {who: functions[who] for who in ("max", "fused")}
         with torch.no_grad():
             milliseconds[f"{name} forward"] = {who: median_ms(f, z) for who, f in functions.items()}
-            milliseconds[f"{name} forward, graph"] = {who: graph_ms(f, z) for who, f in in_graph.items()}
+            milliseconds[f"{name} forward, graph"] = {
+                who: graph_ms(f, z) for who, f in in_graph.items()
+            }
         leaf, gradient = z.detach().requires_grad_(), torch.randn_like(functions["max"](z))
         both = f"{name} forward+backward"
-        milliseconds[both] = {who: median_ms(with_gradient(f), leaf, gradient) for who, f in functions.items()}
+        milliseconds[both] = {
+            who: median_ms(with_gradient(f), leaf, gradient) for who, f in functions.items()
+        }
         milliseconds[f"{both}, graph"] = {
             who: graph_ms(with_gradient(f), leaf, gradient) for who, f in in_graph.items()
         }
@@ -137,7 +151,9 @@ def peak_mib(function: Callable[[Tensor], Tensor], z: Tensor) -> float:
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 
 
-def results(z: Tensor, window: tuple, ceil_mode: bool, form: F.Form, seed: int) -> Iterator[tuple[str, Tensor]]:
+def results(
+    z: Tensor, window: tuple, ceil_mode: bool, form: F.Form, seed: int
+) -> Iterator[tuple[str, Tensor]]:
     """Everything the layers compute, by name: values, and gradients of random sums of them."""
     leaf = z.detach().requires_grad_()
     p, fitted = F.gaussian_pool2d(leaf, *window, ceil_mode, form=form, return_where=True)
@@ -193,12 +209,20 @@ def check() -> None:
             error = ((ours.double() - truth).norm() / truth.norm()).item()
             worst[f"{dtype} {name}"] = max(worst.get(f"{dtype} {name}", 0.0), error)
             if not error < TOLERANCE[dtype]:
-                print(f"WRONG {name} {dtype} {window} ceil={ceil_mode} channels_last={channels_last}: {error:.1e}")
+                print(
+                    f"WRONG {name} {dtype} {window} ceil={ceil_mode} channels_last={channels_last}:"
+                    f" {error:.1e}"
+                )
     torch.use_deterministic_algorithms(False)
     for dtype, tolerance in TOLERANCE.items():
         errors = {key: error for key, error in worst.items() if key.startswith(str(dtype))}
-        print(f"{dtype}: largest relative error {max(errors.values()):.1e} (allowed {tolerance:.0e})", errors)
-    if any(not error < TOLERANCE[getattr(torch, key.split()[0][6:])] for key, error in worst.items()):
+        print(
+            f"{dtype}: largest relative error {max(errors.values()):.1e} (allowed {tolerance:.0e})",
+            errors,
+        )
+    if any(
+        not error < TOLERANCE[getattr(torch, key.split()[0][6:])] for key, error in worst.items()
+    ):
         raise SystemExit("the fused kernels are wrong; nothing was timed")
 
 
@@ -206,7 +230,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="where to write every time")
     parser.add_argument("--check", action="store_true", help="check the answers only")
-    parser.add_argument("--only", default="", help="only cases whose name holds this, such as 'float32 2/2/0'")
+    parser.add_argument(
+        "--only", default="", help="only cases whose name holds this, such as 'float32 2/2/0'"
+    )
     options = parser.parse_args()
     check()
     if options.check:
@@ -220,7 +246,10 @@ def main() -> None:
         for what, by in milliseconds.items():
             listed = "  ".join(f"{who} {ms:.3f}" for who, ms in by.items())
             print(f"    {what:36} {listed}   fused/max {by['fused'] / by['max']:.2f}", flush=True)
-        print("    peak MiB                            ", "  ".join(f"{who} {mib:.0f}" for who, mib in memory.items()))
+        print(
+            "    peak MiB                            ",
+            "  ".join(f"{who} {mib:.0f}" for who, mib in memory.items()),
+        )
     if options.out:
         options.out.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1))
 

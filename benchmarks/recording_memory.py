@@ -1,10 +1,12 @@
-"""The memory of finding events in recordings of 10⁵ to 10⁷ samples: the peak of a process of its own for each.
+"""The memory of finding events in recordings of 10⁵ to 10⁷ samples: the peak of a process of its
+own for each.
 
     python benchmarks/recording_memory.py --out benchmarks/results/recording_memory.json
 
-A recording of ten waveforms of 64 samples, 20 events in 1,000 samples, with noise, lies in a .npy file of float32. Each
-process runs what `whatwhere encode RUN recording.npy --events events.csv` does, in one thread. The peak is that of its
-resident memory; the baseline is the peak of a recording of 10⁴ samples.
+A recording of ten waveforms of 64 samples, 20 events in 1,000 samples, with noise, lies in a .npy
+file of float32. Each process runs what `whatwhere encode RUN recording.npy --events events.csv`
+does, in one thread. The peak is that of its resident memory; the baseline is the peak of a
+recording of 10⁴ samples.
 """
 
 from __future__ import annotations
@@ -41,8 +43,8 @@ def find(path: Path, pool: int) -> dict[str, float]:
     import torch
 
     import whatwhere as ww
-    from whatwhere.cli.encode import EncodeOptions
     from whatwhere.cli.encoding import write_events
+    from whatwhere.spec.tasks import EncodeOptions
 
     torch.set_num_threads(1)
     D = draw_waveforms(np.random.default_rng(0))
@@ -50,13 +52,17 @@ def find(path: Path, pool: int) -> dict[str, float]:
     model = model.with_filters(1, torch.tensor(D, dtype=torch.float32)[None, :, None])
     recipe = ww.read_recipe("signals")
     begun, table = time.process_time(), path.with_suffix(".csv")
-    events = write_events(table, recipe, model, ww.data.load(path, signals=True), EncodeOptions(threshold=0.3))
+    events = write_events(
+        table, recipe, model, ww.data.load(path, signals=True), EncodeOptions(threshold=0.3)
+    )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {"peak_mb": peak, "events": events, "seconds": time.process_time() - begun}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path)
     parser.add_argument("--samples", type=int, nargs="+", default=[10**4, 10**5, 10**6, 10**7])
     parser.add_argument("--pool", type=int, default=1, help="pool_size of the model")
@@ -72,7 +78,13 @@ def main() -> None:
             write_recording(path, samples)
             command = [sys.executable, __file__, "--find", str(path), "--pool", str(args.pool)]
             done = subprocess.run(command, capture_output=True, text=True, check=True)
-            rows.append({"samples": samples, "pool_size": args.pool, **json.loads(done.stdout.splitlines()[-1])})
+            rows.append(
+                {
+                    "samples": samples,
+                    "pool_size": args.pool,
+                    **json.loads(done.stdout.splitlines()[-1]),
+                }
+            )
             rows[-1]["over_the_first_mb"] = rows[-1]["peak_mb"] - rows[0]["peak_mb"]
             print(rows[-1], flush=True)
     if args.out:

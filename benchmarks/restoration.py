@@ -1,12 +1,15 @@
-"""Denoising and inpainting: whatwhere against SPORCO, scikit-image and BM3D on the same damaged pictures.
+"""Denoising and inpainting: whatwhere against SPORCO, scikit-image and BM3D on the same damaged
+pictures.
 
-    python benchmarks/restoration.py choose tv nlm                  # settings, on two validation crops
-    python benchmarks/restoration.py run tv nlm biharmonic input    # the table's pictures, one line of JSON for a cell
+    python benchmarks/restoration.py choose tv nlm                  # settings, on two validation
+    crops python benchmarks/restoration.py run tv nlm biharmonic input    # the table's pictures,
+    one line of JSON for a cell
     python benchmarks/restoration.py tables                         # Markdown
 
-Cells that the results hold already are not computed again, so the run can be stopped and continued, and methods can run
-in different environments (SPORCO needs numpy below 2): results meet in a file. Time is that of the whole call, after a
-first call on a small crop that compiles and plans transforms; processor seconds are of all threads together.
+Cells that the results hold already are not computed again, so the run can be stopped and continued,
+and methods can run in different environments (SPORCO needs numpy below 2): results meet in a file.
+Time is that of the whole call, after a first call on a small crop that compiles and plans
+transforms; processor seconds are of all threads together.
 """
 
 from __future__ import annotations
@@ -28,18 +31,22 @@ CHOSEN = RESULTS / "restoration_settings.json"
 
 
 def choose(name: str, method: Method) -> None:
-    """The setting with the best mean PSNR on the validation crops, for each task and level; all trials are kept."""
+    """The setting with the best mean PSNR on the validation crops, for each task and level; all
+    trials are kept."""
     chosen = json.loads(CHOSEN.read_text()) if CHOSEN.exists() else {}
     for task in method.tasks:
         for level in TASKS[task]:
             problems = [make_problem(picture, task, level) for picture in VALIDATION]
             trials = []
             for setting in method.settings[task]:
-                value = float(np.mean([psnr(method.restore(p, setting), p.truth) for p in problems]))
+                value = float(
+                    np.mean([psnr(method.restore(p, setting), p.truth) for p in problems])
+                )
                 trials.append({"setting": setting, "psnr": round(value, 3)})
                 print(name, task, level, trials[-1], flush=True)
             best = max(trials, key=lambda trial: trial["psnr"])
-            chosen = json.loads(CHOSEN.read_text()) if CHOSEN.exists() else {}  # another process may have written
+            # another process may have written
+            chosen = json.loads(CHOSEN.read_text()) if CHOSEN.exists() else {}
             chosen.setdefault(name, {})[f"{task} {level}"] = {**best, "trials": trials}
             CHOSEN.write_text(json.dumps(chosen, indent=1) + "\n")
 
@@ -66,7 +73,9 @@ def run(name: str, method: Method, threads: int, colour: bool, only: list[str]) 
                     "colour": colour,
                     "threads": threads,
                 }
-                if (only and f"{task}-{level}-{picture}" not in only and picture not in only) or is_done(key):
+                if (
+                    only and f"{task}-{level}-{picture}" not in only and picture not in only
+                ) or is_done(key):
                     continue
                 problem = make_problem(picture, task, level, colour)
                 if colour and problem.truth.ndim == 2:
@@ -119,12 +128,18 @@ def is_done(key: dict[str, Any]) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("action", choices=["choose", "run", "tables"])
     parser.add_argument("methods", nargs="*", help=", ".join(METHODS))
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--colour", action="store_true", help="colour pictures in colour instead of grey")
-    parser.add_argument("--only", nargs="*", default=[], help="pictures, or cells such as denoise-25-camera")
+    parser.add_argument(
+        "--colour", action="store_true", help="colour pictures in colour instead of grey"
+    )
+    parser.add_argument(
+        "--only", nargs="*", default=[], help="pictures, or cells such as denoise-25-camera"
+    )
     arguments = parser.parse_args()
     if arguments.action == "tables":
         from restoration_tables import print_tables

@@ -1,7 +1,9 @@
-"""The methods of the restoration benchmark. Each takes a problem and one setting and returns the restored picture.
+"""The methods of the restoration benchmark. Each takes a problem and one setting and returns the
+restored picture.
 
-Every method has a list of settings for each problem; which one is used is decided on the validation crops alone.
-Packages are imported when they are used: SPORCO needs an environment of its own (numpy below 2).
+Every method has a list of settings for each problem; which one is used is decided on the validation
+crops alone. Packages are imported when they are used: SPORCO needs an environment of its own (numpy
+below 2).
 """
 
 from __future__ import annotations
@@ -22,17 +24,21 @@ DICTIONARY = "G:8x8x32"
 
 
 def grid(**values: tuple[Any, ...]) -> list[Setting]:
-    return [dict(zip(values, combination, strict=True)) for combination in product(*values.values())]
+    return [
+        dict(zip(values, combination, strict=True)) for combination in product(*values.values())
+    ]
 
 
-def by_channel(restore: Callable[[Problem, np.ndarray], np.ndarray], problem: Problem) -> np.ndarray:
+def by_channel(
+    restore: Callable[[Problem, np.ndarray], np.ndarray], problem: Problem
+) -> np.ndarray:
     """A method for grey pictures, channel by channel."""
     if problem.damaged.ndim == 2:
         return restore(problem, problem.damaged)
     return np.stack([restore(problem, problem.damaged[..., c]) for c in range(3)], 2)
 
 
-# SPORCO -------------------------------------------------------------------------------------------------------------
+# SPORCO -------------------------------------------------------------------------------------------
 
 
 def gaussian_lowpass(picture: np.ndarray, mask: np.ndarray, sigma: float) -> np.ndarray:
@@ -85,14 +91,18 @@ def sporco_inpaint(problem: Problem, setting: Setting) -> np.ndarray:
         high, weights = _pad((y - low) * mask), _pad(mask)
         if setting["solver"] == "AddMaskSim":
             options = cbpdn.ConvBPDN.Options(sporco_options(cbpdn, setting))
-            solver = cbpdn.AddMaskSim(cbpdn.ConvBPDN, D, high, weights, np.float32(setting["lmbda"]), opt=options)
+            solver = cbpdn.AddMaskSim(
+                cbpdn.ConvBPDN, D, high, weights, np.float32(setting["lmbda"]), opt=options
+            )
         else:
             options = cbpdn.ConvBPDNMaskDcpl.Options(
                 {**sporco_options(cbpdn, setting), "rho": setting["lmbda"] * 200 + 1e-1}
             )
             solver = cbpdn.ConvBPDNMaskDcpl(D, high, np.float32(setting["lmbda"]), weights, options)
         code = solver.solve()
-        full = solver.reconstruct(code) if setting["solver"] == "AddMaskSim" else solver.reconstruct()
+        full = (
+            solver.reconstruct(code) if setting["solver"] == "AddMaskSim" else solver.reconstruct()
+        )
         return np.where(problem.mask, y, low + _crop(np.asarray(full).squeeze(), y))
 
     return by_channel(restore, problem)
@@ -105,14 +115,16 @@ def _pad(x: np.ndarray) -> np.ndarray:
     """The picture with a frame, in a size for which its transforms are fast."""
     from scipy.fft import next_fast_len
 
-    return np.pad(x, [(0, next_fast_len(n + FRAME, real=True) - n) for n in x.shape]).astype(np.float32)
+    return np.pad(x, [(0, next_fast_len(n + FRAME, real=True) - n) for n in x.shape]).astype(
+        np.float32
+    )
 
 
 def _crop(x: np.ndarray, like: np.ndarray) -> np.ndarray:
     return x[: like.shape[0], : like.shape[1]]
 
 
-# scikit-image and BM3D ----------------------------------------------------------------------------------------------
+# scikit-image and BM3D ----------------------------------------------------------------------------
 
 
 def total_variation(problem: Problem, setting: Setting) -> np.ndarray:
@@ -120,7 +132,9 @@ def total_variation(problem: Problem, setting: Setting) -> np.ndarray:
 
     axis = 2 if problem.damaged.ndim == 3 else None
     weight = setting["weight"] * problem.noise
-    return denoise_tv_chambolle(problem.damaged, weight=weight, max_num_iter=500, eps=1e-5, channel_axis=axis)
+    return denoise_tv_chambolle(
+        problem.damaged, weight=weight, max_num_iter=500, eps=1e-5, channel_axis=axis
+    )
 
 
 def non_local_means(problem: Problem, setting: Setting) -> np.ndarray:
@@ -128,9 +142,14 @@ def non_local_means(problem: Problem, setting: Setting) -> np.ndarray:
 
     axis = 2 if problem.damaged.ndim == 3 else None
     return denoise_nl_means(
-        problem.damaged, patch_size=setting["patch"], patch_distance=setting["distance"],
-        h=setting["h"] * problem.noise, sigma=problem.noise, fast_mode=True, channel_axis=axis,
-    )  # fmt: skip
+        problem.damaged,
+        patch_size=setting["patch"],
+        patch_distance=setting["distance"],
+        h=setting["h"] * problem.noise,
+        sigma=problem.noise,
+        fast_mode=True,
+        channel_axis=axis,
+    )
 
 
 def bm3d(problem: Problem, setting: Setting) -> np.ndarray:
@@ -153,20 +172,24 @@ def as_it_is(problem: Problem, setting: Setting) -> np.ndarray:
     return np.where(known, problem.damaged, problem.damaged[problem.mask].mean())
 
 
-# whatwhere ----------------------------------------------------------------------------------------------------------
+# whatwhere ----------------------------------------------------------------------------------------
 
 
 @lru_cache
 def denoiser() -> Any:
-    from whatwhere.restoration import load_denoiser
+    from whatwhere.tasks.restoration import load_denoiser
 
     return load_denoiser()
 
 
 def ours(problem: Problem, setting: Setting) -> np.ndarray:
-    from whatwhere.restoration import denoise, inpaint
+    from whatwhere.tasks.restoration import denoise, inpaint
 
-    y = problem.damaged[None, None] if problem.damaged.ndim == 2 else problem.damaged.transpose(2, 0, 1)[None]
+    y = (
+        problem.damaged[None, None]
+        if problem.damaged.ndim == 2
+        else problem.damaged.transpose(2, 0, 1)[None]
+    )
     if problem.task == "denoise":
         result = denoise(denoiser(), y, problem.noise)
     else:
@@ -174,7 +197,7 @@ def ours(problem: Problem, setting: Setting) -> np.ndarray:
     return result[0, 0] if problem.damaged.ndim == 2 else result[0].transpose(1, 2, 0)
 
 
-# All of them --------------------------------------------------------------------------------------------------------
+# All of them --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -190,7 +213,8 @@ class Method:
 
 
 def set_threads(threads: int) -> None:
-    """For every library that is installed here; start the process with OMP_NUM_THREADS for the others."""
+    """For every library that is installed here; start the process with OMP_NUM_THREADS for the
+    others."""
     for package, setter in (("torch", "set_num_threads"), ("numba", "set_num_threads")):
         with suppress(ImportError):
             getattr(importlib.import_module(package), setter)(threads)
@@ -201,13 +225,17 @@ def set_threads(threads: int) -> None:
 NONE: list[Setting] = [{}]
 METHODS = {
     "input": Method(as_it_is, {"denoise": NONE, "inpaint": NONE}),
-    "sporco": Method(sporco_denoise, {"denoise": grid(threshold=(2.0, 2.5), highpass=(2.0,), steps=(15, 30))}),
+    "sporco": Method(
+        sporco_denoise, {"denoise": grid(threshold=(2.0, 2.5), highpass=(2.0,), steps=(15, 30))}
+    ),
     "sporco masked": Method(
         sporco_inpaint,
         {"inpaint": grid(lmbda=(0.01, 0.03), sigma=(2.0,), steps=(30,), solver=("AddMaskSim",))},
     ),
     "tv": Method(total_variation, {"denoise": grid(weight=(0.4, 0.6, 0.8, 1.0))}),
-    "nlm": Method(non_local_means, {"denoise": grid(patch=(5, 7), distance=(9,), h=(0.4, 0.6, 0.8))}),
+    "nlm": Method(
+        non_local_means, {"denoise": grid(patch=(5, 7), distance=(9,), h=(0.4, 0.6, 0.8))}
+    ),
     "bm3d": Method(bm3d, {"denoise": NONE}),
     "biharmonic": Method(biharmonic, {"inpaint": NONE}),
     "whatwhere, trained": Method(ours, {"denoise": NONE, "inpaint": NONE}),

@@ -1,4 +1,5 @@
-"""The problems of the restoration benchmark: pictures, noise and missing pixels, the same for every method."""
+"""The problems of the restoration benchmark: pictures, noise and missing pixels, the same for
+every method."""
 
 from __future__ import annotations
 
@@ -15,9 +16,17 @@ PICTURES = (
     "coffee",
     "astronaut",
 )  # the table; nothing is learned or chosen on them
-VALIDATION = {"china": (120, 220), "flower": (130, 230)}  # top and left of the crops that settings are chosen on
+# top and left of the crops that settings are chosen on
+VALIDATION = {
+    "china": (120, 220),
+    "flower": (130, 230),
+}
 CROP = 192
-TASKS = {"denoise": (15, 25, 50), "inpaint": (30, 50, 80)}  # σ of 255; per cent of the pixels missing
+# σ of 255; per cent of the pixels missing
+TASKS = {
+    "denoise": (15, 25, 50),
+    "inpaint": (30, 50, 80),
+}
 GREY = np.array([0.2125, 0.7154, 0.0721])
 
 
@@ -80,5 +89,7 @@ def ssim(result: np.ndarray, truth: np.ndarray) -> float:
 
     axis = 2 if truth.ndim == 3 else None
     return float(
-        structural_similarity(np.clip(result, 0, 1).astype(np.float32), truth, data_range=1.0, channel_axis=axis)
+        structural_similarity(
+            np.clip(result, 0, 1).astype(np.float32), truth, data_range=1.0, channel_axis=axis
+        )
     )

@@ -14,7 +14,10 @@ TITLES = {"denoise": "σ {level} of 255", "inpaint": "{level} % missing"}
 def print_tables(cells: Cells) -> None:
     for task, levels in TASKS.items():
         for level in levels:
-            print(f"\n### {task}, {TITLES[task].format(level=level)}\n\n" + table(cells, task, level, "psnr"))
+            print(
+                f"\n### {task}, {TITLES[task].format(level=level)}\n\n"
+                + table(cells, task, level, "psnr")
+            )
         print(f"\n### {task}, means\n\n" + means(cells, task))
 
 

@@ -1,22 +1,28 @@
-"""Convolutional sparse codes of signals: the engine `greedy` next to alphacsc's `lgcd` and SPORCO's ADMM and PGM.
+"""Convolutional sparse codes of signals: the engine `greedy` next to alphacsc's `lgcd` and SPORCO's
+ADMM and PGM.
 
     pip install alphacsc sporco
     python benchmarks/signals_peers.py code --out benchmarks/results/signals_peers.json
-    python benchmarks/signals_peers.py learn --seeds 0 1 2 --out benchmarks/results/signals_peers_learn.json
+    python benchmarks/signals_peers.py learn --seeds 0 1 2 --out
+    benchmarks/results/signals_peers_learn.json
 
-One thread for everyone; times are seconds of processor time, which other programs disturb less. 10 signals of 16,384
-samples: events of 10 waveforms of 64 samples at random times, with noise at 10 dB (whole signal against noise).
+One thread for everyone; times are seconds of processor time, which other programs disturb less. 10
+signals of 16,384 samples: events of 10 waveforms of 64 samples at random times, with noise at 10 dB
+(whole signal against noise).
 
-**code**: min ½ ‖x - Σ d ∗ z‖² + reg Σ z, z ≥ 0, with the true waveforms, reg a tenth of the smallest that leaves no
-event. Measured is the time of a call that ends within 1 % of the best objective that any method reached: the largest
-tolerance, or the fewest steps, that suffice. Signals get a frame of 63 zeros at both ends, so that all methods have the
-same minimum (alphacsc has no waveforms across an end, SPORCO is periodic). Every code is evaluated by the same function
-in float64. Times are those of whole calls. SPORCO is given several settings, and the best of them is timed.
+**code**: min ½ ‖x - Σ d ∗ z‖² + reg Σ z, z ≥ 0, with the true waveforms, reg a tenth of the
+smallest that leaves no event. Measured is the time of a call that ends within 1 % of the best
+objective that any method reached: the largest tolerance, or the fewest steps, that suffice. Signals
+get a frame of 63 zeros at both ends, so that all methods have the same minimum (alphacsc has no
+waveforms across an end, SPORCO is periodic). Every code is evaluated by the same function in
+float64. Times are those of whole calls. SPORCO is given several settings, and the best of them is
+timed.
 
-**learn**: all start from the same pieces of the signals, with reg = 4 σ, and stop at a limit of time. Measured is how
-many of the 10 true waveforms correlate by 0.95 with a learned one, at its best shift, and since when. Evaluating is
-not counted. alphacsc learns from one signal at a time (`online`) and from all (`batch`); it divides signals by their
-deviation, so reg and tolerance are divided, too. Our batches of two windows were chosen on seeds 10 to 19.
+**learn**: all start from the same pieces of the signals, with reg = 4 σ, and stop at a limit of
+time. Measured is how many of the 10 true waveforms correlate by 0.95 with a learned one, at its
+best shift, and since when. Evaluating is not counted. alphacsc learns from one signal at a time
+(`online`) and from all (`batch`); it divides signals by their deviation, so reg and tolerance are
+divided, too. Our batches of two windows were chosen on seeds 10 to 19.
 """
 
 from __future__ import annotations
@@ -57,8 +63,12 @@ def draw_waveforms(rng: np.random.Generator) -> np.ndarray:
     """Oscillations in a window, [ATOMS, LENGTH], of which no two correlate by more than 0.8."""
     t, found = np.arange(LENGTH) - (LENGTH - 1) / 2, list[np.ndarray]()
     while len(found) < ATOMS:
-        frequency, phase, width, chirp = rng.uniform((0.01, 0, 3, -0.002), (0.25, 2 * np.pi, 12, 0.002))
-        d = np.cos(2 * np.pi * (frequency + chirp * t) * t + phase) * np.exp(-(t**2) / (2 * width**2))
+        frequency, phase, width, chirp = rng.uniform(
+            (0.01, 0, 3, -0.002), (0.25, 2 * np.pi, 12, 0.002)
+        )
+        d = np.cos(2 * np.pi * (frequency + chirp * t) * t + phase) * np.exp(
+            -(t**2) / (2 * width**2)
+        )
         d *= np.cos(np.pi * t / LENGTH)
         d /= np.linalg.norm(d)
         if all(alike(d, other) < 0.8 for other in found):
@@ -70,7 +80,9 @@ def simulate(seed: int, samples: int) -> tuple[np.ndarray, np.ndarray, float]:
     """Signals [SIGNALS, samples] between frames of zeros, the waveforms, and σ."""
     rng = np.random.default_rng(seed)
     D = draw_waveforms(rng)
-    z = (rng.random((SIGNALS, ATOMS, samples - LENGTH + 1)) < 0.002) * rng.uniform(0.5, 2, (SIGNALS, ATOMS, 1))
+    z = (rng.random((SIGNALS, ATOMS, samples - LENGTH + 1)) < 0.002) * rng.uniform(
+        0.5, 2, (SIGNALS, ATOMS, 1)
+    )
     x = np.array([sum(np.convolve(one, d) for one, d in zip(each, D, strict=True)) for each in z])
     sigma = float(np.sqrt(np.mean(x**2) / 10))
     return np.pad(x + sigma * rng.standard_normal(x.shape), ((0, 0), (LENGTH - 1,) * 2)), D, sigma
@@ -86,7 +98,7 @@ def objective(x: np.ndarray, D: np.ndarray, z: np.ndarray, reg: float) -> float:
     return float(0.5 * np.sum((x - fit) ** 2) + reg * np.abs(z).sum())
 
 
-# Coding ------------------------------------------------------------------------------------------------------------
+# Coding -------------------------------------------------------------------------------------------
 
 
 def code_whatwhere(x: np.ndarray, D: np.ndarray, reg: float, tolerance: float) -> np.ndarray:
@@ -100,12 +112,19 @@ def code_alphacsc(x: np.ndarray, D: np.ndarray, reg: float, tolerance: float) ->
     from alphacsc.update_z_multi import update_z_multi
 
     options = {"tol": tolerance, "max_iter": 10**7}
-    z: np.ndarray = update_z_multi(x[:, None], D[:, None], reg, solver="lgcd", solver_kwargs=options)[0]
+    z: np.ndarray = update_z_multi(
+        x[:, None], D[:, None], reg, solver="lgcd", solver_kwargs=options
+    )[0]
     return z
 
 
 def code_sporco(
-    x: np.ndarray, D: np.ndarray, reg: float, steps: int, look: Look | None = None, rho: float | None = None
+    x: np.ndarray,
+    D: np.ndarray,
+    reg: float,
+    steps: int,
+    look: Look | None = None,
+    rho: float | None = None,
 ) -> np.ndarray:
     """ADMM with ρ = `rho` reg; 0 is its automatic choice, None PGM with the exact constant.
 
@@ -115,19 +134,38 @@ def code_sporco(
     from sporco.pgm import cbpdn as by_pgm
 
     def code_of(solver: Any) -> np.ndarray:
-        z: np.ndarray = solver.getcoef().reshape(S.shape[1], len(x), ATOMS).transpose(1, 2, 0).astype(np.float64)
+        z: np.ndarray = (
+            solver.getcoef()
+            .reshape(S.shape[1], len(x), ATOMS)
+            .transpose(1, 2, 0)
+            .astype(np.float64)
+        )
         return z[:, :, : x.shape[1] - LENGTH + 1]
 
-    S = np.pad(x, ((0, 0), (0, next_fast_len(x.shape[1], real=True) - x.shape[1]))).astype(np.float32)
-    options = {"MaxMainIter": steps, "RelStopTol": 0.0, "NonNegCoef": True, "FastSolve": True, "DataType": np.float32}
+    S = np.pad(x, ((0, 0), (0, next_fast_len(x.shape[1], real=True) - x.shape[1]))).astype(
+        np.float32
+    )
+    options = {
+        "MaxMainIter": steps,
+        "RelStopTol": 0.0,
+        "NonNegCoef": True,
+        "FastSolve": True,
+        "DataType": np.float32,
+    }
     if look is not None:
-        options["Callback"] = lambda solver: solver.k + 1 in STEPS and look(solver.k + 1, code_of(solver))
+        options["Callback"] = lambda solver: (
+            solver.k + 1 in STEPS and look(solver.k + 1, code_of(solver))
+        )
     if rho is None:
         options["L"] = float((np.abs(np.fft.rfft(D, S.shape[1])) ** 2).sum(0).max())
     else:
-        options |= {"HighMemSolve": True, "AutoRho": {"Enabled": rho == 0}} | ({"rho": rho * reg} if rho else {})
+        options |= {"HighMemSolve": True, "AutoRho": {"Enabled": rho == 0}} | (
+            {"rho": rho * reg} if rho else {}
+        )
     module = by_pgm if rho is None else by_admm
-    solver = module.ConvBPDN(D.T.astype(np.float32), S.T.copy(), reg, module.ConvBPDN.Options(options), dimK=1, dimN=1)
+    solver = module.ConvBPDN(
+        D.T.astype(np.float32), S.T.copy(), reg, module.ConvBPDN.Options(options), dimK=1, dimN=1
+    )
     solver.solve()
     return code_of(solver)
 
@@ -153,10 +191,18 @@ def compare_codes(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     rows, chosen, clock = [], dict[str, tuple[float, float]](), [0.0]
 
     def look(name: str, setting: float, z: np.ndarray) -> bool:
-        """Note a code and the time since the clock was set, which stands still meanwhile; True if it is close."""
+        """Note a code and the time since the clock was set, which stands still meanwhile; True if
+        it is close."""
         now, value = time.process_time(), objective(x, D, z, reg)
         seconds = now - clock[0]
-        rows.append({"method": name, "setting": setting, "seconds": seconds, "over_the_best": value / best - 1})
+        rows.append(
+            {
+                "method": name,
+                "setting": setting,
+                "seconds": seconds,
+                "over_the_best": value / best - 1,
+            }
+        )
         print(rows[-1], flush=True)
         if close := value <= CLOSE * best:
             chosen[name] = seconds, setting
@@ -172,8 +218,11 @@ def compare_codes(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
                 code(x, D, reg, setting, partial(look, name))
             elif look(name, setting, code(x, D, reg, setting)):
                 break
-    theirs = sorted((name for name in chosen if name.startswith("sporco")), key=lambda name: chosen[name])
-    chosen = {name: pair for name, pair in chosen.items() if name not in theirs[1:]}  # its best setting
+    theirs = sorted(
+        (name for name in chosen if name.startswith("sporco")), key=lambda name: chosen[name]
+    )
+    # its best setting
+    chosen = {name: pair for name, pair in chosen.items() if name not in theirs[1:]}
     within = {name: list[float]() for name in chosen}
     for _ in range(args.repeats):  # in turns, so that a busy moment disturbs all
         for name, (_, setting) in chosen.items():
@@ -184,14 +233,19 @@ def compare_codes(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     yield {"reg": reg, "best": best, "rows": rows, "within_1_percent_seconds": within}
 
 
-# Learning ----------------------------------------------------------------------------------------------------------
+# Learning -----------------------------------------------------------------------------------------
 
 
 class Watch:
     """The recovery of the true waveforms over time, without the time of looking."""
 
     def __init__(self, D: np.ndarray, limit: float) -> None:
-        self.D, self.limit, self.begun, self.rows = D, limit, time.process_time(), list[dict[str, float]]()
+        self.D, self.limit, self.begun, self.rows = (
+            D,
+            limit,
+            time.process_time(),
+            list[dict[str, float]](),
+        )
 
     def look(self, learned: np.ndarray) -> bool:
         """Note the recovery; True when all are recovered, or time is up."""
@@ -200,7 +254,12 @@ class Watch:
         best = [max(alike(d, f) for f in learned) for d in self.D]
         recovered = sum(one >= RECOVERED for one in best)
         self.rows.append(
-            {"seconds": now - self.begun, "least": min(best), "mean": float(np.mean(best)), "recovered": recovered}
+            {
+                "seconds": now - self.begun,
+                "least": min(best),
+                "mean": float(np.mean(best)),
+                "recovered": recovered,
+            }
         )
         print(self.rows[-1], flush=True)
         self.begun += time.process_time() - now
@@ -211,7 +270,9 @@ class Recovered(Exception):
     """Stops a learning that calls back."""
 
 
-def learn_whatwhere(x: np.ndarray, start: ww.DeconvNet, sigma: float, watch: Watch, args: argparse.Namespace) -> None:
+def learn_whatwhere(
+    x: np.ndarray, start: ww.DeconvNet, sigma: float, watch: Watch, args: argparse.Namespace
+) -> None:
     recipe = replace(ww.read_recipe("signals"), model=start.spec)
     inference = {"lam": 1 / (args.noise * sigma), "steps": 1000, "tolerance": args.share}
     changes = {
@@ -221,49 +282,89 @@ def learn_whatwhere(x: np.ndarray, start: ww.DeconvNet, sigma: float, watch: Wat
     recipe, model = ww.override(recipe, changes), start
     while not watch.look(model.filters[0][0, :, 0].numpy()):
         model = ww.train(
-            x.astype(np.float32)[:, None], recipe, start=model, options=ww.TrainingOptions(device="cpu")
+            x.astype(np.float32)[:, None],
+            recipe,
+            start=model,
+            options=ww.TrainingOptions(device="cpu"),
         ).model
 
 
 def learn_alphacsc(
-    x: np.ndarray, start: ww.DeconvNet, sigma: float, watch: Watch, args: argparse.Namespace, **algorithm: Any
+    x: np.ndarray,
+    start: ww.DeconvNet,
+    sigma: float,
+    watch: Watch,
+    args: argparse.Namespace,
+    **algorithm: Any,
 ) -> None:
-    """All signals at once (its default), or one signal at a time (`online`). It never stops by itself."""
+    """All signals at once (its default), or one signal at a time (`online`). It never stops by
+    itself."""
     from alphacsc import learn_d_z_multi
 
     def look(encoder: Any, pobj: Any) -> None:
         if watch.look(encoder.D_hat[:, 0]):
             raise Recovered
 
-    D, scale = start.filters[0][0, :, 0].double().numpy(), float(x.std())  # it divides signals by their deviation
+    # it divides signals by their deviation
+    D, scale = (
+        start.filters[0][0, :, 0].double().numpy(),
+        float(x.std()),
+    )
     with suppress(Recovered):
         learn_d_z_multi(
-            x[:, None], ATOMS, LENGTH, n_iter=100_000, lmbd_max="fixed", reg=args.noise * sigma / scale, rank1=False,
-            solver_z="lgcd", solver_z_kwargs={"tol": args.tolerance / scale, "max_iter": 10**6}, D_init=D[:, None],
-            verbose=0, callback=look, random_state=0, raise_on_increase=False, eps=-np.inf, **algorithm,
-        )  # fmt: skip
+            x[:, None],
+            ATOMS,
+            LENGTH,
+            n_iter=100_000,
+            lmbd_max="fixed",
+            reg=args.noise * sigma / scale,
+            rank1=False,
+            solver_z="lgcd",
+            solver_z_kwargs={"tol": args.tolerance / scale, "max_iter": 10**6},
+            D_init=D[:, None],
+            verbose=0,
+            callback=look,
+            random_state=0,
+            raise_on_increase=False,
+            eps=-np.inf,
+            **algorithm,
+        )
 
 
-def learn_sporco(x: np.ndarray, start: ww.DeconvNet, sigma: float, watch: Watch, args: argparse.Namespace) -> None:
+def learn_sporco(
+    x: np.ndarray, start: ww.DeconvNet, sigma: float, watch: Watch, args: argparse.Namespace
+) -> None:
     """Steps of ADMM for the code and for the waveforms in turns, its usual way."""
     from sporco.dictlrn.cbpdndl import ConvBPDNDictLearn
 
     reg, D = args.noise * sigma, start.filters[0][0, :, 0].numpy()
-    S = np.pad(x, ((0, 0), (0, next_fast_len(x.shape[1], real=True) - x.shape[1]))).astype(np.float32)
+    S = np.pad(x, ((0, 0), (0, next_fast_len(x.shape[1], real=True) - x.shape[1]))).astype(
+        np.float32
+    )
     options = {
-        "Verbose": False, "MaxMainIter": 100_000,
-        "CBPDN": {"rho": args.rho * reg, "NonNegCoef": True, "AutoRho": {"Enabled": False}, "DataType": np.float32},
+        "Verbose": False,
+        "MaxMainIter": 100_000,
+        "CBPDN": {
+            "rho": args.rho * reg,
+            "NonNegCoef": True,
+            "AutoRho": {"Enabled": False},
+            "DataType": np.float32,
+        },
         "CCMOD": {"rho": args.rho_waveforms, "DataType": np.float32},
         "Callback": lambda solver: watch.look(solver.getdict().squeeze().T),
-    }  # fmt: skip
+    }
     chosen = ConvBPDNDictLearn.Options(options, xmethod="admm", dmethod="cns")
     if not watch.look(D):
-        ConvBPDNDictLearn(D.T.copy(), S.T.copy(), reg, chosen, xmethod="admm", dmethod="cns", dimK=1, dimN=1).solve()
+        ConvBPDNDictLearn(
+            D.T.copy(), S.T.copy(), reg, chosen, xmethod="admm", dmethod="cns", dimK=1, dimN=1
+        ).solve()
 
 
 LEARNERS: dict[str, Any] = {
     "whatwhere": learn_whatwhere,
-    "alphacsc lgcd, online": partial(learn_alphacsc, algorithm="online", algorithm_params={"batch_size": 1}),
+    "alphacsc lgcd, online": partial(
+        learn_alphacsc, algorithm="online", algorithm_params={"batch_size": 1}
+    ),
     "alphacsc lgcd, batch": learn_alphacsc,
     "sporco ADMM": learn_sporco,
 }
@@ -273,7 +374,9 @@ def compare_learning(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     runs = []
     for seed in args.seeds:
         x, D, sigma = simulate(seed, args.samples)
-        pieces = start_from_pieces(model_of(D), torch.tensor(x, dtype=torch.float32)[:, None, None], seed)
+        pieces = start_from_pieces(
+            model_of(D), torch.tensor(x, dtype=torch.float32)[:, None, None], seed
+        )
         for name in chosen_from(LEARNERS, args):
             print(seed, name, flush=True)
             LEARNERS[name](x[:1], pieces, sigma, Watch(D, 0.01), args)  # compiles
@@ -281,7 +384,12 @@ def compare_learning(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
             LEARNERS[name](x, pieces, sigma, watch, args)
             done = [row["seconds"] for row in watch.rows if row["recovered"] == ATOMS]
             runs.append(
-                {"seed": seed, "method": name, "seconds_to_recovery": done[0] if done else None, "rows": watch.rows}
+                {
+                    "seed": seed,
+                    "method": name,
+                    "seconds_to_recovery": done[0] if done else None,
+                    "rows": watch.rows,
+                }
             )
             yield {"runs": runs}
 
@@ -292,18 +400,32 @@ def chosen_from(known: dict[str, Any], args: argparse.Namespace) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("part", choices=("code", "learn"))
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--methods", nargs="+", default=["whatwhere", "alphacsc", "sporco"])
-    for name, default in {"samples": SAMPLES, "repeats": 3, "limit": 20, "batch": 2, "cg": 2}.items():
+    for name, default in {
+        "samples": SAMPLES,
+        "repeats": 3,
+        "limit": 20,
+        "batch": 2,
+        "cg": 2,
+    }.items():
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--tolerance", type=float, default=0.3, help="of lgcd in learning")
     parser.add_argument("--share", type=float, default=0.03, help="tolerance of greedy in learning")
-    parser.add_argument("--noise", type=float, default=4.0, help="reg in standard deviations of the noise")
-    parser.add_argument("--rho", type=float, default=10.0, help="of SPORCO's codes in learning, in reg")
-    parser.add_argument("--rho-waveforms", type=float, default=10.0, help="of SPORCO's waveforms in learning")
+    parser.add_argument(
+        "--noise", type=float, default=4.0, help="reg in standard deviations of the noise"
+    )
+    parser.add_argument(
+        "--rho", type=float, default=10.0, help="of SPORCO's codes in learning, in reg"
+    )
+    parser.add_argument(
+        "--rho-waveforms", type=float, default=10.0, help="of SPORCO's waveforms in learning"
+    )
     args = parser.parse_args()
     torch.set_num_threads(1)
     sporco.fft.pyfftw_threads = 1

@@ -2,15 +2,17 @@
 
     python benchmarks/sporco_comparison.py --out benchmarks/results/sporco_comparison.json
 
-One layer without pooling, the same filters, λ, float32, non-negative codes, one thread for everyone. Measured is the
-time until the objective is within 1 % of the best that any method reached when run long.
+One layer without pooling, the same filters, λ, float32, non-negative codes, one thread for
+everyone. Measured is the time until the objective is within 1 % of the best that any method reached
+when run long.
 
-The problems are the same. Ours is λ/2 ‖Rp - v‖² + ‖p‖₁, SPORCO's is 1/λ of it. SPORCO's convolution is circular, ours
-is not: so the images get a frame of K - 1 zeros, beyond which no useful code can reach, and both have the same minimum.
-Every code is evaluated by the same function: `DeconvNet.objective` in float64.
+The problems are the same. Ours is λ/2 ‖Rp - v‖² + ‖p‖₁, SPORCO's is 1/λ of it. SPORCO's convolution
+is circular, ours is not: so the images get a frame of K - 1 zeros, beyond which no useful code can
+reach, and both have the same minimum. Every code is evaluated by the same function:
+`DeconvNet.objective` in float64.
 
-SPORCO is given each of several settings, among them its own recommended ones, and the best of them counts; preparing
-its transforms is not counted. Ours is the whole call, from the image to the code.
+SPORCO is given each of several settings, among them its own recommended ones, and the best of them
+counts; preparing its transforms is not counted. Ours is the whole call, from the image to the code.
 """
 
 from __future__ import annotations
@@ -36,13 +38,22 @@ from torch import Tensor
 
 from whatwhere import override
 from whatwhere.data import load
-from whatwhere.inference.engines import get_engine
-from whatwhere.inference.engines.cpu.batch_solver import initial_latents
-from whatwhere.inference.step_size import lipschitz
+from whatwhere.engines import get_engine
+from whatwhere.engines.cpu.batch_solver import initial_latents
+from whatwhere.engines.reference.step_size import lipschitz
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.model import DeconvNet
 from whatwhere.model import Problem as Asked
-from whatwhere.spec import EveryEpoch, Fixed, InferenceSpec, LayerSpec, LineSearch, ModelSpec, Phase, Recipe
+from whatwhere.spec import (
+    EveryEpoch,
+    Fixed,
+    InferenceSpec,
+    LayerSpec,
+    LineSearch,
+    ModelSpec,
+    Phase,
+    Recipe,
+)
 
 CLOSE = 1.01  # of the best objective
 PHASE = Phase(layer=1)
@@ -59,7 +70,8 @@ class Problem:
 
 @dataclass(frozen=True)
 class Visit:
-    """A point on a method's way: how many steps, how long it took (processor and wall), the objective there."""
+    """A point on a method's way: how many steps, how long it took (processor and wall), the
+    objective there."""
 
     steps: int
     processor: float
@@ -72,7 +84,9 @@ def learn_filters() -> DeconvNet:
     spec = ModelSpec(layers=(LayerSpec(maps=16, pool_size=1, pooling_kind="sum"),))
     brief = {
         "batch_size": 500,
-        "learning": {"each": {"epochs": 6, "update": EveryEpoch(reset_at=[]), "inference": {"steps": 20}}},
+        "learning": {
+            "each": {"epochs": 6, "update": EveryEpoch(reset_at=[]), "inference": {"steps": 20}}
+        },
     }
     recipe = override(Recipe(model=spec, learning=Recipe().learning[:1]), brief)
     digits = load("digits", split="train")[slice(0, 500)]
@@ -132,13 +146,23 @@ def theirs(
         steps += 1
         if steps == visit_at:
             code = solver.Y if hasattr(solver, "U") else solver.X
-            visits.append(Visit(steps, *used, objective_sum(model, problem, as_features(model, problem, code))))
+            visits.append(
+                Visit(
+                    steps, *used, objective_sum(model, problem, as_features(model, problem, code))
+                )
+            )
             visit_at = next_visit(steps)
         since[:] = time.process_time(), time.perf_counter()
 
     D = model.filters[0][0].permute(1, 2, 0).numpy()
     S = problem.images[:, 0].permute(1, 2, 0).numpy()
-    options = {"MaxMainIter": most, "NonNegCoef": True, "FastSolve": True, "RelStopTol": 0.0, **options}
+    options = {
+        "MaxMainIter": most,
+        "NonNegCoef": True,
+        "FastSolve": True,
+        "RelStopTol": 0.0,
+        **options,
+    }
     solver = make(D, S, 1 / problem.lam, {**options, "Callback": after_step})
     since[:] = time.process_time(), time.perf_counter()
     solver.solve()
@@ -148,7 +172,9 @@ def theirs(
 def as_features(model: DeconvNet, problem: Problem, code: np.ndarray) -> Tensor:
     """SPORCO's code [H, W, 1, N, B] at the places of ours, which begins K - 1 earlier."""
     border = model.spec.layers[0].filter_size - 1
-    x = torch.from_numpy(np.ascontiguousarray(code)).reshape(*code.shape[:2], len(problem.images), -1)
+    x = torch.from_numpy(np.ascontiguousarray(code)).reshape(
+        *code.shape[:2], len(problem.images), -1
+    )
     return torch.nn.functional.pad(x.permute(2, 3, 0, 1), (border, 0, border, 0))
 
 
@@ -160,8 +186,11 @@ def pgm_solver(D: np.ndarray, S: np.ndarray, lmbda: float, options: dict[str, An
     return pgm.ConvBPDN(D, S, lmbda, pgm.ConvBPDN.Options(options), dimK=1)
 
 
-def sporco_settings(model: DeconvNet, lam: float) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
-    """Its defaults, its recommended automatic penalty and backtracking, and exact constants that it could be told."""
+def sporco_settings(
+    model: DeconvNet, lam: float
+) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
+    """Its defaults, its recommended automatic penalty and backtracking, and exact constants that
+    it could be told."""
     gain = lipschitz(model, 1)
     still = {"AutoRho": {"Enabled": False}, "HighMemSolve": True}
     return {
@@ -183,7 +212,9 @@ def our_settings(lam: float) -> dict[str, InferenceSpec]:
     }
 
 
-def compare(model: DeconvNet, problem: Problem, long: int, log: Callable[[str], None]) -> dict[str, Any]:
+def compare(
+    model: DeconvNet, problem: Problem, long: int, log: Callable[[str], None]
+) -> dict[str, Any]:
     """Every method's way to within 1 % of the best objective."""
     ways: dict[str, list[Visit]] = {}
     best = float("inf")
@@ -198,10 +229,21 @@ def compare(model: DeconvNet, problem: Problem, long: int, log: Callable[[str], 
     rows = []
     for name, visits in ways.items():
         there = next((visit for visit in visits if visit.cost <= CLOSE * best), None)
-        rows.append({"method": name, **(vars(there) if there else {"steps": None, "last": vars(visits[-1])})})
+        rows.append(
+            {
+                "method": name,
+                **(vars(there) if there else {"steps": None, "last": vars(visits[-1])}),
+            }
+        )
         time_needed = f"{there.processor:8.3f} s in {there.steps} steps" if there else "not reached"
         log(f"{problem.name:<22} {name:<40} {time_needed}")
-    return {"problem": problem.name, "lam": problem.lam, "best": best, "rows": rows, "ratios": ratios(rows)}
+    return {
+        "problem": problem.name,
+        "lam": problem.lam,
+        "best": best,
+        "rows": rows,
+        "ratios": ratios(rows),
+    }
 
 
 def until(visits: Iterator[Visit], target: float) -> list[Visit]:
@@ -214,31 +256,50 @@ def until(visits: Iterator[Visit], target: float) -> list[Visit]:
 
 
 def ratios(rows: list[dict[str, Any]]) -> dict[str, float | None]:
-    """How many times faster our best setting was than the best of ADMM and of PGM, by processor time."""
+    """How many times faster our best setting was than the best of ADMM and of PGM, by processor
+    time."""
 
     def fastest(start: str) -> float:
-        return min((r["processor"] for r in rows if r["method"].startswith(start) and r["steps"]), default=float("inf"))
+        return min(
+            (r["processor"] for r in rows if r["method"].startswith(start) and r["steps"]),
+            default=float("inf"),
+        )
 
     ours = fastest("whatwhere")
     return {kind: fastest(f"SPORCO {kind}") / ours for kind in ("ADMM", "PGM")}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path)
     parser.add_argument("--lam", type=float, default=5.0)
-    parser.add_argument("--long", type=int, default=200, help="steps of SPORCO's runs; ours have five times as many")
+    parser.add_argument(
+        "--long", type=int, default=200, help="steps of SPORCO's runs; ours have five times as many"
+    )
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     sporco.fft.pyfftw_threads = 1
     torch.set_grad_enabled(False)
     with torch.enable_grad():
         model = learn_filters()
-    results = [compare(model, problem, arguments.long, print) for problem in problems(model, arguments.lam)]
+    results = [
+        compare(model, problem, arguments.long, print) for problem in problems(model, arguments.lam)
+    ]
     for result in results:
-        print(result["problem"], {kind: f"{ratio:.1f} times faster" for kind, ratio in result["ratios"].items()})
+        print(
+            result["problem"],
+            {kind: f"{ratio:.1f} times faster" for kind, ratio in result["ratios"].items()},
+        )
     packages = {name: version(name) for name in ("sporco", "pyfftw", "scikit-image")}
-    report = {"benchmark": "sporco", "machine": machine(), "packages": packages, "threads": 1, "results": results}
+    report = {
+        "benchmark": "sporco",
+        "machine": machine(),
+        "packages": packages,
+        "threads": 1,
+        "results": results,
+    }
     if arguments.out:
         arguments.out.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
 

@@ -2,9 +2,10 @@
 
     python benchmarks/step_rules.py [--errors 3000]
 
-The model that ships with the package, its first 100 embedded test digits, the CPU engine on one thread. Writes
-benchmarks/results/logs.json. With --errors, linear SVMs on descriptors of so many training digits are fitted to
-one half and tested on the other, both ways, for the line search; that is added to the file.
+The model that ships with the package, its first 100 embedded test digits, the CPU engine on one
+thread. Writes benchmarks/results/logs.json. With --errors, linear SVMs on descriptors of so many
+training digits are fitted to one half and tested on the other, both ways, for the line search; that
+is added to the file.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from log import Log
 from machine import machine
 
 from whatwhere import InferenceSpec, data, infer, load, models
-from whatwhere.classification import describe_images, fit_svm
 from whatwhere.spec import Fixed, LineSearch, Recipe
+from whatwhere.tasks.classification import describe_images, fit_svm
 
 RESULTS = Log("step_rules")
 RULES: dict[str, dict[str, Any]] = {
@@ -32,7 +33,8 @@ RULES: dict[str, dict[str, Any]] = {
 
 
 def measure(spec: InferenceSpec, digits: torch.Tensor) -> dict[str, float]:
-    """Means over the images, the processor time of a step, and the share of the steps that raise the cost."""
+    """Means over the images, the processor time of a step, and the share of the steps that raise
+    the cost."""
     began = time.process_time()
     solution = infer(MODEL, digits, spec, engine="cpu")
     seconds = time.process_time() - began
@@ -48,7 +50,9 @@ def measure(spec: InferenceSpec, digits: torch.Tensor) -> dict[str, float]:
 def validation_errors(spec: InferenceSpec, count: int) -> int:
     """Errors on `count` training digits, each by the SVM of the half that it is not in."""
     digits = data.load("digits", split="train")
-    rows = describe_images(MODEL, digits.subset(range(count)), replace(Recipe.paper(), inference=spec))
+    rows = describe_images(
+        MODEL, digits.subset(range(count)), replace(Recipe.paper(), inference=spec)
+    )
     labels, middle, errors = np.asarray(digits.labels[:count]), count // 2, 0
     halves = np.arange(middle), np.arange(middle, count)
     for fit, test in (halves, halves[::-1]):
@@ -68,7 +72,9 @@ def add_errors(count: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--errors", type=int)
     count = parser.parse_args().errors
     torch.set_num_threads(1)
@@ -80,7 +86,13 @@ def main() -> None:
     rows = []
     for alpha in (1.0, 0.5):
         for name, change in RULES.items():
-            rows.append({"rule": name, "alpha": alpha, **measure(InferenceSpec(alpha=alpha, **change), digits)})
+            rows.append(
+                {
+                    "rule": name,
+                    "alpha": alpha,
+                    **measure(InferenceSpec(alpha=alpha, **change), digits),
+                }
+            )
             print(rows[-1], flush=True)
     measured = {"digits": 100, "steps": 50, "machine": machine(), "rows": rows}
     earlier = RESULTS.read({})

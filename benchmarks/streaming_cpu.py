@@ -1,12 +1,13 @@
-"""How fast do two CPU cores learn, in a stream and by epochs? Costs on held-out training images of MNIST.
+"""How fast do two CPU cores learn, in a stream and by epochs? Costs on held-out training images of
+MNIST.
 
     python benchmarks/streaming_cpu.py TRAIN_IMAGES [--images 10000] [--held-out 5000]
 
-TRAIN_IMAGES is MNIST's train-images-idx3-ubyte, gzipped or not. Both ways learn from its first images and are evaluated
-on its last ones, by 50 steps from scratch with λ = 2, α = ½: the demo's settings in a stream, and those it had before,
-3 + 5 epochs of 10 steps. Evaluating takes no part in the seconds, but most of the time: 5,000 images take 20 s for each
-point of layer 2 on two fast cores. Where other programs use the cores, half the processor seconds are what two idle
-cores take.
+TRAIN_IMAGES is MNIST's train-images-idx3-ubyte, gzipped or not. Both ways learn from its first
+images and are evaluated on its last ones, by 50 steps from scratch with λ = 2, α = ½: the demo's
+settings in a stream, and those it had before, 3 + 5 epochs of 10 steps. Evaluating takes no part in
+the seconds, but most of the time: 5,000 images take 20 s for each point of layer 2 on two fast
+cores. Where other programs use the cores, half the processor seconds are what two idle cores take.
 """
 
 from __future__ import annotations
@@ -41,18 +42,26 @@ def main() -> None:
     inference = {"lam": 2.0, "alpha": 0.5, "steps": 10, "step": LineSearch(per="batch")}
     layers = {"each": {**BY_EPOCH, "inference": inference}, "2": {"epochs": 5}}
     epochs = override(Recipe.paper(), {"batch_size": 500, "learning": layers})
-    evaluated = (replace(k, inference=replace(k.inference, step=LineSearch())) for k in epochs.learning)
+    evaluated = (
+        replace(k, inference=replace(k.inference, step=LineSearch())) for k in epochs.learning
+    )
     evaluation = replace(epochs, learning=tuple(evaluated))
     sizes = {"images": given.images, "held_out": given.held_out, "threads": torch.get_num_threads()}
     curves: dict[str, Any] = {}
     for name, recipe in (("stream", stream), ("epochs", epochs)):
-        once = replace(recipe, learning=tuple(replace(layer, epochs=1) for layer in recipe.learning))
+        once = replace(
+            recipe, learning=tuple(replace(layer, epochs=1) for layer in recipe.learning)
+        )
         record(once, training[:20])  # compiles, not counted
         passes = replace(recipe, learning=once.learning) if name == "stream" else recipe
-        snapshots = record(passes, training, every=max(1, given.images // recipe.batch_size // STOPS))
+        snapshots = record(
+            passes, training, every=max(1, given.images // recipe.batch_size // STOPS)
+        )
         curves[name] = curve(snapshots, evaluation, held_out)
         print(name, curves[name][-1], flush=True)
-        RESULTS.write_text(json.dumps({"machine": machine(), **sizes, "curves": curves}, indent=1) + "\n")
+        RESULTS.write_text(
+            json.dumps({"machine": machine(), **sizes, "curves": curves}, indent=1) + "\n"
+        )
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """The walk of a new user over a folder of mixed pictures, timed: python benchmarks/walk.py FOLDER
 
-Makes 63 pictures of mixed sizes, colours and depths in FOLDER (and a text file, an empty file and a broken JPEG), takes
-them through every command, opens the explorer in Chromium, and writes what each took and printed last to
-benchmarks/results/walk.json. Machine code is made anew, in FOLDER/code, as after an installation. The explorer's time
-is from the command to the page with its first explained image, for this run and for models that ship.
+Makes 63 pictures of mixed sizes, colours and depths in FOLDER (and a text file, an empty file and a
+broken JPEG), takes them through every command, opens the explorer in Chromium, and writes what each
+took and printed last to benchmarks/results/walk.json. Machine code is made anew, in FOLDER/code, as
+after an installation. The explorer's time is from the command to the page with its first explained
+image, for this run and for models that ship.
 """
 
 import json
@@ -56,7 +57,11 @@ def make(home: Path) -> None:
 def run(home: Path, command: str) -> dict[str, Any]:
     start, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
-        [sys.executable, "-m", "whatwhere", *command.split()], cwd=home, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "whatwhere", *command.split()],
+        cwd=home,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     last = (done.stdout or done.stderr).strip().splitlines()[-1:]
@@ -64,15 +69,27 @@ def run(home: Path, command: str) -> dict[str, Any]:
         "command": f"whatwhere {command}",
         "code": done.returncode,
         "seconds": round(time.monotonic() - start, 1),
-        "processor_seconds": round(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 1),
+        "processor_seconds": round(
+            after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 1
+        ),
         "printed": last[0][:200] if last else "",
     }
 
 
 def explore(home: Path, browser: Any, command: str) -> dict[str, Any]:
-    """Seconds from the command until its page shows an image with the first step of its explanation, and all steps."""
+    """Seconds from the command until its page shows an image with the first step of its
+    explanation, and all steps."""
     start = time.monotonic()
-    arguments = [sys.executable, "-u", "-W", "ignore", "-m", "whatwhere", *command.split(), "--no-browser"]
+    arguments = [
+        sys.executable,
+        "-u",
+        "-W",
+        "ignore",
+        "-m",
+        "whatwhere",
+        *command.split(),
+        "--no-browser",
+    ]
     with subprocess.Popen(arguments, cwd=home, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         url = process.stdout.readline().strip()
@@ -84,8 +101,15 @@ def explore(home: Path, browser: Any, command: str) -> dict[str, Any]:
         explained = time.monotonic() - start
         tab.close()
         process.terminate()
-    line = {"command": f"whatwhere {command}", "served": served, "seconds": shown, "explained": explained}
-    return {name: round(value, 1) if isinstance(value, float) else value for name, value in line.items()}
+    line = {
+        "command": f"whatwhere {command}",
+        "served": served,
+        "seconds": shown,
+        "explained": explained,
+    }
+    return {
+        name: round(value, 1) if isinstance(value, float) else value for name, value in line.items()
+    }
 
 
 def main() -> None:
@@ -99,7 +123,9 @@ def main() -> None:
         lines.append(run(home, command))
         print(lines[-1], flush=True)
     with sync_playwright() as api:
-        browser = api.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        browser = api.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+        )
         for model in EXPLORED:
             lines.append(explore(home, browser, f"explore {model}"))
             print(lines[-1], flush=True)
@@ -107,7 +133,9 @@ def main() -> None:
     total = sum(line["seconds"] for line in lines[: -len(EXPLORED) + 1])  # with one page
     print(f"{total:.0f} s altogether")
     out = {"cores": os.cpu_count(), "load_before": load, "seconds": round(total), "commands": lines}
-    (ROOT / "benchmarks" / "results" / "walk.json").write_text(json.dumps(out, indent=1, ensure_ascii=False) + "\n")
+    (ROOT / "benchmarks" / "results" / "walk.json").write_text(
+        json.dumps(out, indent=1, ensure_ascii=False) + "\n"
+    )
 
 
 if __name__ == "__main__":

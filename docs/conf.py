@@ -23,7 +23,13 @@ copyright = "the whatwhere contributors"
 release = version = __version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_gallery.gen_gallery"]
-exclude_patterns = ["_build", "README.md", "gallery/**/*.ipynb", "gallery/*.py", "gallery/GALLERY_HEADER.rst"]
+exclude_patterns = [
+    "_build",
+    "README.md",
+    "gallery/**/*.ipynb",
+    "gallery/*.py",
+    "gallery/GALLERY_HEADER.rst",
+]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 default_role = "py:obj"  # `name` in a docstring links to the name where there is a page of it
 suppress_warnings = ["config.cache"]  # functions in the gallery's settings
@@ -41,7 +47,8 @@ autodoc_class_signature = "mixed"
 autodoc_docstring_signature = False
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 100
-toc_object_entries_show_parents = "hide"  # `fit()`, not `DeconvNetFeatures.fit()`, which does not fit the side bar
+# `fit()`, not `DeconvNetFeatures.fit()`, which does not fit the side bar
+toc_object_entries_show_parents = "hide"
 
 sphinx_gallery_conf = {
     "examples_dirs": "../examples/gallery",
@@ -81,21 +88,30 @@ html_theme_options = {
 html_sidebars = {"index": [], "start": [], "changelog": [], "gallery/index": []}
 
 
-def convert_docstring(app: object, kind: str, name: str, value: object, options: object, lines: list[str]) -> None:
-    """Docstrings are written for reading in the source; the site shows their parameters as a list."""
+def convert_docstring(
+    app: object, kind: str, name: str, value: object, options: object, lines: list[str]
+) -> None:
+    """Docstrings are written for reading in the source; the site shows their parameters as
+    a list."""
     lines[:] = as_restructured_text("\n".join(lines), value).splitlines()
 
 
 def check_running_times(app: object, exception: Exception | None) -> None:
-    """An example of the gallery takes at most a minute; a longer one is a warning, and with -W an error."""
+    """An example of the gallery takes at most a minute; a longer one is a warning, and with -W an
+    error."""
     for file in sorted((DOCS / "gallery").glob("*.cost.json")):
         seconds = json.loads(file.read_text(encoding="utf-8"))["time"]
         if seconds > MOST_SECONDS:
-            getLogger(__name__).warning("%s took %.0f s; at most %d", file.name, seconds, MOST_SECONDS)
+            getLogger(__name__).warning(
+                "%s took %.0f s; at most %d", file.name, seconds, MOST_SECONDS
+            )
 
 
-def skip_routing(app: object, what: str, name: str, obj: object, skip: bool, options: object) -> bool:
-    """Leave out `set_fit_request` and the like, which scikit-learn adds with links into its own pages."""
+def skip_routing(
+    app: object, what: str, name: str, obj: object, skip: bool, options: object
+) -> bool:
+    """Leave out `set_fit_request` and the like, which scikit-learn adds with links into its own
+    pages."""
     return skip or (name.startswith("set_") and name.endswith("_request"))
 
 

@@ -1,4 +1,5 @@
-"""Docstrings for the site: tables as lists, examples as code. `whatwhere.spec.docstrings` reads them."""
+"""Docstrings for the site: tables as lists, examples as code. `whatwhere.spec.docstrings` reads
+them."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ RESULTS = ("returns", "yields")
 
 
 def as_restructured_text(text: str, thing: object = None) -> str:
-    """A docstring for Sphinx: tables as lists, indented blocks and examples as code, signs of markup escaped."""
+    """A docstring for Sphinx: tables as lists, indented blocks and examples as code, signs of
+    markup escaped."""
     parts = []
     for block in split(inspect.cleandoc(text)):
         rows = table(block)
@@ -37,5 +39,7 @@ def _list(rows: list[tuple[list[str], str]]) -> list[str]:
 def _escape(line: str) -> str:
     """Escape what reStructuredText would take for markup, outside of `names`."""
     parts = line.split("`")
-    parts[::2] = [re.sub(r"(?<=\w)_(?!\w)", r"\\_", re.sub(r"([*|\\])", r"\\\1", part)) for part in parts[::2]]
+    parts[::2] = [
+        re.sub(r"(?<=\w)_(?!\w)", r"\\_", re.sub(r"([*|\\])", r"\\\1", part)) for part in parts[::2]
+    ]
     return "`".join(parts)

@@ -1,6 +1,6 @@
-"""Make the explorer's pictures: python docs/explorer_pictures.py makes docs/images/explorer.png and explorer.webp,
-python docs/explorer_pictures.py FOLDER the pages of other models, explorer-*.webp, one of them of the run in FOLDER
-that `python benchmarks/walk.py FOLDER` made.
+"""Make the explorer's pictures: python docs/explorer_pictures.py makes docs/images/explorer.png and
+explorer.webp, python docs/explorer_pictures.py FOLDER the pages of other models, explorer-*.webp,
+one of them of the run in FOLDER that `python benchmarks/walk.py FOLDER` made.
 
 Needs a Chromium or Chrome and Playwright (both part of the development setup).
 """
@@ -20,9 +20,9 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 from whatwhere import data, models
-from whatwhere.explorer.export import Explorer
 from whatwhere.learning import read_run
 from whatwhere.model import load
+from whatwhere.pages.explorer import Explorer
 from whatwhere.spec import Recipe
 from whatwhere.spec.toml import read_recipe
 
@@ -46,13 +46,23 @@ class Film:
     def take(self, milliseconds: int) -> None:
         shot = Image.open(io.BytesIO(self.tab.screenshot())).convert("RGB")
         self.frames.append(
-            shot.resize((ANIMATION_WIDTH, round(ANIMATION_WIDTH * shot.height / shot.width)), Image.LANCZOS)
+            shot.resize(
+                (ANIMATION_WIDTH, round(ANIMATION_WIDTH * shot.height / shot.width)), Image.LANCZOS
+            )
         )
         self.times.append(milliseconds)
 
     def save(self, path: Path) -> None:
         first, *rest = self.frames
-        first.save(path, save_all=True, append_images=rest, duration=self.times, loop=0, quality=70, method=6)
+        first.save(
+            path,
+            save_all=True,
+            append_images=rest,
+            duration=self.times,
+            loop=0,
+            quality=70,
+            method=6,
+        )
 
 
 def settle(tab: Any) -> None:
@@ -67,7 +77,10 @@ def draw(tab: Any, film: Film) -> None:
     settle(tab)
     film.take(700)
     box = tab.locator("#draw").bounding_box()
-    at = [[(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in stroke] for stroke in STROKES]
+    at = [
+        [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in stroke]
+        for stroke in STROKES
+    ]
     for stroke in at:
         tab.mouse.move(*stroke[0])
         tab.mouse.down()
@@ -100,7 +113,9 @@ def move(tab: Any, film: Film) -> None:
     film.take(1200)
 
 
-def screens(browser: Any, name: str, page: str, act: Callable[[Any], None] = lambda tab: None) -> None:
+def screens(
+    browser: Any, name: str, page: str, act: Callable[[Any], None] = lambda tab: None
+) -> None:
     """The page on a wide and on a narrow screen, side by side, at half the size."""
     shots = []
     with tempfile.TemporaryDirectory() as folder:
@@ -123,7 +138,8 @@ def screens(browser: Any, name: str, page: str, act: Callable[[Any], None] = lam
 
 
 def crop_a_photograph(browser: Any, folder: Path) -> None:
-    """A photograph that is dropped on the page of a model of photographs, and the crop that is explained."""
+    """A photograph that is dropped on the page of a model of photographs, and the crop that is
+    explained."""
     from sklearn.datasets import load_sample_images
 
     pictures = folder / "photographs"
@@ -131,7 +147,9 @@ def crop_a_photograph(browser: Any, folder: Path) -> None:
     for number, picture in enumerate(load_sample_images().images):
         Image.fromarray(picture).convert("L").save(pictures / f"{number}.png")
     model, recipe = load(models.path("photographs")), read_recipe("photographs")
-    page = Explorer(model, recipe, data.load(pictures, size=64), name="photographs", examples=2).export()
+    page = Explorer(
+        model, recipe, data.load(pictures, size=64), name="photographs", examples=2
+    ).export()
 
     def crop(tab: Any) -> None:
         tab.locator("#file").set_input_files(pictures / "0.png")
@@ -142,18 +160,27 @@ def crop_a_photograph(browser: Any, folder: Path) -> None:
 
 
 def kinds_of_models(browser: Any, folder: Path, walk: Path) -> None:
-    """The pages of a model of clothes, of photographs and of a folder of pictures (of `benchmarks/walk.py`)."""
+    """The pages of a model of clothes, of photographs and of a folder of pictures (of
+    `benchmarks/walk.py`)."""
     clothes = data.load("fashion-mnist", split="test")
-    page = Explorer(load(models.path("fashion")), Recipe.paper(), clothes, name="fashion", examples=50)
+    page = Explorer(
+        load(models.path("fashion")), Recipe.paper(), clothes, name="fashion", examples=50
+    )
     screens(browser, "explorer-clothes", page.export())
     crop_a_photograph(browser, folder)
     run = read_run(walk / "run")
     pictures = data.load(walk / "pictures").with_channels(run.model.spec.channels)
-    screens(browser, "explorer-folder", Explorer(run.model, run.recipe, pictures, name="run", examples=20).export())
+    screens(
+        browser,
+        "explorer-folder",
+        Explorer(run.model, run.recipe, pictures, name="run", examples=20).export(),
+    )
 
 
 def main() -> None:
-    browser_path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    browser_path = next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+    )
     if browser_path is None:
         sys.exit("no Chromium or Chrome was found; install one (Debian: apt-get install chromium)")
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
@@ -162,7 +189,9 @@ def main() -> None:
             kinds_of_models(browser, Path(folder), Path(sys.argv[1]))
             return
         digits = data.load("digits", split="test")
-        page = Explorer(load(models.path("mnist")), Recipe.paper(), digits, name="mnist", examples=300).export()
+        page = Explorer(
+            load(models.path("mnist")), Recipe.paper(), digits, name="mnist", examples=300
+        ).export()
         file = Path(folder) / "explorer.html"
         file.write_text(page, encoding="utf-8")
         tab = browser.new_page(viewport=SIZE)

@@ -1,7 +1,8 @@
 """Draw the pictures of howto/figures.md:  PYTHONPATH=. python docs/figure_pictures.py [NAME ...]
 
-The models are those of reproduction/results/paper, trained on all of MNIST at the scale of the paper. The images
-are test images of the embedded digits. Pictures keep all their colours; a large one gets a lower resolution instead.
+The models are those of reproduction/results/paper, trained on all of MNIST at the scale of the
+paper. The images are test images of the embedded digits. Pictures keep all their colours; a large
+one gets a lower resolution instead.
 """
 
 from __future__ import annotations
@@ -35,22 +36,31 @@ COMPARED = ("comparison", "cost-2")
 
 def published_run(name: str, file: str) -> TrainedRun:
     """A trained model of the results, with the recipe and the history of its record."""
-    (record,) = (record for record in read_records(RESULTS / "results.jsonl") if record.name == f"models/{file}")
+    (record,) = (
+        record
+        for record in read_records(RESULTS / "results.jsonl")
+        if record.name == f"models/{file}"
+    )
     model = read_model(RESULTS / "models.zip", file)
     assert model is not None
     epochs = record.result.history
-    history = tuple(EpochReport(e.layer, e.epoch, e.reconstruction, e.penalty, e.nonzeros) for e in epochs)
+    history = tuple(
+        EpochReport(e.layer, e.epoch, e.reconstruction, e.penalty, e.nonzeros) for e in epochs
+    )
     return TrainedRun(name, record.job.recipe, model, history)
 
 
 def png(figure: Figure) -> bytes:
-    """A PNG of at most MAX_BYTES, without a palette; a picture without colours is stored as grey values."""
+    """A PNG of at most MAX_BYTES, without a palette; a picture without colours is stored as grey
+    values."""
     for dpi in (200, 170, 140, 120, 100):
         drawn, compressed = io.BytesIO(), io.BytesIO()
         figure.savefig(drawn, format="png", dpi=dpi)
         image = Image.open(drawn).convert("RGB")
         red, green, blue = (band.tobytes() for band in image.split())
-        (image.convert("L") if red == green == blue else image).save(compressed, "PNG", optimize=True)
+        (image.convert("L") if red == green == blue else image).save(
+            compressed, "PNG", optimize=True
+        )
         if compressed.tell() <= MAX_BYTES:
             break
     return compressed.getvalue()
@@ -58,9 +68,12 @@ def png(figure: Figure) -> bytes:
 
 @styled
 def comparison(runs: list[TrainedRun], images: torch.Tensor) -> Figure:
-    """The same images by several models (paper, Fig. maxgauss): the inputs, then a row of reconstructions for each."""
+    """The same images by several models (paper, Fig. maxgauss): the inputs, then a row of
+    reconstructions for each."""
     rows = {"input": images} | {
-        run.name: infer(run.model, images, training_settings(run.recipe, run.model.spec.depth)).reconstruction
+        run.name: infer(
+            run.model, images, training_settings(run.recipe, run.model.spec.depth)
+        ).reconstruction
         for run in runs
     }
     figure = Figure(figsize=(7, 0.8 * len(rows)), layout="constrained")
@@ -83,7 +96,10 @@ def draw(name: str, runs: list[TrainedRun]) -> Figure | bytes | None:
 
 
 def main(names: list[str]) -> None:
-    runs = [published_run("Gaussian", "gaussian-2layers-seed0"), published_run("max", "max-2layers-seed0")]
+    runs = [
+        published_run("Gaussian", "gaussian-2layers-seed0"),
+        published_run("max", "max-2layers-seed0"),
+    ]
     for name in names or [*ALONE, *COMPARED]:
         figure = draw(name, runs)
         path = DOCS / "images" / f"{name}.{'gif' if isinstance(figure, bytes) else 'png'}"

@@ -1,4 +1,5 @@
-"""Draw pictures of the how-tos:  python docs/howto_pictures.py [generation pooling learning labelling signals]"""
+"""Draw pictures of the how-tos:  python docs/howto_pictures.py [generation pooling learning
+labelling signals]"""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ def independent(examples: ww.Solution, count: int) -> Tensor:
     generator = torch.Generator().manual_seed(0)
 
     def draw(values: Tensor) -> Tensor:
-        return values.gather(0, torch.randint(len(values), (count, *values.shape[1:]), generator=generator))
+        return values.gather(
+            0, torch.randint(len(values), (count, *values.shape[1:]), generator=generator)
+        )
 
     assert examples.decoder is not None
     return examples.decoder.decode(examples.latents.map(draw))
@@ -46,15 +49,21 @@ def independent(examples: ww.Solution, count: int) -> Tensor:
 
 def generated_rows() -> dict[str, Tensor]:
     model, digits = ww.load("mnist"), ww.data.load("digits")
-    examples = ww.infer(model, digits[:700], ww.InferenceSpec(steps=15, step=ww.LineSearch(momentum=True)))
+    examples = ww.infer(
+        model, digits[:700], ww.InferenceSpec(steps=15, step=ww.LineSearch(momentum=True))
+    )
 
     def some(numbers: list[int]) -> ww.Solution:
         return replace(examples, latents=examples.latents[numbers])
 
     what, where = some(list(range(20, 20 + COLUMNS))), some(list(range(40, 40 + COLUMNS)))
     new = ww.generate(examples, 3 * COLUMNS)
-    threes, eights = (torch.from_numpy(digits.labels[:700] == kind).nonzero()[0].tolist() for kind in (3, 8))
-    sevens, nines = (torch.from_numpy(digits.labels[:700] == kind).nonzero()[0].tolist() for kind in (7, 9))
+    threes, eights = (
+        torch.from_numpy(digits.labels[:700] == kind).nonzero()[0].tolist() for kind in (3, 8)
+    )
+    sevens, nines = (
+        torch.from_numpy(digits.labels[:700] == kind).nonzero()[0].tolist() for kind in (7, 9)
+    )
     return {
         "generated": new[:COLUMNS],
         " ": new[COLUMNS : 2 * COLUMNS],
@@ -83,7 +92,9 @@ def draw_generation() -> None:
 
 def weights(mu: tuple[float, float], gamma: float, size: int) -> Tensor:
     """w of one region: what unpooling makes of a feature of 1."""
-    where = ww.PoolingParams(torch.tensor(mu).view(1, 2, 1, 1, 1), torch.full((1, 2, 1, 1, 1), gamma))
+    where = ww.PoolingParams(
+        torch.tensor(mu).view(1, 2, 1, 1, 1), torch.full((1, 2, 1, 1, 1), gamma)
+    )
     return F.gaussian_unpool2d(torch.ones(1, 1, 1, 1), where, size)[0, 0]
 
 
@@ -135,7 +146,9 @@ def draw_curves(curves: dict[str, list[Row]], title: str, name: str) -> None:
         for axis, key in zip(line, ("seconds", "images"), strict=True):
             for way, rows in curves.items():
                 text, colour, marker = WAYS[way]
-                axis.semilogx(*learned(rows, layer, key), color=colour, marker=marker, ms=4, label=text)
+                axis.semilogx(
+                    *learned(rows, layer, key), color=colour, marker=marker, ms=4, label=text
+                )
             label_axis(axis, key, layer)
     panels[0, 0].legend(frameon=False)
     figure.suptitle(title, fontsize=9)
@@ -146,7 +159,9 @@ def label_axis(axis: Axes, label: str, layer: int) -> None:
     axis.grid(alpha=0.3, which="both")
     axis.set_xlabel(f"{label} of layer {layer}")
     axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if label == "seconds" else (1, 3)))
-    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}" if value < 1000 else f"{value:,.0f}"))
+    axis.xaxis.set_major_formatter(
+        FuncFormatter(lambda value, _: f"{value:,g}" if value < 1000 else f"{value:,.0f}")
+    )
     axis.xaxis.set_minor_formatter(NullFormatter())
     if label == "seconds":
         axis.set_ylabel(f"layer {layer}: cost")
@@ -155,9 +170,14 @@ def label_axis(axis: Axes, label: str, layer: int) -> None:
 def draw_learning() -> None:
     """Of results/trials.md, from benchmarks/results."""
     gpu = json.loads((RESULTS / "streaming_gpu.json").read_text())["curves"]
-    draw_curves(gpu, "One H200, 55,000 digits: cost on 5,000 held-out training digits", "learning-gpu.png")
+    draw_curves(
+        gpu, "One H200, 55,000 digits: cost on 5,000 held-out training digits", "learning-gpu.png"
+    )
     cpu = json.loads((RESULTS / "streaming_cpu.json").read_text())
-    title = f"Two CPU cores, {cpu['images']:,} digits: cost on {cpu['held_out']:,} held-out training digits"
+    title = (
+        f"Two CPU cores, {cpu['images']:,} digits: cost on {cpu['held_out']:,} held-out training"
+        " digits"
+    )
     draw_curves(cpu["curves"], title, "learning-cpu.png")
 
 

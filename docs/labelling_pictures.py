@@ -1,7 +1,8 @@
 """The pictures of the labelling page in the how-to: python docs/labelling_pictures.py [CHROMIUM]
 
-1,000 of the embedded digits, the model `mnist` and its learned steps. The first suggestion is labelled, always with its
-true class; pictures are taken before, after a few and after more labels, and on a phone.
+1,000 of the embedded digits, the model `mnist` and its learned steps. The first suggestion is
+labelled, always with its true class; pictures are taken before, after a few and after more labels,
+and on a phone.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ import numpy as np
 from playwright.sync_api import sync_playwright
 
 import whatwhere as ww
-from whatwhere.explorer.label_page import LabelPage
-from whatwhere.explorer.server import PageServer
 from whatwhere.inference.learned_steps import resolve_steps
+from whatwhere.pages.labelling import LabelPage
+from whatwhere.pages.server import PageServer
 
 OUT = Path(__file__).parent / "howto"
 WIDE, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 780}

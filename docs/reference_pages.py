@@ -1,7 +1,8 @@
-"""Write the pages of the reference that come from the program itself:  python docs/reference_pages.py
+"""Write the pages of the reference that come from the program itself:  python
+docs/reference_pages.py
 
-docs/reference/command_line.md is made of the commands' own help, docs/reference/recipe.md of the dataclasses in
-`whatwhere.spec`. tests/docs/test_pages.py fails where they are out of date.
+docs/reference/command_line.md is made of the commands' own help, docs/reference/recipe.md of the
+dataclasses in `whatwhere.spec`. tests/docs/test_pages.py fails where they are out of date.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ COMMAND_LINE = f"""\
 `whatwhere COMMAND --help` prints the same. A setting has one name everywhere: `--set NAME=VALUE` changes it, and those
 that are often needed are options, too. Errors that a user can fix are one line on standard error, with exit status 2;
 progress is on standard error, results on standard output, and `--json` prints them for programs.
-"""
+"""  # noqa: E501
 RECIPE = f"""\
 # Recipe keys
 
@@ -54,7 +55,7 @@ steps = 20
 
 The values are the paper's (`Recipe.paper()`). Those of `each` layer are layer 2's; layer 1 has 16 maps, no `fan_in`,
 and is trained with λ = 2.
-"""
+"""  # noqa: E501
 
 
 def command_line() -> str:
@@ -69,7 +70,9 @@ def commands(command: Any, name: str) -> Iterator[str]:
         for each in sorted(command.commands):
             yield from commands(command.commands[each], f"{name} {each}")
         return
-    usage = " ".join([name, *(metavar(each) for each in command.params if is_argument(each)), "[OPTIONS]"])
+    usage = " ".join(
+        [name, *(metavar(each) for each in command.params if is_argument(each)), "[OPTIONS]"]
+    )
     yield f"## {name}\n\n```text\n{usage}\n```\n\n{prose(command.help)}\n"
     yield "| | | default |\n| --- | --- | --- |"
     for parameter in command.params:
@@ -96,7 +99,11 @@ def metavar(parameter: Any) -> str:
     """What stands for the value: `IMAGES`, `[NAME]...`."""
     name = parameter.metavar or parameter.name.upper()
     several = "..." if parameter.nargs == -1 else ""
-    return f"{name}{several}" if parameter.required or not is_argument(parameter) else f"[{name}]{several}"
+    return (
+        f"{name}{several}"
+        if parameter.required or not is_argument(parameter)
+        else f"[{name}]{several}"
+    )
 
 
 def prose(text: str | None) -> str:
@@ -111,7 +118,13 @@ def row(parameter: Any) -> str:
     if not is_argument(parameter) and not parameter.is_flag:
         names += f" {metavar(parameter)}"
     default = parameter.default() if callable(parameter.default) else parameter.default
-    shown = "required" if parameter.required else "" if default in (None, False, "", [], ()) else f"`{default}`"
+    shown = (
+        "required"
+        if parameter.required
+        else ""
+        if default in (None, False, "", [], ())
+        else f"`{default}`"
+    )
     text = re.sub(r"\s+", " ", getattr(parameter, "help", None) or "")
     return f"| `{cell(names)}` | {cell(text)} | {cell(shown)} |"
 
@@ -126,13 +139,21 @@ def recipe() -> str:
 
 
 def sections(spec: Any, path: str) -> Iterator[str]:
-    """The table of a spec's own settings, then those of the specs inside it; of a choice, all that can be chosen."""
+    """The table of a spec's own settings, then those of the specs inside it; of a choice, all that
+    can be chosen."""
     described, hints = parse(type(spec).__doc__), settable(type(spec))
     plain = {name: hint for name, hint in hints.items() if not holds_specs(hint)}
     if plain:
         name = f"[{path[:-1]}]" if path else "At the top"
-        title = f'{name} with kind = "{spec.kind}"' if "kind" in type_hints(type(spec)).keys() - hints else name
-        yield f"## {title}\n\n{described.summary}\n\n| key | type | value | |\n| --- | --- | --- | --- |"
+        title = (
+            f'{name} with kind = "{spec.kind}"'
+            if "kind" in type_hints(type(spec)).keys() - hints
+            else name
+        )
+        yield (
+            f"## {title}\n\n{described.summary}\n\n| key | type | value | |\n| --- | --- | --- |"
+            " --- |"
+        )
         for name, hint in plain.items():
             value, text = getattr(spec, name), described.entries.get(name, "")
             yield f"| `{path}{name}` | {cell(kind(hint))} | {shown(value)} | {cell(text)} |"
@@ -140,17 +161,27 @@ def sections(spec: Any, path: str) -> Iterator[str]:
     for name, hint in hints.items():
         value = getattr(spec, name)
         if get_origin(hint) is tuple and holds_specs(hint):
-            yield from sections(value[-1] if value else example(get_args(hint)[0]), f"{path}{name}.each.")
+            yield from sections(
+                value[-1] if value else example(get_args(hint)[0]), f"{path}{name}.each."
+            )
             continue
         for member in filter(is_dataclass, union_members(hint)):
-            yield from sections(value if type(value) is member else example(member), f"{path}{name}.")
+            yield from sections(
+                value if type(value) is member else example(member), f"{path}{name}."
+            )
 
 
 def example(item: Any) -> Any:
-    """A spec of this kind with the smallest numbers, where a recipe has none by default (a phase of inference)."""
+    """A spec of this kind with the smallest numbers, where a recipe has none by default (a phase
+    of inference)."""
     hints = type_hints(item)
     needed = [f.name for f in fields(item) if f.default is MISSING]
-    return item(**{name: [example(get_args(hints[name])[0])] if holds_specs(hints[name]) else 1 for name in needed})
+    return item(
+        **{
+            name: [example(get_args(hints[name])[0])] if holds_specs(hints[name]) else 1
+            for name in needed
+        }
+    )
 
 
 def holds_specs(hint: Any) -> bool:
@@ -170,7 +201,9 @@ def kind(hint: Any) -> str:
     options = [option for option in get_args(hint) if option is not type(None)]
     if options:
         return " or ".join(map(kind, options))
-    return {"int": "integer", "float": "number", "bool": "true or false"}.get(hint.__name__, hint.__name__)
+    return {"int": "integer", "float": "number", "bool": "true or false"}.get(
+        hint.__name__, hint.__name__
+    )
 
 
 def shown(value: Any) -> str:

@@ -1,4 +1,5 @@
-"""Draw the pictures of docs/howto/restoration.md and one of the README:  python docs/restoration_pictures.py
+"""Draw the pictures of docs/howto/restoration.md and one of the README:  python
+docs/restoration_pictures.py
 
 Needs scikit-image.
 """
@@ -23,7 +24,9 @@ def side_by_side(pictures: list[torch.Tensor], file: Path) -> None:
     row = [part for picture in pictures for part in (picture, white)][:-1]
     pixels = torch.cat(row, 3)[0].clamp(0, 1).mul(255).round().byte().permute(1, 2, 0).numpy()
     picture = Image.fromarray(pixels)
-    picture.resize((2 * picture.width, 2 * picture.height), Image.Resampling.NEAREST).save(file, optimize=True)
+    picture.resize((2 * picture.width, 2 * picture.height), Image.Resampling.NEAREST).save(
+        file, optimize=True
+    )
 
 
 def main() -> None:
@@ -38,7 +41,10 @@ def main() -> None:
     filled = ww.restoration.inpaint(denoiser, truth * known, known)
     side_by_side([truth * known, filled, truth], IMAGES / "inpaint.png")
     eye = (..., slice(20, 84), slice(0, 64))
-    side_by_side([image[eye] for image in (noisy, restored, truth * known, filled)], IMAGES / "use-restore.png")
+    side_by_side(
+        [image[eye] for image in (noisy, restored, truth * known, filled)],
+        IMAGES / "use-restore.png",
+    )
 
 
 if __name__ == "__main__":

@@ -42,19 +42,24 @@ def each_alone(latents: ww.Latents) -> ww.Latents:
 def pushed(latents: ww.Latents, columns: float) -> ww.Latents:
     """Every Gaussian moved to the right, in elements of its map."""
     push = torch.tensor([0.0, columns]).view(1, 2, 1, 1, 1)
-    return ww.Latents(latents.p, tuple(replace(theta, mu=theta.mu + push) for theta in latents.pooling_params))
+    return ww.Latents(
+        latents.p, tuple(replace(theta, mu=theta.mu + push) for theta in latents.pooling_params)
+    )
 
 
 def row_of(pictures: list[tuple[str, Tensor]], columns: int, width: float) -> Figure:
     """Pictures with titles, each of its own contrast, ink on paper."""
     rows = -(-len(pictures) // columns)
     side = width / columns
-    figure, axes = plt.subplots(rows, columns, figsize=(width, rows * (side + 0.16)), layout="constrained")
+    figure, axes = plt.subplots(
+        rows, columns, figsize=(width, rows * (side + 0.16)), layout="constrained"
+    )
     for axis in axes.flat:
         axis.set_axis_off()
     for axis, (title, picture) in zip(axes.flat, pictures, strict=False):
         axis.imshow(picture.squeeze(), cmap="gray_r", vmin=0)
-        axis.set_title(title, fontsize=8, pad=2)  # legible on a telephone, where 5 inches become its width
+        # legible on a telephone, where 5 inches become its width
+        axis.set_title(title, fontsize=8, pad=2)
     return figure
 
 
@@ -95,7 +100,9 @@ def label_chart() -> Figure:
     paper = read_scale("paper")
     cells = measured_tables(paper, open_store(RESULTS, paper))["comparison"]
     rows = map(json.loads, TEN_LABELS.read_text().splitlines())
-    svm = next(row["svm"] for row in rows if row["name"] == "mnist test svm three models, both views")
+    svm = next(
+        row["svm"] for row in rows if row["name"] == "mnist test svm three models, both views"
+    )
     curves = {
         "pixels": [cells[f"Raw pixels / {n} labels"].mean for n in labels],
         "features": [float(svm[str(n)]["1.0"].partition("±")[0]) for n in labels],
@@ -121,7 +128,9 @@ def main() -> None:
     parts, drawn = at.decode(each_alone(seven)), solution.reconstruction
     shown = [("image", digits[0]), ("all parts", drawn[0])]
     shares = parts.flatten(1).sum(1) / parts.sum()
-    shown += [(f"{100 * shares[i]:.0f} %", parts[i]) for i in shares.argsort(descending=True).tolist()]
+    shown += [
+        (f"{100 * shares[i]:.0f} %", parts[i]) for i in shares.argsort(descending=True).tolist()
+    ]
     exchanged = [
         ("seven", drawn[0]),
         ("two", drawn[1]),

@@ -1,11 +1,13 @@
-"""Labels back-propagated through unrolled steps of inference: a sparse code as the first layer of a classifier.
+"""Labels back-propagated through unrolled steps of inference: a sparse code as the first layer of a
+classifier.
 
     python examples/finetuning.py            (half a minute on one core)
 
-Layer 1 of the model that ships becomes `SparseCode2d`. Its filters and the sizes of its steps, trained without
-labels, and a linear head are then trained with 500 labels. The head begins as the linear SVM of the code, and ends as
-the linear SVM of the code that was learned, so that the errors compare the codes and nothing else. The last line
-is what the labels have to beat: the same SVM on 50 plain steps of inference, which use no label.
+Layer 1 of the model that ships becomes `SparseCode2d`. Its filters and the sizes of its steps,
+trained without labels, and a linear head are then trained with 500 labels. The head begins as the
+linear SVM of the code, and ends as the linear SVM of the code that was learned, so that the errors
+compare the codes and nothing else. The last line is what the labels have to beat: the same SVM on
+50 plain steps of inference, which use no label.
 """
 
 from dataclasses import replace
@@ -15,13 +17,14 @@ from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, normalize, one_hot
 
 import whatwhere as ww
-from whatwhere.classification import fit_svm
+from whatwhere.tasks.classification import fit_svm
 
 STEPS, UPDATES, BATCH, LABELS, TEST, C = 2, 40, 25, 500, 500, 10.0
 
 
 def describe(features: Tensor) -> Tensor:
-    """Features [N, 16, 16, 16] → the root mean square of every 2 × 2 positions, of unit length, [N, 1024]."""
+    """Features [N, 16, 16, 16] → the root mean square of every 2 × 2 positions, of unit length,
+    [N, 1024]."""
     return normalize((avg_pool2d(features.square(), 2) + 1e-6).sqrt().flatten(1))
 
 
@@ -41,7 +44,11 @@ def squared_hinge(scores: Tensor, labels: Tensor) -> Tensor:
 
 def main() -> None:
     torch.manual_seed(0)
-    shipped, train, test = ww.load("mnist"), ww.data.load("digits"), ww.data.load("digits", split="test")
+    shipped, train, test = (
+        ww.load("mnist"),
+        ww.data.load("digits"),
+        ww.data.load("digits", split="test"),
+    )
     spec = replace(shipped.spec, layers=shipped.spec.layers[:1])
     model = ww.DeconvNet.from_parts(spec, shipped.filters[:1], shipped.connectivity[:1])
     code, head = ww.nn.SparseCode2d.from_model(model, STEPS), nn.Linear(1024, 10)
@@ -67,7 +74,10 @@ def main() -> None:
         optimizer.step()
         code.project_()  # filters stay non-negative and of unit length
     print(f"SVM on {STEPS} steps, labels in them:    {code_error():.1%}")
-    plain = [describe(ww.infer(model, x, ww.InferenceSpec(steps=50)).features) for x in (images, test_images)]
+    plain = [
+        describe(ww.infer(model, x, ww.InferenceSpec(steps=50)).features)
+        for x in (images, test_images)
+    ]
     print(f"SVM on 50 plain steps, no labels: {svm_error(*plain):.1%}")
 
 

@@ -1,11 +1,13 @@
-"""Max, average, strided and Gaussian pooling in the same small networks, on MNIST and Fashion-MNIST.
+"""Max, average, strided and Gaussian pooling in the same small networks, on MNIST and
+Fashion-MNIST.
 
     WHATWHERE_DATA=… python examples/pooling_in_a_cnn.py --out results.json     (a GPU helps)
 
-The classifier has two convolutions, each followed by a halving of the map, and a linear layer. The networks have the
-same parameters and differ only in how the map is halved. The autoencoder has the same two stages and a decoder that
-receives the position of each feature: the switches of max pooling, or the Gaussians. Every network is trained with five
-seeds; the mean and standard deviation over the seeds are reported.
+The classifier has two convolutions, each followed by a halving of the map, and a linear layer. The
+networks have the same parameters and differ only in how the map is halved. The autoencoder has the
+same two stages and a decoder that receives the position of each feature: the switches of max
+pooling, or the Gaussians. Every network is trained with five seeds; the mean and standard deviation
+over the seeds are reported.
 """
 
 from __future__ import annotations
@@ -57,10 +59,15 @@ def halving(pooling: str) -> nn.Module:
 def classifier(pooling: str) -> nn.Module:
     stride = 2 if pooling == "strided" else 1
     return nn.Sequential(
-        nn.Conv2d(1, 32, 3, stride, padding=1), nn.ReLU(), halving(pooling),
-        nn.Conv2d(32, 64, 3, stride, padding=1), nn.ReLU(), halving(pooling),
-        nn.Flatten(), nn.Linear(64 * 7 * 7, 10),
-    )  # fmt: skip
+        nn.Conv2d(1, 32, 3, stride, padding=1),
+        nn.ReLU(),
+        halving(pooling),
+        nn.Conv2d(32, 64, 3, stride, padding=1),
+        nn.ReLU(),
+        halving(pooling),
+        nn.Flatten(),
+        nn.Linear(64 * 7 * 7, 10),
+    )
 
 
 class Autoencoder(nn.Module):
@@ -69,7 +76,11 @@ class Autoencoder(nn.Module):
     def __init__(self, pooling: str) -> None:
         super().__init__()
         gaussian = pooling == "gaussian"
-        self.pool = GaussianPool2d(2, return_where=True) if gaussian else nn.MaxPool2d(2, return_indices=True)
+        self.pool = (
+            GaussianPool2d(2, return_where=True)
+            if gaussian
+            else nn.MaxPool2d(2, return_indices=True)
+        )
         self.unpool = GaussianUnpool2d(2) if gaussian else nn.MaxUnpool2d(2)
         self.down = nn.ModuleList([nn.Conv2d(1, 16, 5, padding=2), nn.Conv2d(16, 8, 5, padding=2)])
         self.up = nn.ModuleList([nn.Conv2d(8, 16, 5, padding=2), nn.Conv2d(16, 1, 5, padding=2)])
@@ -93,7 +104,8 @@ def batches(count: int, size: int, seed: int) -> Iterator[Tensor]:
 
 
 def train(trial: Trial) -> tuple[Trial, float, int]:
-    """Test error in percent of a classifier, or mean squared test error of an autoencoder; number of parameters."""
+    """Test error in percent of a classifier, or mean squared test error of an autoencoder; number
+    of parameters."""
     torch.manual_seed(trial.seed)
     classify = trial.task == "classifier"
     network = (classifier if classify else Autoencoder)(trial.pooling).to(DEVICE)
@@ -106,7 +118,11 @@ def train(trial: Trial) -> tuple[Trial, float, int]:
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-    return trial, evaluate(network, trial), sum(parameter.numel() for parameter in network.parameters())
+    return (
+        trial,
+        evaluate(network, trial),
+        sum(parameter.numel() for parameter in network.parameters()),
+    )
 
 
 @torch.no_grad()
@@ -119,7 +135,10 @@ def evaluate(network: nn.Module, trial: Trial) -> float:
 
 
 def trials(sets: list[str], seeds: int, epochs: int) -> list[Trial]:
-    kinds = {"classifier": ("max", "average", "strided", "gaussian"), "autoencoder": ("max", "gaussian")}
+    kinds = {
+        "classifier": ("max", "average", "strided", "gaussian"),
+        "autoencoder": ("max", "gaussian"),
+    }
     return [
         Trial(task, images, pooling, seed, epochs)
         for task, poolings in kinds.items()
@@ -136,12 +155,15 @@ def table(results: list[tuple[Trial, float, int]]) -> str:
         for trial, value, parameters in results:
             if trial.task == task:
                 groups.setdefault((trial.images, trial.pooling, parameters), []).append(value)
-        lines.append(f"{task}: {unit}, mean ± standard deviation of {max(map(len, groups.values()))} seeds")
+        lines.append(
+            f"{task}: {unit}, mean ± standard deviation of {max(map(len, groups.values()))} seeds"
+        )
         for (images, pooling, parameters), values in groups.items():
             spread = stdev(values) if len(values) > 1 else 0.0
             digits = 2 if task == "classifier" else 5
             lines.append(
-                f"  {images:14} {pooling:9} {mean(values):.{digits}f} ± {spread:.{digits}f}   {parameters} parameters"
+                f"  {images:14} {pooling:9} {mean(values):.{digits}f} ± {spread:.{digits}f}  "
+                f" {parameters} parameters"
             )
     return "\n".join(lines)
 
@@ -160,10 +182,16 @@ def main() -> None:
     else:
         with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
             results = list(pool.map(train, todo))
-    print(f"{len(todo)} networks, {options.epochs} epochs each, {time.perf_counter() - start:.0f} s on {DEVICE}")
+    print(
+        f"{len(todo)} networks, {options.epochs} epochs each, {time.perf_counter() - start:.0f} s"
+        f" on {DEVICE}"
+    )
     print(table(results))
     if options.out:
-        rows = [{**asdict(trial), "value": value, "parameters": count} for trial, value, count in results]
+        rows = [
+            {**asdict(trial), "value": value, "parameters": count}
+            for trial, value, count in results
+        ]
         options.out.write_text(json.dumps(rows, indent=1))
 
 

@@ -15,7 +15,7 @@ from whatwhere.errors import WhatwhereError
 NAMES = """\
 pooling, joint, nonnegativity, reset, steps, priors, cost, sparsity, comparison; `all` of these; `best`: the best
 features (best, best_few and best_fashion); `fashion`: the headline on Fashion-MNIST; `choice`, `fashion_choice`: what
-the paper leaves open, on validation images; `report`: write RESULTS.md from the result files"""
+the paper leaves open, on validation images; `report`: write RESULTS.md from the result files"""  # noqa: E501
 GROUPS = {"all": TABLES, "best": BEST, "report": ()}
 UNFINISHED = 3  # exit status when time is up
 
@@ -23,43 +23,76 @@ UNFINISHED = 3  # exit status when time is up
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m reproduction",
-        description="Measure what has no result yet; a run that was cut off continues where it stopped.",
+        description=(
+            "Measure what has no result yet; a run that was cut off continues where it stopped."
+        ),
     )
     parser.add_argument("names", nargs="+", metavar="NAME", help=NAMES)
-    parser.add_argument("--scale", choices=SCALES, default="quick", help="all of MNIST, or the embedded digits")
-    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER", help="folder of the result files")
     parser.add_argument(
-        "--cache", type=Path, default=Path("runs/reproduce"), metavar="FOLDER",
+        "--scale", choices=SCALES, default="quick", help="all of MNIST, or the embedded digits"
+    )
+    parser.add_argument(
+        "--results", type=Path, default=RESULTS, metavar="FOLDER", help="folder of the result files"
+    )
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        default=Path("runs/reproduce"),
+        metavar="FOLDER",
         help="folder of unfinished trainings and unpublished models",
-    )  # fmt: skip
+    )
     parser.add_argument("--device", default="auto")
     parser.add_argument("--engine", default="auto")
-    parser.add_argument("--minutes", type=float, help="stop cleanly after this time; the same command continues")
     parser.add_argument(
-        "--seeds", type=int, choices=range(1, 6),
-        help="for every cell (default: the scale's number for the headline, else 1)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--checkpoint-every", type=int, help="epochs from one checkpoint of a training to the next; 0: when stopped"
+        "--minutes", type=float, help="stop cleanly after this time; the same command continues"
     )
-    parser.add_argument("--only", default="", metavar="TEXT", help="only cells whose name, 'row / column', contains it")
     parser.add_argument(
-        "--page", type=Path, default=Path("RESULTS.md"), metavar="FILE", help="the page that `report` writes"
+        "--seeds",
+        type=int,
+        choices=range(1, 6),
+        help="for every cell (default: the scale's number for the headline, else 1)",
+    )
+    parser.add_argument(
+        "--checkpoint-every",
+        type=int,
+        help="epochs from one checkpoint of a training to the next; 0: when stopped",
+    )
+    parser.add_argument(
+        "--only",
+        default="",
+        metavar="TEXT",
+        help="only cells whose name, 'row / column', contains it",
+    )
+    parser.add_argument(
+        "--page",
+        type=Path,
+        default=Path("RESULTS.md"),
+        metavar="FILE",
+        help="the page that `report` writes",
     )
     return parser.parse_args(arguments)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the tables of these names, then write the report if it is asked for; returns the exit status."""
+    """Run the tables of these names, then write the report if it is asked for; returns the exit
+    status."""
     given = parse(arguments)
     tables = [table for name in given.names for table in GROUPS.get(name, (name,))]
     remaining = 0
     if tables:
         options = ReproduceOptions(
-            given.results, given.cache, given.device, given.engine, given.minutes, given.seeds,
-            given.checkpoint_every, given.only,
-        )  # fmt: skip
-        remaining = reproduce(list(dict.fromkeys(tables)), read_scale(given.scale), options, print).remaining
+            given.results,
+            given.cache,
+            given.device,
+            given.engine,
+            given.minutes,
+            given.seeds,
+            given.checkpoint_every,
+            given.only,
+        )
+        remaining = reproduce(
+            list(dict.fromkeys(tables)), read_scale(given.scale), options, print
+        ).remaining
     if "report" in given.names:
         from reproduction.report import write_report
 

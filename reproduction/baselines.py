@@ -1,4 +1,5 @@
-"""Other ways to describe an image, measured like the model: on the same splits, by the same linear SVM."""
+"""Other ways to describe an image, measured like the model: on the same splits, by the same linear
+SVM."""
 
 from __future__ import annotations
 
@@ -16,13 +17,20 @@ from whatwhere.data import Images
 from whatwhere.errors import RunError
 
 UNIT_ROWS = (0.1, 1.0, 10.0, 100.0)
-STANDARDISED_COLUMNS = (1e-4, 1e-3, 1e-2, 1e-1)  # lower, since rows of standardised columns are longer
+# lower, since rows of standardised columns are longer
+STANDARDISED_COLUMNS = (
+    1e-4,
+    1e-3,
+    1e-2,
+    1e-1,
+)
 Describe = Callable[[Images], np.ndarray]
 
 
 @dataclass(frozen=True)
 class Baseline(ABC):
-    """A method: images in, a row of numbers for each out. It learns from training images, and never sees a label.
+    """A method: images in, a row of numbers for each out. It learns from training images, and never
+    sees a label.
 
     Its fields are all settings that determine the rows. `C` is the grid for the SVM.
     """
@@ -51,7 +59,8 @@ def choose_device(name: str) -> torch.device:
 
 
 def standardise(rows: Describe, training: Images) -> tuple[np.ndarray, Describe]:
-    """Every column with mean 0 and deviation 1 over the training images; columns that never change become 0."""
+    """Every column with mean 0 and deviation 1 over the training images; columns that never change
+    become 0."""
     x = rows(training)
     mean, deviation = x.mean(0, dtype=np.float64), x.std(0, dtype=np.float64)
     scale = np.where(deviation > 1e-6, 1 / np.maximum(deviation, 1e-6), 0)
@@ -81,8 +90,9 @@ class RawPixels(Baseline):
 class KMeans(Baseline):
     """k-means on whitened patches: A. Coates, H. Lee, A. Y. Ng, AISTATS 2011.
 
-    Every patch of an image answers to the centroids that are nearer than average; answers are averaged on a grid. The
-    authors pool over quadrants; a 3×3 grid gives 3,600 columns, nearer to the model's 4,800.
+    Every patch of an image answers to the centroids that are nearer than average; answers are
+    averaged on a grid. The authors pool over quadrants; a 3×3 grid gives 3,600 columns, nearer to
+    the model's 4,800.
     """
 
     name: ClassVar[str] = "k-means"
@@ -98,7 +108,9 @@ class KMeans(Baseline):
 
     def fit(self, training: Images) -> tuple[np.ndarray, Describe]:
         generator = torch.Generator().manual_seed(self.seed)
-        patches = random_patches(training, self.patch, self.patches, generator).to(choose_device("auto"))
+        patches = random_patches(training, self.patch, self.patches, generator).to(
+            choose_device("auto")
+        )
         mean, whiten = zca(patches, self.whitening)
         centroids = lloyd((patches - mean) @ whiten, self.centroids, self.iterations, generator)
         return standardise(lambda images: self._rows(images, mean, whiten, centroids), training)
@@ -114,7 +126,8 @@ class KMeans(Baseline):
 
 
 def patches_of(v: Tensor, side: int) -> tuple[Tensor, tuple[int, int]]:
-    """All patches [N, positions, C·side²], each with mean 0 and deviation about 1; and how many there are each way."""
+    """All patches [N, positions, C·side²], each with mean 0 and deviation about 1; and how many
+    there are each way."""
     unfolded = F.unfold(v, side).transpose(1, 2)
     centred = unfolded - unfolded.mean(2, keepdim=True)
     lengths = (centred.square().mean(2, keepdim=True) + 10 / 255**2).sqrt()
@@ -128,7 +141,9 @@ def random_patches(images: Images, side: int, count: int, generator: torch.Gener
         rows = torch.randint(len(images), (500,), generator=generator)
         unfolded, _ = patches_of(images[rows.numpy()], side)
         place = torch.randint(unfolded.shape[1], (500, 20), generator=generator)
-        drawn = unfolded.gather(1, place[:, :, None].expand(-1, -1, unfolded.shape[2])).flatten(0, 1)
+        drawn = unfolded.gather(1, place[:, :, None].expand(-1, -1, unfolded.shape[2])).flatten(
+            0, 1
+        )
         parts.append(drawn[drawn.square().mean(1) > 0.1])
     return torch.cat(parts)[:count]
 
@@ -144,7 +159,9 @@ def lloyd(points: Tensor, count: int, iterations: int, generator: torch.Generato
     """k-means by Lloyd's iterations: [n, D] → centroids [count, D]; an empty one is drawn again."""
     centroids = points[torch.randperm(len(points), generator=generator)[:count].to(points.device)]
     for _ in range(iterations):
-        nearest = torch.cat([torch.cdist(part, centroids).argmin(1) for part in torch.split(points, 10_000)])
+        nearest = torch.cat(
+            [torch.cdist(part, centroids).argmin(1) for part in torch.split(points, 10_000)]
+        )
         sums = torch.zeros_like(centroids).index_add_(0, nearest, points)
         members = nearest.bincount(minlength=count)[:, None]
         drawn = points[torch.randint(len(points), (count,), generator=generator).to(points.device)]
@@ -153,7 +170,8 @@ def lloyd(points: Tensor, count: int, iterations: int, generator: torch.Generato
 
 
 def triangle(x: Tensor, centroids: Tensor) -> Tensor:
-    """The authors' activation: how much nearer than average each centroid is, and 0 for those farther away."""
+    """The authors' activation: how much nearer than average each centroid is, and 0 for those
+    farther away."""
     distance = torch.cdist(x, centroids)
     return (distance.mean(-1, keepdim=True) - distance).clamp(min=0)
 
@@ -179,12 +197,18 @@ class Scattering(Baseline):
         from kymatio.torch import Scattering2D
 
         home = choose_device("auto")
-        batch = 2000 if home.type == "cuda" else 250  # a GPU has some thousand small kernels to start for each batch
-        transform = Scattering2D(J=self.J, L=self.L, max_order=self.order, shape=training.shape[1:]).to(home)
+        # a GPU has some thousand small kernels to start for each batch
+        batch = 2000 if home.type == "cuda" else 250
+        transform = Scattering2D(
+            J=self.J, L=self.L, max_order=self.order, shape=training.shape[1:]
+        ).to(home)
 
         def rows(images: Images) -> np.ndarray:
             with torch.no_grad():
-                parts = (transform(images[rows].to(home)).flatten(1).cpu() for rows in images.batches(batch))
+                parts = (
+                    transform(images[rows].to(home)).flatten(1).cpu()
+                    for rows in images.batches(batch)
+                )
                 return torch.cat(list(parts)).numpy()
 
         return standardise(rows, training)
@@ -193,7 +217,10 @@ class Scattering(Baseline):
         try:
             import kymatio.torch  # noqa: F401
         except ImportError as error:
-            return f"kymatio {self.kymatio} cannot be imported ({error}); reproduction/README.md says how to run it"
+            return (
+                f"kymatio {self.kymatio} cannot be imported ({error}); reproduction/README.md says"
+                " how to run it"
+            )
         return None
 
 

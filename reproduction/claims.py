@@ -19,8 +19,8 @@ from reproduction.results import (
     value_of,
 )
 from reproduction.table import Cell, Claim
-from whatwhere.classification import protocol
 from whatwhere.errors import SpecError
+from whatwhere.tasks.classification import protocol
 
 HOLDS, FAILS, OPEN = "holds", "does not hold", "not run"
 
@@ -44,7 +44,9 @@ class MeasuredCell:
 
     def series(self, measure: Measure) -> list[float]:
         """A measure at every epoch of the training, the mean over the seeds."""
-        histories = [result.series(measure) for result in self.results if isinstance(result, TrainingResult)]
+        histories = [
+            result.series(measure) for result in self.results if isinstance(result, TrainingResult)
+        ]
         return [fmean(values) for values in zip(*histories, strict=True)]
 
     @property
@@ -80,19 +82,28 @@ def measured_cells(cells: Sequence[Cell], store: ResultStore) -> dict[str, Measu
     measured = {}
     for cell in cells:
         records = [store.find(job) for job in cell.jobs]
-        measured[cell.name] = MeasuredCell(cell, tuple(record.result for record in records if record is not None))
+        measured[cell.name] = MeasuredCell(
+            cell, tuple(record.result for record in records if record is not None)
+        )
     return measured
 
 
 def evaluate_claim(claim: Claim, cells: Mapping[str, MeasuredCell]) -> Verdict:
-    """Does it hold? Means over seeds are compared; where a number is missing, the verdict is open."""
+    """Does it hold? Means over seeds are compared; where a number is missing, the verdict
+    is open."""
     if claim.below:
         return _below(claim, cells)
     if claim.lowest:
         return _lowest(claim, cells)
-    bounds = [(cell, bound) for names, bound in claim.at_most.items() for cell in matching(names, cells)]
+    bounds = [
+        (cell, bound) for names, bound in claim.at_most.items() for cell in matching(names, cells)
+    ]
     for names, points in claim.within.items():
-        bounds += [(cell, cell.cell.paper + points) for cell in matching(names, cells) if cell.cell.paper is not None]
+        bounds += [
+            (cell, cell.cell.paper + points)
+            for cell in matching(names, cells)
+            if cell.cell.paper is not None
+        ]
     if any(not cell.results for cell, _ in bounds):
         return Verdict(claim.text, OPEN)
     good = [cell.mean <= bound + 1e-9 for cell, bound in bounds]
@@ -133,19 +144,24 @@ def _lowest(claim: Claim, cells: Mapping[str, MeasuredCell]) -> Verdict:
 
 
 def verdict(claim: Claim, good: Sequence[bool], numbers: Sequence[str], unit: str) -> Verdict:
-    """It holds if all of these are good. Up to four numbers are shown; of more, only how many are good."""
+    """It holds if all of these are good. Up to four numbers are shown; of more, only how many are
+    good."""
     shown = ", ".join(numbers) if 0 < len(numbers) <= 4 else f"{sum(good)} of {len(good)} {unit}"
     return Verdict(claim.text, HOLDS if all(good) else FAILS, shown)
 
 
-def expand(low: str, high: str, cells: Mapping[str, MeasuredCell]) -> list[tuple[MeasuredCell, MeasuredCell]]:
+def expand(
+    low: str, high: str, cells: Mapping[str, MeasuredCell]
+) -> list[tuple[MeasuredCell, MeasuredCell]]:
     """The pairs that two names stand for; a * in both is each row or each column in turn."""
     if "*" not in low:
         return [(named(low, cells), named(high, cells))]
     rows = dict.fromkeys(cell.cell.row for cell in cells.values())
     columns = dict.fromkeys(cell.cell.column for cell in cells.values())
     each = rows if low.startswith("* / ") else columns
-    return [(named(low.replace("*", one), cells), named(high.replace("*", one), cells)) for one in each]
+    return [
+        (named(low.replace("*", one), cells), named(high.replace("*", one), cells)) for one in each
+    ]
 
 
 def matching(names: str, cells: Mapping[str, MeasuredCell]) -> list[MeasuredCell]:
@@ -156,7 +172,9 @@ def matching(names: str, cells: Mapping[str, MeasuredCell]) -> list[MeasuredCell
 
 def named(name: str, cells: Mapping[str, MeasuredCell]) -> MeasuredCell:
     if name not in cells:
-        raise SpecError(f"a claim names the cell {name!r}; the cells are {', '.join(map(repr, cells))}")
+        raise SpecError(
+            f"a claim names the cell {name!r}; the cells are {', '.join(map(repr, cells))}"
+        )
     return cells[name]
 
 

@@ -1,4 +1,5 @@
-"""The SVM of a job: linear, with virtual samples, or with a Gaussian kernel; C is chosen before the one test."""
+"""The SVM of a job: linear, with virtual samples, or with a Gaussian kernel; C is chosen before
+the one test."""
 
 from __future__ import annotations
 
@@ -19,12 +20,13 @@ from reproduction.svm.kernel_svm import kernel_rows, targets_of
 from reproduction.svm.virtual_samples import Move, moved, moves
 from reproduction.svm.working_set import SupportVectors, decision, fit_support_vectors
 from reproduction.whitening import fit_whitening
-from whatwhere.classification import Matrix, protocol
 from whatwhere.data import Images, few_labels
+from whatwhere.tasks.classification import Matrix, protocol
 
 DUAL = "newton, by support vectors"
 DRAWS = 10  # of a few labels
-MakeImages = Callable[[Images, Images], Images]  # made of the training images and the evaluation images
+# made of the training images and the evaluation images
+MakeImages = Callable[[Images, Images], Images]
 Describe = Callable[[MakeImages], Matrix]
 Choice = tuple[protocol.Score, tuple[CTrial, ...]]
 
@@ -45,13 +47,17 @@ class LabelledRows:
     image_milliseconds: float = 0.0
 
 
-def evaluate_job(rows: LabelledRows, job: EvaluationJob, device: torch.device, describe: Describe) -> dict[str, Any]:
+def evaluate_job(
+    rows: LabelledRows, job: EvaluationJob, device: torch.device, describe: Describe
+) -> dict[str, Any]:
     """Score, trials and number of virtual samples of a job, as `EvaluationResult` takes them.
 
-    describe  gives the rows of images that are made from the training images and the evaluation images
+    describe  gives the rows of images that are made from the training images and the evaluation
+              images
     """
     if share := job.classifier.whiten:
-        whitening = fit_whitening(rows.x, share, rows.blocks, device=device)  # of all training images: no label is used
+        # of all training images: no label is used
+        whitening = fit_whitening(rows.x, share, rows.blocks, device=device)
         whitened = replace(rows, x=whitening(rows.x), x_test=whitening(rows.x_test))
         plain = replace(job, classifier=replace(job.classifier, whiten=0.0))
         return evaluate_job(whitened, plain, device, lambda wanted: whitening(describe(wanted)))
@@ -75,7 +81,9 @@ def evaluate_linear(rows: LabelledRows, job: EvaluationJob, device: torch.device
         best = min(scores, key=lambda score: score.error)
         return best, tuple(CTrial(C=score.C, error=score.error) for score in scores)
     last_sixth = np.arange(len(rows.y)) >= len(rows.y) * 5 // 6
-    chosen, trials = protocol.choose(rows.x, rows.y, grid=job.C, validation=[last_sixth], device=device)
+    chosen, trials = protocol.choose(
+        rows.x, rows.y, grid=job.C, validation=[last_sixth], device=device
+    )
     return evaluate(chosen.C), tuple(CTrial(C=trial.C, error=trial.error) for trial in trials)
 
 
@@ -90,8 +98,11 @@ class DualEvaluation:
         self.moves = moves(job.classifier.virtual_shift, job.classifier.virtual_turn)
 
     def run(self, describe: Describe) -> dict[str, Any]:
-        """Choose C, and the width of a Gaussian kernel; fit all training images; move support vectors; test."""
-        pairs = [pair for width in self.job.classifier.widths or (None,) for pair in self.trials(width)]
+        """Choose C, and the width of a Gaussian kernel; fit all training images; move support
+        vectors; test."""
+        pairs = [
+            pair for width in self.job.classifier.widths or (None,) for pair in self.trials(width)
+        ]
         best, start = min(pairs, key=lambda pair: pair[0].error)
         found = fit_support_vectors(self.x, self.t, best.C, best.width, start)
         x, virtual = self.x[found.rows], 0
@@ -99,19 +110,28 @@ class DualEvaluation:
             x, found, virtual = self.with_virtual_samples(found, best, describe)
         f = self.scores(x, found, best.width, describe)
         predicted = self.classes[f.argmax(1).cpu().numpy()]
-        score = protocol.score_predictions(predicted, self.rows.y_test, self.classes, C=best.C, solver=DUAL)
-        return {"score": score, "trials": tuple(trial for trial, _ in pairs), "virtual_samples": virtual}
+        score = protocol.score_predictions(
+            predicted, self.rows.y_test, self.classes, C=best.C, solver=DUAL
+        )
+        return {
+            "score": score,
+            "trials": tuple(trial for trial, _ in pairs),
+            "virtual_samples": virtual,
+        }
 
     def with_virtual_samples(
         self, found: SupportVectors, best: CTrial, describe: Describe
     ) -> tuple[Tensor, SupportVectors, int]:
-        """Fit the support vectors and their moves: the rows of those that have a coefficient, these, and the moves."""
+        """Fit the support vectors and their moves: the rows of those that have a coefficient,
+        these, and the moves."""
         numbers = found.rows.cpu().numpy()
         labels = self.rows.y[numbers]
 
         def wanted(training: Images, _: Images) -> Images:
             pixels = torch.cat([moved(training[numbers], move) for move in self.moves])
-            return Images(pixels.numpy(), np.tile(labels, len(self.moves)), f"{training.name}, moved")
+            return Images(
+                pixels.numpy(), np.tile(labels, len(self.moves)), f"{training.name}, moved"
+            )
 
         x = torch.cat([self.x[found.rows], dense(describe(wanted), self.x.device)])
         t = targets_of(np.tile(labels, 1 + len(self.moves)), self.classes, x.device)
@@ -119,8 +139,11 @@ class DualEvaluation:
         again = fit_support_vectors(x, t, best.C, best.width, unmoved)
         return x[again.rows], again, len(self.moves) * len(labels)
 
-    def scores(self, x: Tensor, found: SupportVectors, width: float | None, describe: Describe) -> Tensor:
-        """The decision functions [N, K] of the evaluation images; averaged over each and its moves if asked for."""
+    def scores(
+        self, x: Tensor, found: SupportVectors, width: float | None, describe: Describe
+    ) -> Tensor:
+        """The decision functions [N, K] of the evaluation images; averaged over each and its moves
+        if asked for."""
         f = decision(self.x_test, x, found.a, width)
         if not self.job.classifier.average_views:
             return f
@@ -129,7 +152,8 @@ class DualEvaluation:
         return f / (1 + len(self.moves))
 
     def trials(self, width: float | None) -> list[tuple[CTrial, SupportVectors]]:
-        """The validation error of every C: on the last sixth of the training images, or on the evaluation images."""
+        """The validation error of every C: on the last sixth of the training images, or on the
+        evaluation images."""
         y, held = self.rows.y, len(self.rows.y) * 5 // 6
         if self.job.data.eval_split == "validation":
             training, evaluated, truth = self.x, self.x_test, self.rows.y_test
@@ -137,10 +161,14 @@ class DualEvaluation:
             training, evaluated, truth = self.x[:held], self.x[held:], y[held:]
         pairs: list[tuple[CTrial, SupportVectors]] = []
         for C in sorted(self.job.C, reverse=True):  # the largest has the fewest support vectors
-            found = fit_support_vectors(training, self.t[: len(training)], C, width, pairs[-1][1] if pairs else None)
+            found = fit_support_vectors(
+                training, self.t[: len(training)], C, width, pairs[-1][1] if pairs else None
+            )
             f = decision(evaluated, training[found.rows], found.a, width)
             predicted = self.classes[f.argmax(1).cpu().numpy()]
-            pairs.append((CTrial(C=C, width=width, error=float((predicted != truth).mean())), found))
+            pairs.append(
+                (CTrial(C=C, width=width, error=float((predicted != truth).mean())), found)
+            )
         return pairs[::-1]
 
 
@@ -150,27 +178,37 @@ def moved_test(move: Move) -> MakeImages:
 
 
 def evaluate_few_labels(rows: LabelledRows, job: FewLabelJob, device: torch.device) -> FewLabels:
-    """The errors over ten draws of a few labels, C and the whitening chosen by cross-validation within these."""
+    """The errors over ten draws of a few labels, C and the whitening chosen by cross-validation
+    within these."""
     if not job.dual:
         given = rows.x, rows.y, rows.x_test, rows.y_test
         return draw_errors(given, job.labels, draws=DRAWS, grid=job.C, device=device)
     drawn = [few_labels(rows.y, job.labels, seed) for seed in range(DRAWS)]
     fits: list[list[FewFit]] = [[] for _ in drawn]
     for share in job.whiten_choices:
-        whitening = fit_whitening(rows.x, share, rows.blocks, device=device) if share else partial(dense, device=device)
+        whitening = (
+            fit_whitening(rows.x, share, rows.blocks, device=device)
+            if share
+            else partial(dense, device=device)
+        )
         x_test = whitening(rows.x_test)
         for numbers, found in zip(drawn, fits, strict=True):
-            found.append(fit_few_labels(whitening(rows.x[numbers]), rows.y[numbers], x_test, job.C, share))
+            found.append(
+                fit_few_labels(whitening(rows.x[numbers]), rows.y[numbers], x_test, job.C, share)
+            )
     best = [min(found, key=lambda fit: fit.wrong) for found in fits]
     errors = tuple(float((fit.predicted != rows.y_test).mean()) for fit in best)
     interval = t_interval(errors)
     Cs, shares = (tuple(getattr(fit, name) for fit in best) for name in ("C", "share"))
-    return FewLabels(job.labels, errors, Cs, float(np.mean(errors)), interval, shares if any(shares) else ())
+    return FewLabels(
+        job.labels, errors, Cs, float(np.mean(errors)), interval, shares if any(shares) else ()
+    )
 
 
 @dataclass(frozen=True)
 class FewFit:
-    """An SVM of a few labels: its share of whitening and C, its errors in cross-validation, and its predictions."""
+    """An SVM of a few labels: its share of whitening and C, its errors in cross-validation, and
+    its predictions."""
 
     share: float
     C: float
@@ -178,8 +216,11 @@ class FewFit:
     predicted: np.ndarray
 
 
-def fit_few_labels(x: Tensor, y: np.ndarray, x_test: Tensor, grid: tuple[float, ...], share: float) -> FewFit:
-    """Choose C by cross-validation, fit all labels, and predict the classes of the evaluation images."""
+def fit_few_labels(
+    x: Tensor, y: np.ndarray, x_test: Tensor, grid: tuple[float, ...], share: float
+) -> FewFit:
+    """Choose C by cross-validation, fit all labels, and predict the classes of the evaluation
+    images."""
     chosen = choose_and_fit(kernel_rows(x, x), y, protocol.folds(y), grid)
     f = kernel_rows(x_test, x).double() @ chosen.a
     return FewFit(share, chosen.C, chosen.wrong, chosen.classes[f.argmax(1).cpu().numpy()])

@@ -1,4 +1,5 @@
-"""Drawing of curves: error against ISTA steps, error against λ for four priors (paper, Figs. ista, priors).
+"""Drawing of curves: error against ISTA steps, error against λ for four priors (paper, Figs. ista,
+priors).
 
     {"title": "Test error against λ",
      "x": {"label": "λ at inference", "scale": "log"},
@@ -6,7 +7,8 @@
      "curves": [{"label": "ℓ0.5 training, ℓ1 inference",
                  "x": [0.5, 5], "y": [0.9, 0.84], "std": [0.02, 0.03]}, …]}
 
-`scale` is "linear" or "log"; `std`, if it was measured, is drawn as a band of ± one standard deviation.
+`scale` is "linear" or "log"; `std`, if it was measured, is drawn as a band of ± one standard
+deviation.
 """
 
 from __future__ import annotations
@@ -33,7 +35,10 @@ def draw(content: Mapping[str, Any]) -> Figure:
 
 def lowest(curves: list[dict[str, Any]]) -> tuple[float, float]:
     """The lowest point (x, y) of all curves."""
-    return min(((x, y) for curve in curves for x, y in zip(curve["x"], curve["y"], strict=True)), key=lambda xy: xy[1])
+    return min(
+        ((x, y) for curve in curves for x, y in zip(curve["x"], curve["y"], strict=True)),
+        key=lambda xy: xy[1],
+    )
 
 
 @styled
@@ -48,8 +53,17 @@ def draw_curves(content: Mapping[str, Any]) -> Figure:
         if "std" in curve:
             std = np.array(curve["std"], float)
             axes.fill_between(x, y - std, y + std, color=style["color"], alpha=0.15, lw=0)
-    axes.plot(*lowest(curves), "o", markersize=8, markerfacecolor="none", markeredgecolor=INK, markeredgewidth=0.9)
-    axes.set(xlabel=content["x"]["label"], ylabel=content["y"]["label"], xscale=content["x"]["scale"])
+    axes.plot(
+        *lowest(curves),
+        "o",
+        markersize=8,
+        markerfacecolor="none",
+        markeredgecolor=INK,
+        markeredgewidth=0.9,
+    )
+    axes.set(
+        xlabel=content["x"]["label"], ylabel=content["y"]["label"], xscale=content["x"]["scale"]
+    )
     axes.set_title(textwrap.fill(content["title"], CHARACTERS))
     axes.grid()
     if content["x"]["scale"] == "log":

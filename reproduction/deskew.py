@@ -1,7 +1,7 @@
 """Upright images: each sheared along its rows so that its ink leans neither way, and centred.
 
-It is moment matching for the whole image: where the ink is (its mean) and how it leans (the covariance of row and
-column) are fitted and taken out, so that what follows sees less of them.
+It is moment matching for the whole image: where the ink is (its mean) and how it leans (the
+covariance of row and column) are fitted and taken out, so that what follows sees less of them.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ MOST = 1.0  # columns per row: a steeper shear is cut
 
 
 def deskew(images: Tensor) -> Tensor:
-    """Images [N, C, H, W] with ink > 0 on a ground of 0, upright and centred; what leaves the frame is lost.
+    """Images [N, C, H, W] with ink > 0 on a ground of 0, upright and centred; what leaves the frame
+    is lost.
 
     >>> slanted = torch.zeros(1, 1, 9, 9)
     >>> for row in range(2, 7): slanted[0, 0, row, row] = 1.0
     >>> deskew(slanted)[0, 0].sum(0).argmax().item(), bool((deskew(slanted)[0, 0, 2:7, 4] > 0.9).all())
     (4, True)
-    """
+    """  # noqa: E501
     ink = images.clamp(min=0).mean(1)
     mass = ink.sum((1, 2)).clamp(min=torch.finfo(ink.dtype).tiny)
     y, x = (_axis(extent, ink) for extent in ink.shape[1:])
@@ -38,7 +39,9 @@ def deskew(images: Tensor) -> Tensor:
     limit = MOST * ink.shape[1] / ink.shape[2]
     lean = lean.clamp(-limit, limit)
     one, zero = torch.ones_like(lean), torch.zeros_like(lean)
-    rows = torch.stack([torch.stack([one, lean, centre_x], 1), torch.stack([zero, one, centre_y], 1)], 1)
+    rows = torch.stack(
+        [torch.stack([one, lean, centre_x], 1), torch.stack([zero, one, centre_y], 1)], 1
+    )
     grid = F.affine_grid(rows, list(images.shape), align_corners=False)
     return F.grid_sample(images, grid, align_corners=False)
 

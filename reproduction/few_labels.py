@@ -1,4 +1,5 @@
-"""Few labels: the errors of a linear SVM over several draws of them, C chosen by cross-validation within each draw."""
+"""Few labels: the errors of a linear SVM over several draws of them, C chosen by cross-validation
+within each draw."""
 
 from __future__ import annotations
 
@@ -10,14 +11,15 @@ import numpy as np
 import torch
 from scipy.stats import t
 
-from whatwhere.classification import Matrix
-from whatwhere.classification.protocol import FOLDS, choose, evaluate, folds
 from whatwhere.data import few_labels
+from whatwhere.tasks.classification import Matrix
+from whatwhere.tasks.classification.protocol import FOLDS, choose, evaluate, folds
 
 
 @dataclass(frozen=True)
 class FewLabels:
-    """Error rates of several draws of a few labels: their mean, and its 95 % interval (Student's t over draws).
+    """Error rates of several draws of a few labels: their mean, and its 95 % interval (Student's t
+    over draws).
 
     Cs, whitening  that were chosen for each draw; `whitening` is empty where no row was whitened
     """
@@ -46,7 +48,8 @@ def draw_errors(
 ) -> FewLabels:
     """The errors with only `count` labels, equally many of each class, over several random draws.
 
-    C is chosen by cross-validation within the drawn labels: someone who has 100 labels has no others for validation.
+    C is chosen by cross-validation within the drawn labels: someone who has 100 labels has no
+    others for validation.
 
     rows   descriptors and labels of the training images, then of the test images
     """
@@ -54,10 +57,18 @@ def draw_errors(
     scores = []
     for seed in range(draws):
         drawn = few_labels(y, count, seed)
-        best, _ = choose(x[drawn], y[drawn], grid=grid, validation=cross_validation(y[drawn]), device=device)
+        best, _ = choose(
+            x[drawn], y[drawn], grid=grid, validation=cross_validation(y[drawn]), device=device
+        )
         scores.append(evaluate(x[drawn], y[drawn], x_test, y_test, best.C, device=device))
     errors = tuple(score.error for score in scores)
-    return FewLabels(count, errors, tuple(score.C for score in scores), float(np.mean(errors)), t_interval(errors))
+    return FewLabels(
+        count,
+        errors,
+        tuple(score.C for score in scores),
+        float(np.mean(errors)),
+        t_interval(errors),
+    )
 
 
 def t_interval(values: Sequence[float]) -> tuple[float, float]:

@@ -39,8 +39,8 @@ class DataSpec:
     """Images to learn from and images to evaluate on.
 
     name        of a set in the catalogue
-    eval_split  evaluate on its 'test' images, or on 'validation' images: the last sixth of the training images, which
-                are then not learned from
+    eval_split  evaluate on its 'test' images, or on 'validation' images: the last sixth of the
+                training images, which are then not learned from
     limit       only so many of each; None takes all
     deskew      make every image upright first (`data.deskew`)
     both_views  images as they are and upright, described side by side
@@ -53,7 +53,11 @@ class DataSpec:
     both_views: bool = False
 
     def __post_init__(self) -> None:
-        require(not (self.deskew and self.both_views), "deskew = true with both_views = true", "one of them")
+        require(
+            not (self.deskew and self.both_views),
+            "deskew = true with both_views = true",
+            "one of them",
+        )
 
     def views(self) -> tuple[DataSpec, ...]:
         """The same images in one view at a time, each of which has models of its own."""
@@ -69,11 +73,20 @@ class DataSpec:
         if self.eval_split == "test":
             sets = training, data.load(self.name, split="test")
         else:
-            rows, cut = np.arange(len(training)), len(training) * 5 // 6  # of 60,000, the paper's 50,000 and 10,000
+            # of 60,000, the paper's 50,000 and 10,000
+            rows, cut = (
+                np.arange(len(training)),
+                len(training) * 5 // 6,
+            )
             name = training.name
-            sets = training.subset(rows[:cut], f"{name}[:{cut}]"), training.subset(rows[cut:], f"{name}[{cut}:]")
+            sets = (
+                training.subset(rows[:cut], f"{name}[:{cut}]"),
+                training.subset(rows[cut:], f"{name}[{cut}:]"),
+            )
         if self.limit is not None:
-            first, second = (images.subset(np.arange(min(self.limit, len(images)))) for images in sets)
+            first, second = (
+                images.subset(np.arange(min(self.limit, len(images)))) for images in sets
+            )
             sets = first, second
         return (deskewed(sets[0]), deskewed(sets[1])) if self.deskew else sets
 
@@ -98,18 +111,25 @@ class ModelFeatures:
     def recipes(self) -> list[Recipe]:
         """One recipe for each model."""
         seeds = range(self.ensemble_size)
-        return [replace(recipe, seed=recipe.seed + i) for recipe in (self.recipe, *self.other_recipes) for i in seeds]
+        return [
+            replace(recipe, seed=recipe.seed + i)
+            for recipe in (self.recipe, *self.other_recipes)
+            for i in seeds
+        ]
 
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """Train a model by a recipe. How the model is used afterwards is left out, so that all uses share the training."""
+    """Train a model by a recipe. How the model is used afterwards is left out, so that all uses
+    share the training."""
 
     data: DataSpec
     recipe: Recipe
 
     def __post_init__(self) -> None:
-        training = replace(self.recipe, inference=InferenceSpec(), plan=(), descriptor=DescriptorSpec())
+        training = replace(
+            self.recipe, inference=InferenceSpec(), plan=(), descriptor=DescriptorSpec()
+        )
         object.__setattr__(self, "recipe", training)
 
 
@@ -117,13 +137,18 @@ class TrainingJob:
 class ClassifierSpec:
     """The SVM: linear on images as they are, unless something else is asked for.
 
-    whiten         rows are whitened first, with this share of the mean variance added (`fit_whitening`); 0: not at all
-    dual           solved by the support vectors: faster for wide rows, and what the settings below need
+    whiten         rows are whitened first, with this share of the mean variance added
+                   (`fit_whitening`); 0: not at all
+    dual           solved by the support vectors: faster for wide rows, and what the settings below
+                   need
     widths         of a Gaussian kernel, one of which is chosen with C; empty for a linear SVM
-    virtual_shift  support vectors shifted by so many pixels in four directions are learned from, too; 0: none
+    virtual_shift  support vectors shifted by so many pixels in four directions are learned from,
+                   too; 0: none
     virtual_turn   and turned by so many degrees to either side; 0: none
-    average_views  an evaluated image is moved in the same ways, and its scores are averaged over it and its moves
-    whiten_choices with few labels, one of these is chosen in place of `whiten`, with C; empty: `whiten` itself
+    average_views  an evaluated image is moved in the same ways, and its scores are averaged over it
+                   and its moves
+    whiten_choices with few labels, one of these is chosen in place of `whiten`, with C; empty:
+    `whiten` itself
     """
 
     whiten: float = 0.0
@@ -144,7 +169,10 @@ class ClassifierSpec:
             "average_views = true without moves",
             "a virtual_shift or a virtual_turn with it",
         )
-        for name, share in [("whiten", self.whiten), *(("whiten_choices", share) for share in self.whiten_choices)]:
+        for name, share in [
+            ("whiten", self.whiten),
+            *(("whiten_choices", share) for share in self.whiten_choices),
+        ]:
             require(0 <= share < float("inf"), f"{name} = {share}", "a finite number of at least 0")
 
 
@@ -153,7 +181,8 @@ LINEAR = ClassifierSpec()
 
 @dataclass(frozen=True)
 class EvaluationJob:
-    """The error rate of an SVM with all labels; its C is chosen from this grid, on validation images."""
+    """The error rate of an SVM with all labels; its C is chosen from this grid, on validation
+    images."""
 
     data: DataSpec
     features: ModelFeatures | Baseline
@@ -166,7 +195,8 @@ class FewLabelJob:
     """The error rates of linear SVMs that learn from `labels` labels, over several draws.
 
     dual    as for all labels
-    whiten_choices  shares of whitening, one of which is chosen with C within the drawn labels; 0: rows as they are
+    whiten_choices  shares of whitening, one of which is chosen with C within the drawn labels; 0:
+                    rows as they are
     """
 
     data: DataSpec
@@ -186,7 +216,8 @@ class FewLabelJob:
 
 @dataclass(frozen=True)
 class RecordedJob:
-    """What was measured by a program that the project no longer has: its result stays, under the name of its method.
+    """What was measured by a program that the project no longer has: its result stays, under the
+    name of its method.
 
     labels  how many of them it learned from; 0: all
     """
@@ -219,7 +250,9 @@ def first_layers(recipe: Recipe, count: int) -> Recipe:
         model=replace(recipe.model, layers=recipe.model.layers[:count]),
         learning=recipe.learning[:count],
         plan=tuple(phase for phase in recipe.plan if phase.layer <= count),
-        descriptor=replace(recipe.descriptor, layers=tuple(k for k in recipe.descriptor.layers if k <= count)),
+        descriptor=replace(
+            recipe.descriptor, layers=tuple(k for k in recipe.descriptor.layers if k <= count)
+        ),
     )
 
 

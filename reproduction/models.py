@@ -1,4 +1,5 @@
-"""Trained models: each is trained once, on top of the lower layers that it shares with others, and found again."""
+"""Trained models: each is trained once, on top of the lower layers that it shares with others, and
+found again."""
 
 from __future__ import annotations
 
@@ -16,7 +17,13 @@ from reproduction.results import EpochRecord, TrainingResult
 from whatwhere import DeconvNet, load, save
 from whatwhere.data import Images
 from whatwhere.errors import RunError
-from whatwhere.learning import EpochReport, TrainingCallbacks, TrainingOptions, has_checkpoint, train
+from whatwhere.learning import (
+    EpochReport,
+    TrainingCallbacks,
+    TrainingOptions,
+    has_checkpoint,
+    train,
+)
 from whatwhere.spec import Recipe
 
 
@@ -24,7 +31,8 @@ from whatwhere.spec import Recipe
 class ModelStore:
     """Where models are and how they are trained.
 
-    results  the record of every training: recipe, history, time, machine; published models are in an archive next to it
+    results  the record of every training: recipe, history, time, machine; published models are in
+             an archive next to it
     cache    folder of all other models, and of trainings that are under way
     """
 
@@ -37,7 +45,8 @@ class ModelStore:
     log: Callable[[str], None] = print
 
     def get(self, job: TrainingJob, images: Images, *, publish: bool = False) -> DeconvNet:
-        """The model of a training; trained now if there is none yet. `publish` puts it with the results."""
+        """The model of a training; trained now if there is none yet. `publish` puts it with the
+        results."""
         cached = self.cached_file(job)
         if self.results.find(job) is not None:
             if (published := self.published(job)) is not None:
@@ -52,7 +61,8 @@ class ModelStore:
         else:
             cached.parent.mkdir(parents=True, exist_ok=True)
             save(model, cached)
-        shutil.rmtree(cached.with_suffix(""), ignore_errors=True)  # the run is now a record and a model
+        # the run is now a record and a model
+        shutil.rmtree(cached.with_suffix(""), ignore_errors=True)
         return model
 
     @property
@@ -65,7 +75,8 @@ class ModelStore:
         return read_model(self.archive, Path(self.results.name_of(job)).name)
 
     def cached_file(self, job: TrainingJob) -> Path:
-        """The model file in the cache; its name without the suffix is the folder of the training under way."""
+        """The model file in the cache; its name without the suffix is the folder of the training
+        under way."""
         return self.cache / f"{Path(self.results.names(job)).name}-{fingerprint(job)}.safetensors"
 
     def _publish(self, job: TrainingJob, model: DeconvNet) -> None:
@@ -73,10 +84,12 @@ class ModelStore:
         name = f"{Path(self.results.name_of(job)).name}.safetensors"
         with TemporaryDirectory() as folder, ZipFile(self.archive, "a") as archive:
             save(model, Path(folder, name))
-            archive.writestr(ZipInfo(name), Path(folder, name).read_bytes())  # without the time of writing
+            # without the time of writing
+            archive.writestr(ZipInfo(name), Path(folder, name).read_bytes())
 
     def _train(self, job: TrainingJob, images: Images, publish: bool) -> DeconvNet:
-        """Train the top layer on the layers below, which are a model of their own; resume a run that was cut off."""
+        """Train the top layer on the layers below, which are a model of their own; resume a run
+        that was cut off."""
         recipe, depth = job.recipe, job.recipe.model.depth
         lower_history: tuple[EpochRecord, ...] = ()
         start, own = None, recipe
@@ -90,13 +103,24 @@ class ModelStore:
             own = replace(recipe, learning=(*done, recipe.learning[-1]))
         folder, began = self.cached_file(job).with_suffix(""), time.monotonic()
         resume = has_checkpoint(folder / "checkpoint")
-        self.log(f"{'resuming' if resume else 'training'} layer {depth} of {self.results.name_of(job)}")
-        options = TrainingOptions(engine=self.engine, device=self.device, checkpoint_every=self.checkpoint_every)
-        callbacks = TrainingCallbacks(stop=self.stop, on_epoch=lambda epoch: self.log(epoch_line(epoch, own)))
-        run = train(images, own, folder, resume=resume, start=start, options=options, callbacks=callbacks)
+        self.log(
+            f"{'resuming' if resume else 'training'} layer {depth} of {self.results.name_of(job)}"
+        )
+        options = TrainingOptions(
+            engine=self.engine, device=self.device, checkpoint_every=self.checkpoint_every
+        )
+        callbacks = TrainingCallbacks(
+            stop=self.stop, on_epoch=lambda epoch: self.log(epoch_line(epoch, own))
+        )
+        run = train(
+            images, own, folder, resume=resume, start=start, options=options, callbacks=callbacks
+        )
         history = tuple(map(epoch_record, run.history))
         if not history and not lower_history:
-            raise RunError(f"{self.results.name_of(job)}: its recipe has no epochs, so there is nothing to train")
+            raise RunError(
+                f"{self.results.name_of(job)}: its recipe has no epochs, so there is nothing to"
+                " train"
+            )
         seconds = sum(epoch.seconds for epoch in history)
         result = TrainingResult(history=(*lower_history, *history), training_seconds=seconds)
         self.results.put(job, result, time.monotonic() - began)
@@ -104,7 +128,8 @@ class ModelStore:
 
 
 def read_model(archive: Path, name: str) -> DeconvNet | None:
-    """A model by the name of its training, from an archive of published models; None if it is not there."""
+    """A model by the name of its training, from an archive of published models; None if it is not
+    there."""
     file = f"{name}.safetensors"
     if not archive.is_file():
         return None
@@ -113,13 +138,18 @@ def read_model(archive: Path, name: str) -> DeconvNet | None:
 
 
 def epoch_record(epoch: EpochReport) -> EpochRecord:
-    return EpochRecord(**asdict(epoch), cost=epoch.cost, image_iterations_per_second=epoch.image_iterations_per_second)
+    return EpochRecord(
+        **asdict(epoch),
+        cost=epoch.cost,
+        image_iterations_per_second=epoch.image_iterations_per_second,
+    )
 
 
 def epoch_line(epoch: EpochReport, recipe: Recipe) -> str:
     return (
-        f"  layer {epoch.layer}, epoch {epoch.epoch} of {recipe.learning[epoch.layer - 1].epochs}: "
-        f"cost {epoch.cost:.4g}, {epoch.nonzeros:.1f} non-zeros, {epoch.seconds:.1f} s, {epoch.engine}"
+        f"  layer {epoch.layer}, epoch {epoch.epoch} of {recipe.learning[epoch.layer - 1].epochs}:"
+        f" cost {epoch.cost:.4g}, {epoch.nonzeros:.1f} non-zeros, {epoch.seconds:.1f} s,"
+        f" {epoch.engine}"
     )
 
 

@@ -3,7 +3,8 @@
     pooling/gaussian-pooling-layer-2-seed0      a cell: table, row, column, seed
     models/gaussian-2layers-seed0               a training: what its recipe changes from the scale's
 
-A result that several tables share is named after the first one. Names are for people; results are found by their jobs.
+A result that several tables share is named after the first one. Names are for people; results are
+found by their jobs.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ class Names:
         for table in ALL_TABLES:
             for cell in cells_of(table, scale, SEEDS):
                 for job in cell.jobs:
-                    self.cells.setdefault(job, f"{table}/{slug(cell.row)}-{slug(cell.column)}{seed_suffix(job)}")
+                    self.cells.setdefault(
+                        job, f"{table}/{slug(cell.row)}-{slug(cell.column)}{seed_suffix(job)}"
+                    )
 
     def __call__(self, job: Job) -> str:
         if isinstance(job, TrainingJob):
@@ -59,13 +62,15 @@ class Names:
         return f"{OTHER}/{name}{seed_suffix(job)}"
 
     def recipe_name(self, recipe: Recipe, base: Recipe, data: DataSpec) -> str:
-        """The kind of pooling, the number of layers, and what else differs from the base and from the scale's data."""
+        """The kind of pooling, the number of layers, and what else differs from the base and from
+        the scale's data."""
         kinds = dict.fromkeys(layer.pooling_kind for layer in recipe.model.layers)
         depth = recipe.model.depth
         parts = ["-".join(kinds), f"{depth}layer{'s' if depth > 1 else ''}"]
         base = first_layers(base, min(depth, base.model.depth))
         parts += dict.fromkeys(
-            setting_slug(*change) for change in changes(named_settings(recipe), named_settings(base))
+            setting_slug(*change)
+            for change in changes(named_settings(recipe), named_settings(base))
         )
         if data.name != self.scale.data.name:
             parts.insert(0, slug(data.name))
@@ -77,18 +82,31 @@ class Names:
 
 
 def named_settings(recipe: Recipe) -> dict[str, Any]:
-    """The settings that a name may have, each choice by one word, in the order that the published names have."""
+    """The settings that a name may have, each choice by one word, in the order that the published
+    names have."""
 
     def named_inference(spec: InferenceSpec) -> dict[str, Any]:
         table = asdict(spec)
         step, moments = table.pop("step"), table.pop("moments")
         power = {"moment_power": moments.pop("power")}
-        return {**table, "step_size": step.get("per", step["kind"]), "momentum": spec.momentum, **moments, **power}
+        return {
+            **table,
+            "step_size": step.get("per", step["kind"]),
+            "momentum": spec.momentum,
+            **moments,
+            **power,
+        }
 
     def named_learning(spec: LearningSpec) -> dict[str, Any]:
-        first = {"inference": named_inference(spec.inference), "update": spec.update.kind, "epochs": spec.epochs}
+        first = {
+            "inference": named_inference(spec.inference),
+            "update": spec.update.kind,
+            "epochs": spec.epochs,
+        }
         return (
-            first | {"reset_at": spec.reset_at} | {key: value for key, value in vars(spec).items() if key not in first}
+            first
+            | {"reset_at": spec.reset_at}
+            | {key: value for key, value in vars(spec).items() if key not in first}
         )
 
     learning = tuple(map(named_learning, recipe.learning))
@@ -98,16 +116,28 @@ def named_settings(recipe: Recipe) -> dict[str, Any]:
 def changes(table: Any, base: Any, path: str = "") -> list[tuple[str, Any]]:
     """The settings, by their own name, that differ from those of another table of settings."""
     if isinstance(table, dict) and isinstance(base, dict):
-        pairs = [(key, table[key], base.get(key)) for key in table if key not in ("seed", "pooling_kind")]
+        pairs = [
+            (key, table[key], base.get(key)) for key in table if key not in ("seed", "pooling_kind")
+        ]
         return [change for key, value, other in pairs for change in changes(value, other, key)]
-    if isinstance(table, tuple) and isinstance(base, tuple) and table and isinstance(table[0], dict):
+    if (
+        isinstance(table, tuple)
+        and isinstance(base, tuple)
+        and table
+        and isinstance(table[0], dict)
+    ):
         padded = (*base, *[{}] * len(table))
-        return [change for value, other in zip(table, padded, strict=False) for change in changes(value, other, path)]
+        return [
+            change
+            for value, other in zip(table, padded, strict=False)
+            for change in changes(value, other, path)
+        ]
     return [] if table == base else [(path, table)]
 
 
 def setting_slug(name: str, value: Any) -> str:
-    """A setting as a part of a name: 'alpha-1', 'update-lower-filters', 'no-update-lower-pooling', 'no-reset'."""
+    """A setting as a part of a name: 'alpha-1', 'update-lower-filters', 'no-update-lower-pooling',
+    'no-reset'."""
     if (word := WORDS.get((name, value))) is not None:
         return word
     if value is True:
@@ -119,7 +149,8 @@ def setting_slug(name: str, value: Any) -> str:
 
 
 def seed_suffix(job: Job) -> str:
-    """'-seed0'; '-seeds0-2' where models of several seeds are used side by side; nothing for a baseline."""
+    """'-seed0'; '-seeds0-2' where models of several seeds are used side by side; nothing for a
+    baseline."""
     seeds = seeds_of(job)
     if not seeds:
         return ""

@@ -1,10 +1,12 @@
-"""Result files: one for each scale, a line of JSON for each result, found again by the job that it holds.
+"""Result files: one for each scale, a line of JSON for each result, found again by the job that it
+holds.
 
     reproduction/results/paper/results.jsonl
 
-A line holds its `name` (table, row, column, seed), its `job` (images, recipe, seed, all settings), the `result`, the
-`seconds` it took and the `machine` (processor, GPU, versions, commit, time). Names are for people. The program compares
-jobs: a setting that it gets later, with a default that changes nothing, does not orphan a result.
+A line holds its `name` (table, row, column, seed), its `job` (images, recipe, seed, all settings),
+the `result`, the `seconds` it took and the `machine` (processor, GPU, versions, commit, time).
+Names are for people. The program compares jobs: a setting that it gets later, with a default that
+changes nothing, does not orphan a result.
 """
 
 from __future__ import annotations
@@ -28,13 +30,21 @@ from reproduction.jobs import (
     RecordedJob,
     TrainingJob,
 )
-from reproduction.results import EvaluationResult, FewLabelResult, RecordedResult, Result, TrainingResult
+from reproduction.results import (
+    EvaluationResult,
+    FewLabelResult,
+    RecordedResult,
+    Result,
+    TrainingResult,
+)
 from whatwhere.errors import RunError, WhatwhereError
 from whatwhere.spec import Recipe, build
 
 R = TypeVar("R", bound=Result)
 RESULTS = "results.jsonl"
-MODELS = "models"  # what the names of trainings begin with; the archive of the models that are published
+MODELS = (  # what the names of trainings begin with; the archive of the models that are published
+    "models"
+)
 FIGURES = "figures"  # folder of the drawn curves
 MODEL_METHOD = "model"
 RECORDED = ("fine-tuning",)  # methods that the project no longer has
@@ -110,10 +120,15 @@ def read_records(path: Path) -> Iterator[Record[Any]]:
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         try:
             content = json.loads(line)
-            job, result = parse_job(content["job"]), parse_result(content["job"]["kind"], content["result"])
+            job, result = (
+                parse_job(content["job"]),
+                parse_result(content["job"]["kind"], content["result"]),
+            )
             yield Record(job, result, content["seconds"], content["machine"], content["name"])
         except (KeyError, TypeError, ValueError, WhatwhereError) as error:
-            raise RunError(f"{path}, line {number} is not a result: {error!r} (put the right one back)") from error
+            raise RunError(
+                f"{path}, line {number} is not a result: {error!r} (put the right one back)"
+            ) from error
 
 
 def job_table(job: MeasurableJob) -> dict[str, Any]:
@@ -133,13 +148,17 @@ def job_table(job: MeasurableJob) -> dict[str, Any]:
 
 
 def parse_job(table: Mapping[str, Any]) -> Job:
-    """The job of a file. Its recipe is read by today's spec, so a setting that was added since has its default."""
+    """The job of a file. Its recipe is read by today's spec, so a setting that was added since has
+    its default."""
     kind = table["kind"]
     data_table = dict(table["data"])
     checksums = data_table.pop("sha256")
     data = build(DataSpec, data_table)
     if checksums != data.checksums():
-        raise RunError(f"its checksums are not those of {data.name!r} in the catalogue: it was measured on other files")
+        raise RunError(
+            f"its checksums are not those of {data.name!r} in the catalogue: it was measured on"
+            " other files"
+        )
     if kind == "training":
         return TrainingJob(data, build(Recipe, table["recipe"]))
     if kind in RECORDED:  # its settings stay in the file
@@ -167,7 +186,10 @@ def parse_features(table: Mapping[str, Any]) -> ModelFeatures | Baseline:
     if method == MODEL_METHOD:
         return build(ModelFeatures, settings)
     if method not in BASELINES:
-        raise RunError(f"method {method!r} was given; expected {MODEL_METHOD!r} or one of {', '.join(BASELINES)}")
+        raise RunError(
+            f"method {method!r} was given; expected {MODEL_METHOD!r} or one of"
+            f" {', '.join(BASELINES)}"
+        )
     return build(BASELINES[method], settings)
 
 

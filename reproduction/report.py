@@ -35,13 +35,13 @@ under `reproduction/results/`; a test fails when the two disagree. How it is mea
 Errors are in per cent. *n* seeds are shown as mean ± standard deviation. A claim *holds* or *does not hold* by our own
 means; where two error rates have overlapping 95 % intervals, the page says so. Why some do not hold, by further trials:
 [docs/results/reproduction.md](docs/results/reproduction.md#where-a-claim-does-not-hold).
-"""
+"""  # noqa: E501
 SCALE_NOTES = {
     "paper": "All of MNIST: 60,000 training and 10,000 test images, 50 + 50 epochs of 100 steps.",
     "quick": (
-        "1,000 + 1,000 of the embedded digits, a few epochs of a few steps, on a CPU. This checks that everything runs "
-        "and shows the direction of the effects; its numbers are not comparable with the paper's, which are shown for "
-        "orientation only."
+        "1,000 + 1,000 of the embedded digits, a few epochs of a few steps, on a CPU. This checks"
+        " that everything runs and shows the direction of the effects; its numbers are not"
+        " comparable with the paper's, which are shown for orientation only."
     ),
 }
 
@@ -67,16 +67,23 @@ def results_page(scales: Sequence[tuple[Scale, ResultStore]]) -> str:
 
 
 def measured_tables(scale: Scale, store: ResultStore) -> dict[str, CellsByName]:
-    """For every table, its cells with their results; tables that are not in the paper only if they were run.
+    """For every table, its cells with their results; tables that are not in the paper only if they
+    were run.
 
     A table that shares baselines with another one has some results before it is run.
     """
     tables = {name: measured_cells(cells_of(name, scale, SEEDS), store) for name in ALL_TABLES}
 
     def was_run(cell: MeasuredCell) -> bool:
-        return bool(cell.results) and not isinstance(getattr(cell.cell.jobs[0], "features", None), Baseline)
+        return bool(cell.results) and not isinstance(
+            getattr(cell.cell.jobs[0], "features", None), Baseline
+        )
 
-    return {name: cells for name, cells in tables.items() if name not in EXTRA or any(map(was_run, cells.values()))}
+    return {
+        name: cells
+        for name, cells in tables.items()
+        if name not in EXTRA or any(map(was_run, cells.values()))
+    }
 
 
 def summary(scale: Scale, tables: Mapping[str, CellsByName]) -> str:
@@ -84,12 +91,17 @@ def summary(scale: Scale, tables: Mapping[str, CellsByName]) -> str:
     lines = ["| claim | verdict | numbers |", "| --- | --- | --- |"]
     for name, cells in tables.items():
         table = read_table(name)
-        lines += [f"| {table.title}: {v.text} | *{v.verdict}* | {v.numbers} |" for v in verdicts(table, scale, cells)]
+        lines += [
+            f"| {table.title}: {v.text} | *{v.verdict}* | {v.numbers} |"
+            for v in verdicts(table, scale, cells)
+        ]
     return "\n".join(lines) + "\n"
 
 
 def verdicts(table: Table, scale: Scale, cells: CellsByName) -> list[Verdict]:
-    return [evaluate_claim(claim, cells) for claim in table.claims if claim.scale in ("", scale.name)]
+    return [
+        evaluate_claim(claim, cells) for claim in table.claims if claim.scale in ("", scale.name)
+    ]
 
 
 def section(name: str, scale: Scale, cells: CellsByName) -> str:
@@ -102,7 +114,11 @@ def section(name: str, scale: Scale, cells: CellsByName) -> str:
     lines.append(f"| {table.x.label} | " + " | ".join(columns) + " |")
     lines.append("| --- |" + " --- |" * len(columns))
     for row in table.rows:
-        lines.append(f"| {row.name} | " + " | ".join(cell_text(cells[f"{row.name} / {c}"]) for c in columns) + " |")
+        lines.append(
+            f"| {row.name} | "
+            + " | ".join(cell_text(cells[f"{row.name} / {c}"]) for c in columns)
+            + " |"
+        )
     if curves(name, cells) is not None:
         lines += ["", f"![{table.title}](reproduction/results/{scale.name}/{FIGURES}/{name}.svg)"]
     lines.append("")
@@ -113,7 +129,11 @@ def section(name: str, scale: Scale, cells: CellsByName) -> str:
 
 def cell_text(cell: MeasuredCell) -> str:
     """Our number, then the paper's."""
-    paper = "" if cell.cell.paper is None else f"paper {cell.cell.paper:{'.2f' if cell.is_error else 'g'}}"
+    paper = (
+        ""
+        if cell.cell.paper is None
+        else f"paper {cell.cell.paper:{'.2f' if cell.is_error else 'g'}}"
+    )
     if not cell.cell.jobs:
         return paper
     if not cell.results:
@@ -128,13 +148,15 @@ def cell_text(cell: MeasuredCell) -> str:
     return f"{ours} ({paper})" if paper else ours
 
 
-# Curves ---------------------------------------------------------------------------------------------------------
+# Curves -------------------------------------------------------------------------------------------
 
 
 def curves(name: str, cells: CellsByName) -> dict[str, Any] | None:
-    """What a figure shows, in the form that `reproduction.curves` draws; None where there is nothing to show.
+    """What a figure shows, in the form that `reproduction.curves` draws; None where there is
+    nothing to show.
 
-    The figure of trainings holds their `histories` instead: the mean over the seeds, one entry for each epoch.
+    The figure of trainings holds their `histories` instead: the mean over the seeds, one entry for
+    each epoch.
     """
     table = read_table(name)
     if name == "cost":
@@ -145,14 +167,19 @@ def curves(name: str, cells: CellsByName) -> dict[str, Any] | None:
         return None
     lines = [line for row in table.rows if (line := _line(row.name, cells)) is not None]
     x = {"label": table.x.label, "scale": table.x.scale}
-    return {"title": table.title, "x": x, "y": {"label": "test error, %"}, "curves": lines} if lines else None
+    return (
+        {"title": table.title, "x": x, "y": {"label": "test error, %"}, "curves": lines}
+        if lines
+        else None
+    )
 
 
 def cost_history(cell: MeasuredCell) -> list[dict[str, float]]:
     """The parts of the cost at every epoch of layer 2, the mean over the seeds."""
     epochs = zip(*(cell.series(measure) for measure in COST_PARTS), strict=True)
     return [
-        {"layer": 2, "epoch": i, **dict(zip(COST_PARTS, parts, strict=True))} for i, parts in enumerate(epochs, start=1)
+        {"layer": 2, "epoch": i, **dict(zip(COST_PARTS, parts, strict=True))}
+        for i, parts in enumerate(epochs, start=1)
     ]
 
 
@@ -161,7 +188,11 @@ def _line(row: str, cells: CellsByName) -> dict[str, Any] | None:
     points = [cell for cell in cells.values() if cell.cell.row == row and cell.results]
     if len(points) < 2:
         return None
-    line: dict[str, Any] = {"label": row, "x": [float(p.cell.column) for p in points], "y": [p.mean for p in points]}
+    line: dict[str, Any] = {
+        "label": row,
+        "x": [float(p.cell.column) for p in points],
+        "y": [p.mean for p in points],
+    }
     deviations = [mean_and_deviation(p.values)[1] for p in points]
     if all(deviation is not None for deviation in deviations):
         line["std"] = deviations
@@ -171,7 +202,10 @@ def _line(row: str, cells: CellsByName) -> dict[str, Any] | None:
 def write_report(folder: Path, page_file: Path) -> list[Path]:
     """Write RESULTS.md, and draw the curves."""
     if not any((folder / name).is_dir() for name in SCALES):
-        raise RunError(f"{folder} was given as the folder of the results; there are none in it (--results FOLDER)")
+        raise RunError(
+            f"{folder} was given as the folder of the results; there are none in it (--results"
+            " FOLDER)"
+        )
     scales = open_scales(folder)
     page_file.write_text(results_page(scales), encoding="utf-8")
     return [page_file, *(path for scale, store in scales for path in draw_figures(scale, store))]
@@ -183,7 +217,11 @@ def draw_figures(scale: Scale, store: ResultStore) -> list[Path]:
     from whatwhere.figures import save
 
     contents = {name: curves(name, cells) for name, cells in measured_tables(scale, store).items()}
-    drawings = {store.folder / FIGURES / f"{name}.svg": content for name, content in contents.items() if content}
+    drawings = {
+        store.folder / FIGURES / f"{name}.svg": content
+        for name, content in contents.items()
+        if content
+    }
     for path, content in drawings.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         save(draw(content), path)

@@ -30,7 +30,8 @@ class ReproduceOptions:
     results  folder of the result files, with a folder for each scale
     cache    folder of trainings under way and of models that are not published with the results
     minutes  stop cleanly after so long; the next run continues. None runs to the end
-    seeds    for every table; None takes the scale's number for headline tables and one for the others
+    seeds    for every table; None takes the scale's number for headline tables and one for the
+             others
     checkpoint_every  as in `train`: 0 writes a checkpoint only when time is up
     only     cells whose name, 'row / column', contains this
     """
@@ -47,7 +48,8 @@ class ReproduceOptions:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How many jobs were measured now, were known before, cannot run in this environment, and remain."""
+    """How many jobs were measured now, were known before, cannot run in this environment, and
+    remain."""
 
     measured: int
     known: int
@@ -56,14 +58,19 @@ class Outcome:
 
 
 def reproduce(
-    names: Sequence[str], scale: Scale, options: ReproduceOptions, log: Callable[[str], None] = print
+    names: Sequence[str],
+    scale: Scale,
+    options: ReproduceOptions,
+    log: Callable[[str], None] = print,
 ) -> Outcome:
     """Measure every cell of these tables that has no result file yet."""
     limit = TimeLimit(options.minutes)
     evaluator = open_evaluator(scale, options, limit, log)
     cells = job_cells(names, scale, options.seeds, options.only)
     missing = [job for job in cells if evaluator.results.find(job) is None]
-    unavailable = {job: reason for job in missing if (reason := unavailable_reason(job)) is not None}
+    unavailable = {
+        job: reason for job in missing if (reason := unavailable_reason(job)) is not None
+    }
     for job, reason in unavailable.items():
         log(f"left out: {cells[job].name} of {cells[job].table}: {reason}")
     todo = [job for job in missing if job not in unavailable]
@@ -79,7 +86,10 @@ def reproduce(
         except TrainingStopped:
             break
         measured += 1
-        log(f"  {cell.measure} {value_text(value_of(record.result, cell.measure), cell)} after {limit.elapsed():.0f} s")
+        log(
+            f"  {cell.measure} {value_text(value_of(record.result, cell.measure), cell)} after"
+            f" {limit.elapsed():.0f} s"
+        )
     if measured < len(todo):
         log(f"out of time with {len(todo) - measured} left; the same command continues from here")
     return Outcome(measured, len(cells) - len(missing), len(unavailable), len(todo) - measured)
@@ -104,7 +114,9 @@ def open_store(folder: Path, scale: Scale) -> ResultStore:
     return ResultStore(folder / scale.name, Names(scale))
 
 
-def open_evaluator(scale: Scale, options: ReproduceOptions, limit: TimeLimit, log: Callable[[str], None]) -> Evaluator:
+def open_evaluator(
+    scale: Scale, options: ReproduceOptions, limit: TimeLimit, log: Callable[[str], None]
+) -> Evaluator:
     """Where the results and models of this scale are, and how they are made."""
     results = open_store(options.results, scale)
     models = ModelStore(
@@ -119,8 +131,11 @@ def open_evaluator(scale: Scale, options: ReproduceOptions, limit: TimeLimit, lo
     return Evaluator(results, models, log)
 
 
-def job_cells(names: Sequence[str], scale: Scale, seeds: int | None = None, only: str = "") -> dict[Job, Cell]:
-    """Jobs in the order of measuring, each with a cell that asks for it: the headline tables come first."""
+def job_cells(
+    names: Sequence[str], scale: Scale, seeds: int | None = None, only: str = ""
+) -> dict[Job, Cell]:
+    """Jobs in the order of measuring, each with a cell that asks for it: the headline tables come
+    first."""
     cells: list[Cell] = []
     for name in names:
         single = cells_of(name, scale)
@@ -130,9 +145,11 @@ def job_cells(names: Sequence[str], scale: Scale, seeds: int | None = None, only
     if not chosen:
         example = cells[0].name
         raise SpecError(
-            f"--only {only!r} was given; no cell of {', '.join(names)} has such a name ({example!r} is one)"
+            f"--only {only!r} was given; no cell of {', '.join(names)} has such a name ({example!r}"
+            " is one)"
         )
-    # Headline cells come first, seed after seed, so that whoever stops early has one seed of each before two of any.
+    # Headline cells come first, seed after seed, so that whoever stops early has one seed of each
+    # before two of any.
     entries = [(cell, seed, job) for cell in chosen for seed, job in enumerate(cell.jobs)]
     entries.sort(key=lambda entry: (not entry[0].headline, entry[1] if entry[0].headline else 0))
     wanted: dict[Job, Cell] = {}

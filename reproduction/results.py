@@ -9,12 +9,20 @@ from dataclasses import dataclass
 from typing import Literal
 
 from reproduction.few_labels import FewLabels
-from whatwhere.classification import protocol
+from whatwhere.tasks.classification import protocol
 
 Measure = Literal[
-    "error", "cost", "reconstruction", "penalty", "nonzeros", "dimensions", "training_seconds", "image_milliseconds",
-    "cost_before", "cost_after",
-]  # fmt: skip
+    "error",
+    "cost",
+    "reconstruction",
+    "penalty",
+    "nonzeros",
+    "dimensions",
+    "training_seconds",
+    "image_milliseconds",
+    "cost_before",
+    "cost_after",
+]
 TRAINING_MEASURES = ("cost", "reconstruction", "penalty", "nonzeros")
 
 
@@ -22,7 +30,8 @@ TRAINING_MEASURES = ("cost", "reconstruction", "penalty", "nonzeros")
 class EpochRecord:
     """One epoch of a training; costs and non-zeros are per image.
 
-    What is None was not recorded: a few histories were recovered from the printed lines of their training.
+    What is None was not recorded: a few histories were recovered from the printed lines of their
+    training.
     """
 
     layer: int
@@ -95,7 +104,8 @@ class EvaluationResult:
 
 @dataclass(frozen=True, kw_only=True)
 class FewLabelResult:
-    """Error rates of several draws of a few labels; the other fields are those of `EvaluationResult`."""
+    """Error rates of several draws of a few labels; the other fields are those of
+    `EvaluationResult`."""
 
     draws: FewLabels
     dimensions: int
@@ -111,7 +121,8 @@ class FewLabelResult:
 class RecordedResult:
     """What is known of a measurement whose program is gone: fine-tuning with labels.
 
-    cost_before, cost_after  mean cost of a test image after as many steps, before and after fine-tuning
+    cost_before, cost_after  mean cost of a test image after as many steps, before and after
+                             fine-tuning
     """
 
     score: protocol.Score
@@ -127,7 +138,8 @@ Result = TrainingResult | EvaluationResult | FewLabelResult | RecordedResult
 
 
 def value_of(result: Result, measure: Measure) -> float:
-    """The number that a table shows: an error rate, a cost of features, or a measure at the end of a training.
+    """The number that a table shows: an error rate, a cost of features, or a measure at the end of
+    a training.
 
     nan where a result does not have it: a baseline is not trained.
     """

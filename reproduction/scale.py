@@ -52,7 +52,8 @@ class Scale:
     resets: tuple[int, ...] | None = None
 
     def recipe(self, *table: dict[str, Any]) -> Recipe:
-        """The recipe of this scale; the changes of a table come after paper.toml's and before the scale's own."""
+        """The recipe of this scale; the changes of a table come after paper.toml's and before the
+        scale's own."""
         first, *own = self.changes
         recipe = Recipe.paper()
         for changes in (first, *table, *own):
@@ -66,7 +67,9 @@ def read_scale(name: str) -> Scale:
     """The scale of this name; every other one is given as differences from `paper`."""
     if name not in SCALES:
         raise SpecError(f"scale {name!r} was given; expected one of {', '.join(SCALES)}")
-    content = [build(ScaleFile, data_file("scales", file)) for file in dict.fromkeys(("paper", name))]
+    content = [
+        build(ScaleFile, data_file("scales", file)) for file in dict.fromkeys(("paper", name))
+    ]
     chosen = content[-1]
     changes = tuple(file.recipe for file in content)
     data = DataSpec(chosen.data, limit=chosen.images or None)

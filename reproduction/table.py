@@ -1,4 +1,5 @@
-"""The paper's tables and curves as data: rows × columns of differences, the paper's numbers, and its claims.
+"""The paper's tables and curves as data: rows × columns of differences, the paper's numbers, and
+its claims.
 
 A file of tables/ holds several by name:
 
@@ -46,9 +47,26 @@ from whatwhere import override
 from whatwhere.errors import SpecError
 from whatwhere.spec import Recipe, build
 
-TABLES = ("pooling", "joint", "nonnegativity", "reset", "steps", "priors", "cost", "sparsity", "comparison")
+TABLES = (
+    "pooling",
+    "joint",
+    "nonnegativity",
+    "reset",
+    "steps",
+    "priors",
+    "cost",
+    "sparsity",
+    "comparison",
+)
 BEST = ("best", "best_few", "best_fashion")  # beyond the paper, as all that follow
-EXTRA = ("finetuning", "fashion", *BEST, "choice", "fashion_choice")  # a choice is made on validation images
+# a choice is made on validation images
+EXTRA = (
+    "finetuning",
+    "fashion",
+    *BEST,
+    "choice",
+    "fashion_choice",
+)
 ALL_TABLES = (*TABLES, *EXTRA)
 SEEDS = 5  # the most seeds that a cell can have
 
@@ -110,7 +128,8 @@ class Axis:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What the paper says, or a target that we set. Cells are named 'row / column'; * stands for each.
+    """What the paper says, or a target that we set. Cells are named 'row / column'; * stands for
+    each.
 
     below        of each pair, the first is below the second (a * in both is the same row or column)
     every_epoch  … at every epoch of the training, not only at the last
@@ -157,7 +176,8 @@ class Table:
 
 @dataclass(frozen=True)
 class Cell:
-    """One number of a table at a scale: what is measured, and the paper's number, where it gives one."""
+    """One number of a table at a scale: what is measured, and the paper's number, where it gives
+    one."""
 
     table: str
     row: str
@@ -176,21 +196,27 @@ class Cell:
 def read_table(name: str) -> Table:
     """The table of this name."""
     if name not in ALL_TABLES:
-        raise SpecError(f"table {name!r} was given; expected one of {', '.join(ALL_TABLES)}, all or report")
+        raise SpecError(
+            f"table {name!r} was given; expected one of {', '.join(ALL_TABLES)}, all or report"
+        )
     file = "paper" if name in TABLES else "best" if name in BEST else "extra"
     return build(Table, data_file("tables", file)[name])
 
 
 def columns_of(name: str, table: Table, scale: Scale) -> tuple[Column, ...]:
-    """The columns; of a curve, one a value on its x axis. None with more labels than the scale has images."""
+    """The columns; of a curve, one a value on its x axis. None with more labels than the scale has
+    images."""
     values = scale.values.get(name, table.x.values)
-    columns = table.columns or tuple(Column(name=f"{x:g}", recipe=nested(table.x.setting, x)) for x in values)
+    columns = table.columns or tuple(
+        Column(name=f"{x:g}", recipe=nested(table.x.setting, x)) for x in values
+    )
     return tuple(column for column in columns if column.labels < (scale.data.limit or math.inf))
 
 
 def nested(setting: str, value: float) -> dict[str, Any]:
     """A setting such as 'inference.lam' as a table of differences."""
-    number: Any = int(value) if value == int(value) else value  # an integer is valid for integer and float settings
+    # an integer is valid for integer and float settings
+    number: Any = int(value) if value == int(value) else value
     return reduce(lambda inner, key: {key: inner}, reversed(setting.split(".")), number)
 
 
@@ -203,11 +229,15 @@ def cells_of(name: str, scale: Scale, seeds: int = 1) -> list[Cell]:
         for i, column in enumerate(columns_of(name, table, scale)):
             paper = row.paper[i] if i < len(row.paper) and not math.isnan(row.paper[i]) else None
             jobs = () if row.quoted else jobs_of(table, row, column, scale, data, seeds)
-            cells.append(Cell(name, row.name, column.name, column.measure, paper, table.headline, jobs))
+            cells.append(
+                Cell(name, row.name, column.name, column.measure, paper, table.headline, jobs)
+            )
     return cells
 
 
-def jobs_of(table: Table, row: Row, column: Column, scale: Scale, data: DataSpec, seeds: int) -> tuple[Job, ...]:
+def jobs_of(
+    table: Table, row: Row, column: Column, scale: Scale, data: DataSpec, seeds: int
+) -> tuple[Job, ...]:
     """The jobs of one cell, one for each seed."""
     data = replace(data, deskew=row.deskew, both_views=row.both_views)
     if row.baseline:
@@ -223,17 +253,24 @@ def jobs_of(table: Table, row: Row, column: Column, scale: Scale, data: DataSpec
         return tuple(TrainingJob(data, recipe) for recipe in recipes)
     others = [override(recipe, changes) for changes in row.other_recipes]
     together = [
-        ModelFeatures(each, other_recipes=tuple(replace(other, seed=each.seed) for other in others)) for each in recipes
+        ModelFeatures(each, other_recipes=tuple(replace(other, seed=each.seed) for other in others))
+        for each in recipes
     ]
     return tuple(_evaluation(data, features, C, row, column) for features in together)
 
 
 def _evaluation(
-    data: DataSpec, features: ModelFeatures | Baseline, C: tuple[float, ...], row: Row, column: Column
+    data: DataSpec,
+    features: ModelFeatures | Baseline,
+    C: tuple[float, ...],
+    row: Row,
+    column: Column,
 ) -> EvaluationJob | FewLabelJob:
     if column.labels:
         svm = row.classifier
-        return FewLabelJob(data, features, C, column.labels, svm.dual, svm.whiten_choices or (svm.whiten,))
+        return FewLabelJob(
+            data, features, C, column.labels, svm.dual, svm.whiten_choices or (svm.whiten,)
+        )
     return EvaluationJob(data, features, C, row.classifier)
 
 

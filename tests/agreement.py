@@ -1,4 +1,5 @@
-"""Cases on which a fast engine must agree with the reference in float64, and how the difference is measured."""
+"""Cases on which a fast engine must agree with the reference in float64, and how the difference is
+measured."""
 
 from __future__ import annotations
 
@@ -8,9 +9,9 @@ from typing import Any
 import torch
 
 from examples import SPECS, filter_problem, random_images, random_latents, random_mask
-from whatwhere.inference import ista
-from whatwhere.inference.checks import make_target
-from whatwhere.inference.engines import Engine
+from whatwhere.engines import Engine
+from whatwhere.engines.reference import ista
+from whatwhere.inference.target import make_target
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.solution import Solution
@@ -19,7 +20,8 @@ from whatwhere.spec import Fixed, InferenceSpec, InputSpec, LayerSpec, LineSearc
 
 @dataclass(frozen=True)
 class Agreement:
-    """One problem: a model, images of a size, and what differs from the default settings of inference."""
+    """One problem: a model, images of a size, and what differs from the default settings of
+    inference."""
 
     model: ModelSpec
     images: int = 3
@@ -40,10 +42,14 @@ UNPOOLED = ModelSpec(layers=(LayerSpec(maps=5, filter_size=4, pool_size=1),))
 LARGE = ModelSpec(layers=(LayerSpec(maps=5, filter_size=12, pool_size=7),))
 ONE_MAP = ModelSpec(layers=(LayerSpec(maps=1, filter_size=8, pool_size=1),))
 OVERLAPPING = ModelSpec(
-    layers=(LayerSpec(maps=40, pool_size=4, pool_stride=3), LayerSpec(maps=51, filter_size=3, pool_stride=1))
+    layers=(
+        LayerSpec(maps=40, pool_size=4, pool_stride=3),
+        LayerSpec(maps=51, filter_size=3, pool_stride=1),
+    )
 )
 OVERLAPPING_MAX = replace(
-    OVERLAPPING, layers=tuple(replace(layer, maps=6, pooling_kind="max") for layer in OVERLAPPING.layers)
+    OVERLAPPING,
+    layers=tuple(replace(layer, maps=6, pooling_kind="max") for layer in OVERLAPPING.layers),
 )
 RECTANGULAR = SPECS["2 layers, rectangular"]
 RECTANGULAR_WIDE = ModelSpec(
@@ -52,7 +58,9 @@ RECTANGULAR_WIDE = ModelSpec(
         LayerSpec(maps=33, filter_size=(5, 3), pool_size=(3, 2), pool_stride=(3, 1), fan_in=7),
     )
 )
-RECTANGULAR_MAX = replace(RECTANGULAR, layers=tuple(replace(layer, pooling_kind="max") for layer in RECTANGULAR.layers))
+RECTANGULAR_MAX = replace(
+    RECTANGULAR, layers=tuple(replace(layer, pooling_kind="max") for layer in RECTANGULAR.layers)
+)
 SIGNALS = ModelSpec(
     layers=(
         LayerSpec(maps=18, filter_size=(1, 9), pool_size=(1, 2)),
@@ -62,28 +70,40 @@ SIGNALS = ModelSpec(
 RECTANGULAR_LARGE = ModelSpec(layers=(LayerSpec(maps=5, filter_size=(3, 12), pool_size=(2, 5)),))
 AGREEMENTS = {
     # few features are not zero: the CPU engine visits only those
-    "rectangular, sparse": Agreement(RECTANGULAR_LARGE, height=17, width=23, fresh=True, spec={"lam": 0.3}),
+    "rectangular, sparse": Agreement(
+        RECTANGULAR_LARGE, height=17, width=23, fresh=True, spec={"lam": 0.3}
+    ),
     "rectangular": Agreement(RECTANGULAR, height=17, width=23),
     "rectangular, many maps": Agreement(RECTANGULAR_WIDE, 2, 17, 23, fresh=True),
     "rectangular, max, weights": Agreement(RECTANGULAR_MAX, mask="weights", fresh=True),
     "signals": Agreement(SIGNALS, height=1, width=61, fresh=True, mask="weights"),
-    "signals, one layer, dense": Agreement(SIGNALS, height=1, width=61, layer=1, spec={"alpha": 0.5}),
+    "signals, one layer, dense": Agreement(
+        SIGNALS, height=1, width=61, layer=1, spec={"alpha": 0.5}
+    ),
     "1 layer, 12×12 filters, 7×7 regions": Agreement(LARGE, height=17, width=23, fresh=True),
     "1 layer, 12×12 filters, 7×7 regions, dense": Agreement(LARGE, height=17, width=23),
     "1 layer, one map, no pooling": Agreement(ONE_MAP, height=17, width=23, fresh=True),
     "1 layer, 17×23": Agreement(ONE, height=17, width=23),
     "1 layer, one pixel": Agreement(ONE, height=1, width=1),
-    "1 layer, no pooling": Agreement(UNPOOLED, height=17, width=23, spec={"step": LineSearch(momentum=True)}),
+    "1 layer, no pooling": Agreement(
+        UNPOOLED, height=17, width=23, spec={"step": LineSearch(momentum=True)}
+    ),
     "paper, fresh": Agreement(ModelSpec.paper(), images=2, height=28, width=28, fresh=True),
-    "paper, 17×23, batch step": Agreement(ModelSpec.paper(), 2, 17, 23, spec={"step": LineSearch(per="batch")}),
+    "paper, 17×23, batch step": Agreement(
+        ModelSpec.paper(), 2, 17, 23, spec={"step": LineSearch(per="batch")}
+    ),
     "paper, layer 1 alone": Agreement(ModelSpec.paper(), 2, 28, 28, layer=1, fresh=True),
     "wide, 32×32": Agreement(WIDE, images=1, height=32, width=32, fresh=True),
-    "2 layers, batch step, α ½": Agreement(TWO, images=25, spec={"step": LineSearch(per="batch"), "alpha": 0.5}),
+    "2 layers, batch step, α ½": Agreement(
+        TWO, images=25, spec={"step": LineSearch(per="batch"), "alpha": 0.5}
+    ),
     "2 layers, fixed step, α ½": Agreement(TWO, spec={"step": Fixed(), "alpha": 0.5}),
     "2 layers, image step, α ½": Agreement(TWO, images=9, spec={"alpha": 0.5}),
     "1 image, batch step": Agreement(TWO, images=1, spec={"step": LineSearch(per="batch")}),
     "2 layers, momentum, fixed step": Agreement(TWO, spec={"step": Fixed(momentum=True)}),
-    "2 layers, momentum, batch step": Agreement(TWO, images=25, spec={"step": LineSearch(per="batch", momentum=True)}),
+    "2 layers, momentum, batch step": Agreement(
+        TWO, images=25, spec={"step": LineSearch(per="batch", momentum=True)}
+    ),
     "2 layers, α 0.7": Agreement(TWO, spec={"alpha": 0.7}),
     "2 layers, θ₁ frozen": Agreement(TWO, still=(1,)),
     "2 layers, θ frozen": Agreement(TWO, still=(1, 2)),
@@ -113,9 +133,13 @@ AGREEMENTS = {
     ),
     "weights, fixed step": Agreement(TWO, mask="weights", spec={"step": Fixed(momentum=True)}),
     "weights, no pooling": Agreement(UNPOOLED, height=17, width=23, mask="weights"),
-    "weights per channel, 2 channels": Agreement(TWO_CHANNELS, mask="weights per channel", fresh=True),
+    "weights per channel, 2 channels": Agreement(
+        TWO_CHANNELS, mask="weights per channel", fresh=True
+    ),
     "known per channel, 5 channels": Agreement(FIVE_CHANNELS, mask="known per channel", fresh=True),
-    "weights, 3 layers, colour": Agreement(SPECS["3 layers, colour"], height=17, width=23, mask="weights"),
+    "weights, 3 layers, colour": Agreement(
+        SPECS["3 layers, colour"], height=17, width=23, mask="weights"
+    ),
     "known pixels, ON/OFF": Agreement(ONOFF, mask="known", fresh=True),
 }
 
@@ -127,16 +151,23 @@ def solve_both(case: Agreement, engine: Engine, dtype: torch.dtype) -> tuple[Sol
     target = make_target(model, images, random_mask(images, case.mask))
     latents = Latents() if case.fresh else random_latents(model, target.v)
     layer = case.layer or case.model.depth
-    phase = Phase(layer=layer, update_pooling=tuple(k for k in range(1, layer + 1) if k not in case.still))
+    phase = Phase(
+        layer=layer, update_pooling=tuple(k for k in range(1, layer + 1) if k not in case.still)
+    )
     spec = InferenceSpec(**{"lam": 2.0, "steps": 4, "pooling_step": 0.1, **case.spec})
     truth = ista.solve(Problem(model, target.v, phase, spec, latents, target.mask))
     mask = None if target.mask is None else target.mask.to(dtype)
-    found = engine.solve(Problem(model.to(dtype), target.v.to(dtype), phase, spec, latents.to(dtype), mask))
+    found = engine.solve(
+        Problem(model.to(dtype), target.v.to(dtype), phase, spec, latents.to(dtype), mask)
+    )
     return found, truth
 
 
-def influence_of_unknown_pixels(engine: Engine, dtype: torch.dtype, device: str = "cpu") -> dict[str, float]:
-    """How much a solve and a filter map change when only pixels of weight 0 change: 0 is expected, to the last bit."""
+def influence_of_unknown_pixels(
+    engine: Engine, dtype: torch.dtype, device: str = "cpu"
+) -> dict[str, float]:
+    """How much a solve and a filter map change when only pixels of weight 0 change: 0 is expected,
+    to the last bit."""
     model = DeconvNet(TWO_CHANNELS, dtype=torch.float64)
     images = random_images(TWO_CHANNELS, 2, 5, 4)
     mask, latents = random_mask(images, "weights per channel"), random_latents(model, images)
@@ -150,7 +181,9 @@ def influence_of_unknown_pixels(engine: Engine, dtype: torch.dtype, device: str 
     for v in (images.to(device, dtype), other.to(device, dtype)):
         solution = engine.solve(Problem(low, v, phase, spec, mask=mask))
         gradients = [
-            engine.filter_map(filter_problem(low, v, latents, mask), k).negative_gradient(low.filters[k - 1])
+            engine.filter_map(filter_problem(low, v, latents, mask), k).negative_gradient(
+                low.filters[k - 1]
+            )
             for k in (1, 2)
         ]
         stats = solution.stats

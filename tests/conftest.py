@@ -1,11 +1,13 @@
-"""Settings every test shares: one thread, so that parallel tests do not fight, Ctrl-C, and repeatable examples."""
+"""Settings every test shares: one thread, so that parallel tests do not fight, Ctrl-C, and
+repeatable examples."""
 
 import functools
 import gc
 import signal
 from typing import Any
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell ignores for what it runs in the background
+# which a shell ignores for what it runs in the background
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @functools.cache
@@ -14,7 +16,9 @@ def configure() -> None:
     import torch
 
     torch.set_num_threads(1)
-    hypothesis.settings.register_profile("whatwhere", deadline=None, max_examples=25, derandomize=True)
+    hypothesis.settings.register_profile(
+        "whatwhere", deadline=None, max_examples=25, derandomize=True
+    )
     hypothesis.settings.load_profile("whatwhere")
 
 
@@ -23,9 +27,12 @@ def pytest_collectstart(collector: Any) -> None:
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)  # the slow ones first, so that none is last
+    # the slow ones first, so that none is last
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 def pytest_collection_finish(session: Any) -> None:
     gc.collect()
-    gc.freeze()  # modules and tests stay to the end: looking through them again and again took a tenth of the time
+    # modules and tests stay to the end: looking through them again and again took a tenth of the
+    # time
+    gc.freeze()

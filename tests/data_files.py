@@ -11,7 +11,8 @@ import numpy as np
 
 
 class Mirror(ThreadingHTTPServer):
-    """A mirror on this machine: `answers` are the files it serves, `asked` what it was asked for."""
+    """A mirror on this machine: `answers` are the files it serves, `asked` what it was
+    asked for."""
 
     answers: dict[str, bytes]
     asked: list[str]

@@ -2,7 +2,7 @@
 
 import torch
 
-from whatwhere.inference.pooling_update import start_pooling
+from whatwhere.engines.reference.pooling_update import start_pooling
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import LayerSpec, ModelSpec, Phase
@@ -10,9 +10,14 @@ from whatwhere.spec import LayerSpec, ModelSpec, Phase
 SPECS = {
     "1 layer": ModelSpec(layers=(LayerSpec(maps=3, filter_size=3),)),
     "1 layer, colour": ModelSpec(layers=(LayerSpec(maps=4, filter_size=3),), channels=3),
-    "2 layers": ModelSpec(layers=(LayerSpec(maps=3, filter_size=3), LayerSpec(maps=4, filter_size=3, fan_in=2))),
+    "2 layers": ModelSpec(
+        layers=(LayerSpec(maps=3, filter_size=3), LayerSpec(maps=4, filter_size=3, fan_in=2))
+    ),
     "2 layers, 3×3 regions": ModelSpec(
-        layers=(LayerSpec(maps=3, filter_size=3, pool_size=3), LayerSpec(maps=4, filter_size=2, pool_size=3))
+        layers=(
+            LayerSpec(maps=3, filter_size=3, pool_size=3),
+            LayerSpec(maps=4, filter_size=2, pool_size=3),
+        )
     ),
     "2 layers, overlapping": ModelSpec(
         layers=(
@@ -33,7 +38,10 @@ SPECS = {
         )
     ),
     "2 layers, 3-D pooling": ModelSpec(
-        layers=(LayerSpec(maps=6, filter_size=3, pool_maps=2), LayerSpec(maps=4, filter_size=3, pool_maps=4))
+        layers=(
+            LayerSpec(maps=6, filter_size=3, pool_maps=2),
+            LayerSpec(maps=4, filter_size=3, pool_maps=4),
+        )
     ),
     "2 layers, max": ModelSpec(
         layers=(
@@ -48,10 +56,12 @@ SPECS = {
         )
     ),
     "2 layers, signed": ModelSpec(
-        layers=(LayerSpec(maps=3, filter_size=3), LayerSpec(maps=4, filter_size=3)), nonnegative=False
+        layers=(LayerSpec(maps=3, filter_size=3), LayerSpec(maps=4, filter_size=3)),
+        nonnegative=False,
     ),
     "2 layers, per filter": ModelSpec(
-        layers=(LayerSpec(maps=3, filter_size=3), LayerSpec(maps=4, filter_size=3, fan_in=2)), normalise="filter"
+        layers=(LayerSpec(maps=3, filter_size=3), LayerSpec(maps=4, filter_size=3, fan_in=2)),
+        normalise="filter",
     ),
     "3 layers, colour": ModelSpec(
         layers=(
@@ -64,7 +74,9 @@ SPECS = {
 }
 
 
-def random_images(spec: ModelSpec, n: int = 3, height: int = 9, width: int = 8, seed: int = 0) -> torch.Tensor:
+def random_images(
+    spec: ModelSpec, n: int = 3, height: int = 9, width: int = 8, seed: int = 0
+) -> torch.Tensor:
     """Random images in [0, 1], or signed where the model is."""
     generator = torch.Generator().manual_seed(seed)
     images = torch.rand(n, spec.channels, height, width, generator=generator, dtype=torch.float64)
@@ -72,8 +84,8 @@ def random_images(spec: ModelSpec, n: int = 3, height: int = 9, width: int = 8, 
 
 
 def random_mask(images: torch.Tensor, kind: str, seed: int = 2) -> torch.Tensor | None:
-    """A mask with a third of the pixels unknown: '' (none), 'known' (0 or 1) or 'weights', of one channel or with
-    'per channel' at the end of `kind`, of each."""
+    """A mask with a third of the pixels unknown: '' (none), 'known' (0 or 1) or 'weights', of one
+    channel or with 'per channel' at the end of `kind`, of each."""
     if not kind:
         return None
     N, C, height, width = images.shape
@@ -88,11 +100,14 @@ def filter_problem(
     model: DeconvNet, images: torch.Tensor, latents: Latents, mask: torch.Tensor | None = None
 ) -> Problem:
     """What a filter update is given: the latents at the end of a phase."""
-    return Problem(model, images, Phase(layer=max(1, len(latents.pooling_params))), latents=latents, mask=mask)
+    return Problem(
+        model, images, Phase(layer=max(1, len(latents.pooling_params))), latents=latents, mask=mask
+    )
 
 
 def random_latents(model: DeconvNet, images: torch.Tensor, seed: int = 1) -> Latents:
-    """Random features of the top layer, and pooling variables anywhere between their bounds; switches stay."""
+    """Random features of the top layer, and pooling variables anywhere between their bounds;
+    switches stay."""
     generator = torch.Generator().manual_seed(seed)
     fitted = start_pooling(Problem(model, images, Phase(layer=model.spec.depth)))
     thetas = []

@@ -1,4 +1,5 @@
-"""Triton's interpreter a quarter faster: it replaces the functions of its language once, not at every call.
+"""Triton's interpreter a quarter faster: it replaces the functions of its language once, not at
+every call.
 
 Imported with TRITON_INTERPRET=1 before a kernel runs. The numbers are the same.
 """

@@ -1,7 +1,8 @@
 """Arguments for every formula of `ops.formulas`, and what torch computes from them in float64.
 
-A case is a formula and its arguments: names of random numbers, constants, and tuples of these. `render` writes the call
-in the language of a backend, so that Numba, Triton and the page's JavaScript evaluate the same table.
+A case is a formula and its arguments: names of random numbers, constants, and tuples of these.
+`render` writes the call in the language of a backend, so that Numba, Triton and the page's
+JavaScript evaluate the same table.
 """
 
 from __future__ import annotations
@@ -52,12 +53,19 @@ def inputs(count: int = 64) -> dict[str, Tensor]:
         lambda: torch.rand(count, generator=generator, dtype=torch.float64),
         lambda: torch.randn(count, generator=generator, dtype=torch.float64),
     )
-    values = {"x": randn(), "y": randn(), "mu": randn() / 2, "gamma": 8 * rand(), "share": 0.1 + 0.8 * rand()}
+    values = {
+        "x": randn(),
+        "y": randn(),
+        "mu": randn() / 2,
+        "gamma": 8 * rand(),
+        "share": 0.1 + 0.8 * rand(),
+    }
     values |= {"share2": rand(), "maybe": rand() * (rand() > 0.3)}
     values["x"][:4] = 0.0  # nothing to shrink, no sign
     values["mu"][4:8] = 0.0  # centred: both weights are equal
     values["gamma"][8:12] = 1e4  # a switch
-    values["inverse"] = torch.where(rand() > 0.5, 1 / values["share"], values["gamma"])  # γ free, or at a bound
+    # γ free, or at a bound
+    values["inverse"] = torch.where(rand() > 0.5, 1 / values["share"], values["gamma"])
     return values
 
 
@@ -78,5 +86,10 @@ def render(arguments: Any, number: Callable[[str], str], brackets: str = "()") -
     """The arguments of a case as source; `number` writes an input of this name."""
     if isinstance(arguments, tuple):
         parts = [render(part, number, brackets) for part in arguments]
-        return brackets[0] + ", ".join(parts) + ("," if len(parts) == 1 and brackets == "()" else "") + brackets[1]
+        return (
+            brackets[0]
+            + ", ".join(parts)
+            + ("," if len(parts) == 1 and brackets == "()" else "")
+            + brackets[1]
+        )
     return number(arguments) if isinstance(arguments, str) else repr(arguments)

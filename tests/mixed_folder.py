@@ -1,4 +1,5 @@
-"""A folder as people have them: 63 pictures of mixed sizes, colours and depths, and files that are no pictures."""
+"""A folder as people have them: 63 pictures of mixed sizes, colours and depths, and files that are
+no pictures."""
 
 from pathlib import Path
 
@@ -9,7 +10,8 @@ KINDS = ("spots", "stripes", "shapes")
 
 
 def make_folder(folder: Path, count: int = 63, side: int = 48, labelled: bool = False) -> Path:
-    """Write the pictures, in sub-folders of their kind if they are labelled; about a third of each kind.
+    """Write the pictures, in sub-folders of their kind if they are labelled; about a third of each
+    kind.
 
     One in four is grey, one in eight has 16 bits of which it uses 12, and one file has two pages.
     """
@@ -42,7 +44,10 @@ def draw(kind: str, height: int, width: int, rng: np.random.Generator) -> np.nda
     y, x = np.mgrid[:height, :width] / min(height, width)
     ground, colour = rng.uniform(0.1, 0.4, 3), rng.uniform(0.6, 1, 3)
     if kind == "spots":
-        form = sum(np.exp(-((x - cx) ** 2 + (y - cy) ** 2) / 0.004) for cx, cy in rng.uniform(0, 1.2, (9, 2)))
+        form = sum(
+            np.exp(-((x - cx) ** 2 + (y - cy) ** 2) / 0.004)
+            for cx, cy in rng.uniform(0, 1.2, (9, 2))
+        )
     elif kind == "stripes":
         angle = rng.uniform(0, np.pi)
         form = 0.5 + 0.5 * np.sin(40 * (x * np.cos(angle) + y * np.sin(angle)))

@@ -7,11 +7,19 @@ import torch
 from torch import Tensor
 
 from examples import SPECS, filter_problem, random_images, random_latents, random_mask
-from whatwhere.inference.filter_map import FilterMap
+from whatwhere.engines.reference.filter_map import FilterMap
 from whatwhere.latents import PoolingParams
 from whatwhere.model import DeconvNet
 from whatwhere.ops.convolution import convolve_down, convolve_up, filter_gradient
-from whatwhere.ops.pooling import Regions, Weights, fit_flat, fit_switches, gather, gaussian_weights, scatter
+from whatwhere.ops.pooling import (
+    Regions,
+    Weights,
+    fit_flat,
+    fit_switches,
+    gather,
+    gaussian_weights,
+    scatter,
+)
 
 REGIONS = {
     "2×2": Regions.of((3, 6, 8), 2),
@@ -51,7 +59,9 @@ def weights_of(kind: str, regions: Regions, n: int = 2) -> Weights:
     if kind == "sum":
         return gaussian_weights(fit_flat(signal, regions), regions)
     shape = (n, len(regions.axes), *regions.grid)
-    return gaussian_weights(PoolingParams(draw(*shape, seed=3) / 2, 4 * draw(*shape, seed=4).abs()), regions)
+    return gaussian_weights(
+        PoolingParams(draw(*shape, seed=3) / 2, 4 * draw(*shape, seed=4).abs()), regions
+    )
 
 
 def operators() -> dict[str, Operator]:
@@ -59,19 +69,30 @@ def operators() -> dict[str, Operator]:
     for c, b, k, m in ((1, 3, 5, 5), (3, 4, 3, 3), (5, 2, 1, 1), (2, 3, 2, 4), (1, 3, 1, 5)):
         f, z = draw(c, b, k, m), draw(2, b, 5 + k, 6 + m)
         found[f"convolution {c}→{b}, {k}×{m}"] = Operator(
-            lambda z, f=f: convolve_down(z, f), lambda v, f=f: convolve_up(v, f), tuple(z.shape), (2, c, 6, 7)
+            lambda z, f=f: convolve_down(z, f),
+            lambda v, f=f: convolve_up(v, f),
+            tuple(z.shape),
+            (2, c, 6, 7),
         )
         found[f"filters {c}→{b}, {k}×{m}"] = Operator(
-            lambda f, z=z: convolve_down(z, f), lambda v, z=z: filter_gradient(z, v), (c, b, k, m), (2, c, 6, 7)
+            lambda f, z=z: convolve_down(z, f),
+            lambda v, z=z: filter_gradient(z, v),
+            (c, b, k, m),
+            (2, c, 6, 7),
         )
     for name, regions in REGIONS.items():
         elements = (2, regions.grid[0], *regions.size, *regions.grid[1:])
         found[f"gather {name}"] = Operator(
-            lambda z, r=regions: gather(z, r), lambda e, r=regions: scatter(e, r), (2, *regions.shape), elements
+            lambda z, r=regions: gather(z, r),
+            lambda e, r=regions: scatter(e, r),
+            (2, *regions.shape),
+            elements,
         )
         for kind in KINDS:
             w = weights_of(kind, regions)
-            found[f"unpool {kind} {name}"] = Operator(w.unpool, w.pool, (2, *regions.grid), (2, *regions.shape))
+            found[f"unpool {kind} {name}"] = Operator(
+                w.unpool, w.pool, (2, *regions.grid), (2, *regions.shape)
+            )
     for name, spec in SPECS.items():
         model, images = DeconvNet(spec, seed=1, dtype=torch.float64), random_images(spec)
         latents = random_latents(model, images)

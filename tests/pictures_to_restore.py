@@ -1,4 +1,5 @@
-"""A picture of edges and waves, and a model of ten small filters that explains such pictures: both made by formulas."""
+"""A picture of edges and waves, and a model of ten small filters that explains such pictures: both
+made by formulas."""
 
 import numpy as np
 import torch
@@ -20,10 +21,17 @@ def model(channels: int = 1, size: int = 5, pool: int = 1, kind: str = "highpass
     """Cosines of the 5×5 block, all but the flat one, the same in every channel."""
     place = np.arange(size) + 0.5
     waves = [np.cos(np.pi * place * k / size) for k in range(size)]
-    blocks = [np.outer(waves[i], waves[j]) for i in range(size) for j in range(size) if 0 < i + j < size]
+    blocks = [
+        np.outer(waves[i], waves[j]) for i in range(size) for j in range(size) if 0 < i + j < size
+    ]
     f = torch.tensor(np.stack(blocks), dtype=torch.float32)[None].repeat(channels, 1, 1, 1)
     f = f / f.square().sum((0, 2, 3), keepdim=True).sqrt()
-    layer = LayerSpec(maps=f.shape[1], filter_size=size, pool_size=pool, pooling_kind="gaussian" if pool > 1 else "sum")
+    layer = LayerSpec(
+        maps=f.shape[1],
+        filter_size=size,
+        pool_size=pool,
+        pooling_kind="gaussian" if pool > 1 else "sum",
+    )
     spec = ModelSpec(
         layers=(layer,),
         channels=channels,
@@ -49,6 +57,9 @@ def discs(height: int, width: int, seed: int = 0) -> torch.Tensor:
     y, x = np.mgrid[:height, :width]
     image = 0.2 + 0.4 * x / width + 0.1 * y / height
     for _ in range(6):
-        centre, radius = generator.uniform(0, (height, width)), generator.uniform(0.1, 0.3) * max(height, width)
+        centre, radius = (
+            generator.uniform(0, (height, width)),
+            generator.uniform(0.1, 0.3) * max(height, width),
+        )
         image[np.hypot(y - centre[0], x - centre[1]) < radius] = generator.uniform(0.05, 0.95)
     return torch.from_numpy(image).float()

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 MODULES = (
     "whatwhere",
-    "whatwhere.classification",
-    "whatwhere.classification.protocol",
+    "whatwhere.tasks.classification",
+    "whatwhere.tasks.classification.protocol",
     "whatwhere.data",
     "whatwhere.errors",
     "whatwhere.figures",
@@ -18,16 +18,17 @@ MODULES = (
     "whatwhere.nn",
     "whatwhere.nn.functional",
     "whatwhere.ops.input_stage",
-    "whatwhere.restoration",
+    "whatwhere.tasks.restoration",
 )
 WITHOUT_LIST = {  # modules without __all__, and what is public in them
-    "whatwhere.classification.protocol": ("choose", "evaluate"),
+    "whatwhere.tasks.classification.protocol": ("choose", "evaluate"),
     "whatwhere.nn.functional": ("gaussian_pool2d", "gaussian_unpool2d"),
 }
 
 
 def public_names() -> dict[str, object]:
-    """Functions, classes and errors by their full names; one that several modules export is listed once."""
+    """Functions, classes and errors by their full names; one that several modules export is listed
+    once."""
     things: dict[str, object] = {}
     for module in MODULES:
         for name, thing in exported(module):
@@ -40,7 +41,9 @@ def exported(name: str) -> Iterator[tuple[str, object]]:
     module = importlib.import_module(name)
     for each in WITHOUT_LIST.get(name) or getattr(module, "__all__", None) or defined(module):
         thing = getattr(module, each)
-        if inspect.isfunction(thing) or (inspect.isclass(thing) and thing.__module__.startswith("whatwhere")):
+        if inspect.isfunction(thing) or (
+            inspect.isclass(thing) and thing.__module__.startswith("whatwhere")
+        ):
             yield each, thing
 
 

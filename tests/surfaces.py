@@ -1,4 +1,5 @@
-"""Pictures of a surface with vertical lines, and defects that are known because they are made here."""
+"""Pictures of a surface with vertical lines, and defects that are known because they are made
+here."""
 
 import torch
 from torch import Tensor
@@ -15,7 +16,10 @@ def surface(count: int, seed: int = 0, height: int = 48, width: int = 56) -> Ten
 
 def scratched(pictures: Tensor) -> tuple[Tensor, Tensor]:
     """The pictures with a dark diagonal scratch each, and where it is, [N, H, W]."""
-    damaged, mask = pictures.clone(), torch.zeros(len(pictures), *pictures.shape[2:], dtype=torch.bool)
+    damaged, mask = (
+        pictures.clone(),
+        torch.zeros(len(pictures), *pictures.shape[2:], dtype=torch.bool),
+    )
     for n in range(len(pictures)):
         for step in range(14):
             mask[n, 12 + n % 8 + step, 14 + n % 8 + step : 17 + n % 8 + step] = True

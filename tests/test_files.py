@@ -59,7 +59,9 @@ def test_an_interrupted_write_leaves_nothing(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_the_content_is_on_the_disk_before_it_gets_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_content_is_on_the_disk_before_it_gets_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls = []
     fsync, replace = os.fsync, os.replace
     monkeypatch.setattr(os, "fsync", lambda handle: (calls.append("fsync"), fsync(handle)))
@@ -195,7 +197,7 @@ def test_json_is_read_from_regular_files_only(tmp_path: Path) -> None:
             read_json(path)
 
 
-# Only regular files are opened, and nothing else is waited for ---------------------------------------------------
+# Only regular files are opened, and nothing else is waited for ------------------------------------
 
 
 def test_a_regular_file_is_read_also_through_a_link(tmp_path: Path) -> None:
@@ -242,7 +244,9 @@ def test_errors_escape_what_they_quote_and_keep_their_own_lines() -> None:
     error = ImageError("a\x07.png: damaged\n  copy it again")
     assert str(error) == "a\\x07.png: damaged\n  copy it again"
     assert isinstance(error, WhatwhereError)
-    assert "pip install 'whatwhere[data]'" in str(MissingExtra("Pillow", "data", "reading pictures"))
+    assert "pip install 'whatwhere[data]'" in str(
+        MissingExtra("Pillow", "data", "reading pictures")
+    )
 
 
 def test_lists_and_suggestions_in_words() -> None:
@@ -252,13 +256,16 @@ def test_lists_and_suggestions_in_words() -> None:
     assert did_you_mean("photographs", ["digits", "mnist"]) == ""
 
 
-# Messages --------------------------------------------------------------------------------------------------------
+# Messages -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["plain", "a b", "it's", "back\\slash", "ü", "-x"])
 def test_a_command_can_be_pasted(name: str) -> None:
     line = command("printf", "%s", name)
-    assert subprocess.run(["bash", "-c", line], capture_output=True, check=True).stdout.decode() == name
+    assert (
+        subprocess.run(["bash", "-c", line], capture_output=True, check=True).stdout.decode()
+        == name
+    )
 
 
 @pytest.mark.parametrize("name", ["bell\a", "new\nline'\\", "\x1b[31mred"])

@@ -1,4 +1,5 @@
-"""The lab and the benchmarks stand outside: they use the package by its public names, and nothing of it uses them."""
+"""The lab and the benchmarks stand outside: they use the package by its public names, and nothing
+of it uses them."""
 
 import ast
 import importlib
@@ -14,7 +15,9 @@ from public_names import MODULES
 ROOT = Path(__file__).parents[1]
 # Files that may import what is not public, and why.
 EXCEPTIONS = {
-    "reproduction/studies/best_search.py": "compares other forms of the cells that descriptors have",
+    "reproduction/studies/best_search.py": (
+        "compares other forms of the cells that descriptors have"
+    ),
     "reproduction/studies/denoiser_colour.py": "trains on planes as the denoiser restores them",
     "reproduction/studies/few_images.py": "varies what the defaults choose",
     "reproduction/studies/inpainting.py": "leaves faint detail out",
@@ -23,7 +26,9 @@ EXCEPTIONS = {
     "reproduction/studies/pose.py": "the metric, and its distortions",
     "reproduction/studies/streaming.py": "compares other updates of the filters",
     "reproduction/studies/ten_labels.py": "compares other forms of the metric and of the graph",
-    "reproduction/studies/ten_labels_ideas.py": "compares other forms of the metric and of the graph",
+    "reproduction/studies/ten_labels_ideas.py": (
+        "compares other forms of the metric and of the graph"
+    ),
     "reproduction/svm/few_label_svm.py": "Newton's method is that of the linear SVM",
     "reproduction/svm/kernel_svm.py": "Newton's method is that of the linear SVM",
     "reproduction/svm/working_set.py": "Newton's method is that of the linear SVM",
@@ -37,7 +42,9 @@ EXCEPTIONS = {
     "benchmarks/large_pictures.py": "the writer of `whatwhere encode`",
     "benchmarks/recording_memory.py": "the writer of `whatwhere encode --events`",
     "benchmarks/learning_curve.py": "notes the model in the course of a training",
-    "benchmarks/sporco_comparison.py": "starts both programs at the same latents, with the same step",
+    "benchmarks/sporco_comparison.py": (
+        "starts both programs at the same latents, with the same step"
+    ),
 }
 FILES = {
     path.relative_to(ROOT).as_posix(): path
@@ -47,10 +54,13 @@ FILES = {
 
 
 def imports(path: Path, package: str) -> Iterator[tuple[str, str]]:
-    """What a file imports from a package: a module and a name in it, which is empty for a module alone."""
+    """What a file imports from a package: a module and a name in it, which is empty for a module
+    alone."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            yield from ((alias.name, "") for alias in node.names if alias.name.split(".")[0] == package)
+            yield from (
+                (alias.name, "") for alias in node.names if alias.name.split(".")[0] == package
+            )
         elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == package:
             yield from ((node.module or "", alias.name) for alias in node.names)
 
@@ -65,7 +75,11 @@ def is_public(module: str, name: str) -> bool:
 
 def exists(module: str, name: str) -> bool:
     try:
-        found = hasattr(importlib.import_module(module), name) if name else bool(importlib.import_module(module))
+        found = (
+            hasattr(importlib.import_module(module), name)
+            if name
+            else bool(importlib.import_module(module))
+        )
         return found or importlib.util.find_spec(f"{module}.{name}") is not None
     except ImportError:
         return False
@@ -74,7 +88,9 @@ def exists(module: str, name: str) -> bool:
 @pytest.mark.parametrize("file", FILES)
 def test_only_public_names_are_imported(file: str) -> None:
     imported = list(imports(FILES[file], "whatwhere"))
-    assert [f"{module}.{name}" for module, name in imported if not exists(module, name)] == [], "it is gone"
+    assert [f"{module}.{name}" for module, name in imported if not exists(module, name)] == [], (
+        "it is gone"
+    )
     internal = [f"{module}.{name}" for module, name in imported if not is_public(module, name)]
     if file in EXCEPTIONS:
         assert internal, "listed without need"
@@ -89,7 +105,9 @@ def test_every_exception_is_a_file() -> None:
 @pytest.mark.parametrize("package", ["reproduction", "benchmarks"])
 def test_the_package_does_not_import(package: str) -> None:
     folders = (ROOT / "src", ROOT / "examples")
-    users = [path for folder in folders for path in folder.rglob("*.py") if list(imports(path, package))]
+    users = [
+        path for folder in folders for path in folder.rglob("*.py") if list(imports(path, package))
+    ]
     assert users == []
 
 
@@ -99,7 +117,10 @@ def test_the_wheel_holds_the_package_alone() -> None:
 
 
 def test_what_is_not_public_is_found(tmp_path: Path) -> None:
-    code = "from whatwhere.inference.ista import step\nfrom whatwhere import infer, nothing\nimport whatwhere.files\n"
+    code = (
+        "from whatwhere.engines.reference.ista import step\nfrom whatwhere import infer,"
+        " nothing\nimport whatwhere.files\n"
+    )
     (tmp_path / "code.py").write_text(code)
     found = list(imports(tmp_path / "code.py", "whatwhere"))
     assert [is_public(*each) for each in found] == [False, True, False, False]

@@ -13,15 +13,18 @@ import whatwhere as ww
 
 
 def run(code: str) -> str:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
 
 
 def test_importing_needs_torch_and_numpy_alone() -> None:
-    """Nothing else is imported. With every other package hidden and without a network, the model, inference and the
-    digits work, the command line imports without matplotlib, and `figures` says what to install."""
+    """Nothing else is imported. With every other package hidden and without a network, the model,
+    inference and the digits work, the command line imports without matplotlib, and `figures` says
+    what to install."""
     code = """
 import socket, sys
-import torch, whatwhere as ww, whatwhere.inference.engines
+import torch, whatwhere as ww, whatwhere.engines
 others = {"safetensors", "typer", "rich", "numba", "triton", "sklearn", "scipy", "matplotlib", "PIL"}
 print(others & set(sys.modules))
 socket.socket.connect = None
@@ -33,20 +36,26 @@ for name in ("typer", "rich"): del sys.modules[name]
 import whatwhere.cli
 try: ww.figures
 except ww.errors.MissingExtra as error: print(error)
-"""
+"""  # noqa: E501
     imported, engine, digits, error = run(code).strip().split("\n", 3)
     assert (imported, engine, digits) == ("set()", "reference", "torch.Size([3, 1, 28, 28])")
     assert "pip install 'whatwhere[figures]'" in error
 
 
 def test_help_answers_quickly_and_without_torch() -> None:
-    code = "import sys; sys.argv = ['whatwhere', '--help']\nfrom whatwhere.cli import main\ntry: main()\n"
+    code = (
+        "import sys; sys.argv = ['whatwhere', '--help']\nfrom whatwhere.cli import main\ntry:"
+        " main()\n"
+    )
     code += "except SystemExit: pass\nprint('TORCH' if 'torch' in sys.modules else 'LIGHT')"
     assert run(code).strip().endswith("LIGHT")
     seconds = []
-    for _ in range(3):  # processor time: the clock on the wall depends on what else the machine does
+    # processor time: the clock on the wall depends on what else the machine does
+    for _ in range(3):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        run("import sys; sys.argv = ['whatwhere', '--help']\nfrom whatwhere.cli import main\nmain()")
+        run(
+            "import sys; sys.argv = ['whatwhere', '--help']\nfrom whatwhere.cli import main\nmain()"
+        )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     assert min(seconds) < 0.8
@@ -63,7 +72,7 @@ def test_an_unknown_name_is_refused() -> None:
         ww.nothing  # noqa: B018
 
 
-# What a release writes in several files says the same in all of them ---------------------------------------------
+# What a release writes in several files says the same in all of them ------------------------------
 
 
 ROOT = Path(__file__).parents[1]
@@ -85,7 +94,9 @@ def test_the_version_is_the_same_everywhere(file: str, pattern: str) -> None:
 
 
 def test_the_oldest_versions_that_are_tested_are_the_oldest_that_are_allowed() -> None:
-    tested = dict(re.findall(r"^([\w-]+)==([\d.]+)$", (ROOT / ".ci" / "oldest.txt").read_text(), re.MULTILINE))
+    tested = dict(
+        re.findall(r"^([\w-]+)==([\d.]+)$", (ROOT / ".ci" / "oldest.txt").read_text(), re.MULTILINE)
+    )
 
     def parts(version: str) -> tuple[int, ...]:
         return (*map(int, version.split(".")), 0, 0)[:3]
@@ -99,7 +110,13 @@ def test_the_oldest_versions_that_are_tested_are_the_oldest_that_are_allowed() -
 
 def test_the_conda_recipe_asks_for_what_the_package_asks_for() -> None:
     names = {"torch": "pytorch", "matplotlib": "matplotlib-base"}
-    recipe = dict(re.findall(r"^    - ([\w-]+) >=([\d.]+)", (ROOT / "conda" / "recipe.yaml").read_text(), re.MULTILINE))
+    recipe = dict(
+        re.findall(
+            r"^    - ([\w-]+) >=([\d.]+)",
+            (ROOT / "conda" / "recipe.yaml").read_text(),
+            re.MULTILINE,
+        )
+    )
     for extra in ("cpu", "sklearn", "figures", "data"):
         for requirement in (*PROJECT["dependencies"], *PROJECT["optional-dependencies"][extra]):
             name = re.match(r"[\w-]+", requirement)[0]

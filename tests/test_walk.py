@@ -16,7 +16,14 @@ from whatwhere.learning import defaults
 COUNT, SIDE = 9, 16
 SMALL = (
     *("--set", "model.layers=[{maps=3, filter_size=3}, {maps=4, filter_size=3, fan_in=2}]"),
-    *("--set", "learning.each.epochs=1", "--set", "learning.each.inference.steps=2", "--set", "inference.steps=3"),
+    *(
+        "--set",
+        "learning.each.epochs=1",
+        "--set",
+        "learning.each.inference.steps=2",
+        "--set",
+        "inference.steps=3",
+    ),
 )
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -45,16 +52,36 @@ def test_what_is_skipped_and_what_is_taken_for_white_is_said(folder: Path) -> No
     with pytest.warns(UserWarning, match="skipped") as said:
         ww.data.load_groups(folder)
     text = " ".join(str(one.message) for one in said)
-    for name in ("notes.txt (no picture)", "broken.jpg (", "empty.png (damaged, or no picture", "4095 is taken"):
+    for name in (
+        "notes.txt (no picture)",
+        "broken.jpg (",
+        "empty.png (damaged, or no picture",
+        "4095 is taken",
+    ):
         assert name in text
 
 
-@pytest.mark.parametrize("part", [".", "spots-00.png", "stripes-07.tif"], ids=["the folder", "grey", "two pages"])
-def test_encode_accepts_what_train_accepted_and_decode_gives_it_back(folder: Path, run: Path, part: str) -> None:
+@pytest.mark.parametrize(
+    "part", [".", "spots-00.png", "stripes-07.tif"], ids=["the folder", "grey", "two pages"]
+)
+def test_encode_accepts_what_train_accepted_and_decode_gives_it_back(
+    folder: Path, run: Path, part: str
+) -> None:
     codes, out = run.parent / "codes.npz", run.parent / f"decoded-{part.strip('.')}"
     fast = ("--set", "inference.steps=3", "--preset", "recipe")
     found = json.loads(
-        whatwhere("encode", run, folder / part, "--out", codes, "--where", "--overwrite", *fast, *PLAIN, "--json")
+        whatwhere(
+            "encode",
+            run,
+            folder / part,
+            "--out",
+            codes,
+            "--where",
+            "--overwrite",
+            *fast,
+            *PLAIN,
+            "--json",
+        )
     )
     pictures = sum(len(images) for images, _ in ww.data.load_groups(folder / part))
     assert len(found["arrays"]["image_shape"]) == 2
@@ -63,15 +90,34 @@ def test_encode_accepts_what_train_accepted_and_decode_gives_it_back(folder: Pat
     assert len(list(out.glob("*.png"))) == pictures
 
 
-def test_classify_figures_and_explore_take_squares_of_the_size_of_training(folder: Path, run: Path) -> None:
+def test_classify_figures_and_explore_take_squares_of_the_size_of_training(
+    folder: Path, run: Path
+) -> None:
     table = run.parent / "labels.csv"
     table.write_text("spots-03.jpg,spots\nstripes-01.jpg,stripes\nshapes-02.jpg,shapes\n")
     fast = ("--set", "copies=2", *PLAIN)
     whatwhere("classify", run, folder, "--labels", table, "--out", run.parent / "classes", *fast)
     lines = (run.parent / "classes" / "predictions.csv").read_text().splitlines()
     assert len(lines) == 1 + len(ww.data.load(folder))
-    whatwhere("figures", run, "--only", "reconstructions", "--only", "filters", "--set", "engine=reference")
-    whatwhere("explore", run, folder / "spots-00.png", "--out", run.parent / "page.html", "--set", "engine=reference")
+    whatwhere(
+        "figures",
+        run,
+        "--only",
+        "reconstructions",
+        "--only",
+        "filters",
+        "--set",
+        "engine=reference",
+    )
+    whatwhere(
+        "explore",
+        run,
+        folder / "spots-00.png",
+        "--out",
+        run.parent / "page.html",
+        "--set",
+        "engine=reference",
+    )
     assert "onoff" in (run.parent / "page.html").read_text()
     whatwhere("explore", run, "--out", run.parent / "all.html", "--set", "engine=reference")
 
@@ -98,7 +144,10 @@ def test_what_is_white_is_that_of_the_run(run: Path, tmp_path: Path, kind: str) 
     if kind == "next to 8 bits":
         Image.fromarray(np.zeros((SIDE, SIDE), np.uint8)).save(tmp_path / "dim.png")
     source = str(next(tmp_path.iterdir()) if kind == "array" else tmp_path)
-    for images in (read_images(run, source), ww.data.load_groups(source, None, recorded_by(run))[0][0]):
+    for images in (
+        read_images(run, source),
+        ww.data.load_groups(source, None, recorded_by(run))[0][0],
+    ):
         assert images[:1].max() == pytest.approx(1000 / 4095, abs=1e-5)
 
 
@@ -106,10 +155,29 @@ def test_six_channels_go_from_training_to_the_page(tmp_path: Path) -> None:
     file, out = tmp_path / "six.npy", tmp_path / "run"
     np.save(file, np.random.default_rng(0).integers(0, 256, (6, 6, SIDE, SIDE), np.uint8))
     whatwhere("train", file, "--out", out, *SMALL, *PLAIN, "--quiet")
-    whatwhere("encode", out, file, "--out", tmp_path / "codes.npz", "--where", *PLAIN, "--preset", "recipe")
+    whatwhere(
+        "encode",
+        out,
+        file,
+        "--out",
+        tmp_path / "codes.npz",
+        "--where",
+        *PLAIN,
+        "--preset",
+        "recipe",
+    )
     whatwhere("decode", out, tmp_path / "codes.npz", "--out", tmp_path / "decoded.npz")
     assert np.load(tmp_path / "decoded.npz")["images"].shape == (6, 6, SIDE, SIDE)
-    whatwhere("figures", out, "--only", "reconstructions", "--only", "decomposition-2", "--set", "engine=reference")
+    whatwhere(
+        "figures",
+        out,
+        "--only",
+        "reconstructions",
+        "--only",
+        "decomposition-2",
+        "--set",
+        "engine=reference",
+    )
     whatwhere("explore", out, "--out", tmp_path / "page.html", "--set", "engine=reference")
 
 
@@ -117,20 +185,37 @@ def test_anomaly_denoise_and_inpaint(folder: Path) -> None:
     home = folder.parent
     whatwhere("anomaly", "fit", folder, "--out", home / "detector", "--set", "memory=1")
     whatwhere("anomaly", "score", home / "detector", folder, "--out", home / "scores")
-    whatwhere("denoise", folder / "spots-03.jpg", home / "denoised.png", "--noise", "0.1", "--set", "quality=8")
+    whatwhere(
+        "denoise",
+        folder / "spots-03.jpg",
+        home / "denoised.png",
+        "--noise",
+        "0.1",
+        "--set",
+        "quality=8",
+    )
     height, width = ww.data.load(folder / "spots-03.jpg").shape[1:]
     from PIL import Image
 
     known = np.full((height, width), 255, np.uint8)
     known[4:7, 4:7] = 0
     Image.fromarray(known).save(home / "mask.png")
-    whatwhere("inpaint", folder / "spots-03.jpg", home / "mask.png", home / "filled.png", "--set", "quality=8")
+    whatwhere(
+        "inpaint",
+        folder / "spots-03.jpg",
+        home / "mask.png",
+        home / "filled.png",
+        "--set",
+        "quality=8",
+    )
     assert (home / "filled.png").exists()
 
 
 def test_the_classes_in_python(folder: Path, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     images = ww.data.load(folder)
-    features = ww.DeconvNetFeatures(maps=(3,), epochs=1, training_steps=2, steps=2, engine="reference")
+    features = ww.DeconvNetFeatures(
+        maps=(3,), epochs=1, training_steps=2, steps=2, engine="reference"
+    )
     rows = features.fit(images).transform(images)
     assert len(rows) == len(images)
     groups = [images for images, _ in ww.data.load_groups(folder)]
@@ -143,9 +228,14 @@ def test_the_classes_in_python(folder: Path, run: Path, monkeypatch: pytest.Monk
     grey = ww.data.load(folder / "spots-00.png")
     assert ww.infer(model, grey, spec, engine="reference").reconstruction.shape[1] == 3
     monkeypatch.setattr(defaults, "VALUES", 1)
-    small = ww.override(defaults.choose_defaults(images).recipe, {"model": {"layers": [{"maps": 2}]}})
+    small = ww.override(
+        defaults.choose_defaults(images).recipe, {"model": {"layers": [{"maps": 2}]}}
+    )
     assert (
-        ww.train(folder, small, image_count=4, options=ww.TrainingOptions(engine="reference")).model.spec.channels == 3
+        ww.train(
+            folder, small, image_count=4, options=ww.TrainingOptions(engine="reference")
+        ).model.spec.channels
+        == 3
     )
 
 
@@ -154,7 +244,9 @@ def test_bytes_are_scaled(run: Path) -> None:
     v = np.random.default_rng(0).integers(0, 256, (1, 3, SIDE, SIDE), np.uint8)
     expected = ww.infer(model, v.astype(np.float32) / 255, spec, engine="reference").features
     for given in (v, torch.from_numpy(v), ww.data.load(v)):
-        torch.testing.assert_close(ww.infer(model, given, spec, engine="reference").features, expected)
+        torch.testing.assert_close(
+            ww.infer(model, given, spec, engine="reference").features, expected
+        )
 
 
 def test_a_gradient_is_asked_for_elsewhere(run: Path) -> None:

@@ -1,4 +1,5 @@
-"""A run so small that it is trained in a moment, on bars of light in two directions, and the commands upon it."""
+"""A run so small that it is trained in a moment, on bars of light in two directions, and the
+commands upon it."""
 
 from pathlib import Path
 
@@ -7,23 +8,36 @@ from typer.testing import CliRunner
 
 from whatwhere.cli import app
 from whatwhere.learning import TrainingOptions, train
-from whatwhere.spec import EveryEpoch, InferenceSpec, LayerSpec, LearningSpec, LineSearch, ModelSpec, Recipe
+from whatwhere.spec import (
+    EveryEpoch,
+    InferenceSpec,
+    LayerSpec,
+    LearningSpec,
+    LineSearch,
+    ModelSpec,
+    Recipe,
+)
 
 PLAIN = ("--set", "engine=reference", "--device", "cpu")
 
 
 def recipe() -> Recipe:
-    model = ModelSpec(layers=(LayerSpec(maps=3, filter_size=3), LayerSpec(maps=4, filter_size=3, fan_in=2)))
+    model = ModelSpec(
+        layers=(LayerSpec(maps=3, filter_size=3), LayerSpec(maps=4, filter_size=3, fan_in=2))
+    )
     learning = LearningSpec(
         inference=InferenceSpec(lam=2.0, steps=3, step=LineSearch(per="batch")),
         epochs=2,
         update=EveryEpoch(reset_at=()),
     )
-    return Recipe(model=model, learning=(learning,) * 2, inference=InferenceSpec(steps=5), batch_size=16)
+    return Recipe(
+        model=model, learning=(learning,) * 2, inference=InferenceSpec(steps=5), batch_size=16
+    )
 
 
 def bars(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Images [N, 10, 10] with one bar each, upright (0), lying (1) or a cross (2), and what they are."""
+    """Images [N, 10, 10] with one bar each, upright (0), lying (1) or a cross (2), and what they
+    are."""
     generator = np.random.default_rng(seed)
     labels = generator.integers(0, 3, count)
     images = 0.2 * generator.random((count, 10, 10)).astype(np.float32)
@@ -36,7 +50,12 @@ def bars(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def make(folder: Path) -> Path:
-    train(np_images(bars(40)[0]), recipe(), folder, options=TrainingOptions(engine="reference", device="cpu"))
+    train(
+        np_images(bars(40)[0]),
+        recipe(),
+        folder,
+        options=TrainingOptions(engine="reference", device="cpu"),
+    )
     return folder
 
 

@@ -1,4 +1,5 @@
-"""A training so small that it takes a fraction of a second, and the processes that tests start, kill and resume."""
+"""A training so small that it takes a fraction of a second, and the processes that tests start,
+kill and resume."""
 
 import encodings.cp437  # noqa: F401, zipfile looks it up: a process that becomes another user may not read it
 import multiprocessing
@@ -13,10 +14,21 @@ from whatwhere.learning import TrainedRun, TrainingCallbacks, TrainingOptions
 from whatwhere.learning import train as train_model
 from whatwhere.learning.checkpoint import has_checkpoint
 from whatwhere.model import DeconvNet
-from whatwhere.spec import EveryBatch, EveryEpoch, InferenceSpec, LayerSpec, LearningSpec, LineSearch, ModelSpec, Recipe
+from whatwhere.spec import (
+    EveryBatch,
+    EveryEpoch,
+    InferenceSpec,
+    LayerSpec,
+    LearningSpec,
+    LineSearch,
+    ModelSpec,
+    Recipe,
+)
 
 # The process that the others are forked from finds this file by PYTHONPATH alone.
-os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")]))
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")])
+)
 FORKS = multiprocessing.get_context("forkserver")
 OPTIONS = TrainingOptions(engine="reference", device="cpu")  # nothing to compile in every process
 CALLBACKS = ("stop", "on_batch", "on_epoch")
@@ -25,9 +37,13 @@ FORKS.set_forkserver_preload(["tiny_training"])
 
 def recipe(epochs: int = 2, batch_size: int = 2, **inference: Any) -> Recipe:
     """Two layers, with a reset after the first epoch of each."""
-    model = ModelSpec(layers=(LayerSpec(maps=2, filter_size=2), LayerSpec(maps=3, filter_size=2, fan_in=1)))
+    model = ModelSpec(
+        layers=(LayerSpec(maps=2, filter_size=2), LayerSpec(maps=3, filter_size=2, fan_in=1))
+    )
     settings = {"lam": 2.0, "alpha": 0.5, "steps": 2, "step": LineSearch(per="batch"), **inference}
-    learning = LearningSpec(inference=InferenceSpec(**settings), epochs=epochs, update=EveryEpoch(reset_at=(1,)))
+    learning = LearningSpec(
+        inference=InferenceSpec(**settings), epochs=epochs, update=EveryEpoch(reset_at=(1,))
+    )
     return Recipe(model=model, learning=(learning, learning), batch_size=batch_size)
 
 
@@ -48,8 +64,11 @@ def train(
     image_count: int | None = None,
     **keywords: Any,
 ) -> TrainedRun:
-    """`whatwhere.train` on the CPU by the reference; options and callbacks are given by their names."""
-    callbacks = TrainingCallbacks(**{name: keywords.pop(name) for name in CALLBACKS if name in keywords})
+    """`whatwhere.train` on the CPU by the reference; options and callbacks are given by their
+    names."""
+    callbacks = TrainingCallbacks(
+        **{name: keywords.pop(name) for name in CALLBACKS if name in keywords}
+    )
     options = replace(OPTIONS, **keywords)
     return train_model(
         images,

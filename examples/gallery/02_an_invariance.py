@@ -2,8 +2,8 @@
 An invariance
 =============
 
-Five features of layer 2, a row each, wherever they are active in 200 digits, each occurrence drawn alone. *What* is
-the same along a row; only the Gaussians, *where*, differ.
+Five features of layer 2, a row each, wherever they are active in 200 digits, each occurrence drawn
+alone. *What* is the same along a row; only the Gaussians, *where*, differ.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 What of one, where of another
 =============================
 
-The features of each digit on the left, drawn with the Gaussians of each digit on top. Along a row the digit stays
-what it is; its strokes move.
+The features of each digit on the left, drawn with the Gaussians of each digit on top. Along a row
+the digit stays what it is; its strokes move.
 """
 
 from dataclasses import replace
@@ -21,5 +21,7 @@ each = [replace(solution, latents=solution.latents[i : i + 1]) for i in range(6)
 rows = [torch.cat([ww.transfer(what, where)[0, 0] for where in each], 1) for what in each]
 figure, axis = plt.subplots(figsize=(6, 6.4), layout="constrained")
 axis.imshow(torch.cat(rows), cmap="gray_r", vmin=0, vmax=1)
-axis.set(xticks=[], yticks=[], xlabel="where", ylabel="what", title="the diagonal is the reconstruction")
+axis.set(
+    xticks=[], yticks=[], xlabel="where", ylabel="what", title="the diagonal is the reconstruction"
+)
 axis.xaxis.set_label_position("top")

@@ -2,8 +2,8 @@
 Morphing
 ========
 
-Between two digits: features and Gaussians interpolated (top), and pixels interpolated (bottom). Strokes move in
-between; pixels only fade.
+Between two digits: features and Gaussians interpolated (top), and pixels interpolated (bottom).
+Strokes move in between; pixels only fade.
 """
 
 import matplotlib.pyplot as plt
@@ -20,5 +20,7 @@ morph = ww.morph(first, second, count=9)[:, 0, 0]
 t = torch.linspace(0, 1, 9).view(-1, 1, 1)
 faded = (1 - t) * digits[2] + t * digits[14]
 plt.figure(figsize=(9, 2.2), layout="constrained")
-plt.imshow(torch.cat([torch.cat(list(morph), 1), torch.cat(list(faded), 1)]), cmap="gray_r", vmin=0, vmax=1)
+plt.imshow(
+    torch.cat([torch.cat(list(morph), 1), torch.cat(list(faded), 1)]), cmap="gray_r", vmin=0, vmax=1
+)
 plt.axis("off")

@@ -2,8 +2,8 @@
 Max against Gaussian pooling
 ============================
 
-The same filters with switches instead of Gaussians: a feature then lies on one element of its region, and strokes
-break where regions meet.
+The same filters with switches instead of Gaussians: a feature then lies on one element of its
+region, and strokes break where regions meet.
 """
 
 from dataclasses import replace
@@ -17,10 +17,13 @@ model = ww.load("mnist")
 digits = ww.data.load("digits", split="test")
 sparse = ww.InferenceSpec(lam=0.5, alpha=0.5, steps=200)  # the settings of training
 layers = tuple(replace(layer, pooling_kind="max") for layer in model.spec.layers)
-switches = ww.DeconvNet.from_parts(replace(model.spec, layers=layers), model.filters, model.connectivity)
+switches = ww.DeconvNet.from_parts(
+    replace(model.spec, layers=layers), model.filters, model.connectivity
+)
 images = digits[20:30]
 rows = {"input": images} | {
-    name: ww.infer(m, images, sparse).reconstruction for name, m in {"Gaussian": model, "max": switches}.items()
+    name: ww.infer(m, images, sparse).reconstruction
+    for name, m in {"Gaussian": model, "max": switches}.items()
 }
 figure, axes = plt.subplots(3, 1, figsize=(8, 2.6), layout="constrained")
 for axis, (name, row) in zip(axes, rows.items(), strict=True):

@@ -2,7 +2,8 @@
 Denoise a photograph
 ====================
 
-A few steps of sparse coding, learned from pairs of clean and noisy photographs. The level of the noise is estimated.
+A few steps of sparse coding, learned from pairs of clean and noisy photographs. The level of the
+noise is estimated.
 """
 
 import matplotlib.pyplot as plt
@@ -18,7 +19,9 @@ noisy = truth + 0.1 * torch.randn(truth.shape, generator=torch.Generator().manua
 restored = ww.restoration.denoise(denoiser, noisy)
 
 figure, axes = plt.subplots(1, 3, figsize=(9, 3.3), layout="constrained")
-for axis, (name, image) in zip(axes, {"noisy": noisy, "restored": restored, "the truth": truth}.items(), strict=True):
+for axis, (name, image) in zip(
+    axes, {"noisy": noisy, "restored": restored, "the truth": truth}.items(), strict=True
+):
     decibels = -10 * (image - truth).square().mean().log10()
     axis.imshow(image[0].clamp(0, 1).permute(1, 2, 0))
     axis.set(xticks=[], yticks=[], title=name if image is truth else f"{name}, {decibels:.1f} dB")

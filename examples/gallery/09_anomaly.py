@@ -2,8 +2,8 @@
 What does not belong
 ====================
 
-A detector that was fitted to zeros, ones and twos alone. Red pixels make a digit unlike them; the number is its score,
-the lower the stranger.
+A detector that was fitted to zeros, ones and twos alone. Red pixels make a digit unlike them; the
+number is its score, the lower the stranger.
 """
 
 import matplotlib.pyplot as plt

@@ -2,14 +2,15 @@
 Few labels against pixels
 =========================
 
-A linear SVM on pixels, and on features that were learned without labels, against the number of labelled digits.
+A linear SVM on pixels, and on features that were learned without labels, against the number of
+labelled digits.
 """
 
 import matplotlib.pyplot as plt
 import numpy as np
 
 import whatwhere as ww
-from whatwhere.classification import describe_images, fit_svm
+from whatwhere.tasks.classification import describe_images, fit_svm
 
 model = ww.load("mnist")
 recipe = ww.override(ww.Recipe.paper(), {"inference": {"steps": 20}})
@@ -22,7 +23,10 @@ views = {
 labels = [10, 30, 100, 300]
 for name, (x, x_test) in views.items():
     rows = [ww.data.few_labels(train.labels, n, seed=0) for n in labels]
-    errors = [100 * np.mean(fit_svm(x[r], train.labels[r], C=10).predict(x_test) != test.labels) for r in rows]
+    errors = [
+        100 * np.mean(fit_svm(x[r], train.labels[r], C=10).predict(x_test) != test.labels)
+        for r in rows
+    ]
     plt.loglog(labels, errors, "o-", label=name)
 plt.minorticks_off()
 plt.xticks(labels, map(str, labels))

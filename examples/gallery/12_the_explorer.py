@@ -2,8 +2,8 @@
 The explorer, live
 ==================
 
-``whatwhere explore`` as a part of this page: draw a digit, watch it being explained, move a feature. The model runs
-in your browser; nothing is sent anywhere.
+``whatwhere explore`` as a part of this page: draw a digit, watch it being explained, move a
+feature. The model runs in your browser; nothing is sent anywhere.
 """
 
 # sphinx_gallery_thumbnail_path = 'images/explorer.png'
@@ -12,18 +12,22 @@ from pathlib import Path
 import numpy as np
 
 import whatwhere as ww
-from whatwhere.explorer.export import Explorer
+from whatwhere.pages.explorer import Explorer
 
 model, recipe = ww.load("mnist"), ww.Recipe.paper()
 examples = ww.data.load("digits", split="test").subset(np.arange(60))
 page = Explorer(model, recipe, examples, name="mnist").export()
-folder = Path("../../docs/_static") if Path("../../docs/_static").is_dir() else Path()  # next to this page
+# next to this page
+folder = Path("../../docs/_static") if Path("../../docs/_static").is_dir() else Path()
 (folder / "explorer.html").write_text(page, encoding="utf-8")
 
 
 class Frame:
     def _repr_html_(self):
-        return '<iframe class="ww-explorer" src="../_static/explorer.html" title="The explorer"></iframe>'
+        return (
+            '<iframe class="ww-explorer" src="../_static/explorer.html" title="The'
+            ' explorer"></iframe>'
+        )
 
 
 Frame()

@@ -2,8 +2,8 @@
 Where a feature lies
 ====================
 
-The Gaussians of one feature of layer 1 in 100 digits: each ellipse is the mean and the standard deviation of one
-region in one image.
+The Gaussians of one feature of layer 1 in 100 digits: each ellipse is the mean and the standard
+deviation of one region in one image.
 """
 
 import whatwhere as ww
@@ -11,5 +11,7 @@ import whatwhere as ww
 model = ww.load("mnist")
 digits = ww.data.load("digits", split="test")
 images = digits[:100]
-latents = ww.infer(model, images, ww.InferenceSpec(lam=0.5, alpha=0.5, steps=60)).latents  # as in training
+latents = ww.infer(
+    model, images, ww.InferenceSpec(lam=0.5, alpha=0.5, steps=60)
+).latents  # as in training
 figure = ww.figures.where_map(model, images, latents, layer=1, feature=4)

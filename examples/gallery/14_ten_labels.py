@@ -2,8 +2,9 @@
 Ten labels
 ==========
 
-One labelled digit of each class (above) gives 5,000 digits a class: neighbours in a metric in which small distortions
-count little mostly share one. Below, the digits that it is least sure of, and the class that it gives them.
+One labelled digit of each class (above) gives 5,000 digits a class: neighbours in a metric in which
+small distortions count little mostly share one. Below, the digits that it is least sure of, and the
+class that it gives them.
 """
 
 from dataclasses import replace
@@ -12,9 +13,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import whatwhere as ww
-from whatwhere.classification import describe_images, fit_svm
-from whatwhere.classification.metric import learn_metric
 from whatwhere.inference.learned_steps import resolve_steps
+from whatwhere.tasks.classification import describe_images, fit_svm
+from whatwhere.tasks.classification.metric import learn_metric
 
 digits = ww.data.load("digits")
 model, inference = resolve_steps(ww.load("mnist"), "learned")
@@ -33,7 +34,8 @@ hundred = spread(ww.data.few_labels(digits.labels, 100, seed=0))
 classifier = spread(labelled := ww.data.few_labels(digits.labels, 10, seed=0))
 others = ww.data.load("digits", split="test")
 new = metric(describe_images(model, others, recipe)).numpy()
-found = [fit_svm(rows, each.transduction_, C=0.3).predict(new) for each in (classifier, hundred)]  # the graph's classes
+# the graph's classes
+found = [fit_svm(rows, each.transduction_, C=0.3).predict(new) for each in (classifier, hundred)]
 errors = [np.mean(each != others.labels) for each in found]
 unsure = np.argsort(classifier.label_distributions_.max(1))[:10]
 figure, axes = plt.subplots(2, 10, figsize=(10, 2.8), layout="constrained")
@@ -41,4 +43,6 @@ for axis, row in zip(axes.flat, [*labelled, *unsure], strict=True):
     axis.imshow(digits[int(row)][0], cmap="gray_r")
     axis.set_title(classifier.transduction_[row], fontsize=9)
     axis.axis("off")
-figure.suptitle(f"{errors[0]:.1%} errors on other digits with ten labels, {errors[1]:.1%} with a hundred")
+figure.suptitle(
+    f"{errors[0]:.1%} errors on other digits with ten labels, {errors[1]:.1%} with a hundred"
+)

@@ -2,9 +2,10 @@
 Defects of a surface
 ====================
 
-Ground metal, made here: lines of grinding, uneven light, grain. The detector sees 24 flawless pictures and learns what
-is usual. Then it gets four new ones: a flawless one, a crack, a hole, and a region where the lines end. Red is what
-exceeds its threshold, the strongest where a picture is least normal.
+Ground metal, made here: lines of grinding, uneven light, grain. The detector sees 24 flawless
+pictures and learns what is usual. Then it gets four new ones: a flawless one, a crack, a hole, and
+a region where the lines end. Red is what exceeds its threshold, the strongest where a picture is
+least normal.
 """
 
 import matplotlib.pyplot as plt
@@ -19,12 +20,20 @@ rows, columns = np.mgrid[:112, :128]
 
 def smooth(size: int) -> np.ndarray:
     """Noise with bumps of `size` pixels."""
-    return zoom(generator.normal(size=(2 + 112 // size, 2 + 128 // size)), size, order=1)[:112, :128]
+    return zoom(generator.normal(size=(2 + 112 // size, 2 + 128 // size)), size, order=1)[
+        :112, :128
+    ]
 
 
 def surface() -> np.ndarray:
-    lines = 0.05 * generator.normal(size=128) + 0.03 * generator.normal(size=(112, 128)) + 0.1 * smooth(32)
-    light = generator.uniform(0.3, 0.7) * np.exp(-(((columns - generator.uniform(20, 108)) / 90) ** 2))
+    lines = (
+        0.05 * generator.normal(size=128)
+        + 0.03 * generator.normal(size=(112, 128))
+        + 0.1 * smooth(32)
+    )
+    light = generator.uniform(0.3, 0.7) * np.exp(
+        -(((columns - generator.uniform(20, 108)) / 90) ** 2)
+    )
     return (light * np.exp(lines)).astype(np.float32)
 
 
@@ -42,7 +51,9 @@ pictures["lines end"][60:] = surface()[60:]
 figure, axes = plt.subplots(1, 4, figsize=(9, 2.4), layout="constrained")
 threshold, maps = detector.threshold_.value, detector.anomaly_map(list(pictures.values()))
 decisions = detector.decision_function(list(pictures.values()))
-for axis, (name, picture), values, decision in zip(axes, pictures.items(), maps, decisions, strict=True):
+for axis, (name, picture), values, decision in zip(
+    axes, pictures.items(), maps, decisions, strict=True
+):
     axis.imshow(picture, cmap="gray")
     alpha = ((values - threshold) / max(values.max() - threshold, 1)).clip(0, 0.8)
     axis.imshow(np.ones_like(values), cmap="Reds", alpha=alpha, vmin=0, vmax=1.2)

@@ -2,8 +2,9 @@
 Heart beats
 ===========
 
-The electrocardiogram that PyWavelets contains (1,024 samples): one waveform is learned from it without labels, and the
-times of the beats are read off its events. Where the recording has a gap, the model fills it in.
+The electrocardiogram that PyWavelets contains (1,024 samples): one waveform is learned from it
+without labels, and the times of the beats are read off its events. Where the recording has a gap,
+the model fills it in.
 """
 
 from dataclasses import replace
@@ -17,7 +18,9 @@ import whatwhere as ww
 ecg = pywt.data.ecg().astype(np.float32)
 ecg = (ecg - np.median(ecg)) / ecg.std()
 signal = ecg[None, None]
-recipe = replace(ww.read_recipe("signals"), model=ww.ModelSpec.signals(maps=1, length=101), batch_size=1)
+recipe = replace(
+    ww.read_recipe("signals"), model=ww.ModelSpec.signals(maps=1, length=101), batch_size=1
+)
 recipe = ww.override(recipe, {"learning": {"each": {"epochs": 40, "inference": {"lam": 0.3}}}})
 model = ww.train(signal, recipe).model
 solution = ww.infer(model, signal, ww.InferenceSpec.coding(lam=0.3))
@@ -31,7 +34,12 @@ figure, axes = plt.subplots(2, 1, figsize=(9, 4), layout="constrained", sharex=T
 axes[0].plot(ecg, "k", linewidth=0.6, label="recording")
 axes[0].plot(solution.reconstruction[0, 0], linewidth=1, label="explained")
 axes[0].vlines(
-    beats["time"], -4, 8, "C3", linewidth=0.8, label=f"beats, every {np.diff(beats['time']).mean():.1f} samples"
+    beats["time"],
+    -4,
+    8,
+    "C3",
+    linewidth=0.8,
+    label=f"beats, every {np.diff(beats['time']).mean():.1f} samples",
 )
 axes[1].plot(np.where(known > 0, signal, np.nan)[0, 0], "k", linewidth=0.6)
 axes[1].plot(np.where(known > 0, np.nan, filled)[0, 0], "C1", label="filled in")

@@ -2,9 +2,10 @@
 Which picture to label next
 ===========================
 
-A labelling session suggests the picture whose label helps most: one that is far from all labelled ones, and of whose
-class the graph of neighbours is unsure. Here the true class answers each suggestion, above the first ten of them.
-`whatwhere label` is the same in the browser, where a person answers.
+A labelling session suggests the picture whose label helps most: one that is far from all labelled
+ones, and of whose class the graph of neighbours is unsure. Here the true class answers each
+suggestion, above the first ten of them. `whatwhere label` is the same in the browser, where a
+person answers.
 """
 
 import matplotlib.pyplot as plt
@@ -30,7 +31,9 @@ order = np.random.default_rng(0).permutation(len(digits)).tolist()
 random, _ = errors(lambda session, asked: order[len(asked)])
 suggested, asked = errors(lambda session, asked: session.suggest(1)[0])
 
-figure, axes = plt.subplot_mosaic(";".join(["0123456789", *["c" * 10] * 3]), figsize=(8, 4), layout="constrained")
+figure, axes = plt.subplot_mosaic(
+    ";".join(["0123456789", *["c" * 10] * 3]), figsize=(8, 4), layout="constrained"
+)
 for place, row in enumerate(asked[:10]):
     axes[str(place)].imshow(digits[row][0], cmap="gray_r")
     axes[str(place)].axis("off")

@@ -2,9 +2,9 @@
 One example
 ===========
 
-A model of digits describes letters, which it never saw. Of each letter one example is known (above); the same letters
-in other typefaces are named after the nearest example, in a metric in which small distortions count little. Below, the
-first letters that it takes for others.
+A model of digits describes letters, which it never saw. Of each letter one example is known
+(above); the same letters in other typefaces are named after the nearest example, in a metric in
+which small distortions count little. Below, the first letters that it takes for others.
 """
 
 import matplotlib.pyplot as plt
@@ -21,11 +21,15 @@ for y, family in enumerate(TYPEFACES):
         where = (x + 0.5) / len(LETTERS), 1 - (y + 0.5) / len(TYPEFACES)
         sheet.text(*where, letter, family=family, size=17, color="white", ha="center", va="center")
 sheet.canvas.draw()
-pixels = np.asarray(sheet.canvas.buffer_rgba())[..., 0].reshape(len(TYPEFACES), 28, len(LETTERS), 28)
+pixels = np.asarray(sheet.canvas.buffer_rgba())[..., 0].reshape(
+    len(TYPEFACES), 28, len(LETTERS), 28
+)
 plt.close(sheet)
 letters = torch.tensor(pixels).permute(0, 2, 1, 3).reshape(-1, 1, 28, 28) / 255
 
-rows = ww.Labelling(letters, run="mnist").rows  # of length 1, in a metric that is learned without labels
+rows = ww.Labelling(
+    letters, run="mnist"
+).rows  # of length 1, in a metric that is learned without labels
 examples, truth = len(LETTERS), np.arange(len(letters)) % len(LETTERS)
 found = (rows @ rows[:examples].T).argmax(1).numpy()
 nearest = torch.cdist(letters.flatten(1), letters[:examples].flatten(1)).argmin(1).numpy()

@@ -1,17 +1,20 @@
-"""Anomaly detection compared: magnetic tiles (`anomaly_tiles.py`), textures, and digits of an unknown class.
+"""Anomaly detection compared: magnetic tiles (`anomaly_tiles.py`), textures, and digits of an
+unknown class.
 
     python -m reproduction.studies.anomaly magnetic-tiles.zip TEXTURES [PROCESSES [NAMES]]
 
-It needs kymatio for one method; TEXTURES is a folder of brick.png, grass.png and gravel.png of scikit-image's data.
-NAMES: of the rows to measure (all). The settings for small pictures are chosen on the mean of `DRAWS` of the textures.
-Results go to reproduction/studies/results/anomaly.json, which also keeps earlier results.
+It needs kymatio for one method; TEXTURES is a folder of brick.png, grass.png and gravel.png of
+scikit-image's data. NAMES: of the rows to measure (all). The settings for small pictures are chosen
+on the mean of `DRAWS` of the textures. Results go to reproduction/studies/results/anomaly.json,
+which also keeps earlier results.
 
-Tried without gain, on the validation part or on textures: other scales and cells, filters of 9 and 17 pixels, reflected
-borders, less whitening, eigenvectors as features, energies by sign, mean squares, several quantiles of a map, light and
-smoothness as kinds of evidence, weights or networks learned from painted defects, evidence linear in the size or in the
-surface of a picture. For small pictures cells of 4 pixels cost 0.02 on brick, half of the own mean another 0.02.
-The logarithm of brightness, which large pictures need (0.064 on validation tiles, whose defects are dark), costs small
-ones 0.03 on the mean of the textures: it hides bright scratches.
+Tried without gain, on the validation part or on textures: other scales and cells, filters of 9 and
+17 pixels, reflected borders, less whitening, eigenvectors as features, energies by sign, mean
+squares, several quantiles of a map, light and smoothness as kinds of evidence, weights or networks
+learned from painted defects, evidence linear in the size or in the surface of a picture. For small
+pictures cells of 4 pixels cost 0.02 on brick, half of the own mean another 0.02. The logarithm of
+brightness, which large pictures need (0.064 on validation tiles, whose defects are dark), costs
+small ones 0.03 on the mean of the textures: it hides bright scratches.
 """
 
 from __future__ import annotations
@@ -41,12 +44,13 @@ from reproduction.studies.anomaly_tiles import (
 RESULTS = Path(__file__).parent / "results" / "anomaly.json"
 
 
-# Textures and digits of before ----------------------------------------------------------------------------------
+# Textures and digits of before --------------------------------------------------------------------
 
 SIDE, COUNT = 64, 24
 TEXTURES = ("grass", "brick", "gravel")
 DEFECTS = ("blurred", "scratched", "turned")
-DRAWS = [(half, seed) for seed in (100, 200) for half in (0, 1)]  # the half that is normal, and the seed
+# the half that is normal, and the seed
+DRAWS = [(half, seed) for seed in (100, 200) for half in (0, 1)]
 
 
 def texture_tiles(file: Path, half: int, seed: int) -> np.ndarray:
@@ -59,10 +63,15 @@ def texture_tiles(file: Path, half: int, seed: int) -> np.ndarray:
 
 
 def damage(normal: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """The tiles with a defect each (a blurred disc, a scratch, a disc turned by a quarter), and where it is."""
+    """The tiles with a defect each (a blurred disc, a scratch, a disc turned by a quarter), and
+    where it is."""
     from scipy.ndimage import gaussian_filter
 
-    generator, damaged, masks = np.random.default_rng(seed), normal.copy(), np.zeros(normal.shape, bool)
+    generator, damaged, masks = (
+        np.random.default_rng(seed),
+        normal.copy(),
+        np.zeros(normal.shape, bool),
+    )
     rows, columns = np.mgrid[:SIDE, :SIDE]
     for n, tile in enumerate(damaged):
         y, x = generator.integers(14, SIDE - 14, 2)
@@ -84,10 +93,16 @@ def other_draws(name: str) -> dict[str, dict[str, float]]:
 
 
 def texture(name: str, half: int = 0, seed: int | None = None) -> dict[str, float]:
-    """AUROC of pixels, of all defects and of each kind; `half` is normal, the other one has defects."""
-    file, seed = Path(os.environ["TEXTURES"]) / f"{name}.png", (0 if name == "grass" else 10) if seed is None else seed
+    """AUROC of pixels, of all defects and of each kind; `half` is normal, the other one has
+    defects."""
+    file, seed = (
+        Path(os.environ["TEXTURES"]) / f"{name}.png",
+        (0 if name == "grass" else 10) if seed is None else seed,
+    )
     pictures, masks = damage(texture_tiles(file, 1 - half, seed), seed + 1)
-    maps = np.stack(ww.AnomalyDetector().fit(texture_tiles(file, half, seed + 2)).anomaly_map(pictures))
+    maps = np.stack(
+        ww.AnomalyDetector().fit(texture_tiles(file, half, seed + 2)).anomaly_map(pictures)
+    )
     parts = {"all": slice(None), **{kind: slice(n, None, 3) for n, kind in enumerate(DEFECTS)}}
     return {kind: auroc(masks[p].ravel(), maps[p].ravel()) for kind, p in parts.items()}
 
@@ -104,16 +119,21 @@ def digits(unknown: int) -> dict[str, Any]:
     return {**row, "processor seconds": round(time.process_time() - start, 1)}
 
 
-# All of it, in several processes ----------------------------------------------------------------------------------
+# All of it, in several processes ------------------------------------------------------------------
 
 
-def measure(pool: ProcessPoolExecutor, wanted: Callable[[str], bool]) -> Iterator[tuple[str, dict[str, Any]]]:
+def measure(
+    pool: ProcessPoolExecutor, wanted: Callable[[str], bool]
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """(section, rows), as they come."""
     jobs: dict[tuple[str, str], tuple[Callable[..., Any], Any]] = {
         ("tiles", "AnomalyDetector"): (detector_result, 200),
         ("tiles", "AnomalyDetector, 10 normal pictures"): (detector_result, 10),
         **{("textures, pixels", name): (texture, name) for name in TEXTURES},
-        **{("textures, other draws", f"{name}, other draws"): (other_draws, name) for name in TEXTURES},
+        **{
+            ("textures, other draws", f"{name}, other draws"): (other_draws, name)
+            for name in TEXTURES
+        },
         **{("digits, one class unknown", str(unknown)): (digits, unknown) for unknown in range(10)},
     }
     found = {key: pool.submit(work, what) for key, (work, what) in jobs.items() if wanted(key[1])}
@@ -128,7 +148,9 @@ def measure(pool: ProcessPoolExecutor, wanted: Callable[[str], bool]) -> Iterato
     if descriptors:
         yield "tiles", descriptors.result()
     for method, settings in tried.items():
-        validation = {name: value for setting in settings for name, value in setting.result().items()}
+        validation = {
+            name: value for setting in settings for name, value in setting.result().items()
+        }
         best = max(validation, key=validation.__getitem__)
         test = pool.submit(test_maps, method, best).result()
         yield "tiles", {method: {"validation": validation, "setting": best, "test": test}}

@@ -1,8 +1,9 @@
-"""Anomaly detection on magnetic tiles: `AnomalyDetector` and other methods, all from the same 200 normal pictures.
+"""Anomaly detection on magnetic tiles: `AnomalyDetector` and other methods, all from the same 200
+normal pictures.
 
-The photographs of Huang et al., *Saliency of magnetic tile surface defects*. A tile was photographed at about six
-exposures, so the parts (fit, validation, test) are made by tile. Settings of all methods are chosen on the validation
-part, by the AUROC of pictures.
+The photographs of Huang et al., *Saliency of magnetic tile surface defects*. A tile was
+photographed at about six exposures, so the parts (fit, validation, test) are made by tile. Settings
+of all methods are chosen on the validation part, by the AUROC of pictures.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ PATCH, STEP, BANK = 8, 4, 1500
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"  # of the patches' methods
 RESAMPLES = 1000  # of the tiles, for standard errors
 Picture = dict[str, Any]
-Maps = Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], list[np.ndarray]]  # normal pictures, pictures → maps
+# normal pictures, pictures → maps
+Maps = Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], list[np.ndarray]]
 
 
 def read_tiles(path: str) -> list[Picture]:
@@ -57,7 +59,8 @@ def read_tiles(path: str) -> list[Picture]:
 
 
 def parts_of(pictures: list[Picture]) -> dict[str, list[Picture]]:
-    """200 normal pictures to fit, then validation and test, each with half of the tiles of every defect."""
+    """200 normal pictures to fit, then validation and test, each with half of the tiles of every
+    defect."""
     part: dict[int, str] = {}
     for kind in KINDS:
         tiles = sorted({p["tile"] for p in pictures if p["kind"] == kind})
@@ -67,7 +70,10 @@ def parts_of(pictures: list[Picture]) -> dict[str, list[Picture]]:
     for tile in np.random.default_rng(0).permutation(rest):
         part[int(tile)] = "fit" if total < 200 else "validation" if total < 310 else "test"
         total += sum(p["tile"] == tile for p in pictures)
-    found = {name: [p for p in pictures if part[p["tile"]] == name] for name in ("fit", "validation", "test")}
+    found = {
+        name: [p for p in pictures if part[p["tile"]] == name]
+        for name in ("fit", "validation", "test")
+    }
     return {**found, "fit": found["fit"][:200]}
 
 
@@ -80,7 +86,9 @@ def pixels(pictures: list[Picture]) -> list[np.ndarray]:
     return [p["pixels"] for p in pictures]
 
 
-def aurocs(pictures: list[Picture], scores: np.ndarray, maps: list[np.ndarray] | None) -> dict[str, Any]:
+def aurocs(
+    pictures: list[Picture], scores: np.ndarray, maps: list[np.ndarray] | None
+) -> dict[str, Any]:
     """Of pictures, all and by kind (against all normal ones), and of pixels."""
     kinds = np.array([p["kind"] for p in pictures])
     odd, found = kinds != "free", {}
@@ -88,7 +96,11 @@ def aurocs(pictures: list[Picture], scores: np.ndarray, maps: list[np.ndarray] |
         some = (kinds == kind) | ~odd
         found[kind] = auroc(odd[some], scores[some])
     error = standard_error(kinds, np.array([p["tile"] for p in pictures]), scores)
-    result: dict[str, Any] = {"image": auroc(odd, scores), "standard error": error, "by kind": found}
+    result: dict[str, Any] = {
+        "image": auroc(odd, scores),
+        "standard error": error,
+        "by kind": found,
+    }
     if maps is not None:
         truth = np.concatenate([p["mask"].ravel() for p in pictures])
         result["pixel"] = auroc(truth, np.concatenate([m.ravel() for m in maps]))
@@ -96,11 +108,17 @@ def aurocs(pictures: list[Picture], scores: np.ndarray, maps: list[np.ndarray] |
 
 
 def standard_error(kinds: np.ndarray, tiles: np.ndarray, scores: np.ndarray) -> float:
-    """Of the AUROC of pictures: the tiles of each kind are resampled, since pictures of one tile are alike."""
+    """Of the AUROC of pictures: the tiles of each kind are resampled, since pictures of one tile
+    are alike."""
     random, found = np.random.default_rng(0), []
-    groups = [[np.flatnonzero((kinds == k) & (tiles == t)) for t in set(tiles[kinds == k])] for k in ("free", *KINDS)]
+    groups = [
+        [np.flatnonzero((kinds == k) & (tiles == t)) for t in set(tiles[kinds == k])]
+        for k in ("free", *KINDS)
+    ]
     for _ in range(RESAMPLES):
-        some = np.concatenate([group[n] for group in groups for n in random.integers(0, len(group), len(group))])
+        some = np.concatenate(
+            [group[n] for group in groups for n in random.integers(0, len(group), len(group))]
+        )
         found.append(auroc(kinds[some] != "free", scores[some]))
     return round(float(np.std(found)), 4)
 
@@ -115,13 +133,18 @@ def detector_result(count: int) -> dict[str, Any]:
     normal = pixels(parts["fit"])
     few = np.random.default_rng(0).choice(len(normal), count, replace=False)
     start = time.process_time()
-    detector = ww.AnomalyDetector().fit(normal if count == len(normal) else [normal[n] for n in few])
+    detector = ww.AnomalyDetector().fit(
+        normal if count == len(normal) else [normal[n] for n in few]
+    )
     rows: dict[str, Any] = {"seconds of fit": round(time.process_time() - start, 1)}
     for part in ("validation", "test"):
         start, pictures = time.process_time(), parts[part]
         found = list(detector.detect(ww.anomaly.open_pictures(pixels(pictures))))
         seconds, scores = time.process_time() - start, np.array([one.score for one in found])
-        over, odd = scores > detector.threshold_.value, np.array([p["kind"] != "free" for p in pictures])
+        over, odd = (
+            scores > detector.threshold_.value,
+            np.array([p["kind"] != "free" for p in pictures]),
+        )
         rows[part] = {
             **aurocs(pictures, scores, [one.anomaly_map.numpy() for one in found]),
             "false alarms": round(float(over[~odd].mean()), 4),
@@ -131,14 +154,18 @@ def detector_result(count: int) -> dict[str, Any]:
     return {**rows, "threshold": vars(detector.threshold_)}
 
 
-# The other methods ----------------------------------------------------------------------------------------------
+# The other methods --------------------------------------------------------------------------------
 
 
 def planes(picture: np.ndarray, scale: int) -> torch.Tensor:
     """The logarithm of the brightness without its mean, at a smaller size, [1, 1, H, W]."""
     x = torch.from_numpy(np.log(picture + 4 / 255))[None, None].to(DEVICE)
     x = F.avg_pool2d(x, scale, ceil_mode=True, count_include_pad=False)
-    return F.pad(x - x.mean(), [0, max(0, PATCH - x.shape[3]), 0, max(0, PATCH - x.shape[2])], mode="replicate")
+    return F.pad(
+        x - x.mean(),
+        [0, max(0, PATCH - x.shape[3]), 0, max(0, PATCH - x.shape[2])],
+        mode="replicate",
+    )
 
 
 def raw_patches(picture: np.ndarray, scale: int) -> torch.Tensor:
@@ -171,17 +198,25 @@ def up(values: torch.Tensor, size: tuple[int, ...]) -> np.ndarray:
     return F.interpolate(smooth, size, mode="bilinear")[0, 0].cpu().numpy()
 
 
-def nearest(patches: Callable[[np.ndarray, int], torch.Tensor], scale: int, bank_size: int = BANK) -> Maps:
+def nearest(
+    patches: Callable[[np.ndarray, int], torch.Tensor], scale: int, bank_size: int = BANK
+) -> Maps:
     """The distance of standardised patches from the nearest of `bank_size` normal ones."""
 
     def maps(normal: Sequence[np.ndarray], pictures: Sequence[np.ndarray]) -> list[np.ndarray]:
         known = torch.cat([patches(x, scale).flatten(1) for x in normal], 1).mT
         mean, deviation = known.mean(0), known.std(0) + 1e-6
-        bank = known[torch.randperm(len(known), generator=torch.Generator().manual_seed(0))[:bank_size].to(DEVICE)]
+        bank = known[
+            torch.randperm(len(known), generator=torch.Generator().manual_seed(0))[:bank_size].to(
+                DEVICE
+            )
+        ]
         found = []
         for x in pictures:
             p = patches(x, scale)
-            far = torch.cdist((p.flatten(1).mT - mean) / deviation, (bank - mean) / deviation).amin(1)
+            far = torch.cdist((p.flatten(1).mT - mean) / deviation, (bank - mean) / deviation).amin(
+                1
+            )
             found.append(up(far.view(p.shape[1:]), x.shape))
         return found
 
@@ -210,7 +245,9 @@ def tile_methods() -> dict[str, dict[str, Maps]]:
     """Method → setting → maps."""
     return {
         "nearest raw patches": {f"scale {s}": nearest(raw_patches, s) for s in (2, 4)},
-        "PCA of patches": {f"{n} components, scale {s}": principal(n, s) for n in (4, 12, 24) for s in (2, 4)},
+        "PCA of patches": {
+            f"{n} components, scale {s}": principal(n, s) for n in (4, 12, 24) for s in (2, 4)
+        },
         "nearest scattering patches": {
             f"J {j}, scale {s}, bank {b}": nearest(partial(scattering_patches, octaves=j), s, b)
             for j, s, b in itertools.product((2, 3), (1, 2, 4), (1500, 10_000))
@@ -219,11 +256,15 @@ def tile_methods() -> dict[str, dict[str, Maps]]:
 
 
 def validate_maps(method: str, setting: str) -> dict[str, float]:
-    """AUROC of pictures of the validation part, by the quantile of a map that is a picture's score."""
+    """AUROC of pictures of the validation part, by the quantile of a map that is a picture's
+    score."""
     parts = tile_parts()
     maps = tile_methods()[method][setting](pixels(parts["fit"]), pixels(parts["validation"]))
     odd = np.array([p["kind"] != "free" for p in parts["validation"]])
-    return {f"{setting}, quantile {q}": auroc(odd, np.array([np.quantile(m, q) for m in maps])) for q in QUANTILES}
+    return {
+        f"{setting}, quantile {q}": auroc(odd, np.array([np.quantile(m, q) for m in maps]))
+        for q in QUANTILES
+    }
 
 
 def test_maps(method: str, best: str) -> dict[str, Any]:
@@ -255,8 +296,13 @@ def descriptor_methods() -> dict[str, Any]:
         },
     }
     for method, settings in methods.items():
-        scores = {s: -model.fit(x["fit"]).score_samples(x["validation"]) for s, model in settings.items()}
-        tried = {setting: aurocs(parts["validation"], score, None)["image"] for setting, score in scores.items()}
+        scores = {
+            s: -model.fit(x["fit"]).score_samples(x["validation"]) for s, model in settings.items()
+        }
+        tried = {
+            setting: aurocs(parts["validation"], score, None)["image"]
+            for setting, score in scores.items()
+        }
         best = max(tried, key=tried.__getitem__)
         test = aurocs(parts["test"], -settings[best].score_samples(x["test"]), None)
         rows[method] = {"validation": tried, "setting": best, "test": test}

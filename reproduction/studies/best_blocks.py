@@ -1,17 +1,20 @@
-"""Which models, side by side, describe images best: blocks of descriptors, combined through their Gram matrices.
+"""Which models, side by side, describe images best: blocks of descriptors, combined through their
+Gram matrices.
 
-    python -m reproduction.studies.best_blocks --data FOLDER --out FOLDER --models FOLDER [--tiny] [--seconds S]
+    python -m reproduction.studies.best_blocks --data FOLDER --out FOLDER --models FOLDER [--tiny]
+    [--seconds S]
 
 Models that the folder of models holds are not trained again.
 
-A block is one layer of one model, a unit-length descriptor of every training image. Blocks side by side, each with a
-weight, have the weighted mean of their Gram matrices, so that a combination costs one SVM and no inference. Models and
-SVMs are fitted to the first 50,000 training images; errors are those on the last 10,000, and, with less noise, those
-of leaving out one of the 50,000 at a time. Test images are not read.
+A block is one layer of one model, a unit-length descriptor of every training image. Blocks side by
+side, each with a weight, have the weighted mean of their Gram matrices, so that a combination costs
+one SVM and no inference. Models and SVMs are fitted to the first 50,000 training images; errors are
+those on the last 10,000, and, with less noise, those of leaving out one of the 50,000 at a time.
+Test images are not read.
 
 results/best.json, blocks, has the log of its run on an H200, and that of an earlier version,
-which compared settings of inference and cells, without whitening but for one trial. What was left out for lack of time
-is not in the logs.
+which compared settings of inference and cells, without whitening but for one trial. What was left
+out for lack of time is not in the logs.
 """
 
 from __future__ import annotations
@@ -43,7 +46,9 @@ from reproduction.studies.best_search import (
 from reproduction.svm.kernel_svm import cholesky, solve
 from whatwhere.data import Images, few_labels
 
-NEAREST = 16_000  # training images that the SVM of a combination is fitted to: those nearest to a margin
+NEAREST = (
+    16_000  # training images that the SVM of a combination is fitted to: those nearest to a margin
+)
 FEW = 3000  # labels
 STREAM = {"steps": 50, "momentum": False, "passes": (2, 2), "lams": (2.0, 1.0), "test_steps": 50}
 SMALL = [{"maps": 16}, {"maps": 48, "fan_in": 8}]
@@ -64,10 +69,11 @@ def sync():
 
 
 def leave_one_out(K, a, f, t, C):
-    """The decision functions [n, K] of images that are left out one at a time, their support vectors unchanged.
+    """The decision functions [n, K] of images that are left out one at a time, their support
+    vectors unchanged.
 
-    The solution is a_S = M⁻¹ t_S with M = K_SS + I / 2C; without image i its decision function there is
-    t_i - a_i / (M⁻¹)_ii. An image that is no support vector changes nothing.
+    The solution is a_S = M⁻¹ t_S with M = K_SS + I / 2C; without image i its decision function
+    there is t_i - a_i / (M⁻¹)_ii. An image that is no support vector changes nothing.
     """
     out = f.clone()
     for k in range(t.shape[1]):
@@ -83,21 +89,37 @@ class Blocks(Steps):
     """The blocks of one data set, and the errors of their combinations."""
 
     def __init__(self, name, v, y, count, log, folder, nearest=NEAREST):
-        self.name, self.v, self.y, self.count, self.log, self.folder = name, v, y, count, log, folder
+        self.name, self.v, self.y, self.count, self.log, self.folder = (
+            name,
+            v,
+            y,
+            count,
+            log,
+            folder,
+        )
         self.nearest, self.near, self.models, self.rows, self.grams = nearest, None, {}, {}, {}
 
     def model(self, name, options, parts=PARTS, images=None):
-        """Load a model, or train it, and add its blocks: {layer: {block: options of its descriptor}}."""
-        v, file = self.v if images is None else images, self.folder / f"{self.name} {name}.safetensors"
+        """Load a model, or train it, and add its blocks: {layer: {block: options of its
+        descriptor}}."""
+        v, file = (
+            self.v if images is None else images,
+            self.folder / f"{self.name} {name}.safetensors",
+        )
         recipe = recipe_of(**{**STREAM, **options, **TINY})
         if file.is_file():
             self.models[name] = ww.load(str(file)).to(DEVICE)
         else:
             model, seconds, history = train(recipe, v[: self.count])
             ww.save(model.to("cpu"), file)
-            self.log.put(data=self.name, model=name, options={**STREAM, **options}, training_seconds=round(seconds, 2),
-                         nonzeros=[h.get("nonzeros") for h in history],
-                         dead=[h.get("dead_maps") for h in history])  # fmt: skip
+            self.log.put(
+                data=self.name,
+                model=name,
+                options={**STREAM, **options},
+                training_seconds=round(seconds, 2),
+                nonzeros=[h.get("nonzeros") for h in history],
+                dead=[h.get("dead_maps") for h in history],
+            )
             self.models[name] = model
         self.describe(name, v, recipe.inference, parts)
 
@@ -112,11 +134,18 @@ class Blocks(Steps):
             for k, rows in made.items():
                 self.rows[k] = torch.cat(rows)
         sync()
-        self.log.put(data=self.name, described=name, layers=list(parts), lam=inference.lam, steps=inference.steps,
-                     seconds=round(time.perf_counter() - start, 2))  # fmt: skip
+        self.log.put(
+            data=self.name,
+            described=name,
+            layers=list(parts),
+            lam=inference.lam,
+            steps=inference.steps,
+            seconds=round(time.perf_counter() - start, 2),
+        )
 
     def whiten(self, name, share):
-        """A block, "NAME SHARE", whose columns are decorrelated over the training images, its rows of unit length.
+        """A block, "NAME SHARE", whose columns are decorrelated over the training images, its rows
+        of unit length.
 
         Variances are raised by `share` of their mean first, so that rare columns are not blown up.
         """
@@ -128,10 +157,18 @@ class Blocks(Steps):
             covariance.addmm_(centred.T, centred, alpha=1 / self.count)
         covariance.diagonal().add_(share * covariance.diagonal().mean())
         factor = cholesky(covariance)
-        rows = [torch.linalg.solve_triangular(factor, (part.float() - mean).T, upper=False) for part in x.split(6000)]
+        rows = [
+            torch.linalg.solve_triangular(factor, (part.float() - mean).T, upper=False)
+            for part in x.split(6000)
+        ]
         self.rows[f"{name} {share:g}"] = torch.cat([unit(part.T).half() for part in rows])
         sync()
-        self.log.put(data=self.name, whitened=name, share=share, seconds=round(time.perf_counter() - start, 2))
+        self.log.put(
+            data=self.name,
+            whitened=name,
+            share=share,
+            seconds=round(time.perf_counter() - start, 2),
+        )
 
     def join(self, name, parts):
         """One block of several, which can then be decorrelated from each other."""
@@ -143,24 +180,39 @@ class Blocks(Steps):
         sets = (Images(part, None, "") for part in (v[: self.count], v[self.count :]))
         rows = BASELINES[method]().describe(*sets)
         self.rows[name] = torch.cat([torch.from_numpy(part).to(DEVICE).half() for part in rows])
-        self.log.put(data=self.name, described=name, baseline=method, seconds=round(time.perf_counter() - start, 2))
+        self.log.put(
+            data=self.name,
+            described=name,
+            baseline=method,
+            seconds=round(time.perf_counter() - start, 2),
+        )
 
     def choose_near(self, names, C=3.0):
-        """The training images nearest to a margin when all are fitted: nearly all support vectors of other blocks."""
+        """The training images nearest to a margin when all are fitted: nearly all support vectors
+        of other blocks."""
         n = self.count
         if n <= self.nearest:
             self.near = torch.arange(n, device=DEVICE)
             return
-        K = gram([self.rows[k] for k in names], [1.0] * len(names), slice(0, n), slice(0, n)).add_(1)
+        K = gram([self.rows[k] for k in names], [1.0] * len(names), slice(0, n), slice(0, n)).add_(
+            1
+        )
         t = targets(self.y[:n])
         a = solve(K, t, C)
         margin = (t * (K @ a.float()).double()).amin(1)
         self.near = margin.argsort()[: self.nearest].sort().values
-        self.log.put(data=self.name, near=names, images=self.nearest, C=C, support=int(a.ne(0).any(1).sum()),
-                     farthest=round(float(margin[self.near].max()), 3))  # fmt: skip
+        self.log.put(
+            data=self.name,
+            near=names,
+            images=self.nearest,
+            C=C,
+            support=int(a.ne(0).any(1).sum()),
+            farthest=round(float(margin[self.near].max()), 3),
+        )
 
     def gram_of(self, name):
-        """Gram matrix of the nearest training images and, below them, of the validation images with these."""
+        """Gram matrix of the nearest training images and, below them, of the validation images
+        with these."""
         if name not in self.grams:
             x = self.rows[name]
             some = torch.cat([x[: self.count][self.near], x[self.count :]])
@@ -184,7 +236,15 @@ class Blocks(Steps):
             return None
         start, n = time.perf_counter(), len(self.near)
         K, near = self.kernel(weights, width), self.near.cpu().numpy()
-        y, y_eval, t, a, errors, loo, loss = self.y[near], self.y[self.count :], targets(self.y[near]), None, {}, {}, {}
+        y, y_eval, t, a, errors, loo, loss = (
+            self.y[near],
+            self.y[self.count :],
+            targets(self.y[near]),
+            None,
+            {},
+            {},
+            {},
+        )
         for C in grid:
             a = solve(K[:n], t, C, a)
             f = (K @ a.float()).double()
@@ -196,9 +256,16 @@ class Blocks(Steps):
             own = scores.gather(1, true)[:, 0]
             other = scores.scatter(1, true, -torch.inf).amax(1)
             loss[C] = round(float((1 - (own - other)).clamp(min=0).square().sum()), 1)
-        row = {"data": self.name, "blocks": weights, "width": width, "errors": errors, "left_out_errors": loo,
-               "left_out_loss": loss, "support": int(a.ne(0).any(1).sum()),
-               "columns": sum(self.rows[k].shape[1] for k in weights)}  # fmt: skip
+        row = {
+            "data": self.name,
+            "blocks": weights,
+            "width": width,
+            "errors": errors,
+            "left_out_errors": loo,
+            "left_out_loss": loss,
+            "support": int(a.ne(0).any(1).sum()),
+            "columns": sum(self.rows[k].shape[1] for k in weights),
+        }
         del K
         if few:
             row["few"] = self.few(weights)
@@ -210,11 +277,18 @@ class Blocks(Steps):
         """Validation errors in % with few labels, one draw: {C: error}."""
         parts, count = [self.rows[k] for k in weights], FEW if not TINY else 30
         drawn = few_labels(self.y[: self.count], count, 0)
-        rows = torch.from_numpy(np.concatenate([drawn, np.arange(self.count, len(self.y))])).to(DEVICE)
-        K = gram([x[rows] for x in parts], list(weights.values()), slice(None), slice(0, count)).add_(1)
+        rows = torch.from_numpy(np.concatenate([drawn, np.arange(self.count, len(self.y))])).to(
+            DEVICE
+        )
+        K = gram(
+            [x[rows] for x in parts], list(weights.values()), slice(None), slice(0, count)
+        ).add_(1)
         solved = {C: solve(K[:count], targets(self.y[drawn]), C) for C in grid}
         predicted = {C: (K[count:] @ a.float()).argmax(1).cpu().numpy() for C, a in solved.items()}
-        return {C: round(100 * float((p != self.y[self.count :]).mean()), 2) for C, p in predicted.items()}
+        return {
+            C: round(100 * float((p != self.y[self.count :]).mean()), 2)
+            for C, p in predicted.items()
+        }
 
     def check(self, weights, grid=(30.0,), width=None):
         """The validation error with all training images, not only the nearest."""
@@ -225,8 +299,14 @@ class Blocks(Steps):
         for C in grid:
             a = solve(K[:n], t, C, a)
             errors[C] = int(((K[n:] @ a.float()).argmax(1).cpu().numpy() != self.y[n:]).sum())
-        self.log.put(data=self.name, all_images=weights, width=width, errors=errors, support=int(a.ne(0).any(1).sum()),
-                     seconds=round(time.perf_counter() - start, 2))  # fmt: skip
+        self.log.put(
+            data=self.name,
+            all_images=weights,
+            width=width,
+            errors=errors,
+            support=int(a.ne(0).any(1).sum()),
+            seconds=round(time.perf_counter() - start, 2),
+        )
 
     def drop(self, *names):
         for name in names:
@@ -243,7 +323,8 @@ def white(names, share):
 
 
 def best_share(s, groups, grid, shares=SHARES):
-    """Whiten with every share, score every group of blocks; the share with the lowest loss of the last group."""
+    """Whiten with every share, score every group of blocks; the share with the lowest loss of the
+    last group."""
     found = {}
     for share in shares:
         for name in dict.fromkeys(name for group in groups for name in group):
@@ -309,7 +390,10 @@ def more(s):
     added = pairs("up sigma2")
     for block in added:
         s.step(4, s.whiten, block, s.share)
-    for names in (pairs("up image", "up sigma4"), pairs("image", "sigma4", "up image", "up sigma4")):
+    for names in (
+        pairs("up image", "up sigma4"),
+        pairs("image", "sigma4", "up image", "up sigma4"),
+    ):
         s.step(4, s.score, white([*names, *added], s.share), (1.0, 3.0))
 
 
@@ -318,7 +402,11 @@ def fashion(s):
     names, parts = [], {2: {**PARTS[2], "2 cell 2": {"patch": 4, "cell": 2}}, 1: PARTS[1]}
     for stage in ("sigma4", "image", "sigma2"):
         s.step(
-            8 if stage != "sigma2" else 30, s.model, stage, {"layers": MIDDLE, **STAGES[stage], "floor": 0.03}, parts
+            8 if stage != "sigma2" else 30,
+            s.model,
+            stage,
+            {"layers": MIDDLE, **STAGES[stage], "floor": 0.03},
+            parts,
         )
         names.append(stage)
         if stage == "sigma4" or stage not in s.models:
@@ -340,15 +428,24 @@ def main():
     given = parser.parse_args()
     for folder in (given.out, given.models):
         folder.mkdir(parents=True, exist_ok=True)
-    log, searches = Log(given.out, given.seconds - 45, "best_blocks.json"), {}  # the rest is for Fashion-MNIST
-    # Fashion-MNIST: 20,000 images to learn from are enough for comparisons, since most are support vectors
+    # the rest is for Fashion-MNIST
+    log, searches = (
+        Log(given.out, given.seconds - 45, "best_blocks.json"),
+        {},
+    )
+    # Fashion-MNIST: 20,000 images to learn from are enough for comparisons, since most are support
+    # vectors
     for name, search, first in (("mnist", mnist, 50_000), ("fashion-mnist", fashion, 20_000)):
-        v = torch.from_numpy(idx_file(given.data / name / "train-images-idx3-ubyte.gz").astype(np.float32) / 255)
+        v = torch.from_numpy(
+            idx_file(given.data / name / "train-images-idx3-ubyte.gz").astype(np.float32) / 255
+        )
         y = idx_file(given.data / name / "train-labels-idx1-ubyte.gz").astype(np.int64)
         rows, count, nearest = np.r_[:first, 50_000:60_000], first, NEAREST
         if given.tiny:
             rows, count, nearest = np.arange(140), 100, 80
-            TINY.update(steps=2, test_steps=2, batch=50, layers=[{"maps": 4}, {"maps": 6, "fan_in": 2}])
+            TINY.update(
+                steps=2, test_steps=2, batch=50, layers=[{"maps": 4}, {"maps": 6, "fan_in": 2}]
+            )
         searches[name] = Blocks(name, v[rows, None], y[rows], count, log, given.models, nearest)
         search(searches[name])
         log.seconds = given.seconds

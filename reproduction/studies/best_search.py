@@ -1,11 +1,12 @@
-"""Search for the best descriptors on validation images: models, descriptors and combinations, each with its error.
+"""Search for the best descriptors on validation images: models, descriptors and combinations, each
+with its error.
 
     python -m reproduction.studies.best_search --data FOLDER --out FOLDER [--tiny] [--seconds S]
 
-Everything is fitted to the first 50,000 training images and evaluated on the last 10,000; test images are not read.
-The log of the one run, on an H200, is results/best.json, search. In that run the parts of a combination were
-weighted before they were rounded to TF32 (now after): with 3, 5, 6, 7 or 9 parts the kernel had a relative error of
-5e-4, and one fit failed.
+Everything is fitted to the first 50,000 training images and evaluated on the last 10,000; test
+images are not read. The log of the one run, on an H200, is results/best.json, search. In that run
+the parts of a combination were weighted before they were rounded to TF32 (now after): with 3, 5, 6,
+7 or 9 parts the kernel had a relative error of 5e-4, and one fit failed.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from reproduction.deskew import deskew
 from reproduction.studies.where_moments import mean_position, where_cells
 from reproduction.svm.kernel_svm import solve
 from reproduction.svm.virtual_samples import Move, moved
-from whatwhere.classification.descriptors import cell_positions, pool_cells
 from whatwhere.spec import EveryBatch, InferenceSpec, InputSpec, LineSearch, Phase, Recipe
+from whatwhere.tasks.classification.descriptors import cell_positions, pool_cells
 
 BEGAN = time.monotonic()
 FEW = [100, 300, 1000, 3000]
@@ -41,25 +42,49 @@ def idx_file(path):
     return np.frombuffer(raw, np.uint8, offset=4 + 4 * raw[3]).reshape(dims)
 
 
-# training and inference ------------------------------------------------------------------------------------------
+# training and inference ---------------------------------------------------------------------------
 
 
-def recipe_of(layers, kind="none", sigma=4.0, contrast=0.0, floor=0.1, steps=25, momentum=True, passes=(1, 1),
-              lams=(2.0, 0.5), batch=1000, seed=0, test_lam=5.0, test_steps=25):  # fmt: skip
+def recipe_of(
+    layers,
+    kind="none",
+    sigma=4.0,
+    contrast=0.0,
+    floor=0.1,
+    steps=25,
+    momentum=True,
+    passes=(1, 1),
+    lams=(2.0, 0.5),
+    batch=1000,
+    seed=0,
+    test_lam=5.0,
+    test_steps=25,
+):
     model = ww.ModelSpec(
         layers=tuple(ww.LayerSpec(**layer) for layer in layers),
         input=InputSpec(kind=kind, sigma=sigma, contrast=contrast, contrast_floor=floor),
     )
     change = {
         str(k + 1): {
-            "update": EveryBatch(), "epochs": passes[min(k, 1)], "cg_steps": 1,
-            "inference": {"steps": steps, "step": LineSearch(momentum=momentum), "lam": lams[min(k, 1)]},
+            "update": EveryBatch(),
+            "epochs": passes[min(k, 1)],
+            "cg_steps": 1,
+            "inference": {
+                "steps": steps,
+                "step": LineSearch(momentum=momentum),
+                "lam": lams[min(k, 1)],
+            },
         }
         for k in range(len(layers))
-    }  # fmt: skip
+    }
     return ww.override(
         Recipe.paper(model),
-        {"batch_size": batch, "seed": seed, "learning": change, "inference": {"lam": test_lam, "steps": test_steps}},
+        {
+            "batch_size": batch,
+            "seed": seed,
+            "learning": change,
+            "inference": {"lam": test_lam, "steps": test_steps},
+        },
     )
 
 
@@ -86,12 +111,27 @@ def unit(x, eps=1e-12):
 
 
 def patches(cells, patch, stride, cell, extent):
-    rows, columns = (cell_positions(e, min(patch, e), stride, min(cell, patch, e)).to(cells.device) for e in extent)
+    rows, columns = (
+        cell_positions(e, min(patch, e), stride, min(cell, patch, e)).to(cells.device)
+        for e in extent
+    )
     got = cells[:, :, rows[:, :, None, None], columns]
     return got.permute(0, 2, 4, 1, 3, 5).flatten(3)
 
 
-def descriptor(p, theta, patch=6, stride=1, cell=3, stat="rms", power=1.0, where=0.0, floor=0.0, block=True, soft=0.0):
+def descriptor(
+    p,
+    theta,
+    patch=6,
+    stride=1,
+    cell=3,
+    stat="rms",
+    power=1.0,
+    where=0.0,
+    floor=0.0,
+    block=True,
+    soft=0.0,
+):
     """[N, B, H, W] → [N, D] of unit length."""
     q = p**power if power != 1 else p
     cells = pool_cells(q, stat, (min(cell, patch), min(cell, patch)))
@@ -118,7 +158,7 @@ def describe(model, v, spec, layer, variants, batch=6000):
     return {name: torch.cat(parts) for name, parts in out.items()}
 
 
-# evaluation --------------------------------------------------------------------------------------------------------
+# evaluation ---------------------------------------------------------------------------------------
 
 
 def gram(parts, weights, rows, columns, chunk=6000):
@@ -128,7 +168,11 @@ def gram(parts, weights, rows, columns, chunk=6000):
     K = torch.zeros(n, m, device=DEVICE)
     total = sum(weights)
     for X, w in zip(parts, weights, strict=False):
-        right, left = X[columns].float().T, X[rows]  # half precision is exact in TF32; a weight would not be
+        # half precision is exact in TF32; a weight would not be
+        right, left = (
+            X[columns].float().T,
+            X[rows],
+        )
         for i in range(0, n, chunk):
             K[i : i + chunk].add_(left[i : i + chunk].float() @ right, alpha=w / total)
         del right
@@ -182,13 +226,18 @@ class Steps:
     """What is left out when time is short, and logged when it fails."""
 
     def step(self, need, function, *args, **kwargs):
-        """Call a function if the seconds it needs are left; what fails is logged, and the search goes on."""
+        """Call a function if the seconds it needs are left; what fails is logged, and the search
+        goes on."""
         if self.log.left() < need and not TINY:
             return self.log.put(data=self.name, skipped=f"{function.__name__} {args[:1]}")
         try:
             return function(*args, **kwargs)
         except Exception:
-            self.log.put(data=self.name, failed=f"{function.__name__} {args[:1]}", error=traceback.format_exc()[-1500:])
+            self.log.put(
+                data=self.name,
+                failed=f"{function.__name__} {args[:1]}",
+                error=traceback.format_exc()[-1500:],
+            )
             if DEVICE == "cuda":
                 torch.cuda.empty_cache()
             return None
@@ -212,13 +261,22 @@ class Search(Steps):
         dead = [h.get("dead_maps") for h in history]
         for layer, variants in descriptions:
             start = time.perf_counter()
-            got = describe(model, v, recipe.inference, layer, {f"{name}/{k}": o for k, o in variants.items()})
+            got = describe(
+                model, v, recipe.inference, layer, {f"{name}/{k}": o for k, o in variants.items()}
+            )
             torch.cuda.synchronize() if DEVICE == "cuda" else None
             self.parts.update(got)
-            self.log.put(data=self.name, model=name, options={k: str(o) for k, o in options.items()}, layer=layer,
-                         training_seconds=round(seconds, 2), describing_seconds=round(time.perf_counter() - start, 2),
-                         nonzeros=nonzeros[-1:], dead=dead[-1:],
-                         parts={k: x.shape[1] for k, x in got.items()})  # fmt: skip
+            self.log.put(
+                data=self.name,
+                model=name,
+                options={k: str(o) for k, o in options.items()},
+                layer=layer,
+                training_seconds=round(seconds, 2),
+                describing_seconds=round(time.perf_counter() - start, 2),
+                nonzeros=nonzeros[-1:],
+                dead=dead[-1:],
+                parts={k: x.shape[1] for k, x in got.items()},
+            )
         return model, recipe
 
     def score(self, names, weights=None, few=False, grid=(3.0, 30.0), keep=False):
@@ -230,9 +288,16 @@ class Search(Steps):
         everything, training = slice(None), slice(0, self.train)
         K = gram([self.parts[n] for n in names], weights, everything, training).add_(1)
         found, a, _f = errors_by_C(K, self.y, self.train, grid)
-        row = {"data": self.name, "parts": names, "weights": weights, "error": found, "best": min(found.values()),
-               "columns": sum(self.parts[n].shape[1] for n in names),
-               "support": int(a.ne(0).any(1).sum()), "seconds": round(time.perf_counter() - start, 2)}  # fmt: skip
+        row = {
+            "data": self.name,
+            "parts": names,
+            "weights": weights,
+            "error": found,
+            "best": min(found.values()),
+            "columns": sum(self.parts[n].shape[1] for n in names),
+            "support": int(a.ne(0).any(1).sum()),
+            "seconds": round(time.perf_counter() - start, 2),
+        }
         if few:
             row["few"] = few_errors(K, self.y, self.train, FEW)
         self.best[tuple(names)] = row["best"]
@@ -247,9 +312,16 @@ class Search(Steps):
             start = time.perf_counter()
             G = ((K - 1) / width**2).exp_().add_(1)
             found, a, _f = errors_by_C(G, self.y, self.train, grid)
-            self.log.put(data=self.name, kernel="gaussian", width=width, parts=names, error=found,
-                         best=min(found.values()), support=int(a.ne(0).any(1).sum()),
-                         seconds=round(time.perf_counter() - start, 2))  # fmt: skip
+            self.log.put(
+                data=self.name,
+                kernel="gaussian",
+                width=width,
+                parts=names,
+                error=found,
+                best=min(found.values()),
+                support=int(a.ne(0).any(1).sum()),
+                seconds=round(time.perf_counter() - start, 2),
+            )
             del G
 
     def drop(self, *names):
@@ -300,7 +372,14 @@ def virtual(search, model, recipe, layer, part, options, names):
         both = torch.cat([X, search.parts[part][train:]])
         G = gram([both], [1.0], slice(None), slice(0, n)).add_(1)
         found, _a2, _f = errors_by_C(G, labels_all, n, (3.0, 30.0))
-        search.log.put(data=search.name, virtual=kind, part=part, samples=n, error=found, best=min(found.values()))
+        search.log.put(
+            data=search.name,
+            virtual=kind,
+            part=part,
+            samples=n,
+            error=found,
+            best=min(found.values()),
+        )
         del G, both, X
 
 
@@ -316,7 +395,10 @@ LARGE = {"1": {"patch": 6, "cell": 3, "stride": 2}}
 
 def shrunk(layers):
     return (
-        [{**layer, "maps": 8, "fan_in": min(4, layer["fan_in"]) if "fan_in" in layer else None} for layer in layers]
+        [
+            {**layer, "maps": 8, "fan_in": min(4, layer["fan_in"]) if "fan_in" in layer else None}
+            for layer in layers
+        ]
         if TINY
         else layers
     )
@@ -332,21 +414,50 @@ def mnist(s):
     upright = deskew(s.v.to(DEVICE)).cpu()
     s.step(40, s.model, "upright", {"layers": shrunk(WIDE)}, [(2, TWO), (1, FIRST)], images=upright)
     s.step(20, s.score, ["upright/2"], few=True)
-    s.step(40, s.model, "upright onoff", dict(layers=shrunk(WIDE), **ONOFF), [(2, TWO)], images=upright)
+    s.step(
+        40, s.model, "upright onoff", dict(layers=shrunk(WIDE), **ONOFF), [(2, TWO)], images=upright
+    )
     s.step(20, s.score, ["upright/2", "upright onoff/2"], few=True)
-    s.step(40, s.model, "large filters", {"layers": shrunk([{"maps": 64, "filter_size": 11}])}, [(1, LARGE)])
+    s.step(
+        40,
+        s.model,
+        "large filters",
+        {"layers": shrunk([{"maps": 64, "filter_size": 11}])},
+        [(1, LARGE)],
+    )
     s.step(20, s.score, ["wide/2", "onoff/2", "large filters/1"])
     s.step(40, s.model, "coarse", dict(layers=shrunk(COARSE), **ONOFF), [(2, TWO)])
     s.step(20, s.score, ["coarse/2"])
     s.step(20, s.score, ["wide/2", "onoff/2", "coarse/2"])
     # a small model: descriptors, where, inference
-    small = s.step(40, s.model, "small", {"layers": PAPER}, [
-        (2, {"2": {}, "2 where": {"where": 1.0}, "2 sqrt": {"power": 0.5}, "2 cell 2": {"cell": 2}})])  # fmt: skip
+    small = s.step(
+        40,
+        s.model,
+        "small",
+        {"layers": PAPER},
+        [
+            (
+                2,
+                {
+                    "2": {},
+                    "2 where": {"where": 1.0},
+                    "2 sqrt": {"power": 0.5},
+                    "2 cell 2": {"cell": 2},
+                },
+            )
+        ],
+    )
     for part in ("2", "2 where", "2 sqrt", "2 cell 2"):
         s.step(30, s.score, [f"small/{part}"], few=part in ("2", "2 where"))
     if small:
         got = s.step(
-            30, describe, small[0], s.v, InferenceSpec(lam=5.0, steps=3 if TINY else 50), 2, {"small/2 T50": {}}
+            30,
+            describe,
+            small[0],
+            s.v,
+            InferenceSpec(lam=5.0, steps=3 if TINY else 50),
+            2,
+            {"small/2 T50": {}},
         )
         if got:
             s.parts.update(got)
@@ -359,8 +470,13 @@ def mnist(s):
 def fashion(s):
     contrast = {**ONOFF, "floor": 0.03}
     s.parts["pixels"] = unit(F.avg_pool2d(s.v, 2).flatten(1)).half().to(DEVICE)
-    s.step(40, s.model, "onoff", dict(layers=shrunk(WIDE), **contrast), [
-        (2, {**TWO, "2 cell 2": {"patch": 4, "cell": 2}, "2 sqrt": {"power": 0.5}}), (1, FIRST)])  # fmt: skip
+    s.step(
+        40,
+        s.model,
+        "onoff",
+        dict(layers=shrunk(WIDE), **contrast),
+        [(2, {**TWO, "2 cell 2": {"patch": 4, "cell": 2}, "2 sqrt": {"power": 0.5}}), (1, FIRST)],
+    )
     for part in ("2", "2 cell 2", "2 sqrt"):
         s.step(30, s.score, [f"onoff/{part}"])
     s.step(30, s.score, ["onoff/2", "onoff/1"])
@@ -370,7 +486,11 @@ def fashion(s):
     s.step(30, s.score, ["wide/2", "wide/1", "onoff/2", "onoff/1"])
     s.step(30, s.score, ["wide/2", "wide/1", "onoff/2", "onoff/1", "pixels"])
     s.step(
-        40, s.model, "large filters", dict(layers=shrunk([{"maps": 64, "filter_size": 9}]), **contrast), [(1, LARGE)]
+        40,
+        s.model,
+        "large filters",
+        dict(layers=shrunk([{"maps": 64, "filter_size": 9}]), **contrast),
+        [(1, LARGE)],
     )
     s.step(20, s.score, ["wide/2", "wide/1", "onoff/2", "onoff/1", "large filters/1"])
     s.step(
@@ -393,9 +513,9 @@ def main():
     given.out.mkdir(parents=True, exist_ok=True)
     log, searches = Log(given.out, given.seconds * 0.52), {}
     for name in ("mnist", "fashion-mnist"):
-        v = torch.from_numpy(idx_file(given.data / name / "train-images-idx3-ubyte.gz").astype(np.float32) / 255)[
-            :, None
-        ]
+        v = torch.from_numpy(
+            idx_file(given.data / name / "train-images-idx3-ubyte.gz").astype(np.float32) / 255
+        )[:, None]
         y = idx_file(given.data / name / "train-labels-idx1-ubyte.gz").astype(np.int64)
         train = 50_000
         if given.tiny:

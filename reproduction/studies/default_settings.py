@@ -1,13 +1,16 @@
-"""Trials behind the defaults for people: input stage and λ, for strokes, clothes, surfaces and photographs.
+"""Trials behind the defaults for people: input stage and λ, for strokes, clothes, surfaces and
+photographs.
 
     python default_settings.py DATA.npz OUT.jsonl PART PARTS SECONDS
 
-DATA.npz holds `clothes_x`, `clothes_y` (training), `clothes_xv`, `clothes_yv` (validation), likewise `tiles` and
-`colour` (photographs): crops of 32 pictures, of their left half for training and of their right half for validation;
-the label is the picture. Digits are the embedded training digits. A line of OUT is the validation error of a linear SVM
-on the top layer, the share of the pixels' variance that the code explains, and its features per image, for one setting.
+DATA.npz holds `clothes_x`, `clothes_y` (training), `clothes_xv`, `clothes_yv` (validation),
+likewise `tiles` and `colour` (photographs): crops of 32 pictures, of their left half for training
+and of their right half for validation; the label is the picture. Digits are the embedded training
+digits. A line of OUT is the validation error of a linear SVM on the top layer, the share of the
+pixels' variance that the code explains, and its features per image, for one setting.
 
-λ is that of the demo's digits, scaled to the strength of the signal: λ ∝ strength^(α - 2) leaves the code the same.
+λ is that of the demo's digits, scaled to the strength of the signal: λ ∝ strength^(α - 2) leaves
+the code the same.
 """
 
 import json
@@ -21,9 +24,9 @@ import torch
 import torch.nn.functional as F
 
 import whatwhere as ww
-from whatwhere.classification import describe_images, protocol
 from whatwhere.ops.input_stage import InputStage
 from whatwhere.spec import InputSpec
+from whatwhere.tasks.classification import describe_images, protocol
 
 STAGES = {
     "none": {},
@@ -69,26 +72,42 @@ def trial(file: str, name: str, stage: str, factor: float, alpha: float) -> dict
     signs = {"nonnegative": False, "normalise": "filter"} if spec.kind == "highpass" else {}
     model = replace(recipe.model, input=spec, channels=x.shape[1], **signs)
     learning = tuple(
-        replace(one, inference=replace(one.inference, alpha=alpha, lam=factor * 2 * ratio ** (alpha - 2)))
+        replace(
+            one,
+            inference=replace(one.inference, alpha=alpha, lam=factor * 2 * ratio ** (alpha - 2)),
+        )
         for one in recipe.learning
     )
     inference = replace(recipe.inference, lam=factor * 5 / ratio)
     descriptor = replace(recipe.descriptor, stride=(3, 1) if x.shape[2] < 40 else (4, 2))
-    recipe = replace(recipe, model=model, learning=learning, inference=inference, descriptor=descriptor)
+    recipe = replace(
+        recipe, model=model, learning=learning, inference=inference, descriptor=descriptor
+    )
     start, count = time.time(), VALUES // x[0].numel()
     run = ww.train(images=x, recipe=recipe, image_count=count)
     learned = time.time() - start
     solution = ww.infer(run.model, xv[:200].to(run.model.device), recipe.inference)
     rebuilt, seen = solution.reconstruction.cpu(), xv[:200]
-    explained = 1 - (rebuilt - seen).square().sum() / (seen - seen.mean((2, 3), keepdim=True)).square().sum()
+    explained = (
+        1
+        - (rebuilt - seen).square().sum() / (seen - seen.mean((2, 3), keepdim=True)).square().sum()
+    )
     rows = [describe_images(run.model, part, recipe) for part in (x, xv)]
     best, _ = protocol.choose(rows[0], y, device=run.model.device)
     score = protocol.evaluate(rows[0], y, rows[1], yv, best.C, device=run.model.device)
     return {
-        "set": name, "stage": stage, "factor": factor, "alpha": alpha, "error": score.error, "C": best.C,
-        "explained": float(explained), "features": float((solution.features != 0).flatten(1).sum(1).float().mean()),
-        "ratio": ratio, "seconds": learned, "columns": rows[0].shape[1],
-    }  # fmt: skip
+        "set": name,
+        "stage": stage,
+        "factor": factor,
+        "alpha": alpha,
+        "error": score.error,
+        "C": best.C,
+        "explained": float(explained),
+        "features": float((solution.features != 0).flatten(1).sum(1).float().mean()),
+        "ratio": ratio,
+        "seconds": learned,
+        "columns": rows[0].shape[1],
+    }
 
 
 def main() -> None:

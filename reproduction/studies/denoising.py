@@ -1,13 +1,14 @@
 """Denoising methods on the same noisy pictures: PSNR, SSIM and seconds.
 
-    python -m reproduction.studies.denoising trained bsd68.tar set12.tar --shifts 64 --out results.jsonl
-    python -m reproduction.studies.denoising nlm bsd68.tar set12.tar --out results.jsonl           # scikit-image
-    python -m reproduction.studies.denoising trained cbsd432.tar --held-out 31 --colour --out results.jsonl
+    python -m reproduction.studies.denoising trained bsd68.tar set12.tar --shifts 64 --out
+    results.jsonl python -m reproduction.studies.denoising nlm bsd68.tar set12.tar --out
+    results.jsonl           # scikit-image python -m reproduction.studies.denoising trained
+    cbsd432.tar --held-out 31 --colour --out results.jsonl
 
-An archive holds pictures; `--held-out` takes those that `studies/denoiser.py` keeps from training, `--model` numbers
-that it exported instead of those that ship. SSIM has a Gaussian window of σ = 1.5, 11 × 11 pixels. Total variation has
-a weight of σ; non-local means have patches of 7 × 7 within 21 × 21 pixels and h = 0.8 σ in the fast mode, as
-scikit-image advises.
+An archive holds pictures; `--held-out` takes those that `studies/denoiser.py` keeps from training,
+`--model` numbers that it exported instead of those that ship. SSIM has a Gaussian window of σ =
+1.5, 11 × 11 pixels. Total variation has a weight of σ; non-local means have patches of 7 × 7 within
+21 × 21 pixels and h = 0.8 σ in the fast mode, as scikit-image advises.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from torch import Tensor
 
 from reproduction.studies.denoiser import DEVICE, held_out, psnr, read
 
-Method = Callable[[Tensor, float, argparse.Namespace], Any]  # [C, H, W] from 0 to 1, σ → the same without noise
+# [C, H, W] from 0 to 1, σ → the same without noise
+Method = Callable[[Tensor, float, argparse.Namespace], Any]
 
 
 @cache
@@ -48,16 +50,20 @@ def trained(noisy: Tensor, sigma: float, a: argparse.Namespace) -> Tensor:
 
 
 def by_channel(noisy: Tensor, sigma: float, a: argparse.Namespace) -> Tensor:
-    """The trained denoiser on red, green and blue instead of brightness and differences of colour."""
+    """The trained denoiser on red, green and blue instead of brightness and differences of
+    colour."""
     return torch.cat([trained(plane[None], sigma, a) for plane in noisy])
 
 
 def dictionary(noisy: Tensor, sigma: float, a: argparse.Namespace) -> Tensor:
-    """Pursuit with the dictionary that ships, without pairs; with --learn adapted to the picture."""
+    """Pursuit with the dictionary that ships, without pairs; with --learn adapted to the
+    picture."""
     import whatwhere as ww
 
     spec = ww.restoration.RestorationSpec(learn=a.learn)
-    return ww.restoration.denoise(ww.restoration.load_dictionary(), noisy[None], sigma, spec=spec)[0]
+    return ww.restoration.denoise(ww.restoration.load_dictionary(), noisy[None], sigma, spec=spec)[
+        0
+    ]
 
 
 def tv(noisy: Tensor, sigma: float, a: argparse.Namespace) -> np.ndarray:
@@ -69,21 +75,38 @@ def tv(noisy: Tensor, sigma: float, a: argparse.Namespace) -> np.ndarray:
 def nlm(noisy: Tensor, sigma: float, a: argparse.Namespace) -> np.ndarray:
     from skimage.restoration import denoise_nl_means
 
-    settings = {"patch_size": 7, "patch_distance": 10, "fast_mode": True, "h": 0.8 * sigma, "sigma": sigma}
+    settings = {
+        "patch_size": 7,
+        "patch_distance": 10,
+        "fast_mode": True,
+        "h": 0.8 * sigma,
+        "sigma": sigma,
+    }
     return np.stack([denoise_nl_means(plane.numpy(), **settings) for plane in noisy])
 
 
 def sporco(noisy: Tensor, sigma: float, a: argparse.Namespace) -> np.ndarray:
-    """Convolutional sparse coding with its dictionary; settings of benchmarks/results/restoration_settings.json."""
+    """Convolutional sparse coding with its dictionary; settings of
+    benchmarks/results/restoration_settings.json."""
     from scipy.fft import next_fast_len
     from sporco import signal, util
     from sporco.admm import cbpdn
 
     picture = noisy[0].numpy()
     low, high = signal.tikhonov_filter(picture, 2.0, 16)
-    frame = [(0, next_fast_len(extent + 7, real=True) - extent) for extent in high.shape]  # its convolution is circular
-    settings = {"MaxMainIter": 15, "RelStopTol": 5e-3, "HighMemSolve": True, "FastSolve": False, "Verbose": False}
-    atoms, padded = util.convdicts()["G:8x8x32"].astype(np.float32), np.pad(high, frame).astype(np.float32)
+    # its convolution is circular
+    frame = [(0, next_fast_len(extent + 7, real=True) - extent) for extent in high.shape]
+    settings = {
+        "MaxMainIter": 15,
+        "RelStopTol": 5e-3,
+        "HighMemSolve": True,
+        "FastSolve": False,
+        "Verbose": False,
+    }
+    atoms, padded = (
+        util.convdicts()["G:8x8x32"].astype(np.float32),
+        np.pad(high, frame).astype(np.float32),
+    )
     solver = cbpdn.ConvBPDN(atoms, padded, np.float32(2 * sigma), cbpdn.ConvBPDN.Options(settings))
     solver.solve()
     height, width = picture.shape
@@ -91,7 +114,8 @@ def sporco(noisy: Tensor, sigma: float, a: argparse.Namespace) -> np.ndarray:
 
 
 def photographs(noisy: Tensor, sigma: float, a: argparse.Namespace) -> Tensor:
-    """Sparse coding with the model `photographs`, the former way: needs the package of commit 8adc216."""
+    """Sparse coding with the model `photographs`, the former way: needs the package of commit
+    8adc216."""
     import whatwhere as ww
 
     return ww.restoration.denoise(ww.load("photographs"), noisy[None], sigma)[0]
@@ -123,7 +147,9 @@ def ssim(a: Tensor, b: Tensor) -> float:
     window = window / window.sum()
 
     def mean(values: Tensor) -> Tensor:
-        return F.conv2d(F.conv2d(values[:, None], window.view(1, 1, 11, 1)), window.view(1, 1, 1, 11))
+        return F.conv2d(
+            F.conv2d(values[:, None], window.view(1, 1, 11, 1)), window.view(1, 1, 1, 11)
+        )
 
     a, b = a.double(), b.double()
     ma, mb = mean(a), mean(b)
@@ -135,7 +161,9 @@ def ssim(a: Tensor, b: Tensor) -> float:
 
 @torch.no_grad()
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("method", choices=METHODS)
     parser.add_argument("archives", nargs="+")
     parser.add_argument("--out", type=Path, required=True)
@@ -162,7 +190,12 @@ def main() -> None:
                 result = torch.as_tensor(result).float().clamp(0, 1)
                 rows.append((psnr(result, clean), ssim(result, clean), *seconds))
             names = ("psnr", "ssim", "seconds", "processor_seconds")
-            row = {"method": a.method, "data": Path(archive).stem, "sigma": sigma, "pictures": len(rows)}
+            row = {
+                "method": a.method,
+                "data": Path(archive).stem,
+                "sigma": sigma,
+                "pictures": len(rows),
+            }
             row |= {"shifts": a.shifts} if a.method in ("trained", "by_channel") else {}
             row |= {"colour": a.colour, "learn": a.learn, "device": DEVICE}
             row |= dict(zip(names, np.mean(rows, 0).round(4).tolist(), strict=True))

@@ -1,8 +1,10 @@
-"""Is a result ever worse than its input? A hundred random crops at eight noise levels, the noise given and estimated.
+"""Is a result ever worse than its input? A hundred random crops at eight noise levels, the noise
+given and estimated.
 
     python -m reproduction.studies.denoising_crops cbsd432.tar --out crops.json
 
-Crops of 16 to 96 pixels of the photographs that `studies/denoiser.py` keeps for validation; σ from 2 to 75 of 255.
+Crops of 16 to 96 pixels of the photographs that `studies/denoiser.py` keeps for validation; σ from
+2 to 75 of 255.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from reproduction.studies.denoiser import DEVICE, HELD_OUT, read
 LEVELS = np.geomspace(2, 75, 8).round(1).tolist()
 
 
-def crop_rows(crop: torch.Tensor, seed: int, denoiser: ww.restoration.Denoiser) -> list[dict[str, object]]:
+def crop_rows(
+    crop: torch.Tensor, seed: int, denoiser: ww.restoration.Denoiser
+) -> list[dict[str, object]]:
     """The squared error of the result, in units of that of the input, at every level."""
     clean = crop[None, None].float() / 255
     rows = []
@@ -29,7 +33,13 @@ def crop_rows(crop: torch.Tensor, seed: int, denoiser: ww.restoration.Denoiser) 
         noisy = clean + sigma / 255 * noise
         before = (noisy - clean).square().mean()
         ratios = {
-            name: round(float((ww.restoration.denoise(denoiser, noisy, level) - clean).square().mean() / before), 4)
+            name: round(
+                float(
+                    (ww.restoration.denoise(denoiser, noisy, level) - clean).square().mean()
+                    / before
+                ),
+                4,
+            )
             for name, level in (("given", sigma / 255), ("estimated", None))
         }
         rows.append({"crop": seed, "shape": list(crop.shape), "sigma": sigma, **ratios})
@@ -37,7 +47,9 @@ def crop_rows(crop: torch.Tensor, seed: int, denoiser: ww.restoration.Denoiser) 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("archive")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--crops", type=int, default=100)
@@ -46,10 +58,17 @@ def main() -> None:
     denoiser, rows = ww.restoration.load_denoiser().to(DEVICE), []
     for seed in range(a.crops):
         picture, sides = pictures[random.integers(len(pictures))], random.integers(16, 97, 2)
-        top, left = (random.integers(extent - side + 1) for extent, side in zip(picture.shape, sides, strict=True))
+        top, left = (
+            random.integers(extent - side + 1)
+            for extent, side in zip(picture.shape, sides, strict=True)
+        )
         rows += crop_rows(picture[top : top + sides[0], left : left + sides[1]], seed, denoiser)
     worst = {name: max(row[name] for row in rows) for name in ("given", "estimated")}  # type: ignore[type-var]
-    result = {"what": "denoising_crops.py: squared error in units of the input's", "worst": worst, "rows": rows}
+    result = {
+        "what": "denoising_crops.py: squared error in units of the input's",
+        "worst": worst,
+        "rows": rows,
+    }
     a.out.write_text(json.dumps(result) + "\n")
     print(worst)
 

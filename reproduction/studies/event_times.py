@@ -1,16 +1,19 @@
-"""How accurate the times of events are: simulated recordings with known times and noise, next to the bound.
+"""How accurate the times of events are: simulated recordings with known times and noise, next to
+the bound.
 
     python -m reproduction.studies.event_times --out reproduction/studies/results/event_times.json
 
-A recording has events of one known waveform d (a windowed oscillation of 64 samples, unit length) with amplitude 1 at
-times drawn from the continuum, at least two waveforms apart, in white noise of variance σ². The signal-to-noise ratio
-is that of the mean power of a waveform over its 64 samples, 1/64 / σ². No unbiased estimate of a time has a smaller
-standard deviation than the bound of Cramér and Rao, σ / ‖d'‖ (the amplitude is unknown, too, but ⟨d, d'⟩ = 0).
+A recording has events of one known waveform d (a windowed oscillation of 64 samples, unit length)
+with amplitude 1 at times drawn from the continuum, at least two waveforms apart, in white noise of
+variance σ². The signal-to-noise ratio is that of the mean power of a waveform over its 64 samples,
+1/64 / σ². No unbiased estimate of a time has a smaller standard deviation than the bound of Cramér
+and Rao, σ / ‖d'‖ (the amplitude is unknown, too, but ⟨d, d'⟩ = 0).
 
-Compared: `events()` for several regions; its parts, the feature's μ and the centre of its region alone; the plain code
-without pooling (regions of one sample) by its largest coefficient, by its events, and by a parabola through the largest
-coefficient and its neighbours; and the maximum-likelihood estimate, which knows that events do not overlap.
-Every estimate is taken for the true event within 3 samples of it; others are missed.
+Compared: `events()` for several regions; its parts, the feature's μ and the centre of its region
+alone; the plain code without pooling (regions of one sample) by its largest coefficient, by its
+events, and by a parabola through the largest coefficient and its neighbours; and the
+maximum-likelihood estimate, which knows that events do not overlap. Every estimate is taken for the
+true event within 3 samples of it; others are missed.
 """
 
 from __future__ import annotations
@@ -38,7 +41,9 @@ NORM = float(np.linalg.norm(waveform(CENTRED)))
 SLOPE = float(np.linalg.norm((waveform(CENTRED + 1e-4) - waveform(CENTRED - 1e-4)) / 2e-4 / NORM))
 
 
-def simulate(rng: np.random.Generator, events: int, decibels: float) -> tuple[np.ndarray, np.ndarray, float]:
+def simulate(
+    rng: np.random.Generator, events: int, decibels: float
+) -> tuple[np.ndarray, np.ndarray, float]:
     """A recording [T], the times of its events, and σ."""
     times = 2 * LENGTH + np.cumsum(rng.uniform(2 * LENGTH, 3 * LENGTH, events))
     samples = np.arange(int(times[-1]) + 3 * LENGTH)
@@ -48,12 +53,15 @@ def simulate(rng: np.random.Generator, events: int, decibels: float) -> tuple[np
 
 
 def model_of(pool: int, stride: int) -> ww.DeconvNet:
-    model = ww.DeconvNet(ww.ModelSpec.signals(1, LENGTH, pool_size=pool, pool_stride=stride), dtype=torch.float64)
+    model = ww.DeconvNet(
+        ww.ModelSpec.signals(1, LENGTH, pool_size=pool, pool_stride=stride), dtype=torch.float64
+    )
     return model.with_filters(1, torch.from_numpy(waveform(CENTRED) / NORM)[None, None, None])
 
 
 def likeliest(x: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """The time of the best fit of one waveform near each event, on a grid of a hundredth of a sample."""
+    """The time of the best fit of one waveform near each event, on a grid of a hundredth of a
+    sample."""
     found = []
     for t in times:
         near = np.arange(int(t) - 48, int(t) + 49)
@@ -72,7 +80,9 @@ def errors(found: np.ndarray, strength: np.ndarray, times: np.ndarray) -> np.nda
     return result
 
 
-def estimates(x: np.ndarray, times: np.ndarray, pool: int, stride: int, lam: float) -> dict[str, np.ndarray]:
+def estimates(
+    x: np.ndarray, times: np.ndarray, pool: int, stride: int, lam: float
+) -> dict[str, np.ndarray]:
     """Errors by the ways to read a time off the code of one recording."""
     solution = ww.infer(model_of(pool, stride), x[None, None], ww.InferenceSpec.coding(lam=lam))
     events, p = solution.events(), solution.features[0, 0].numpy()
@@ -88,7 +98,11 @@ def estimates(x: np.ndarray, times: np.ndarray, pool: int, stride: int, lam: flo
         }
     left, right = np.pad(p, 1)[used], np.pad(p, 1)[used + 2]
     parabola = centre + (right - left) / (2 * (2 * p[used] - left - right))
-    return {**ways, "largest": errors(centre, p[used], times), "parabola": errors(parabola, p[used], times)}
+    return {
+        **ways,
+        "largest": errors(centre, p[used], times),
+        "parabola": errors(parabola, p[used], times),
+    }
 
 
 def summary(found: np.ndarray, bound: float) -> dict[str, float]:
@@ -103,24 +117,39 @@ def summary(found: np.ndarray, bound: float) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--events", type=int, default=1000)
     parser.add_argument("--decibels", type=int, nargs="+", default=[0, 5, 10, 15, 20, 30])
     parser.add_argument(
-        "--pools", type=int, nargs="+", default=[1, 1, 2, 1, 2, 2, 4, 2, 4, 4], help="sizes and strides"
+        "--pools",
+        type=int,
+        nargs="+",
+        default=[1, 1, 2, 1, 2, 2, 4, 2, 4, 4],
+        help="sizes and strides",
     )
-    parser.add_argument("--threshold", type=float, default=4.0, help="1/λ in standard deviations of the noise")
+    parser.add_argument(
+        "--threshold", type=float, default=4.0, help="1/λ in standard deviations of the noise"
+    )
     args = parser.parse_args()
     rows = []
     for decibels in args.decibels:
         x, times, sigma = simulate(np.random.default_rng(1000 + decibels), args.events, decibels)
         bound = sigma / SLOPE
         rows.append(
-            {"dB": decibels, "bound": bound, "way": "maximum likelihood", **summary(likeliest(x, times) - times, bound)}
+            {
+                "dB": decibels,
+                "bound": bound,
+                "way": "maximum likelihood",
+                **summary(likeliest(x, times) - times, bound),
+            }
         )
         for pool, stride in zip(args.pools[::2], args.pools[1::2], strict=True):
-            for way, found in estimates(x, times, pool, stride, 1 / (args.threshold * sigma)).items():
+            for way, found in estimates(
+                x, times, pool, stride, 1 / (args.threshold * sigma)
+            ).items():
                 row = {
                     "dB": decibels,
                     "bound": bound,
@@ -131,7 +160,11 @@ def main() -> None:
                 }
                 rows.append(row)
                 print(row, flush=True)
-    settings = {"events": args.events, "threshold": args.threshold, "waveform": [LENGTH, FREQUENCY, SPREAD, PHASE]}
+    settings = {
+        "events": args.events,
+        "threshold": args.threshold,
+        "waveform": [LENGTH, FREQUENCY, SPREAD, PHASE],
+    }
     args.out.write_text(json.dumps({"settings": settings, "rows": rows}, indent=1))
 
 

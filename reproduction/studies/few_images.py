@@ -1,9 +1,10 @@
-"""How many epochs `train` takes for few images: what models of 50 digits explain of validation digits.
+"""How many epochs `train` takes for few images: what models of 50 digits explain of validation
+digits.
 
     python -m reproduction.studies.few_images --out few_images.json
 
-50 of the first 3,000 embedded training digits are learned from, 200 of the last 2,000 are for validation, none is a
-test digit. Sets of 50.
+50 of the first 3,000 embedded training digits are learned from, 200 of the last 2,000 are for
+validation, none is a test digit. Sets of 50.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ EPOCHS = (12, 25, 50)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--sets", type=int, default=3)
     a = parser.parse_args()
@@ -39,10 +42,19 @@ def main() -> None:
             variance = (seen - seen.mean((2, 3), keepdim=True)).square().sum()
             explained = 1 - float((solution.reconstruction - seen).square().sum() / variance)
             features = float((solution.features != 0).flatten(1).sum(1).float().mean())
-            rows.append({"first": first, "epochs": epochs, "explained": round(explained, 4), "features": features})
+            rows.append(
+                {
+                    "first": first,
+                    "epochs": epochs,
+                    "explained": round(explained, 4),
+                    "features": features,
+                }
+            )
             rows[-1]["processor_seconds"] = round(seconds, 1)
             print(rows[-1], flush=True)
-            a.out.write_text(json.dumps({"what": "studies/few_images.py", "rows": rows}, indent=1) + "\n")
+            a.out.write_text(
+                json.dumps({"what": "studies/few_images.py", "rows": rows}, indent=1) + "\n"
+            )
 
 
 if __name__ == "__main__":

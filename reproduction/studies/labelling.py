@@ -1,10 +1,13 @@
-"""Labels that are suggested against labels at random: errors on all pictures, against the number of labels.
+"""Labels that are suggested against labels at random: errors on all pictures, against the number of
+labels.
 
-    python -m reproduction.studies.labelling DATA --out FILE.json [--sets digits fashion defects tiles] [--processes 1]
+    python -m reproduction.studies.labelling DATA --out FILE.json [--sets digits fashion defects
+    tiles] [--processes 1]
 
-DATA is a folder with Fashion-MNIST (`fashion-mnist/`) and the magnetic tiles (`magnetic-tiles.zip`). Every set is
-described first, as `ww.Labelling` does it; descriptors are kept next to FILE. A person is simulated who always labels
-the first suggestion with its true class; the first picture of all is drawn at random, by the seed.
+DATA is a folder with Fashion-MNIST (`fashion-mnist/`) and the magnetic tiles
+(`magnetic-tiles.zip`). Every set is described first, as `ww.Labelling` does it; descriptors are
+kept next to FILE. A person is simulated who always labels the first suggestion with its true class;
+the first picture of all is drawn at random, by the seed.
 """
 
 from __future__ import annotations
@@ -28,7 +31,12 @@ from reproduction.studies.anomaly_tiles import KINDS, read_tiles
 
 SIDE = 64  # of the tiles, in pixels
 COUNTS = (5, 10, 15, 20, 25, 30, 40, 50, 60)
-ESTIMATED = (20, 30, 60)  # numbers of labels at which the session's own estimate of the error is kept
+# numbers of labels at which the session's own estimate of the error is kept
+ESTIMATED = (
+    20,
+    30,
+    60,
+)
 
 
 def digits(data: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -50,7 +58,8 @@ def fashion(data: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def tiles(data: Path) -> tuple[np.ndarray, np.ndarray]:
-    """All 811 tiles in 64 × 64 pixels, by a model that learns from them; classes: kinds of defect, and none."""
+    """All 811 tiles in 64 × 64 pixels, by a model that learns from them; classes: kinds of defect,
+    and none."""
     return surfaces(data, lambda kind: True)
 
 
@@ -63,8 +72,15 @@ SETS = {"digits": digits, "fashion": fashion, "defects": defects, "tiles": tiles
 
 
 def surfaces(data: Path, wanted: Callable[[str], bool]) -> tuple[np.ndarray, np.ndarray]:
-    found = [picture for picture in read_tiles(str(data / "magnetic-tiles.zip")) if wanted(picture["kind"])]
-    small = [F.interpolate(torch.from_numpy(p["pixels"])[None, None], (SIDE, SIDE), mode="area") for p in found]
+    found = [
+        picture
+        for picture in read_tiles(str(data / "magnetic-tiles.zip"))
+        if wanted(picture["kind"])
+    ]
+    small = [
+        F.interpolate(torch.from_numpy(p["pixels"])[None, None], (SIDE, SIDE), mode="area")
+        for p in found
+    ]
     return described(torch.cat(small), None), np.array([picture["kind"] for picture in found])
 
 
@@ -73,7 +89,8 @@ def described(images: Any, run: Any) -> np.ndarray:
 
 
 def simulate(rows: np.ndarray, y: np.ndarray, seed: int, suggested: bool, most: int = 60) -> dict:
-    """Errors at some numbers of labels, the estimates of the error, and the longest time from a label to its update."""
+    """Errors at some numbers of labels, the estimates of the error, and the longest time from a
+    label to its update."""
     session, order = ww.Labelling(rows), np.random.default_rng(seed).permutation(len(y))
     errors, estimates, slowest = {}, {}, 0.0
     for count in range(1, most + 1):
@@ -104,7 +121,9 @@ def main() -> None:
             np.savez(kept, rows=rows, y=y)
             print(name, rows.shape, flush=True)
     kinds, seeds = ("suggested", "random"), range(options.seeds)
-    jobs = [(options.out, name, kind, seed) for name in options.sets for kind in kinds for seed in seeds]
+    jobs = [
+        (options.out, name, kind, seed) for name in options.sets for kind in kinds for seed in seeds
+    ]
     with get_context("spawn").Pool(options.processes) as pool:
         for key, found in pool.imap_unordered(run, jobs, chunksize=1):
             for part, value in found.items():
@@ -117,7 +136,9 @@ def run(job: tuple[Path, str, str, int]) -> tuple[str, dict]:
     """One simulation, and its name in the file of results."""
     out, name, kind, seed = job
     data = np.load(out.with_name(f"{name}.npz"))
-    return f"{name} {kind} {seed}", simulate(data["rows"].astype(np.float32), data["y"], seed, kind == "suggested")
+    return f"{name} {kind} {seed}", simulate(
+        data["rows"].astype(np.float32), data["y"], seed, kind == "suggested"
+    )
 
 
 if __name__ == "__main__":

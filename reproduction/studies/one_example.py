@@ -2,10 +2,11 @@
 
     python -m reproduction.studies.one_example --data FOLDER --out FOLDER [--test] [--tiny]
 
-A model of both layers is learned from the background characters. Rows are descriptors in a metric: that of
-small distortions, which needs no labels, or that of drawers, the covariance of the drawings of a character among the
-background characters. Matching lets the example of a class move a little, and charges for it. Settings are chosen on
-tasks from two alphabets of the background, whose characters then do not make the metric; the ten runs are tested once.
+A model of both layers is learned from the background characters. Rows are descriptors in a metric:
+that of small distortions, which needs no labels, or that of drawers, the covariance of the drawings
+of a character among the background characters. Matching lets the example of a class move a little,
+and charges for it. Settings are chosen on tasks from two alphabets of the background, whose
+characters then do not make the metric; the ten runs are tested once.
 """
 
 from __future__ import annotations
@@ -20,10 +21,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from reproduction.studies import ten_labels as study
-from reproduction.studies.ten_labels import DenseCovariance, Describer, Log, Moments, in_batches, stream_model
-from whatwhere.classification.descriptors import unit_length
-from whatwhere.classification.metric import distort
+from reproduction.studies.ten_labels import (
+    DenseCovariance,
+    Describer,
+    Log,
+    Moments,
+    in_batches,
+    stream_model,
+)
 from whatwhere.spec.tasks import Distortions
+from whatwhere.tasks.classification.descriptors import unit_length
+from whatwhere.tasks.classification.metric import distort
 
 CHARACTERS = Distortions(rotation=15, shear=0.2, scale=0.15, shift=0.05, elastic=0.04)
 MOVES, DIRECTIONS = 32, 1024
@@ -32,7 +40,8 @@ TEST = False
 
 
 def normalised(v: np.ndarray, each_axis: bool = False) -> Tensor:
-    """Characters as [N, 1, SIDE, SIDE], ink 1: their ink centred, and of one spread, over both axes or each."""
+    """Characters as [N, 1, SIDE, SIDE], ink 1: their ink centred, and of one spread, over both
+    axes or each."""
     ink = F.avg_pool2d(torch.from_numpy(v.astype(np.float32))[:, None], 3, stride=1, padding=1)
     ink = (2 * F.avg_pool2d(ink, 3, stride=1, padding=1)).clamp(max=1)
     axis = torch.linspace(-1, 1, ink.shape[2])
@@ -44,13 +53,16 @@ def normalised(v: np.ndarray, each_axis: bool = False) -> Tensor:
     sizes = [(part.sqrt() * both).sqrt() if each_axis else both for part in (across, down)]
     sizes = [(size / SPREAD).clamp(0.3, 1.5) for size in sizes]
     nought = torch.zeros_like(x)
-    moves = torch.stack([torch.stack([sizes[0], nought, x], 1), torch.stack([nought, sizes[1], y], 1)], 1)
+    moves = torch.stack(
+        [torch.stack([sizes[0], nought, x], 1), torch.stack([nought, sizes[1], y], 1)], 1
+    )
     grid = F.affine_grid(moves, [len(v), 1, SIDE, SIDE], align_corners=False)
     return F.grid_sample(ink, grid, align_corners=False)
 
 
 def moved(function, v: Tensor) -> tuple[Tensor, Tensor]:
-    """Descriptors [N, MOVES, D] of images as they are and moved in some ways, and the size [MOVES] of each way."""
+    """Descriptors [N, MOVES, D] of images as they are and moved in some ways, and the size [MOVES]
+    of each way."""
     copies, sizes = [in_batches(function, v, 1000)], [0.0]
     for move in range(1, MOVES if not study.TINY else 3):
         strength = move / MOVES
@@ -67,7 +79,9 @@ def by_metric(metric, moved_rows: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor
     return metric(x.flatten(0, 1)).unflatten(0, x.shape[:2]), sizes
 
 
-def distances(examples: tuple[Tensor, Tensor], tests: tuple[Tensor, Tensor], charge: float) -> Tensor:
+def distances(
+    examples: tuple[Tensor, Tensor], tests: tuple[Tensor, Tensor], charge: float
+) -> Tensor:
     """Of tests [n] from examples [m], [n, m]: of the best move of either, charged by its size."""
     (a, sizes), (b, _) = examples, tests
     there = 1 - torch.einsum("nr,mkr->nmk", b[:, 0], a) + charge * sizes
@@ -76,7 +90,8 @@ def distances(examples: tuple[Tensor, Tensor], tests: tuple[Tensor, Tensor], cha
 
 
 def tasks(names: np.ndarray, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Tasks like those of the test: 20 characters of an alphabet, the drawings of one person and of another."""
+    """Tasks like those of the test: 20 characters of an alphabet, the drawings of one person and
+    of another."""
     rng, alphabet = np.random.default_rng(0), np.array([name.split("/")[0] for name in names])
     found = []
     for _ in range(count):
@@ -101,14 +116,19 @@ def mixed(one: DenseCovariance, other: DenseCovariance) -> DenseCovariance:
     """The mean of two covariances, each scaled to the same sum of variances."""
     out = DenseCovariance(DIRECTIONS)
     out.count, out.squares = 2, 2.0
-    out.products = sum(each.rows().T @ each.rows() * (each.count / each.squares) for each in (one, other))
+    out.products = sum(
+        each.rows().T @ each.rows() * (each.count / each.squares) for each in (one, other)
+    )
     return out
 
 
 class Kind:
-    """Characters described in one way: what metrics are made from, without and with the characters that choose."""
+    """Characters described in one way: what metrics are made from, without and with the characters
+    that choose."""
 
-    def __init__(self, function, v: Tensor, names: np.ndarray, held: np.ndarray, used: np.ndarray) -> None:
+    def __init__(
+        self, function, v: Tensor, names: np.ndarray, held: np.ndarray, used: np.ndarray
+    ) -> None:
         self.function, x = function, in_batches(function, v, 1000)
         self.mean, self.total = x.float().mean(0), DenseCovariance(1024)
         for part in x.split(4096):
@@ -116,11 +136,17 @@ class Kind:
         how = study.within_of(function, v[::2], CHARACTERS, DIRECTIONS)
         learn = torch.from_numpy(np.flatnonzero(~held)).to(x.device)
         people = drawers(x[learn], names[~held]), drawers(x, names)
-        self.within = {"distortions": (how, how), "drawers": people, "both": tuple(mixed(how, p) for p in people)}
+        self.within = {
+            "distortions": (how, how),
+            "drawers": people,
+            "both": tuple(mixed(how, p) for p in people),
+        }
         self.known = moved(function, v[torch.from_numpy(np.flatnonzero(held)[used])])
 
     def metric(self, within: str, final: bool, **settings):
-        return Moments(self.within[within][final], self.total, self.mean, CHARACTERS).metric(**settings)
+        return Moments(self.within[within][final], self.total, self.mean, CHARACTERS).metric(
+            **settings
+        )
 
 
 def together(parts: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
@@ -141,49 +167,83 @@ def omniglot(log: Log, data: Path, out: Path) -> None:
     model = stream_model("omniglot", normalised(v), out, study.MIDDLE)
     plain, upright = Describer(model, (1, 2)), Describer(model, (1, 2), upright=True)
     views = {"image": (plain, False), "upright": (upright, False), "each axis": (plain, True)}
-    kinds = {name: Kind(function, normalised(v, each_axis), names, held, used)
-             for name, (function, each_axis) in views.items()}  # fmt: skip
+    kinds = {
+        name: Kind(function, normalised(v, each_axis), names, held, used)
+        for name, (function, each_axis) in views.items()
+    }
     best: dict[str, tuple] = {}
 
-    def measure(within: str, chosen: tuple[str, ...], share: float, rank: int, power: float) -> dict:
+    def measure(
+        within: str, chosen: tuple[str, ...], share: float, rank: int, power: float
+    ) -> dict:
         settings = {"share": share, "rank": rank, "power": power}
-        rows, sizes = together([by_metric(kinds[k].metric(within, False, **settings), kinds[k].known) for k in chosen])
+        rows, sizes = together(
+            [by_metric(kinds[k].metric(within, False, **settings), kinds[k].known) for k in chosen]
+        )
         errors = {}
         for charge in (1e9, 1.0, 0.5, 0.2, 0.1, 0.0):
-            wrong = [(distances((rows[a], sizes), (rows[b], sizes), charge).argmin(1).cpu()
-                      != torch.arange(len(a))).double().mean().item() for a, b in asked]  # fmt: skip
+            wrong = [
+                (
+                    distances((rows[a], sizes), (rows[b], sizes), charge).argmin(1).cpu()
+                    != torch.arange(len(a))
+                )
+                .double()
+                .mean()
+                .item()
+                for a, b in asked
+            ]
             errors[charge] = round(100 * float(np.mean(wrong)), 2)
             found = (errors[charge], chosen, settings, charge)
             best[within] = min(best.get(within, found), found, key=lambda trial: trial[0])
         return {"errors": errors}
 
-    kinds_of_metric, views_together = ("distortions", "both", "drawers"), ("image", "upright", "each axis")
+    kinds_of_metric, views_together = (
+        ("distortions", "both", "drawers"),
+        ("image", "upright", "each axis"),
+    )
     pairs = ((0.3, 150), (0.3, 100), (1.0, 100), (0.3, 200), (1.0, 200), (0.3, 60), (0.3, 400))
     grid = [(w, views_together, share, rank, 0.0) for share, rank in pairs for w in kinds_of_metric]
-    grid += [(w, views_together[:count], 0.3, 150, 0.0) for count in (1, 2) for w in kinds_of_metric]
+    grid += [
+        (w, views_together[:count], 0.3, 150, 0.0) for count in (1, 2) for w in kinds_of_metric
+    ]
     for key in grid:
         log.step(f"omniglot background {key}", lambda key=key: measure(*key), need=40)
     if not TEST:
         return
-    given = {k: [[moved(f, normalised(file[name][run], each)) for name in ("training", "test")] for run in range(10)]
-             for k, (f, each) in views.items()}  # fmt: skip
+    given = {
+        k: [
+            [moved(f, normalised(file[name][run], each)) for name in ("training", "test")]
+            for run in range(10)
+        ]
+        for k, (f, each) in views.items()
+    }
 
     def test(within: str) -> dict:
         _, chosen, settings, charge = best[within]
         metrics = {k: kinds[k].metric(within, True, **settings) for k in chosen}
         errors = []
         for run in range(10):
-            a, b = (together([by_metric(metrics[k], given[k][run][part]) for k in chosen]) for part in (0, 1))
-            errors.append((distances(a, b, charge).argmin(1).cpu().numpy() != file["answer"][run]).mean())
-        return {"chosen": [str(part) for part in best[within]], "test": round(100 * float(np.mean(errors)), 2),
-                "runs": [round(100 * float(e), 1) for e in errors]}  # fmt: skip
+            a, b = (
+                together([by_metric(metrics[k], given[k][run][part]) for k in chosen])
+                for part in (0, 1)
+            )
+            errors.append(
+                (distances(a, b, charge).argmin(1).cpu().numpy() != file["answer"][run]).mean()
+            )
+        return {
+            "chosen": [str(part) for part in best[within]],
+            "test": round(100 * float(np.mean(errors)), 2),
+            "runs": [round(100 * float(e), 1) for e in errors],
+        }
 
     for within in best:
         log.step(f"omniglot test {within}", lambda within=within: test(within))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=100.0)

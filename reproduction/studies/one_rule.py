@@ -1,10 +1,12 @@
-"""Few labels of digits and of clothes by one rule: rules compared on validation images of both sets, the best tested.
+"""Few labels of digits and of clothes by one rule: rules compared on validation images of both
+sets, the best tested.
 
     python -m reproduction.studies.one_rule --data FOLDER --models FOLDER --out FOLDER [--tiny]
 
-Models learn from the first 50,000 training images. Validation: these are in the graph, the last 10,000 join it as new
-rows. Test: all 60,000 are in the graph, and the test images join it. The rule for the test is the one whose errors,
-divided by our targets, have the smallest mean over both sets and all numbers of labels. Names of rules:
+Models learn from the first 50,000 training images. Validation: these are in the graph, the last
+10,000 join it as new rows. Test: all 60,000 are in the graph, and the test images join it. The rule
+for the test is the one whose errors, divided by our targets, have the smallest mean over both sets
+and all numbers of labels. Names of rules:
 
     P τ          potentials of Poisson learning; τ ends walks, so that labels reach less far
     R n of X     regions that grow from X in n rounds
@@ -26,9 +28,11 @@ from torch import Tensor
 
 from reproduction.studies import ten_labels as study
 from reproduction.studies.ten_labels import CHOSEN, CLOTHES, DIGITS, Log, Moments, within_of
-from whatwhere.classification import poisson
-from whatwhere.classification.descriptors import unit_length
-from whatwhere.classification.poisson import (
+from whatwhere.data import few_labels
+from whatwhere.spec.tasks import Distortions
+from whatwhere.tasks.classification import poisson
+from whatwhere.tasks.classification.descriptors import unit_length
+from whatwhere.tasks.classification.poisson import (
     Neighbours,
     connected_parts,
     grow_regions,
@@ -37,8 +41,6 @@ from whatwhere.classification.poisson import (
     solve_poisson,
     symmetric_graph,
 )
-from whatwhere.data import few_labels
-from whatwhere.spec.tasks import Distortions
 
 TARGETS = {"mnist": {10: 1.2, 50: 1.1, 100: 1.0}, "fashion-mnist": {10: 31.0, 100: 18.5}}
 FEATURES = {"three models": ("image", "sigma 4", "sigma 2"), "scattering": ("scattering",)}
@@ -46,7 +48,8 @@ TAUS = (1e-5, 3e-3, 1e-2)
 SLACKS = {"": None, ", even": 1.3}
 ROUNDS = (1, 2, 5)
 ROWS = {"mnist": (("", " upright"), DIGITS), "fashion-mnist": (("",), CLOTHES)}
-Rows = tuple[Tensor, Tensor, Tensor, Tensor]  # and classes: of the images in the graph, and of new ones
+# and classes: of the images in the graph, and of new ones
+Rows = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def unit(scores: Tensor) -> Tensor:
@@ -69,12 +72,16 @@ class Task:
         self.classes, self.mean = int(self.y.max()) + 1, self.z.mean(0)
         centred = self.z - self.mean
         self.gram = (centred.T @ centred).double() / len(centred)
-        self.even = torch.full((self.classes,), 1 / self.classes, dtype=torch.float64, device=self.y.device)
+        self.even = torch.full(
+            (self.classes,), 1 / self.classes, dtype=torch.float64, device=self.y.device
+        )
 
     def near(self, scores: Tensor) -> Tensor:
         """The scores of new rows: the mean of their neighbours."""
         parts = zip(self.weights.split(1000), self.found.split(1000), strict=True)
-        return torch.cat([(weights[:, :, None, None] * scores[found]).sum(1) for weights, found in parts])
+        return torch.cat(
+            [(weights[:, :, None, None] * scores[found]).sum(1) for weights, found in parts]
+        )
 
     def potentials(self, source: Tensor, tau: float) -> Tensor:
         before, poisson.TAU = poisson.TAU, tau
@@ -96,7 +103,10 @@ class Task:
         before, poisson.ROUNDS = poisson.ROUNDS, rounds
         shares = None if slack is None else self.even
         try:
-            each = [grow_regions(self.graph, self.parts, u[:, d], r, self.y[r], shares) for d, r in enumerate(drawn)]
+            each = [
+                grow_regions(self.graph, self.parts, u[:, d], r, self.y[r], shares)
+                for d, r in enumerate(drawn)
+            ]
         finally:
             poisson.ROUNDS = before
         return torch.stack(each, 1)
@@ -111,13 +121,20 @@ class Task:
         one = torch.eye(len(self.gram), dtype=torch.float64, device=targets.device)
         products = ((self.z - self.mean).T @ targets).double() / len(targets)
         W = torch.linalg.solve(self.gram + share * self.gram.diagonal().mean() * one, products)
-        return ((self.z_new - self.mean).double() @ W).view(len(self.z_new), len(drawn), self.classes)
+        return ((self.z_new - self.mean).double() @ W).view(
+            len(self.z_new), len(drawn), self.classes
+        )
 
     def errors(self, count: int, only: str | None = None) -> dict[str, list[float]]:
         """The errors in % of every draw on new rows, by the name of a rule."""
         labels = self.y.cpu().numpy()
-        drawn = [torch.from_numpy(few_labels(labels, count, s)).to(self.y.device) for s in range(study.DRAWS)]
-        source = torch.zeros(len(self.y), len(drawn), self.classes, dtype=torch.float64, device=self.y.device)
+        drawn = [
+            torch.from_numpy(few_labels(labels, count, s)).to(self.y.device)
+            for s in range(study.DRAWS)
+        ]
+        source = torch.zeros(
+            len(self.y), len(drawn), self.classes, dtype=torch.float64, device=self.y.device
+        )
         for d, r in enumerate(drawn):
             source[r, d] = F.one_hot(self.y[r], self.classes).double() - 1 / self.classes
         P = {f"P {tau:g}": self.potentials(source, tau) for tau in TAUS}
@@ -128,12 +145,20 @@ class Task:
                     base = f"R {rounds} of {name}{even}" if rounds else name + even
                     if only and not only.endswith(f" of {base}"):
                         continue
-                    scores = self.regions(u, drawn, slack, rounds) if rounds else self.balanced(u, slack)
+                    scores = (
+                        self.regions(u, drawn, slack, rounds) if rounds else self.balanced(u, slack)
+                    )
                     near, ridge = self.near(scores), self.ridge(scores, drawn)
                     each = {"near": near, "ridge": ridge, "both": unit(near) + unit(ridge)}
                     out |= {f"{kind} of {base}": new for kind, new in each.items()}
-        wrong = {name: (scores.argmax(2) != self.y_new[:, None]).double().mean(0) for name, scores in out.items()}
-        return {name: [round(100 * float(share), 2) for share in shares] for name, shares in wrong.items()}
+        wrong = {
+            name: (scores.argmax(2) != self.y_new[:, None]).double().mean(0)
+            for name, scores in out.items()
+        }
+        return {
+            name: [round(100 * float(share), 2) for share in shares]
+            for name, shares in wrong.items()
+        }
 
 
 class Kind:
@@ -144,7 +169,10 @@ class Kind:
         self.function, self.x = function, study.in_batches(function, v)
         self.y = torch.from_numpy(y).to(study.DEVICE)
         self.some = v[torch.linspace(0, held - 1, min(10_000, held), dtype=torch.float64).long()]
-        self.parts = {"validation": (slice(held), slice(held, trained)), "test": (slice(trained), slice(trained, None))}
+        self.parts = {
+            "validation": (slice(held), slice(held, trained)),
+            "test": (slice(trained), slice(trained, None)),
+        }
         self.within: dict[Distortions, study.Covariance] = {}
         self.totals: dict[str, study.Covariance] = {}
 
@@ -156,7 +184,9 @@ class Kind:
             self.totals[part] = study.DenseCovariance(1024)
             for rows in self.x[learned].split(4096):
                 self.totals[part].add(rows.float())
-        metric = Moments(self.within[how], self.totals[part], self.x[learned].float().mean(0), how).metric(**CHOSEN)
+        metric = Moments(
+            self.within[how], self.totals[part], self.x[learned].float().mean(0), how
+        ).metric(**CHOSEN)
         return metric(self.x[learned]), self.y[learned], metric(self.x[new]), self.y[new]
 
 
@@ -192,7 +222,9 @@ def validate(log: Log, sets: dict[str, DataSet]) -> list[tuple[float, str]]:
                 task, out = Task(data.rows("validation", features)), {}
                 for count, target in TARGETS[data.name].items():
                     errors = task.errors(count)
-                    out[count] = {rule: f"{np.mean(e):.2f}±{np.std(e):.2f}" for rule, e in errors.items()}
+                    out[count] = {
+                        rule: f"{np.mean(e):.2f}±{np.std(e):.2f}" for rule, e in errors.items()
+                    }
                     for rule, each in errors.items() if title == "three models" else ():
                         ratios.setdefault(rule, []).append(np.mean(each) / target)
                 return out
@@ -210,7 +242,8 @@ def test(log: Log, sets: dict[str, DataSet], rule: str) -> None:
                 for count in TARGETS[data.name]:
                     errors = task.errors(count, rule)
                     out[count] = {
-                        n: {"mean": f"{np.mean(e):.3f}±{np.std(e):.3f}", "draws": e} for n, e in errors.items()
+                        n: {"mean": f"{np.mean(e):.3f}±{np.std(e):.3f}", "draws": e}
+                        for n, e in errors.items()
                     }
                 return out
 
@@ -218,11 +251,15 @@ def test(log: Log, sets: dict[str, DataSet], rule: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     for name in ("data", "models", "out"):
         parser.add_argument(f"--{name}", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=900.0)
-    parser.add_argument("--tiny", action="store_true", help="few images and draws, to see that it runs")
+    parser.add_argument(
+        "--tiny", action="store_true", help="few images and draws, to see that it runs"
+    )
     given = parser.parse_args()
     if given.tiny:
         study.TINY, study.DRAWS, study.BATCH = True, 2, 100

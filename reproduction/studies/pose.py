@@ -1,10 +1,12 @@
-"""Pose: MNIST in 40 × 40 at random places; test digits are also turned ±20°, sheared ±0.2 and scaled 0.8 to 1.2.
+"""Pose: MNIST in 40 × 40 at random places; test digits are also turned ±20°, sheared ±0.2 and
+scaled 0.8 to 1.2.
 
     python -m reproduction.studies.pose --data FOLDER --out FOLDER [--tiny]
 
-A linear SVM on features of one model in the metric of small distortions, images centred and sheared upright by their
-moments; next to it a small convolutional network trained on the same images, as they are and upright. All learn from
-the first 50,000 digits; the last 10,000, posed like the test digits, choose.
+A linear SVM on features of one model in the metric of small distortions, images centred and sheared
+upright by their moments; next to it a small convolutional network trained on the same images, as
+they are and upright. All learn from the first 50,000 digits; the last 10,000, posed like the test
+digits, choose.
 """
 
 from __future__ import annotations
@@ -20,9 +22,9 @@ from torch import Tensor
 from reproduction.deskew import deskew
 from reproduction.studies import ten_labels as study
 from reproduction.studies.ten_labels import Describer, Log, in_batches, stream_model
-from whatwhere.classification.linear_svm import fit_svm
-from whatwhere.classification.metric import distort
 from whatwhere.spec.tasks import Distortions
+from whatwhere.tasks.classification.linear_svm import fit_svm
+from whatwhere.tasks.classification.metric import distort
 
 POSES = Distortions(rotation=20, shear=0.2, scale=0.2, shift=0, elastic=0)
 
@@ -33,15 +35,30 @@ def placed(v: Tensor, seed: int, how: Distortions | None = None) -> Tensor:
     v = F.pad(v, (6, 6, 6, 6))
     v = v if how is None else distort(v, how, generator)
     moves = torch.randint(-6, 7, (len(v), 2), generator=generator).tolist()
-    return torch.stack([torch.roll(image, move, (1, 2)) for image, move in zip(v, moves, strict=True)])
+    return torch.stack(
+        [torch.roll(image, move, (1, 2)) for image, move in zip(v, moves, strict=True)]
+    )
 
 
 def small_cnn(v: Tensor, y: Tensor, epochs: int = 8) -> torch.nn.Module:
     torch.manual_seed(0)
     nn = torch.nn
-    convolutions = [nn.Conv2d(1, 32, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(32, 64, 5), nn.ReLU(), nn.MaxPool2d(2)]
+    convolutions = [
+        nn.Conv2d(1, 32, 5),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 5),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+    ]
     size = (v.shape[2] - 4) // 2 // 2 - 2
-    top = [nn.Flatten(), nn.Dropout(0.5), nn.Linear(64 * size**2, 128), nn.ReLU(), nn.Linear(128, 10)]
+    top = [
+        nn.Flatten(),
+        nn.Dropout(0.5),
+        nn.Linear(64 * size**2, 128),
+        nn.ReLU(),
+        nn.Linear(128, 10),
+    ]
     net = nn.Sequential(*convolutions, *top).to(study.DEVICE)
     steps = epochs * -(-len(v) // 200)
     optimiser = torch.optim.Adam(net.parameters(), 1e-3)
@@ -60,7 +77,8 @@ def right(predict, parts: dict[str, tuple[Tensor, np.ndarray]]) -> dict:
 
 
 def pose(log: Log, data: Path, out: Path) -> None:
-    """The share in % of digits that are right, in place and in other poses, of validation and of test images."""
+    """The share in % of digits that are right, in place and in other poses, of validation and of
+    test images."""
     v, y = study.read(data / "mnist", "train")
     v_new, y_new = study.read(data / "mnist", "t10k")
     held = 300 if study.TINY else 50_000
@@ -74,14 +92,19 @@ def pose(log: Log, data: Path, out: Path) -> None:
     learned, y = placed(v[:held], 0), y[:held]
 
     def upright(images: Tensor) -> Tensor:
-        return torch.cat([deskew(part.to(study.DEVICE))[:, :, 6:34, 6:34].cpu() for part in images.split(5000)])
+        return torch.cat(
+            [deskew(part.to(study.DEVICE))[:, :, 6:34, 6:34].cpu() for part in images.split(5000)]
+        )
 
     def network(images: Tensor, before) -> dict:
         net = small_cnn(before(images), torch.from_numpy(y), 1 if study.TINY else 8)
 
         def predict(images: Tensor) -> np.ndarray:
             with torch.no_grad():
-                found = [net(part.to(study.DEVICE)).argmax(1).cpu() for part in before(images).split(1000)]
+                found = [
+                    net(part.to(study.DEVICE)).argmax(1).cpu()
+                    for part in before(images).split(1000)
+                ]
             return torch.cat(found).numpy()
 
         return right(predict, parts)
@@ -93,18 +116,27 @@ def pose(log: Log, data: Path, out: Path) -> None:
     centred = upright(learned)
     x = in_batches(function, centred)
     moments = study.moments_of(function, x, centred, Distortions())
-    for share, rank, power in ((1.0, 400, -0.3), (1.0, 800, 0.0), (0.3, 800, 0.0), (1.0, 800, -0.5)):
+    for share, rank, power in (
+        (1.0, 400, -0.3),
+        (1.0, 800, 0.0),
+        (0.3, 800, 0.0),
+        (1.0, 800, -0.5),
+    ):
 
         def features(share=share, rank=rank, power=power) -> dict:
             metric = moments.metric(share=share, rank=rank, power=power)
             svm = fit_svm(metric(x), y, 1.0, device=study.DEVICE)
-            return right(lambda images: svm.predict(metric(in_batches(function, upright(images)))), parts)
+            return right(
+                lambda images: svm.predict(metric(in_batches(function, upright(images)))), parts
+            )
 
         log.step(f"pose features, share {share} rank {rank} power {power}, linear SVM", features)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=200.0)

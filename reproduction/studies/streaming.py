@@ -1,15 +1,21 @@
-"""Which update suits a stream? Layer by layer on the embedded digits, at equal images seen and by processor seconds.
+"""Which update suits a stream? Layer by layer on the embedded digits, at equal images seen and by
+processor seconds.
 
-    python -m reproduction.studies.streaming     # adds to results/streaming.json, in about 20 minutes
+    python -m reproduction.studies.streaming     # adds to results/streaming.json, in about 20
+    minutes
 
-Learned from the first 4,000 training digits at most; judged by the cost of the next 500 after 50 steps from scratch
-(λ = 2, α = ½). Test digits have no part in it. Updates that were tried, of which one is in the package:
+Learned from the first 4,000 training digits at most; judged by the cost of the next 500 after 50
+steps from scratch (λ = 2, α = ½). Test digits have no part in it. Updates that were tried, of which
+one is in the package:
 
-    Conjugate(steps, pull, share)   conjugate gradients on the batch with a pull ρ/2 ‖f - f_current‖², moved by a share
+    Conjugate(steps, pull, share)   conjugate gradients on the batch with a pull ρ/2 ‖f -
+                                    f_current‖², moved by a share
     Adam(rate)                      projected gradient with Adam
-    Momentum(keep)                  the package's: line search along the gradient and a share of the last direction
+    Momentum(keep)                  the package's: line search along the gradient and a share of the
+                                    last direction
     Both(keep, steps)               the same with further conjugate steps
-    Quadratic(decay)                a running quadratic model of layer 1's filters, 400 × 400, by coordinate steps
+    Quadratic(decay)                a running quadratic model of layer 1's filters, 400 × 400, by
+                                    coordinate steps
 """
 
 from __future__ import annotations
@@ -23,8 +29,8 @@ import torch
 from torch import Tensor
 
 from whatwhere import Latents, data
-from whatwhere.inference.engines import get_engine
-from whatwhere.inference.filter_map import FilterMap, LinearMap
+from whatwhere.engines import get_engine
+from whatwhere.engines.reference.filter_map import FilterMap, LinearMap
 from whatwhere.learning.filter_problem import conjugate_gradient, project_filters
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import InferenceSpec, LineSearch, ModelSpec, Phase
@@ -49,7 +55,9 @@ class Conjugate:
     def __init__(self, steps: int = 2, pull: float = 0.0, share: float = 1.0) -> None:
         self.steps, self.pull, self.share = steps, pull, share
 
-    def __call__(self, model: DeconvNet, k: int, A: LinearMap, v: Tensor, latents: Latents) -> DeconvNet:
+    def __call__(
+        self, model: DeconvNet, k: int, A: LinearMap, v: Tensor, latents: Latents
+    ) -> DeconvNet:
         f, mask = model.filters[k - 1].double(), connected(model, k)
         scale: list[float] = []  # the pull is relative to the curvature along the gradient
 
@@ -68,7 +76,9 @@ class Adam:
         self.m: Any = 0.0
         self.s: Any = 0.0
 
-    def __call__(self, model: DeconvNet, k: int, A: LinearMap, v: Tensor, latents: Latents) -> DeconvNet:
+    def __call__(
+        self, model: DeconvNet, k: int, A: LinearMap, v: Tensor, latents: Latents
+    ) -> DeconvNet:
         f = model.filters[k - 1]
         g, self.t = A.negative_gradient(f).double() * connected(model, k) / len(v), self.t + 1
         self.m, self.s = 0.9 * self.m + 0.1 * g, 0.99 * self.s + 0.01 * g * g
@@ -81,7 +91,9 @@ class Both:
         self.keep, self.steps = keep, steps
         self.last: Any = 0.0
 
-    def __call__(self, model: DeconvNet, k: int, A: LinearMap, v: Tensor, latents: Latents) -> DeconvNet:
+    def __call__(
+        self, model: DeconvNet, k: int, A: LinearMap, v: Tensor, latents: Latents
+    ) -> DeconvNet:
         f, mask = model.filters[k - 1].double(), connected(model, k) / len(v)
         r = A.negative_gradient(f.float()).double() * mask
         d = self.last = r + self.keep * self.last
@@ -106,11 +118,16 @@ class Quadratic:
         self.H: Any = 0.0
         self.b: Any = 0.0
 
-    def __call__(self, model: DeconvNet, k: int, A: LinearMap, v: Tensor, latents: Latents) -> DeconvNet:
+    def __call__(
+        self, model: DeconvNet, k: int, A: LinearMap, v: Tensor, latents: Latents
+    ) -> DeconvNet:
         f, z = model.filters[0], FilterMap(Problem(model, v, phase(1), latents=latents), 1).z
         B, K = f.shape[1], f.shape[3]
-        shifted = z.unfold(2, v.shape[2], 1).unfold(3, v.shape[3], 1).permute(1, 2, 3, 0, 4, 5).flip(1, 2)
-        columns = shifted.reshape(B * K * K, -1)  # of A: z of a map, shifted by an element of the filter
+        shifted = (
+            z.unfold(2, v.shape[2], 1).unfold(3, v.shape[3], 1).permute(1, 2, 3, 0, 4, 5).flip(1, 2)
+        )
+        # of A: z of a map, shifted by an element of the filter
+        columns = shifted.reshape(B * K * K, -1)
         self.H = self.decay * self.H + (columns @ columns.T).double()
         self.b = self.decay * self.b + (columns @ v.reshape(-1)).double()
         x = f.double().reshape(B, K * K).clone()
@@ -119,7 +136,9 @@ class Quadratic:
                 rows = slice(m * K * K, (m + 1) * K * K)
                 bound = torch.linalg.matrix_norm(self.H[rows, rows], 2)
                 if bound > 0:
-                    moved = (x[m] + (self.b[rows] - self.H[rows] @ x.reshape(-1)) / bound).clamp_min(0)
+                    moved = (
+                        x[m] + (self.b[rows] - self.H[rows] @ x.reshape(-1)) / bound
+                    ).clamp_min(0)
                     x[m] = moved / moved.norm() if moved.norm() > 0 else x[m]
         return project_filters(model, 1, x.view_as(f))
 
@@ -180,10 +199,21 @@ def main() -> None:
                 solution.latents,
             )
         seconds = time.process_time() - start
-        about = {"name": name, "layer": k, "images": images, "steps": steps, "batch": batch, "step_size": per}
-        rows.append({**about, "processor_seconds": round(seconds, 2), **judge(model, k, digits[4000:])})
+        about = {
+            "name": name,
+            "layer": k,
+            "images": images,
+            "steps": steps,
+            "batch": batch,
+            "step_size": per,
+        }
+        rows.append(
+            {**about, "processor_seconds": round(seconds, 2), **judge(model, k, digits[4000:])}
+        )
         print(json.dumps(rows[-1]), flush=True)
-        RESULTS.write_text(json.dumps({**json.loads(RESULTS.read_text()), "updates": rows}, indent=1) + "\n")
+        RESULTS.write_text(
+            json.dumps({**json.loads(RESULTS.read_text()), "updates": rows}, indent=1) + "\n"
+        )
         if (name, k) == ("momentum 0.5", 1):
             below = model  # layer 2 learns on these
 

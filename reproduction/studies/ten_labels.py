@@ -1,12 +1,16 @@
-"""Ten labels: which metric of small distortions and which graph classify best, with as few labels as one of each class.
+"""Ten labels: which metric of small distortions and which graph classify best, with as few labels
+as one of each class.
 
-    python -m reproduction.studies.ten_labels --data FOLDER --out FOLDER [--part search] [--seconds S] [--tiny]
+    python -m reproduction.studies.ten_labels --data FOLDER --out FOLDER [--part search] [--seconds
+    S] [--tiny]
 
-Everything in `search` is chosen on validation images: the metric, the graph and the labels are those of the first
-50,000 training images, errors those on the last 10,000, which join the graph as new rows. Rows are written to
-OUT/ten_labels_PART.jsonl as they are measured; what is there is not measured again.
+Everything in `search` is chosen on validation images: the metric, the graph and the labels are
+those of the first 50,000 training images, errors those on the last 10,000, which join the graph as
+new rows. Rows are written to OUT/ten_labels_PART.jsonl as they are measured; what is there is not
+measured again.
 
-FOLDER holds mnist/, fashion-mnist/ (IDX, gzip) and omniglot.npz. kymatio, for the scattering baseline, is optional.
+FOLDER holds mnist/, fashion-mnist/ (IDX, gzip) and omniglot.npz. kymatio, for the scattering
+baseline, is optional.
 """
 
 from __future__ import annotations
@@ -26,10 +30,13 @@ from torch import Tensor
 
 import whatwhere as ww
 from reproduction.deskew import deskew
-from whatwhere.classification.descriptors import describe, unit_length
-from whatwhere.classification.linear_svm import fit_svm
-from whatwhere.classification.metric import Covariance, distort, metric_of
-from whatwhere.classification.poisson import (
+from whatwhere.data.images import few_labels
+from whatwhere.spec.recipe import joint
+from whatwhere.spec.tasks import Distortions
+from whatwhere.tasks.classification.descriptors import describe, unit_length
+from whatwhere.tasks.classification.linear_svm import fit_svm
+from whatwhere.tasks.classification.metric import Covariance, distort, metric_of
+from whatwhere.tasks.classification.poisson import (
     Neighbours,
     connected_parts,
     grow_regions,
@@ -37,9 +44,6 @@ from whatwhere.classification.poisson import (
     solve_poisson,
     symmetric_graph,
 )
-from whatwhere.data.images import few_labels
-from whatwhere.spec.recipe import joint
-from whatwhere.spec.tasks import Distortions
 
 BEGAN = time.monotonic()
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -49,7 +53,8 @@ TINY = False
 
 
 class Log:
-    """Results as lines of JSON; a result that is there is not measured again, and what fails does not stop the rest."""
+    """Results as lines of JSON; a result that is there is not measured again, and what fails does
+    not stop the rest."""
 
     def __init__(self, file: Path, seconds: float) -> None:
         self.file, self.seconds = file, seconds
@@ -86,7 +91,7 @@ class Log:
         print(json.dumps(row), flush=True)
 
 
-# images and descriptors ----------------------------------------------------------------------------------------
+# images and descriptors ---------------------------------------------------------------------------
 
 
 def idx_file(path: Path) -> np.ndarray:
@@ -97,7 +102,9 @@ def idx_file(path: Path) -> np.ndarray:
 
 
 def read(folder: Path, part: str) -> tuple[Tensor, np.ndarray]:
-    v = torch.from_numpy(idx_file(folder / f"{part}-images-idx3-ubyte.gz").astype(np.float32) / 255)[:, None]
+    v = torch.from_numpy(
+        idx_file(folder / f"{part}-images-idx3-ubyte.gz").astype(np.float32) / 255
+    )[:, None]
     y = idx_file(folder / f"{part}-labels-idx1-ubyte.gz").astype(np.int64)
     return (v[:400], y[:400]) if TINY else (v, y)
 
@@ -123,7 +130,9 @@ class Describer:
                 inference = ww.InferenceSpec(lam=5.0, steps=2 if TINY else self.steps)
                 solution = ww.infer(self.model, v, inference, joint(k), batch_size=len(v))
             features.append(solution.features)
-        rows = describe(features, self.spec or ww.DescriptorSpec(stride=(2, 1)), self.layers).float()
+        rows = describe(
+            features, self.spec or ww.DescriptorSpec(stride=(2, 1)), self.layers
+        ).float()
         return rows[:, ::20] if TINY else rows
 
 
@@ -159,12 +168,14 @@ def scattering(shape=(28, 28)):
 
     def rows(v: Tensor) -> Tensor:
         with torch.no_grad():
-            return torch.cat([transform(part[:, 0].to(DEVICE).contiguous()).flatten(1) for part in v.split(2000)])
+            return torch.cat(
+                [transform(part[:, 0].to(DEVICE).contiguous()).flatten(1) for part in v.split(2000)]
+            )
 
     return rows
 
 
-# the metric ----------------------------------------------------------------------------------------------------
+# the metric ---------------------------------------------------------------------------------------
 
 
 class DenseCovariance(Covariance):
@@ -184,20 +195,23 @@ class DenseCovariance(Covariance):
         if self.factor is None:
             columns = len(self.products)
             size = min(self.size, columns)
-            Q = torch.randn(columns, min(size + 64, columns), generator=torch.Generator().manual_seed(0)).to(
-                self.products
-            )
+            Q = torch.randn(
+                columns, min(size + 64, columns), generator=torch.Generator().manual_seed(0)
+            ).to(self.products)
             for _ in range(1 if TINY else 8):
                 Q = torch.linalg.qr(self.products @ Q).Q
             values, vectors = torch.linalg.eigh((Q.T @ self.products @ Q).double())
-            self.factor = (Q @ vectors.to(Q)[:, -size:] * values[-size:].clamp(min=0).sqrt().to(Q)).T.contiguous()
+            self.factor = (
+                Q @ vectors.to(Q)[:, -size:] * values[-size:].clamp(min=0).sqrt().to(Q)
+            ).T.contiguous()
             self.products = None
         return self.factor / self.count**0.5
 
 
 @dataclass
 class Moments:
-    """What a metric is made from: the descriptors' covariance under distortions, their second moments, their mean."""
+    """What a metric is made from: the descriptors' covariance under distortions, their second
+    moments, their mean."""
 
     within: Covariance
     total: Covariance
@@ -205,7 +219,8 @@ class Moments:
     how: Distortions
 
     def metric(self, power: float = 0.0, **settings):
-        """`power`: above 0 columns that vary most count more than they vary, below 0 less, at -1 all the same."""
+        """`power`: above 0 columns that vary most count more than they vary, below 0 less, at -1
+        all the same."""
         metric = metric_of(self.within, self.total, self.mean, self.how, **settings)
         weights = (metric.variances / metric.variances[0]).clamp(min=1e-7) ** (power / 2)
         return replace(metric, matrix=weights[:, None] * metric.matrix)
@@ -215,12 +230,20 @@ def within_of(function, v: Tensor, how: Distortions, directions: int = 512) -> C
     """The covariance of the descriptors of distorted copies."""
     within, generator = DenseCovariance(directions), torch.Generator().manual_seed(how.seed)
     for part in v.split(BATCH // 2):
-        copies = torch.stack([function(distort(part.to(DEVICE), how, generator)) for _ in range(how.copies)], 1)
-        within.add(((copies - copies.mean(1, keepdim=True)) * (how.copies / (how.copies - 1)) ** 0.5).flatten(0, 1))
+        copies = torch.stack(
+            [function(distort(part.to(DEVICE), how, generator)) for _ in range(how.copies)], 1
+        )
+        within.add(
+            (
+                (copies - copies.mean(1, keepdim=True)) * (how.copies / (how.copies - 1)) ** 0.5
+            ).flatten(0, 1)
+        )
     return within
 
 
-def moments_of(function, x: Tensor, v: Tensor, how: Distortions, images: int = 10_000, size: int = 1024) -> Moments:
+def moments_of(
+    function, x: Tensor, v: Tensor, how: Distortions, images: int = 10_000, size: int = 1024
+) -> Moments:
     """From descriptors x of images v, of which some are distorted."""
     some = torch.linspace(0, len(v) - 1, min(images, len(v)), dtype=torch.float64).long()
     total = DenseCovariance(size)
@@ -229,7 +252,7 @@ def moments_of(function, x: Tensor, v: Tensor, how: Distortions, images: int = 1
     return Moments(within_of(function, v[some], how), total, x.float().mean(0), how)
 
 
-# the graph and the SVM -----------------------------------------------------------------------------------------
+# the graph and the SVM ----------------------------------------------------------------------------
 
 
 def weights_of(squares: Tensor, found: Tensor, kind: str) -> Tensor:
@@ -242,7 +265,8 @@ def weights_of(squares: Tensor, found: Tensor, kind: str) -> Tensor:
 
 
 def joined(weights: Tensor, found: Tensor, rule: str) -> Tensor:
-    """The graph by the rule 'either', 'mean' or 'mutual'; a row always keeps its nearest neighbour."""
+    """The graph by the rule 'either', 'mean' or 'mutual'; a row always keeps its nearest
+    neighbour."""
     if rule == "either":
         return symmetric_graph(weights, found)
     count, k = found.shape
@@ -259,7 +283,10 @@ def joined(weights: Tensor, found: Tensor, rule: str) -> Tensor:
 
 def spread(graph: Tensor, y: Tensor, count: int, draws: int) -> tuple[Tensor, list[Tensor]]:
     """Potentials [N, draws, K] of all draws of labels, and the labelled rows of each."""
-    rows = [torch.from_numpy(few_labels(y.cpu().numpy(), count, seed)).to(y.device) for seed in range(draws)]
+    rows = [
+        torch.from_numpy(few_labels(y.cpu().numpy(), count, seed)).to(y.device)
+        for seed in range(draws)
+    ]
     classes = int(y.max()) + 1
     source = torch.zeros(len(y), draws, classes, dtype=torch.float64, device=y.device)
     for d, drawn in enumerate(rows):
@@ -267,9 +294,21 @@ def spread(graph: Tensor, y: Tensor, count: int, draws: int) -> tuple[Tensor, li
     return solve_poisson(graph, source.flatten(1)).view_as(source), rows
 
 
-def graph_errors(z: Tensor, y: Tensor, z_new: Tensor, y_new: Tensor, counts=(10, 100), k: int = 10, kind: str = "",
-                 rule: str = "either", draws: int = 0, keep: dict | None = None, neighbours=None) -> dict:  # fmt: skip
-    """Errors in %, mean and deviation over draws: P Poisson learning, R regions, S regions with even shares."""
+def graph_errors(
+    z: Tensor,
+    y: Tensor,
+    z_new: Tensor,
+    y_new: Tensor,
+    counts=(10, 100),
+    k: int = 10,
+    kind: str = "",
+    rule: str = "either",
+    draws: int = 0,
+    keep: dict | None = None,
+    neighbours=None,
+) -> dict:
+    """Errors in %, mean and deviation over draws: P Poisson learning, R regions, S regions with
+    even shares."""
     draws = draws or DRAWS
     neighbours = neighbours or Neighbours(z, DEVICE)
     squares, found = neighbours.others(k)
@@ -283,20 +322,34 @@ def graph_errors(z: Tensor, y: Tensor, z_new: Tensor, y_new: Tensor, counts=(10,
         even = torch.full((u.shape[2],), 1 / u.shape[2], dtype=u.dtype, device=u.device)
         errors = {"P": [], "R": [], "S": [], "train": []}
         for d, drawn in enumerate(rows):
-            regions = [grow_regions(graph, parts, u[:, d], drawn, y[drawn], shares) for shares in (None, even)]
+            regions = [
+                grow_regions(graph, parts, u[:, d], drawn, y[drawn], shares)
+                for shares in (None, even)
+            ]
             for name, scores in zip(("P", "R", "S"), (u[:, d], *regions), strict=True):
                 new = (weights[:, :, None] * scores[found]).sum(1)
                 errors[name].append(100 * float((new.argmax(1) != y_new).double().mean()))
             errors["train"].append(100 * float((regions[1].argmax(1) != y).double().mean()))
             if keep is not None:
                 keep[count, d] = regions[1]
-        out[count] = {name: f"{np.mean(each):.3f}±{np.std(each):.3f}" for name, each in errors.items()}
+        out[count] = {
+            name: f"{np.mean(each):.3f}±{np.std(each):.3f}" for name, each in errors.items()
+        }
     return out
 
 
-def svm_errors(z: Tensor, y: Tensor, z_new: Tensor, y_new: Tensor, counts=(100, 300, 1000, 3000), Cs=(1.0, 10.0),
-               draws: int = 0, every: tuple = ()) -> dict:  # fmt: skip
-    """Errors in % of a linear SVM, mean over draws, by C; `every`: the values of C with all labels."""
+def svm_errors(
+    z: Tensor,
+    y: Tensor,
+    z_new: Tensor,
+    y_new: Tensor,
+    counts=(100, 300, 1000, 3000),
+    Cs=(1.0, 10.0),
+    draws: int = 0,
+    every: tuple = (),
+) -> dict:
+    """Errors in % of a linear SVM, mean over draws, by C; `every`: the values of C with all
+    labels."""
     out, labels, truth = {}, y.cpu().numpy(), y_new.cpu().numpy()
     for count in counts if not TINY else (30, 100):
         out[count] = {}
@@ -308,15 +361,19 @@ def svm_errors(z: Tensor, y: Tensor, z_new: Tensor, y_new: Tensor, counts=(100, 
                 errors.append(100 * float((svm.predict(z_new) != truth).mean()))
             out[count][C] = f"{np.mean(errors):.3f}±{np.std(errors):.3f}"
     if every:
-        out["all"] = {C: f"{100 * float((fit_svm(z, labels, C, device=DEVICE).predict(z_new) != truth).mean()):.3f}"
-                      for C in every}  # fmt: skip
+        out["all"] = {
+            C: f"{100 * float((fit_svm(z, labels, C, device=DEVICE).predict(z_new) != truth).mean()):.3f}"  # noqa: E501
+            for C in every
+        }
     return out
 
 
 class Split:
     """Descriptors of one kind of images: rows that learn and rows that are judged."""
 
-    def __init__(self, name: str, function, v: Tensor, y: np.ndarray, held: int, how: Distortions, log: Log) -> None:
+    def __init__(
+        self, name: str, function, v: Tensor, y: np.ndarray, held: int, how: Distortions, log: Log
+    ) -> None:
         start = time.perf_counter()
         self.name, self.function, self.v = name, function, v[:held]
         x = in_batches(function, v)
@@ -325,13 +382,22 @@ class Split:
         described = time.perf_counter() - start
         self.moments = moments_of(function, self.x, self.v, how)
         variances = self.moments.metric(rank=400).variances
-        log.step(f"{name} described", lambda: {
-            "columns": x.shape[1], "describing": round(described, 1),
-            "moments": round(time.perf_counter() - start - described, 1),
-            "variances": [round(float(variances[min(i, len(variances) - 1)]), 6) for i in (0, 5, 10, 50, 100, 399)],
-        })  # fmt: skip
+        log.step(
+            f"{name} described",
+            lambda: {
+                "columns": x.shape[1],
+                "describing": round(described, 1),
+                "moments": round(time.perf_counter() - start - described, 1),
+                "variances": [
+                    round(float(variances[min(i, len(variances) - 1)]), 6)
+                    for i in (0, 5, 10, 50, 100, 399)
+                ],
+            },
+        )
 
-    def rows(self, moments: Moments | None = None, **settings) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def rows(
+        self, moments: Moments | None = None, **settings
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         metric = (moments or self.moments).metric(**settings)
         return metric(self.x), self.y, metric(self.x_new), self.y_new
 
@@ -353,7 +419,8 @@ def side_by_side(splits, **settings):
 
 
 def again(rows, rounds: int = 2, count: int = 10, draws: int = 5) -> dict:
-    """Once more: the classes that the graph finds give a covariance within classes, and that a metric and a graph."""
+    """Once more: the classes that the graph finds give a covariance within classes, and that a
+    metric and a graph."""
     z, y, z_new, y_new = rows
     out, keep = {}, {}
     graph_errors(z, y, z_new, y_new, (count,), draws=draws, keep=keep)
@@ -366,7 +433,9 @@ def again(rows, rounds: int = 2, count: int = 10, draws: int = 5) -> dict:
             inside = z[use] - centres[label[use]]
             W = inside.T @ inside / len(inside)
             eps = W.diagonal().mean()
-            L = torch.linalg.cholesky((W + eps * torch.eye(len(W), device=W.device)).double()).float()
+            L = torch.linalg.cholesky(
+                (W + eps * torch.eye(len(W), device=W.device)).double()
+            ).float()
             new = [
                 unit_length(torch.linalg.solve_triangular(L, (part - z.mean(0)).T, upper=False).T)
                 for part in (z, z_new)
@@ -379,7 +448,9 @@ def again(rows, rounds: int = 2, count: int = 10, draws: int = 5) -> dict:
             even = torch.full((10,), 0.1, dtype=torch.float64, device=y.device)
             source = torch.zeros(len(y), 10, dtype=torch.float64, device=y.device)
             source[drawn] = torch.nn.functional.one_hot(y[drawn], 10).double() - 0.1
-            scores = grow_regions(graph, connected_parts(graph), solve_poisson(graph, source), drawn, y[drawn], even)
+            scores = grow_regions(
+                graph, connected_parts(graph), solve_poisson(graph, source), drawn, y[drawn], even
+            )
             squares, found = neighbours.nearest(new[1], 10)
             weights = neighbour_weights(squares).double()
             guess = ((weights[:, :, None] * scores[found]).sum(1)).argmax(1)
@@ -395,7 +466,7 @@ def again(rows, rounds: int = 2, count: int = 10, draws: int = 5) -> dict:
     return out
 
 
-# the searches --------------------------------------------------------------------------------------------------
+# the searches -------------------------------------------------------------------------------------
 
 DIGITS = Distortions()
 CLOTHES = Distortions(rotation=5, shear=0.1, scale=0.1, shift=0.03, elastic=0.02, brightness=0.3)
@@ -407,25 +478,47 @@ def both(rows, counts=(10, 100), **options) -> dict:
 
 def search_settings(log: Log, s: Split, tag: str) -> None:
     """Settings of the metric, on one kind of descriptors."""
-    log.step(f"{tag} as is", lambda: {**both(s.plain()), "svm": svm_errors(*s.plain(), (100, 1000), (10.0,), draws=5)})
+    log.step(
+        f"{tag} as is",
+        lambda: {**both(s.plain()), "svm": svm_errors(*s.plain(), (100, 1000), (10.0,), draws=5)},
+    )
     for share in (0.3, 0.1, 1.0):
         for rank in (100, 200, 400):
-            log.step(f"{tag} share {share} rank {rank}", lambda a=share, b=rank: both(s.rows(share=a, rank=b)))
+            log.step(
+                f"{tag} share {share} rank {rank}",
+                lambda a=share, b=rank: both(s.rows(share=a, rank=b)),
+            )
     log.step(f"{tag} share 0.03 rank 200", lambda: both(s.rows(share=0.03, rank=200)))
     log.step(f"{tag} share 0.3 rank 50", lambda: both(s.rows(share=0.3, rank=50)))
     log.step(f"{tag} share 0.3 rank 800", lambda: both(s.rows(share=0.3, rank=800)))
-    log.step(f"{tag} share 0.3 rank 400 power 0.5", lambda: both(s.rows(share=0.3, rank=400, power=0.5)))
+    log.step(
+        f"{tag} share 0.3 rank 400 power 0.5", lambda: both(s.rows(share=0.3, rank=400, power=0.5))
+    )
     for share, rank, power in ((0.3, 200, 0), (0.3, 800, 0), (0.1, 800, 0.5), (0.1, 800, 1)):
         name = f"{tag} svm share {share} rank {rank} power {power}"
-        log.step(name, lambda a=share, b=rank, p=power: {"svm": svm_errors(
-            *s.rows(share=a, rank=b, power=p), (100, 1000), (1.0, 10.0), draws=5)})  # fmt: skip
+        log.step(
+            name,
+            lambda a=share, b=rank, p=power: {
+                "svm": svm_errors(
+                    *s.rows(share=a, rank=b, power=p), (100, 1000), (1.0, 10.0), draws=5
+                )
+            },
+        )
 
 
 def search_graph(log: Log, rows, tag: str) -> None:
     for k in (5, 7, 15, 20, 30):
         log.step(f"{tag} k {k}", lambda k=k: both(rows, k=k))
-    for kind, rule in (("own scale", "mean"), ("cosine cubed", "mean"), ("one", "either"), ("", "mean")):
-        log.step(f"{tag} weights {kind or 'as they are'}, {rule}", lambda a=kind, b=rule: both(rows, kind=a, rule=b))
+    for kind, rule in (
+        ("own scale", "mean"),
+        ("cosine cubed", "mean"),
+        ("one", "either"),
+        ("", "mean"),
+    ):
+        log.step(
+            f"{tag} weights {kind or 'as they are'}, {rule}",
+            lambda a=kind, b=rule: both(rows, kind=a, rule=b),
+        )
     log.step(f"{tag} mutual 20", lambda: both(rows, k=20, rule="mutual"))
     log.step(f"{tag} 50 and 300 labels", lambda: both(rows, (50, 300)))
     log.step(f"{tag} again", lambda: again(rows))
@@ -435,7 +528,10 @@ def search_distortions(log: Log, s: Split, tag: str, base: Distortions) -> None:
     """Each kind of distortion alone, all but one, and all weaker or stronger."""
     kinds = ("rotation", "shear", "scale", "shift", "elastic", "brightness")
     nothing = dict.fromkeys(kinds, 0.0)
-    trials = {f"{f:g} times": replace(base, **{k: f * getattr(base, k) for k in kinds}) for f in (0.5, 1.5, 2.0)}
+    trials = {
+        f"{f:g} times": replace(base, **{k: f * getattr(base, k) for k in kinds})
+        for f in (0.5, 1.5, 2.0)
+    }
     trials |= {f"without {k}": replace(base, **{k: 0.0}) for k in kinds if getattr(base, k)}
     trials |= {f"only {k}": replace(base, **{**nothing, k: getattr(base, k) or 0.3}) for k in kinds}
     trials |= {f"copies {c}": replace(base, copies=c) for c in (2, 8)}
@@ -456,27 +552,47 @@ def search_blocks(log: Log, splits: dict[str, Split], tag: str) -> None:
     own = [name for name in splits if name not in PEERS]
     for name in splits:
         for rank in (200, 400) if name in PEERS else (200,):
-            log.step(f"{tag} {name} rank {rank}", lambda n=name, r=rank: both(splits[n].rows(share=0.3, rank=r)))
+            log.step(
+                f"{tag} {name} rank {rank}",
+                lambda n=name, r=rank: both(splits[n].rows(share=0.3, rank=r)),
+            )
     sets = [tuple(own[: i + 1]) for i in range(1, len(own))]
-    sets += [tuple(n for n in own if "upright" not in n), tuple(own[i] for i in (0, 2) if i < len(own))]
+    sets += [
+        tuple(n for n in own if "upright" not in n),
+        tuple(own[i] for i in (0, 2) if i < len(own)),
+    ]
     for chosen in sets:
         for rank in (100, 200, 400) if chosen == tuple(own) else (200,):
-            log.step(f"{tag} {' + '.join(chosen)} rank {rank}",
-                     lambda c=chosen, r=rank: both(
-                         side_by_side([splits[n] for n in c], share=0.3, rank=r)))  # fmt: skip
+            log.step(
+                f"{tag} {' + '.join(chosen)} rank {rank}",
+                lambda c=chosen, r=rank: both(
+                    side_by_side([splits[n] for n in c], share=0.3, rank=r)
+                ),
+            )
     for chosen in (tuple(own), tuple(n for n in own if "upright" not in n), ("scattering",)):
         for share, rank, power in ((0.3, 200, 0), (0.1, 800, 0.5)):
-            log.step(f"{tag} svm {' + '.join(chosen)} share {share} rank {rank} power {power}",
-                     lambda c=chosen, a=share, b=rank, p=power: {"svm": svm_errors(
-                         *side_by_side([splits[n] for n in c], share=a, rank=b, power=p), (100, 1000), (1.0, 10.0),
-                         draws=5, every=(1.0,))})  # fmt: skip
+            log.step(
+                f"{tag} svm {' + '.join(chosen)} share {share} rank {rank} power {power}",
+                lambda c=chosen, a=share, b=rank, p=power: {
+                    "svm": svm_errors(
+                        *side_by_side([splits[n] for n in c], share=a, rank=b, power=p),
+                        (100, 1000),
+                        (1.0, 10.0),
+                        draws=5,
+                        every=(1.0,),
+                    )
+                },
+            )
 
 
 PEERS = ("pixels", "scattering")
 
 
-def make(log: Log, folder: Path, name: str, v: Tensor, y: np.ndarray, held: int, how: Distortions, models) -> dict:
-    """All kinds of descriptors of a data set, as far as time allows: the first of `models` on both views."""
+def make(
+    log: Log, folder: Path, name: str, v: Tensor, y: np.ndarray, held: int, how: Distortions, models
+) -> dict:
+    """All kinds of descriptors of a data set, as far as time allows: the first of `models` on both
+    views."""
     splits: dict[str, Split] = {}
 
     def add(key: str, function, need: float) -> None:
@@ -484,7 +600,12 @@ def make(log: Log, folder: Path, name: str, v: Tensor, y: np.ndarray, held: int,
             try:
                 splits[key] = Split(f"{name} {key}", function(), v, y, held, how, log)
             except Exception:
-                print(json.dumps({"failed": f"{name} {key}", "error": traceback.format_exc()[-2500:]}), flush=True)
+                print(
+                    json.dumps(
+                        {"failed": f"{name} {key}", "error": traceback.format_exc()[-2500:]}
+                    ),
+                    flush=True,
+                )
 
     for key, layers, stage in models:
 
@@ -542,36 +663,56 @@ def averaged(function, copies: int, how: Distortions):
 
 
 def refine(log: Log, data: Path, out: Path) -> None:
-    """Around the best settings: partly whitened columns, more blocks, averaged views; neighbours are kept in files."""
+    """Around the best settings: partly whitened columns, more blocks, averaged views; neighbours
+    are kept in files."""
     held = 300 if TINY else 50_000
-    weak = {name: replace(how, **{k: getattr(how, k) / 2 for k in ("rotation", "shear", "scale", "shift", "elastic")})
-            for name, (_, how) in SETS.items()}  # fmt: skip
+    weak = {
+        name: replace(
+            how,
+            **{k: getattr(how, k) / 2 for k in ("rotation", "shear", "scale", "shift", "elastic")},
+        )
+        for name, (_, how) in SETS.items()
+    }
     for name, (layers, how) in SETS.items():
         v, y = read(data / name, "train")
-        models = {key: stream_model(f"{name} {key}", v[:held], out, given, **stage)
-                  for key, given, stage in stages(layers)}  # fmt: skip
-        kinds = {key: Split(f"{name} {key} refined", Describer(model, (1, 2)), v, y, held, how, log)
-                 for key, model in models.items() if name == "mnist" or key != "sigma 2"}  # fmt: skip
+        models = {
+            key: stream_model(f"{name} {key}", v[:held], out, given, **stage)
+            for key, given, stage in stages(layers)
+        }
+        kinds = {
+            key: Split(f"{name} {key} refined", Describer(model, (1, 2)), v, y, held, how, log)
+            for key, model in models.items()
+            if name == "mnist" or key != "sigma 2"
+        }
         if name == "mnist":
             upright = Describer(models["image"], (1, 2), upright=True)
             kinds["upright"] = Split(f"{name} upright refined", upright, v, y, held, how, log)
-        kinds["scattering"] = Split(f"{name} scattering refined", scattering(), v, y, held, how, log)
+        kinds["scattering"] = Split(
+            f"{name} scattering refined", scattering(), v, y, held, how, log
+        )
         own = [key for key in kinds if key != "scattering"]
         first = ("image", "upright") if name == "mnist" else ("image", "sigma 4")
         options = {"draws": 10 if name == "mnist" else 4}
-        settings = [(a, r, p) for a, r in ((1.0, 200), (3.0, 200), (1.0, 400)) for p in (0.0, -0.3, -0.6)]
+        settings = [
+            (a, r, p) for a, r in ((1.0, 200), (3.0, 200), (1.0, 400)) for p in (0.0, -0.3, -0.6)
+        ]
         settings += [(0.3, 200, -0.3), (1.0, 100, -1.0)]
         for share, rank, power in settings:
             for chosen in (first, ("scattering",), *((own,) if share == 1 and rank == 200 else ())):
-                log.step(f"{name} {' + '.join(chosen)} share {share} rank {rank} power {power}",
-                         lambda c=chosen, a=share, r=rank, p=power, k=kinds, o=options: both(
-                             side_by_side([k[each] for each in c], share=a, rank=r, power=p), **o))  # fmt: skip
+                log.step(
+                    f"{name} {' + '.join(chosen)} share {share} rank {rank} power {power}",
+                    lambda c=chosen, a=share, r=rank, p=power, k=kinds, o=options: both(
+                        side_by_side([k[each] for each in c], share=a, rank=r, power=p), **o
+                    ),
+                )
         for power in (0.0, -0.3):
             rows = side_by_side([kinds[k] for k in first], share=1.0, rank=200, power=power)
             squares, found = Neighbours(rows[0], DEVICE).others(min(20, held - 1))
             near, numbers = Neighbours(rows[0], DEVICE).nearest(rows[2], 10)
-            torch.save([squares.half().cpu(), found.int().cpu(), near.half().cpu(), numbers.int().cpu()],
-                       log.file.parent / f"{name}_{power}.pt")  # fmt: skip
+            torch.save(
+                [squares.half().cpu(), found.int().cpu(), near.half().cpu(), numbers.int().cpu()],
+                log.file.parent / f"{name}_{power}.pt",
+            )
         for copies, strength in ((4, weak[name]),):
             if log.left() < 25:
                 continue
@@ -582,20 +723,34 @@ def refine(log: Log, data: Path, out: Path) -> None:
                 total = DenseCovariance(1024)
                 for part in x[:held].split(4096):
                     total.add(part.float())
-                split = replace_split(split, x[:held], x[held:], replace(
-                    split.moments, total=total, mean=x[:held].float().mean(0)))  # fmt: skip
+                split = replace_split(
+                    split,
+                    x[:held],
+                    x[held:],
+                    replace(split.moments, total=total, mean=x[:held].float().mean(0)),
+                )
                 mean.append(split)
             for power in (0.0, -0.3):
                 tag = f"{name} {' + '.join(first)} mean of {copies} power {power}"
-                log.step(tag, lambda p=power, m=mean, o=options: both(
-                    side_by_side(m, share=1.0, rank=200, power=p), **o))  # fmt: skip
+                log.step(
+                    tag,
+                    lambda p=power, m=mean, o=options: both(
+                        side_by_side(m, share=1.0, rank=200, power=p), **o
+                    ),
+                )
 
 
-CHOSEN = {"share": 1.0, "rank": 400}  # by `search`, `refine` and reproduction/studies/ten_labels_ideas.py
+# by `search`, `refine` and reproduction/studies/ten_labels_ideas.py
+CHOSEN = {
+    "share": 1.0,
+    "rank": 400,
+}
 VIEWS = ("", " upright")
 TESTED = {
     "mnist": {
-        "three models, both views": [key + view for key in ("image", "sigma 4", "sigma 2") for view in VIEWS],
+        "three models, both views": [
+            key + view for key in ("image", "sigma 4", "sigma 2") for view in VIEWS
+        ],
         "one model, both views": ["image", "image upright"],
         "scattering, both views": ["scattering", "scattering upright"],
     },
@@ -604,19 +759,33 @@ TESTED = {
 
 
 def describer(folder: Path, name: str, key: str, images: Tensor):
-    """The function for a kind of descriptors by its name; its model learns from `images` if it is not in the folder."""
+    """The function for a kind of descriptors by its name; its model learns from `images` if it is
+    not in the folder."""
     stage_name = key.removesuffix(" upright")
     upright = key != stage_name
     if stage_name == "scattering":
         rows = scattering()
         return (lambda v: rows(deskew(v.to(DEVICE)))) if upright else rows
-    layers, stage = next((layers, stage) for each, layers, stage in stages(SETS[name][0]) if each == stage_name)
-    return Describer(stream_model(f"{name} {stage_name}", images, folder, layers, **stage), (1, 2), upright=upright)
+    layers, stage = next(
+        (layers, stage) for each, layers, stage in stages(SETS[name][0]) if each == stage_name
+    )
+    return Describer(
+        stream_model(f"{name} {stage_name}", images, folder, layers, **stage),
+        (1, 2),
+        upright=upright,
+    )
 
 
-def classes_errors(z: Tensor, y: Tensor, z_new: Tensor, y_new: Tensor, counts=(10, 50, 100), C: float = 0.3) -> dict:
-    """Errors in % of neighbours, and of a linear SVM that is fitted to the classes that the graph finds."""
-    neighbours, out, even = Neighbours(z, DEVICE), {}, torch.full((10,), 0.1, dtype=torch.float64, device=z.device)
+def classes_errors(
+    z: Tensor, y: Tensor, z_new: Tensor, y_new: Tensor, counts=(10, 50, 100), C: float = 0.3
+) -> dict:
+    """Errors in % of neighbours, and of a linear SVM that is fitted to the classes that the graph
+    finds."""
+    neighbours, out, even = (
+        Neighbours(z, DEVICE),
+        {},
+        torch.full((10,), 0.1, dtype=torch.float64, device=z.device),
+    )
     squares, found = neighbours.others(10)
     graph = symmetric_graph(neighbour_weights(squares), found)
     squares, found = neighbours.nearest(z_new, 10)
@@ -634,26 +803,43 @@ def classes_errors(z: Tensor, y: Tensor, z_new: Tensor, y_new: Tensor, counts=(1
                 for kind, guess in {"graph": nearest, "svm": svm.predict(z_new)}.items():
                     wrong = 100 * float((guess != y_new.cpu().numpy()).mean())
                     errors.setdefault(f"{kind} {prior}", []).append(round(wrong, 2))
-        out[count] = {kind: {"mean": f"{np.mean(e):.3f}±{np.std(e):.3f}", "draws": e} for kind, e in errors.items()}
+        out[count] = {
+            kind: {"mean": f"{np.mean(e):.3f}±{np.std(e):.3f}", "draws": e}
+            for kind, e in errors.items()
+        }
     return out
 
 
 def test(log: Log, data: Path, out: Path) -> None:
-    """The chosen settings, once, on the test images; they join the graph of the training images as new rows."""
+    """The chosen settings, once, on the test images; they join the graph of the training images as
+    new rows."""
     for name, (_, how) in SETS.items():
         v, y = read(data / name, "train")
         v_new, y_new = read(data / name, "t10k")
         held, v, y = len(v), torch.cat([v, v_new]), np.concatenate([y, y_new])
         keys = {key for kinds in TESTED[name].values() for key in kinds}
         splits = {
-            key: Split(f"{name} {key} test", describer(out, name, key, v[: held * 5 // 6]), v, y, held, how, log)
+            key: Split(
+                f"{name} {key} test",
+                describer(out, name, key, v[: held * 5 // 6]),
+                v,
+                y,
+                held,
+                how,
+                log,
+            )
             for key in sorted(keys)
         }
         for title, kinds in TESTED[name].items():
             rows = side_by_side([splits[key] for key in kinds], **CHOSEN)
-            log.step(f"{name} test svm {title}", lambda r=rows: {"svm": svm_errors(*r, Cs=(1.0,), every=(1.0,))})
+            log.step(
+                f"{name} test svm {title}",
+                lambda r=rows: {"svm": svm_errors(*r, Cs=(1.0,), every=(1.0,))},
+            )
             log.step(f"{name} test graph {title}", lambda r=rows: both(r, (10, 50, 100)))
-            log.step(f"{name} test svm of the graph's classes {title}", lambda r=rows: classes_errors(*r))
+            log.step(
+                f"{name} test svm of the graph's classes {title}", lambda r=rows: classes_errors(*r)
+            )
 
 
 def replace_split(split: Split, x: Tensor, x_new: Tensor, moments: Moments) -> Split:
@@ -666,19 +852,27 @@ def replace_split(split: Split, x: Tensor, x_new: Tensor, moments: Moments) -> S
 
 def main() -> None:
     global TINY, DRAWS, BATCH
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--models", type=Path, help="folder of models that are there already; default: OUT")
+    parser.add_argument(
+        "--models", type=Path, help="folder of models that are there already; default: OUT"
+    )
     parser.add_argument("--part", choices=("search", "refine", "test"), default="search")
     parser.add_argument("--seconds", type=float, default=450.0)
-    parser.add_argument("--tiny", action="store_true", help="few images and draws, to see that it runs")
+    parser.add_argument(
+        "--tiny", action="store_true", help="few images and draws, to see that it runs"
+    )
     given = parser.parse_args()
     if given.tiny:
         TINY, DRAWS, BATCH = True, 2, 100
     given.out.mkdir(parents=True, exist_ok=True)
     {"search": search, "refine": refine, "test": test}[given.part](
-        Log(given.out / f"ten_labels_{given.part}.jsonl", given.seconds), given.data, given.models or given.out
+        Log(given.out / f"ten_labels_{given.part}.jsonl", given.seconds),
+        given.data,
+        given.models or given.out,
     )
 
 

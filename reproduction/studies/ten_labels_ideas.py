@@ -1,10 +1,11 @@
 """Ten labels: ideas for the graph and for its use on new images, on validation images of MNIST.
 
-    python -m reproduction.studies.ten_labels_ideas --data FOLDER --models FOLDER --out FOLDER [--tiny]
+    python -m reproduction.studies.ten_labels_ideas --data FOLDER --models FOLDER --out FOLDER
+    [--tiny]
 
-The rows are those of `ten_labels` in the chosen metric; so are the split and the log. Compared: numbers of neighbours,
-the nearest of distorted copies, scores of an SVM that are smoothed over the graph, a linear SVM on the classes that the
-graph finds, and distortions one by one.
+The rows are those of `ten_labels` in the chosen metric; so are the split and the log. Compared:
+numbers of neighbours, the nearest of distorted copies, scores of an SVM that are smoothed over the
+graph, a linear SVM on the classes that the graph finds, and distortions one by one.
 """
 
 from __future__ import annotations
@@ -18,12 +19,21 @@ import torch
 from torch import Tensor
 
 from reproduction.studies import ten_labels as study
-from reproduction.studies.ten_labels import CHOSEN, Log, Split, both, graph_errors, side_by_side, spread, svm_errors
-from whatwhere.classification.descriptors import unit_length
-from whatwhere.classification.linear_svm import fit_svm
-from whatwhere.classification.metric import distort
-from whatwhere.classification.poisson import Neighbours, neighbour_weights, symmetric_graph
+from reproduction.studies.ten_labels import (
+    CHOSEN,
+    Log,
+    Split,
+    both,
+    graph_errors,
+    side_by_side,
+    spread,
+    svm_errors,
+)
 from whatwhere.spec.tasks import Distortions
+from whatwhere.tasks.classification.descriptors import unit_length
+from whatwhere.tasks.classification.linear_svm import fit_svm
+from whatwhere.tasks.classification.metric import distort
+from whatwhere.tasks.classification.poisson import Neighbours, neighbour_weights, symmetric_graph
 
 KINDS = ("rotation", "shear", "scale", "shift", "elastic")
 
@@ -33,18 +43,30 @@ def times(how: Distortions, factor: float) -> Distortions:
 
 
 def copies(splits: list[Split], how: Distortions, count: int = 4) -> Tensor:
-    """Rows [count, N, r] of distorted copies of the images that learn, the same copies for every kind of rows."""
+    """Rows [count, N, r] of distorted copies of the images that learn, the same copies for every
+    kind of rows."""
     parts = []
     for split in splits:
         metric, generator = split.moments.metric(**CHOSEN), torch.Generator().manual_seed(11)
-        parts.append(torch.stack([
-            torch.cat([metric(split.function(distort(v.to(study.DEVICE), how, generator)))
-                       for v in split.v.split(study.BATCH)]) for _ in range(count)]))  # fmt: skip
+        parts.append(
+            torch.stack(
+                [
+                    torch.cat(
+                        [
+                            metric(split.function(distort(v.to(study.DEVICE), how, generator)))
+                            for v in split.v.split(study.BATCH)
+                        ]
+                    )
+                    for _ in range(count)
+                ]
+            )
+        )
     return unit_length(torch.cat(parts, 2))
 
 
 class NearestCopies:
-    """Neighbours by the smallest distance to a row or one of its copies, with the methods of `Neighbours`."""
+    """Neighbours by the smallest distance to a row or one of its copies, with the methods of
+    `Neighbours`."""
 
     def __init__(self, rows: Tensor, copies: Tensor) -> None:
         self.rows, self.every = rows, [rows, *copies]
@@ -60,7 +82,9 @@ class NearestCopies:
         for q in queries.split(2000):
             cosines = torch.stack([(q @ rows.T) for rows in self.every]).amax(0)
             parts.append(cosines.topk(count))
-        cosines, found = (torch.cat([getattr(part, name) for part in parts]) for name in ("values", "indices"))
+        cosines, found = (
+            torch.cat([getattr(part, name) for part in parts]) for name in ("values", "indices")
+        )
         return (2 - 2 * cosines).clamp(min=1e-9), found
 
 
@@ -90,25 +114,44 @@ def ideas(log: Log, data: Path, models: Path) -> None:
     held, how = (300 if study.TINY else 50_000), Distortions()
     kinds = study.TESTED["mnist"]
     splits = {
-        key: Split(f"mnist {key}", study.describer(models, "mnist", key, v[:held]), v, y, held, how, log)
+        key: Split(
+            f"mnist {key}", study.describer(models, "mnist", key, v[:held]), v, y, held, how, log
+        )
         for key in sorted({key for keys in kinds.values() for key in keys})
     }
     for title, keys in kinds.items():
         rows = side_by_side([splits[key] for key in keys], **CHOSEN)
-        log.step(f"mnist rule {title}", lambda r=rows: {
-            **both(r, (10, 50, 100)), "svm": svm_errors(*r, Cs=(1.0,), every=(1.0,))})  # fmt: skip
-        log.step(f"mnist svm of the graph's classes {title}", lambda r=rows: study.classes_errors(*r))
+        log.step(
+            f"mnist rule {title}",
+            lambda r=rows: {
+                **both(r, (10, 50, 100)),
+                "svm": svm_errors(*r, Cs=(1.0,), every=(1.0,)),
+            },
+        )
+        log.step(
+            f"mnist svm of the graph's classes {title}", lambda r=rows: study.classes_errors(*r)
+        )
         for k in (5, 7, 15, 20):
             log.step(f"mnist k {k} {title}", lambda r=rows, k=k: both(r, k=k))
         for count in (10, 100):
             log.step(f"mnist smooth {title} {count} labels", lambda r=rows, c=count: smoothed(r, c))
         for strength in (0.5, 1.0):
-            log.step(f"mnist nearest of copies, {strength:g} times, {title}", lambda r=rows, k=keys, f=strength: {
-                "graph": graph_errors(*r, neighbours=NearestCopies(r[0], copies([splits[x] for x in k], times(how, f))))
-            })  # fmt: skip
+            log.step(
+                f"mnist nearest of copies, {strength:g} times, {title}",
+                lambda r=rows, k=keys, f=strength: {
+                    "graph": graph_errors(
+                        *r,
+                        neighbours=NearestCopies(
+                            r[0], copies([splits[x] for x in k], times(how, f))
+                        ),
+                    )
+                },
+            )
     one = splits["image"]
     trials = {"all": how, **{f"{f:g} times": times(how, f) for f in (0.5, 2.0)}}
-    trials |= {f"only {kind}": replace(times(how, 0.0), **{kind: getattr(how, kind)}) for kind in KINDS}
+    trials |= {
+        f"only {kind}": replace(times(how, 0.0), **{kind: getattr(how, kind)}) for kind in KINDS
+    }
     trials |= {f"without {kind}": replace(how, **{kind: 0.0}) for kind in KINDS}
     trials |= {f"copies {count}": replace(how, copies=count) for count in (2, 8)}
     for name, trial in trials.items():
@@ -121,14 +164,21 @@ def ideas(log: Log, data: Path, models: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument(
-        "--models", type=Path, required=True, help="folder of models; those that are missing are learned"
+        "--models",
+        type=Path,
+        required=True,
+        help="folder of models; those that are missing are learned",
     )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=900.0)
-    parser.add_argument("--tiny", action="store_true", help="few images and draws, to see that it runs")
+    parser.add_argument(
+        "--tiny", action="store_true", help="few images and draws, to see that it runs"
+    )
     given = parser.parse_args()
     if given.tiny:
         study.TINY, study.DRAWS, study.BATCH = True, 2, 100

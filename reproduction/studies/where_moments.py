@@ -1,8 +1,10 @@
-"""Where, for a classifier: the moments of the positions that the pooling variables stand for, cell by cell.
+"""Where, for a classifier: the moments of the positions that the pooling variables stand for, cell
+by cell.
 
-A region's Gaussian has weights w² = q over its elements, so its mean position is x̄ = Σ q x. Within a cell these
-positions are averaged with the features p as weights: their mean, and how far they deviate from it, along each axis.
-Both are multiplied by what the cell is pooled to, so that a cell without features says nothing about where.
+A region's Gaussian has weights w² = q over its elements, so its mean position is x̄ = Σ q x. Within
+a cell these positions are averaged with the features p as weights: their mean, and how far they
+deviate from it, along each axis. Both are multiplied by what the cell is pooled to, so that a cell
+without features says nothing about where.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from whatwhere import PoolingParams
 
 
 def mean_position(theta: PoolingParams, size: int) -> Tensor:
-    """The mean position in every region along rows and columns, [N, 2, B, H, W]: from -1, its first element, to 1.
+    """The mean position in every region along rows and columns, [N, 2, B, H, W]: from -1, its first
+    element, to 1.
 
     theta  pooling variables of a layer
     size   of a region, in elements along an axis
@@ -39,6 +42,8 @@ def where_cells(p: Tensor, position: Tensor, cells: Tensor, cell: tuple[int, int
     moments = []
     for axis in range(2):
         x = position[:, axis]
-        mean, square = (F.avg_pool2d(p.abs() * power, cell, stride=1) / weight for power in (x, x.square()))
+        mean, square = (
+            F.avg_pool2d(p.abs() * power, cell, stride=1) / weight for power in (x, x.square())
+        )
         moments += [cells * mean, cells * (square - mean.square()).clamp(min=0).sqrt()]
     return torch.cat(moments, 1)

@@ -1,14 +1,16 @@
-"""Does a feature that sits where the picture wants it need fewer shifts of the grid than one at a fixed point?
+"""Does a feature that sits where the picture wants it need fewer shifts of the grid than one at a
+fixed point?
 
     python -m reproduction.studies.where_shifts cbsd432.tar --out results.jsonl
 
-Sparse coding with a stride of 8, as in the trained denoiser: one coefficient per feature and region of 8 × 8 places.
-`fixed`: the feature sits at one place of its region. `gaussian`: it is spread over the region by the weights of a
-Gaussian, which is matched to the moments of the noisy picture's responses and then follows the gradient at every step,
-as in the paper, with step sizes that are learned. All else is the same: 128 filters of 16 × 16 pixels, 6 unrolled
-steps, the updates, the crops and the noise (σ = 25 of 255). Each is learned for the mean over 1, 4 and 16 shifts, and
-tested with 1, 4, 16 and 64. The central 160 × 160 pixels of each photograph are used; every 14th is for validation.
-A run that was interrupted continues with the trials that the results lack.
+Sparse coding with a stride of 8, as in the trained denoiser: one coefficient per feature and region
+of 8 × 8 places. `fixed`: the feature sits at one place of its region. `gaussian`: it is spread over
+the region by the weights of a Gaussian, which is matched to the moments of the noisy picture's
+responses and then follows the gradient at every step, as in the paper, with step sizes that are
+learned. All else is the same: 128 filters of 16 × 16 pixels, 6 unrolled steps, the updates, the
+crops and the noise (σ = 25 of 255). Each is learned for the mean over 1, 4 and 16 shifts, and
+tested with 1, 4, 16 and 64. The central 160 × 160 pixels of each photograph are used; every 14th is
+for validation. A run that was interrupted continues with the trials that the results lack.
 """
 
 from __future__ import annotations
@@ -53,17 +55,21 @@ class Where(nn.Module):
     def __init__(self, gaussian: bool, features: int) -> None:
         super().__init__()
         self.gaussian = gaussian
-        filters = Cosines(1).C.detach()[:features].clone()  # [M, 64, 2, 2], over blocks of 8 × 8 pixels
+        # [M, 64, 2, 2], over blocks of 8 × 8 pixels
+        filters = Cosines(1).C.detach()[:features].clone()
         self.A, self.B, self.C = (nn.Parameter(filters.clone()) for _ in range(3))
         t = torch.zeros(STEPS, features)
         t[:, 0] = math.log(0.05)
         self.t, self.g = nn.Parameter(t), nn.Parameter(torch.zeros(features))
-        self.sharpness = nn.Parameter(torch.full((features,), 2.0))  # log of a factor of γ after moment matching
-        self.rate = nn.Parameter(torch.full((STEPS, 2), -1.0))  # log of the step sizes of μ and log γ
+        # log of a factor of γ after moment matching
+        self.sharpness = nn.Parameter(torch.full((features,), 2.0))
+        # log of the step sizes of μ and log γ
+        self.rate = nn.Parameter(torch.full((STEPS, 2), -1.0))
         self.places = [(a, b) for a in range(BLOCK) for b in range(BLOCK)] if gaussian else [(3, 3)]
 
     def forward(self, y: Tensor) -> Tensor:
-        """Pictures y [N, 1, H, W] without their noise; the sides are 7 more than a multiple of 8."""
+        """Pictures y [N, 1, H, W] without their noise; the sides are 7 more than a
+        multiple of 8."""
         t = (SIGMA * self.t.exp())[:, :, None, None]
         e, response = y, self.analyse(y)
         pooling = self.match_moments(response) if self.gaussian else None
@@ -80,13 +86,17 @@ class Where(nn.Module):
     def analyse(self, e: Tensor) -> Tensor:
         """Responses [a, b, N, M, h, w] at all places (a, b) of every region."""
         h, w = e.shape[2] - BLOCK + 1, e.shape[3] - BLOCK + 1
-        moved = torch.cat([F.pixel_unshuffle(e[:, :, a : a + h, b : b + w], BLOCK) for a, b in self.places])
+        moved = torch.cat(
+            [F.pixel_unshuffle(e[:, :, a : a + h, b : b + w], BLOCK) for a, b in self.places]
+        )
         kind = {"dtype": DTYPE, "memory_format": torch.channels_last}
         responses = F.conv2d(moved.to(**kind), self.A.to(**kind))
         side = math.isqrt(len(self.places))
         return responses.view(side, side, len(e), *responses.shape[1:])
 
-    def synthesise(self, p: Tensor, pooling: tuple[Tensor, Tensor] | None, filters: Tensor) -> Tensor:
+    def synthesise(
+        self, p: Tensor, pooling: tuple[Tensor, Tensor] | None, filters: Tensor
+    ) -> Tensor:
         """The picture [N, 1, H, W] that features p [N, M, h, w] explain."""
         z = p.to(DTYPE)
         if pooling is not None:
@@ -112,8 +122,11 @@ class Where(nn.Module):
         log_gamma = -(variance + 0.1).log() + self.sharpness[:, None, None]
         return torch.stack([mean, log_gamma.clamp(LEAST, MOST)])
 
-    def pool(self, response: Tensor, p: Tensor, pooling: tuple[Tensor, Tensor] | None, k: int) -> tuple:
-        """The responses under the weights [N, M, h, w], and pooling variables one step down the gradient."""
+    def pool(
+        self, response: Tensor, p: Tensor, pooling: tuple[Tensor, Tensor] | None, k: int
+    ) -> tuple:
+        """The responses under the weights [N, M, h, w], and pooling variables one step down the
+        gradient."""
         if pooling is None:
             return response[0, 0].float(), None
         rows, columns = (weights(theta) for theta in pooling)
@@ -130,7 +143,8 @@ class Where(nn.Module):
         return pooled, moved
 
     def _move(self, theta: Tensor, w: Tensor, descent: Tensor, k: int) -> Tensor:
-        """∂w/∂μ = ½ w γ (x - x̄), ∂w/∂γ = -¼ w [(x - μ)² - Σ q (x - μ)²]; log γ moves by γ times the latter."""
+        """∂w/∂μ = ½ w γ (x - x̄), ∂w/∂γ = -¼ w [(x - μ)² - Σ q (x - μ)²]; log γ moves by γ times
+        the latter."""
         mu, log_gamma = theta
         gamma, q, x = log_gamma.exp(), w.square(), PLACES.view(-1, 1, 1, 1, 1)
         distance = (x - mu).square()
@@ -158,7 +172,7 @@ def mean_over_shifts(model: nn.Module, y: Tensor, shifts: int) -> Tensor:
     """Pictures y [N, 1, H, W] without noise; complete but for a margin."""
     stride = BLOCK // math.isqrt(shifts)
     places = [(a, b) for a in range(0, BLOCK, stride) for b in range(0, BLOCK, stride)]
-    (N, _, H, W) = y.shape
+    N, _, H, W = y.shape
     h, w = H - BLOCK, W - BLOCK
     clean = model(torch.cat([y[:, :, a : a + h, b : b + w] for a, b in places]) - 0.5)
     total = torch.zeros_like(y)
@@ -174,7 +188,8 @@ def loss(model: nn.Module, x: Tensor, y: Tensor, shifts: int) -> Tensor:
 
 
 def recorded(update_once: Callable[[], Tensor]) -> Callable[[], Tensor]:
-    """An update as a CUDA graph, which is started once instead of kernel by kernel; it is first run three times."""
+    """An update as a CUDA graph, which is started once instead of kernel by kernel; it is first
+    run three times."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -192,7 +207,9 @@ def recorded(update_once: Callable[[], Tensor]) -> Callable[[], Tensor]:
     return replay
 
 
-def learn(a: argparse.Namespace, gaussian: bool, shifts: int, training: Tensor) -> tuple[Where, dict[str, float]]:
+def learn(
+    a: argparse.Namespace, gaussian: bool, shifts: int, training: Tensor
+) -> tuple[Where, dict[str, float]]:
     torch.manual_seed(0)
     random = np.random.default_rng(0)
     model = Where(gaussian, a.features).to(DEVICE)
@@ -228,7 +245,14 @@ def learn(a: argparse.Namespace, gaussian: bool, shifts: int, training: Tensor) 
         y.copy_(x + SIGMA * torch.randn_like(x))
         value, done = step(), update + 1
         if update % 250 == 0:
-            print(model.gaussian, shifts, update, round(value.item(), 3), round(time.time() - began), flush=True)
+            print(
+                model.gaussian,
+                shifts,
+                update,
+                round(value.item(), 3),
+                round(time.time() - began),
+                flush=True,
+            )
     return model, {"updates": done, "seconds": round(time.time() - began, 1)}
 
 
@@ -241,8 +265,12 @@ def test(model: Where, held: Tensor, shifts: int) -> list[float]:
         x = picture.float() / 255
         y = (x + SIGMA * torch.randn(x.shape, generator=random)).to(DEVICE)
         extent = -(x.shape[0] + 2 * MARGIN) % BLOCK + BLOCK - 1 + BLOCK
-        padded = F.pad(y[None, None], (MARGIN, MARGIN + extent, MARGIN, MARGIN + extent), mode="reflect")
-        clean = mean_over_shifts(model, padded, shifts)[0, 0, MARGIN : MARGIN + len(x), MARGIN : MARGIN + len(x)]
+        padded = F.pad(
+            y[None, None], (MARGIN, MARGIN + extent, MARGIN, MARGIN + extent), mode="reflect"
+        )
+        clean = mean_over_shifts(model, padded, shifts)[
+            0, 0, MARGIN : MARGIN + len(x), MARGIN : MARGIN + len(x)
+        ]
         scores.append(psnr(clean.clamp(0, 1).cpu(), x))
     return scores
 
@@ -253,7 +281,9 @@ def central(picture: Tensor, side: int = 160) -> Tensor:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("archive")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--shifts", type=int, nargs="+", default=[1, 4, 16], help="to learn with")
@@ -274,9 +304,16 @@ def main() -> None:
             if (kind, shifts) in done:
                 continue
             model, spent = learn(a, kind == "gaussian", shifts, training)
-            row = {"kind": kind, "learned_with": shifts, **{name: getattr(a, name) for name in numbers}, "rate": a.rate}
+            row = {
+                "kind": kind,
+                "learned_with": shifts,
+                **{name: getattr(a, name) for name in numbers},
+                "rate": a.rate,
+            }
             row |= spent | {"numbers": sum(p.numel() for p in model.parameters())}
-            row["psnr"] = {str(s): round(float(np.mean(test(model, held, s))), 3) for s in (1, 4, 16, 64)}
+            row["psnr"] = {
+                str(s): round(float(np.mean(test(model, held, s))), 3) for s in (1, 4, 16, 64)
+            }
             with a.out.open("a") as results:
                 print(json.dumps(row), file=results)
             print(row, flush=True)

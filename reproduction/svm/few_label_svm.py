@@ -1,8 +1,10 @@
-"""Many small SVMs at once: all classes, folds and values of C of a cross-validation as one batch of problems.
+"""Many small SVMs at once: all classes, folds and values of C of a cross-validation as one batch of
+problems.
 
-The SVMs are those of `kernel_svm`, which has their mathematics. Here every problem has its own subset of the images,
-so (K_SS + I / 2C) a_S = t_S is solved with the other rows and columns of K replaced by those of the identity.
-Where K is large that costs too much, and the problems are solved in the primal, by products with all of them at once.
+The SVMs are those of `kernel_svm`, which has their mathematics. Here every problem has its own
+subset of the images, so (K_SS + I / 2C) a_S = t_S is solved with the other rows and columns of K
+replaced by those of the identity. Where K is large that costs too much, and the problems are solved
+in the primal, by products with all of them at once.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import torch
 from torch import Tensor
 
 from reproduction.svm.kernel_svm import STEPS, cholesky, targets_of
-from whatwhere.classification.linear_svm import line_search, newton
+from whatwhere.tasks.classification.linear_svm import line_search, newton
 
 BATCH_BYTES = 3e9  # of the systems that are solved at a time; a few copies are needed
 LARGE = 500  # images
@@ -48,7 +50,9 @@ def _solve_some(kernel: Tensor, t: Tensor, use: Tensor, C: Tensor) -> Tensor:
         inside = ((t * f < 1) & use).to(kernel)
         pairs = inside.T[:, :, None] * inside.T[:, None, :]
         system = kernel * pairs + torch.diag_embed((inside / (2 * C) + 1 - inside).T)
-        target = torch.cholesky_solve((inside * t).T[:, :, None], cholesky(system))[:, :, 0].T * inside
+        target = (
+            torch.cholesky_solve((inside * t).T[:, :, None], cholesky(system))[:, :, 0].T * inside
+        )
         reached = kernel @ target
         wrong = (((t * reached < 1) & use) != inside.bool()) & ((t * reached - 1).abs() > UNCHANGED)
         if not bool(wrong.any()):
@@ -63,7 +67,8 @@ def _solve_some(kernel: Tensor, t: Tensor, use: Tensor, C: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class ChosenFit:
-    """The C that was chosen, how many images its cross-validation got wrong, coefficients [N, K], and the classes."""
+    """The C that was chosen, how many images its cross-validation got wrong, coefficients [N, K],
+    and the classes."""
 
     C: float
     wrong: int
@@ -71,7 +76,9 @@ class ChosenFit:
     classes: np.ndarray
 
 
-def choose_and_fit(kernel: Tensor, y: np.ndarray, fold: np.ndarray, grid: Sequence[float]) -> ChosenFit:
+def choose_and_fit(
+    kernel: Tensor, y: np.ndarray, fold: np.ndarray, grid: Sequence[float]
+) -> ChosenFit:
     """Choose C by cross-validation and fit all images.
 
     kernel  K of the labelled images, [N, N]
@@ -92,7 +99,8 @@ def choose_and_fit(kernel: Tensor, y: np.ndarray, fold: np.ndarray, grid: Sequen
         torch.tensor(Cs, dtype=K.dtype, device=home).repeat_interleave(problems),
     ).view(len(K), len(Cs), parts.shape[1], count)
     f = (K @ a[:, :, :-1].flatten(1)).view(len(K), len(Cs), len(folds), count)
-    own = (f * held[:, None, :, None]).sum(2)  # of every image, by the SVMs that did not learn from it
+    # of every image, by the SVMs that did not learn from it
+    own = (f * held[:, None, :, None]).sum(2)
     wrong = (own.argmax(2).cpu().numpy() != np.searchsorted(classes, y)[:, None]).sum(0)
     best = int(wrong.argmin())
     return ChosenFit(Cs[best], int(wrong[best]), a[:, best, -1], classes)

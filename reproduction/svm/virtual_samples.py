@@ -1,7 +1,7 @@
 """Virtual samples: support vectors moved a little, so that a classifier minds small moves less.
 
-Only the images on or inside the margin shape an SVM, so only they are moved (D. DeCoste and B. Schölkopf, "Training
-invariant support vector machines", 2002).
+Only the images on or inside the margin shape an SVM, so only they are moved (D. DeCoste and B.
+Schölkopf, "Training invariant support vector machines", 2002).
 """
 
 from __future__ import annotations
@@ -24,8 +24,13 @@ class Move:
 
 
 def moves(shift: int, degrees: float) -> tuple[Move, ...]:
-    """Shifts by `shift` pixels in the four directions, and turns by `degrees` to either side; 0 leaves them out."""
-    shifts = [Move(down=a * shift, right=b * shift) for a, b in ((1, 0), (-1, 0), (0, 1), (0, -1))] if shift else []
+    """Shifts by `shift` pixels in the four directions, and turns by `degrees` to either side; 0
+    leaves them out."""
+    shifts = (
+        [Move(down=a * shift, right=b * shift) for a, b in ((1, 0), (-1, 0), (0, 1), (0, -1))]
+        if shift
+        else []
+    )
     turns = [Move(degrees=degrees), Move(degrees=-degrees)] if degrees else []
     return (*shifts, *turns)
 
@@ -46,4 +51,6 @@ def moved(images: Tensor, move: Move) -> Tensor:
         [sin * width / height, cos, -2 * move.down / height],
     ]
     grid = torch.tensor([rows], dtype=images.dtype, device=images.device).expand(len(images), 2, 3)
-    return F.grid_sample(images, F.affine_grid(grid, list(images.shape), align_corners=False), align_corners=False)
+    return F.grid_sample(
+        images, F.affine_grid(grid, list(images.shape), align_corners=False), align_corners=False
+    )

@@ -1,11 +1,13 @@
-"""The SVMs of `kernel_svm` without a kernel matrix of all images: solved for the few that can be support vectors.
+"""The SVMs of `kernel_svm` without a kernel matrix of all images: solved for the few that can be
+support vectors.
 
-An image beyond the margin of every class has no coefficient, and leaving it out changes nothing. So the problem is
-solved for some of the images; those of the others that lie inside a margin of this solution are added, and it is
-solved again, until there are none. The minimum is that of all images. 60,000 digits have 5,000 to 10,000 support
-vectors: their kernel matrix takes 0.1 to 0.4 GB, and that of all digits would take 14.4 GB. A GPU with room for that
-computes it within a second, and all images are solved for at once; without room for it, a linear SVM is solved in the
-primal there, where a step is a few passes over the rows.
+An image beyond the margin of every class has no coefficient, and leaving it out changes nothing. So
+the problem is solved for some of the images; those of the others that lie inside a margin of this
+solution are added, and it is solved again, until there are none. The minimum is that of all images.
+60,000 digits have 5,000 to 10,000 support vectors: their kernel matrix takes 0.1 to 0.4 GB, and
+that of all digits would take 14.4 GB. A GPU with room for that computes it within a second, and all
+images are solved for at once; without room for it, a linear SVM is solved in the primal there,
+where a step is a few passes over the rows.
 """
 
 from __future__ import annotations
@@ -16,19 +18,21 @@ import torch
 from torch import Tensor
 
 from reproduction.svm.kernel_svm import ROUNDING, kernel_rows, solve
-from whatwhere.classification.linear_svm import newton, with_intercept
+from whatwhere.tasks.classification.linear_svm import newton, with_intercept
 
 QUARTERED = 4000  # images: with more, the solution for a quarter of them is the start
 SMALLEST = 500  # images that are added at a time; otherwise half as many as there are
-MEMORY_SHARE = (
-    1 / 6
-)  # share of a GPU's free memory that K of all images may take: its rows, K and a factor in double, too
-NEAR = 0.25  # beyond the margin: images farther away are looked at again only when no others are left to add
+# share of a GPU's free memory that K of all images may take: its rows, K and a factor in double,
+# too
+MEMORY_SHARE = 1 / 6
+# beyond the margin: images farther away are looked at again only when no others are left to add
+NEAR = 0.25
 
 
 @dataclass(frozen=True)
 class SupportVectors:
-    """The rows [S] that have a coefficient in some class, in ascending order, and the coefficients [S, K]."""
+    """The rows [S] that have a coefficient in some class, in ascending order, and the coefficients
+    [S, K]."""
 
     rows: Tensor
     a: Tensor
@@ -48,7 +52,7 @@ def fit_support_vectors(
     >>> x, t = torch.tensor([[-9.0], [-1.0], [1.0], [9.0]]), torch.tensor([[-1.0], [-1.0], [1.0], [1.0]]).double()
     >>> fit_support_vectors(x, t, C=10.0).rows
     tensor([1, 2])
-    """
+    """  # noqa: E501
     a: Tensor | None
     if in_primal(x, width):
         return _fit_primal(x, t, C)
@@ -79,20 +83,23 @@ def fit_support_vectors(
             rows, a = rows[order], a[order]
             used = a.ne(0).any(1)
             return SupportVectors(rows[used], a[used])
-        missing = missing[: max(SMALLEST, len(rows) // 2)]  # most of the others will be outside once these are added
+        # most of the others will be outside once these are added
+        missing = missing[: max(SMALLEST, len(rows) // 2)]
         kernel = _enlarged(kernel, x[rows], x[missing], width)
         rows, a = torch.cat([rows, missing]), torch.cat([a, a.new_zeros(len(missing), a.shape[1])])
 
 
 def in_primal(x: Tensor, width: float | None) -> bool:
-    """Whether the SVM is linear, and on a GPU that has no room for the kernel matrix of all rows."""
+    """Whether the SVM is linear, and on a GPU that has no room for the kernel matrix of
+    all rows."""
     return width is None and x.device.type == "cuda" and not room_for_all(x)
 
 
 def _fit_primal(x: Tensor, t: Tensor, C: float) -> SupportVectors:
     """The support vectors of linear SVMs by their weights: a = 2C t max(0, 1 - t f)."""
     rows = with_intercept(x, x.device)
-    w = newton(rows, t, C, tolerance=1e-10)  # in a an error of f is multiplied by up to 2C times the norm of K
+    # in a an error of f is multiplied by up to 2C times the norm of K
+    w = newton(rows, t, C, tolerance=1e-10)
     f = torch.cat([(part @ w.to(part)).double() for part in rows.split(4096)])
     a = 2 * C * t * (1 - t * f).clamp(min=0)
     used = a.ne(0).any(1)
@@ -100,7 +107,8 @@ def _fit_primal(x: Tensor, t: Tensor, C: float) -> SupportVectors:
 
 
 def room_for_all(x: Tensor) -> bool:
-    """Whether the kernel matrix of all rows fits in the memory of their GPU, so that no images need be left out."""
+    """Whether the kernel matrix of all rows fits in the memory of their GPU, so that no images
+    need be left out."""
     if x.device.type != "cuda":
         return False
     torch.cuda.empty_cache()  # or what was used before counts as taken
@@ -122,7 +130,8 @@ def _enlarged(kernel: Tensor, x: Tensor, added: Tensor, width: float | None) -> 
 def _missing(
     x: Tensor, t: Tensor, width: float | None, rows: Tensor, a: Tensor, among: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The images inside a margin that are not in `rows`, the farthest inside first, and all that are near one."""
+    """The images inside a margin that are not in `rows`, the farthest inside first, and all that
+    are near one."""
     used = a.ne(0).any(1)
     margin = (t[among] * decision(x, x[rows[used]], a[used], width, among)).amin(1)
     outside = torch.ones(len(x), dtype=torch.bool, device=x.device)
@@ -133,11 +142,19 @@ def _missing(
 
 
 def decision(
-    x: Tensor, support: Tensor, a: Tensor, width: float | None, among: Tensor | None = None, batch: int = 4096
+    x: Tensor,
+    support: Tensor,
+    a: Tensor,
+    width: float | None,
+    among: Tensor | None = None,
+    batch: int = 4096,
 ) -> Tensor:
-    """The decision function of each class, [N, K]: of rows x, or only of those `among` them, by support vectors."""
+    """The decision function of each class, [N, K]: of rows x, or only of those `among` them, by
+    support vectors."""
     among = torch.arange(len(x), device=x.device) if among is None else among
     if width is None:
         w, intercept = support.T @ a.to(x), a.sum(0).to(x)
         return torch.cat([x[part] @ w + intercept for part in among.split(batch)])
-    return torch.cat([kernel_rows(x[part], support, width) @ a.to(x) for part in among.split(batch)])
+    return torch.cat(
+        [kernel_rows(x[part], support, width) @ a.to(x) for part in among.split(batch)]
+    )

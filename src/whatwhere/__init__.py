@@ -13,10 +13,14 @@ from typing import Any
 
 __version__ = "0.2.0"
 
-# Names are loaded when first asked for, so that `whatwhere --help` does not wait for torch: from the modules that
-# __init__.pyi names, or, where it imports from this package by dots, as modules themselves.
+# Names are loaded when first asked for, so that `whatwhere --help` does not wait for torch: from
+# the modules that __init__.pyi names, or, where it imports from this package by dots, as modules
+# themselves.
 _STUB = Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")
-_HOME = {name: home for home, name in re.findall(r"^from (whatwhere\S*) import (\w+) as", _STUB, re.MULTILINE)}
+_HOME = {
+    name: home
+    for home, name in re.findall(r"^from (whatwhere\S*) import (\w+) as", _STUB, re.MULTILINE)
+}
 _PARTS = {
     name: f"whatwhere.{home}.{name}".replace("..", ".")
     for home, name in re.findall(r"^from \.(\w*) import (\w+) as", _STUB, re.MULTILINE)

@@ -1,20 +1,12 @@
-"""The public names, for type checkers and for `__init__.py`, which loads each from here when it is first asked for."""
+"""The public names, for type checkers and for `__init__.py`, which loads each from here when it is
+first asked for."""
 
-from whatwhere.anomaly import AnomalyDetector as AnomalyDetector
-from whatwhere.classification.estimator import DeconvNetFeatures as DeconvNetFeatures
-from whatwhere.classification.graph import GraphClassifier as GraphClassifier
-from whatwhere.classification.labelling import Labelling as Labelling
-from whatwhere.classification.picture_classifier import load_classifier as load_classifier
 from whatwhere.data.codes import load_codes as load_codes
 from whatwhere.inference import LearnedSteps as LearnedSteps
 from whatwhere.inference import UnrolledInference as UnrolledInference
 from whatwhere.inference import distill as distill
-from whatwhere.inference import find_events as find_events
 from whatwhere.inference import infer as infer
 from whatwhere.inference import infer_tiled as infer_tiled
-from whatwhere.inference.generation import generate as generate
-from whatwhere.inference.generation import morph as morph
-from whatwhere.inference.generation import transfer as transfer
 from whatwhere.latents import Latents as Latents
 from whatwhere.latents import PoolingParams as PoolingParams
 from whatwhere.learning import TrainedRun as TrainedRun
@@ -46,6 +38,15 @@ from whatwhere.spec import StepSpec as StepSpec
 from whatwhere.spec.tasks import Distortions as Distortions
 from whatwhere.spec.toml import override as override
 from whatwhere.spec.toml import read_recipe as read_recipe
+from whatwhere.tasks.anomaly import AnomalyDetector as AnomalyDetector
+from whatwhere.tasks.classification.estimator import DeconvNetFeatures as DeconvNetFeatures
+from whatwhere.tasks.classification.graph import GraphClassifier as GraphClassifier
+from whatwhere.tasks.classification.picture_classifier import load_classifier as load_classifier
+from whatwhere.tasks.events import find_events as find_events
+from whatwhere.tasks.generation import generate as generate
+from whatwhere.tasks.generation import morph as morph
+from whatwhere.tasks.generation import transfer as transfer
+from whatwhere.tasks.labelling.session import Labelling as Labelling
 
 from . import anomaly as anomaly
 from . import data as data

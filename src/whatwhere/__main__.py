@@ -8,7 +8,8 @@ from typing import NoReturn
 
 
 def main() -> None:
-    """Run the program. A signal raises an exception, so that temporary files are removed, and is the exit status.
+    """Run the program. A signal raises an exception, so that temporary files are removed, and is
+    the exit status.
 
     An import that is interrupted may turn that exception into any other one.
     """
@@ -30,8 +31,13 @@ def main() -> None:
         if not received:
             raise
         status = error.code if isinstance(error, SystemExit) else 128 + received[0]
-    if received and isinstance(status, int) and any(thread.daemon for thread in threading.enumerate()):
-        sys.stdout.flush()  # a thread that still answers a page would be ended inside C++, which aborts the process
+    if (
+        received
+        and isinstance(status, int)
+        and any(thread.daemon for thread in threading.enumerate())
+    ):
+        # a thread that still answers a page would be ended inside C++, which aborts the process
+        sys.stdout.flush()
         os._exit(status)
     raise SystemExit(status)
 

@@ -37,7 +37,9 @@ class MissingExtra(WhatwhereError, ImportError):
     """A feature that needs a package which is not installed."""
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
-        super().__init__(f"{purpose} needs {package}, which is not installed: pip install 'whatwhere[{extra}]'")
+        super().__init__(
+            f"{purpose} needs {package}, which is not installed: pip install 'whatwhere[{extra}]'"
+        )
 
 
 class SlowEngineWarning(UserWarning):
@@ -49,14 +51,17 @@ class ConvergenceWarning(UserWarning):
 
 
 def printable(text: object) -> str:
-    r"""The text with control characters, line breaks and undecodable bytes written as escapes such as \x1b."""
+    r"""The text with control characters, line breaks and undecodable bytes written as escapes such
+    as \x1b."""
     return "".join(
-        char.encode("unicode_escape").decode() if unicodedata.category(char) in _ESCAPED else char for char in str(text)
+        char.encode("unicode_escape").decode() if unicodedata.category(char) in _ESCAPED else char
+        for char in str(text)
     )
 
 
 _ESCAPED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Unicode categories: control, format (such as right-to-left override), surrogate, line and paragraph separator."""
+"""Unicode categories: control, format (such as right-to-left override), surrogate, line and
+paragraph separator."""
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:
@@ -81,5 +86,6 @@ def one_or(count: int) -> str:
 
 
 def command(*words: str | os.PathLike[str]) -> str:
-    """A command line that can be pasted; control characters in names are escaped, so that it can be shown."""
+    """A command line that can be pasted; control characters in names are escaped, so that it can
+    be shown."""
     return " ".join(shlex.quote(printable(os.fspath(word))) for word in words)

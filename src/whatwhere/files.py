@@ -1,7 +1,7 @@
 """Files that appear complete or not at all, regular files only, and disk errors in plain words.
 
-A pipe or a device that a user names may block or never end, so it is not opened. What may be overwritten is decided by
-one function, `claim_outputs`.
+A pipe or a device that a user names may block or never end, so it is not opened. What may be
+overwritten is decided by one function, `claim_outputs`.
 """
 
 import errno
@@ -33,7 +33,8 @@ LEFTOVER = re.compile(r"\..{0,40}-[0-9a-f]{16}\.part", re.DOTALL)
 def open_atomic(path: Path) -> Iterator[BinaryIO]:
     """A new file to write. When the block ends, its content replaces `path` in one step.
 
-    If the block raises, or is interrupted, `path` keeps its old content and the temporary file is removed.
+    If the block raises, or is interrupted, `path` keeps its old content and the temporary file is
+    removed.
     """
     temporary = path.with_name(f".{path.name[:40]}-{secrets.token_hex(8)}.part")
     try:
@@ -50,13 +51,15 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
 
 
 def write_atomic(path: Path, content: bytes) -> None:
-    """Replace the content of a file in one step: a reader gets either the old content or the new one, complete."""
+    """Replace the content of a file in one step: a reader gets either the old content or the new
+    one, complete."""
     with open_atomic(path) as file:
         file.write(content)
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove temporary files of killed processes. Call it only while no other process writes to the folder."""
+    """Remove temporary files of killed processes. Call it only while no other process writes to
+    the folder."""
     for path in folder.iterdir():
         if LEFTOVER.fullmatch(path.name):
             path.unlink(missing_ok=True)
@@ -64,7 +67,8 @@ def remove_leftovers(folder: Path) -> None:
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[None]:
-    """Create a folder and its parents; if the block raises, remove again those that it created and that are empty."""
+    """Create a folder and its parents; if the block raises, remove again those that it created and
+    that are empty."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -111,7 +115,8 @@ def locked(folder: Path, busy: str, patience: float = 0.0) -> Iterator[None]:
 
 @contextmanager
 def disk_errors(doing: str, remedy: str) -> Iterator[None]:
-    """Turn an error of the operating system (disk full, folder read-only, …) into a `RunError` that says what to do."""
+    """Turn an error of the operating system (disk full, folder read-only, …) into a `RunError`
+    that says what to do."""
     try:
         yield
     except OSError as error:
@@ -120,8 +125,11 @@ def disk_errors(doing: str, remedy: str) -> Iterator[None]:
 
 
 @contextmanager
-def readable(path: Path, kind: str, remedy: str, error_kind: type[WhatwhereError] = RunError) -> Iterator[None]:
-    """Whatever makes a file unusable is an error that names the file, what is wrong and what to do."""
+def readable(
+    path: Path, kind: str, remedy: str, error_kind: type[WhatwhereError] = RunError
+) -> Iterator[None]:
+    """Whatever makes a file unusable is an error that names the file, what is wrong and what to
+    do."""
     try:
         yield
     except error_kind:
@@ -134,7 +142,8 @@ def readable(path: Path, kind: str, remedy: str, error_kind: type[WhatwhereError
 
 
 def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
-    """Open a file for reading. Raises OSError, without waiting, if it is a folder, a pipe, a socket or a device."""
+    """Open a file for reading. Raises OSError, without waiting, if it is a folder, a pipe, a
+    socket or a device."""
     mode = os.stat(path).st_mode
     if not stat.S_ISREG(mode):
         kind = "A folder" if stat.S_ISDIR(mode) else "A pipe, a socket or a device"
@@ -158,37 +167,54 @@ def read_json(path: Path) -> Any:
 
 
 def claim_outputs(
-    outputs: Iterable[Path], inputs: Iterable[Path] = (), *, folder: Path | None = None, overwrite: bool = False
+    outputs: Iterable[Path],
+    inputs: Iterable[Path] = (),
+    *,
+    folder: Path | None = None,
+    overwrite: bool = False,
 ) -> None:
     """Raise a RunError, before anything is written, unless all of these files may be written.
 
-    The rule of every command: each result has a file of its own; nothing is ever written onto an input; other files
-    that exist are replaced only with `overwrite`, or if the program wrote them into the same folder of results before.
+    The rule of every command: each result has a file of its own; nothing is ever written onto an
+    input; other files that exist are replaced only with `overwrite`, or if the program wrote them
+    into the same folder of results before.
 
     outputs    the files to write
     inputs     the files that are read; a folder stands for the files in it and in its sub-folders
-    folder     of results, which is created and gets a record of its files; None for files at places of their own
+    folder     of results, which is created and gets a record of its files; None for files at places
+               of their own
     overwrite  replace existing files, too
     """
     paths = list(outputs)
     doubled = [path for path, count in Counter(paths).items() if count > 1]
     if doubled:
-        raise RunError(f"two results would be written to {printable(doubled[0])}; rename one of their sources")
-    files = (file for path in inputs for file in (path.rglob("*") if os.path.isdir(path) else [path]))
+        raise RunError(
+            f"two results would be written to {printable(doubled[0])}; rename one of their sources"
+        )
+    files = (
+        file for path in inputs for file in (path.rglob("*") if os.path.isdir(path) else [path])
+    )
     sources = {_identity(file) for file in files if os.path.isfile(file)}
     existing = [path for path in paths if os.path.lexists(path)]
     for path in existing:
         if os.path.isfile(path) and _identity(path) in sources:
-            raise RunError(f"{printable(path)} is read by this command, so it is not written to; choose another place")
+            raise RunError(
+                f"{printable(path)} is read by this command, so it is not written to; choose"
+                " another place"
+            )
         if os.path.isdir(path):
-            raise RunError(f"{printable(path)} is a folder, where a file is to be written; choose another name")
+            raise RunError(
+                f"{printable(path)} is a folder, where a file is to be written; choose another name"
+            )
     own = _recorded(folder) if folder is not None else set()
-    others = [path for path in existing if folder is None or os.path.relpath(path, folder) not in own]
+    others = [
+        path for path in existing if folder is None or os.path.relpath(path, folder) not in own
+    ]
     if others and not overwrite:
         more = f" (and {len(others) - 1:,} more)" if len(others) > 1 else ""
         raise RunError(
-            f"{printable(others[0])} exists already{more} and is not a result that can be made again here; choose "
-            "another place, or replace it with --overwrite"
+            f"{printable(others[0])} exists already{more} and is not a result that can be made"
+            " again here; choose another place, or replace it with --overwrite"
         )
     if folder is not None:
         names = sorted(own | {os.path.relpath(path, folder) for path in paths})

@@ -1,4 +1,5 @@
-"""The values that inference moves: features (what) and pooling variables (where), dense or sparse."""
+"""The values that inference moves: features (what) and pooling variables (where), dense or
+sparse."""
 
 import math
 from collections.abc import Sequence
@@ -13,9 +14,10 @@ from torch import Tensor
 class PoolingParams:
     """Where: the Gaussian of every pooling region of one layer.
 
-    mu, gamma   [N, A, B, H, W], shaped like the pooled map with one axis of the region at a time on A:
-                (rows, columns), or (maps, rows, columns) where neighbouring maps are pooled together. The centre μ is
-                in elements from the centre of the region, the precision γ in 1 / element²
+    mu, gamma   [N, A, B, H, W], shaped like the pooled map with one axis of the region at a time on
+                A: (rows, columns), or (maps, rows, columns) where neighbouring maps are pooled
+                together. The centre μ is in elements from the centre of the region, the precision γ
+                in 1 / element²
 
     >>> where = ww.PoolingParams(torch.zeros(1, 2, 16, 8, 8), torch.ones(1, 2, 16, 8, 8))
     >>> where.map(lambda theta: theta[:, :, :4]).mu.shape
@@ -32,7 +34,8 @@ class PoolingParams:
 
 @dataclass(frozen=True)
 class Background:
-    """What the input stage of a model took off a set of images, and puts back into their reconstruction.
+    """What the input stage of a model took off a set of images, and puts back into their
+    reconstruction.
 
     low    the low-pass, [N, C, H, W]; None if none was taken off
     scale  the local contrast that the rest was divided by, [N, 1, H, W]; None if it was not
@@ -42,7 +45,9 @@ class Background:
     scale: Tensor | None = None
 
     def map(self, function: Any) -> "Background":
-        return Background(*(None if part is None else function(part) for part in (self.low, self.scale)))
+        return Background(
+            *(None if part is None else function(part) for part in (self.low, self.scale))
+        )
 
     def tensors(self) -> list[Tensor]:
         return [part for part in (self.low, self.scale) if part is not None]
@@ -53,7 +58,8 @@ class Latents:
     """What and where of a set of images.
 
     p               features of the top layer inferred so far, [N, B, H, W]; None before inference
-    pooling_params  pooling variables of layer 1, 2, …; layers beyond its end have not been fitted yet
+    pooling_params  pooling variables of layer 1, 2, …; layers beyond its end have not been fitted
+                    yet
     background      what the model's input stage took off; engines neither see nor move it
 
     >>> model = ww.load("mnist")
@@ -124,9 +130,14 @@ class SparseMap:
 
     @classmethod
     def of(
-        cls, dense: Tensor, chosen: Tensor, grid: tuple[int, int, int], corner: tuple[int, int] = (0, 0)
+        cls,
+        dense: Tensor,
+        chosen: Tensor,
+        grid: tuple[int, int, int],
+        corner: tuple[int, int] = (0, 0),
     ) -> "SparseMap":
-        """The chosen places [B, h, w] of values [V, B, h, w] whose first row and column are `corner` in the grid."""
+        """The chosen places [B, h, w] of values [V, B, h, w] whose first row and column are
+        `corner` in the grid."""
         b, y, x = chosen.nonzero(as_tuple=True)
         _, height, width = grid
         return cls(grid, (b * height + y + corner[0]) * width + x + corner[1], dense[:, b, y, x].T)
@@ -139,7 +150,10 @@ class SparseMap:
 
     @staticmethod
     def cat(parts: "Sequence[SparseMap]") -> "SparseMap":
-        indices, values = torch.cat([part.indices for part in parts]), torch.cat([part.values for part in parts])
+        indices, values = (
+            torch.cat([part.indices for part in parts]),
+            torch.cat([part.values for part in parts]),
+        )
         return SparseMap(parts[0].grid, indices, values)
 
 
@@ -161,7 +175,8 @@ class SparseLatents:
         return len(self.features.indices)
 
     def dense(self) -> Latents:
-        """The same latents as `infer` returns them, for one image; μ and γ of regions that are not in use are 0."""
+        """The same latents as `infer` returns them, for one image; μ and γ of regions that are not
+        in use are 0."""
         thetas = []
         for layer in self.where:
             mu, gamma = layer.dense().chunk(2)
@@ -171,5 +186,7 @@ class SparseLatents:
     @staticmethod
     def cat(parts: "Sequence[SparseLatents]") -> "SparseLatents":
         """Join the latents of the tiles of one picture; the background is not joined."""
-        where = tuple(SparseMap.cat(layers) for layers in zip(*(part.where for part in parts), strict=True))
+        where = tuple(
+            SparseMap.cat(layers) for layers in zip(*(part.where for part in parts), strict=True)
+        )
         return SparseLatents(SparseMap.cat([part.features for part in parts]), where)

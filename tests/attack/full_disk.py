@@ -1,10 +1,13 @@
-"""Every command that writes, on a full disk:  python tests/attack/full_disk.py --rooms 3   (also: make attack)
+"""Every command that writes, on a full disk:  python tests/attack/full_disk.py --rooms 3   (also:
+make attack)
 
-A command runs with too little room for its output, in steps from none at all upwards, so that one file after the other
-is the one that does not fit. It has to end with an error of the program that names a place on the disk, and leave no
-torn file. Then room is made, and the same command must give the result of one that had room from the beginning.
+A command runs with too little room for its output, in steps from none at all upwards, so that one
+file after the other is the one that does not fit. It has to end with an error of the program that
+names a place on the disk, and leave no torn file. Then room is made, and the same command must give
+the result of one that had room from the beginning.
 
-The disk is a tmpfs in a mount namespace of this process. Who may not mount one gets a limit on the size of files.
+The disk is a tmpfs in a mount namespace of this process. Who may not mount one gets a limit on the
+size of files.
 """
 
 from __future__ import annotations
@@ -41,25 +44,45 @@ MOST = 4  # times the size of the result; commands take more room while they wor
 
 
 def commands(inputs: Path) -> dict[str, Command]:
-    """Those of kills.py and the others that write. A run that a command writes into is copied to the disk first."""
+    """Those of kills.py and the others that write. A run that a command writes into is copied to
+    the disk first."""
     images, pictures, engine = inputs / "images.npy", inputs / "pictures", PLAIN[:2]
 
-    def same(*words: object, out: str, settings: Sequence[object] = (), option: Sequence[str] = ("--out",)) -> Command:
+    def same(
+        *words: object,
+        out: str,
+        settings: Sequence[object] = (),
+        option: Sequence[str] = ("--out",),
+    ) -> Command:
         def begin(disk: Path) -> list[object]:
             if str(words[1]) == "RUN":
                 shutil.copytree(inputs / "run", disk / "run", dirs_exist_ok=True)
             known = [disk / "run" if word == "RUN" else word for word in words]
             return [*known, *option, disk / out, *settings, "--quiet"]
 
-        return Command(begin, lambda disk: [*begin(disk), *(["--overwrite"] if (disk / out).is_file() else [])])
+        return Command(
+            begin, lambda disk: [*begin(disk), *(["--overwrite"] if (disk / out).is_file() else [])]
+        )
 
     mask = ("inpaint", pictures, inputs / "mask.png")
     return {
         **kills.commands(inputs),
-        "encode": same("encode", inputs / "run", images, "--preset", "recipe", out="codes.npz", settings=PLAIN),
+        "encode": same(
+            "encode", inputs / "run", images, "--preset", "recipe", out="codes.npz", settings=PLAIN
+        ),
         "inpaint": same(*mask, out="filled", option=(), settings=("--device", "cpu")),
-        "classify": same("classify", "RUN", images, "--labels", inputs / "labels.csv", out="classes", settings=PLAIN),
-        "figures": same("figures", inputs / "run", images, out="figures", settings=("--set", "count=4", *engine)),
+        "classify": same(
+            "classify",
+            "RUN",
+            images,
+            "--labels",
+            inputs / "labels.csv",
+            out="classes",
+            settings=PLAIN,
+        ),
+        "figures": same(
+            "figures", inputs / "run", images, out="figures", settings=("--set", "count=4", *engine)
+        ),
         "explore": same("explore", inputs / "run", images, out="page.html", settings=engine),
     }
 
@@ -67,13 +90,16 @@ def commands(inputs: Path) -> dict[str, Command]:
 def make_inputs(folder: Path, only: Sequence[str]) -> Path:
     kills.make_inputs(folder, only)
     kinds = bars(30)[1]
-    (folder / "labels.csv").write_text("".join(f"{row},{kind}\n" for row, kind in enumerate(kinds[:12])))
+    (folder / "labels.csv").write_text(
+        "".join(f"{row},{kind}\n" for row, kind in enumerate(kinds[:12]))
+    )
     shutil.copy(folder / "pictures" / "0.png", folder / "mask.png")
     return folder
 
 
 def run(arguments: Sequence[object], largest_file: int | None = None) -> tuple[str, str]:
-    """Run a command in a process of its own: how it ended, "done", "error" or another exception, and the message."""
+    """Run a command in a process of its own: how it ended, "done", "error" or another exception,
+    and the message."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -106,11 +132,14 @@ class Disk:
     @property
     def used(self) -> int:
         """Bytes of the files in it, in whole pages."""
-        return sum(-(-p.stat().st_size // PAGE) * PAGE for p in self.folder.rglob("*") if p.is_file())
+        return sum(
+            -(-p.stat().st_size // PAGE) * PAGE for p in self.folder.rglob("*") if p.is_file()
+        )
 
     @contextmanager
     def room(self, size: int) -> Iterator[int | None]:
-        """Leave so many bytes free. Where the disk is shared, the block gets a limit on the size of a file instead."""
+        """Leave so many bytes free. Where the disk is shared, the block gets a limit on the size
+        of a file instead."""
         if not self.own:
             yield size
             return
@@ -152,7 +181,9 @@ def faults_without_room(disk: Disk, ended: tuple[str, str]) -> list[str]:
     return faults
 
 
-def attack_command(disk: Disk, command: Command, rooms: int, say: Callable[[str], None]) -> collections.Counter[str]:
+def attack_command(
+    disk: Disk, command: Command, rooms: int, say: Callable[[str], None]
+) -> collections.Counter[str]:
     """Run one command with less room than it needs, then with enough, at several sizes."""
     arguments = command.first(disk.folder)
     before = disk.used
@@ -164,7 +195,9 @@ def attack_command(disk: Disk, command: Command, rooms: int, say: Callable[[str]
         arguments = command.first(disk.folder)
         with disk.room(size) as limit:
             ended = run(arguments, limit)
-            faults = [] if ended[0] == "done" and tally["full"] else faults_without_room(disk, ended)
+            faults = (
+                [] if ended[0] == "done" and tally["full"] else faults_without_room(disk, ended)
+            )
         if ended[0] != "done":
             again = run(command.again(disk.folder))
             if again[0] != "done":
@@ -191,7 +224,10 @@ def attack(rooms: int, only: Sequence[str] = ()) -> tuple[str, dict[str, collect
             for name, command in commands(inputs).items():
                 if not only or name in only:
                     totals[name] = attack_command(
-                        disk, command, rooms, lambda text, name=name: print(f"{name}, {text}", flush=True)
+                        disk,
+                        command,
+                        rooms,
+                        lambda text, name=name: print(f"{name}, {text}", flush=True),
                     )
                     print(f"{name:18} {dict(totals[name])}", flush=True)
             return ("tmpfs" if disk.own else "limit on the size of files"), totals
@@ -199,7 +235,9 @@ def attack(rooms: int, only: Sequence[str] = ()) -> tuple[str, dict[str, collect
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rooms", type=int, default=3, help="steps up to the size of a result; 1: no room at all")
+    parser.add_argument(
+        "--rooms", type=int, default=3, help="steps up to the size of a result; 1: no room at all"
+    )
     parser.add_argument("--commands", nargs="+", default=(), help="only these")
     parser.add_argument("--out", type=Path, help="write the counts to this JSON file")
     arguments = parser.parse_args()

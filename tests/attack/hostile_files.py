@@ -1,9 +1,11 @@
-"""Damaged and hostile files for every reader:  python tests/attack/hostile_files.py --files 20000  (also: make attack)
+"""Damaged and hostile files for every reader:  python tests/attack/hostile_files.py --files 20000
+(also: make attack)
 
-A file that the program wrote is damaged in a way drawn from a seed, and read. Files with a checksum are also forged:
-their content is changed, and the checksum is right. Right outcomes are a value and an error of the program
-(`WhatwhereError`). Anything else counts as a fault: another exception, more than SLOWEST seconds, or more memory than
-MEMORY above what the process had. A fault prints what makes it again: the reader and the number.
+A file that the program wrote is damaged in a way drawn from a seed, and read. Files with a checksum
+are also forged: their content is changed, and the checksum is right. Right outcomes are a value and
+an error of the program (`WhatwhereError`). Anything else counts as a fault: another exception, more
+than SLOWEST seconds, or more memory than MEMORY above what the process had. A fault prints what
+makes it again: the reader and the number.
 """
 
 from __future__ import annotations
@@ -38,20 +40,37 @@ import whatwhere as ww
 from data_files import write_idx
 from examples import random_latents
 from tiny_run import PLAIN, bars, make, whatwhere
-from whatwhere.classification.label_tables import read_labels
-from whatwhere.classification.picture_classifier import is_classifier
 from whatwhere.errors import WhatwhereError
 from whatwhere.files import RECORD, claim_outputs
 from whatwhere.learning.checkpoint import Checkpoint
 from whatwhere.learning.latent_store import LatentStore
 from whatwhere.learning.run_folder import RunFolder
 from whatwhere.model.files import checksum
+from whatwhere.tasks.classification.picture_classifier import is_classifier
+from whatwhere.tasks.labelling.label_tables import read_labels
 
 SLOWEST = 10  # seconds for one file
 MEMORY = 1 << 30  # bytes
 PICTURES = ("png", "jpg", "bmp", "tiff")
 CPU = torch.device("cpu")
-VALUES = (None, -1, 0, 2**63, 10**400, 1e308, math.nan, True, "", "x", "x" * 10_000, [], [[]], {}, [1] * 1000, {"x": 1})
+VALUES = (
+    None,
+    -1,
+    0,
+    2**63,
+    10**400,
+    1e308,
+    math.nan,
+    True,
+    "",
+    "x",
+    "x" * 10_000,
+    [],
+    [[]],
+    {},
+    [1] * 1000,
+    {"x": 1},
+)
 BIG = (0, 1, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, 2**64 - 1)
 
 
@@ -73,12 +92,20 @@ def readers(folder: Path) -> dict[str, Reader]:
     """Every reader of the library, with a valid file for each."""
     found = {}
 
-    def add(name: str, valid: Path, read: Callable[[Path], Any], place: Path | None = None, text: str = "") -> None:
+    def add(
+        name: str,
+        valid: Path,
+        read: Callable[[Path], Any],
+        place: Path | None = None,
+        text: str = "",
+    ) -> None:
         """`text` names the metadata that a checksum covers, in a file that has one."""
         place = place or folder / f"hostile{''.join(valid.suffixes)}"
         found[name] = Reader(valid, read, place, damage)
         if text:
-            found[f"{name}, forged"] = Reader(valid, read, place, lambda chance, content: forge(chance, content, text))
+            found[f"{name}, forged"] = Reader(
+                valid, read, place, lambda chance, content: forge(chance, content, text)
+            )
 
     images, labels = bars(6)
     for path in image_files(folder, images, labels):
@@ -92,8 +119,15 @@ def readers(folder: Path) -> dict[str, Reader]:
     add("model", run / "model.safetensors", ww.load, text="spec")
     add("recipe", run / "recipe.toml", ww.read_recipe)
     steps = "inference-2.safetensors"
-    add("learned steps", run / steps, lambda _: ww.LearnedSteps.load(copy), copy / steps, "settings")
-    add("history", run / "history.jsonl", lambda _: list(ww.read_run(copy).history), copy / "history.jsonl")
+    add(
+        "learned steps", run / steps, lambda _: ww.LearnedSteps.load(copy), copy / steps, "settings"
+    )
+    add(
+        "history",
+        run / "history.jsonl",
+        lambda _: list(ww.read_run(copy).history),
+        copy / "history.jsonl",
+    )
     state = Path("checkpoint", "state.safetensors")
     images_read = Checkpoint.load(run / "checkpoint").images
     writer = RunFolder(copy, ww.read_recipe(run / "recipe.toml"), images_read, {}, None)
@@ -104,12 +138,19 @@ def readers(folder: Path) -> dict[str, Reader]:
     whatwhere("encode", run, folder / "images.npy", "--out", folder / "codes.npz", *PLAIN)
     add("codes", folder / "codes.npz", lambda path: ww.load_codes(path).features)
     ww.AnomalyDetector(aligned=True).fit(images[:, None]).save(folder / "detector.safetensors")
-    add("detector", folder / "detector.safetensors", lambda path: score(path, images), text="settings")
+    add(
+        "detector",
+        folder / "detector.safetensors",
+        lambda path: score(path, images),
+        text="settings",
+    )
     session = ww.Labelling(np.eye(4, dtype=np.float32).repeat(3, 0))
     session.label({0: "cat", 3: "dog"})
     session.save(folder / "classifier.safetensors")
     add("classifier", folder / "classifier.safetensors", read_classifier, text="settings")
-    (folder / "labels.csv").write_text("file,class\n" + "".join(f"{n},{label}\n" for n, label in enumerate(labels)))
+    (folder / "labels.csv").write_text(
+        "file,class\n" + "".join(f"{n},{label}\n" for n, label in enumerate(labels))
+    )
     add("labels", folder / "labels.csv", read_labels)
     claim_outputs([folder / "result" / "a.png"], folder=folder / "result")
     record = folder / "result" / RECORD
@@ -146,15 +187,21 @@ def image_files(folder: Path, images: np.ndarray, labels: np.ndarray) -> list[Pa
 
 
 def forge(chance: random.Random, content: bytes, text: str) -> bytes:
-    """A safetensors file whose settings, in the metadata `text`, or tensors are changed, with a right checksum."""
+    """A safetensors file whose settings, in the metadata `text`, or tensors are changed, with a
+    right checksum."""
     size = int.from_bytes(content[:8], "little")
-    metadata, tensors = json.loads(content[8 : 8 + size])["__metadata__"], safetensors.torch.load(content)
+    metadata, tensors = (
+        json.loads(content[8 : 8 + size])["__metadata__"],
+        safetensors.torch.load(content),
+    )
     for _ in range(chance.choice((1, 1, 2))):
         if tensors and chance.random() < 0.5:
             forge_tensor(chance, tensors)
         else:
             metadata[text] = forge_json(chance, metadata[text])
-    return safetensors.torch.save(tensors, {**metadata, "sha256": checksum(metadata[text], tensors)})
+    return safetensors.torch.save(
+        tensors, {**metadata, "sha256": checksum(metadata[text], tensors)}
+    )
 
 
 def forge_json(chance: random.Random, text: str) -> str:
@@ -191,9 +238,13 @@ def forge_tensor(chance: random.Random, tensors: dict[str, torch.Tensor]) -> Non
         case 3:
             tensors[name] = tensor.flatten()
         case 4:
-            tensors[name] = tensor.to(chance.choice((torch.bool, torch.int64, torch.float64, torch.bfloat16)))
+            tensors[name] = tensor.to(
+                chance.choice((torch.bool, torch.int64, torch.float64, torch.bfloat16))
+            )
         case 5:
-            tensors[name] = torch.full_like(tensor, chance.choice((-1, 0, 1e30, math.nan)), dtype=torch.float32)
+            tensors[name] = torch.full_like(
+                tensor, chance.choice((-1, 0, 1e30, math.nan)), dtype=torch.float32
+            )
         case 6:
             tensors[name] = torch.cat([tensor.flatten(), tensor.flatten()])
 
@@ -226,11 +277,22 @@ def damage(chance: random.Random, content: bytes) -> bytes:
                 digits = [i for i, byte in enumerate(changed) if 48 <= byte <= 57][:4000]
                 if digits:
                     at = chance.choice(digits)
-                    changed[at : at + 1] = str(chance.choice((*BIG, -1, "1e999", "NaN", "[" * 2000))).encode()
+                    changed[at : at + 1] = str(
+                        chance.choice((*BIG, -1, "1e999", "NaN", "[" * 2000))
+                    ).encode()
     return bytes(changed)
 
 
-SPECIAL = ("pipe", "folder", "nothing", "empty", "link to itself", "zeros", "deep", "unreadable name")
+SPECIAL = (
+    "pipe",
+    "folder",
+    "nothing",
+    "empty",
+    "link to itself",
+    "zeros",
+    "deep",
+    "unreadable name",
+)
 
 
 def special(path: Path, kind: str) -> None:
@@ -282,7 +344,8 @@ def outcome(read: Callable[[Path], Any], path: Path) -> str:
 
 
 def attack_reader(name: str, reader: Reader, count: int, seed: int) -> collections.Counter[str]:
-    """Let one reader read `count` hostile files, and at least one of every kind in SPECIAL and a damaged one."""
+    """Let one reader read `count` hostile files, and at least one of every kind in SPECIAL and a
+    damaged one."""
     content, tally, place = reader.valid.read_bytes(), collections.Counter[str](), reader.place
     for number in range(max(len(SPECIAL) + 1, count)):
         place.unlink(missing_ok=True)
@@ -310,7 +373,9 @@ def attack(count: int, seed: int = 0) -> dict[str, collections.Counter[str]]:
         known = readers(folder)
         for name, reader in known.items():
             shutil.copy(reader.valid, reader.place)
-            assert (result := outcome(reader.read, reader.place)) == "read", f"{name}: a valid file gives {result}"
+            assert (result := outcome(reader.read, reader.place)) == "read", (
+                f"{name}: a valid file gives {result}"
+            )
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, resource.RLIM_INFINITY))
         for name, reader in known.items():
@@ -331,11 +396,16 @@ def main() -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     for name, tally in totals.items():
         print(f"{name:24} {dict(tally)}")
-    print(f"{total.total():,} files: {dict(total)}; {time.monotonic() - began:.0f} s; peak {peak:.2f} GB")
+    print(
+        f"{total.total():,} files: {dict(total)}; {time.monotonic() - began:.0f} s; peak"
+        f" {peak:.2f} GB"
+    )
     if arguments.out:
         counts = {name: dict(tally) for name, tally in totals.items()}
         arguments.out.write_text(
-            json.dumps({"files": total.total(), "peak_gb": round(peak, 2), "readers": counts}, indent=1)
+            json.dumps(
+                {"files": total.total(), "peak_gb": round(peak, 2), "readers": counts}, indent=1
+            )
         )
     sys.exit(any(key.startswith("FAULT") for key in total))
 

@@ -1,8 +1,10 @@
-"""Commands killed at a random moment, then run again:  python tests/attack/kills.py --kills 300   (also: make attack)
+"""Commands killed at a random moment, then run again:  python tests/attack/kills.py --kills 300
+(also: make attack)
 
-Every command runs in a process of its own, which is killed (SIGKILL) after a time drawn between 0 and what it takes
-undisturbed. Then every file of its output must be complete, and the same command, run again to its end, must give the
-result of one that nobody disturbed, to the bit. What differs or is torn counts as a fault and fails the program.
+Every command runs in a process of its own, which is killed (SIGKILL) after a time drawn between 0
+and what it takes undisturbed. Then every file of its output must be complete, and the same command,
+run again to its end, must give the result of one that nobody disturbed, to the bit. What differs or
+is torn counts as a fault and fails the program.
 """
 
 from __future__ import annotations
@@ -54,11 +56,24 @@ def commands(inputs: Path) -> dict[str, Command]:
 
     def train(*settings: str) -> Command:
         def begin(out: Path) -> list[object]:
-            return ["train", images, "--out", out / "run", "--recipe", inputs / "recipe.toml", *PLAIN, *settings]
+            return [
+                "train",
+                images,
+                "--out",
+                out / "run",
+                "--recipe",
+                inputs / "recipe.toml",
+                *PLAIN,
+                *settings,
+            ]
 
         def resume(out: Path) -> list[object]:
             there = (out / "run" / "checkpoint" / "state.safetensors").exists()
-            return ["train", images, "--resume", out / "run", "--device", "cpu"] if there else begin(out)
+            return (
+                ["train", images, "--resume", out / "run", "--device", "cpu"]
+                if there
+                else begin(out)
+            )
 
         return Command(begin, resume)
 
@@ -66,7 +81,9 @@ def commands(inputs: Path) -> dict[str, Command]:
         def begin(out: Path) -> list[object]:
             return [*words, "--out", out / name, *(PLAIN if words[0] == "encode" else ())]
 
-        return Command(begin, lambda out: [*begin(out), *(["--overwrite"] if (out / name).is_file() else [])])
+        return Command(
+            begin, lambda out: [*begin(out), *(["--overwrite"] if (out / name).is_file() else [])]
+        )
 
     def denoise(out: Path) -> list[object]:
         return ["denoise", pictures, out / "clean", "--noise", "0.1", "--device", "cpu"]
@@ -75,7 +92,18 @@ def commands(inputs: Path) -> dict[str, Command]:
         """Learned steps are saved next to the model, so it works on a copy."""
         if not (out / "run").exists():
             shutil.copytree(run, out / "run")
-        return ["distill", out / "run", images, "--steps", "2", "--set", "batches=4", "--set", "batch_size=4", *PLAIN]
+        return [
+            "distill",
+            out / "run",
+            images,
+            "--steps",
+            "2",
+            "--set",
+            "batches=4",
+            "--set",
+            "batch_size=4",
+            *PLAIN,
+        ]
 
     return {
         "train": train(),
@@ -85,12 +113,15 @@ def commands(inputs: Path) -> dict[str, Command]:
         "denoise": Command(denoise, denoise),
         "distill": Command(distill, distill),
         "anomaly fit": same("anomaly", "fit", pictures, name="detector.safetensors"),
-        "anomaly score": same("anomaly", "score", inputs / "detector.safetensors", pictures, name="report"),
+        "anomaly score": same(
+            "anomaly", "score", inputs / "detector.safetensors", pictures, name="report"
+        ),
     }
 
 
 def start(arguments: Sequence[object]) -> int:
-    """Run a command in a new process, quietly; its number. This process computes nothing: a fork has no threads."""
+    """Run a command in a new process, quietly; its number. This process computes nothing: a fork
+    has no threads."""
     pid = os.fork()
     if pid:
         return pid
@@ -114,8 +145,8 @@ def finish(arguments: Sequence[object]) -> bool:
 
 
 def make_inputs(folder: Path, only: Sequence[str] = ()) -> Path:
-    """What the commands read: images, pictures, a run, its recipe, and for those that read them codes and a detector.
-    Children compute it."""
+    """What the commands read: images, pictures, a run, its recipe, and for those that read them
+    codes and a detector. Children compute it."""
     (folder / "pictures").mkdir(parents=True)
     images = bars(30)[0]
     np.save(folder / "images.npy", images)
@@ -127,14 +158,18 @@ def make_inputs(folder: Path, only: Sequence[str] = ()) -> Path:
         options = ("--out", folder / "codes.npz", "--where", "--preset", "recipe", *PLAIN)
         assert finish(["encode", folder / "run", folder / "images.npy", *options])
     if not only or "anomaly score" in only:
-        assert finish(["anomaly", "fit", folder / "pictures", "--out", folder / "detector.safetensors"])
+        assert finish(
+            ["anomaly", "fit", folder / "pictures", "--out", folder / "detector.safetensors"]
+        )
     return folder
 
 
 def torn(folder: Path) -> list[str]:
     """Files that are there and not complete. Those of the temporary name are nobody's result."""
     faults = []
-    for path in sorted(p for p in folder.rglob("*") if p.is_file() and not LEFTOVER.fullmatch(p.name)):
+    for path in sorted(
+        p for p in folder.rglob("*") if p.is_file() and not LEFTOVER.fullmatch(p.name)
+    ):
         try:
             if path.suffix == ".safetensors" and path.name == "model.safetensors":
                 ww.load(path)
@@ -154,7 +189,8 @@ def torn(folder: Path) -> list[str]:
 
 
 def result(folder: Path) -> dict[str, str]:
-    """The checksums of what a command made: of models and codes their content, of pictures the pixels."""
+    """The checksums of what a command made: of models and codes their content, of pictures the
+    pixels."""
     sums = {}
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
         name = str(path.relative_to(folder))
@@ -168,14 +204,18 @@ def result(folder: Path) -> dict[str, str]:
     return sums
 
 
-def attack(kills: int, seed: int = 0, only: Sequence[str] = ()) -> dict[str, collections.Counter[str]]:
+def attack(
+    kills: int, seed: int = 0, only: Sequence[str] = ()
+) -> dict[str, collections.Counter[str]]:
     """Kill every command, or `only` these, equally often; the outcomes of each."""
     torch.set_num_threads(1)
     chance = random.Random(seed)
     totals: dict[str, collections.Counter[str]] = {}
     with tempfile.TemporaryDirectory() as temporary:
         inputs = make_inputs(Path(temporary) / "inputs", only)
-        known = {name: command for name, command in commands(inputs).items() if not only or name in only}
+        known = {
+            name: command for name, command in commands(inputs).items() if not only or name in only
+        }
         for name, command in known.items():
             whole, duration = Path(temporary) / "whole", math.inf
             for _ in range(2):  # the first time may also fill a cache
@@ -221,7 +261,9 @@ def main() -> None:
     total = sum(totals.values(), collections.Counter())
     print(dict(total))
     if arguments.out:
-        arguments.out.write_text(json.dumps({name: dict(tally) for name, tally in totals.items()}, indent=1))
+        arguments.out.write_text(
+            json.dumps({name: dict(tally) for name, tally in totals.items()}, indent=1)
+        )
     sys.exit(any(key.startswith("FAULT") for key in total))
 
 

@@ -48,14 +48,29 @@ def test_without_images_it_uses_those_of_the_run(files: Path, tmp_path: Path) ->
 
 
 def test_a_model_file_is_classified_with_the_papers_settings(run: Path, files: Path) -> None:
-    output = whatwhere("classify", run / "model.safetensors", files / "train.npz", "--set", "C=[1]", "--json", *PLAIN)
+    output = whatwhere(
+        "classify",
+        run / "model.safetensors",
+        files / "train.npz",
+        "--set",
+        "C=[1]",
+        "--json",
+        *PLAIN,
+    )
     assert json.loads(output)["error"] < 0.3
     assert json.loads(output)["run"].endswith("model.safetensors")
 
 
 def test_output_in_words_with_a_held_out_sixth(run: Path, files: Path) -> None:
     output = whatwhere(
-        "classify", run, files / "train.npz", "--set", "C=[1]", "--set", "descriptor.layers=[1, 2]", *PLAIN
+        "classify",
+        run,
+        files / "train.npz",
+        "--set",
+        "C=[1]",
+        "--set",
+        "descriptor.layers=[1, 2]",
+        *PLAIN,
     )
     assert "(100 images), tested on a held-out sixth of" in output
     assert "95 % interval" in output
@@ -96,13 +111,16 @@ def test_unusable_input_raises_an_error(run: Path, files: Path) -> None:
 
 @pytest.fixture
 def pictures(tmp_path: Path) -> Path:
-    """A folder of pictures without labels, and a table of labels for one of each class and a half."""
+    """A folder of pictures without labels, and a table of labels for one of each class and
+    a half."""
     from PIL import Image
 
     images, labels = tiny.bars(60, seed=3)
     (tmp_path / "pictures").mkdir()
     for i, image in enumerate(images):
-        Image.fromarray((255 * image.clip(0, 1)).astype(np.uint8)).save(tmp_path / "pictures" / f"{i:02d}.png")
+        Image.fromarray((255 * image.clip(0, 1)).astype(np.uint8)).save(
+            tmp_path / "pictures" / f"{i:02d}.png"
+        )
     rows = [int(np.flatnonzero(labels == c)[k]) for c in range(3) for k in range(2)]
     lines = [f"{row:02d}.png,{['upright', 'lying', 'cross'][labels[row]]}" for row in rows]
     (tmp_path / "labels.csv").write_text("file,class\n" + "\n".join(lines) + "\n")
@@ -112,14 +130,26 @@ def pictures(tmp_path: Path) -> Path:
 
 def test_a_few_labels_give_every_picture_a_class(run: Path, pictures: Path) -> None:
     table = pictures / "labels.csv"
-    arguments = ("classify", run, pictures / "pictures", "--labels", table, "--out", pictures / "out", "--json")
+    arguments = (
+        "classify",
+        run,
+        pictures / "pictures",
+        "--labels",
+        table,
+        "--out",
+        pictures / "out",
+        "--json",
+    )
     result = json.loads(whatwhere(*arguments, "--set", "copies=2", *PLAIN))
     assert (result["images"], result["labels"]) == (60, 6)
     with (pictures / "out" / "predictions.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["file"] for row in rows] == [f"{i:02d}.png" for i in range(60)]
     names = ["upright", "lying", "cross"]
-    right = [row["class"] == names[label] for row, label in zip(rows, np.load(pictures / "truth.npy"), strict=True)]
+    right = [
+        row["class"] == names[label]
+        for row, label in zip(rows, np.load(pictures / "truth.npy"), strict=True)
+    ]
     assert np.mean(right) > 0.6, "chance is a third"
     for row in rows:
         shares = {name: float(row[name]) for name in names}
@@ -127,12 +157,17 @@ def test_a_few_labels_give_every_picture_a_class(run: Path, pictures: Path) -> N
         assert row["class"] == max(shares, key=shares.__getitem__)
         assert float(row["probability"]) == max(shares.values())
     given = {line.split(",")[0]: line.split(",")[1] for line in table.read_text().split()[1:]}
-    assert all(row["class"] == given[row["file"]] for row in rows if row["file"] in given), "labels are kept"
+    assert all(row["class"] == given[row["file"]] for row in rows if row["file"] in given), (
+        "labels are kept"
+    )
     page = (pictures / "out" / "index.html").read_text()
     assert all(f"<h2>{name} (" in page for name in names)
     assert page.count("<h2>") == 4
     assert not set(result["worth_labelling"]) & set(given)
-    metric, table = (run / "metric.safetensors").read_bytes(), (pictures / "out" / "predictions.csv").read_bytes()
+    metric, table = (
+        (run / "metric.safetensors").read_bytes(),
+        (pictures / "out" / "predictions.csv").read_bytes(),
+    )
     whatwhere(*arguments, "--set", "copies=2", *PLAIN)
     assert (run / "metric.safetensors").read_bytes() == metric
     assert (pictures / "out" / "predictions.csv").read_bytes() == table
@@ -143,8 +178,9 @@ def test_a_few_labels_give_every_picture_a_class(run: Path, pictures: Path) -> N
 
 
 def test_a_saved_classifier_gives_new_pictures_a_class(run: Path, pictures: Path) -> None:
-    from whatwhere.classification.labelling import Labelling
-    from whatwhere.spec.tasks import Distortions, TrainingOptions
+    from whatwhere.spec.execution import TrainingOptions
+    from whatwhere.spec.tasks import Distortions
+    from whatwhere.tasks.labelling.session import Labelling
 
     options = TrainingOptions(engine="reference", device="cpu")
     session = Labelling(
@@ -169,7 +205,9 @@ def test_a_saved_classifier_gives_new_pictures_a_class(run: Path, pictures: Path
 
 def test_a_table_of_labels_and_a_folder_to_write_go_together(run: Path, pictures: Path) -> None:
     with pytest.raises(SpecError, match="without --out"):
-        whatwhere("classify", run, pictures / "pictures", "--labels", pictures / "labels.csv", *PLAIN)
+        whatwhere(
+            "classify", run, pictures / "pictures", "--labels", pictures / "labels.csv", *PLAIN
+        )
     with pytest.raises(SpecError, match="--out was given without a table of labels"):
         whatwhere("classify", run, pictures / "pictures", "--out", pictures / "out", *PLAIN)
 

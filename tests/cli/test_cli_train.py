@@ -47,9 +47,14 @@ OPTIONS = ("--set", "engine=reference", "--device", "cpu")
 
 def test_a_run_and_its_plain_lines(images, recipe, tmp_path):
     out = tmp_path / "run"
-    said = whatwhere("train", images, "--out", out, "--recipe", recipe, "--set", "store=file", *OPTIONS)
+    said = whatwhere(
+        "train", images, "--out", out, "--recipe", recipe, "--set", "store=file", *OPTIONS
+    )
     lines = said.splitlines()
-    assert lines[0] == "engine reference; costs and non-zeros are per image, cost = reconstruction + penalty"
+    assert (
+        lines[0]
+        == "engine reference; costs and non-zeros are per image, cost = reconstruction + penalty"
+    )
     assert lines[1].startswith("layer 1  epoch 1/2  cost ")
     assert all(word in lines[1] for word in (" + ", "non-zeros", "dead maps", "image-iterations/s"))
     assert len(lines) == 6
@@ -68,19 +73,32 @@ def test_a_mask_is_used_and_recorded(images, recipe, tmp_path):
     expected = train(v[:3], tiny.recipe(), mask=known[:3].float(), options=tiny.OPTIONS).model
     assert load(run / "model.safetensors") == expected
     assert expected != train(v[:3], tiny.recipe(), options=tiny.OPTIONS).model
-    whatwhere("train", "--resume", run, "--set", "learning.2.epochs=3")  # reads the mask that it began with
+    # reads the mask that it began with
+    whatwhere("train", "--resume", run, "--set", "learning.2.epochs=3")
     (tmp_path / "mask.npy").unlink()
     with pytest.raises(ImageError, match=r"mask\.npy"):
         whatwhere("train", "--resume", run)
 
 
 def test_quiet_says_nothing(images, recipe, tmp_path):
-    assert whatwhere("train", images, "--out", tmp_path / "run", "--recipe", recipe, "--quiet", *OPTIONS) == ""
+    assert (
+        whatwhere(
+            "train", images, "--out", tmp_path / "run", "--recipe", recipe, "--quiet", *OPTIONS
+        )
+        == ""
+    )
 
 
 def test_settings_are_changed_by_name(images, recipe, tmp_path):
     out = tmp_path / "run"
-    changes = ("--set", "learning.each.epochs=1", "--set", "learning.2.inference.step.per=image", "--limit", 3)
+    changes = (
+        "--set",
+        "learning.each.epochs=1",
+        "--set",
+        "learning.2.inference.step.per=image",
+        "--limit",
+        3,
+    )
     whatwhere("train", images, "--out", out, "--recipe", recipe, *changes, *OPTIONS)
     written = read_recipe(out / "recipe.toml")
     assert [spec.epochs for spec in written.learning] == [1, 1]
@@ -90,7 +108,10 @@ def test_settings_are_changed_by_name(images, recipe, tmp_path):
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [("learning.each.epoch=1", "did you mean 'learning.each.epochs'"), ("a b=1", "expected NAME=VALUE")],
+    [
+        ("learning.each.epoch=1", "did you mean 'learning.each.epochs'"),
+        ("a b=1", "expected NAME=VALUE"),
+    ],
 )
 def test_a_bad_setting_raises_an_error_that_names_it(change, message, images, tmp_path):
     with pytest.raises(SpecError, match=message):
@@ -105,7 +126,9 @@ def test_where_to_is_asked_for(images):
 
 def test_a_rejected_command_leaves_nothing_behind(images, recipe, tmp_path):
     with pytest.raises(EngineError):
-        whatwhere("train", images, "--out", tmp_path / "run", "--recipe", recipe, "--set", "engine=warp")
+        whatwhere(
+            "train", images, "--out", tmp_path / "run", "--recipe", recipe, "--set", "engine=warp"
+        )
     assert not (tmp_path / "run").exists()
 
 
@@ -156,7 +179,8 @@ def in_a_terminal(arguments: list[str], output: Path) -> None:
     if child == 0:
         os.environ.update(TERM="xterm-256color", COLUMNS="120", LINES="30")
         sys.argv = ["whatwhere", *arguments]
-        torch.set_num_threads(1)  # as in this process: the same bits need the same number of threads
+        # as in this process: the same bits need the same number of threads
+        torch.set_num_threads(1)
         main()
         os._exit(0)
     asked = False
@@ -179,7 +203,8 @@ def in_a_terminal(arguments: list[str], output: Path) -> None:
 
 def test_ctrl_c_keeps_a_checkpoint_and_resume_goes_on(images, recipe, tmp_path):
     out, shown = tmp_path / "run", tmp_path / "shown"
-    recipe.write_text(to_toml(tiny.recipe(epochs=15)))  # long compared with the 0.25 s from frame to frame
+    # long compared with the 0.25 s from frame to frame
+    recipe.write_text(to_toml(tiny.recipe(epochs=15)))
     arguments = ["train", str(images), "--out", str(out), "--recipe", str(recipe), *OPTIONS]
     process = tiny.process(in_a_terminal, arguments, shown)
     process.join(60)
@@ -188,7 +213,20 @@ def test_ctrl_c_keeps_a_checkpoint_and_resume_goes_on(images, recipe, tmp_path):
     assert f"whatwhere train --resume {out}" in text.replace("\r\n", "")
     for shows in (r"epoch \d+/15, batch ", "cost ", "non-zeros"):
         assert re.search(shows, text), f"the live display shows {shows!r}"
-    assert len((out / "history.jsonl").read_text().splitlines()) < 2 * 15, "it stopped before the end"
+    assert len((out / "history.jsonl").read_text().splitlines()) < 2 * 15, (
+        "it stopped before the end"
+    )
     whatwhere("train", "--resume", out, "--quiet", *OPTIONS)
-    whatwhere("train", images, "--out", tmp_path / "uninterrupted", "--recipe", recipe, "--quiet", *OPTIONS)
-    assert tiny.same_filters(load(out / "model.safetensors"), load(tmp_path / "uninterrupted" / "model.safetensors"))
+    whatwhere(
+        "train",
+        images,
+        "--out",
+        tmp_path / "uninterrupted",
+        "--recipe",
+        recipe,
+        "--quiet",
+        *OPTIONS,
+    )
+    assert tiny.same_filters(
+        load(out / "model.safetensors"), load(tmp_path / "uninterrupted" / "model.safetensors")
+    )

@@ -1,4 +1,5 @@
-"""Commands from functions and dataclasses: their options, `--set`, suggestions, their number; `info` and `bench`."""
+"""Commands from functions and dataclasses: their options, `--set`, suggestions, their number;
+`info` and `bench`."""
 
 import json
 import re
@@ -11,13 +12,13 @@ import typer
 from typer.testing import CliRunner, Result
 
 from tiny_run import whatwhere
+from whatwhere import engines
 from whatwhere.cli import app, bench
 from whatwhere.cli.bench import bench_inference, cases
 from whatwhere.cli.command import Settings, command, known_settings, sentence
 from whatwhere.cli.info import installed_version
+from whatwhere.engines import ENGINES
 from whatwhere.errors import ImageError, SpecError
-from whatwhere.inference import engines
-from whatwhere.inference.engines import ENGINES
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import Checked, Count
 
@@ -59,7 +60,9 @@ def run(*arguments: object) -> tuple[Result, list[tuple[Tea, dict[str, object]]]
         cup    to pour it into
         count  of cups
         """
-        got.append((settings.of(Tea), {"cup": cup, "count": count, "json": json_, "settings": settings}))
+        got.append(
+            (settings.of(Tea), {"cup": cup, "count": count, "json": json_, "settings": settings})
+        )
 
     return CliRunner().invoke(program, [str(a) for a in arguments]), got
 
@@ -68,10 +71,14 @@ def test_flags_and_set_give_the_same_value() -> None:
     flags, rest = make("mug", "--minutes", 3, "--milk", "--count", 2, "--json")
     assert flags == Tea(minutes=3, milk=True)
     assert (rest["cup"], rest["count"], rest["json"]) == (Path("mug"), 2, True)
-    by_set, _ = make("mug", *(f"--set={change}" for change in ("minutes=2", "minutes=3", "milk=true")))
+    by_set, _ = make(
+        "mug", *(f"--set={change}" for change in ("minutes=2", "minutes=3", "milk=true"))
+    )
     assert by_set == flags
     assert make("mug", "--set", "names=['ann', 'bob']")[0].names == ("ann", "bob")
-    assert make("mug", "--set", "kettle=2024", "--set", "sugar=2")[0] == Tea(kettle="2024", sugar=2.0)
+    assert make("mug", "--set", "kettle=2024", "--set", "sugar=2")[0] == Tea(
+        kettle="2024", sugar=2.0
+    )
     assert make("mug")[0] == Tea()
 
 
@@ -102,7 +109,9 @@ def test_settings_of_a_recipe_are_changed_by_their_full_names() -> None:
 def test_a_wrong_setting_raises_an_error_that_names_it(change: str, message: str) -> None:
     known = known_settings([Tea, (Recipe, "inference seed")])
     with pytest.raises(SpecError, match=re.escape(message)):
-        assert Settings(known, {}, [change]).override(Recipe.paper()) and Settings(known, {}, [change]).of(Tea)  # noqa: PT018
+        assert Settings(known, {}, [change]).override(Recipe.paper()) and Settings(  # noqa: PT018
+            known, {}, [change]
+        ).of(Tea)
 
 
 def test_an_unknown_option_is_answered_with_a_setting() -> None:
@@ -128,13 +137,18 @@ def test_the_help_has_the_words_of_the_docstrings() -> None:
 def count() -> dict[str, list[str]]:
     """The options of every command.
 
-    The rule of the count: a command is one that runs, so sub-commands count in place of their group. Options begin with
-    a dash; arguments, --help and the options of the program itself (--version, completion) are not counted.
+    The rule of the count: a command is one that runs, so sub-commands count in place of their
+    group. Options begin with a dash; arguments, --help and the options of the program itself
+    (--version, completion) are not counted.
     """
 
     def walk(each: object, name: str) -> dict[str, list[str]]:
         if hasattr(each, "commands"):
-            return {k: v for key, sub in each.commands.items() for k, v in walk(sub, f"{name} {key}".strip()).items()}
+            return {
+                k: v
+                for key, sub in each.commands.items()
+                for k, v in walk(sub, f"{name} {key}".strip()).items()
+            }
         return {name: [p.name for p in each.params if p.param_type_name == "option"]}  # type: ignore[attr-defined]
 
     return walk(typer.main.get_command(app), "")
@@ -144,7 +158,9 @@ def test_there_are_few_commands_and_options() -> None:
     """There were 19 commands with 145 options before they were made from dataclasses."""
     options = count()
     assert len(options) <= 17
-    assert sum(map(len, options.values())) <= 90, {name: len(each) for name, each in options.items()}
+    assert sum(map(len, options.values())) <= 90, {
+        name: len(each) for name, each in options.items()
+    }
     assert max(map(len, options.values())) <= 12
 
 
@@ -153,13 +169,18 @@ def test_options_of_one_name_mean_the_same_in_every_command() -> None:
     words: dict[str, set[str]] = {}
     for each in program.commands.values():  # type: ignore[attr-defined]
         for option in each.params:
-            if option.param_type_name == "option" and option.name in ("device", "quiet", "json_", "mask"):
+            if option.param_type_name == "option" and option.name in (
+                "device",
+                "quiet",
+                "json_",
+                "mask",
+            ):
                 words.setdefault(option.name, set()).add(option.help)
     assert all(len(texts) == 1 for texts in words.values()), words
     assert len(words) == 4
 
 
-# `whatwhere info`: what it says about engines and files is true ---------------------------------------------------
+# `whatwhere info`: what it says about engines and files is true -----------------------------------
 
 
 def test_versions_devices_and_engines() -> None:
@@ -202,15 +223,19 @@ def test_damage_is_reported_by_the_exit_status(empty_cache: Path) -> None:
     assert f"missing   {empty_cache}/mnist/t10k-images-idx3-ubyte" in result.stdout
 
 
-def test_download_raises_for_an_unknown_name_and_an_incomplete_folder(empty_cache: Path, tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"'mnsit' was given; expected one of .*; did you mean 'mnist'\?"):
+def test_download_raises_for_an_unknown_name_and_an_incomplete_folder(
+    empty_cache: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(
+        SpecError, match=r"'mnsit' was given; expected one of .*; did you mean 'mnist'\?"
+    ):
         whatwhere("info", "mnsit", "--download")
     with pytest.raises(ImageError, match=r"does not contain train-images-idx3-ubyte\.gz"):
         whatwhere("info", "mnist", "--download", "--from", tmp_path)
     assert whatwhere("info", "digits", "--download").count("verified  ") == 4
 
 
-# `whatwhere bench`, with a few images and steps -------------------------------------------------------------------
+# `whatwhere bench`, with a few images and steps ---------------------------------------------------
 
 
 CPU = torch.device("cpu")
@@ -238,9 +263,12 @@ class Twice:
 def test_an_engine_is_measured_with_one_and_two_threads(monkeypatch):
     before = torch.get_num_threads()
     monkeypatch.setattr(bench, "cases", lambda steps: {LAST: cases(steps)[LAST]})
-    monkeypatch.setattr(engines, "ENGINES", {"twice": Twice(), **engines.ENGINES})  # the fastest is first
+    # the fastest is first
+    monkeypatch.setattr(engines, "ENGINES", {"twice": Twice(), **engines.ENGINES})
     rows = list(bench_inference(CPU, images=3, steps=2, repeats=2))
-    assert [(row["engine"], row["threads"]) for row in rows] == [(e, n) for n in (1, 2) for e in ("reference", "twice")]
+    assert [(row["engine"], row["threads"]) for row in rows] == [
+        (e, n) for n in (1, 2) for e in ("reference", "twice")
+    ]
     for row in rows:
         assert (row["case"], row["images"], row["steps"], len(row["seconds"])) == (LAST, 3, 2, 2)
         assert row["best"] == pytest.approx(6 / min(row["seconds"]))

@@ -1,4 +1,5 @@
-"""`whatwhere demo`: the recipe, a small demo from start to end, its report; `make demo` itself takes minutes."""
+"""`whatwhere demo`: the recipe, a small demo from start to end, its report; `make demo` itself
+takes minutes."""
 
 import json
 import re
@@ -13,7 +14,7 @@ from tiny_run import whatwhere
 from whatwhere.cli import demo_run as demo
 from whatwhere.data import load
 from whatwhere.errors import RunError
-from whatwhere.explorer import export
+from whatwhere.pages import explorer as export
 from whatwhere.spec import EveryBatch, InferenceSpec, LineSearch
 
 FILES = {
@@ -35,12 +36,16 @@ def streaming():
     """The recipe of the tiny run, with filters that are updated after every batch."""
     recipe = tiny.recipe()
     inference = replace(recipe.learning[0].inference, step=LineSearch())
-    learning = (replace(layer, update=EveryBatch(), inference=inference) for layer in recipe.learning)
+    learning = (
+        replace(layer, update=EveryBatch(), inference=inference) for layer in recipe.learning
+    )
     return replace(recipe, learning=tuple(learning))
 
 
 def run(folder, stage=lambda title, total: nullcontext(lambda done: None), **given):
-    return folder, demo.run_demo(folder, stage, engine="reference", recipe=streaming(), images=images(), **given)
+    return folder, demo.run_demo(
+        folder, stage, engine="reference", recipe=streaming(), images=images(), **given
+    )
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -87,7 +92,8 @@ def test_pixels_and_every_layer_are_measured(made):
     assert result["scores"][0]["dimensions"] == 100
     few = result["few_labels"]
     assert [row["labels"] for row in few] == [3, 30]
-    assert all(len(row["errors"]) == demo.DRAWS and 0 <= row["mean"] < 0.5 for row in few)  # chance: 0.67
+    # chance: 0.67
+    assert all(len(row["errors"]) == demo.DRAWS and 0 <= row["mean"] < 0.5 for row in few)
     assert 0 < result["learning_seconds"] < result["seconds"]
     assert json.dumps(json.loads((folder / "demo.json").read_text())) == json.dumps(result)
 
@@ -134,7 +140,9 @@ def test_a_demo_replaces_its_own_files_and_no_others_unless_interrupted(tmp_path
     (folder / "photos" / "cat.png").write_text("mine")
     _, second = run(folder)
     assert {path.name for path in folder.iterdir()} == FILES | {"thesis.tex", "photos"}
-    assert (folder / "thesis.tex").read_text() == (folder / "photos" / "cat.png").read_text() == "mine"
+    assert (
+        (folder / "thesis.tex").read_text() == (folder / "photos" / "cat.png").read_text() == "mine"
+    )
     assert first["scores"] == second["scores"]
     assert (folder / "model.safetensors").stat().st_size > 100
 

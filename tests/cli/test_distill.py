@@ -48,16 +48,37 @@ def test_the_cost_after_the_learned_steps_is_reported_and_lower_than_before(run:
 
 
 def test_encode_writes_the_codes_of_the_learned_steps(run: Path, tmp_path: Path) -> None:
-    whatwhere("encode", run, run / "bars.npz", "--out", tmp_path / "codes.npz", "--preset", "learned", *PLAIN)
+    whatwhere(
+        "encode",
+        run,
+        run / "bars.npz",
+        "--out",
+        tmp_path / "codes.npz",
+        "--preset",
+        "learned",
+        *PLAIN,
+    )
     images = ww.data.load(run / "bars.npz")
     expected = ww.infer(ww.load(run), images, steps="learned", engine="reference").features
     assert (expected != 0).any()
     assert np.allclose(ww.load_codes(tmp_path / "codes.npz").features, expected.numpy(), atol=1e-6)
     with pytest.raises(SpecError, match=r"--set inference\.… was given with --preset learned"):
-        whatwhere("encode", run, "digits", "--out", "x.npz", "--preset", "learned", "--set", "inference.lam=2")
+        whatwhere(
+            "encode",
+            run,
+            "digits",
+            "--out",
+            "x.npz",
+            "--preset",
+            "learned",
+            "--set",
+            "inference.lam=2",
+        )
 
 
-def test_classify_describes_images_by_the_learned_steps(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_classify_describes_images_by_the_learned_steps(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from whatwhere import classification
 
     seen = []
@@ -79,5 +100,7 @@ def test_what_is_missing_is_named(run: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "one.npy", tiny.bars(1)[0])
     with pytest.raises(ImageError, match="expected at least 2"):
         whatwhere("distill", run, tmp_path / "one.npy", *QUICK)
-    with pytest.raises(RunError, match=r"7 learned steps were requested.*whatwhere distill .* --steps 7"):
+    with pytest.raises(
+        RunError, match=r"7 learned steps were requested.*whatwhere distill .* --steps 7"
+    ):
         whatwhere("classify", run, run / "bars.npz", "--preset", "learned-7", *PLAIN)

@@ -19,16 +19,16 @@ import torch
 import tiny_run as tiny
 import whatwhere as ww
 from tiny_run import PLAIN, whatwhere
-from whatwhere.classification import describe_images
-from whatwhere.classification.metric import Metric
 from whatwhere.cli.encode import picture_names
+from whatwhere.engines.threads import workers
 from whatwhere.errors import ImageError, RunError, SpecError
-from whatwhere.explorer.pages import png
 from whatwhere.files import RECORD
+from whatwhere.html import png
 from whatwhere.inference import resolve_lam
-from whatwhere.inference.environment import workers
 from whatwhere.model.files import read_tensors
 from whatwhere.spec import AutoLam, InputSpec
+from whatwhere.tasks.classification import describe_images
+from whatwhere.tasks.classification.metric import Metric
 
 FEW_STEPS = (*PLAIN, "--preset", "recipe")
 
@@ -65,7 +65,9 @@ def test_features_pooling_variables_and_labels(run: Path, images: Path, tmp_path
 
 def test_features_alone_unless_asked(run: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "bars.npy", tiny.bars(5)[0])
-    printed = whatwhere("encode", run, tmp_path / "bars.npy", "--out", tmp_path / "codes.npz", *FEW_STEPS)
+    printed = whatwhere(
+        "encode", run, tmp_path / "bars.npy", "--out", tmp_path / "codes.npz", *FEW_STEPS
+    )
     with np.load(tmp_path / "codes.npz") as written:
         assert {name.split("_")[0] for name in written} == {"features", "image", "format"}
     assert "features_shape [5, 3]" in printed
@@ -77,22 +79,31 @@ def save_pictures(folder: Path, sizes: dict[str, tuple[int, int]]) -> dict[str, 
     from PIL import Image
 
     folder.mkdir()
-    pixels = {name: np.random.default_rng(1).integers(0, 255, size, np.uint8) for name, size in sizes.items()}
+    pixels = {
+        name: np.random.default_rng(1).integers(0, 255, size, np.uint8)
+        for name, size in sizes.items()
+    }
     for name, values in pixels.items():
         Image.fromarray(values).save(folder / name)
     return {name: torch.from_numpy(values)[None] / 255 for name, values in pixels.items()}
 
 
 def test_a_folder_of_several_sizes(run: Path, tmp_path: Path) -> None:
-    pictures = save_pictures(tmp_path / "pictures", {"a.png": (9, 12), "b.png": (11, 10), "c.png": (9, 12)})
+    pictures = save_pictures(
+        tmp_path / "pictures", {"a.png": (9, 12), "b.png": (11, 10), "c.png": (9, 12)}
+    )
     out = tmp_path / "codes.npz"
     whatwhere("encode", run, tmp_path / "pictures", "--out", out, "--where", *FEW_STEPS)
     codes, model = ww.load_codes(out), ww.load(run / "model.safetensors")
     assert codes.names == ["a.png", "c.png", "b.png"]
     for i, name in enumerate(codes.names):
-        expected = ww.infer(model, pictures[name][None], tiny.recipe().inference, engine="reference")
+        expected = ww.infer(
+            model, pictures[name][None], tiny.recipe().inference, engine="reference"
+        )
         torch.testing.assert_close(codes.latents(i).p, expected.features, rtol=0, atol=1e-6)
-        torch.testing.assert_close(codes.decode(model, i), expected.reconstruction[0], rtol=0, atol=1e-5)
+        torch.testing.assert_close(
+            codes.decode(model, i), expected.reconstruction[0], rtol=0, atol=1e-5
+        )
 
 
 def test_batches_in_threads_come_in_order_and_few_wait(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,9 +130,18 @@ def test_a_large_picture_in_tiles(tmp_path: Path) -> None:
     model = ww.DeconvNet(ww.ModelSpec(layers=(ww.LayerSpec(maps=3, filter_size=3),), input=stage))
     ww.save(model, tmp_path / "model.safetensors")
     asked = ("--where", "--set", "tile=40", "--set", "overlap=16", "--preset", "recipe", *PLAIN)
-    whatwhere("encode", tmp_path / "model.safetensors", tmp_path / "pictures", "--out", tmp_path / "codes.npz", *asked)
+    whatwhere(
+        "encode",
+        tmp_path / "model.safetensors",
+        tmp_path / "pictures",
+        "--out",
+        tmp_path / "codes.npz",
+        *asked,
+    )
     codes, spec = ww.load_codes(tmp_path / "codes.npz"), ww.Recipe.paper(model.spec).inference
-    expected = ww.infer_tiled(model, pictures["a.png"], spec, tile=40, overlap=16, engine="reference")
+    expected = ww.infer_tiled(
+        model, pictures["a.png"], spec, tile=40, overlap=16, engine="reference"
+    )
     assert expected.tiles == 4
     torch.testing.assert_close(codes.latents(0).p, expected.latents.dense().p, rtol=0, atol=1e-6)
     decoded = model.at(50, 61).decode(expected.latents.dense())[0]
@@ -146,8 +166,12 @@ def test_codes_are_converged_unless_asked_otherwise(run: Path, tmp_path: Path) -
     assert chosen.lam not in (coding.lam, 0)
     options = ("inference.lam.share=0.06", "inference.steps=30")
     written = features(*(word for option in options for word in ("--set", option)))
-    np.testing.assert_allclose(written, ww.infer(model, v, chosen, engine="reference").features, atol=1e-6)
-    with pytest.raises(SpecError, match="--set 'seed=3' was given; seed is not a setting of this command"):
+    np.testing.assert_allclose(
+        written, ww.infer(model, v, chosen, engine="reference").features, atol=1e-6
+    )
+    with pytest.raises(
+        SpecError, match="--set 'seed=3' was given; seed is not a setting of this command"
+    ):
         features("--set", "seed=3")
 
 
@@ -173,7 +197,9 @@ def test_masked_pixels_have_no_influence(run: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(codes["c"], codes["a"])
 
 
-def test_bad_input_raises_and_leaves_nothing_behind(run: Path, images: Path, tmp_path: Path) -> None:
+def test_bad_input_raises_and_leaves_nothing_behind(
+    run: Path, images: Path, tmp_path: Path
+) -> None:
     out = ("--out", tmp_path / "codes.npz", *FEW_STEPS)
     with pytest.raises(RunError, match="there is no such folder"):
         whatwhere("encode", tmp_path / "nowhere", images, *out)
@@ -196,28 +222,52 @@ def test_bad_input_raises_and_leaves_nothing_behind(run: Path, images: Path, tmp
     with pytest.raises(RunError, match="is a folder, where a file is to be written"):
         whatwhere("encode", run, images, "--out", run, *FEW_STEPS)
     with pytest.raises(ImageError, match="images with values down to -1"):
-        whatwhere("encode", run, tmp_path / "below.npy", "--out", tmp_path / "new" / "newer" / "codes.npz", *FEW_STEPS)
+        whatwhere(
+            "encode",
+            run,
+            tmp_path / "below.npy",
+            "--out",
+            tmp_path / "new" / "newer" / "codes.npz",
+            *FEW_STEPS,
+        )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bars.npz", "below.npy", "file"]
 
 
-def test_a_model_file_serves_like_its_run_with_the_papers_inference_settings(run: Path, tmp_path: Path) -> None:
+def test_a_model_file_serves_like_its_run_with_the_papers_inference_settings(
+    run: Path, tmp_path: Path
+) -> None:
     pixels, _ = tiny.bars(5)
     np.save(tmp_path / "bars.npy", pixels)
     model_file = run / "model.safetensors"
-    whatwhere("encode", model_file, tmp_path / "bars.npy", "--out", tmp_path / "codes.npz", *FEW_STEPS)
+    whatwhere(
+        "encode", model_file, tmp_path / "bars.npy", "--out", tmp_path / "codes.npz", *FEW_STEPS
+    )
     v = torch.from_numpy(pixels)[:, None]
-    expected = ww.infer(ww.load(model_file), v, ww.Recipe.paper().inference, engine="reference").features
+    expected = ww.infer(
+        ww.load(model_file), v, ww.Recipe.paper().inference, engine="reference"
+    ).features
     np.testing.assert_allclose(ww.load_codes(tmp_path / "codes.npz").features, expected, atol=1e-6)
 
 
 def many_bars(folder: Path, times: int) -> Path:
-    """An .npy file of 200 images several times over; 100 times are enough for several seconds of encoding."""
+    """An .npy file of 200 images several times over; 100 times are enough for several seconds of
+    encoding."""
     np.save(folder / "many.npy", np.tile(tiny.bars(200)[0], (times, 1, 1)))
     return folder / "many.npy"
 
 
 def encode_process(run: Path, images: Path, out: Path, **options: Any) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "whatwhere", "encode", str(run), str(images), "--out", str(out), *FEW_STEPS]
+    command = [
+        sys.executable,
+        "-m",
+        "whatwhere",
+        "encode",
+        str(run),
+        str(images),
+        "--out",
+        str(out),
+        *FEW_STEPS,
+    ]
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options)
 
 
@@ -243,14 +293,18 @@ def test_a_recipe_that_is_not_the_models_raises(run: Path, images: Path, tmp_pat
             whatwhere("encode", copy, images, "--out", tmp_path / "codes.npz", *FEW_STEPS)
 
 
-def test_descriptors_in_the_metric_that_the_run_keeps(run: Path, images: Path, tmp_path: Path) -> None:
+def test_descriptors_in_the_metric_that_the_run_keeps(
+    run: Path, images: Path, tmp_path: Path
+) -> None:
     few = ("--descriptors", "--set", "rotation=10", "--set", "copies=2", "--json", *PLAIN)
     printed = whatwhere("encode", run, images, "--out", tmp_path / "rows.npz", *few)
     recipe, model = tiny.recipe(), ww.load(run / "model.safetensors")
     bars, labels = tiny.bars(37, seed=1)
     _, tensors = read_tensors(run / "metric.safetensors")
     metric = Metric.from_tensors(tensors, ww.Distortions(rotation=10, copies=2))
-    wanted = metric(describe_images(model, torch.from_numpy(bars)[:, None], recipe, engine="reference"))
+    wanted = metric(
+        describe_images(model, torch.from_numpy(bars)[:, None], recipe, engine="reference")
+    )
     with np.load(tmp_path / "rows.npz") as written:
         np.testing.assert_allclose(written["descriptors"], wanted, atol=1e-4)
         np.testing.assert_array_equal(written["labels"], labels)
@@ -259,12 +313,22 @@ def test_descriptors_in_the_metric_that_the_run_keeps(run: Path, images: Path, t
     whatwhere("encode", run, tmp_path / "some.npy", "--out", tmp_path / "some.npz", *few)
     with np.load(tmp_path / "some.npz") as written:  # other images, in the same metric
         np.testing.assert_allclose(written["descriptors"], wanted[:5], atol=0.02)
-    whatwhere("encode", run, images, "--out", tmp_path / "other.npz", "--descriptors", "--set", "copies=2", *PLAIN)
+    whatwhere(
+        "encode",
+        run,
+        images,
+        "--out",
+        tmp_path / "other.npz",
+        "--descriptors",
+        "--set",
+        "copies=2",
+        *PLAIN,
+    )
     other = read_tensors(run / "metric.safetensors")[1]["metric.matrix"]
     assert not torch.equal(other, tensors["metric.matrix"]), "other distortions have another metric"
 
 
-# `whatwhere decode` as a person uses it --------------------------------------------------------------------------
+# `whatwhere decode` as a person uses it -----------------------------------------------------------
 
 
 RECIPE_STEPS = ("--preset", "recipe", *PLAIN)
@@ -273,7 +337,15 @@ RECIPE_STEPS = ("--preset", "recipe", *PLAIN)
 def test_codes_become_the_reconstruction(run: Path, tmp_path: Path) -> None:
     pixels, labels = tiny.bars(7)
     np.savez(tmp_path / "bars.npz", images=pixels, labels=labels)
-    whatwhere("encode", run, tmp_path / "bars.npz", "--out", tmp_path / "codes.npz", "--where", *RECIPE_STEPS)
+    whatwhere(
+        "encode",
+        run,
+        tmp_path / "bars.npz",
+        "--out",
+        tmp_path / "codes.npz",
+        "--where",
+        *RECIPE_STEPS,
+    )
     whatwhere("decode", run, tmp_path / "codes.npz", "--out", tmp_path / "new" / "images.npz")
     v = torch.from_numpy(pixels)[:, None]
     expected = ww.infer(ww.load(run), v, tiny.recipe().inference, engine="reference").reconstruction
@@ -288,21 +360,39 @@ def test_codes_of_several_sizes_become_pictures(run: Path, tmp_path: Path) -> No
     (tmp_path / "pictures").mkdir()
     for name, size in (("a.png", (9, 12)), ("b.jpg", (11, 10))):
         Image.fromarray(np.full(size, 200, np.uint8)).save(tmp_path / "pictures" / name)
-    whatwhere("encode", run, tmp_path / "pictures", "--out", tmp_path / "codes.npz", "--where", *RECIPE_STEPS)
+    whatwhere(
+        "encode",
+        run,
+        tmp_path / "pictures",
+        "--out",
+        tmp_path / "codes.npz",
+        "--where",
+        *RECIPE_STEPS,
+    )
     whatwhere("decode", run, tmp_path / "codes.npz", "--out", tmp_path / "decoded")
-    assert sorted(path.name for path in (tmp_path / "decoded").iterdir()) == [RECORD, "a.png", "b.png"]
+    assert sorted(path.name for path in (tmp_path / "decoded").iterdir()) == [
+        RECORD,
+        "a.png",
+        "b.png",
+    ]
     codes, model = ww.load_codes(tmp_path / "codes.npz"), ww.load(run)
     names = codes.names
     assert names is not None
     for i, name in enumerate(names):
         with Image.open(tmp_path / "decoded" / f"{name[0]}.png") as picture:
             shades = torch.from_numpy(np.array(picture)).float()
-        torch.testing.assert_close(shades / 255, codes.decode(model, i)[0].clamp(0, 1), rtol=0, atol=0.5 / 255 + 1e-6)
-    with pytest.raises(ImageError, match=r"codes of several sizes; an \.npz file of images needs one"):
+        torch.testing.assert_close(
+            shades / 255, codes.decode(model, i)[0].clamp(0, 1), rtol=0, atol=0.5 / 255 + 1e-6
+        )
+    with pytest.raises(
+        ImageError, match=r"codes of several sizes; an \.npz file of images needs one"
+    ):
         whatwhere("decode", run, tmp_path / "codes.npz", "--out", tmp_path / "images.npz")
 
 
-def test_codes_without_pooling_variables_raise_and_leave_nothing_behind(run: Path, tmp_path: Path) -> None:
+def test_codes_without_pooling_variables_raise_and_leave_nothing_behind(
+    run: Path, tmp_path: Path
+) -> None:
     np.save(tmp_path / "bars.npy", tiny.bars(3)[0])
     whatwhere("encode", run, tmp_path / "bars.npy", "--out", tmp_path / "codes.npz", *RECIPE_STEPS)
     for out in ("images.npz", "decoded"):
@@ -331,6 +421,8 @@ def test_every_picture_has_a_file_of_its_own(run: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("shape", [(3, 5), (1, 1), (4, 2, 3)])
 def test_a_png_holds_the_pixels(shape: tuple[int, ...]) -> None:
     image = pytest.importorskip("PIL.Image")
-    pixels = torch.randint(0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    pixels = torch.randint(
+        0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    )
     read = np.asarray(image.open(io.BytesIO(png(pixels))))
     assert np.array_equal(read, pixels.numpy())

@@ -1,4 +1,5 @@
-"""`whatwhere explore`: the page as a file, by a run, a model file or the included model, and the served page."""
+"""`whatwhere explore`: the page as a file, by a run, a model file or the included model, and the
+served page."""
 
 import errno
 import json
@@ -19,7 +20,7 @@ from tiny_run import whatwhere
 from whatwhere import models
 from whatwhere.cli import explore
 from whatwhere.errors import RunError
-from whatwhere.explorer import server
+from whatwhere.pages import server
 
 
 def carried(path: Path) -> dict[str, Any]:
@@ -30,7 +31,14 @@ def carried(path: Path) -> dict[str, Any]:
 
 def test_the_included_model_is_explored_without_a_run(tmp_path: Path) -> None:
     whatwhere(
-        "explore", "--out", tmp_path / "new" / "page.html", "--examples", "3", "--set", "engine=reference", "--quiet"
+        "explore",
+        "--out",
+        tmp_path / "new" / "page.html",
+        "--examples",
+        "3",
+        "--set",
+        "engine=reference",
+        "--quiet",
     )
     data = carried(tmp_path / "new" / "page.html")
     assert data["name"] == "mnist"
@@ -61,12 +69,23 @@ def test_a_damaged_model_raises_an_error_and_writes_nothing(tmp_path: Path) -> N
     assert not (tmp_path / "page.html").exists()
 
 
-def test_a_full_disk_is_an_error_that_names_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_an_error_that_names_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(handle: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")  # as the system reports it: without a name
+        # as the system reports it: without a name
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    options = ("--out", tmp_path / "page.html", "--examples", "1", "--set", "engine=reference", "--quiet")
+    options = (
+        "--out",
+        tmp_path / "page.html",
+        "--examples",
+        "1",
+        "--set",
+        "engine=reference",
+        "--quiet",
+    )
     with pytest.raises(RunError, match=r"page\.html failed: No space left on device"):
         whatwhere("explore", *options)
     assert list(tmp_path.iterdir()) == []
@@ -109,7 +128,9 @@ def test_the_page_and_the_codes_of_its_examples_are_served_until_it_is_ended(
 
 def test_the_page_is_served_at_the_port_that_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     ports: list[int] = []
-    monkeypatch.setattr(server.PageServer, "show", lambda served, **_: ports.append(served.server_port))
+    monkeypatch.setattr(
+        server.PageServer, "show", lambda served, **_: ports.append(served.server_port)
+    )
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
         with pytest.raises(OSError, match="in use"):
@@ -127,7 +148,14 @@ def test_a_run_is_explored_with_its_own_recipe(tmp_path: Path) -> None:
     save(DeconvNet(recipe.model), run / "model.safetensors")
     (run / "recipe.toml").write_text(to_toml(recipe), encoding="utf-8")
     np.save(tmp_path / "bars.npy", tiny.bars(6)[0])
-    whatwhere("explore", run, tmp_path / "bars.npy", "--out", tmp_path / "page.html", *("--set", "engine=reference"))
+    whatwhere(
+        "explore",
+        run,
+        tmp_path / "bars.npy",
+        "--out",
+        tmp_path / "page.html",
+        *("--set", "engine=reference"),
+    )
     data = carried(tmp_path / "page.html")
     assert data["name"] == "run"
     assert data["settings"]["lambda"] == recipe.learning[-1].inference.lam

@@ -23,7 +23,8 @@ def test_version() -> None:
 
 @pytest.fixture
 def program(monkeypatch: pytest.MonkeyPatch) -> object:
-    """`program(function)` runs `main` with a program that calls the function, and returns its exit status."""
+    """`program(function)` runs `main` with a program that calls the function, and returns its exit
+    status."""
     monkeypatch.setattr("warnings.showwarning", None)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
 
@@ -36,7 +37,9 @@ def program(monkeypatch: pytest.MonkeyPatch) -> object:
     return run
 
 
-def test_errors_are_messages_without_control_characters(program, capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_are_messages_without_control_characters(
+    program, capsys: pytest.CaptureFixture[str]
+) -> None:
     def fail() -> None:
         raise RunError("a\x1b[2Jb [/b] is no run\nchoose another")
 
@@ -70,7 +73,9 @@ atexit.register(pause, "exiting")
 sys.argv = ["whatwhere", "wait"]
 __main__.main()
 """
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     for word in ("working", "cleaning", "exiting"):
         assert process.stdout.readline() == f"{word}\n"
@@ -81,12 +86,13 @@ __main__.main()
 
 
 def test_a_page_that_still_computes_ends_quietly() -> None:
-    """A request is answered in a daemon thread, which may be within a compiler or torch when the program ends."""
+    """A request is answered in a daemon thread, which may be within a compiler or torch when the
+    program ends."""
     code = """
 import threading
 import torch
 from whatwhere import __main__, cli
-from whatwhere.explorer.server import PageServer
+from whatwhere.pages.server import PageServer
 
 def compute():
     matrix = torch.rand(300, 300)
@@ -105,7 +111,9 @@ def run():
 cli.main = run
 __main__.main()
 """
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == "serving\n"
     process.send_signal(signal.SIGINT)
@@ -118,11 +126,15 @@ def test_markup_in_a_path_is_shown_as_it_is(tmp_path: Path) -> None:
     source = tmp_path / "a[" / "b].npy"
     source.parent.mkdir()
     np.save(source, tiny.bars(3)[0])
-    printed = whatwhere("encode", run, source, "--out", tmp_path / "c[" / "b].npz", "--preset", "recipe", *PLAIN)
+    printed = whatwhere(
+        "encode", run, source, "--out", tmp_path / "c[" / "b].npz", "--preset", "recipe", *PLAIN
+    )
     assert "c[/b].npz: features" in printed
 
 
-def test_a_run_records_names_as_they_are_and_paths_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_records_names_as_they_are_and_paths_in_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "digits").mkdir()
     assert absolute_source("digits") == "digits"
@@ -130,7 +142,8 @@ def test_a_run_records_names_as_they_are_and_paths_in_full(tmp_path: Path, monke
 
 
 def test_a_command_never_writes_onto_what_it_reads(tmp_path: Path) -> None:
-    """Not even with --overwrite; without it, not onto any file that is no result of its own folder."""
+    """Not even with --overwrite; without it, not onto any file that is no result of its own
+    folder."""
     run, pictures = tiny.make(tmp_path / "run"), tmp_path / "pictures"
     pictures.mkdir()
     for i in range(3):
@@ -154,7 +167,8 @@ def test_a_command_never_writes_onto_what_it_reads(tmp_path: Path) -> None:
             whatwhere(*command)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
     whatwhere("decode", run, tmp_path / "codes.npz", "--out", tmp_path / "decoded")
-    whatwhere("decode", run, tmp_path / "codes.npz", "--out", tmp_path / "decoded")  # its own results again
+    # its own results again
+    whatwhere("decode", run, tmp_path / "codes.npz", "--out", tmp_path / "decoded")
 
 
 @pytest.mark.parametrize("delay", [0.1, 0.8])
@@ -177,8 +191,13 @@ time.sleep(3)
     assert "Traceback" not in done.stderr
 
 
-def test_a_warning_is_one_line_and_said_once(capsys: pytest.CaptureFixture[str], monkeypatch) -> None:  # type: ignore[no-untyped-def]
+def test_a_warning_is_one_line_and_said_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch
+) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setattr(cli, "_WARNED", set())
     for category, line in ((UserWarning, 1), (UserWarning, 2), (SlowEngineWarning, 1)):
         cli._print_warning(f"a {category.__name__}", category, "file.py", line)
-    assert capsys.readouterr().err.splitlines() == ["warning: a UserWarning", "warning: a SlowEngineWarning"]
+    assert capsys.readouterr().err.splitlines() == [
+        "warning: a UserWarning",
+        "warning: a SlowEngineWarning",
+    ]

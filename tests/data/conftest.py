@@ -1,4 +1,5 @@
-"""What the tests of the data share: images in all kinds of file, and full MNIST if it is available."""
+"""What the tests of the data share: images in all kinds of file, and full MNIST if it is
+available."""
 
 import gzip
 import tracemalloc

@@ -1,7 +1,9 @@
-"""Fuzz the IDX reader: `make fuzz`. Every input must give the right array or an ImageError, quickly, in little memory.
+"""Fuzz the IDX reader: `make fuzz`. Every input must give the right array or an ImageError,
+quickly, in little memory.
 
-An oracle that shares no code with the reader decides which of the two is right. The inputs are random headers and
-values, complete or damaged, compressed or not, made from a seed, so that a failure can be made again from its number.
+An oracle that shares no code with the reader decides which of the two is right. The inputs are
+random headers and values, complete or damaged, compressed or not, made from a seed, so that a
+failure can be made again from its number.
 """
 
 import argparse
@@ -27,7 +29,8 @@ LARGEST_ALLOWED = 4 << 20  # bytes of memory at any time within one input; the l
 
 
 def make(chance: random.Random) -> bytes:
-    """One input: mostly a valid file with a fault or two, sometimes a valid one, sometimes noise."""
+    """One input: mostly a valid file with a fault or two, sometimes a valid one, sometimes
+    noise."""
     content = noise(chance) if chance.random() < 0.1 else valid(chance)
     if chance.random() < 0.5:
         content = damaged(chance, content)
@@ -39,7 +42,9 @@ def make(chance: random.Random) -> bytes:
 
 
 def noise(chance: random.Random) -> bytes:
-    start = chance.choice([b"", b"\0\0", b"\0\0\x08\x03", b"\x1f\x8b\x08", b"\x1f\x8b\x08\x08\0\0\0\0\0\0name"])
+    start = chance.choice(
+        [b"", b"\0\0", b"\0\0\x08\x03", b"\x1f\x8b\x08", b"\x1f\x8b\x08\x08\0\0\0\0\0\0name"]
+    )
     return start + chance.randbytes(chance.randrange(200))
 
 
@@ -66,7 +71,17 @@ def damaged(chance: random.Random, content: bytes) -> bytes:
                 changed[chance.randrange(len(changed))] = chance.randrange(256)
         case 3 if len(changed) >= 8:
             axis = 4 + 4 * chance.randrange(min(4, (len(changed) - 4) // 4))
-            lie = chance.choice([0, 1, 2**31 - 1, 2**31, 2**32 - 1, chance.randrange(2**32), chance.randrange(70_000)])
+            lie = chance.choice(
+                [
+                    0,
+                    1,
+                    2**31 - 1,
+                    2**31,
+                    2**32 - 1,
+                    chance.randrange(2**32),
+                    chance.randrange(70_000),
+                ]
+            )
             changed[axis : axis + 4] = struct.pack(">I", lie)
         case _:
             changed[2:4] = chance.randbytes(2)
@@ -74,7 +89,8 @@ def damaged(chance: random.Random, content: bytes) -> bytes:
 
 
 def compressed(chance: random.Random, content: bytes) -> bytes:
-    """gzip, now and then with many more zeros than the header asks for, a second stream, or a long name."""
+    """gzip, now and then with many more zeros than the header asks for, a second stream, or a long
+    name."""
     fate = chance.random()
     if fate < 0.02:
         content += bytes(chance.randrange(2 << 20))
@@ -83,24 +99,40 @@ def compressed(chance: random.Random, content: bytes) -> bytes:
     if 0.02 <= fate < 0.05:
         result += result
     elif 0.05 <= fate < 0.08:
-        result = result[:3] + b"\x08" + result[4:10] + b"n" * chance.randrange(5000) + b"\0" + result[10:]
+        result = (
+            result[:3]
+            + b"\x08"
+            + result[4:10]
+            + b"n" * chance.randrange(5000)
+            + b"\0"
+            + result[10:]
+        )
     return result
 
 
 def expected(content: bytes) -> np.ndarray | None:
-    """The array in the bytes, read the simplest way, or None if they are not a complete IDX file."""
+    """The array in the bytes, read the simplest way, or None if they are not a complete
+    IDX file."""
     if content[:2] == b"\x1f\x8b":
         left, content = content, b""
-        while left.strip(b"\0"):  # as gunzip: several streams, zeros after them, flags without a meaning
+        # as gunzip: several streams, zeros after them, flags without a meaning
+        while left.strip(b"\0"):
             stream = zlib.decompressobj(wbits=31)
             try:
-                content += stream.decompress(left[:3] + bytes(flag & 0x1F for flag in left[3:4]) + left[4:])
+                content += stream.decompress(
+                    left[:3] + bytes(flag & 0x1F for flag in left[3:4]) + left[4:]
+                )
             except zlib.error:
                 return None
             if not stream.eof:
                 return None
             left = stream.unused_data
-    if len(content) < 4 or content[:2] != b"\0\0" or content[2] not in SIZES or not 1 <= content[3] <= 4:
+    if (
+        len(content) < 4
+        or content[:2] != b"\0\0"
+        or content[2] not in SIZES
+        or not 1 <= content[3] <= 4
+    ):
         return None
     axes = content[3]
     if len(content) < 4 + 4 * axes:
@@ -128,7 +160,11 @@ def check(path: Path, right: np.ndarray | None) -> tuple[str, str | None]:
         return "failed", f"{type(error).__name__}: {error}"
     if right is None:
         return "read", "a file that is not complete was read"
-    same = read.dtype == right.dtype and read.shape == right.shape and read.tobytes() == right.tobytes()
+    same = (
+        read.dtype == right.dtype
+        and read.shape == right.shape
+        and read.tobytes() == right.tobytes()
+    )
     return "read", None if same else "the values differ"
 
 
@@ -136,7 +172,9 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--inputs", type=int, default=100_000)
     options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--seconds", type=float, default=600, help="stop, and fail, after this long")
+    options.add_argument(
+        "--seconds", type=float, default=600, help="stop, and fail, after this long"
+    )
     chosen = options.parse_args()
 
     outcomes: collections.Counter[str] = collections.Counter()
@@ -166,7 +204,10 @@ def main() -> int:
                 faults.append(f"out of time after {number + 1:,} inputs")
                 break
 
-    print(f"{sum(outcomes.values()):,} inputs from seed {chosen.seed} in {time.perf_counter() - began:.0f} s")
+    print(
+        f"{sum(outcomes.values()):,} inputs from seed {chosen.seed} in"
+        f" {time.perf_counter() - began:.0f} s"
+    )
     print(f"at most {slowest:.3f} s and {largest / 1024:,.0f} KiB of memory for one input")
     for outcome, count in outcomes.most_common():
         print(f"{count:>8,}  {outcome}")

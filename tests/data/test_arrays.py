@@ -46,13 +46,17 @@ def test_shapes_grey_and_colour(shape: tuple[int, ...], expected: tuple[int, ...
     np.testing.assert_array_equal(images[:].numpy(), channels_first / np.float32(255))
 
 
-@pytest.mark.parametrize("shape", [(4,), (4, 4), (5, 64, 8, 8), (5, 9, 9, 9), (1, 1, 1, 1, 1), (0, 28, 28), (3, 0, 28)])
+@pytest.mark.parametrize(
+    "shape", [(4,), (4, 4), (5, 64, 8, 8), (5, 9, 9, 9), (1, 1, 1, 1, 1), (0, 28, 28), (3, 0, 28)]
+)
 def test_other_shapes_raise(shape: tuple[int, ...]) -> None:
     with pytest.raises(ImageError, match="shape"):
         load(np.zeros(shape, np.uint8))
 
 
-@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint32, complex, object, "U3", "datetime64[s]", "u1,u1"])
+@pytest.mark.parametrize(
+    "dtype", [np.int64, np.int32, np.uint32, complex, object, "U3", "datetime64[s]", "u1,u1"]
+)
 def test_other_types_raise(dtype: str) -> None:
     with pytest.raises(ImageError, match="values of type"):
         load(np.zeros((2, 4, 4), dtype))
@@ -142,13 +146,17 @@ def test_a_large_file_is_read_batch_by_batch(tmp_path: Path, little_memory) -> N
 
 
 def test_an_ambiguous_shape_warns_which_axis_holds_the_channels() -> None:
-    with pytest.warns(UserWarning, match=r"shape \(5, 3, 7, 3\), axis 1 was taken for the 3 channels"):
+    with pytest.warns(
+        UserWarning, match=r"shape \(5, 3, 7, 3\), axis 1 was taken for the 3 channels"
+    ):
         assert load(np.zeros((5, 3, 7, 3), np.uint8)).shape == (3, 7, 3)
 
 
 def test_labels_that_do_not_fit_into_int64_raise(grey: np.ndarray) -> None:
     labels = np.array([0, 1, 2, 3, 2**64 - 1], np.uint64)
-    with pytest.raises(ImageError, match="the label 18446744073709551615 is larger than int64 holds"):
+    with pytest.raises(
+        ImageError, match="the label 18446744073709551615 is larger than int64 holds"
+    ):
         load(grey, labels=labels)
     assert load(grey, labels=labels % np.uint64(5)).labels is not None
 
@@ -156,7 +164,9 @@ def test_labels_that_do_not_fit_into_int64_raise(grey: np.ndarray) -> None:
 def test_the_axis_of_the_channels_can_be_stated() -> None:
     raw = np.random.default_rng(0).integers(0, 256, (2, 5, 7, 5), np.uint8)
     for channels, expected in (("first", raw), ("last", raw.transpose(0, 3, 1, 2))):
-        np.testing.assert_array_equal(load(raw, channels=channels)[:].numpy(), expected / np.float32(255))
+        np.testing.assert_array_equal(
+            load(raw, channels=channels)[:].numpy(), expected / np.float32(255)
+        )
     with pytest.raises(ImageError, match="does not show which axis holds the channels"):
         load(raw)
 
@@ -166,12 +176,15 @@ def test_the_axis_of_the_channels_can_be_stated() -> None:
 def test_a_large_array_takes_little_memory(
     tmp_path: Path, dtype: str, fortran: bool, little_memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A sparse file of 256 MB: opening one of bytes reads nothing, floats are checked batch by batch."""
+    """A sparse file of 256 MB: opening one of bytes reads nothing, floats are checked batch by
+    batch."""
     monkeypatch.setattr("whatwhere.data.images.BATCH_BYTES", 1 << 22)
     itemsize = np.dtype(dtype).itemsize
     shape = ((1 << 28) // itemsize // 1024 + 1, 32, 32)
     with open(tmp_path / "a.npy", "wb") as file:
-        np.lib.format.write_array_header_1_0(file, {"descr": dtype, "fortran_order": fortran, "shape": shape})
+        np.lib.format.write_array_header_1_0(
+            file, {"descr": dtype, "fortran_order": fortran, "shape": shape}
+        )
         file.truncate(file.tell() + itemsize * int(np.prod(shape)))
     with little_memory(64 << 20):
         assert load(tmp_path / "a.npy")[5:8].sum() == 0
@@ -186,7 +199,8 @@ def test_numpy_reads_what_was_written(tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "new") == ["a.npz"]
 
 
-# IDX: what is written is read, and whatever is not a complete IDX file is rejected, quickly and in little memory
+# IDX: what is written is read, and whatever is not a complete IDX file is rejected, quickly and in
+# little memory
 
 
 VALUES = hnp.arrays(
@@ -215,14 +229,18 @@ def test_an_array_written_is_read_again(path: Path, values: np.ndarray) -> None:
 
 @settings(deadline=None)
 @given(values=VALUES)
-def test_a_compressed_file_is_read_like_a_plain_one(path: Path, values: np.ndarray, save_gzip) -> None:
+def test_a_compressed_file_is_read_like_a_plain_one(
+    path: Path, values: np.ndarray, save_gzip
+) -> None:
     write_idx(path, values)
     np.testing.assert_array_equal(read_array(save_gzip(path, path.read_bytes())), values)
 
 
 @settings(deadline=None)
 @given(values=VALUES, data=st.data())
-def test_a_file_truncated_raises(path: Path, values: np.ndarray, data: st.DataObject, save_gzip) -> None:
+def test_a_file_truncated_raises(
+    path: Path, values: np.ndarray, data: st.DataObject, save_gzip
+) -> None:
     write_idx(path, values)
     complete = path.read_bytes()
     cut = complete[: data.draw(st.integers(0, len(complete) - 1))]
@@ -235,7 +253,9 @@ def test_a_file_truncated_raises(path: Path, values: np.ndarray, data: st.DataOb
 
 @settings(deadline=None)
 @given(values=VALUES, data=st.data())
-def test_a_gzip_stream_truncated_raises(path: Path, values: np.ndarray, data: st.DataObject, save_gzip) -> None:
+def test_a_gzip_stream_truncated_raises(
+    path: Path, values: np.ndarray, data: st.DataObject, save_gzip
+) -> None:
     write_idx(path, values)
     compressed = save_gzip(path, path.read_bytes()).read_bytes()
     path.write_bytes(compressed[: data.draw(st.integers(0, len(compressed) - 1))])
@@ -259,7 +279,9 @@ def test_bytes_after_the_end_raise(path: Path, values: np.ndarray, more: bytes, 
 
 
 @settings(deadline=None)
-@given(content=st.binary(max_size=60) | st.binary(max_size=40).map(lambda tail: b"\0\0\x08\x01" + tail))
+@given(
+    content=st.binary(max_size=60) | st.binary(max_size=40).map(lambda tail: b"\0\0\x08\x01" + tail)
+)
 def test_any_bytes_are_an_array_of_their_length_or_raise(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     try:
@@ -302,7 +324,10 @@ def test_a_header_that_asks_for_terabytes_raises_before_anything_is_allocated(
     began = time.process_time()
     with little_memory(1 << 20), pytest.raises(ImageError, match="its header gives"):
         read_array(path)
-    with little_memory(1 << 20), pytest.raises(ImageError, match="it is compressed and holds 34,359,738,360,000"):
+    with (
+        little_memory(1 << 20),
+        pytest.raises(ImageError, match="it is compressed and holds 34,359,738,360,000"),
+    ):
         read_array(save_gzip(path, content))
     assert time.process_time() - began < 1
 
@@ -310,7 +335,8 @@ def test_a_header_that_asks_for_terabytes_raises_before_anything_is_allocated(
 def test_a_gzip_bomb_raises_as_soon_as_too_much_arrives(path: Path, little_memory) -> None:
     stream = zlib.compressobj(wbits=31)
     start, a_megabyte = (
-        stream.compress(content) + stream.flush(zlib.Z_FULL_FLUSH) for content in (header(1, 28, 28), bytes(1 << 20))
+        stream.compress(content) + stream.flush(zlib.Z_FULL_FLUSH)
+        for content in (header(1, 28, 28), bytes(1 << 20))
     )
     path.write_bytes(start + 8192 * a_megabyte)  # 8 GB
     began = time.process_time()
@@ -327,7 +353,7 @@ def test_a_damaged_gzip_stream_raises(path: Path, save_gzip) -> None:
         read_array(path)
 
 
-# .npy and .npz: never unpickled, rejected if the header lies ---------------------------------------------------
+# .npy and .npz: never unpickled, rejected if the header lies --------------------------------------
 
 
 def npy_bytes(values: np.ndarray) -> bytes:
@@ -338,7 +364,12 @@ def npy_bytes(values: np.ndarray) -> bytes:
 
 def lying_header(text: str, version: int = 1) -> bytes:
     body = text.encode().ljust(100) + b"\n"
-    return NPY_MAGIC + bytes([version, 0]) + struct.pack("<H" if version == 1 else "<I", len(body)) + body
+    return (
+        NPY_MAGIC
+        + bytes([version, 0])
+        + struct.pack("<H" if version == 1 else "<I", len(body))
+        + body
+    )
 
 
 def zip_with(path: Path, name: str, content: bytes, compression: int) -> Path:
@@ -371,7 +402,9 @@ def test_objects_are_never_unpickled(tmp_path: Path) -> None:
         b"",
         NPY_MAGIC,
         lying_header("{'descr': '|u1', 'fortran_order': False, 'shape': (99999999999, 28, 28)}"),
-        lying_header("{'descr': '|u1', 'fortran_order': False, 'shape': (99999999999, 99999999999, 28)}"),
+        lying_header(
+            "{'descr': '|u1', 'fortran_order': False, 'shape': (99999999999, 99999999999, 28)}"
+        ),
         lying_header("{'descr': '|u1', 'fortran_order': False, 'shape': (-1, 28, 28)}"),
         lying_header("{'descr': '|u1', 'fortran_order': False, 'shape': (0,)}"),
         lying_header("{'descr': '|u1', 'fortran_order': False, 'shape': ()}"),
@@ -395,7 +428,9 @@ def test_a_bad_npy_header_raises(tmp_path: Path, content: bytes) -> None:
         load(compressed)
 
 
-def test_only_the_requested_array_is_decompressed(tmp_path: Path, grey: np.ndarray, little_memory) -> None:
+def test_only_the_requested_array_is_decompressed(
+    tmp_path: Path, grey: np.ndarray, little_memory
+) -> None:
     others = {f"other{number}": np.zeros(1 << 22, np.uint8) for number in range(4)}
     np.savez_compressed(tmp_path / "a.npz", images=grey, **others)
     with little_memory(2 << 20):
@@ -406,7 +441,9 @@ def test_only_the_requested_array_is_decompressed(tmp_path: Path, grey: np.ndarr
 @given(compressed=st.booleans(), cut=st.floats(0, 1, exclude_max=True))
 def test_an_npz_truncated_raises(npz_folder: Path, compressed: bool, cut: float) -> None:
     path = npz_folder / "a.npz"
-    (np.savez_compressed if compressed else np.savez)(path, images=np.arange(300, dtype=np.uint8).reshape(3, 10, 10))
+    (np.savez_compressed if compressed else np.savez)(
+        path, images=np.arange(300, dtype=np.uint8).reshape(3, 10, 10)
+    )
     complete = path.read_bytes()
     path.write_bytes(complete[: int(cut * len(complete))])
     with pytest.raises(ImageError), open_npz(path) as archive:
@@ -415,10 +452,15 @@ def test_an_npz_truncated_raises(npz_folder: Path, compressed: bool, cut: float)
 
 @settings(deadline=None, max_examples=200)
 @given(compressed=st.booleans(), data=st.data())
-def test_a_damaged_npz_raises_or_is_read(npz_folder: Path, compressed: bool, data: st.DataObject) -> None:
-    """A changed byte may go unnoticed in a value or a date, but nothing else than ImageError is ever raised."""
+def test_a_damaged_npz_raises_or_is_read(
+    npz_folder: Path, compressed: bool, data: st.DataObject
+) -> None:
+    """A changed byte may go unnoticed in a value or a date, but nothing else than ImageError is
+    ever raised."""
     path = npz_folder / "b.npz"
-    (np.savez_compressed if compressed else np.savez)(path, images=np.arange(300, dtype=np.uint8).reshape(3, 10, 10))
+    (np.savez_compressed if compressed else np.savez)(
+        path, images=np.arange(300, dtype=np.uint8).reshape(3, 10, 10)
+    )
     content = bytearray(path.read_bytes())
     for _ in range(data.draw(st.integers(1, 3))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
@@ -437,7 +479,9 @@ def test_what_decompresses_to_more_than_the_limit_raises(
     monkeypatch.setattr(arrays, "DECOMPRESSED_LIMIT", 1000)
     zeros = np.zeros((5, 15, 15), np.uint8)
     np.savez_compressed(tmp_path / "bomb.npz", zeros)
-    with pytest.raises(ImageError, match="it is compressed and holds 1,253 bytes; expected at most 1,000"):
+    with pytest.raises(
+        ImageError, match="it is compressed and holds 1,253 bytes; expected at most 1,000"
+    ):
         load(tmp_path / "bomb.npz")
     write_idx(tmp_path / "idx", zeros)
     with pytest.raises(ImageError, match="it is compressed and holds 1,125 bytes"):

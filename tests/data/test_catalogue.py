@@ -35,7 +35,9 @@ CONTENT = bytes(range(256)) * 4000
 
 def made(compressed: bool, content: bytes) -> Entry:
     """A data set of one file four times over."""
-    file = File("file.gz" if compressed else "file", hashlib.sha256(content).hexdigest(), len(content))
+    file = File(
+        "file.gz" if compressed else "file", hashlib.sha256(content).hexdigest(), len(content)
+    )
     return Entry("set", "A set", (file,) * 4, {"licence": "a licence"})
 
 
@@ -56,7 +58,11 @@ def add(entry: Entry, file: File, source: Path) -> None:
 
 
 def cached_files() -> list[str]:
-    return sorted(str(path.relative_to(cache_folder())) for path in cache_folder().rglob("*") if path.is_file())
+    return sorted(
+        str(path.relative_to(cache_folder()))
+        for path in cache_folder().rglob("*")
+        if path.is_file()
+    )
 
 
 def test_compressed_and_plain_sources_are_stored_decompressed(source: Path, save_gzip) -> None:
@@ -81,9 +87,13 @@ def test_a_file_known_compressed_is_stored_compressed(source: Path, save_gzip) -
         add(entry, entry.files[0], source)
 
 
-@pytest.mark.parametrize("bad", [CONTENT[:-1], CONTENT[:-1] + b"!", CONTENT + b"!", b"", CONTENT * 20])
+@pytest.mark.parametrize(
+    "bad", [CONTENT[:-1], CONTENT[:-1] + b"!", CONTENT + b"!", b"", CONTENT * 20]
+)
 @pytest.mark.parametrize("already", [True, False])
-def test_a_wrong_source_leaves_the_cache_as_it_was(source: Path, bad: bytes, already: bool, save_gzip) -> None:
+def test_a_wrong_source_leaves_the_cache_as_it_was(
+    source: Path, bad: bytes, already: bool, save_gzip
+) -> None:
     entry = made(False, CONTENT)
     if already:
         source.write_bytes(CONTENT)
@@ -105,7 +115,9 @@ def test_a_copy_that_breaks_off_leaves_nothing(source: Path, save_gzip) -> None:
     assert cached_files() == []
 
 
-def test_a_file_gets_its_final_name_only_when_it_is_complete(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_gets_its_final_name_only_when_it_is_complete(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     entry = made(False, CONTENT)
     source.write_bytes(CONTENT)
     seen = []
@@ -169,7 +181,9 @@ def test_the_checksum_is_compared_at_every_use(source: Path) -> None:
     path = verified_path(entry, entry.files[0])
     assert path.read_bytes() == CONTENT
     path.write_bytes(CONTENT[:-1] + b"!")  # the same size
-    with pytest.raises(ImageError, match=r"damaged: its checksum is wrong; run `whatwhere info set --download`"):
+    with pytest.raises(
+        ImageError, match=r"damaged: its checksum is wrong; run `whatwhere info set --download`"
+    ):
         verified_path(entry, entry.files[0])
 
 
@@ -193,12 +207,16 @@ def contents() -> dict[str, bytes]:
 @pytest.fixture
 def mirror(contents: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    with serving({f"{name}.gz": gzip.compress(content) for name, content in contents.items()}) as server:
+    with serving(
+        {f"{name}.gz": gzip.compress(content) for name, content in contents.items()}
+    ) as server:
         yield server
 
 
 @pytest.fixture
-def entry(contents: dict[str, bytes], mirror: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Entry:
+def entry(
+    contents: dict[str, bytes], mirror: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Entry:
     monkeypatch.setenv("WHATWHERE_DATA", str(tmp_path / "cache"))
     files = tuple(File(name, hashlib.sha256(c).hexdigest(), len(c)) for name, c in contents.items())
     entry = Entry("small", "A small set", files, {"licence": "a licence"}, (mirror.address,))
@@ -211,11 +229,15 @@ def cached(entry: Entry) -> list[str]:
     return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
 
 
-def test_a_download_is_verified_stored_and_loaded(entry: Entry, mirror: Mirror, contents: dict[str, bytes]) -> None:
+def test_a_download_is_verified_stored_and_loaded(
+    entry: Entry, mirror: Mirror, contents: dict[str, bytes]
+) -> None:
     with pytest.raises(ImageError, match="run `whatwhere info small --download`"):
         load("small")
     download(entry)
-    assert {name: (catalogue.folder_of(entry) / name).read_bytes() for name in cached(entry)} == contents
+    assert {
+        name: (catalogue.folder_of(entry) / name).read_bytes() for name in cached(entry)
+    } == contents
     assert (len(load("small")), len(load("small", split="test"))) == (6, 3)
     download(entry)
     assert len(mirror.asked) == 4, "a file that is there already is not downloaded again"
@@ -242,7 +264,9 @@ def test_a_file_stored_compressed_is_downloaded_as_it_is(entry: Entry, mirror: M
 
     entry = replace(entry, files=tuple(map(compressed, entry.files)))
     download(entry)
-    assert {name: (catalogue.folder_of(entry) / name).read_bytes() for name in cached(entry)} == mirror.answers
+    assert {
+        name: (catalogue.folder_of(entry) / name).read_bytes() for name in cached(entry)
+    } == mirror.answers
 
 
 def test_without_a_network_the_files_and_the_folder_are_named(entry: Entry) -> None:
@@ -279,7 +303,9 @@ def test_from_a_folder(
     assert mirror.asked == []
 
 
-def test_from_a_folder_without_the_data_set(entry: Entry, contents: dict[str, bytes], tmp_path: Path) -> None:
+def test_from_a_folder_without_the_data_set(
+    entry: Entry, contents: dict[str, bytes], tmp_path: Path
+) -> None:
     with pytest.raises(ImageError, match=r"nowhere: does not contain train-images\.gz"):
         download(entry, tmp_path / "nowhere")
     (tmp_path / "train-images").write_bytes(contents["train-images"])
@@ -306,15 +332,20 @@ def test_damaged_embedded_files_ask_for_a_new_installation(tmp_path: Path) -> No
 
 
 @pytest.mark.mnist
-def test_mnist_compressed_again_is_accepted(mnist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mnist_compressed_again_is_accepted(
+    mnist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = tmp_path / "mine"
     source.mkdir()
     for file in CATALOGUE["mnist"].files:
-        (source / file.download_name).write_bytes(gzip.compress((mnist / file.name).read_bytes(), 1))
+        (source / file.download_name).write_bytes(
+            gzip.compress((mnist / file.name).read_bytes(), 1)
+        )
     monkeypatch.setenv("WHATWHERE_DATA", str(tmp_path / "cache"))
     download(CATALOGUE["mnist"], source)
     np.testing.assert_array_equal(
-        read_array(tmp_path / "cache/mnist/t10k-labels-idx1-ubyte")[:], load("mnist", split="test").labels
+        read_array(tmp_path / "cache/mnist/t10k-labels-idx1-ubyte")[:],
+        load("mnist", split="test").labels,
     )
 
 
@@ -324,7 +355,9 @@ def test_a_cached_data_set_changed_on_the_disk_is_not_loaded(entry: Entry) -> No
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    with pytest.raises(ImageError, match="its checksum is wrong; run `whatwhere info small --download`"):
+    with pytest.raises(
+        ImageError, match="its checksum is wrong; run `whatwhere info small --download`"
+    ):
         load("small")
 
 
@@ -341,7 +374,7 @@ def test_a_full_disk_leaves_nothing_and_the_error_names_the_place(entry: Entry) 
     assert len(load("small")) == 6
 
 
-# The catalogue: complete entries, and the included digits as they were taken from MNIST --------------------------
+# The catalogue: complete entries, and the included digits as they were taken from MNIST -----------
 
 
 DIGITS, MNIST = CATALOGUE["digits"], CATALOGUE["mnist"]
@@ -350,7 +383,9 @@ DIGITS, MNIST = CATALOGUE["digits"], CATALOGUE["mnist"]
 @pytest.mark.parametrize("entry", CATALOGUE.values(), ids=CATALOGUE.keys())
 def test_every_entry_is_complete(entry: Entry) -> None:
     assert all(re.fullmatch("[0-9a-f]{64}", file.sha256) and file.size > 0 for file in entry.files)
-    assert len({file.sha256 for file in entry.files}) == len({file.name for file in entry.files}) == 4
+    assert (
+        len({file.sha256 for file in entry.files}) == len({file.name for file in entry.files}) == 4
+    )
     assert entry.facts["licence"]
     assert entry.facts["citation"]
     assert entry.embedded or all(re.fullmatch("https?://.*/", mirror) for mirror in entry.mirrors)
@@ -379,7 +414,10 @@ def test_the_embedded_digits() -> None:
         assert (images.min(), images.max()) == (0, 1)
     assert DIGITS.embedded is not None
     licence = (DIGITS.embedded / "LICENSE").read_text()
-    assert all(words in licence for words in ("LeCun", "Cortes", "Burges", "Attribution-ShareAlike 3.0", "changed"))
+    assert all(
+        words in licence
+        for words in ("LeCun", "Cortes", "Burges", "Attribution-ShareAlike 3.0", "changed")
+    )
 
 
 @pytest.mark.mnist

@@ -20,16 +20,26 @@ from whatwhere.model.solution import Solution
 from whatwhere.spec import InferenceSpec, InputSpec, LayerSpec, ModelSpec
 
 STAGE = ModelSpec(
-    layers=(LayerSpec(maps=4, filter_size=3),), channels=2, input=InputSpec(kind="onoff", sigma=1.0, contrast=0.5)
+    layers=(LayerSpec(maps=4, filter_size=3),),
+    channels=2,
+    input=InputSpec(kind="onoff", sigma=1.0, contrast=0.5),
 )
 
 
 def solve(model: DeconvNet, sizes: list[tuple[int, int]]) -> list[Solution]:
-    images = [random_images(model.spec, 2, *size, seed=i).to(model.dtype) for i, size in enumerate(sizes)]
+    images = [
+        random_images(model.spec, 2, *size, seed=i).to(model.dtype) for i, size in enumerate(sizes)
+    ]
     return [infer(model, v, InferenceSpec(lam=2.0, steps=20), engine="reference") for v in images]
 
 
-def write(path: Path, model: DeconvNet, solutions: list[Solution], sizes: list[tuple[int, int]], where: bool) -> None:
+def write(
+    path: Path,
+    model: DeconvNet,
+    solutions: list[Solution],
+    sizes: list[tuple[int, int]],
+    where: bool,
+) -> None:
     writer = CodesWriter(where=where)
     for solution, size in zip(solutions, sizes, strict=True):
         for code in model.at(*size).sparse(solution.latents, where=where):
@@ -37,9 +47,13 @@ def write(path: Path, model: DeconvNet, solutions: list[Solution], sizes: list[t
     writer.save(path, labels=np.arange(len(writer)))
 
 
-@pytest.mark.parametrize("spec", [SPECS["2 layers, rectangular"], STAGE], ids=["rectangular", "onoff"])
+@pytest.mark.parametrize(
+    "spec", [SPECS["2 layers, rectangular"], STAGE], ids=["rectangular", "onoff"]
+)
 @pytest.mark.parametrize("sizes", [[(9, 8)], [(9, 8), (12, 7)]], ids=["one size", "two sizes"])
-def test_codes_are_decoded_to_the_reconstruction(tmp_path: Path, spec: ModelSpec, sizes: list[tuple[int, int]]) -> None:
+def test_codes_are_decoded_to_the_reconstruction(
+    tmp_path: Path, spec: ModelSpec, sizes: list[tuple[int, int]]
+) -> None:
     model = DeconvNet(spec)
     solutions = solve(model, sizes)
     write(tmp_path / "codes.npz", model, solutions, sizes, where=True)
@@ -50,7 +64,9 @@ def test_codes_are_decoded_to_the_reconstruction(tmp_path: Path, spec: ModelSpec
     for i, (p, image) in enumerate(zip(features, images, strict=True)):
         assert torch.equal(codes.latents(i).p[0], p)
         torch.testing.assert_close(codes.decode(model, i), image, rtol=0, atol=1e-6)
-    assert codes.decode(model.to("meta"), 0).is_meta  # where the model is, though files are read into memory
+    assert codes.decode(
+        model.to("meta"), 0
+    ).is_meta  # where the model is, though files are read into memory
     np.testing.assert_array_equal(codes.labels, np.arange(len(features)))
 
 
@@ -66,7 +82,9 @@ def test_numpy_and_scipy_read_the_features(tmp_path: Path) -> None:
         assert not any(name.startswith(("mu", "where", "low")) for name in file)
     codes = load_codes(tmp_path / "codes.npz")
     np.testing.assert_array_equal(codes.features, solution.features)
-    with pytest.raises(ImageError, match="without pooling variables it cannot be decoded; encode with --where"):
+    with pytest.raises(
+        ImageError, match="without pooling variables it cannot be decoded; encode with --where"
+    ):
         codes.decode(model, 0)
 
 
@@ -142,7 +160,10 @@ def changed(values: np.ndarray, at: Any, to: Any) -> np.ndarray:
     ],
 )
 def test_arrays_that_do_not_belong_together_raise(
-    tmp_path: Path, good: dict[str, np.ndarray], name: str, change: Callable[[np.ndarray], np.ndarray]
+    tmp_path: Path,
+    good: dict[str, np.ndarray],
+    name: str,
+    change: Callable[[np.ndarray], np.ndarray],
 ) -> None:
     np.savez(tmp_path / "bad.npz", **{**good, name: np.ascontiguousarray(change(good[name]))})
     with pytest.raises(ImageError, match="not a usable file of codes"):
@@ -151,7 +172,9 @@ def test_arrays_that_do_not_belong_together_raise(
 
 def test_a_missing_array_is_named(tmp_path: Path, good: dict[str, np.ndarray]) -> None:
     for name in ("features_values", "where1_indptr", "image_shape", "gamma1"):
-        np.savez(tmp_path / "bad.npz", **{key: values for key, values in good.items() if key != name})
+        np.savez(
+            tmp_path / "bad.npz", **{key: values for key, values in good.items() if key != name}
+        )
         with pytest.raises(ImageError, match=f"{name}' is missing"):
             load_codes(tmp_path / "bad.npz")
 
@@ -162,18 +185,26 @@ def test_places_in_any_order_are_written_in_order(tmp_path: Path) -> None:
     writer.add(SparseLatents(SparseMap((2, 4, 4), places, places[:, None].float()), ()), (1, 4, 4))
     writer.save(tmp_path / "codes.npz")
     codes = load_codes(tmp_path / "codes.npz")
-    assert codes.arrays["features_indices"].tolist() == codes.arrays["features_values"].tolist() == [3, 7, 20, 31]
+    assert (
+        codes.arrays["features_indices"].tolist()
+        == codes.arrays["features_values"].tolist()
+        == [3, 7, 20, 31]
+    )
 
 
 def test_a_file_takes_no_more_memory_than_it_has_bytes(
     tmp_path: Path, good: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Compressed arrays, and grids that only the header declares."""
-    np.savez(tmp_path / "large.npz", **{**good, "features_shape": np.array([[4, 20_000, 20_000]] * 2)})
+    np.savez(
+        tmp_path / "large.npz", **{**good, "features_shape": np.array([[4, 20_000, 20_000]] * 2)}
+    )
     with pytest.raises(ImageError, match="values for grids of 3,200,000,000"):
         load_codes(tmp_path / "large.npz")
     monkeypatch.setattr(arrays, "DECOMPRESSED_LIMIT", 10_000)
-    np.savez_compressed(tmp_path / "bomb.npz", **{**good, "names": np.zeros(20_000, np.uint8).view("U4")})
+    np.savez_compressed(
+        tmp_path / "bomb.npz", **{**good, "names": np.zeros(20_000, np.uint8).view("U4")}
+    )
     with pytest.raises(ImageError, match="it is compressed and holds"):
         load_codes(tmp_path / "bomb.npz")
     np.savez(tmp_path / "more.npz", **good, other=np.zeros(20_000, np.uint8))

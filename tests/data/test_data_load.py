@@ -45,7 +45,9 @@ def test_labels_in_an_npz_that_do_not_match_raise(tmp_path: Path) -> None:
         load(tmp_path / "a.npz")
 
 
-def test_a_file_that_cannot_be_opened_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_opened_raises(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     np.save(tmp_path / "a.npy", np.zeros((2, 4, 4), np.uint8))
 
     def deny(*_: object, **__: object) -> None:
@@ -56,9 +58,13 @@ def test_a_file_that_cannot_be_opened_raises(tmp_path: Path, monkeypatch: pytest
         load(tmp_path / "a.npy")
 
 
-def test_mnist_that_is_not_there_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mnist_that_is_not_there_says_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("WHATWHERE_DATA", str(tmp_path))
-    with pytest.raises(ImageError, match="run `whatwhere info mnist --download`, or set WHATWHERE_DATA"):
+    with pytest.raises(
+        ImageError, match="run `whatwhere info mnist --download`, or set WHATWHERE_DATA"
+    ):
         load("mnist")
 
 
@@ -75,7 +81,9 @@ def test_a_name_that_is_too_long_raises() -> None:
             load(np.zeros((2, 4, 4), np.uint8), labels=name)
 
 
-def test_a_data_set_comes_before_a_path_of_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_data_set_comes_before_a_path_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     np.save(tmp_path / "digits.npy", np.zeros((2, 4, 4), np.uint8))
     (tmp_path / "digits.npy").rename(tmp_path / "digits")
@@ -95,11 +103,13 @@ def test_images_are_returned_as_they_are(grey: np.ndarray) -> None:
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.npy")
-    with pytest.raises(ImageError, match="A pipe, a socket or a device, where a regular file is expected"):
+    with pytest.raises(
+        ImageError, match="A pipe, a socket or a device, where a regular file is expected"
+    ):
         load(tmp_path / "pipe.npy")
 
 
-# Masks from files: pictures, arrays, transparency, NaN -----------------------------------------------------------
+# Masks from files: pictures, arrays, transparency, NaN --------------------------------------------
 
 
 RANDOM = np.random.default_rng(0)

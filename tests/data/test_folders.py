@@ -57,12 +57,16 @@ def test_jpeg_is_decoded_as_pillow_decodes_it(tmp_path: Path, colour: np.ndarray
 
 @pytest.mark.parametrize("suffix", ["png", "jpg"])
 @pytest.mark.parametrize("length", [0, 1, 40, 0.5, 0.9])
-def test_a_broken_picture_is_skipped_with_a_warning_that_names_it(tmp_path: Path, suffix: str, length: float) -> None:
+def test_a_broken_picture_is_skipped_with_a_warning_that_names_it(
+    tmp_path: Path, suffix: str, length: float
+) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (64, 64), np.uint8)
     save(tmp_path / f"a.{suffix}", pixels)
     save(tmp_path / f"b.{suffix}", pixels)
     complete = (tmp_path / f"b.{suffix}").read_bytes()
-    (tmp_path / f"b.{suffix}").write_bytes(complete[: int(length * len(complete)) if length < 1 else int(length)])
+    (tmp_path / f"b.{suffix}").write_bytes(
+        complete[: int(length * len(complete)) if length < 1 else int(length)]
+    )
     with pytest.warns(UserWarning, match=rf"skipped b\.{suffix} \((damaged|.*[Tt]runcated)"):
         assert len(load(tmp_path)) == 1
     with pytest.raises(ImageError, match=rf"b\.{suffix} is not a usable picture"):
@@ -77,7 +81,9 @@ def test_files_that_are_no_pictures_are_named_once(tmp_path: Path, grey: np.ndar
     (tmp_path / "notes.txt").write_text("a list of what is to be seen")
     (tmp_path / "empty.png").touch()
     (tmp_path / "text.png").write_text("a text")
-    with pytest.warns(UserWarning, match=r"skipped notes\.txt \(no picture\), empty\.png \(.*\), text\.png") as caught:
+    with pytest.warns(
+        UserWarning, match=r"skipped notes\.txt \(no picture\), empty\.png \(.*\), text\.png"
+    ) as caught:
         assert len(load(tmp_path)) == 1
     assert len(caught) == 1
     with pytest.raises(ImageError, match=r"text\.png is not a usable picture"):
@@ -85,16 +91,23 @@ def test_files_that_are_no_pictures_are_named_once(tmp_path: Path, grey: np.ndar
 
 
 @pytest.mark.parametrize("side", [6_000, 12_000, 2_000_000_000])
-def test_a_picture_that_is_too_large_raises_before_it_is_decoded(tmp_path: Path, side: int, little_memory) -> None:
+def test_a_picture_that_is_too_large_raises_before_it_is_decoded(
+    tmp_path: Path, side: int, little_memory
+) -> None:
     def chunk(kind: bytes, body: bytes) -> bytes:
-        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        return (
+            struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        )
 
     header = struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)
     body = zlib.compress(bytes(1 << 20))
     (tmp_path / "a.png").write_bytes(
         b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", body) + chunk(b"IEND", b"")
     )
-    with little_memory(8 << 20), pytest.raises(ImageError, match=r"a\.png: .*(33,554,432|exceeds limit)"):
+    with (
+        little_memory(8 << 20),
+        pytest.raises(ImageError, match=r"a\.png: .*(33,554,432|exceeds limit)"),
+    ):
         load(tmp_path)
 
 
@@ -124,11 +137,15 @@ def test_without_pillow_the_missing_package_is_named(
 ) -> None:
     save(tmp_path / "a.png", grey[0])
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(MissingExtra, match=r"needs Pillow, which is not installed: pip install 'whatwhere\[data\]'"):
+    with pytest.raises(
+        MissingExtra, match=r"needs Pillow, which is not installed: pip install 'whatwhere\[data\]'"
+    ):
         load(tmp_path)
 
 
-def test_a_label_folder_that_is_a_link_is_read_like_any_other(tmp_path: Path, grey: np.ndarray) -> None:
+def test_a_label_folder_that_is_a_link_is_read_like_any_other(
+    tmp_path: Path, grey: np.ndarray
+) -> None:
     save(tmp_path / "elsewhere" / "1.png", grey[1])
     save(tmp_path / "pictures" / "ant" / "0.png", grey[0])
     (tmp_path / "pictures" / "bee").symlink_to(tmp_path / "elsewhere", target_is_directory=True)
@@ -139,7 +156,9 @@ def test_a_label_folder_that_is_a_link_is_read_like_any_other(tmp_path: Path, gr
 
 def test_links_in_a_circle_end(tmp_path: Path, grey: np.ndarray) -> None:
     save(tmp_path / "pictures" / "ant" / "0.png", grey[0])
-    (tmp_path / "pictures" / "ant" / "loop").symlink_to(tmp_path / "pictures", target_is_directory=True)
+    (tmp_path / "pictures" / "ant" / "loop").symlink_to(
+        tmp_path / "pictures", target_is_directory=True
+    )
     with pytest.raises(ImageError, match="too deep"):
         load(tmp_path / "pictures")
 

@@ -1,4 +1,5 @@
-"""Images: scaled by a constant of their type and nothing else, read by rows, with a fingerprint of their pixels."""
+"""Images: scaled by a constant of their type and nothing else, read by rows, with a fingerprint of
+their pixels."""
 
 import pickle
 from pathlib import Path
@@ -28,7 +29,9 @@ def test_floats_are_taken_as_they_are(dtype: str) -> None:
 
 
 @pytest.mark.parametrize(("dtype", "divisor"), [(np.int8, 128), (np.int16, 32768)])
-def test_signed_integers_are_divided_to_lie_between_minus_one_and_one(dtype: type, divisor: int) -> None:
+def test_signed_integers_are_divided_to_lie_between_minus_one_and_one(
+    dtype: type, divisor: int
+) -> None:
     raw = np.arange(-divisor, divisor).astype(dtype).reshape(-1, 1, 1)
     expected = torch.arange(-divisor, divisor, dtype=torch.float32) / divisor
     assert torch.equal(load(raw)[:].flatten(), expected)
@@ -63,7 +66,14 @@ def test_rows_are_chosen_by_slice_list_array_tensor_mask_and_number(grey: np.nda
     images = load(grey)
     expected = torch.from_numpy(grey[:, None] / np.float32(255))
     assert torch.equal(images[:], expected)
-    for rows in (slice(1, 4), [3, 0], np.array([4, 4]), torch.tensor([2, 1]), grey[:, 0, 0] > 50, [-1]):
+    for rows in (
+        slice(1, 4),
+        [3, 0],
+        np.array([4, 4]),
+        torch.tensor([2, 1]),
+        grey[:, 0, 0] > 50,
+        [-1],
+    ):
         assert torch.equal(images[rows], expected[rows])
     assert torch.equal(images[3], expected[3])
     assert torch.equal(images[(3, 0)], expected[[3, 0]])
@@ -98,16 +108,29 @@ def test_a_subset_is_read_lazily_in_its_order(grey: np.ndarray) -> None:
 
 def test_the_fingerprint_is_of_the_pixels_their_type_and_shape(grey: np.ndarray) -> None:
     first = load(grey).fingerprint
-    assert first == load(grey[:, None], labels=np.arange(5)).fingerprint == load(torch.from_numpy(grey)).fingerprint
+    assert (
+        first
+        == load(grey[:, None], labels=np.arange(5)).fingerprint
+        == load(torch.from_numpy(grey)).fingerprint
+    )
     assert first == load(np.asfortranarray(grey)).fingerprint
     assert first == load(grey).subset(np.arange(5)).fingerprint
     changed = grey.copy()
     changed[4, 5, 3] += 1
-    others = [changed, grey.transpose(0, 2, 1), grey[:4], grey[::-1], grey.astype(np.uint16), grey.reshape(5, 4, 6)]
+    others = [
+        changed,
+        grey.transpose(0, 2, 1),
+        grey[:4],
+        grey[::-1],
+        grey.astype(np.uint16),
+        grey.reshape(5, 4, 6),
+    ]
     assert len({first, *(load(other).fingerprint for other in others)}) == 7
 
 
-def test_the_fingerprint_does_not_depend_on_the_batches(grey: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fingerprint_does_not_depend_on_the_batches(
+    grey: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = load(grey).fingerprint
     monkeypatch.setattr("whatwhere.data.images.BATCH_BYTES", 1)
     assert load(grey).fingerprint == first
@@ -118,11 +141,15 @@ def test_labels_must_match_the_images(grey: np.ndarray) -> None:
         Images(grey[:, None], np.arange(4), "mine")
 
 
-@pytest.mark.parametrize(("dtype", "largest"), [(np.uint8, 255), (np.uint16, 65535), (np.int16, 32768)])
+@pytest.mark.parametrize(
+    ("dtype", "largest"), [(np.uint8, 255), (np.uint16, 65535), (np.int16, 32768)]
+)
 def test_integers_are_scaled_to_the_white_of_a_model(dtype: type, largest: int) -> None:
     raw = np.array([[[[0, 100, np.iinfo(dtype).max]]]], dtype)
     images = Images(raw, None, "raw")
-    torch.testing.assert_close(images.with_white(255)[:], torch.from_numpy(raw.astype(np.float32)) * 255 / largest)
+    torch.testing.assert_close(
+        images.with_white(255)[:], torch.from_numpy(raw.astype(np.float32)) * 255 / largest
+    )
     assert torch.equal(images.with_white(255).with_white(1)[:], images[:])
     assert images.with_white(255).fingerprint == images.fingerprint
     floats = Images(raw.astype(np.float32), None, "raw")
@@ -145,7 +172,8 @@ def test_few_labels_take_as_many_of_every_class(count: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "reason"), [(95, "multiple of 10"), (0, "multiple"), (-10, "multiple"), (4580, "only")]
+    ("count", "reason"),
+    [(95, "multiple of 10"), (0, "multiple"), (-10, "multiple"), (4580, "only")],
 )
 def test_impossible_counts_raise(count: int, reason: str) -> None:
     labels = load("digits").labels
@@ -154,7 +182,7 @@ def test_impossible_counts_raise(count: int, reason: str) -> None:
         few_labels(labels, count, seed=0)
 
 
-# One picture read window by window is the same picture -----------------------------------------------------------
+# One picture read window by window is the same picture --------------------------------------------
 
 
 WINDOW = (slice(None), slice(3, 9), slice(5, 30))
@@ -176,11 +204,15 @@ def files(folder: Path) -> dict[str, Path]:
     np.savez_compressed(folder / "compressed.npz", arrays["first"])
     (folder / "pictures").mkdir()
     for i in range(3):
-        Image.fromarray(rng.integers(0, 255, (20, 30, 3), np.uint8)).save(folder / "pictures" / f"{i}.png")
+        Image.fromarray(rng.integers(0, 255, (20, 30, 3), np.uint8)).save(
+            folder / "pictures" / f"{i}.png"
+        )
     return {path.stem: path for path in folder.iterdir()}
 
 
-@pytest.mark.parametrize("name", ["grey", "first", "last", "fortran", "stored", "compressed", "pictures"])
+@pytest.mark.parametrize(
+    "name", ["grey", "first", "last", "fortran", "stored", "compressed", "pictures"]
+)
 def test_a_window_is_a_part_of_the_image(tmp_path: Path, name: str) -> None:
     images = load(files(tmp_path)[name])
     for row in (0, 2):

@@ -27,7 +27,9 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def random_crops(folder: Path, size: int | None = None, count: int | None = None, seed: int = 0) -> Images:
+def random_crops(
+    folder: Path, size: int | None = None, count: int | None = None, seed: int = 0
+) -> Images:
     return mixed.random_crops(load_groups(folder), size, count, seed)[0]
 
 
@@ -53,12 +55,16 @@ def test_the_seed_decides(folder: Path) -> None:
     assert not torch.equal(first, other)
 
 
-def test_by_default_crops_are_as_large_as_the_smallest_side_and_have_the_pictures_area(folder: Path) -> None:
+def test_by_default_crops_are_as_large_as_the_smallest_side_and_have_the_pictures_area(
+    folder: Path,
+) -> None:
     assert random_crops(folder).pixels.shape == ((20 * 30 * 2 + 40 * 60) // 20**2, 3, 20, 20)
 
 
 def test_a_folder_of_several_sizes_is_cropped_for_training_with_a_warning(folder: Path) -> None:
-    with pytest.warns(UserWarning, match="pictures of 2 sizes: 9 crops of 20 × 20 from 3 pictures are used"):
+    with pytest.warns(
+        UserWarning, match="pictures of 2 sizes: 9 crops of 20 × 20 from 3 pictures are used"
+    ):
         images, masks = load_for_training(folder)
     assert (len(images), masks) == (9, None)
     (folder / "b.png").unlink()
@@ -102,7 +108,9 @@ def test_deep_pictures_of_twelve_bits_among_others(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="pixels of 16 bits that use 12; 4095 is taken for white"):
         images = load(tmp_path)
     assert (images.shape, images.pixels.dtype) == ((3, 20, 20), np.uint16)
-    torch.testing.assert_close(images[:].mean((1, 2, 3)), torch.tensor([128 / 255, 2048 / 4095]), atol=1e-4, rtol=0)
+    torch.testing.assert_close(
+        images[:].mean((1, 2, 3)), torch.tensor([128 / 255, 2048 / 4095]), atol=1e-4, rtol=0
+    )
 
 
 def test_whole_pictures_of_several_sizes_are_grouped(tmp_path: Path) -> None:
@@ -124,7 +132,9 @@ def test_whole_pictures_of_several_sizes_are_grouped(tmp_path: Path) -> None:
 
 
 def test_one_array_of_several_sizes_is_of_squares_at_the_centre(folder: Path) -> None:
-    with pytest.warns(UserWarning, match="pictures of 2 sizes: all are scaled to squares of 20 × 20"):
+    with pytest.warns(
+        UserWarning, match="pictures of 2 sizes: all are scaled to squares of 20 × 20"
+    ):
         images = load(folder)
     values = images[:].numpy() * 255
     assert values.shape == (3, 3, 20, 20)
@@ -143,25 +153,45 @@ def test_small_pictures_are_left_out(folder: Path) -> None:
     with pytest.warns(UserWarning, match="2 pictures are smaller than 32 × 32 and are left out"):
         crops = random_crops(folder, 32)
     assert set(np.rint(crops[:][:, 0].numpy() * 255).ravel()) == {ord("b")}
-    with pytest.raises(ImageError, match="crops of 64 × 64 were asked for; no picture is that large: at most 40"):
+    with pytest.raises(
+        ImageError, match="crops of 64 × 64 were asked for; no picture is that large: at most 40"
+    ):
         random_crops(folder, 64)
 
 
 @pytest.mark.parametrize("update", ["epoch", "batch"])
 def test_a_folder_of_several_sizes_trains(folder: Path, tmp_path: Path, update: str) -> None:
-    """By the command and by Python, by epochs and in a stream: on the same crops, to the same model."""
+    """By the command and by Python, by epochs and in a stream: on the same crops, to the same
+    model."""
     recipe = override(
         Recipe.paper(),
         {
             "model": {"layers": [{"maps": 2, "filter_size": 3}]},
-            "learning": {"each": {"update": update, "epochs": 1, "inference": {"steps": 2, "step": LineSearch()}}},
+            "learning": {
+                "each": {
+                    "update": update,
+                    "epochs": 1,
+                    "inference": {"steps": 2, "step": LineSearch()},
+                }
+            },
         },
     )
     (tmp_path / "recipe.toml").write_text(to_toml(recipe))
     with pytest.warns(UserWarning, match="9 crops of 20 × 20 from 3 pictures are used"):
-        whatwhere("train", folder, "--out", tmp_path / "run", "--recipe", tmp_path / "recipe.toml", "--quiet", *PLAIN)
+        whatwhere(
+            "train",
+            folder,
+            "--out",
+            tmp_path / "run",
+            "--recipe",
+            tmp_path / "recipe.toml",
+            "--quiet",
+            *PLAIN,
+        )
     with pytest.warns(UserWarning, match="9 crops of 20 × 20 from 3 pictures are used"):
         trained = train(folder, recipe, options=TrainingOptions(engine="reference", device="cpu"))
-    expected = train(random_crops(folder), recipe, options=TrainingOptions(engine="reference", device="cpu"))
+    expected = train(
+        random_crops(folder), recipe, options=TrainingOptions(engine="reference", device="cpu")
+    )
     assert trained.model == expected.model == load_model(tmp_path / "run")
     assert trained.model.spec.channels == 3

@@ -1,4 +1,5 @@
-"""Models by name: their cards are true, names are accepted wherever paths are, and a large one is downloaded."""
+"""Models by name: their cards are true, names are accepted wherever paths are, and a large one is
+downloaded."""
 
 import hashlib
 import json
@@ -37,7 +38,9 @@ def test_a_card_states_data_licence_recipe_result_and_checksum(name: str) -> Non
         assert ww.load(name) == load_file(models.FOLDER / f"{name}.safetensors")
 
 
-def test_a_run_or_a_file_of_that_name_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_or_a_file_of_that_name_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mnist").mkdir()  # a folder that is not a run: of images, for example
     assert ww.load("mnist") == ww.load(models.FOLDER / "mnist.safetensors")
@@ -50,9 +53,13 @@ def test_a_run_or_a_file_of_that_name_comes_first(tmp_path: Path, monkeypatch: p
 
 
 def test_an_unknown_name_is_answered_with_those_that_exist() -> None:
-    with pytest.raises(RunError, match=r"'minst'.*no model of that name.*digits-demo, fashion, mnist, photographs"):
+    with pytest.raises(
+        RunError, match=r"'minst'.*no model of that name.*digits-demo, fashion, mnist, photographs"
+    ):
         ww.load("minst")
-    with pytest.raises(RunError, match=r"known by name are digits-demo, fashion.*did you mean 'mnist'\?"):
+    with pytest.raises(
+        RunError, match=r"known by name are digits-demo, fashion.*did you mean 'mnist'\?"
+    ):
         ww.models.path("minst")
 
 
@@ -78,7 +85,9 @@ def test_a_command_lists_models_with_their_numbers_and_shows_a_card() -> None:
 
 
 @pytest.mark.mnist
-def test_download_takes_mnist_from_a_folder(mnist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_download_takes_mnist_from_a_folder(
+    mnist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("WHATWHERE_DATA", str(tmp_path / "cache"))
     printed = whatwhere("info", "mnist", "--download", "--from", mnist)
     assert printed.count("verified  ") == 5, "the model and the four files of the data set"

@@ -1,4 +1,5 @@
-"""Single pictures, written by Pillow in every supported format and kind: the pixels are those that were written."""
+"""Single pictures, written by Pillow in every supported format and kind: the pixels are those that
+were written."""
 
 import warnings
 from pathlib import Path
@@ -19,7 +20,15 @@ def colour() -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("suffix", "channels"),
-    [("png", 1), ("png", 3), ("bmp", 1), ("bmp", 3), ("tif", 1), ("tiff", 3), ("webp", 3)],  # WebP has no grey
+    [
+        ("png", 1),
+        ("png", 3),
+        ("bmp", 1),
+        ("bmp", 3),
+        ("tif", 1),
+        ("tiff", 3),
+        ("webp", 3),
+    ],  # WebP has no grey
 )
 def test_lossless_formats(tmp_path: Path, colour: np.ndarray, suffix: str, channels: int) -> None:
     pixels = colour if channels == 3 else colour[..., 0]
@@ -75,14 +84,20 @@ def test_transparent_pixels_are_blended_with_black(tmp_path: Path, mode: str, su
     assert (read[:, 0] == 0).all()
 
 
-def test_a_palette_becomes_colour_and_its_transparent_entry_black(tmp_path: Path, colour: np.ndarray) -> None:
+def test_a_palette_becomes_colour_and_its_transparent_entry_black(
+    tmp_path: Path, colour: np.ndarray
+) -> None:
     picture = Image.fromarray(colour).quantize(8)
     expected = np.asarray(picture.convert("RGB"))
     picture.save(tmp_path / "a.png")
-    np.testing.assert_array_equal(load(tmp_path / "a.png")[0].numpy(), expected.transpose(2, 0, 1) / np.float32(255))
+    np.testing.assert_array_equal(
+        load(tmp_path / "a.png")[0].numpy(), expected.transpose(2, 0, 1) / np.float32(255)
+    )
     picture.save(tmp_path / "b.png", transparency=0)
     blended = np.where(np.asarray(picture)[..., None] == 0, 0, expected)
-    np.testing.assert_array_equal(load(tmp_path / "b.png")[0].numpy(), blended.transpose(2, 0, 1) / np.float32(255))
+    np.testing.assert_array_equal(
+        load(tmp_path / "b.png")[0].numpy(), blended.transpose(2, 0, 1) / np.float32(255)
+    )
 
 
 def test_two_tones_are_grey(tmp_path: Path, colour: np.ndarray) -> None:
@@ -106,7 +121,9 @@ def test_several_pages_are_several_pictures(tmp_path: Path) -> None:
     for source, expected in ((tmp_path / "a.tif", pages), (tmp_path, pages[[0, 1, 2, 0]])):
         images = load(source)
         np.testing.assert_array_equal(images[:][:, 0].numpy(), expected / np.float32(255))
-        np.testing.assert_array_equal(images[[2, 1]][:, 0].numpy(), expected[[2, 1]] / np.float32(255))
+        np.testing.assert_array_equal(
+            images[[2, 1]][:, 0].numpy(), expected[[2, 1]] / np.float32(255)
+        )
     assert picture_names(images.pixels) == ["a-1.tif", "a-2.tif", "a-3.tif", "b.png"]
 
 
@@ -117,7 +134,9 @@ def test_pages_of_several_sizes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("bits", "white"), [(10, 1023), (12, 4095), (16, 65535)])
-def test_sixteen_bits_are_divided_by_the_bits_that_they_use(tmp_path: Path, bits: int, white: int) -> None:
+def test_sixteen_bits_are_divided_by_the_bits_that_they_use(
+    tmp_path: Path, bits: int, white: int
+) -> None:
     pixels = np.random.default_rng(0).integers(0, 2**bits, (2, 30, 20), np.uint16)
     pixels[0, 0, 0] = 2**bits - 1
     for number, values in enumerate(pixels):
@@ -129,5 +148,7 @@ def test_sixteen_bits_are_divided_by_the_bits_that_they_use(tmp_path: Path, bits
             warnings.simplefilter("always")
             images = load(source)
         np.testing.assert_array_equal(images[:][:, 0].numpy(), pixels / np.float32(white))
-        expected = [] if bits == 16 else [f"pixels of 16 bits that use {bits}; {white} is taken for white"]
+        expected = (
+            [] if bits == 16 else [f"pixels of 16 bits that use {bits}; {white} is taken for white"]
+        )
         assert [str(warning.message).split(": ", 1)[1] for warning in caught] == expected

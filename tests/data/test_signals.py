@@ -46,7 +46,9 @@ def test_files_hold_the_same_signal(recording: np.ndarray, suffix: str, tmp_path
 
 
 @pytest.mark.parametrize(("kind", "largest"), [("int16", 32768), ("int32", 2**31), ("uint8", 128)])
-def test_whole_numbers_of_a_wav_file_are_scaled(recording: np.ndarray, kind: str, largest: int, tmp_path: Path) -> None:
+def test_whole_numbers_of_a_wav_file_are_scaled(
+    recording: np.ndarray, kind: str, largest: int, tmp_path: Path
+) -> None:
     wavfile = pytest.importorskip("scipy.io.wavfile")
     values = np.rint(recording.T.astype(float) * largest) + (128 if kind == "uint8" else 0)
     wavfile.write(tmp_path / "a.wav", 1000, values.astype(kind))
@@ -96,9 +98,12 @@ def test_windows_cover_every_sample_and_read_no_others(tmp_path: Path) -> None:
     signals = ww.data.load(tmp_path / "a.npy", signals=True)
     windows = cut_windows(signals, 100)
     assert windows[:].shape == (22, 3, 100)
-    assert torch.equal(windows[:][[0, 10, 21]], torch.from_numpy(values[[0, 0, 1], :, :][:, :, :]).gather(
-        2, torch.tensor([0, 950, 950])[:, None, None] + torch.arange(100).expand(3, 3, 100)
-    ))  # fmt: skip
+    assert torch.equal(
+        windows[:][[0, 10, 21]],
+        torch.from_numpy(values[[0, 0, 1], :, :][:, :, :]).gather(
+            2, torch.tensor([0, 950, 950])[:, None, None] + torch.arange(100).expand(3, 3, 100)
+        ),
+    )
     assert set(windows[:].flatten().tolist()) == set(values.flatten().tolist())
     assert training_windows(signals) is signals  # short ones are kept whole
     with pytest.raises(ImageError, match="has 1,050"):

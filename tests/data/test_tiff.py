@@ -1,4 +1,5 @@
-"""TIFF files of channels that Pillow has no kind for, written by tifffile: the pixels are those that were written."""
+"""TIFF files of channels that Pillow has no kind for, written by tifffile: the pixels are those
+that were written."""
 
 import sys
 from pathlib import Path
@@ -26,9 +27,15 @@ def write(path: Path, channels: int, dtype: Any, **settings: Any) -> np.ndarray:
     return pixels
 
 
-@pytest.mark.parametrize("layout", [{"planarconfig": "contig"}, {"planarconfig": "separate"}, {"byteorder": ">"}])
-@pytest.mark.parametrize(("channels", "dtype"), [(2, "u1"), (5, "u1"), (5, "u2"), (7, "f4"), (3, "u2"), (3, "f4")])
-def test_any_channels_and_depth(tmp_path: Path, channels: int, dtype: str, layout: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "layout", [{"planarconfig": "contig"}, {"planarconfig": "separate"}, {"byteorder": ">"}]
+)
+@pytest.mark.parametrize(
+    ("channels", "dtype"), [(2, "u1"), (5, "u1"), (5, "u2"), (7, "f4"), (3, "u2"), (3, "f4")]
+)
+def test_any_channels_and_depth(
+    tmp_path: Path, channels: int, dtype: str, layout: dict[str, str]
+) -> None:
     kind = {"photometric": "rgb"} if channels == 3 else {}
     pixels = write(tmp_path / "a.tif", channels, np.dtype(dtype), **layout, **kind)
     white = {"u1": 255, "u2": 65535, "f4": 1}[dtype]
@@ -48,10 +55,14 @@ def test_colour_with_other_channels_keeps_them(tmp_path: Path) -> None:
 def test_pages_of_many_channels(tmp_path: Path) -> None:
     pages = np.random.default_rng(0).integers(0, 256, (3, 12, 10, 6), np.uint8)
     tifffile.imwrite(tmp_path / "a.tif", pages, photometric="minisblack", planarconfig="contig")
-    np.testing.assert_array_equal(load(tmp_path / "a.tif")[:].numpy(), pages.transpose(0, 3, 1, 2) / np.float32(255))
+    np.testing.assert_array_equal(
+        load(tmp_path / "a.tif")[:].numpy(), pages.transpose(0, 3, 1, 2) / np.float32(255)
+    )
 
 
-def test_grey_pictures_among_those_of_many_channels_are_repeated_and_other_numbers_raise(tmp_path: Path) -> None:
+def test_grey_pictures_among_those_of_many_channels_are_repeated_and_other_numbers_raise(
+    tmp_path: Path,
+) -> None:
     write(tmp_path / "a.tif", 5, np.uint8)
     Image.new("L", (10, 12), 51).save(tmp_path / "b.png")
     assert load(tmp_path)[1].numpy() == pytest.approx(np.full((5, 12, 10), 0.2))
@@ -77,24 +88,32 @@ def test_pages_of_different_kinds_raise(tmp_path: Path) -> None:
         ({"photometric": "miniswhite"}, "u1", "MINISWHITE"),
     ],
 )
-def test_other_kinds_raise(tmp_path: Path, settings: dict[str, Any], dtype: str, reason: str) -> None:
+def test_other_kinds_raise(
+    tmp_path: Path, settings: dict[str, Any], dtype: str, reason: str
+) -> None:
     write(tmp_path / "a.tif", 5, np.dtype(dtype), **settings)
     with pytest.raises(ImageError, match=rf"a\.tif is not a usable picture: .*{reason}"):
         load(tmp_path / "a.tif")
 
 
-def test_a_page_of_too_many_values_is_not_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_of_too_many_values_is_not_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path / "a.tif", 5, np.uint8)
     monkeypatch.setattr("whatwhere.data.pictures.MOST_VALUES", 599)
     with pytest.raises(ImageError, match="600 values; expected at most 599"):
         load(tmp_path / "a.tif")
 
 
-def test_without_tifffile_the_error_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_tifffile_the_error_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path / "a.tif", 5, np.uint8)
     Image.new("L", (4, 4)).save(tmp_path / "b.tif")
     monkeypatch.setitem(sys.modules, "tifffile", None)
-    with pytest.raises(ImageError, match=r"a\.tif is not a usable picture: .*pip install 'whatwhere\[data\]'"):
+    with pytest.raises(
+        ImageError, match=r"a\.tif is not a usable picture: .*pip install 'whatwhere\[data\]'"
+    ):
         load(tmp_path / "a.tif")
     assert load(tmp_path / "b.tif").shape == (1, 4, 4)
     with pytest.warns(UserWarning, match=r"skipped a\.tif .*tifffile"):

@@ -1,4 +1,5 @@
-"""Every public name is documented: a summary, every parameter, shapes of arrays, an example; and the examples run."""
+"""Every public name is documented: a summary, every parameter, shapes of arrays, an example; and
+the examples run."""
 
 import doctest
 import inspect
@@ -30,7 +31,11 @@ class AnyDevice(doctest.OutputChecker):
 def parameters(thing: object) -> dict[str, str]:
     """The names of the parameters and their types as text."""
     given = inspect.signature(thing).parameters.values()  # type: ignore[arg-type]
-    return {p.name: str(p.annotation) for p in given if p.name[0] != "_" and p.name not in ("self", "args", "kwargs")}
+    return {
+        p.name: str(p.annotation)
+        for p in given
+        if p.name[0] != "_" and p.name not in ("self", "args", "kwargs")
+    }
 
 
 def problems(thing: object) -> list[str]:
@@ -51,9 +56,17 @@ def problems(thing: object) -> list[str]:
         found.append("there is no example")
     if inspect.isclass(thing):
         for name, member in vars(thing).items():
-            function = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
-            own = inspect.isfunction(function) and function.__name__ == name  # a default of a field is a function, too
-            if own and not name.startswith("_") and name not in ("forward", "extra_repr") and not function.__doc__:
+            function = (
+                member.fget if isinstance(member, property) else getattr(member, "__func__", member)
+            )
+            # a default of a field is a function, too
+            own = inspect.isfunction(function) and function.__name__ == name
+            if (
+                own
+                and not name.startswith("_")
+                and name not in ("forward", "extra_repr")
+                and not function.__doc__
+            ):
                 found.append(f"{name}() has no docstring")
     return found
 
@@ -63,17 +76,24 @@ def test_a_public_name_is_documented(name: str) -> None:
     assert problems(NAMES[name]) == []
 
 
-@pytest.mark.parametrize("name", [name for name, thing in NAMES.items() if ">>>" in (inspect.getdoc(thing) or "")])
+@pytest.mark.parametrize(
+    "name", [name for name, thing in NAMES.items() if ">>>" in (inspect.getdoc(thing) or "")]
+)
 def test_the_example_runs(name: str, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names of the module that a function is defined in need no import in its example, nor do torch, numpy and ww."""
+    """Names of the module that a function is defined in need no import in its example, nor do
+    torch, numpy and ww."""
     thing = NAMES[name]
     monkeypatch.chdir(tmp_path)
     module = inspect.getmodule(thing)
     names = {**vars(module), "torch": torch, "np": np, "ww": ww}
-    example = doctest.DocTestParser().get_doctest(inspect.getdoc(thing) or "", names, name, None, None)
+    example = doctest.DocTestParser().get_doctest(
+        inspect.getdoc(thing) or "", names, name, None, None
+    )
     assert example.examples
     output: list[str] = []
-    doctest.DocTestRunner(AnyDevice(), verbose=False, optionflags=FLAGS).run(example, out=output.append)
+    doctest.DocTestRunner(AnyDevice(), verbose=False, optionflags=FLAGS).run(
+        example, out=output.append
+    )
     assert output == [], "".join(output)
 
 
@@ -102,8 +122,19 @@ def test_a_docstring_becomes_markup() -> None:
     2
     """
     assert as_restructured_text(text).splitlines() == [
-        r"Sum \|x\| of model\_.", "",
-        "``x``, ``y``", "    numbers; a line that is continued", "Returns", "    their sum", "",
-        "::", "", "    x + y", "",
-        "**Example**", "", ">>> 1 + 1", "2",
-    ]  # fmt: skip
+        r"Sum \|x\| of model\_.",
+        "",
+        "``x``, ``y``",
+        "    numbers; a line that is continued",
+        "Returns",
+        "    their sum",
+        "",
+        "::",
+        "",
+        "    x + y",
+        "",
+        "**Example**",
+        "",
+        ">>> 1 + 1",
+        "2",
+    ]

@@ -1,7 +1,9 @@
-"""The pages: their code runs and prints what they show, their commands exist, their links have a target.
+"""The pages: their code runs and prints what they show, their commands exist, their links have a
+target.
 
-In a page, a `python` block runs, after those above it, in an empty folder; an `sh` block runs, too. A `text` block
-after them is their output, where `...` stands for anything. What is not run says so in a comment on the line before:
+In a page, a `python` block runs, after those above it, in an empty folder; an `sh` block runs, too.
+A `text` block after them is their output, where `...` stands for anything. What is not run says so
+in a comment on the line before:
 
     <!-- parsed, not run: why -->      commands of the program whose options are checked
     <!-- not run: why -->              everything else
@@ -37,7 +39,8 @@ PAGES = sorted(
 )
 KINDS = {"python", "sh", "text", "toml", "json", "{toctree}", "{eval-rst}", "{include}"}
 BLOCK = re.compile(
-    r"(?:^<!-- (parsed, not run|not run)\b:? ?([^\n]*?) ?-->\n)?^```(\S+)[^\n]*\n(.*?)^```$", re.M | re.S
+    r"(?:^<!-- (parsed, not run|not run)\b:? ?([^\n]*?) ?-->\n)?^```(\S+)[^\n]*\n(.*?)^```$",
+    re.M | re.S,
 )
 SETUP = re.compile(r"^<!-- setup\n(.*?)^-->$", re.M | re.S)
 
@@ -61,11 +64,15 @@ def blocks(page: Path) -> list[Block]:
 def test_only_a_mark_keeps_a_block_from_running(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
-        "<!-- setup\nx = 1\n-->\n```python\nprint(x)\n```\n<!-- not run: why -->\n```sh\nrm x\n```\n", encoding="utf-8"
+        "<!-- setup\nx = 1\n-->\n```python\nprint(x)\n```\n<!-- not run: why -->\n```sh\nrm"
+        " x\n```\n",
+        encoding="utf-8",
     )
     assert [(b.kind, b.code, b.mark) for b in blocks(page)] == [
-        ("python", "x = 1\n", ""), ("python", "print(x)\n", ""), ("sh", "rm x\n", "not run"),
-    ]  # fmt: skip
+        ("python", "x = 1\n", ""),
+        ("python", "print(x)\n", ""),
+        ("sh", "rm x\n", "not run"),
+    ]
 
 
 def relative(page: Path) -> str:
@@ -77,7 +84,9 @@ def runs(page: Path) -> bool:
 
 
 @pytest.mark.parametrize("page", list(filter(runs, PAGES)), ids=relative)
-def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_code_of_a_page_runs(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for package in ("sklearn", "matplotlib", "PIL"):
         pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
@@ -101,7 +110,10 @@ def line_of(page: Path, block: Block) -> int:
 
 
 def run_python(code: str, names: dict[str, object], where: str) -> str:
-    with contextlib.redirect_stdout(io.StringIO()) as output, contextlib.redirect_stderr(io.StringIO()):
+    with (
+        contextlib.redirect_stdout(io.StringIO()) as output,
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
         exec(compile(code, where, "exec"), names)
     return output.getvalue()
 
@@ -117,14 +129,19 @@ def run_commands(code: str) -> str:
 
 
 def commands(code: str) -> list[list[str]]:
-    """The commands of a block as lists of words; those of a launcher after `-m` are the program's."""
+    """The commands of a block as lists of words; those of a launcher after `-m` are the
+    program's."""
     lines = code.replace("\\\n", " ").splitlines()
     words = [shlex.split(line, comments=True) for line in lines]
     return [line[line.index("-m") + 1 :] if "-m" in line else line for line in words if line]
 
 
 PARSED = [
-    (page, words) for page in PAGES for block in blocks(page) if block.kind == "sh" for words in commands(block.code)
+    (page, words)
+    for page in PAGES
+    for block in blocks(page)
+    if block.kind == "sh"
+    for words in commands(block.code)
 ]
 
 
@@ -139,7 +156,8 @@ def test_a_command_exists_with_its_options(page: Path, words: list[str]) -> None
     command, arguments = typer.main.get_command(app), words[1:]
     while hasattr(command, "commands"):
         command = command.commands[arguments.pop(0)]
-    command.make_context("", arguments)  # raises for an option that does not exist and for a missing argument
+    # raises for an option that does not exist and for a missing argument
+    command.make_context("", arguments)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=relative)
@@ -148,7 +166,10 @@ def test_every_block_has_a_known_kind_and_no_code_is_indented(page: Path) -> Non
     text = BLOCK.sub("", SETUP.sub("", page.read_text(encoding="utf-8")))
     assert "```" not in text, "a block without a kind"
     if page.name != "CONTRIBUTING.md":
-        assert re.findall(r"^    (?:whatwhere|torchrun|python|import|from) .*$", text, re.MULTILINE) == []
+        assert (
+            re.findall(r"^    (?:whatwhere|torchrun|python|import|from) .*$", text, re.MULTILINE)
+            == []
+        )
 
 
 HOW_TO = [page for page in PAGES if page.parent.name == "howto"]
@@ -177,29 +198,48 @@ def test_every_link_has_a_target(page: Path) -> None:
 
 
 def test_every_picture_is_drawn_by_a_script_and_shown_on_a_page() -> None:
-    scripts = "".join(script.read_text(encoding="utf-8") for script in ROOT.glob("docs/*_pictures.py"))
+    scripts = "".join(
+        script.read_text(encoding="utf-8") for script in ROOT.glob("docs/*_pictures.py")
+    )
     pages = "".join(page.read_text(encoding="utf-8") for page in PAGES)
     pictures = sorted(ROOT.glob("docs/images/*"))
     assert len(pictures) > 20
-    assert [p.name for p in pictures if not re.search(rf"[\"']{p.stem}({p.suffix})?[\"']", scripts)] == []
+    assert [
+        p.name for p in pictures if not re.search(rf"[\"']{p.stem}({p.suffix})?[\"']", scripts)
+    ] == []
     assert [p.name for p in pictures if f"images/{p.name})" not in pages] == []
 
 
 def test_pages_that_the_source_names_exist() -> None:
     folders = [ROOT / name for name in ("src", "benchmarks", "reproduction", "examples")]
     files = [file for folder in folders for file in folder.rglob("*")]
-    texts = {f: f.read_text(encoding="utf-8") for f in files if f.suffix in (".py", ".toml", ".md", ".js")}
-    named = {(f.name, page) for f, text in texts.items() for page in re.findall(r"\bdocs/[\w/]+\.md\b", text)}
+    texts = {
+        f: f.read_text(encoding="utf-8")
+        for f in files
+        if f.suffix in (".py", ".toml", ".md", ".js")
+    }
+    named = {
+        (f.name, page)
+        for f, text in texts.items()
+        for page in re.findall(r"\bdocs/[\w/]+\.md\b", text)
+    }
     assert len(named) > 10
     assert [pair for pair in sorted(named) if not (ROOT / pair[1]).is_file()] == []
 
 
 @pytest.mark.parametrize(
-    "page", [p for p in PAGES if p.parent.name == "tutorial" or p.name in ("start.md", "README.md")], ids=relative
+    "page",
+    [p for p in PAGES if p.parent.name == "tutorial" or p.name in ("start.md", "README.md")],
+    ids=relative,
 )
 def test_code_that_is_read_first_fits_between_the_side_bars(page: Path) -> None:
     """The site shows 96 characters of code on a screen of 1280 pixels (docs/_static/site.css)."""
-    lines = [line for block in blocks(page) if block.kind in ("python", "sh") for line in block.code.splitlines()]
+    lines = [
+        line
+        for block in blocks(page)
+        if block.kind in ("python", "sh")
+        for line in block.code.splitlines()
+    ]
     assert [line for line in lines if len(line) > 96] == []
 
 
@@ -212,7 +252,7 @@ def anchors(page: Path) -> list[str]:
     return [re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-") for heading in headings]
 
 
-# The reference is current: pages made from the program, and a place for every public name ------------------------
+# The reference is current: pages made from the program, and a place for every public name ---------
 
 
 API = Path(reference_pages.__file__).parent / "reference" / "api"
@@ -220,7 +260,9 @@ API = Path(reference_pages.__file__).parent / "reference" / "api"
 
 @pytest.mark.parametrize("path", reference_pages.pages(), ids=lambda path: path.name)
 def test_a_page_is_current(path: Path) -> None:
-    assert path.read_text(encoding="utf-8") == reference_pages.pages()[path], "run: python docs/reference_pages.py"
+    assert path.read_text(encoding="utf-8") == reference_pages.pages()[path], (
+        "run: python docs/reference_pages.py"
+    )
 
 
 def documented() -> Counter[str]:
@@ -228,7 +270,9 @@ def documented() -> Counter[str]:
     names: Counter[str] = Counter()
     for page in API.glob("*.md"):
         module = ""
-        for kind, name in re.findall(r"^\.\. (\w+):: (\S+)$", page.read_text(encoding="utf-8"), re.MULTILINE):
+        for kind, name in re.findall(
+            r"^\.\. (\w+):: (\S+)$", page.read_text(encoding="utf-8"), re.MULTILINE
+        ):
             if kind == "currentmodule":
                 module = name
             elif kind.startswith("auto"):
@@ -251,13 +295,18 @@ def test_every_setting_is_described() -> None:
 def test_the_names_of_the_notation_table_exist() -> None:
     page = (API.parents[1] / "explanation" / "mathematics.md").read_text(encoding="utf-8")
     table = page.partition("### From symbol to code to paper")[2].partition("\n## ")[0]
-    names = [name for row in re.findall(r"^\|.*\| (`[^|]*`) \|.*\|$", table, re.MULTILINE) for name in row.split(", ")]
+    names = [
+        name
+        for row in re.findall(r"^\|.*\| (`[^|]*`) \|.*\|$", table, re.MULTILINE)
+        for name in row.split(", ")
+    ]
     assert len(names) > 25
     assert [name for name in names if not exists(name.strip("`"))] == []
 
 
 def exists(name: str) -> bool:
-    """Is there such a name below `whatwhere`: a module, what it holds, and a field or method of that?"""
+    """Is there such a name below `whatwhere`: a module, what it holds, and a field or method of
+    that?"""
     thing: object = importlib.import_module("whatwhere")
     path = "whatwhere"
     for part in name.split("."):

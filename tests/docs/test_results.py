@@ -1,4 +1,5 @@
-"""What the pages say of few labels, labelling, denoising and inpainting is what their result files hold."""
+"""What the pages say of few labels, labelling, denoising and inpainting is what their result files
+hold."""
 
 import json
 import re
@@ -10,7 +11,10 @@ import pytest
 
 from test_readme import rows_of, study_results
 
-PAGES, RESULTS = (Path(__file__).parents[2] / folder for folder in ("docs/results", "reproduction/studies/results"))
+PAGES, RESULTS = (
+    Path(__file__).parents[2] / folder
+    for folder in ("docs/results", "reproduction/studies/results")
+)
 ROWS = rows_of(PAGES / "few_labels.md")
 
 
@@ -33,16 +37,22 @@ def test_poses() -> None:
     for row, name in {
         "small convolutional network": "pose small network",
         "… centred and upright images": "pose small network, upright",
-        "one model, centred and upright images, metric (800 columns, share 0.3), linear SVM": "pose features, share 0.3"
-        " rank 800 power 0.0, linear SVM",
+        "one model, centred and upright images, metric (800 columns, share 0.3), linear SVM": (
+            "pose features, share 0.3 rank 800 power 0.0, linear SVM"
+        ),
     }.items():
         numbers = [cell.strip("*") for cell in ROWS[row]]
         assert numbers == [f"{found[name][part]:.2f}" for part in ("test in place", "test")], row
 
 
 DISTORTIONS = {"none: without the metric": "none", "all: the default": "all"}
-DISTORTIONS |= {f"{kind} alone": f"only {kind}" for kind in ("rotation", "shear", "scale", "shift", "elastic")}
-DISTORTIONS |= {f"… without {kind}": f"without {kind}" for kind in ("rotation", "shear", "scale", "shift", "elastic")}
+DISTORTIONS |= {
+    f"{kind} alone": f"only {kind}" for kind in ("rotation", "shear", "scale", "shift", "elastic")
+}
+DISTORTIONS |= {
+    f"… without {kind}": f"without {kind}"
+    for kind in ("rotation", "shear", "scale", "shift", "elastic")
+}
 DISTORTIONS |= {"… half as strong": "0.5 times", "… twice as strong": "2 times"}
 
 
@@ -53,7 +63,9 @@ def distorted(name: str) -> list[float]:
 
 @pytest.mark.parametrize("row", DISTORTIONS)
 def test_distortions_one_by_one(row: str) -> None:
-    assert [float(cell) for cell in ROWS[row]] == pytest.approx(distorted(DISTORTIONS[row]), abs=5.1e-3)
+    assert [float(cell) for cell in ROWS[row]] == pytest.approx(
+        distorted(DISTORTIONS[row]), abs=5.1e-3
+    )
 
 
 def test_numbers_of_copies_and_of_images() -> None:
@@ -62,22 +74,30 @@ def test_numbers_of_copies_and_of_images() -> None:
         "… of 1,000 images; of 3,000": ("1000 images", "3000 images"),
     }.items():
         expected = [list(pair) for pair in zip(*map(distorted, names), strict=True)]
-        np.testing.assert_allclose(np.array(cells(row), float), np.array(expected, float), atol=5.1e-3)
+        np.testing.assert_allclose(
+            np.array(cells(row), float), np.array(expected, float), atol=5.1e-3
+        )
 
 
 def test_graphs_of_both_views() -> None:
     few, rule = study_results("ten_labels"), "share 1.0 rank 400 power"
     for row, names in {
         "one model": [f"mnist rule one model, both views {rule} 0.0"],
-        "two models; three models": [f"mnist rule {n} models, both views {rule} 0.0" for n in ("two", "three")],
-        "one model, columns partly decorrelated (power -0.3)": [f"mnist rule one model, both views {rule} -0.3"],
+        "two models; three models": [
+            f"mnist rule {n} models, both views {rule} 0.0" for n in ("two", "three")
+        ],
+        "one model, columns partly decorrelated (power -0.3)": [
+            f"mnist rule one model, both views {rule} -0.3"
+        ],
         "three models, 5, 7, 15, 20 neighbours instead of 10": [
             f"mnist k {k} new {k} three models, both views" for k in (5, 7, 15, 20)
         ],
         "one model, nearest of four distorted copies: half as strong; as strong": [
             f"mnist min of copies {kind} one model, both views" for kind in ("half", "full")
         ],
-        "scattering; both views": [f"mnist rule {n} {rule} 0.0" for n in ("scattering", "scattering, both views")],
+        "scattering; both views": [
+            f"mnist rule {n} {rule} 0.0" for n in ("scattering", "scattering, both views")
+        ],
     }.items():
         expected = np.array([validation(few[name]) for name in names], float).T
         np.testing.assert_allclose(np.array(cells(row), float), expected, atol=5.1e-3, err_msg=row)
@@ -91,23 +111,32 @@ FASHION = {  # a row of the page: rows of the graph, rule and distortions of eac
     ],
     "then regions, τ = 10⁻⁵; 0.01": [(THREE, rule, BEFORE) for rule in ("R", "R5 0.01")],
     "ridge regression on the labels alone": [(THREE, "linear", BEFORE)],
-    "ridge regression on the classes, τ = 10⁻⁵; 0.01": [(THREE, f"ridge of {P}", BEFORE) for P in ("P", "P 0.01")],
-    "… and the neighbours, τ = 0.01; 0.03": [(THREE, rule, BEFORE) for rule in (NEAR, "ridge + near of P 0.03")],
+    "ridge regression on the classes, τ = 10⁻⁵; 0.01": [
+        (THREE, f"ridge of {P}", BEFORE) for P in ("P", "P 0.01")
+    ],
+    "… and the neighbours, τ = 0.01; 0.03": [
+        (THREE, rule, BEFORE) for rule in (NEAR, "ridge + near of P 0.03")
+    ],
     "… and ridge regression on the labels, smoothed over the graph: a quarter; a half; all of it": [
         (THREE, f"{NEAR} + {share} smooth", BEFORE) for share in ("0.25", "0.5", "1")
     ],
-    "… once more, twice: from these classes": [(THREE, f"ridge of turn {n} of P 0.01", BEFORE) for n in (2, 3)],
+    "… once more, twice: from these classes": [
+        (THREE, f"ridge of turn {n} of P 0.01", BEFORE) for n in (2, 3)
+    ],
     "ridge and neighbours, τ = 0.01: columns partly decorrelated (power -0.3); also share 0.3": [
         (f"{THREE}, {how}", NEAR, BEFORE) for how in ("power -0.3", "share 0.3, power -0.3")
     ],
-    "… share 3; 800 columns": [(f"{THREE}, {how}", NEAR, BEFORE) for how in ("share 3", "rank 800")],
+    "… share 3; 800 columns": [
+        (f"{THREE}, {how}", NEAR, BEFORE) for how in ("share 3", "rank 800")
+    ],
     "… distortions half as strong; half as strong again; those of digits": [
         (THREE, NEAR, HALF),
         (f"{THREE}, half as strong again", NEAR, BEFORE),
         (f"{THREE}, the digits' distortions, brightness", NEAR, BEFORE),
     ],
     "… half as strong: 20 neighbours; each with its own scale; neighbours as copies": [
-        (f"{THREE}, {how}", NEAR, HALF) for how in ("k 20", "k 20, own scale", "neighbours as copies")
+        (f"{THREE}, {how}", NEAR, HALF)
+        for how in ("k 20", "k 20, own scale", "neighbours as copies")
     ],
     "… one model: distortions a quarter; half; as strong": [
         (f"one model, {how}", NEAR, HALF) for how in ("a quarter", "half", "as strong as before")
@@ -122,9 +151,13 @@ FASHION = {  # a row of the page: rows of the graph, rule and distortions of eac
 def test_trials_on_fashion() -> None:
     few = study_results("ten_labels")
     for row, trials in FASHION.items():
-        found = [few[f"fashion-mnist validation {rows}, distortions {how}"] for rows, _, how in trials]
+        found = [
+            few[f"fashion-mnist validation {rows}, distortions {how}"] for rows, _, how in trials
+        ]
         rules = [rule for _, rule, _ in trials]
-        expected = [[mean(f[n][rule]) for f, rule in zip(found, rules, strict=True)] for n in ("10", "100")]
+        expected = [
+            [mean(f[n][rule]) for f, rule in zip(found, rules, strict=True)] for n in ("10", "100")
+        ]
         np.testing.assert_allclose(np.array(cells(row), float), expected, atol=5.1e-2, err_msg=row)
 
 
@@ -145,7 +178,9 @@ def test_errors_on_fashion() -> None:
         np.testing.assert_allclose(shown, expected, atol=5.1e-2, err_msg=row)
     svm = few[f"fashion-mnist test svm {THREE}, first choice"]["svm"]
     shown = [float(cell) for cell in ROWS["linear SVM"][1:]]
-    assert shown == pytest.approx([mean(svm[n]["1.0"]) for n in ("100", "300", "1000", "3000", "all")], abs=5.1e-2)
+    assert shown == pytest.approx(
+        [mean(svm[n]["1.0"]) for n in ("100", "300", "1000", "3000", "all")], abs=5.1e-2
+    )
 
 
 RULE = "both of R 5 of P 0.003, even"
@@ -163,24 +198,39 @@ def test_one_rule_on_validation_images() -> None:
         "… without the prior": (THREE, "both of P 0.003"),
         "scattering, τ = 0.003, five rounds, both": ("scattering", RULE),
     }.items():
-        digits, clothes = (few[f"one rule: {name} validation {features}"] for name in ("mnist", "fashion-mnist"))
-        found = [*(digits[n][rule] for n in ("10", "50", "100")), *(clothes[n][rule] for n in ("10", "100"))]
+        digits, clothes = (
+            few[f"one rule: {name} validation {features}"] for name in ("mnist", "fashion-mnist")
+        )
+        found = [
+            *(digits[n][rule] for n in ("10", "50", "100")),
+            *(clothes[n][rule] for n in ("10", "100")),
+        ]
         assert [float(cell) for cell in ROWS[row]] == [mean(text) for text in found], row
 
 
-@pytest.mark.parametrize(("name", "counts"), [("mnist", ("10", "50", "100")), ("fashion-mnist", ("10", "100"))])
+@pytest.mark.parametrize(
+    ("name", "counts"), [("mnist", ("10", "50", "100")), ("fashion-mnist", ("10", "100"))]
+)
 def test_one_rule_on_test_images(name: str, counts: tuple[str, ...]) -> None:
     rows = {
-        "mnist": ("three models, both views: **the default**", "scattering, both views, the same metric: the default"),
+        "mnist": (
+            "three models, both views: **the default**",
+            "scattering, both views, the same metric: the default",
+        ),
         "fashion-mnist": ("graph, **the default**", "… scattering, the same metric"),
     }[name]
     for row, features in zip(rows, (THREE, "scattering"), strict=True):
         found = study_results("ten_labels")[f"one rule: {name} test {features}"]
         assert found["rule"] == RULE
         draws = [found[labels][RULE]["draws"] for labels in counts]
-        shown = [[float(part.strip("* ")) for part in cell.split("±")] for cell in ROWS[row][: len(counts)]]
+        shown = [
+            [float(part.strip("* ")) for part in cell.split("±")]
+            for cell in ROWS[row][: len(counts)]
+        ]
         expected = [[np.mean(each), np.std(each)] for each in draws]
-        np.testing.assert_allclose(shown, expected, atol=5.1e-3 if name == "mnist" else 5.1e-2, err_msg=row)
+        np.testing.assert_allclose(
+            shown, expected, atol=5.1e-3 if name == "mnist" else 5.1e-2, err_msg=row
+        )
 
 
 def test_suggested_labels() -> None:
@@ -189,17 +239,25 @@ def test_suggested_labels() -> None:
     tables = re.findall(r"<!-- (\w+) -->\n\n(\| labels .*?)\n\n", text, re.DOTALL)
     assert {name for name, _ in tables} == {key.split()[0] for key in found}
     for name, table in tables:
-        head, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines())
+        head, _, *rows = (
+            [cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()
+        )
         for kind, row in zip(("suggested", "random"), rows, strict=True):
             each = [found[f"{name} {kind} {seed}"] for seed in range(3)]
-            expected = [f"{100 * np.mean([errors[count] for errors in each]):.1f}" for count in head[1:]]
+            expected = [
+                f"{100 * np.mean([errors[count] for errors in each]):.1f}" for count in head[1:]
+            ]
             assert [cell.strip("*") for cell in row[1:]] == expected, (name, kind)
 
 
 def test_rules_of_suggestion() -> None:
-    rows = [json.loads(line) for line in (RESULTS / "labelling_choice.jsonl").read_text().splitlines()]
+    rows = [
+        json.loads(line) for line in (RESULTS / "labelling_choice.jsonl").read_text().splitlines()
+    ]
     found = {
-        tuple(row["rule"]): row["mean"] for row in rows if (row["set"], row["scaling"]) == ("mnist_val", "uniform")
+        tuple(row["rule"]): row["mean"]
+        for row in rows
+        if (row["set"], row["scaling"]) == ("mnist_val", "uniform")
     }
     page = rows_of(PAGES / "labelling.md")
     for row, rule in {
@@ -210,7 +268,9 @@ def test_rules_of_suggestion() -> None:
         "variance minimisation (Ji and Han 2012)": ("vopt", 0),
         "… times the doubt about the class": ("vopt", 1),
     }.items():
-        assert [float(cell.strip("*")) for cell in page[row]] == pytest.approx(found[rule], abs=0.06), row
+        assert [float(cell.strip("*")) for cell in page[row]] == pytest.approx(
+            found[rule], abs=0.06
+        ), row
 
 
 ROOT = Path(__file__).parents[2]

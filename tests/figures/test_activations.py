@@ -30,7 +30,8 @@ def test_no_activation_is_drawn_twice_and_few_are_all_drawn():
 
 
 def test_samples_are_drawn_uniformly_not_from_the_largest():
-    """Of 1,000 activations from 1 to 1,000, samples have the mean and the spread of all of them, not of the top."""
+    """Of 1,000 activations from 1 to 1,000, samples have the mean and the spread of all of them,
+    not of the top."""
     p = torch.arange(1.0, 1001.0).view(1000, 1, 1, 1).expand(-1, 60, -1, -1)
     drawn = np.concatenate([draw_activations(p, feature, count=16).value for feature in range(60)])
     assert drawn.mean() == pytest.approx(500, abs=40)
@@ -39,7 +40,8 @@ def test_samples_are_drawn_uniformly_not_from_the_largest():
 
 
 def test_each_sample_uses_the_pooling_of_its_own_image(tiny):
-    """The projection equals that of the one activation with its image's pooling, and differs with another's."""
+    """The projection equals that of the one activation with its image's pooling, and differs with
+    another's."""
     latents, (height, width) = tiny.top, tiny.images.shape[2:]
     samples = draw_activations(latents.p, feature=0, count=6)
     projected = project(tiny.model, latents, samples, height, width)
@@ -51,7 +53,8 @@ def test_each_sample_uses_the_pooling_of_its_own_image(tiny):
         own = latents[image : image + 1].pooling_params
         pixels = tiny.model.at(height, width).decode(Latents(p, own))[0]
         (top, bottom), (left, right) = (
-            LayerPlaces.of(tiny.model.spec, axis)[2].pixels_of(place) for axis, place in enumerate((row, column))
+            LayerPlaces.of(tiny.model.spec, axis)[2].pixels_of(place)
+            for axis, place in enumerate((row, column))
         )
         padded = torch.nn.functional.pad(pixels, (30, 30, 30, 30))
         return padded[:, 30 + top : 30 + bottom, 30 + left : 30 + right]
@@ -59,7 +62,9 @@ def test_each_sample_uses_the_pooling_of_its_own_image(tiny):
     other_differs = []
     for i, image in enumerate(samples.image):
         torch.testing.assert_close(projected[i], alone(i, int(image)))
-        other_differs.append(not torch.allclose(projected[i], alone(i, (int(image) + 1) % len(tiny.images))))
+        other_differs.append(
+            not torch.allclose(projected[i], alone(i, (int(image) + 1) % len(tiny.images)))
+        )
     assert any(other_differs)
 
 
@@ -69,7 +74,9 @@ def test_the_footprint_contains_the_whole_projection(tiny):
     for feature in range(latents.p.shape[1]):
         samples = draw_activations(latents.p, feature, count=4)
         p = torch.zeros(len(samples), *latents.p.shape[1:])
-        p[np.arange(len(samples)), feature, samples.row, samples.column] = torch.as_tensor(samples.value)
+        p[np.arange(len(samples)), feature, samples.row, samples.column] = torch.as_tensor(
+            samples.value
+        )
         own = latents[torch.as_tensor(samples.image)].pooling_params
         whole = tiny.model.at(height, width).decode(Latents(p, own))
         cut = project(tiny.model, latents, samples, height, width)
@@ -93,7 +100,11 @@ def test_a_feature_without_activations_projects_to_nothing(tiny):
 def one_gaussian(tiny):
     """Latents with a single activation, whose Gaussian is known."""
     theta = tiny.layers[0].pooling_params[0]
-    p, mu, gamma = torch.zeros_like(tiny.layers[0].p), torch.zeros_like(theta.mu), torch.ones_like(theta.gamma)
+    p, mu, gamma = (
+        torch.zeros_like(tiny.layers[0].p),
+        torch.zeros_like(theta.mu),
+        torch.ones_like(theta.gamma),
+    )
     p[4, 2, 3, 5] = 2.0
     mu[4, :, 2, 3, 5] = torch.tensor([-0.25, 0.5])  # rows, columns
     gamma[4, :, 2, 3, 5] = torch.tensor([16.0, 0.01])
@@ -103,18 +114,23 @@ def one_gaussian(tiny):
 def test_a_gaussian_is_read_from_its_own_region(tiny, one_gaussian):
     found = gaussians(tiny.model, tiny.images, one_gaussian, layer=1, feature=2)
     np.testing.assert_allclose(found.centre, [[5 * 2 + 0.5 + 0.5, 3 * 2 + 0.5 - 0.25]])
-    np.testing.assert_allclose(found.sigma, [[1.0, 0.25]])  # 1/√0.01 is 10: almost flat, limited to half the region
+    # 1/√0.01 is 10: almost flat, limited to half the region
+    np.testing.assert_allclose(found.sigma, [[1.0, 0.25]])
     assert len(gaussians(tiny.model, tiny.images, one_gaussian, layer=1, feature=0)) == 0
 
 
 def test_below_the_top_layer_the_reconstructed_features_count(tiny, monkeypatch):
     monkeypatch.setattr("whatwhere.figures.activations.MOST", 10_000)
-    p1 = tiny.model.at(11, 13).reconstruct(tiny.top.p, tiny.model.at(11, 13).weights(tiny.top.pooling_params), to=1)
+    p1 = tiny.model.at(11, 13).reconstruct(
+        tiny.top.p, tiny.model.at(11, 13).weights(tiny.top.pooling_params), to=1
+    )
     found = gaussians(tiny.model, tiny.images, tiny.top, layer=1, feature=3)
     image, row, column = np.nonzero(np.asarray(p1[:, 3] > 0.05 * p1[:, 3].max()))
     mu = tiny.top.pooling_params[0].mu[image, :, 3, row, column].flip(1).numpy()
     expected = np.column_stack([column, row]) * 2 + 0.5 + mu
-    np.testing.assert_allclose(found.centre[np.lexsort(found.centre.T)], expected[np.lexsort(expected.T)])
+    np.testing.assert_allclose(
+        found.centre[np.lexsort(found.centre.T)], expected[np.lexsort(expected.T)]
+    )
 
 
 def test_at_most_so_many_gaussians_are_drawn(tiny, monkeypatch):

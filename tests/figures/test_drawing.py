@@ -1,4 +1,5 @@
-"""Every figure can be drawn from a tiny model, in every format, without a warning, in the size of paper."""
+"""Every figure can be drawn from a tiny model, in every format, without a warning, in the size of
+paper."""
 
 import colorsys
 import io
@@ -17,7 +18,13 @@ from figures.tiny_model import HISTORY, make_tiny
 from whatwhere import figures
 from whatwhere.figures.activations import gaussians
 from whatwhere.figures.animation import animation, draw_frame, trace
-from whatwhere.figures.composite import cost_curves, filter_panel, plane_panel, reconstruction_panel, sample_panel
+from whatwhere.figures.composite import (
+    cost_curves,
+    filter_panel,
+    plane_panel,
+    reconstruction_panel,
+    sample_panel,
+)
 from whatwhere.figures.decomposition import decompose
 from whatwhere.figures.style import COLUMN, GAP, PAGE, RC, feature_colours, image_to_rgb
 from whatwhere.inference import infer
@@ -58,7 +65,10 @@ def test_a_figure_draws_within_the_paper(tiny, tiny_max, tmp_path, name):
 @pytest.mark.parametrize(("ending", "start"), [("pdf", b"%PDF"), ("svg", b"<?xml")])
 def test_other_formats_and_the_same_bytes_again(tiny, tmp_path, ending, start):
     for name in ("one", "two"):
-        figures.save(figures.decomposition(tiny.model, tiny.images[0], tiny.top[:1]), tmp_path / f"{name}.{ending}")
+        figures.save(
+            figures.decomposition(tiny.model, tiny.images[0], tiny.top[:1]),
+            tmp_path / f"{name}.{ending}",
+        )
     one, two = ((tmp_path / f"{name}.{ending}").read_bytes() for name in ("one", "two"))
     assert one.startswith(start)
     assert one == two
@@ -68,16 +78,24 @@ def test_colour_images_and_signed_models_draw(tmp_path):
     for kwargs in ({"channels": 3}, {"nonnegative": False}):
         one = make_tiny(**kwargs)
         figures.save(figures.composite(one.model, one.images, one.layers), tmp_path / "a.png")
-        figures.save(figures.decomposition(one.model, one.images[0], one.top[:1]), tmp_path / "b.png")
+        figures.save(
+            figures.decomposition(one.model, one.images[0], one.top[:1]), tmp_path / "b.png"
+        )
 
 
-@pytest.mark.parametrize(("stage", "channels"), [({"kind": "onoff"}, 3), ({"kind": "highpass", "contrast": 0.5}, 1)])
+@pytest.mark.parametrize(
+    ("stage", "channels"), [({"kind": "onoff"}, 3), ({"kind": "highpass", "contrast": 0.5}, 1)]
+)
 def test_models_with_input_stages_draw(stage, channels, tmp_path):
-    one = make_tiny(input=InputSpec(sigma=2.0, **stage), channels=channels, nonnegative=stage["kind"] == "onoff")
+    one = make_tiny(
+        input=InputSpec(sigma=2.0, **stage), channels=channels, nonnegative=stage["kind"] == "onoff"
+    )
     figures.save(figures.composite(one.model, one.images, one.layers), tmp_path / "a.png")
     figures.save(figures.decomposition(one.model, one.images[0], one.top[:1]), tmp_path / "b.png")
     figures.save(figures.where_map(one.model, one.images, one.top, 1, 0), tmp_path / "c.png")
-    assert animation(one.model, one.images[0], InferenceSpec(lam=20.0, steps=2)).startswith(b"GIF89a")
+    assert animation(one.model, one.images[0], InferenceSpec(lam=20.0, steps=2)).startswith(
+        b"GIF89a"
+    )
 
 
 def test_an_image_without_features_draws(tiny, tmp_path):
@@ -109,7 +127,7 @@ def test_the_cost_of_a_layer_is_the_sum_of_its_parts():
     assert len(cost_curves(HISTORY, layer=3)["cost"]) == 0
 
 
-# The panels of the composite as arrays: their order and scaling --------------------------------------------------
+# The panels of the composite as arrays: their order and scaling -----------------------------------
 
 
 def test_an_image_is_left_of_its_reconstruction(tiny):
@@ -120,8 +138,12 @@ def test_an_image_is_left_of_its_reconstruction(tiny):
     for i in range(len(images)):
         row, column = divmod(i, 3)
         y, x = 2 + row * (pair_height + 2) + 1, 2 + column * (pair_width + 2) + 1
-        np.testing.assert_allclose(sheet[y : y + 11, x : x + 13], image_to_rgb(images[i], 1.0, ink=True))
-        np.testing.assert_allclose(sheet[y : y + 11, x + 14 : x + 27], image_to_rgb(v_hat[i], 1.0, ink=True))
+        np.testing.assert_allclose(
+            sheet[y : y + 11, x : x + 13], image_to_rgb(images[i], 1.0, ink=True)
+        )
+        np.testing.assert_allclose(
+            sheet[y : y + 11, x + 14 : x + 27], image_to_rgb(v_hat[i], 1.0, ink=True)
+        )
 
 
 def test_planes_are_grouped_by_the_map_below_and_grey_if_unconnected(tiny):
@@ -141,7 +163,11 @@ def test_planes_are_grouped_by_the_map_below_and_grey_if_unconnected(tiny):
 
 def test_filters_are_scaled_by_their_largest_weight(tiny):
     _, sheet = filter_panel(tiny.model)
-    darkest = [sheet[1 + r * 22 : 22 + r * 22, 1 + c * 22 : 22 + c * 22].min() for r in range(2) for c in range(2)]
+    darkest = [
+        sheet[1 + r * 22 : 22 + r * 22, 1 + c * 22 : 22 + c * 22].min()
+        for r in range(2)
+        for c in range(2)
+    ]
     np.testing.assert_allclose(darkest, 0.1)
 
 
@@ -161,7 +187,7 @@ def test_a_feature_without_activations_is_grey(tiny, monkeypatch):
     )
 
 
-# The contributions of features add up to the reconstruction, and each has the colour of its feature --------------
+# The contributions of features add up to the reconstruction, and each has the colour of its feature
 
 
 @pytest.mark.parametrize("layer", [1, 2])
@@ -234,7 +260,11 @@ def test_an_ellipse_lies_where_its_feature_draws(tiny):
         alone = Latents(torch.zeros_like(latents.p), latents.pooling_params)
         j = latents.p[0, feature].flatten().argmax()
         alone.p[0, feature].view(-1)[j] = 1.0
-        ((x, y),) = gaussians(tiny.model, tiny.images[:1], alone, 1, int(feature)).in_pixels(tiny.model, 1).centre
+        ((x, y),) = (
+            gaussians(tiny.model, tiny.images[:1], alone, 1, int(feature))
+            .in_pixels(tiny.model, 1)
+            .centre
+        )
         drawn = tiny.model.at(11, 13).decode(alone)[0, 0].numpy()
         rows, columns = np.mgrid[:11, :13]
         if drawn[1:-1, 1:-1].sum() < 0.99 * drawn.sum():
@@ -243,14 +273,18 @@ def test_an_ellipse_lies_where_its_feature_draws(tiny):
         assert abs((drawn * rows).sum() / drawn.sum() - y) < 1
 
 
-# The animation shows the steps of inference ----------------------------------------------------------------------
+# The animation shows the steps of inference -------------------------------------------------------
 
 
 @pytest.mark.parametrize("momentum", [False, True])
 @pytest.mark.parametrize("kind", ["none", "onoff"])
 def test_the_trace_is_the_inference(kind, momentum):
     one = make_tiny(input=InputSpec(kind=kind, sigma=2.0))
-    spec, image, done = InferenceSpec(lam=20.0, steps=5, step=LineSearch(momentum=momentum)), one.images[3], []
+    spec, image, done = (
+        InferenceSpec(lam=20.0, steps=5, step=LineSearch(momentum=momentum)),
+        one.images[3],
+        [],
+    )
     with torch.no_grad():
         steps = trace(one.model, image, spec, done.append)
     assert len(steps) == 6
@@ -272,19 +306,28 @@ def test_the_gif_shows_the_first_steps_and_the_last(tiny, steps, frames):
     picture.seek(frames - 1)
     with torch.no_grad(), matplotlib.rc_context(RC):
         last, file = (
-            draw_frame(tiny.model, image, trace(tiny.model, image, spec, lambda steps: None), steps),
+            draw_frame(
+                tiny.model, image, trace(tiny.model, image, spec, lambda steps: None), steps
+            ),
             io.BytesIO(),
         )
         last.savefig(file, format="png", dpi=100)
     exact = np.asarray(Image.open(file).convert("RGB")).astype(int)
-    assert np.abs(np.asarray(picture.convert("RGB")) - exact).max() <= 24, "the palette changes colours only slightly"
+    assert np.abs(np.asarray(picture.convert("RGB")) - exact).max() <= 24, (
+        "the palette changes colours only slightly"
+    )
 
 
 def test_a_frame_shows_the_reconstruction_and_what_it_lacks(tiny):
     with torch.no_grad():
-        steps = trace(tiny.model, tiny.images[0], InferenceSpec(lam=20.0, steps=4), lambda steps: None)
+        steps = trace(
+            tiny.model, tiny.images[0], InferenceSpec(lam=20.0, steps=4), lambda steps: None
+        )
         first, last = (draw_frame(tiny.model, tiny.images[0], steps, now) for now in (0, 4))
-    shown = [[axes.images[0].get_array() for axes in frame.axes if axes.images] for frame in (first, last)]
+    shown = [
+        [axes.images[0].get_array() for axes in frame.axes if axes.images]
+        for frame in (first, last)
+    ]
     assert [len(pictures) for pictures in shown] == [4, 4]
     assert np.ptp(shown[0][1]) == 0, "nothing is reconstructed at first"
     assert np.ptp(shown[1][1]) > 0

@@ -30,7 +30,9 @@ def make_run(folder, pooling: str = "gaussian"):
     settings = ww.InferenceSpec(lam=20.0, alpha=0.5, steps=3, step=LineSearch(per="batch"))
     learning = ww.LearningSpec(inference=settings, epochs=10, update=EveryEpoch(reset_at=(4,)))
     folder.mkdir()
-    (folder / "recipe.toml").write_text(to_toml(ww.Recipe(model=spec, learning=(learning, learning))))
+    (folder / "recipe.toml").write_text(
+        to_toml(ww.Recipe(model=spec, learning=(learning, learning)))
+    )
     ww.save(ww.DeconvNet(spec, seed=1), folder / "model.safetensors")
     (folder / "history.jsonl").write_text("".join(json.dumps(epoch) + "\n" for epoch in HISTORY))
     return folder
@@ -40,7 +42,11 @@ def make_run(folder, pooling: str = "gaussian"):
 def runs(tmp_path):
     pixels = np.random.default_rng(0).random((5, 10, 10), dtype=np.float32)
     np.save(tmp_path / "images.npy", pixels * (pixels > 0.5))
-    return make_run(tmp_path / "first"), make_run(tmp_path / "second", "max"), tmp_path / "images.npy"
+    return (
+        make_run(tmp_path / "first"),
+        make_run(tmp_path / "second", "max"),
+        tmp_path / "images.npy",
+    )
 
 
 def figures(*args):
@@ -54,10 +60,14 @@ def test_all_figures_and_the_report_of_a_run(runs):
     assert result.exit_code == 0, result.output
     drawn = {path.name for path in (first / "figures").iterdir()} - {RECORD}
     names = RunFigures(read_run(first), torch.zeros(1, 1, 10, 10)).names
-    assert drawn == {f"{name}.{'gif' if name == 'inference' else 'png'}" for name in names} | {"report.html"}
+    assert drawn == {f"{name}.{'gif' if name == 'inference' else 'png'}" for name in names} | {
+        "report.html"
+    }
     assert {"composite.png", "planes-2.png", "samples-1.png", "cost-2.png", "where-1.png"} <= drawn
     page = (first / "figures" / "report.html").read_text(encoding="utf-8")
-    parser = html5lib.HTMLParser(html5lib.getTreeBuilder("etree"), strict=True, namespaceHTMLElements=False)
+    parser = html5lib.HTMLParser(
+        html5lib.getTreeBuilder("etree"), strict=True, namespaceHTMLElements=False
+    )
     pictures = list(parser.parse(page).iter("img"))
     assert len(pictures) == len(drawn - {"composite.png", "report.html"})
     assert all(len(picture.get("alt")) > 10 for picture in pictures)
@@ -65,7 +75,9 @@ def test_all_figures_and_the_report_of_a_run(runs):
 
 def test_one_figure_in_another_format(runs):
     first, _, images = runs
-    result = figures(first, "--only", "filters", "--format", "svg", images, "--set", "engine=reference")
+    result = figures(
+        first, "--only", "filters", "--format", "svg", images, "--set", "engine=reference"
+    )
     assert result.exit_code == 0, result.output
     assert {path.name for path in (first / "figures").iterdir()} == {"filters.svg", RECORD}
 
@@ -98,7 +110,9 @@ def test_progress_is_shown_on_standard_error(runs):
     assert figures(*arguments, "--quiet").stderr == ""
 
 
-def test_a_folder_that_cannot_be_written_raises_an_error_before_inference(runs, monkeypatch, tmp_path):
+def test_a_folder_that_cannot_be_written_raises_an_error_before_inference(
+    runs, monkeypatch, tmp_path
+):
     first, _, images = runs
     (tmp_path / "file").touch()
     monkeypatch.setattr("whatwhere.figures.run_figures.infer", None)
@@ -135,7 +149,9 @@ def test_a_figure_that_a_run_does_not_have_raises_an_error_that_names_those_it_h
 def test_the_image_that_is_decomposed_has_features(runs):
     images = torch.zeros(4, 1, 10, 10)
     images[2, 0, 2:8, 5] = 1
-    drawing = RunFigures(read_run(runs[0]), images, inference=ww.InferenceSpec(lam=50.0, steps=5), engine="reference")
+    drawing = RunFigures(
+        read_run(runs[0]), images, inference=ww.InferenceSpec(lam=50.0, steps=5), engine="reference"
+    )
     latents = drawing.latents(2)
     assert (latents.p[2] != 0).any()
     assert not (latents.p[0] != 0).any()
@@ -155,7 +171,7 @@ def test_figures_use_the_settings_of_the_training(runs):
     assert training_settings(ww.Recipe.paper(), 1).steps == 200  # of 2,500
 
 
-# The report: valid HTML without external files, alternative text for every figure, legible on a phone ------------
+# The report: valid HTML without external files, alternative text for every figure, legible on a pho
 
 
 SECTIONS = [
@@ -166,7 +182,9 @@ SECTIONS = [
 
 def parse(page: str):
     """The tree of a page; anything that violates the HTML standard is an error."""
-    return html5lib.HTMLParser(html5lib.getTreeBuilder("etree"), strict=True, namespaceHTMLElements=False).parse(page)
+    return html5lib.HTMLParser(
+        html5lib.getTreeBuilder("etree"), strict=True, namespaceHTMLElements=False
+    ).parse(page)
 
 
 def test_the_page_is_valid_and_contains_the_sections():
@@ -206,7 +224,9 @@ def test_the_page_fits_a_phone():
     assert re.search(r"img \{[^}]*max-width: 100%", page)
 
 
-@pytest.mark.parametrize(("shape", "count"), [((28, 28), 127), ((3, 32, 32), 32), ((3, 64, 64), 24), ((5, 5), 200)])
+@pytest.mark.parametrize(
+    ("shape", "count"), [((28, 28), 127), ((3, 32, 32), 32), ((3, 64, 64), 24), ((5, 5), 200)]
+)
 def test_fewer_images_are_inferred_if_they_are_large(shape, count, tmp_path):
     for images in (300, 9):
         np.save(tmp_path / "a.npy", np.zeros((images, *shape), np.float32))

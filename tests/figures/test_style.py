@@ -61,7 +61,8 @@ def test_no_part_leaves_the_paper_white():
 
 
 def test_mixtures_are_darker_than_their_parts_and_less_saturated():
-    """Two opposite hues in equal parts take each other's light away: brownish, with little hue of their own."""
+    """Two opposite hues in equal parts take each other's light away: brownish, with little hue of
+    their own."""
     red, cyan = np.array([[0.9, 0.2, 0.2], [0.2, 0.8, 0.8]])
     both = mix_colours(np.ones((2, 1, 1)), np.stack([red, cyan]), limit=1.0)[0, 0]
     assert both.sum() < min(red.sum(), cyan.sum())
@@ -82,7 +83,9 @@ def test_tile_puts_pictures_row_by_row():
 
 def test_colour_images_keep_their_colours():
     image = torch.rand(3, 4, 5)
-    np.testing.assert_allclose(image_to_rgb(image, ink=False), image.permute(1, 2, 0).double().numpy())
+    np.testing.assert_allclose(
+        image_to_rgb(image, ink=False), image.permute(1, 2, 0).double().numpy()
+    )
     assert image_to_rgb(torch.rand(2, 4, 5), ink=True).shape == (4, 5, 3)
 
 
@@ -90,7 +93,9 @@ def test_photographs_keep_their_shades_and_strokes_are_ink():
     photograph = torch.linspace(0.2, 1, 64).view(1, 8, 8)
     digit = ww.data.load("digits")[0]
     assert (is_ink(photograph), is_ink(digit), is_ink(1 - digit)) == (False, True, False)
-    np.testing.assert_allclose(image_to_rgb(photograph, 1.0, ink=False)[:, :, 1], photograph[0].double().numpy())
+    np.testing.assert_allclose(
+        image_to_rgb(photograph, 1.0, ink=False)[:, :, 1], photograph[0].double().numpy()
+    )
     assert image_to_rgb(digit, 1.0, ink=True).mean() > 0.7
 
 
@@ -101,19 +106,33 @@ def test_parts_are_scaled_one_by_one_and_zero_is_grey_where_colours_are_signed()
     np.testing.assert_allclose(part_to_rgb(parts)[:, 0, 0], [[1, 0, 1], [0.5, 0.5, 0.5]])
 
 
-@pytest.mark.parametrize(("n", "columns"), [(1, 1), (4, 2), (6, 2), (16, 4), (48, 8), (7, 3), (12, 3), (11, 3)])
+@pytest.mark.parametrize(
+    ("n", "columns"), [(1, 1), (4, 2), (6, 2), (16, 4), (48, 8), (7, 3), (12, 3), (11, 3)]
+)
 def test_columns(n, columns):
     assert columns_for(n) == columns
 
 
-# The palette: hues of features, and curves that the colour-blind can tell apart ----------------------------------
+# The palette: hues of features, and curves that the colour-blind can tell apart -------------------
 
 
 # Machado, Oliveira and Fernandes (2009), full severity, on linear RGB
 BLINDNESS = {
-    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
-    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
-    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+    "protanopia": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "deuteranopia": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
+    "tritanopia": [
+        [1.255528, -0.076749, -0.178779],
+        [-0.078411, 0.930809, 0.147602],
+        [0.004733, 0.691367, 0.303900],
+    ],
 }
 
 
@@ -122,12 +141,18 @@ def lab(rgb: np.ndarray) -> np.ndarray:
     xyz = (
         np.clip(rgb, 0, 1)
         @ np.array(
-            [[0.4124564, 0.3575761, 0.1804375], [0.2126729, 0.7151522, 0.0721750], [0.0193339, 0.1191920, 0.9503041]]
+            [
+                [0.4124564, 0.3575761, 0.1804375],
+                [0.2126729, 0.7151522, 0.0721750],
+                [0.0193339, 0.1191920, 0.9503041],
+            ]
         ).T
     )
     t = xyz / np.array([0.95047, 1.0, 1.08883])
     f = np.where(t > (6 / 29) ** 3, np.cbrt(t), t / (3 * (6 / 29) ** 2) + 4 / 29)
-    return np.stack([116 * f[..., 1] - 16, 500 * (f[..., 0] - f[..., 1]), 200 * (f[..., 1] - f[..., 2])], -1)
+    return np.stack(
+        [116 * f[..., 1] - 16, 500 * (f[..., 0] - f[..., 1]), 200 * (f[..., 1] - f[..., 2])], -1
+    )
 
 
 def linear(rgb: np.ndarray) -> np.ndarray:
@@ -136,8 +161,11 @@ def linear(rgb: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", BLINDNESS)
 def test_curves_differ_for_the_colour_blind(kind):
-    """Any two of the first four curves are further apart than 10 (2 is just noticeable), and each has its marker."""
-    seen = lab(linear(np.array([to_rgb(c) for c in style.CURVES[:4]])) @ np.array(BLINDNESS[kind]).T)
+    """Any two of the first four curves are further apart than 10 (2 is just noticeable), and each
+    has its marker."""
+    seen = lab(
+        linear(np.array([to_rgb(c) for c in style.CURVES[:4]])) @ np.array(BLINDNESS[kind]).T
+    )
     for one, other in itertools.combinations(seen, 2):
         assert np.linalg.norm(one - other) > 10
     assert len(set(style.MARKERS)) == len(style.CURVES)

@@ -34,12 +34,17 @@ def make_tiny(**kwargs) -> Tiny:
     spec = tiny_spec(**kwargs)
     model = ww.DeconvNet(spec, seed=1)
     generator = torch.Generator().manual_seed(2)
-    images = torch.rand(6, spec.channels, 11, 13, generator=generator)  # sides that the pooling does not divide
+    # sides that the pooling does not divide
+    images = torch.rand(6, spec.channels, 11, 13, generator=generator)
     images = images * (torch.rand(6, 1, 11, 13, generator=generator) > 0.6)
     settings = ww.InferenceSpec(lam=20.0, steps=6)
     layers = tuple(
         ww.infer(
-            model, images, settings, (ww.Phase(layer=k, update_pooling=tuple(range(1, k + 1))),), engine="reference"
+            model,
+            images,
+            settings,
+            (ww.Phase(layer=k, update_pooling=tuple(range(1, k + 1))),),
+            engine="reference",
         )
         for k in (1, 2)
     )

@@ -12,12 +12,12 @@ import torch
 
 from examples import SPECS, filter_problem, random_images
 from whatwhere.data import load
+from whatwhere.engines import ENGINES, get_engine
+from whatwhere.engines.reference.ista import start, step
+from whatwhere.engines.reference.step_size import line_search
 from whatwhere.errors import EngineError, ImageError, SpecError
 from whatwhere.inference import infer
-from whatwhere.inference.checks import make_target
-from whatwhere.inference.engines import ENGINES, get_engine
-from whatwhere.inference.ista import start, step
-from whatwhere.inference.step_size import line_search
+from whatwhere.inference.target import make_target
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.learning import train
 from whatwhere.model import DeconvNet, Problem
@@ -40,7 +40,14 @@ FEW = InferenceSpec(steps=1)
 def test_malformed_latents_give_an_error_or_the_right_numbers() -> None:
     """In a process of its own: what used to happen is a corrupted heap."""
     pytest.importorskip("numba")
-    command = [sys.executable, str(Path(__file__).parent / "malformed.py"), "reference", "20", "cpu", "40"]
+    command = [
+        sys.executable,
+        str(Path(__file__).parent / "malformed.py"),
+        "reference",
+        "20",
+        "cpu",
+        "40",
+    ]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     outcome = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert outcome.returncode == 0, outcome.stderr[-3000:]
@@ -60,7 +67,9 @@ def test_the_latents_that_used_to_corrupt_the_heap(name: str) -> None:
         PoolingParams(first.mu[:, 0], first.gamma),
         PoolingParams(first.mu[:, [0, 1, 1]], first.gamma[:, [0, 1, 1]]),
     ):
-        with pytest.raises(ImageError, match=r"pooling variables of layer 1 .* expected \[3, 2, 3, 6, 5\]"):
+        with pytest.raises(
+            ImageError, match=r"pooling variables of layer 1 .* expected \[3, 2, 3, 6, 5\]"
+        ):
             infer(model, v, FEW, latents=Latents(latents.p, (changed, *rest)), engine=name)
     with pytest.raises(ImageError, match="of layer 2"):
         infer(model, v, FEW, latents=Latents(latents.p[None], latents.pooling_params), engine=name)
@@ -86,7 +95,9 @@ def test_images_that_are_not_the_models_never_reach_an_engine(name: str) -> None
 @pytest.mark.parametrize("name", ["cpu", "triton"])
 def test_a_model_that_an_engine_does_not_support_never_reaches_it(name: str) -> None:
     model, v = DeconvNet(SPEC, dtype=torch.bfloat16), random_images(SPEC).bfloat16()
-    with pytest.raises(EngineError, match=f"engine '{name}' does not support this: .*(bfloat16|not installed)"):
+    with pytest.raises(
+        EngineError, match=f"engine '{name}' does not support this: .*(bfloat16|not installed)"
+    ):
         get_engine(name).solve(Problem(model, v, Phase(layer=2), FEW))
 
 
@@ -144,7 +155,11 @@ def test_an_objective_beyond_the_range_raises_an_error(name: str) -> None:
         infer(model, 1e20 * torch.ones_like(v), FEW, engine=name)
     with pytest.raises(ImageError, match=r"lam = 1e\+38.*smaller lam"):
         infer(model, v, InferenceSpec(steps=1, lam=1e38), engine=name)
-    assert infer(model.to(torch.float64), 1e20 * v.double(), FEW, engine=name).stats.cost.isfinite().all()
+    assert (
+        infer(model.to(torch.float64), 1e20 * v.double(), FEW, engine=name)
+        .stats.cost.isfinite()
+        .all()
+    )
 
 
 @pytest.mark.parametrize("name", ["reference", "cpu"])
@@ -174,7 +189,9 @@ def test_the_reference_counts_denormal_numbers_as_zero_and_leaves_the_caller_s_s
 
 
 def model_of_white(white: float) -> DeconvNet:
-    return DeconvNet(ModelSpec(layers=(LayerSpec(maps=3, filter_size=3),), input=InputSpec(white=white)))
+    return DeconvNet(
+        ModelSpec(layers=(LayerSpec(maps=3, filter_size=3),), input=InputSpec(white=white))
+    )
 
 
 def test_bytes_as_floats_give_a_warning_that_names_the_models_white() -> None:
@@ -188,28 +205,45 @@ def test_bytes_as_floats_give_a_warning_that_names_the_models_white() -> None:
 
 
 def test_integers_have_the_units_of_the_model_whatever_their_type() -> None:
-    """A 16-bit picture and its 8-bit version have the same codes, up to the quantisation, and so do scaled floats."""
-    deep = torch.randint(0, 65536, (2, 8, 8), generator=torch.Generator().manual_seed(0)).numpy().astype(np.uint16)
+    """A 16-bit picture and its 8-bit version have the same codes, up to the quantisation, and so
+    do scaled floats."""
+    deep = (
+        torch.randint(0, 65536, (2, 8, 8), generator=torch.Generator().manual_seed(0))
+        .numpy()
+        .astype(np.uint16)
+    )
     exact, coarse = deep / np.float32(65535), np.rint(deep / 257).astype(np.uint8)
     for white in (1.0, 20.0):
-        model, spec = model_of_white(white), InferenceSpec(lam=5.0 / white, steps=10, pooling_step=0.1 / white)
+        model, spec = (
+            model_of_white(white),
+            InferenceSpec(lam=5.0 / white, steps=10, pooling_step=0.1 / white),
+        )
         codes = [
             infer(model, images, spec, engine="reference").features / white
-            for images in (load(deep), load(coarse), torch.from_numpy(exact * white)[:, None].float())
+            for images in (
+                load(deep),
+                load(coarse),
+                torch.from_numpy(exact * white)[:, None].float(),
+            )
         ]
         torch.testing.assert_close(codes[0], codes[2], rtol=0, atol=1e-5)
         torch.testing.assert_close(codes[0], codes[1], rtol=0, atol=0.02)
         assert codes[0].count_nonzero() > 0
 
 
-# Masks and input stages at the front door: what the model explains, and that unknown pixels have no influence ----
+# Masks and input stages at the front door: what the model explains, and that unknown pixels have no
+# influence ----
 
 
 LAYERS = (LayerSpec(maps=4, filter_size=3), LayerSpec(maps=5, filter_size=3, fan_in=2))
 STAGES = {
     "plain": ModelSpec(layers=LAYERS),
-    "on and off, contrast": ModelSpec(layers=LAYERS, input=InputSpec(kind="onoff", sigma=1.0, contrast=0.8)),
-    "high-pass, colour": ModelSpec(layers=LAYERS, channels=3, nonnegative=False, input=InputSpec(kind="highpass")),
+    "on and off, contrast": ModelSpec(
+        layers=LAYERS, input=InputSpec(kind="onoff", sigma=1.0, contrast=0.8)
+    ),
+    "high-pass, colour": ModelSpec(
+        layers=LAYERS, channels=3, nonnegative=False, input=InputSpec(kind="highpass")
+    ),
 }
 SETTINGS = InferenceSpec(lam=3.0, steps=6)
 
@@ -238,10 +272,16 @@ def test_unknown_pixels_change_not_one_bit(name: str, engine: str) -> None:
     if engine == "cpu":
         pytest.importorskip("numba")
     spec = STAGES[name]
-    model, v, weight = DeconvNet(spec, dtype=torch.float64), images(spec), mask(channels=spec.channels)
+    model, v, weight = (
+        DeconvNet(spec, dtype=torch.float64),
+        images(spec),
+        mask(channels=spec.channels),
+    )
     solution = infer(model, v, SETTINGS, mask=weight, engine=engine)
     assert solution.engine == engine
-    other = infer(model, torch.where(weight > 0, v, float("nan")), SETTINGS, mask=weight, engine=engine)
+    other = infer(
+        model, torch.where(weight > 0, v, float("nan")), SETTINGS, mask=weight, engine=engine
+    )
     assert torch.equal(solution.features, other.features)
     assert torch.equal(solution.reconstruction, other.reconstruction)
     assert solution.reconstruction.shape == v.shape
@@ -254,7 +294,8 @@ def test_nan_is_an_unknown_pixel_in_inference_and_in_training(name: str) -> None
     v = torch.where(known, images(spec), float("nan"))
     model = DeconvNet(spec, dtype=torch.float64)
     assert torch.equal(
-        infer(model, v, SETTINGS).features, infer(model, images(spec), SETTINGS, mask=known.double()).features
+        infer(model, v, SETTINGS).features,
+        infer(model, images(spec), SETTINGS, mask=known.double()).features,
     )
     by_nan = train(v.float(), recipe(spec)).model
     by_mask = train(images(spec).float(), recipe(spec), mask=known.float()).model
@@ -266,7 +307,11 @@ def test_nan_is_an_unknown_pixel_in_inference_and_in_training(name: str) -> None
 def test_the_cpu_engine_agrees_with_the_reference_through_infer(name: str) -> None:
     pytest.importorskip("numba")
     spec = STAGES[name]
-    model, v, weight = DeconvNet(spec, dtype=torch.float64), images(spec), mask(channels=spec.channels)
+    model, v, weight = (
+        DeconvNet(spec, dtype=torch.float64),
+        images(spec),
+        mask(channels=spec.channels),
+    )
     ours = infer(model, v, SETTINGS, mask=weight, engine="cpu")
     theirs = infer(model, v, SETTINGS, mask=weight, engine="reference")
     torch.testing.assert_close(ours.features, theirs.features)
@@ -288,7 +333,9 @@ def test_the_masked_step_follows_the_gradient_of_the_masked_objective() -> None:
     spec = STAGES["plain"]
     model, v, weight = DeconvNet(spec, dtype=torch.float64), images(spec), mask()
     settings = InferenceSpec(lam=3.0, steps=4)
-    problem = Problem(model, v, Phase(layer=2), settings, infer(model, v, settings, mask=weight).latents, weight)
+    problem = Problem(
+        model, v, Phase(layer=2), settings, infer(model, v, settings, mask=weight).latents, weight
+    )
     state, model = start(problem), problem.sized
     p, U = state.p.clone().requires_grad_(), model.weights(state.theta)
     smooth = settings.lam / 2 * (weight * (model.reconstruct(p, U) - v)).square().sum((1, 2, 3))
@@ -304,7 +351,9 @@ def test_the_masked_line_search_is_exact() -> None:
     """No other step along the gradient has a lower smooth term."""
     spec = STAGES["plain"]
     v, weight = images(spec), mask()
-    problem = Problem(DeconvNet(spec, dtype=torch.float64), v, Phase(layer=2), SETTINGS, mask=weight)
+    problem = Problem(
+        DeconvNet(spec, dtype=torch.float64), v, Phase(layer=2), SETTINGS, mask=weight
+    )
     model, state = problem.sized, start(problem)
     U = model.weights(state.theta)
     g = model.propagate(weight * weight * (model.reconstruct(state.p, U) - v), U)
@@ -321,11 +370,14 @@ def test_the_masked_line_search_is_exact() -> None:
 
 def test_an_onoff_model_reconstructs_in_the_units_of_the_image() -> None:
     spec = ModelSpec(
-        layers=(LayerSpec(maps=40, filter_size=3, pool_size=1),), input=InputSpec(kind="onoff", sigma=1.0, contrast=1.0)
+        layers=(LayerSpec(maps=40, filter_size=3, pool_size=1),),
+        input=InputSpec(kind="onoff", sigma=1.0, contrast=1.0),
     )
     v = 200 * images(spec) - 50
     solution = infer(
-        DeconvNet(spec, dtype=torch.float64), v, InferenceSpec(lam=1e4, steps=300, step=LineSearch(momentum=True))
+        DeconvNet(spec, dtype=torch.float64),
+        v,
+        InferenceSpec(lam=1e4, steps=300, step=LineSearch(momentum=True)),
     )
     assert (solution.reconstruction - v).square().mean() < 0.05 * (v - v.mean()).square().mean()
     again = solution.decoder.decode(solution.latents)  # type: ignore[union-attr]

@@ -1,4 +1,5 @@
-"""Converged codes are compared with scikit-learn's Lasso on the dense matrix of R, where pooling makes R linear."""
+"""Converged codes are compared with scikit-learn's Lasso on the dense matrix of R, where pooling
+makes R linear."""
 
 import warnings
 
@@ -8,10 +9,10 @@ from sklearn.linear_model import Lasso
 from torch import Tensor
 
 from examples import SPECS, random_images
+from whatwhere.engines import REFERENCE, get_engine
 from whatwhere.errors import ConvergenceWarning
 from whatwhere.inference import convergence, infer
 from whatwhere.inference.convergence import BLOCK, block_lengths, change_per_step, solve
-from whatwhere.inference.engines import REFERENCE, get_engine
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.solution import Stats
@@ -33,14 +34,20 @@ def dense(model: DeconvNet, images: Tensor, latents: Latents) -> Tensor:
 
 def lasso_cost(R: Tensor, v: Tensor, lam: float, nonnegative: bool) -> float:
     """The least λ/2 ‖R p - v‖² + Σ|p|, by coordinate descent."""
-    solver = Lasso(1 / (lam * len(v)), fit_intercept=False, positive=nonnegative, tol=1e-14, max_iter=200_000)
+    solver = Lasso(
+        1 / (lam * len(v)), fit_intercept=False, positive=nonnegative, tol=1e-14, max_iter=200_000
+    )
     p = torch.from_numpy(solver.fit(R.numpy(), v.numpy()).coef_)
     return float(lam / 2 * (R @ p - v).square().sum() + p.abs().sum())
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize(("kind", "size", "nonnegative"), [("sum", 1, True), ("max", 2, True), ("max", 2, False)])
-def test_a_converged_code_has_the_cost_of_the_lasso(engine: str, kind: str, size: int, nonnegative: bool) -> None:
+@pytest.mark.parametrize(
+    ("kind", "size", "nonnegative"), [("sum", 1, True), ("max", 2, True), ("max", 2, False)]
+)
+def test_a_converged_code_has_the_cost_of_the_lasso(
+    engine: str, kind: str, size: int, nonnegative: bool
+) -> None:
     layer = LayerSpec(maps=4, filter_size=3, pooling_kind=kind, pool_size=size)
     model = DeconvNet(ModelSpec(layers=(layer,), nonnegative=nonnegative), seed=1).to(torch.float64)
     images = random_images(model.spec, n=2)
@@ -58,7 +65,9 @@ def test_a_converged_code_has_the_cost_of_the_lasso(engine: str, kind: str, size
 def test_a_code_does_not_depend_on_the_batch(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(convergence, "BLOCK", 20)
     model = DeconvNet(SPECS["1 layer"], seed=0).to(torch.float64)
-    images = random_images(model.spec, n=4) * torch.tensor([1.0, 0.01, 0.3, 0.6], dtype=torch.float64).view(4, 1, 1, 1)
+    images = random_images(model.spec, n=4) * torch.tensor(
+        [1.0, 0.01, 0.3, 0.6], dtype=torch.float64
+    ).view(4, 1, 1, 1)
     spec = InferenceSpec.coding(steps=200, tolerance=1e-3)
     together = infer(model, images, spec, engine=engine)
     steps = (together.stats.step != 0).sum(0)
@@ -69,7 +78,9 @@ def test_a_code_does_not_depend_on_the_batch(engine: str, monkeypatch: pytest.Mo
         torch.testing.assert_close(alone.features[0], together.features[i], rtol=1e-6, atol=1e-9)
 
 
-def test_a_finished_image_leaves_the_batch_and_its_trace_shows_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finished_image_leaves_the_batch_and_its_trace_shows_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     model = DeconvNet(SPECS["1 layer"], seed=0).to(torch.float64)
     images = random_images(model.spec, n=3)
     images[1] = 0  # finished after the first block
@@ -100,13 +111,17 @@ def test_a_finished_image_leaves_the_batch_and_its_trace_shows_its_end(monkeypat
 
 def test_without_a_tolerance_the_engine_takes_all_steps_at_once() -> None:
     model = DeconvNet(SPECS["2 layers"], seed=0).to(torch.float64)
-    images, spec = random_images(model.spec), InferenceSpec(step=LineSearch(momentum=True), steps=130)
+    images, spec = (
+        random_images(model.spec),
+        InferenceSpec(step=LineSearch(momentum=True), steps=130),
+    )
     once = get_engine("cpu").solve(Problem(model, images, joint(2)[0], spec))
     assert infer(model, images, spec, engine="cpu").features.equal(once.features)
 
 
 def test_the_pooling_step_is_halved_so_that_the_pooling_variables_converge() -> None:
-    """With a constant step the same images still move; the frozen pooling variables of a block leave a higher cost."""
+    """With a constant step the same images still move; the frozen pooling variables of a block
+    leave a higher cost."""
     model = DeconvNet(SPECS["2 layers"], seed=0).to(torch.float64)
     images = random_images(model.spec)
     spec = InferenceSpec.coding(steps=3000, tolerance=1e-7)
@@ -122,9 +137,16 @@ def test_steps_that_do_not_suffice_give_one_warning_that_says_how_many_images() 
     images = random_images(model.spec, n=5)
     images[3] = 0
     with pytest.warns(
-        ConvergenceWarning, match=r"4 of 5 images did not reach tolerance = 1e-09 in 30 steps.*up to"
+        ConvergenceWarning,
+        match=r"4 of 5 images did not reach tolerance = 1e-09 in 30 steps.*up to",
     ) as w:
-        infer(model, images, InferenceSpec.coding(steps=30, tolerance=1e-9), engine="reference", batch_size=2)
+        infer(
+            model,
+            images,
+            InferenceSpec.coding(steps=30, tolerance=1e-9),
+            engine="reference",
+            batch_size=2,
+        )
     assert len(w) == 1
 
 

@@ -6,11 +6,11 @@ import torch.nn.functional as F
 
 import tiny_training as tiny
 from examples import SPECS, random_images
+from whatwhere.engines import resolve, unsupported_reasons
+from whatwhere.engines.devices import choose_device
 from whatwhere.errors import EngineError, ImageError, SpecError
 from whatwhere.inference import infer, resolve_lam
 from whatwhere.inference.auto_lam import SAMPLE, sample_rows
-from whatwhere.inference.engines import resolve, unsupported_reasons
-from whatwhere.inference.environment import choose_device
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import AutoLam, InferenceSpec, ModelSpec, Phase
@@ -22,7 +22,13 @@ SPEC = SPECS["2 layers"]
 
 def test_progress_counts_every_image() -> None:
     seen: list[int] = []
-    infer(DeconvNet(SPEC), random_images(SPEC, 5).float(), InferenceSpec(steps=1), batch_size=2, progress=seen.append)
+    infer(
+        DeconvNet(SPEC),
+        random_images(SPEC, 5).float(),
+        InferenceSpec(steps=1),
+        batch_size=2,
+        progress=seen.append,
+    )
     assert seen == [2, 2, 1]
 
 
@@ -33,7 +39,10 @@ def test_images_and_latents_of_another_type_are_brought_to_the_model_s() -> None
     assert torch.equal(found.features, expected.features)
     latents = expected.latents
     went_on = infer(model, v.double(), spec, latents=latents.to(torch.float64), engine="reference")
-    assert torch.equal(went_on.features, infer(model, v.float(), spec, latents=latents, engine="reference").features)
+    assert torch.equal(
+        went_on.features,
+        infer(model, v.float(), spec, latents=latents, engine="reference").features,
+    )
 
 
 @pytest.mark.parametrize("name", ["reference", "auto"])
@@ -63,14 +72,16 @@ def test_a_phase_above_the_model_is_refused() -> None:
 
 
 def test_an_unknown_engine_is_refused_by_name() -> None:
-    with pytest.raises(EngineError, match=r"'warp' was given; expected 'auto' or one of .*reference"):
+    with pytest.raises(
+        EngineError, match=r"'warp' was given; expected 'auto' or one of .*reference"
+    ):
         infer(DeconvNet(SPEC), random_images(SPEC).float(), engine="warp")
 
 
 def test_the_reference_always_serves_and_is_recorded() -> None:
-    assert infer(DeconvNet(SPEC), random_images(SPEC).float(), InferenceSpec(steps=1), engine="reference").engine == (
-        "reference"
-    )
+    assert infer(
+        DeconvNet(SPEC), random_images(SPEC).float(), InferenceSpec(steps=1), engine="reference"
+    ).engine == ("reference")
 
 
 def test_auto_takes_the_fastest_engine_that_supports_the_problem() -> None:
@@ -86,7 +97,7 @@ def test_the_default_plan_is_joint_at_any_depth() -> None:
     assert joint(3) == (Phase(layer=3, update_pooling=(1, 2, 3)),)
 
 
-# Devices -------------------------------------------------------------------------------------------------------
+# Devices ------------------------------------------------------------------------------------------
 
 
 def test_a_device_is_chosen_or_raises(monkeypatch):
@@ -103,7 +114,8 @@ def test_a_device_is_chosen_or_raises(monkeypatch):
         choose_device("gpu")
 
 
-# λ chosen from the images: the formulas evaluated literally, and codes just below and above the largest penalty ---
+# λ chosen from the images: the formulas evaluated literally, and codes just below and above the
+# largest penalty ---
 
 
 KINDS = ["1 layer", "2 layers", "2 layers, max", "2 layers, signed", "3 layers, colour"]
@@ -114,9 +126,13 @@ def test_at_a_share_of_1_the_code_becomes_empty(name: str) -> None:
     model = DeconvNet(SPECS[name], seed=1).to(torch.float64)
     images = random_images(model.spec)
     share = 0.5
-    largest = 1 / (resolve_lam(model, images, InferenceSpec(lam=AutoLam(share=share))).lam / (1 / share))
+    largest = 1 / (
+        resolve_lam(model, images, InferenceSpec(lam=AutoLam(share=share))).lam / (1 / share)
+    )
     for sparsity, empty in ((1.001 * largest, True), (0.999 * largest, False)):
-        features = infer(model, images, InferenceSpec(lam=1 / sparsity, steps=20), engine="reference").features
+        features = infer(
+            model, images, InferenceSpec(lam=1 / sparsity, steps=20), engine="reference"
+        ).features
         assert bool((features == 0).all()) == empty
 
 
@@ -152,7 +168,11 @@ def test_images_are_sampled_over_the_entire_set() -> None:
 def test_training_chooses_lam_once_and_stores_the_number(tmp_path) -> None:
     recipe = tiny.recipe()
     auto = InferenceSpec(lam=AutoLam(relative=2.0), steps=3)
-    recipe = replace(recipe, inference=auto, learning=tuple(replace(spec, inference=auto) for spec in recipe.learning))
+    recipe = replace(
+        recipe,
+        inference=auto,
+        learning=tuple(replace(spec, inference=auto) for spec in recipe.learning),
+    )
     images = tiny.images()
     run = tiny.train(recipe, images, tmp_path)
     stored = read_recipe(tmp_path / "recipe.toml")

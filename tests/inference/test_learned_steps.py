@@ -1,4 +1,5 @@
-"""Learned steps as files: what was learned comes back, belongs to one model, and is what `infer` takes."""
+"""Learned steps as files: what was learned comes back, belongs to one model, and is what `infer`
+takes."""
 
 import json
 from dataclasses import replace
@@ -40,8 +41,15 @@ def saved(tmp_path: Path) -> tuple[Path, LearnedSteps]:
 def test_steps_come_back_as_they_were(saved: tuple[Path, LearnedSteps]) -> None:
     path, learned = saved
     for found in (LearnedSteps.load(path), LearnedSteps.load(path.parent)):
-        assert (found.spec, found.model_checksum, found.upward) == (SPEC, learned.model_checksum, ())
-    assert [file.name for file in sorted(path.parent.iterdir())] == ["inference-2.safetensors", "model.safetensors"]
+        assert (found.spec, found.model_checksum, found.upward) == (
+            SPEC,
+            learned.model_checksum,
+            (),
+        )
+    assert [file.name for file in sorted(path.parent.iterdir())] == [
+        "inference-2.safetensors",
+        "model.safetensors",
+    ]
 
 
 def test_filters_of_the_pass_up_come_back_and_are_used(saved: tuple[Path, LearnedSteps]) -> None:
@@ -64,11 +72,15 @@ def test_several_models_in_a_folder_have_their_own_steps(tmp_path: Path) -> None
     assert learned.save(tmp_path / "one.safetensors").name == "one.inference-2.safetensors"
     assert list(saved_steps(tmp_path / "one.safetensors")) == [2]
     assert saved_steps(tmp_path / "two.safetensors") == {}
-    with pytest.raises(RunError, match=r"two\.safetensors; saved next to it: none \(whatwhere distill .*two"):
+    with pytest.raises(
+        RunError, match=r"two\.safetensors; saved next to it: none \(whatwhere distill .*two"
+    ):
         LearnedSteps.load(tmp_path / "two.safetensors")
 
 
-def test_the_most_steps_are_taken_unless_a_number_is_given(saved: tuple[Path, LearnedSteps]) -> None:
+def test_the_most_steps_are_taken_unless_a_number_is_given(
+    saved: tuple[Path, LearnedSteps],
+) -> None:
     path, learned = saved
     one = replace(learned, spec=InferenceSpec(step=Schedule(steps=SCHEDULE.steps[:1]), lam=4.0))
     one.save(path)
@@ -77,7 +89,9 @@ def test_the_most_steps_are_taken_unless_a_number_is_given(saved: tuple[Path, Le
     assert LearnedSteps.load(path, 1).spec == one.spec
     for name, steps in {"learned": 2, "learned-1": 1, "learned-2": 2}.items():
         assert len(ww.infer(model, IMAGES, steps=name, engine="reference").stats.step) == steps
-    with pytest.raises(RunError, match=r"3 learned steps were requested.*inference-1.safetensors and inference-2"):
+    with pytest.raises(
+        RunError, match=r"3 learned steps were requested.*inference-1.safetensors and inference-2"
+    ):
         ww.infer(model, IMAGES, steps="learned-3")
 
 
@@ -94,11 +108,15 @@ def test_infer_takes_the_steps_next_to_the_models_file(saved: tuple[Path, Learne
     assert torch.allclose(double.features.float(), expected.features, atol=1e-5)
 
 
-def test_steps_of_another_model_are_an_error_that_names_the_file(saved: tuple[Path, LearnedSteps]) -> None:
+def test_steps_of_another_model_are_an_error_that_names_the_file(
+    saved: tuple[Path, LearnedSteps],
+) -> None:
     path, learned = saved
     other = DeconvNet(SPECS["2 layers"], seed=4)
     ww.save(other, path)
-    with pytest.raises(RunError, match=r"inference-2\.safetensors belong to another model.*distill .*--steps 2"):
+    with pytest.raises(
+        RunError, match=r"inference-2\.safetensors belong to another model.*distill .*--steps 2"
+    ):
         ww.infer(ww.load(path), IMAGES, steps="learned")
     with pytest.raises(RunError, match="the learned steps belong to another model"):
         ww.infer(other, IMAGES, steps=learned)
@@ -108,8 +126,13 @@ def test_what_contradicts_learned_steps_is_an_error(saved: tuple[Path, LearnedSt
     path, learned = saved
     with pytest.raises(RunError, match="was not loaded from a file"):
         ww.infer(MODEL, IMAGES, steps="learned")
-    for other in ({"spec": InferenceSpec(lam=7.0)}, {"plan": [Phase(layer=1, update_pooling=(1,))]}):
-        with pytest.raises(SpecError, match="steps with spec or plan was given; expected steps alone"):
+    for other in (
+        {"spec": InferenceSpec(lam=7.0)},
+        {"plan": [Phase(layer=1, update_pooling=(1,))]},
+    ):
+        with pytest.raises(
+            SpecError, match="steps with spec or plan was given; expected steps alone"
+        ):
             ww.infer(MODEL, IMAGES, steps=learned, **other)  # type: ignore[arg-type]
     for steps in ("learnt", "learned-0", "learned-x", 5):
         with pytest.raises(SpecError, match="expected 'learned', or 'learned-5'"):
@@ -125,12 +148,20 @@ def test_a_damaged_file_is_an_error_that_names_it(saved: tuple[Path, LearnedStep
     for damaged in (whole[:40], whole.replace(b"0.002", b"0.003")):
         assert damaged != whole
         file.write_bytes(damaged)
-        with pytest.raises(RunError, match=r"inference-2\.safetensors is not a usable file of learned steps"):
+        with pytest.raises(
+            RunError, match=r"inference-2\.safetensors is not a usable file of learned steps"
+        ):
             read_steps(file)
     settings = json.dumps({"spec": {"lam": 1.0}})
     for metadata, reason in (
-        ({"format": "whatwhere model 2"}, "it holds 'whatwhere model 2'; expected 'whatwhere learned steps 3'"),
-        ({"format": FORMAT, "settings": settings, "sha256": checksum(settings, {})}, "'model' is missing"),
+        (
+            {"format": "whatwhere model 2"},
+            "it holds 'whatwhere model 2'; expected 'whatwhere learned steps 3'",
+        ),
+        (
+            {"format": FORMAT, "settings": settings, "sha256": checksum(settings, {})},
+            "'model' is missing",
+        ),
     ):
         save_file({}, file, metadata=metadata)
         with pytest.raises(RunError, match=reason):
@@ -147,7 +178,9 @@ def test_the_steps_that_ship_belong_to_their_model_and_reach_the_cost_of_30_plai
     assert learned.cost[-1].mean() < 0.75 * plain.cost[5].mean()
 
 
-def test_a_model_remembers_its_file_until_its_filters_change(saved: tuple[Path, LearnedSteps]) -> None:
+def test_a_model_remembers_its_file_until_its_filters_change(
+    saved: tuple[Path, LearnedSteps],
+) -> None:
     path, _ = saved
     model = ww.load(path.parent)
     assert model.source == path

@@ -13,33 +13,59 @@ from whatwhere.inference.tiled import TileAxis, TileGrid, TileImages
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet
 from whatwhere.model.sized import LayerPlaces
-from whatwhere.spec import AutoLam, Fixed, InferenceSpec, InputSpec, LayerSpec, LineSearch, ModelSpec
+from whatwhere.spec import (
+    AutoLam,
+    Fixed,
+    InferenceSpec,
+    InputSpec,
+    LayerSpec,
+    LineSearch,
+    ModelSpec,
+)
 
-LOCAL = InferenceSpec(step=Fixed(), steps=2)  # nothing further away than a few pixels has any influence
+# nothing further away than a few pixels has any influence
+LOCAL = InferenceSpec(step=Fixed(), steps=2)
 TILES = {"tile": 56, "overlap": 44}
 
 
 def case(
     name: str, stage: InputSpec | None = None, height: int = 75, width: int = 80
 ) -> tuple[DeconvNet, torch.Tensor]:
-    spec = SPECS[name] if stage is None else replace(SPECS[name], input=stage, nonnegative=stage.kind != "highpass")
-    return DeconvNet(spec, dtype=torch.float64), random_images(spec, n=1, height=height, width=width)
+    spec = (
+        SPECS[name]
+        if stage is None
+        else replace(SPECS[name], input=stage, nonnegative=stage.kind != "highpass")
+    )
+    return DeconvNet(spec, dtype=torch.float64), random_images(
+        spec, n=1, height=height, width=width
+    )
 
 
 @pytest.mark.parametrize(
     "name",
-    ["1 layer", "2 layers", "2 layers, overlapping", "2 layers, rectangular", "2 layers, 3-D pooling", "2 layers, max"],
+    [
+        "1 layer",
+        "2 layers",
+        "2 layers, overlapping",
+        "2 layers, rectangular",
+        "2 layers, 3-D pooling",
+        "2 layers, max",
+    ],
 )
 def test_tiles_give_the_latents_of_the_whole(name: str) -> None:
     model, v = case(name)
     whole = infer(model, v, LOCAL, engine="reference")
     far = {"tile": 68, "overlap": 56}  # rectangular features reach further
-    tiled = infer_tiled(model, v[0], LOCAL, engine="reference", **(far if "rectangular" in name else TILES))
+    tiled = infer_tiled(
+        model, v[0], LOCAL, engine="reference", **(far if "rectangular" in name else TILES)
+    )
     assert tiled.tiles > 3
     latents = tiled.latents.dense()
     torch.testing.assert_close(latents.p, whole.features, rtol=0, atol=1e-12)
     torch.testing.assert_close(tiled.reconstruction, whole.reconstruction[0], rtol=0, atol=1e-7)
-    torch.testing.assert_close(model.at(*v.shape[2:]).decode(latents), whole.reconstruction, rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        model.at(*v.shape[2:]).decode(latents), whole.reconstruction, rtol=0, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize(
@@ -58,13 +84,19 @@ def test_input_stage_and_mask_travel_with_the_tiles(stage: InputSpec, masked: st
     if masked == "nan":
         v[:, :, 20:26, 15:40] = torch.nan  # no wider than every stage reaches
     whole = infer(model, v, LOCAL, mask=mask, engine="reference")
-    tiled = infer_tiled(model, v[0], LOCAL, mask=None if mask is None else mask[0], engine="reference", **TILES)
+    tiled = infer_tiled(
+        model, v[0], LOCAL, mask=None if mask is None else mask[0], engine="reference", **TILES
+    )
     latents = tiled.latents.dense()
     torch.testing.assert_close(latents.p, whole.features, rtol=0, atol=1e-12)
     torch.testing.assert_close(tiled.reconstruction, whole.reconstruction[0], rtol=0, atol=1e-9)
-    for ours, theirs in zip(latents.background.tensors(), whole.latents.background.tensors(), strict=True):
+    for ours, theirs in zip(
+        latents.background.tensors(), whole.latents.background.tensors(), strict=True
+    ):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
-    torch.testing.assert_close(model.at(75, 80).decode(latents), whole.reconstruction, rtol=0, atol=1e-9)
+    torch.testing.assert_close(
+        model.at(75, 80).decode(latents), whole.reconstruction, rtol=0, atol=1e-9
+    )
 
 
 def test_a_tile_without_a_known_pixel_has_no_features_and_unknown_values_no_influence() -> None:
@@ -74,7 +106,9 @@ def test_a_tile_without_a_known_pixel_has_no_features_and_unknown_values_no_infl
     first = infer_tiled(model, v[0], LOCAL, mask=mask, engine="reference", **TILES)
     other = torch.where(mask == 0, 0.25, v[0])
     second = infer_tiled(model, other, LOCAL, mask=mask, engine="reference", **TILES)
-    for ours, theirs in zip(first.latents.dense().tensors(), second.latents.dense().tensors(), strict=True):
+    for ours, theirs in zip(
+        first.latents.dense().tensors(), second.latents.dense().tensors(), strict=True
+    ):
         assert torch.equal(ours, theirs)
     assert first.latents.dense().p[..., :28].count_nonzero() == 0
     assert first.latents.nonzeros > 0
@@ -82,11 +116,15 @@ def test_a_tile_without_a_known_pixel_has_no_features_and_unknown_values_no_infl
 
 @pytest.mark.parametrize("engine", ["reference", "cpu"])
 def test_a_picture_in_tiles_equals_the_whole_to_1e_minus_5(engine: str) -> None:
-    """96² in four tiles of 72², 30 steps, float32: a border has no influence at the middle of the overlap."""
+    """96² in four tiles of 72², 30 steps, float32: a border has no influence at the middle of the
+    overlap."""
     generator = torch.Generator().manual_seed(0)
     spec = ModelSpec(layers=(LayerSpec(maps=8, filter_size=5),), nonnegative=False)
     model = DeconvNet(spec, seed=0)
-    v = torch.nn.functional.avg_pool2d(torch.rand(1, 1, 100, 100, generator=generator), 5, stride=1) - 0.5
+    v = (
+        torch.nn.functional.avg_pool2d(torch.rand(1, 1, 100, 100, generator=generator), 5, stride=1)
+        - 0.5
+    )
     inference = InferenceSpec(step=Fixed(), steps=30, pooling_step=0.5)
     whole = infer(model, v, inference, engine=engine)
     tiled = infer_tiled(model, v[0].numpy(), inference, engine=engine, tile=72, overlap=48)
@@ -116,7 +154,9 @@ def test_a_picture_may_be_read_window_by_window() -> None:
 
 def test_what_is_not_one_picture_is_an_error() -> None:
     model, v = case("1 layer")
-    with pytest.raises(ImageError, match=r"a picture of shape \[1, 1, 75, 80\] was given; expected \[1, H, W\]"):
+    with pytest.raises(
+        ImageError, match=r"a picture of shape \[1, 1, 75, 80\] was given; expected \[1, H, W\]"
+    ):
         infer_tiled(model, v, LOCAL)
     with pytest.raises(ImageError, match=r"a mask of shape \[1, 75, 79\] was given"):
         infer_tiled(model, v[0], LOCAL, mask=torch.ones(1, 75, 79))
@@ -148,25 +188,38 @@ def test_tiles_that_did_not_converge_are_reported_once() -> None:
     assert len(warned) == 1
 
 
-# Where tiles lie: every pixel and every feature is taken from one tile, far from its borders ---------------------
+# Where tiles lie: every pixel and every feature is taken from one tile, far from its borders ------
 
 
-AXES = [(97, 64, 16, 4), (100, 48, 20, 2), (65, 64, 32, 1), (1000, 128, 100, 6), (64, 64, 8, 2), (131, 40, 30, 3)]
+AXES = [
+    (97, 64, 16, 4),
+    (100, 48, 20, 2),
+    (65, 64, 32, 1),
+    (1000, 128, 100, 6),
+    (64, 64, 8, 2),
+    (131, 40, 30, 3),
+]
 
 
 @pytest.mark.parametrize(("length", "tile", "overlap", "stride"), AXES)
-def test_tiles_are_aligned_and_cover_the_picture(length: int, tile: int, overlap: int, stride: int) -> None:
+def test_tiles_are_aligned_and_cover_the_picture(
+    length: int, tile: int, overlap: int, stride: int
+) -> None:
     axis = TileAxis.split(length, tile, overlap, stride)
     assert axis.size <= tile
     assert all(start % stride == 0 for start in axis.starts)
     assert axis.starts[0] == 0
     assert axis.starts[-1] + axis.size == length
-    shared = [left + axis.size - right for left, right in zip(axis.starts, axis.starts[1:], strict=False)]
+    shared = [
+        left + axis.size - right for left, right in zip(axis.starts, axis.starts[1:], strict=False)
+    ]
     assert min(shared, default=overlap) >= overlap
 
 
 @pytest.mark.parametrize(("length", "tile", "overlap", "stride"), AXES)
-def test_shares_add_to_one_and_are_zero_near_the_borders(length: int, tile: int, overlap: int, stride: int) -> None:
+def test_shares_add_to_one_and_are_zero_near_the_borders(
+    length: int, tile: int, overlap: int, stride: int
+) -> None:
     axis = TileAxis.split(length, tile, overlap, stride)
     total = torch.zeros(length, dtype=torch.float64)
     for i, start in enumerate(axis.starts):
@@ -189,7 +242,9 @@ def test_every_feature_is_taken_from_one_tile_that_has_it(name: str) -> None:
 
 def check_features_of_tiles(model: DeconvNet, along: int) -> None:
     def regions(length: int, k: int) -> int:
-        return model.at(*((length, 8) if along == 0 else (8, length))).regions[k - 1].grid[1 + along]
+        return (
+            model.at(*((length, 8) if along == 0 else (8, length))).regions[k - 1].grid[1 + along]
+        )
 
     stride = LayerPlaces.of(model.spec, along)[-1].stride
     tile, length = 24 + 4 * stride, 5 * stride + 90
@@ -207,7 +262,14 @@ def check_features_of_tiles(model: DeconvNet, along: int) -> None:
 
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize(
-    "name", ["1 layer", "2 layers", "2 layers, 3×3 regions", "2 layers, overlapping", "2 layers, rectangular"]
+    "name",
+    [
+        "1 layer",
+        "2 layers",
+        "2 layers, 3×3 regions",
+        "2 layers, overlapping",
+        "2 layers, rectangular",
+    ],
 )
 def test_a_feature_is_centred_where_it_reconstructs(name: str, axis: int) -> None:
     """The centroid of what one feature reconstructs with flat filters and flat pooling."""
@@ -218,9 +280,11 @@ def test_a_feature_is_centred_where_it_reconstructs(name: str, axis: int) -> Non
     sized = model.at(80, 80)
     for k, places in enumerate(LayerPlaces.of(spec, axis)[1:], start=1):
         if spec.layers[0].pool_stride is not None and k > 1:
-            continue  # where regions overlap, features of one layer are not of equal weight in the one below
+            # where regions overlap, features of one layer are not of equal weight in the one below
+            continue
         thetas = tuple(
-            PoolingParams(*(torch.zeros(1, len(r.axes), *r.grid, dtype=torch.float64),) * 2) for r in sized.regions[:k]
+            PoolingParams(*(torch.zeros(1, len(r.axes), *r.grid, dtype=torch.float64),) * 2)
+            for r in sized.regions[:k]
         )
         grid = sized.regions[k - 1].grid
         p, j = torch.zeros(1, *grid, dtype=torch.float64), grid[1 + axis] // 2
@@ -231,5 +295,7 @@ def test_a_feature_is_centred_where_it_reconstructs(name: str, axis: int) -> Non
 
 
 def test_a_tile_that_is_all_overlap_is_an_error() -> None:
-    with pytest.raises(SpecError, match="tile = 64 and overlap = 62 were given; expected a tile of at least 70"):
+    with pytest.raises(
+        SpecError, match="tile = 64 and overlap = 62 were given; expected a tile of at least 70"
+    ):
         TileGrid.of(SPECS["2 layers"], 200, 200, tile=64, overlap=62)

@@ -1,4 +1,5 @@
-"""Learned steps: their gradients are finite differences, engines agree on them, and learning lowers the cost."""
+"""Learned steps: their gradients are finite differences, engines agree on them, and learning
+lowers the cost."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,11 +9,12 @@ import torch
 from torch import Tensor
 
 from examples import SPECS, random_images, random_mask
+from whatwhere.engines import get_engine, unsupported_reasons
+from whatwhere.engines.reference import ista
+from whatwhere.engines.reference.step_size import safe_step
 from whatwhere.errors import ImageError, SpecError
-from whatwhere.inference import infer, ista
-from whatwhere.inference.engines import get_engine, unsupported_reasons
+from whatwhere.inference import infer
 from whatwhere.inference.learned_steps import LearnedSteps
-from whatwhere.inference.step_size import safe_step
 from whatwhere.inference.unrolled import UnrolledInference, distill
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, Problem
@@ -32,24 +34,28 @@ SPEC = SPECS["2 layers"]
 
 
 def scheduled(**settings: Any) -> InferenceSpec:
-    """The schedule, with a start of the pooling variables and a contrast that are not the plain ones."""
+    """The schedule, with a start of the pooling variables and a contrast that are not the plain
+    ones."""
     return InferenceSpec(
-        step=Schedule(steps=SCHEDULE, mu_scale=(1.3, 0.8), gamma_scale=(0.4,), contrast=0.7), **settings
+        step=Schedule(steps=SCHEDULE, mu_scale=(1.3, 0.8), gamma_scale=(0.4,), contrast=0.7),
+        **settings,
     )
 
 
 def problem(name: str = "2 layers", dtype: torch.dtype = torch.float64) -> tuple[DeconvNet, Tensor]:
-    return DeconvNet(SPECS[name], dtype=torch.float64).to(dtype), random_images(SPECS[name], 2, 6, 5).to(dtype)
+    return DeconvNet(SPECS[name], dtype=torch.float64).to(dtype), random_images(
+        SPECS[name], 2, 6, 5
+    ).to(dtype)
 
 
 @pytest.mark.parametrize("alpha", [1.0, 0.5])
 @pytest.mark.parametrize("name", ["2 layers", "2 layers, max", "2 layers, rectangular"])
 def test_gradients_are_finite_differences(name: str, alpha: float) -> None:
-    """Of the features with respect to the sizes of the steps and to the filters of both layers, on both passes."""
+    """Of the features with respect to the sizes of the steps and to the filters of both layers, on
+    both passes."""
     model, images = problem(name)
-    positive = [
-        (f + 0.05) * (f > 0).any((2, 3), keepdim=True) for f in model.filters
-    ]  # at a weight of 0 there is a kink
+    # at a weight of 0 there is a kink
+    positive = [(f + 0.05) * (f > 0).any((2, 3), keepdim=True) for f in model.filters]
     model = DeconvNet.from_parts(model.spec, positive, model.connectivity)
     unrolled = UnrolledInference(model, 3, scheduled(lam=2.0, alpha=alpha), untied=True)
     names = [name for name, _ in unrolled.named_parameters()]
@@ -67,28 +73,41 @@ def test_gradients_are_finite_differences(name: str, alpha: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("engine", "dtype", "tolerance"), [("reference", torch.float64, 1e-12), ("cpu", torch.float64, 1e-10)]
+    ("engine", "dtype", "tolerance"),
+    [("reference", torch.float64, 1e-12), ("cpu", torch.float64, 1e-10)],
 )
-def test_a_schedule_of_safe_steps_is_the_fixed_rule(engine: str, dtype: torch.dtype, tolerance: float) -> None:
+def test_a_schedule_of_safe_steps_is_the_fixed_rule(
+    engine: str, dtype: torch.dtype, tolerance: float
+) -> None:
     model, images = problem(dtype=dtype)
     rule = InferenceSpec(steps=4, step=Fixed(), lam=2.0, pooling_step=0.1)
     beta = safe_step(model, 2, 2.0)
-    same = InferenceSpec(step=Schedule(steps=[StepSpec(size=beta, threshold=beta, pooling_step=(0.1,))] * 4), lam=2.0)
+    same = InferenceSpec(
+        step=Schedule(steps=[StepSpec(size=beta, threshold=beta, pooling_step=(0.1,))] * 4), lam=2.0
+    )
     expected, scheduled = (infer(model, images, spec, engine=engine) for spec in (rule, same))
     for one, other in zip(expected.latents.tensors(), scheduled.latents.tensors(), strict=True):
         assert (one - other).norm() <= tolerance * one.norm()
 
 
-@pytest.mark.parametrize("name", ["1 layer", "2 layers", "2 layers, max", "3 layers, colour", "2 layers, rectangular"])
+@pytest.mark.parametrize(
+    "name", ["1 layer", "2 layers", "2 layers, max", "3 layers, colour", "2 layers, rectangular"]
+)
 @pytest.mark.parametrize("alpha", [1.0, 0.5, 0.8])
 def test_the_cpu_engine_takes_the_steps_of_the_reference(name: str, alpha: float) -> None:
     pytest.importorskip("numba")
     model, images = problem(name)
     spec = scheduled(lam=4.0, alpha=alpha)
     latents = None
-    for mask in (None, random_mask(images, "weights"), None):  # the last time, from the latents of the one before
+    # the last time, from the latents of the one before
+    for mask in (
+        None,
+        random_mask(images, "weights"),
+        None,
+    ):
         expected, found = (
-            infer(model, images, spec, mask=mask, latents=latents, engine=engine) for engine in ("reference", "cpu")
+            infer(model, images, spec, mask=mask, latents=latents, engine=engine)
+            for engine in ("reference", "cpu")
         )
         assert expected.stats.nonzeros[-1].sum() > 0
         for one, other in zip(expected.latents.tensors(), found.latents.tensors(), strict=True):
@@ -113,19 +132,28 @@ def test_the_network_is_what_infer_computes() -> None:
 
 @pytest.mark.parametrize("engine", ["reference", "cpu"])
 def test_untied_steps_infer_with_their_filters_on_the_pass_up(engine: str) -> None:
-    """Against a plain evaluation of one step from 0: p = max(0, size · λ · Uᵀ(W * v) - threshold)."""
+    """Against a plain evaluation of one step from 0: p = max(0, size · λ · Uᵀ(W * v) -
+    threshold)."""
     if engine == "cpu":
         pytest.importorskip("numba")
     model, images = problem("1 layer")
     upward = DeconvNet(model.spec, seed=7, dtype=torch.float64).filters
     assert not torch.equal(upward[0], model.filters[0])
-    spec = InferenceSpec(step=Schedule(steps=[StepSpec(size=0.02, threshold=0.01, pooling_step=(0.0,))]), lam=4.0)
-    found = infer(model, images, engine=engine, steps=LearnedSteps(spec, model_checksum(model), upward))
+    spec = InferenceSpec(
+        step=Schedule(steps=[StepSpec(size=0.02, threshold=0.01, pooling_step=(0.0,))]), lam=4.0
+    )
+    found = infer(
+        model, images, engine=engine, steps=LearnedSteps(spec, model_checksum(model), upward)
+    )
     theta = found.latents.pooling_params[0]
     s = convolve_up(images, upward[0])
-    moments = fit_moments(s, model.at(6, 5).regions[0], spec.moments.gamma_min, spec.moments.gamma_max)
+    moments = fit_moments(
+        s, model.at(6, 5).regions[0], spec.moments.gamma_min, spec.moments.gamma_max
+    )
     assert torch.allclose(theta.mu, moments.mu)
-    expected = (0.02 * 4.0 * gaussian_weights(moments, model.at(6, 5).regions[0]).pool(s) - 0.01).clamp(min=0)
+    expected = (
+        0.02 * 4.0 * gaussian_weights(moments, model.at(6, 5).regions[0]).pool(s) - 0.01
+    ).clamp(min=0)
     assert expected.sum() > 0
     assert torch.allclose(found.features, expected)
 
@@ -136,7 +164,9 @@ def test_untied_filters_are_learned_and_stay_connected() -> None:
     costs = {}
     for untied in (False, True):
         unrolled = UnrolledInference(model, 2, InferenceSpec(lam=2.0), untied=untied)
-        distill(unrolled, images, DistillSpec(batches=15, batch_size=5, imitation=0.0, filter_rate=0.1))
+        distill(
+            unrolled, images, DistillSpec(batches=15, batch_size=5, imitation=0.0, filter_rate=0.1)
+        )
         costs[untied] = unrolled.unroll(images)[1].cost.mean()
     learned = unrolled.learned
     assert costs[True] < 0.99 * costs[False]
@@ -158,7 +188,12 @@ def test_learning_lowers_the_cost_of_images_it_has_not_seen() -> None:
     def progress(number: int, cost: float) -> None:
         seen.append(number)
 
-    costs = distill(unrolled, images[:30], DistillSpec(batches=20, batch_size=5, imitation=0.0), progress=progress)
+    costs = distill(
+        unrolled,
+        images[:30],
+        DistillSpec(batches=20, batch_size=5, imitation=0.0),
+        progress=progress,
+    )
     assert unrolled.unroll(images[30:])[1].cost.mean() < 0.98 * before
     assert seen == list(range(1, 21))
     assert len(costs) == 20
@@ -184,23 +219,39 @@ def test_imitation_brings_the_features_nearer_to_those_of_the_teacher() -> None:
 @pytest.mark.filterwarnings("ignore:images with values up to")
 @pytest.mark.parametrize("engine", ["reference", "cpu"])
 def test_with_a_contrast_brighter_images_take_the_same_steps(engine: str) -> None:
-    """Without thresholds, which are no share of the image: features in proportion, and the same pooling variables."""
+    """Without thresholds, which are no share of the image: features in proportion, and the same
+    pooling variables."""
     model, images = problem()
     sizes = [replace(sizes, threshold=0.0, pooling_step=(20.0,)) for sizes in SCHEDULE]
-    spec = InferenceSpec(step=Schedule(steps=[replace(size, size=size.size / 10) for size in sizes], contrast=1.0))
-    once, brighter = (get_engine(engine).solve(Problem(model, v, joint(2)[0], spec)) for v in (images, 8 * images))
+    spec = InferenceSpec(
+        step=Schedule(steps=[replace(size, size=size.size / 10) for size in sizes], contrast=1.0)
+    )
+    once, brighter = (
+        get_engine(engine).solve(Problem(model, v, joint(2)[0], spec)) for v in (images, 8 * images)
+    )
     assert torch.allclose(8 * once.features, brighter.features, rtol=1e-9)
-    for one, other in zip(once.latents.pooling_params, brighter.latents.pooling_params, strict=True):
+    for one, other in zip(
+        once.latents.pooling_params, brighter.latents.pooling_params, strict=True
+    ):
         assert torch.allclose(one.mu, other.mu, rtol=1e-9)
         assert torch.allclose(one.gamma, other.gamma, rtol=1e-9)
     plain = get_engine(engine).solve(
-        Problem(model, 8 * images, joint(2)[0], replace(spec, step=replace(spec.schedule, contrast=None)))
+        Problem(
+            model,
+            8 * images,
+            joint(2)[0],
+            replace(spec, step=replace(spec.schedule, contrast=None)),
+        )
     )
-    assert not torch.allclose(plain.latents.pooling_params[0].mu, brighter.latents.pooling_params[0].mu, rtol=1e-3)
+    assert not torch.allclose(
+        plain.latents.pooling_params[0].mu, brighter.latents.pooling_params[0].mu, rtol=1e-3
+    )
 
 
 TOO_LONG = InferenceSpec(
-    step=Schedule(steps=[StepSpec(size=1.0, threshold=0.01, extrapolation=1.0, pooling_step=(30.0,))] * 5)
+    step=Schedule(
+        steps=[StepSpec(size=1.0, threshold=0.01, extrapolation=1.0, pooling_step=(30.0,))] * 5
+    )
 )
 
 
@@ -229,13 +280,20 @@ def test_images_that_a_schedule_does_not_suit_take_plain_steps(engine: str) -> N
     alone = [infer(model, images[i : i + 1], spec, engine=engine) for i in range(2)]
     assert torch.equal(found.stats.step[:, 0], torch.full((3,), sizes.size, dtype=torch.float64))
     assert torch.equal(found.stats.step[:, 1], rule.stats.step[:, 1])
-    for ours, one in zip(found.latents.tensors(), zip(*(s.latents.tensors() for s in alone), strict=True), strict=True):
+    for ours, one in zip(
+        found.latents.tensors(),
+        zip(*(s.latents.tensors() for s in alone), strict=True),
+        strict=True,
+    ):
         assert torch.equal(ours, torch.cat(one))
     for ours, theirs in zip(found.latents.tensors(), rule.latents.tensors(), strict=True):
         assert torch.equal(ours[1], theirs[1])
     assert (found.stats.cost[-1] < found.stats.cost[0]).all()
-    untied = LearnedSteps(spec, model_checksum(model), DeconvNet(model.spec, seed=7, dtype=torch.float64).filters)
-    found = infer(model, images, steps=untied, engine=engine)  # plain steps have the filters of the model
+    untied = LearnedSteps(
+        spec, model_checksum(model), DeconvNet(model.spec, seed=7, dtype=torch.float64).filters
+    )
+    # plain steps have the filters of the model
+    found = infer(model, images, steps=untied, engine=engine)
     for ours, theirs in zip(found.latents.tensors(), rule.latents.tensors(), strict=True):
         assert torch.equal(ours[1], theirs[1])
 
@@ -253,10 +311,14 @@ def test_fewer_steps_are_the_first_of_a_schedule(engine: str, steps: int) -> Non
     model, images = problem()
     assert InferenceSpec(step=Schedule(steps=SCHEDULE), steps=50).steps == 3
     expected = infer(model, images, InferenceSpec(step=Schedule(steps=SCHEDULE[:2])), engine=engine)
-    found = infer(model, images, InferenceSpec(step=Schedule(steps=SCHEDULE), steps=steps), engine=engine)
+    found = infer(
+        model, images, InferenceSpec(step=Schedule(steps=SCHEDULE), steps=steps), engine=engine
+    )
     assert found.stats.step.shape == (steps, 2)
     # the order of a sum may depend on what follows
-    torch.testing.assert_close(found.stats.cost, expected.stats.cost[: steps + 1], rtol=1e-14, atol=0)
+    torch.testing.assert_close(
+        found.stats.cost, expected.stats.cost[: steps + 1], rtol=1e-14, atol=0
+    )
 
 
 def test_a_schedule_is_written_and_read() -> None:
@@ -274,14 +336,24 @@ def test_the_start_of_the_pooling_variables_is_scaled_within_its_bounds() -> Non
     assert torch.allclose(ours[0].mu, (3 * theta.mu).clamp(-0.5, 0.5))
     assert torch.allclose(ours[0].gamma, (theta.gamma / 5).clamp(0.01, 100))
     assert (ours[0].mu != 3 * theta.mu).any()
-    second = ista.start(Problem(model, images, joint(2)[0], plain, Latents(pooling_params=ours[:1]))).theta[1]
+    second = ista.start(
+        Problem(model, images, joint(2)[0], plain, Latents(pooling_params=ours[:1]))
+    ).theta[1]
     assert torch.allclose(ours[1].mu, second.mu / 2)
-    assert not torch.allclose(second.mu, ista.start(Problem(model, images, joint(2)[0], plain)).theta[1].mu)
-    known = ista.start(Problem(model, images, joint(2)[0], scaled, Latents(pooling_params=ours))).theta
-    assert all(torch.equal(a.mu, b.mu) for a, b in zip(known, ours, strict=True)), "what is known stays"
+    assert not torch.allclose(
+        second.mu, ista.start(Problem(model, images, joint(2)[0], plain)).theta[1].mu
+    )
+    known = ista.start(
+        Problem(model, images, joint(2)[0], scaled, Latents(pooling_params=ours))
+    ).theta
+    assert all(torch.equal(a.mu, b.mu) for a, b in zip(known, ours, strict=True)), (
+        "what is known stays"
+    )
     for name in ("mu_scale", "gamma_scale"):
         for scales in ((), (1.0, 0.0)):
-            with pytest.raises(SpecError, match=f"{name} = .*expected (a number above 0|at least one)"):
+            with pytest.raises(
+                SpecError, match=f"{name} = .*expected (a number above 0|at least one)"
+            ):
                 Schedule(steps=SCHEDULE, **{name: scales})
 
 

@@ -1,4 +1,5 @@
-"""Learning in a stream: the update is the one written down, and every way to run it gives the same bits."""
+"""Learning in a stream: the update is the one written down, and every way to run it gives the same
+bits."""
 
 import resource
 from dataclasses import replace
@@ -10,9 +11,9 @@ import torch
 import tiny_training as tiny
 from benchmarks.learning_curve import EVALUATION_STEPS, curve, record
 from examples import filter_problem
+from whatwhere.engines import REFERENCE
+from whatwhere.engines.reference.filter_map import FilterMap
 from whatwhere.inference import infer
-from whatwhere.inference.engines import REFERENCE
-from whatwhere.inference.filter_map import FilterMap
 from whatwhere.learning import StreamError, TrainingStopped
 from whatwhere.learning.algorithm import training_phase
 from whatwhere.learning.filter_problem import project_filters, step_filters
@@ -38,7 +39,8 @@ def reference():
 
 @pytest.mark.parametrize(("steps", "momentum"), [(1, 0.0), (1, 0.5), (2, 0.5)])
 def test_an_update_is_the_minimum_along_its_directions(steps, momentum):
-    """Against dense linear algebra in float64: A as a matrix, the minimum over the span of the directions."""
+    """Against dense linear algebra in float64: A as a matrix, the minimum over the span of the
+    directions."""
     recipe = tiny.recipe()
     model = DeconvNet(recipe.model, seed=1, dtype=torch.float64)
     v = tiny.images(6).double()
@@ -49,20 +51,28 @@ def test_an_update_is_the_minimum_along_its_directions(steps, momentum):
     units = torch.eye(f.numel(), dtype=torch.float64) * mask
     A = torch.stack([linear_map(unit.view_as(f)).reshape(-1) for unit in units], 1)
     g = A.T @ (v.reshape(-1) - A @ f.reshape(-1)) / 6
-    last = torch.randn(f.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 0.1
+    last = (
+        torch.randn(f.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 0.1
+    )
     directions = [g + momentum * last.reshape(-1) * mask]
     if steps == 2:
-        directions.append(g - A.T @ A @ directions[0] * (g @ directions[0]) / (A @ directions[0]).square().sum())
+        directions.append(
+            g - A.T @ A @ directions[0] * (g @ directions[0]) / (A @ directions[0]).square().sum()
+        )
     span = torch.stack(directions, 1)
     best = torch.linalg.lstsq(A @ span, (v.reshape(-1) - A @ f.reshape(-1))[:, None]).solution[:, 0]
     learning = LearningSpec(
-        inference=recipe.learning[1].inference, update=EveryBatch(direction_memory=momentum), cg_steps=steps
+        inference=recipe.learning[1].inference,
+        update=EveryBatch(direction_memory=momentum),
+        cg_steps=steps,
     )
     kept = last * mask.view_as(f)
     f_new, direction = step_filters(model, 2, linear_map, lambda total: total / 6, kept, learning)
     new = project_filters(model, 2, f_new)
     torch.testing.assert_close(direction.reshape(-1), directions[0])
-    torch.testing.assert_close(new.filters[1], model.project(2, (f.reshape(-1) + span @ best).view_as(f)))
+    torch.testing.assert_close(
+        new.filters[1], model.project(2, (f.reshape(-1) + span @ best).view_as(f))
+    )
 
 
 def test_a_direction_that_leads_uphill_moves_nothing():
@@ -71,16 +81,24 @@ def test_a_direction_that_leads_uphill_moves_nothing():
     phase = training_phase(2, recipe.learning[1])
     solution = REFERENCE.solve(Problem(model, v, phase, recipe.learning[1].inference))
     linear_map = FilterMap(filter_problem(model, v, solution.latents), 2)
-    gradient = linear_map.negative_gradient(model.filters[1]) * model.connectivity[1][:, :, None, None] / 6
-    learning = LearningSpec(inference=recipe.learning[1].inference, update=EveryBatch(direction_memory=0.5), cg_steps=1)
-    f_new, _ = step_filters(model, 2, linear_map, lambda total: total.double() / 6, -4 * gradient, learning)
+    gradient = (
+        linear_map.negative_gradient(model.filters[1]) * model.connectivity[1][:, :, None, None] / 6
+    )
+    learning = LearningSpec(
+        inference=recipe.learning[1].inference, update=EveryBatch(direction_memory=0.5), cg_steps=1
+    )
+    f_new, _ = step_filters(
+        model, 2, linear_map, lambda total: total.double() / 6, -4 * gradient, learning
+    )
     new = project_filters(model, 2, f_new)
     torch.testing.assert_close(new.filters[1], model.filters[1])
 
 
 def test_the_cost_falls_and_filters_of_both_layers_move(reference):
     start = DeconvNet(tiny.stream_recipe().model, seed=0)
-    assert all(not torch.equal(f, g) for f, g in zip(reference.model.filters, start.filters, strict=True))
+    assert all(
+        not torch.equal(f, g) for f, g in zip(reference.model.filters, start.filters, strict=True)
+    )
     longer = tiny.train(tiny.stream_recipe(epochs=8, batch_size=5, steps=5), tiny.images(20))
     costs = [report.cost for report in longer.history if report.layer == 1]
     assert len(costs) == 8
@@ -91,20 +109,27 @@ def test_the_cost_falls_and_filters_of_both_layers_move(reference):
 def test_an_iterable_and_a_sized_source_give_the_same_bits(reference):
     run = tiny.train(tiny.stream_recipe(), endless(), image_count=COUNT)
     assert tiny.same_filters(run.model, reference.model)
-    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(tiny.images(20)), batch_size=4)
-    assert tiny.same_filters(tiny.train(tiny.stream_recipe(), loader, image_count=COUNT).model, reference.model)
+    loader = torch.utils.data.DataLoader(
+        torch.utils.data.TensorDataset(tiny.images(20)), batch_size=4
+    )
+    assert tiny.same_filters(
+        tiny.train(tiny.stream_recipe(), loader, image_count=COUNT).model, reference.model
+    )
 
 
 def test_without_an_image_count_an_epoch_is_a_pass():
     run = tiny.train(tiny.stream_recipe(epochs=3), tiny.images(5))
-    assert [(r.layer, r.epoch, r.images) for r in run.history] == [(k, e, 5) for k in (1, 2) for e in (1, 2, 3)]
+    assert [(r.layer, r.epoch, r.images) for r in run.history] == [
+        (k, e, 5) for k in (1, 2) for e in (1, 2, 3)
+    ]
 
 
 @pytest.mark.parametrize("every", [0, 1])
 def test_stopped_after_any_batch_and_resumed_it_ends_with_the_same_bits(every, reference, tmp_path):
     stops, resume = 0, False
     while True:
-        asked = iter([False, True] if stops % 2 else [True])  # a stop after one batch, then after two
+        # a stop after one batch, then after two
+        asked = iter([False, True] if stops % 2 else [True])
         try:
             run = tiny.train(
                 tiny.stream_recipe(),
@@ -133,11 +158,14 @@ def stream_and_note_memory(count: int, note: Path) -> None:
 
 
 def test_memory_does_not_depend_on_the_number_of_images(tmp_path):
-    """The peak of a process that learns from a stream, and of one that learns from a stream 20 times as long."""
+    """The peak of a process that learns from a stream, and of one that learns from a stream 20
+    times as long."""
     for count in (40, 800):
         tiny.process(stream_and_note_memory, count, tmp_path / str(count)).join()
     short, long = (int((tmp_path / str(count)).read_text()) for count in (40, 800))
-    assert long - short < 10e6, "the images of both layers are 23 MB, their latents four times as much"
+    assert long - short < 10e6, (
+        "the images of both layers are 23 MB, their latents four times as much"
+    )
 
 
 def spoiled(after: int, batch):
@@ -148,9 +176,15 @@ def spoiled(after: int, batch):
 @pytest.mark.parametrize(
     ("batch", "message"),
     [
-        (torch.full((3, 1, 4, 5), float("inf")), "images 6 to 7 of the stream: images with NaN or Inf"),
+        (
+            torch.full((3, 1, 4, 5), float("inf")),
+            "images 6 to 7 of the stream: images with NaN or Inf",
+        ),
         (-torch.ones(3, 1, 4, 5), "images 6 to 7 of the stream: images with values down to -1"),
-        (torch.ones(3, 1, 4, 6), r"the stream gave a tensor of shape \[3, 1, 4, 6\] after 6 images"),
+        (
+            torch.ones(3, 1, 4, 6),
+            r"the stream gave a tensor of shape \[3, 1, 4, 6\] after 6 images",
+        ),
         (None, "the stream gave a NoneType after 6 images"),
     ],
 )
@@ -159,21 +193,31 @@ def test_a_stream_that_fails_leaves_the_last_good_filters(batch, message, refere
         tiny.train(tiny.stream_recipe(), spoiled(2, batch), tmp_path / "bad", image_count=COUNT)
     stop = iter([False, False, True])
     with pytest.raises(TrainingStopped):
-        tiny.train(tiny.stream_recipe(), endless(), tmp_path / "good", image_count=COUNT, stop=lambda: next(stop))
+        tiny.train(
+            tiny.stream_recipe(),
+            endless(),
+            tmp_path / "good",
+            image_count=COUNT,
+            stop=lambda: next(stop),
+        )
     good = load(tmp_path / "good" / "model.safetensors")
     assert tiny.same_filters(failure.value.model, good)
     assert tiny.same_filters(load(tmp_path / "bad" / "model.safetensors"), good)
-    run = tiny.train(tiny.stream_recipe(), endless(), tmp_path / "bad", image_count=COUNT, resume=True)
+    run = tiny.train(
+        tiny.stream_recipe(), endless(), tmp_path / "bad", image_count=COUNT, resume=True
+    )
     assert tiny.same_filters(run.model, reference.model)
 
 
-# Learning curves: snapshots in the order of training, costs on held-out images as `infer` gives them -------------
+# Learning curves: snapshots in the order of training, costs on held-out images as `infer` gives the
 
 
 @pytest.mark.parametrize("update", [EveryEpoch(reset_at=()), EveryBatch()])
 def test_a_curve_has_the_costs_of_its_snapshots(update: EveryEpoch | EveryBatch) -> None:
     recipe = tiny.recipe(epochs=2, alpha=1.0, step=LineSearch())
-    recipe = replace(recipe, learning=tuple(replace(layer, update=update) for layer in recipe.learning))
+    recipe = replace(
+        recipe, learning=tuple(replace(layer, update=update) for layer in recipe.learning)
+    )
     snapshots = record(recipe, tiny.images(6), every=1)
     assert [s.layer for s in snapshots] == sorted(s.layer for s in snapshots)
     assert {s.layer for s in snapshots} == {1, 2}

@@ -31,7 +31,9 @@ def test_a_checkpoint_is_read_as_it_was_written(tmp_path):
     read = Checkpoint.load(tmp_path)
     assert (read.layer, read.epoch, read.batch, read.history) == (2, 3, 1, CHECKPOINT.history)
     assert (read.recipe, read.images, read.notes) == ("seed = 1", "abc", {"source": "digits"})
-    assert all(torch.equal(read.tensors[name], tensor) for name, tensor in CHECKPOINT.tensors.items())
+    assert all(
+        torch.equal(read.tensors[name], tensor) for name, tensor in CHECKPOINT.tensors.items()
+    )
     assert [path.name for path in tmp_path.iterdir()] == ["state.safetensors"]
 
 
@@ -50,7 +52,9 @@ def test_a_checkpoint_cut_short_anywhere_or_with_any_byte_changed_raises(tmp_pat
             continue
         # a byte of the header that says nothing, such as a blank, may change
         assert read.recipe == CHECKPOINT.recipe
-        assert all(torch.equal(read.tensors[name], tensor) for name, tensor in CHECKPOINT.tensors.items())
+        assert all(
+            torch.equal(read.tensors[name], tensor) for name, tensor in CHECKPOINT.tensors.items()
+        )
 
 
 VALUES = torch.arange(6.0, dtype=torch.float64).view(2, 3)
@@ -81,11 +85,15 @@ def test_a_checkpoint_of_another_version_raises(tmp_path, monkeypatch):
     monkeypatch.setattr("whatwhere.learning.checkpoint.FORMAT", "whatwhere checkpoint 9")
     CHECKPOINT.save(tmp_path)
     monkeypatch.undo()
-    with pytest.raises(RunError, match="holds 'whatwhere checkpoint 9'; expected 'whatwhere checkpoint 3'"):
+    with pytest.raises(
+        RunError, match="holds 'whatwhere checkpoint 9'; expected 'whatwhere checkpoint 3'"
+    ):
         Checkpoint.load(tmp_path)
 
 
-@pytest.mark.parametrize("content", [{"layer": 0}, {"layer": "1"}, {"batch": None}, {"recipe": 3}, {"notes": []}])
+@pytest.mark.parametrize(
+    "content", [{"layer": 0}, {"layer": "1"}, {"batch": None}, {"recipe": 3}, {"notes": []}]
+)
 def test_content_of_another_kind_raises(content, tmp_path):
     """With a checksum that is right: somebody wrote it so."""
     checkpoint = replace(CHECKPOINT)
@@ -96,7 +104,7 @@ def test_content_of_another_kind_raises(content, tmp_path):
         Checkpoint.load(tmp_path)
 
 
-# When checkpoints are written, and that it does not change the outcome -------------------------------------------
+# When checkpoints are written, and that it does not change the outcome ----------------------------
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +134,9 @@ def test_checkpoints_are_due_every_epoch_or_as_often_as_a_tenth_of_the_time_allo
                 now += cost
 
         state = TrainingState(None, 1, 1)
-        made = session.TrainingSession(tiny.recipe(), None, state, (), folder=Folder(), checkpoint_every=every)
+        made = session.TrainingSession(
+            tiny.recipe(), None, state, (), folder=Folder(), checkpoint_every=every
+        )
         made._saved, epochs = now, []
         for epoch in range(1, 7):
             now += 10.0
@@ -142,19 +152,27 @@ def test_checkpoints_are_due_every_epoch_or_as_often_as_a_tenth_of_the_time_allo
     assert due(1.0, every=0) == [False] * 6
 
 
-# What may change when a run is resumed: settings of test time, and epochs that are still to come -----------------
+# What may change when a run is resumed: settings of test time, and epochs that are still to come --
 
 
 def with_epochs(*epochs: int) -> Recipe:
     recipe = tiny.recipe()
-    learning = tuple(replace(spec, epochs=n) for spec, n in zip(recipe.learning, epochs, strict=True))
+    learning = tuple(
+        replace(spec, epochs=n) for spec, n in zip(recipe.learning, epochs, strict=True)
+    )
     return replace(recipe, learning=learning)
 
 
 def test_a_finished_run_can_be_given_more_epochs(tmp_path):
     tiny.train(with_epochs(2, 1), tiny.images(), tmp_path)
     run = tiny.train(with_epochs(2, 3), tiny.images(), tmp_path, resume=True)
-    assert [(report.layer, report.epoch) for report in run.history] == [(1, 1), (1, 2), (2, 1), (2, 2), (2, 3)]
+    assert [(report.layer, report.epoch) for report in run.history] == [
+        (1, 1),
+        (1, 2),
+        (2, 1),
+        (2, 2),
+        (2, 3),
+    ]
     assert read_recipe(tmp_path / "recipe.toml").learning[1].epochs == 3
     again = tiny.train(with_epochs(2, 3), tiny.images(), tmp_path, resume=True)
     assert tiny.same_filters(again.model, run.model)
@@ -170,7 +188,9 @@ def test_a_stopped_run_given_more_epochs_ends_as_if_it_had_them_from_the_start(t
 
 def test_a_layer_that_others_were_trained_on_keeps_its_epochs(tmp_path):
     tiny.train(with_epochs(2, 1), tiny.images(), tmp_path)
-    with pytest.raises(RunError, match=r"learning\.1\.epochs = 3 was given; expected 2.*learning\.2\.epochs can be"):
+    with pytest.raises(
+        RunError, match=r"learning\.1\.epochs = 3 was given; expected 2.*learning\.2\.epochs can be"
+    ):
         tiny.train(with_epochs(3, 1), tiny.images(), tmp_path, resume=True)
     with pytest.raises(RunError, match=r"learning\.2\.epochs = 0 was given; 1 are begun already"):
         tiny.train(with_epochs(2, 0), tiny.images(), tmp_path, resume=True)
@@ -192,8 +212,14 @@ def test_settings_of_test_time_may_change(tmp_path):
 
 def test_settings_of_training_may_not_change(tmp_path):
     tiny.train(tiny.recipe(), tiny.images(), tmp_path)
-    for other in (replace(tiny.recipe(), batch_size=3), replace(tiny.recipe(), seed=1), tiny.recipe(steps=3)):
-        with pytest.raises(RunError, match=r"cannot continue with other recipe: .* was .* and is now"):
+    for other in (
+        replace(tiny.recipe(), batch_size=3),
+        replace(tiny.recipe(), seed=1),
+        tiny.recipe(steps=3),
+    ):
+        with pytest.raises(
+            RunError, match=r"cannot continue with other recipe: .* was .* and is now"
+        ):
             tiny.train(other, tiny.images(), tmp_path, resume=True)
 
 

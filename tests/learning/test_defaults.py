@@ -1,4 +1,5 @@
-"""Settings chosen from the images: the input stage by the ground, λ by the strength, the amount by the size."""
+"""Settings chosen from the images: the input stage by the ground, λ by the strength, the amount by
+the size."""
 
 from dataclasses import replace
 
@@ -34,12 +35,21 @@ def photographs(channels: int = 3) -> torch.Tensor:
         (1 - digits(), "onoff", 1.0),
         (digits() - 0.5, "onoff", 1.0),
         (photographs(), "onoff", 1.0),
-        ((0.06 + digits()).clamp(max=1), "onoff", 1.0),  # a dark ground that is not black, as under a microscope
+        # a dark ground that is not black, as under a microscope
+        (
+            (0.06 + digits()).clamp(max=1),
+            "onoff",
+            1.0,
+        ),
     ],
 )
 def test_the_input_stage_suits_the_ground(images: torch.Tensor, kind: str, white: float) -> None:
     recipe, count, line = choose_defaults(images)
-    assert (recipe.model.input.kind, recipe.model.input.white, recipe.model.channels) == (kind, white, images.shape[1])
+    assert (recipe.model.input.kind, recipe.model.input.white, recipe.model.channels) == (
+        kind,
+        white,
+        images.shape[1],
+    )
     assert count is None
     assert ("onoff" in line) == (kind == "onoff")
     assert "'paper'" in line
@@ -50,7 +60,9 @@ def test_more_images_than_can_be_learned_in_minutes_are_a_stream_of_some_of_them
     assert count == defaults.VALUES // 28**2
     assert "5,102 of 6,000 images" in line
     assert choose_defaults(torch.zeros(500, 1, 28, 28)).recipe.learning[1].epochs == 10
-    assert choose_defaults(torch.zeros(2, 1, 28, 28)).recipe.learning[0].epochs == defaults.MOST_EPOCHS
+    assert (
+        choose_defaults(torch.zeros(2, 1, 28, 28)).recipe.learning[0].epochs == defaults.MOST_EPOCHS
+    )
 
 
 @pytest.mark.parametrize("alpha", [0.5, 0.8, 1.0])
@@ -64,13 +76,20 @@ def test_weaker_images_have_the_same_code_but_for_its_scale(alpha: float) -> Non
 
 def test_digits_get_the_lam_of_the_demo() -> None:
     v = digits(2000)
-    chosen = resolve_lam(DeconvNet(ww.ModelSpec.paper()), v, InferenceSpec(lam=AutoLam(relative=2.0), alpha=0.5))
+    chosen = resolve_lam(
+        DeconvNet(ww.ModelSpec.paper()), v, InferenceSpec(lam=AutoLam(relative=2.0), alpha=0.5)
+    )
     assert chosen.lam == pytest.approx(2.0, rel=0.1)
 
 
-def test_training_without_a_recipe_is_training_with_the_chosen_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_without_a_recipe_is_training_with_the_chosen_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(defaults, "VALUES", 8 * 28**2)
-    small = {"model": {"layers": [{"maps": 2, "filter_size": 3}]}, "learning": {"each": {"inference": {"steps": 2}}}}
+    small = {
+        "model": {"layers": [{"maps": 2, "filter_size": 3}]},
+        "learning": {"each": {"inference": {"steps": 2}}},
+    }
     monkeypatch.setattr(defaults, "read_recipe", lambda name: override(read_recipe(name), small))
     v = digits(20)
     with pytest.warns(UserWarning, match="light strokes .* each layer learns from 8 of 20 images"):
@@ -79,12 +98,19 @@ def test_training_without_a_recipe_is_training_with_the_chosen_one(monkeypatch: 
     expected = ww.train(v, recipe, image_count=count, options=tiny.OPTIONS)
     assert tiny.same_filters(run.model, expected.model)
     assert isinstance(run.recipe.inference.lam, float)
-    in_order = replace(recipe, learning=tuple(override(one, {"update": {"shuffle": False}}) for one in recipe.learning))
-    assert not tiny.same_filters(run.model, ww.train(v, in_order, image_count=count, options=tiny.OPTIONS).model)
+    in_order = replace(
+        recipe,
+        learning=tuple(override(one, {"update": {"shuffle": False}}) for one in recipe.learning),
+    )
+    assert not tiny.same_filters(
+        run.model, ww.train(v, in_order, image_count=count, options=tiny.OPTIONS).model
+    )
 
 
 def test_a_recipe_in_the_place_of_the_images_is_named() -> None:
-    with pytest.raises(SpecError, match=r"a recipe of type Tensor was given; expected train\(images, recipe\)"):
+    with pytest.raises(
+        SpecError, match=r"a recipe of type Tensor was given; expected train\(images, recipe\)"
+    ):
         ww.train(ww.Recipe.paper(), digits(2))
 
 

@@ -4,12 +4,12 @@ import pytest
 import torch
 
 import tiny_training as tiny
-import whatwhere.inference.filter_map
+import whatwhere.engines.reference.filter_map
 import whatwhere.learning.algorithm
 from examples import SPECS, filter_problem, random_images, random_latents
 from operators import draw
-from whatwhere.inference.engines import REFERENCE
-from whatwhere.inference.filter_map import FilterMap
+from whatwhere.engines import REFERENCE
+from whatwhere.engines.reference.filter_map import FilterMap
 from whatwhere.latents import Latents
 from whatwhere.learning.filter_problem import conjugate_gradient, project_filters, solve_filters
 from whatwhere.model import DeconvNet, Problem
@@ -47,7 +47,9 @@ def test_gradient_is_autograds_at_every_layer(name: str) -> None:
         torch.testing.assert_close(A.adjoint(A(model.filters[k - 1]) - v), expected)
 
 
-@pytest.mark.parametrize("name", ["1 layer, colour", "2 layers", "2 layers, max", "3 layers, colour"])
+@pytest.mark.parametrize(
+    "name", ["1 layer, colour", "2 layers", "2 layers, max", "3 layers, colour"]
+)
 def test_run_long_it_is_the_dense_least_squares_solution(name: str) -> None:
     """The same minimum as a dense solve over the connected weights, from several batches."""
     model, v, latents = problem(name, 8)
@@ -62,7 +64,9 @@ def test_run_long_it_is_the_dense_least_squares_solution(name: str) -> None:
         columns.append(A(unit.view_as(f)).flatten())
     dense = torch.stack(columns, 1)
     truth = torch.linalg.lstsq(dense, v.flatten()[:, None], driver="gelsd").solution.flatten()
-    filters = solve_filters(model, k, lambda: ((v[i : i + 5], latents[i : i + 5], None) for i in (0, 5)), steps=300)
+    filters = solve_filters(
+        model, k, lambda: ((v[i : i + 5], latents[i : i + 5], None) for i in (0, 5)), steps=300
+    )
     best = (dense @ truth - v.flatten()).square().sum()
     reached = (A(filters) - v).square().sum()
     assert float(reached - best) <= 1e-8 * float(best)
@@ -76,7 +80,9 @@ def test_the_dense_comparison_sees_full_rank_somewhere() -> None:
     model, v, latents = problem("1 layer, colour", 12)
     A = FilterMap(filter_problem(model, v, latents), 1)
     f = model.filters[0]
-    dense = torch.stack([A(e.view_as(f)).flatten() for e in torch.eye(f.numel(), dtype=torch.float64)], 1)
+    dense = torch.stack(
+        [A(e.view_as(f)).flatten() for e in torch.eye(f.numel(), dtype=torch.float64)], 1
+    )
     assert torch.linalg.matrix_rank(dense) == f.numel()
 
 
@@ -100,12 +106,16 @@ def test_updated_filters_are_projected_and_the_rest_untouched(name: str) -> None
 
 
 def test_a_filter_that_would_vanish_keeps_its_values() -> None:
-    """One map, one active element: its best filter is the image's patch, negated here, which projects to nothing."""
+    """One map, one active element: its best filter is the image's patch, negated here, which
+    projects to nothing."""
     spec = ModelSpec(layers=(LayerSpec(maps=1, filter_size=3, pool_size=1),))
     model, v = DeconvNet(spec, dtype=torch.float64), random_images(spec, 1)
     latents = random_latents(model, v)
     latents.p.zero_()[0, 0, 5, 5] = 1
-    new = [solve_filters(model, 1, lambda sign=sign: [(sign * v, latents, None)], steps=2) for sign in (-1, 1)]
+    new = [
+        solve_filters(model, 1, lambda sign=sign: [(sign * v, latents, None)], steps=2)
+        for sign in (-1, 1)
+    ]
     assert torch.equal(project_filters(model, 1, new[0]).filters[0], model.filters[0])
     assert (project_filters(model, 1, new[1]).filters[0] != model.filters[0]).any()
 
@@ -113,7 +123,9 @@ def test_a_filter_that_would_vanish_keeps_its_values() -> None:
 def test_batches_add_up() -> None:
     model, v, latents = problem("2 layers")
     at_once = solve_filters(model, 2, lambda: [(v, latents, None)], steps=2)
-    split = solve_filters(model, 2, lambda: [(v[:2], latents[:2], None), (v[2:], latents[2:], None)], steps=2)
+    split = solve_filters(
+        model, 2, lambda: [(v[:2], latents[:2], None), (v[2:], latents[2:], None)], steps=2
+    )
     torch.testing.assert_close(split, at_once)
 
 
@@ -129,15 +141,19 @@ def test_one_step_is_steepest_descent() -> None:
     half = draw(6, 6)
     A, b, x0 = half @ half.T, draw(6, seed=1), draw(6, seed=2)
     r = b - A @ x0
-    torch.testing.assert_close(conjugate_gradient(lambda d: A @ d, r, x0, steps=1), x0 + (r @ r) / (r @ A @ r) * r)
+    torch.testing.assert_close(
+        conjugate_gradient(lambda d: A @ d, r, x0, steps=1), x0 + (r @ r) / (r @ A @ r) * r
+    )
 
 
 def test_nothing_to_gain_changes_nothing() -> None:
     x0 = draw(4)
-    assert torch.equal(conjugate_gradient(lambda d: d, torch.zeros(4, dtype=torch.float64), x0, 5), x0)
+    assert torch.equal(
+        conjugate_gradient(lambda d: d, torch.zeros(4, dtype=torch.float64), x0, 5), x0
+    )
 
 
-# The outer loops: resets, layers that are passed over, layers below that were trained elsewhere ------------------
+# The outer loops: resets, layers that are passed over, layers below that were trained elsewhere ---
 
 
 def test_features_are_zero_after_a_reset_epoch(monkeypatch):
@@ -168,7 +184,9 @@ def upper_layer_alone():
     """Layer 1 of a first training, and the recipe that trains layer 2 on it."""
     recipe = tiny.recipe()
     start = tiny.train(recipe, tiny.images()).model
-    return start, replace(recipe, learning=(replace(recipe.learning[0], epochs=0), recipe.learning[1]))
+    return start, replace(
+        recipe, learning=(replace(recipe.learning[0], epochs=0), recipe.learning[1])
+    )
 
 
 def test_the_first_epoch_infers_the_layers_below_as_their_own_training_did(monkeypatch):
@@ -182,7 +200,9 @@ def test_the_first_epoch_infers_the_layers_below_as_their_own_training_did(monke
     monkeypatch.setattr(whatwhere.learning.algorithm, "solve", spy)
     tiny.train(recipe, tiny.images(), start=start)
     one, two = Phase(layer=1, update_pooling=(1,)), Phase(layer=2, update_pooling=(1, 2))
-    assert [problem.phase for problem in seen] == [one, two] * 3 + [two] * 3, "three batches, two epochs"
+    assert [problem.phase for problem in seen] == [one, two] * 3 + [two] * 3, (
+        "three batches, two epochs"
+    )
     v, latents = seen[1].images, seen[1].latents
     alone = REFERENCE.solve(Problem(start, v, one, recipe.learning[0].inference)).latents
     assert len(latents.pooling_params) == 1

@@ -1,4 +1,5 @@
-"""The latent store: the same bits from memory and from files, two generations, and errors for damaged files."""
+"""The latent store: the same bits from memory and from files, two generations, and errors for
+damaged files."""
 
 import resource
 from pathlib import Path
@@ -26,7 +27,10 @@ def latents(batch: int, seed: int = 0, layer: int = 2) -> Latents:
     def draw(*shape: int) -> torch.Tensor:
         return torch.randn(count, *shape, generator=generator)
 
-    return Latents(draw(2, 3, 4), tuple(PoolingParams(draw(2, 2, 3, 4), draw(2, 2, 3, 4)) for _ in range(layer)))
+    return Latents(
+        draw(2, 3, 4),
+        tuple(PoolingParams(draw(2, 2, 3, 4), draw(2, 2, 3, 4)) for _ in range(layer)),
+    )
 
 
 def same(a: Latents, b: Latents) -> bool:
@@ -71,7 +75,9 @@ def test_a_batch_has_two_files_that_numpy_reads(tmp_path):
         for batch in range(3):
             store.write(batch, latents(batch, seed=epoch, layer=min(2, epoch + 1)))
         store.retain(store.flush())
-    assert sorted(path.name for path in tmp_path.iterdir()) == [f"batch{b}-{g}.npz" for b in (1, 2, 3) for g in (0, 1)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        f"batch{b}-{g}.npz" for b in (1, 2, 3) for g in (0, 1)
+    ]
     with np.load(tmp_path / "batch2-0.npz") as file:
         assert list(file) == ["p", "mu1", "gamma1", "mu2", "gamma2"]
         assert np.array_equal(file["mu2"], latents(1, seed=2).pooling_params[1].mu)
@@ -90,7 +96,10 @@ def damage_a_byte(path):
         (lambda path: path.write_bytes(path.read_bytes()[:-5]), "batch 3 cannot be read"),
         (lambda path: path.write_bytes(path.read_bytes()[:50]), "batch 3 cannot be read"),
         (lambda path: np.savez(path, p=np.zeros((1, 2, 3, 4), np.float32)), "batch 3 are damaged"),
-        (lambda path: np.savez(path, p=np.zeros((1, 2, 3, 4), object)), "Object arrays cannot be loaded"),
+        (
+            lambda path: np.savez(path, p=np.zeros((1, 2, 3, 4), object)),
+            "Object arrays cannot be loaded",
+        ),
         (damage_a_byte, "batch 3 (are damaged|cannot be read)"),
     ],
 )
@@ -124,7 +133,7 @@ def test_in_files_memory_does_not_grow_with_the_number_of_batches(tmp_path):
     assert many - few < 25e6, "20 batches more have 82 MB"
 
 
-# Latents of one picture without what does not count: nothing that reconstructs is lost ---------------------------
+# Latents of one picture without what does not count: nothing that reconstructs is lost ------------
 
 
 def sparsified(name: str) -> tuple[DeconvNet, Latents, SparseLatents]:
@@ -143,7 +152,9 @@ def test_the_reconstruction_is_the_same_and_most_regions_are_left_out() -> None:
     model, latents, sparse = sparsified("2 layers, 3×3 regions")  # in 2×2 regions only γ μ counts
     dense = sparse.dense()
     torch.testing.assert_close(dense.p, latents.p, rtol=0, atol=0)
-    torch.testing.assert_close(model.at(40, 36).decode(dense), model.at(40, 36).decode(latents), rtol=0, atol=1e-14)
+    torch.testing.assert_close(
+        model.at(40, 36).decode(dense), model.at(40, 36).decode(latents), rtol=0, atol=1e-14
+    )
     assert sparse.nonzeros == int((latents.p != 0).sum())
     for layer, theta in zip(sparse.where, latents.pooling_params, strict=True):
         assert 0 < len(layer.indices) < theta.mu[:, 0].numel()
@@ -166,7 +177,9 @@ def test_parts_are_joined() -> None:
         return SparseMap(layer.grid, layer.indices[keep], layer.values[keep])
 
     parts = [
-        SparseLatents(half(sparse.features, upper), tuple(half(layer, upper) for layer in sparse.where))
+        SparseLatents(
+            half(sparse.features, upper), tuple(half(layer, upper) for layer in sparse.where)
+        )
         for upper in (True, False)
     ]
     joined = SparseLatents.cat(parts)

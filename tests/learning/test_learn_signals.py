@@ -25,20 +25,29 @@ def waveforms() -> np.ndarray:
 def simulated(samples: int = 6000) -> np.ndarray:
     """Events of two waveforms in noise, float32 [T]."""
     rng = np.random.default_rng(0)
-    z = (rng.random((2, samples - LENGTH + 1)) < 0.01) * rng.uniform(1, 2, (2, samples - LENGTH + 1))
+    z = (rng.random((2, samples - LENGTH + 1)) < 0.01) * rng.uniform(
+        1, 2, (2, samples - LENGTH + 1)
+    )
     x = sum(np.convolve(train, d) for train, d in zip(z, waveforms(), strict=True))
     return (x + 0.05 * rng.standard_normal(samples)).astype(np.float32)
 
 
 def recipe(epochs: int = 3) -> ww.Recipe:
-    changes = {"learning": {"each": {"epochs": epochs, "inference": {"steps": 15}}}, "batch_size": 2}
-    return ww.override(replace(ww.read_recipe("signals"), model=ww.ModelSpec.signals(2, LENGTH)), changes)
+    changes = {
+        "learning": {"each": {"epochs": epochs, "inference": {"steps": 15}}},
+        "batch_size": 2,
+    }
+    return ww.override(
+        replace(ww.read_recipe("signals"), model=ww.ModelSpec.signals(2, LENGTH)), changes
+    )
 
 
 def correlation(model: ww.DeconvNet) -> float:
     """Of the waveforms with the filters most like them, at any shift; the least."""
     filters = model.filters[0][0, :, 0].numpy()
-    pairs = [[np.abs(np.correlate(np.pad(d, 8), f, "valid")).max() for f in filters] for d in waveforms()]
+    pairs = [
+        [np.abs(np.correlate(np.pad(d, 8), f, "valid")).max() for f in filters] for d in waveforms()
+    ]
     return float(np.max(pairs, axis=1).min())
 
 
@@ -50,12 +59,34 @@ def test_waveforms_are_found_again(tmp_path: Path) -> None:
     assert run.history[-1].cost < run.history[0].cost
     np.save(tmp_path / "x.npy", x)
     (tmp_path / "mine.toml").write_text(to_toml(recipe()))
-    whatwhere("train", tmp_path / "x.npy", "--recipe", tmp_path / "mine.toml", "--out", tmp_path / "run",
-              "--set", "engine=reference", "--device", "cpu", "--quiet")  # fmt: skip
+    whatwhere(
+        "train",
+        tmp_path / "x.npy",
+        "--recipe",
+        tmp_path / "mine.toml",
+        "--out",
+        tmp_path / "run",
+        "--set",
+        "engine=reference",
+        "--device",
+        "cpu",
+        "--quiet",
+    )
     assert ww.load(tmp_path / "run") == run.model
     table = tmp_path / "events.csv"
-    whatwhere("encode", tmp_path / "run", tmp_path / "x.npy", "--events", table, "--set", "threshold=0.7",
-              "--set", "engine=reference", "--device", "cpu")  # fmt: skip
+    whatwhere(
+        "encode",
+        tmp_path / "run",
+        tmp_path / "x.npy",
+        "--events",
+        table,
+        "--set",
+        "threshold=0.7",
+        "--set",
+        "engine=reference",
+        "--device",
+        "cpu",
+    )
     written = np.genfromtxt(table, delimiter=",", names=True)
     found = ww.find_events(run.model, x, run.recipe.inference, threshold=0.7, engine="reference")
     np.testing.assert_allclose(written["time"], found["time"], atol=1e-4)
@@ -90,9 +121,16 @@ def test_settings_are_chosen_for_signals() -> None:
 
 
 def test_features_of_signals_for_scikit_learn() -> None:
-    """Arrays (n, C, T) are signals where filters have height 1: the rows are those of images of height 1."""
+    """Arrays (n, C, T) are signals where filters have height 1: the rows are those of images of
+    height 1."""
     X = np.random.default_rng(0).normal(size=(6, 2, 60)).astype(np.float32)
-    settings = {"filter_size": (1, 9), "pool_size": (1, 2), "nonnegative": False, "epochs": 1, "training_steps": 2}
+    settings = {
+        "filter_size": (1, 9),
+        "pool_size": (1, 2),
+        "nonnegative": False,
+        "epochs": 1,
+        "training_steps": 2,
+    }
     features = ww.DeconvNetFeatures(maps=(4,), steps=3, engine="reference", **settings).fit(X)
     assert features.image_shape_ == (2, 1, 60)
     np.testing.assert_array_equal(features.transform(X), features.transform(X[:, :, None]))

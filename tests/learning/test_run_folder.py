@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import tiny_training as tiny
+import whatwhere.engines.reference.filter_map
 import whatwhere.files
-import whatwhere.inference.filter_map
 import whatwhere.learning.algorithm
 from whatwhere.errors import RunError, WhatwhereError
 from whatwhere.learning import TrainingOptions, TrainingStopped, read_run, train
@@ -38,7 +38,9 @@ def test_a_rejected_training_leaves_nothing_behind(settings, tmp_path):
 
 
 @pytest.mark.parametrize("call", range(1, 9))
-def test_interrupted_before_its_first_checkpoint_it_leaves_nothing_behind(call, tmp_path, monkeypatch):
+def test_interrupted_before_its_first_checkpoint_it_leaves_nothing_behind(
+    call, tmp_path, monkeypatch
+):
     calls, fsync = iter(range(1, 100)), os.fsync
 
     def interrupt(handle):
@@ -89,10 +91,14 @@ def test_one_process_trains_in_a_folder_at_a_time(tmp_path):
 
 def test_the_folder_of_the_latents_is_flushed_to_the_disk(tmp_path, monkeypatch):
     synced, sync = [], whatwhere.files.sync_folder
-    monkeypatch.setattr(whatwhere.files, "sync_folder", lambda path: (synced.append(path), sync(path)))
+    monkeypatch.setattr(
+        whatwhere.files, "sync_folder", lambda path: (synced.append(path), sync(path))
+    )
     tiny.train(tiny.recipe(), IMAGES, tmp_path, store="file")
     latents, checkpoint = tmp_path / "checkpoint" / "latents", tmp_path / "checkpoint"
-    assert synced.index(latents) < len(synced) - synced[::-1].index(checkpoint), "the name of the new folder"
+    assert synced.index(latents) < len(synced) - synced[::-1].index(checkpoint), (
+        "the name of the new folder"
+    )
 
 
 @pytest.mark.parametrize("name", ["a b", "it's; rm -rf x", "$HOME"])
@@ -103,11 +109,13 @@ def test_the_command_to_continue_can_be_pasted(name, tmp_path):
     line = str(stopped.value).partition("continue with: ")[2]
     assert line.isprintable()
     assert shlex.split(line) == ["whatwhere", "train", "--resume", str(folder)]
-    echoed = os.popen(f"bash -c {shlex.quote(line.replace('whatwhere train --resume', 'printf %s'))}").read()
+    echoed = os.popen(
+        f"bash -c {shlex.quote(line.replace('whatwhere train --resume', 'printf %s'))}"
+    ).read()
     assert Path(echoed) == folder
 
 
-# Resuming ---------------------------------------------------------------------------------------------------
+# Resuming -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +128,9 @@ def reference():
 def stopped(tmp_path):
     """A run that was stopped in its second epoch."""
     folder = tmp_path / "run"
-    with pytest.raises(TrainingStopped, match=f"epoch 2, 2 of 3 batches done; continue with: whatwhere .* {folder}"):
+    with pytest.raises(
+        TrainingStopped, match=f"epoch 2, 2 of 3 batches done; continue with: whatwhere .* {folder}"
+    ):
         tiny.train(tiny.recipe(), tiny.images(), folder, stop=tiny.StopAfter(6))
     return folder
 
@@ -136,7 +146,9 @@ def resumes(folder, reference) -> bool:
 
 
 def test_a_changed_recipe_raises_an_error_that_names_its_changes(stopped, reference):
-    with pytest.raises(RunError, match=r"other recipe: learning.1.inference.lam was 2.0 and is now 3.0, learning.2"):
+    with pytest.raises(
+        RunError, match=r"other recipe: learning.1.inference.lam was 2.0 and is now 3.0, learning.2"
+    ):
         tiny.train(tiny.recipe(lam=3.0), tiny.images(), stopped, resume=True)
     assert resumes(stopped, reference)
 
@@ -169,8 +181,14 @@ def test_two_processes_cannot_train_in_one_folder(stopped):
 @pytest.mark.parametrize(
     ("harm", "message"),
     [
-        (lambda folder: (folder / "checkpoint/state.safetensors").unlink(), "there is no checkpoint here"),
-        (lambda folder: (folder / "checkpoint/state.safetensors").write_bytes(b"x" * 100), "is damaged"),
+        (
+            lambda folder: (folder / "checkpoint/state.safetensors").unlink(),
+            "there is no checkpoint here",
+        ),
+        (
+            lambda folder: (folder / "checkpoint/state.safetensors").write_bytes(b"x" * 100),
+            "is damaged",
+        ),
         (lambda folder: clear(folder, Path.unlink), "cannot be read"),
         (lambda folder: clear(folder, lambda path: path.write_bytes(b"")), "cannot be read"),
     ],
@@ -187,7 +205,7 @@ def test_there_is_nothing_to_resume_in_an_empty_folder(tmp_path):
         tiny.train(tiny.recipe(), tiny.images(), tmp_path, resume=True)
 
 
-# One reader for run folders and model files; what does not belong together raises an error -----------------------
+# One reader for run folders and model files; what does not belong together raises an error --------
 
 
 @pytest.fixture
@@ -199,7 +217,12 @@ def run(tmp_path) -> Path:
 def test_a_run_folder(run):
     trained = read_run(run)
     assert (trained.name, trained.recipe) == ("digits", tiny.recipe())
-    assert [(report.layer, report.epoch) for report in trained.history] == [(1, 1), (1, 2), (2, 1), (2, 2)]
+    assert [(report.layer, report.epoch) for report in trained.history] == [
+        (1, 1),
+        (1, 2),
+        (2, 1),
+        (2, 2),
+    ]
     assert all(isinstance(report, EpochReport) for report in trained.history)
     assert trained.model.spec == tiny.recipe().model
     assert repr(trained).startswith("TrainedRun('digits', Recipe(layers of 2 and 3 maps")
@@ -225,9 +248,12 @@ def test_a_test_time_setting_may_be_edited(run):
 
 
 def test_a_recipe_of_another_model_is_named(run):
-    save(DeconvNet(ModelSpec(layers=(LayerSpec(maps=2, filter_size=3),))), run / "model.safetensors")
+    save(
+        DeconvNet(ModelSpec(layers=(LayerSpec(maps=2, filter_size=3),))), run / "model.safetensors"
+    )
     with pytest.raises(
-        RunError, match=r"recipe\.toml does not match model\.safetensors: .*filter_size was 3 and is now 2"
+        RunError,
+        match=r"recipe\.toml does not match model\.safetensors: .*filter_size was 3 and is now 2",
     ):
         read_run(run)
 
@@ -243,7 +269,10 @@ GOOD = b'{"layer": 1, "epoch": 1, "reconstruction": 3.0, "penalty": 4.0, "nonzer
         (GOOD + b"\n\n[1, 2]\n", "layer is missing"),
         (GOOD.replace(b"3.0", b"null"), "reconstruction = None was given; expected float"),
         (GOOD.replace(b"4.0", b"NaN"), "penalty = .* was given; expected a finite number"),
-        (GOOD.replace(b"4.0", b"1" + b"0" * 400), "penalty = .* was given; expected a finite number"),
+        (
+            GOOD.replace(b"4.0", b"1" + b"0" * 400),
+            "penalty = .* was given; expected a finite number",
+        ),
         (GOOD.replace(b"4.0", b"1" * 5000), "digits"),
         (GOOD.replace(b"}", b', "seconds": "x"}'), "seconds = 'x' was given"),
         (GOOD.replace(b"}", b', "engine": [1]}'), r"engine = \[1\] was given; expected str"),
@@ -253,7 +282,10 @@ GOOD = b'{"layer": 1, "epoch": 1, "reconstruction": 3.0, "penalty": 4.0, "nonzer
 )
 def test_a_damaged_history_is_named(content, message, run):
     (run / "history.jsonl").write_bytes(content)
-    with pytest.raises(RunError, match=rf"history\.jsonl is damaged: .*{message}.*train --resume .* writes it again"):
+    with pytest.raises(
+        RunError,
+        match=rf"history\.jsonl is damaged: .*{message}.*train --resume .* writes it again",
+    ):
         read_run(run)
 
 
@@ -261,7 +293,9 @@ def test_a_damaged_history_is_named(content, message, run):
 def test_a_history_is_read_from_a_regular_file_of_limited_size(run, monkeypatch):
     (run / "history.jsonl").write_bytes(GOOD)
     monkeypatch.setattr("whatwhere.learning.run_folder.LONGEST_HISTORY", 10)
-    with pytest.raises(RunError, match=r"history\.jsonl is damaged: .*The file has more than 10 bytes"):
+    with pytest.raises(
+        RunError, match=r"history\.jsonl is damaged: .*The file has more than 10 bytes"
+    ):
         read_run(run)
     for make in (os.mkfifo, os.mkdir):
         (run / "history.jsonl").unlink()
@@ -283,7 +317,9 @@ def test_resuming_writes_a_damaged_history_again(run):
 
 @pytest.mark.parametrize("name", ["nowhere", "x" * 300, "a\0b"])
 def test_what_is_not_there_is_named(name, tmp_path):
-    with pytest.raises(RunError, match="was given as a run folder or a model file; there is no such folder"):
+    with pytest.raises(
+        RunError, match="was given as a run folder or a model file; there is no such folder"
+    ):
         read_run(tmp_path / name)
 
 

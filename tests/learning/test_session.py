@@ -8,12 +8,18 @@ import torch
 from rich.console import Console
 
 import tiny_training as tiny
-import whatwhere.inference.filter_map
+import whatwhere.engines.reference.filter_map
 import whatwhere.learning.algorithm
 import whatwhere.learning.reports
 import whatwhere.learning.trainer
-from whatwhere.inference.engines import REFERENCE
-from whatwhere.learning import BatchReport, TrainingCallbacks, TrainingDiverged, TrainingStopped, train
+from whatwhere.engines import REFERENCE
+from whatwhere.learning import (
+    BatchReport,
+    TrainingCallbacks,
+    TrainingDiverged,
+    TrainingStopped,
+    train,
+)
 from whatwhere.learning.algorithm import learn
 from whatwhere.learning.latent_store import LatentStore
 from whatwhere.learning.reports import TrainingProgress, TrainingState, per_image
@@ -28,7 +34,8 @@ def test_dead_maps_are_counted():
     base = tiny.recipe()
     recipe = replace(base, model=spec, learning=base.learning[:1])
     model = DeconvNet(spec)
-    dead = model.filters[0].index_fill(1, torch.tensor([1]), 0.0)  # nothing can be explained by a map without filters
+    # nothing can be explained by a map without filters
+    dead = model.filters[0].index_fill(1, torch.tensor([1]), 0.0)
     batches = [slice(0, 2), slice(2, 4), slice(4, 5)]
 
     def dead_maps(model: DeconvNet) -> int:
@@ -43,7 +50,8 @@ def test_dead_maps_are_counted():
 
 
 class EveryBatch:
-    """An algorithm that updates the filters after every batch and stores no latents, on the same machinery."""
+    """An algorithm that updates the filters after every batch and stores no latents, on the same
+    machinery."""
 
     def __call__(self, model, recipe, data, hooks):
         for layer, learning in enumerate(recipe.learning, start=1):
@@ -76,7 +84,7 @@ def test_another_algorithm_stops_and_resumes_on_the_same_machinery(tmp_path, mon
     assert [report.cost for report in run.history] == [report.cost for report in expected.history]
 
 
-# Training stops when its numbers are no longer usable, and says why ----------------------------------------------
+# Training stops when its numbers are no longer usable, and says why -------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -101,10 +109,14 @@ def spoil(monkeypatch, call: int, **changes):
 
 
 @pytest.mark.parametrize("factor", [float("nan"), float("inf"), 1e4])
-def test_an_unusable_cost_stops_training_and_keeps_the_checkpoint(factor, reference, tmp_path, monkeypatch):
-    spoil(monkeypatch, call=5, reconstruction=factor)  # layer 1, epoch 2, the second of three batches
+def test_an_unusable_cost_stops_training_and_keeps_the_checkpoint(
+    factor, reference, tmp_path, monkeypatch
+):
+    # layer 1, epoch 2, the second of three batches
+    spoil(monkeypatch, call=5, reconstruction=factor)
     with pytest.raises(
-        TrainingDiverged, match=r"layer 1, epoch 2: the cost of batch 2 of 3 is .* Likely cause: one step"
+        TrainingDiverged,
+        match=r"layer 1, epoch 2: the cost of batch 2 of 3 is .* Likely cause: one step",
     ):
         tiny.train(tiny.recipe(), tiny.images(), tmp_path)
     monkeypatch.undo()
@@ -113,9 +125,15 @@ def test_an_unusable_cost_stops_training_and_keeps_the_checkpoint(factor, refere
 
 
 def test_sums_that_are_not_finite_do_not_pass_for_a_filter_that_has_converged(monkeypatch):
-    batch_sum = whatwhere.inference.filter_map.filter_gradient
-    monkeypatch.setattr(whatwhere.inference.filter_map, "filter_gradient", lambda *a: batch_sum(*a).fill_(float("inf")))
-    with pytest.raises(TrainingDiverged, match="layer 1, epoch 1: the sums for the filter update are not finite"):
+    batch_sum = whatwhere.engines.reference.filter_map.filter_gradient
+    monkeypatch.setattr(
+        whatwhere.engines.reference.filter_map,
+        "filter_gradient",
+        lambda *a: batch_sum(*a).fill_(float("inf")),
+    )
+    with pytest.raises(
+        TrainingDiverged, match="layer 1, epoch 1: the sums for the filter update are not finite"
+    ):
         tiny.train(tiny.recipe(), tiny.images())
 
 
@@ -129,11 +147,13 @@ def test_filters_that_are_not_finite_raise(monkeypatch, tmp_path):
     assert all(f.isfinite().all() for f in load(tmp_path / "model.safetensors").filters)
 
 
-# How training proceeds, as a person sees it: the live display, plain lines, the estimate of the time left --------
+# How training proceeds, as a person sees it: the live display, plain lines, the estimate of the tim
 
 
 def batch_report(batch: int, epoch: int = 1) -> BatchReport:
-    return BatchReport(1, epoch, 2, batch, 2, images=10, steps=5, reconstruction=1.0, penalty=0.5, nonzeros=3.0)
+    return BatchReport(
+        1, epoch, 2, batch, 2, images=10, steps=5, reconstruction=1.0, penalty=0.5, nonzeros=3.0
+    )
 
 
 def shown(progress: TrainingProgress) -> str:
@@ -153,7 +173,8 @@ def test_the_live_display_follows_training():
 
 def test_the_time_left_is_estimated_from_the_steps_of_all_layers(monkeypatch):
     now = 100.0
-    progress = TrainingProgress(tiny.recipe(steps=5), TrainingCallbacks())  # two layers of two epochs: 4 × 5
+    # two layers of two epochs: 4 × 5
+    progress = TrainingProgress(tiny.recipe(steps=5), TrainingCallbacks())
     monkeypatch.setattr(progress.display, "get_time", lambda: now)
     progress.display.start_task(progress.task)
     progress.callbacks().on_batch(batch_report(1))

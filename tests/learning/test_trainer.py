@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import tiny_training as tiny
-import whatwhere.inference.filter_map
+import whatwhere.engines.reference.filter_map
 import whatwhere.learning.algorithm
 import whatwhere.learning.latent_store
 from whatwhere.errors import EngineError, ImageError, RunError, SpecError
@@ -26,7 +26,15 @@ from whatwhere.learning import EpochReport, TrainingOptions, TrainingStopped, tr
 from whatwhere.learning.checkpoint import has_checkpoint
 from whatwhere.learning.latent_store import free_memory, latents_fit, latents_per_image
 from whatwhere.model import DeconvNet, load
-from whatwhere.spec import EveryEpoch, InferenceSpec, LayerSpec, LearningSpec, LineSearch, ModelSpec, Recipe
+from whatwhere.spec import (
+    EveryEpoch,
+    InferenceSpec,
+    LayerSpec,
+    LearningSpec,
+    LineSearch,
+    ModelSpec,
+    Recipe,
+)
 
 
 @pytest.fixture(scope="module")
@@ -38,12 +46,16 @@ def reference():
 @pytest.mark.parametrize("store", ["auto", "memory", "file"])
 @pytest.mark.parametrize("in_folder", [False, True])
 def test_memory_and_files_give_the_same_bits(store, in_folder, reference, tmp_path):
-    run = tiny.train(tiny.recipe(), tiny.images(), tmp_path / "run" if in_folder else None, store=store)
+    run = tiny.train(
+        tiny.recipe(), tiny.images(), tmp_path / "run" if in_folder else None, store=store
+    )
     assert tiny.same_filters(run.model, reference.model)
     assert [r.cost for r in run.history] == [r.cost for r in reference.history]
 
 
-@pytest.mark.parametrize(("engine", "message"), [("warp", "'warp' was given"), ("triton", "does not support")])
+@pytest.mark.parametrize(
+    ("engine", "message"), [("warp", "'warp' was given"), ("triton", "does not support")]
+)
 def test_an_unsupported_engine_raises_before_the_run_begins(engine, message, tmp_path):
     if engine == "triton" and torch.cuda.is_available():
         pytest.skip("with a GPU it is supported")
@@ -68,14 +80,18 @@ def test_a_run_is_a_folder_that_holds_the_model_and_the_history(reference, tmp_p
     lines = [json.loads(line) for line in (run.folder / "history.jsonl").read_text().splitlines()]
     assert [(line["layer"], line["epoch"]) for line in lines] == [(1, 1), (1, 2), (2, 1), (2, 2)]
     assert [line["cost"] for line in lines] == [report.cost for report in reference.history]
-    assert {"reconstruction", "penalty", "nonzeros", "dead_maps", "seconds", "engine"} <= lines[0].keys()
+    assert {"reconstruction", "penalty", "nonzeros", "dead_maps", "seconds", "engine"} <= lines[
+        0
+    ].keys()
 
 
 def test_the_history_is_what_the_last_step_of_inference_measured(monkeypatch):
     ends = []
     solve = whatwhere.learning.algorithm.solve
     monkeypatch.setattr(
-        whatwhere.learning.algorithm, "solve", lambda *a: (ends.append(solution := solve(*a)), solution)[1]
+        whatwhere.learning.algorithm,
+        "solve",
+        lambda *a: (ends.append(solution := solve(*a)), solution)[1],
     )
     run = tiny.train(replace(tiny.recipe(epochs=1)), tiny.images())
     first = ends[:3]  # three batches of layer 1
@@ -88,17 +104,28 @@ def test_the_history_is_what_the_last_step_of_inference_measured(monkeypatch):
 
 @pytest.mark.parametrize("store", ["memory", "file"])
 @pytest.mark.parametrize("every", [0, 1])
-def test_stopped_after_any_batch_and_resumed_it_ends_with_the_same_bits(store, every, reference, tmp_path):
+def test_stopped_after_any_batch_and_resumed_it_ends_with_the_same_bits(
+    store, every, reference, tmp_path
+):
     options = {"store": store, "checkpoint_every": every}
     stops = 0
     resume = False
     while True:
         try:
-            run = tiny.train(tiny.recipe(), tiny.images(), tmp_path, resume=resume, stop=tiny.StopAfter(1), **options)
+            run = tiny.train(
+                tiny.recipe(),
+                tiny.images(),
+                tmp_path,
+                resume=resume,
+                stop=tiny.StopAfter(1),
+                **options,
+            )
             break
         except TrainingStopped:
             stops, resume = stops + 1, True
-    assert stops == 15, "after each of three batches and at the end of each of four epochs, but for the very last"
+    assert stops == 15, (
+        "after each of three batches and at the end of each of four epochs, but for the very last"
+    )
     assert tiny.same_filters(run.model, reference.model)
     assert [r.cost for r in run.history] == [r.cost for r in reference.history]
     assert {r.engine for r in run.history} == {"reference"}
@@ -119,12 +146,18 @@ def test_resuming_a_finished_run_changes_nothing(reference, tmp_path):
 
 def test_the_history_reports_how_long_the_filters_took(reference, monkeypatch):
     update = whatwhere.learning.algorithm.solve_filters
-    monkeypatch.setattr(whatwhere.learning.algorithm, "solve_filters", lambda *a: (time.sleep(0.2), update(*a))[1])
+    monkeypatch.setattr(
+        whatwhere.learning.algorithm, "solve_filters", lambda *a: (time.sleep(0.2), update(*a))[1]
+    )
     slow = tiny.train(tiny.recipe(), tiny.images())
     assert all(0 < epoch.filter_seconds < epoch.seconds for epoch in reference.history)
     assert all(0.2 < epoch.filter_seconds < epoch.seconds for epoch in slow.history)
-    old = {name: value for name, value in slow.history[0].table().items() if name != "filter_seconds"}
-    assert EpochReport.of(old).filter_seconds == 0, "histories of before it was reported can be read"
+    old = {
+        name: value for name, value in slow.history[0].table().items() if name != "filter_seconds"
+    }
+    assert EpochReport.of(old).filter_seconds == 0, (
+        "histories of before it was reported can be read"
+    )
 
 
 def test_bad_calls_raise_errors(tmp_path):
@@ -140,10 +173,17 @@ def test_bad_calls_raise_errors(tmp_path):
 
 
 def test_the_size_of_latents_is_what_inference_returns():
-    layers = (LayerSpec(maps=4, pool_size=3, pool_stride=2, pool_maps=2), LayerSpec(maps=3, filter_size=2))
+    layers = (
+        LayerSpec(maps=4, pool_size=3, pool_stride=2, pool_maps=2),
+        LayerSpec(maps=3, filter_size=2),
+    )
     model = DeconvNet(ModelSpec(layers=layers))
-    latents = infer(model, torch.rand(1, 1, 9, 7), InferenceSpec(steps=1), engine="reference").latents
-    assert latents_per_image(model.spec, 9, 7) == sum(tensor.numel() for tensor in latents.tensors())
+    latents = infer(
+        model, torch.rand(1, 1, 9, 7), InferenceSpec(steps=1), engine="reference"
+    ).latents
+    assert latents_per_image(model.spec, 9, 7) == sum(
+        tensor.numel() for tensor in latents.tensors()
+    )
 
 
 def test_latents_are_kept_in_memory_if_they_fit(tmp_path, monkeypatch):
@@ -164,17 +204,26 @@ HASHES = {
 
 
 def this_machine() -> tuple[str, ...]:
-    return platform.system(), platform.machine(), torch.__version__, torch.backends.cpu.get_cpu_capability()
+    return (
+        platform.system(),
+        platform.machine(),
+        torch.__version__,
+        torch.backends.cpu.get_cpu_capability(),
+    )
 
 
-@pytest.mark.skipif(this_machine() != RECORDED_ON, reason="the hashes were recorded on another kind of machine")
+@pytest.mark.skipif(
+    this_machine() != RECORDED_ON, reason="the hashes were recorded on another kind of machine"
+)
 @pytest.mark.parametrize("engine", HASHES)
 def test_a_small_training_gives_the_same_bits(engine: str) -> None:
     inference = InferenceSpec(lam=2.0, alpha=0.5, steps=5, step=LineSearch(per="batch"))
     learning = LearningSpec(inference=inference, epochs=2, update=EveryEpoch(reset_at=(1,)))
     recipe = Recipe(model=ModelSpec.paper(), learning=(learning, learning), batch_size=8, seed=0)
     options = TrainingOptions(engine=engine, device="cpu")
-    model = train(whatwhere.data.load("digits", split="train")[slice(0, 20)], recipe, options=options).model
+    model = train(
+        whatwhere.data.load("digits", split="train")[slice(0, 20)], recipe, options=options
+    ).model
     digest = hashlib.sha256()
     for f in model.filters:
         digest.update(f.contiguous().numpy().tobytes())
@@ -217,7 +266,9 @@ def disk_steps(store: str) -> int:
     """How often the training of these tests touches the disk."""
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         disk = DiskUntil(patch, Crash(), step=10**6)
-        tiny.train(tiny.recipe(), tiny.images(), Path(folder) / "run", checkpoint_every=1, store=store)
+        tiny.train(
+            tiny.recipe(), tiny.images(), Path(folder) / "run", checkpoint_every=1, store=store
+        )
         return 10**6 - disk.left
 
 
@@ -241,7 +292,9 @@ def test_whatever_write_it_dies_at_it_resumes_to_the_same_bits(failure, store, r
         resume = has_checkpoint(folder / "checkpoint")
         if isinstance(failure, OSError):
             assert "No space left on device" in str(end.value)
-            assert "make room" in str(end.value) or f"whatwhere train --resume {folder}" in str(end.value)
+            assert "make room" in str(end.value) or f"whatwhere train --resume {folder}" in str(
+                end.value
+            )
         run = tiny.train(tiny.recipe(), tiny.images(), folder, resume=resume)
         for model in (run.model, load(folder / "model.safetensors")):
             assert tiny.same_filters(model, reference.model), f"killed at step {step} of {steps}"
@@ -259,7 +312,9 @@ def test_killed_again_and_again_it_ends_with_the_same_bits(tmp_path):
         folder, runs = tmp_path / f"run{runs}", runs + 1
         while True:
             resumed += has_checkpoint(folder / "checkpoint")
-            process = tiny.process(tiny.train_or_resume, folder, epochs, ("file", "memory")[runs % 2])
+            process = tiny.process(
+                tiny.train_or_resume, folder, epochs, ("file", "memory")[runs % 2]
+            )
             process.join(chance.uniform(0, 0.7 * duration))
             process.kill()
             process.join()
@@ -272,7 +327,8 @@ def test_killed_again_and_again_it_ends_with_the_same_bits(tmp_path):
 
 
 def train_into_a_limit(folder: Path, message: Path) -> None:
-    """Files may not grow beyond 700 bytes: a real limit of a real disk, as the operating system knows it."""
+    """Files may not grow beyond 700 bytes: a real limit of a real disk, as the operating system
+    knows it."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (700, resource.RLIM_INFINITY))
     report_error(folder, message)
 
@@ -307,7 +363,9 @@ def stopped():
     ("target", "reason"),
     [(train_into_a_limit, "File too large"), (train_as_another_user, "Permission denied")],
 )
-def test_a_disk_that_takes_no_more_is_reported_and_the_last_checkpoint_stands(target, reason, stopped, reference):
+def test_a_disk_that_takes_no_more_is_reported_and_the_last_checkpoint_stands(
+    target, reason, stopped, reference
+):
     if target is train_as_another_user and os.getuid() != 0:
         for path in (stopped, *stopped.rglob("*")):
             path.chmod(path.stat().st_mode & ~0o222)
@@ -315,7 +373,10 @@ def test_a_disk_that_takes_no_more_is_reported_and_the_last_checkpoint_stands(ta
     message = stopped.parent / "message"
     tiny.process(target, stopped, message).join()
     assert reason in message.read_text()
-    assert f"the last checkpoint is intact: fix this, then whatwhere train --resume {stopped}" in message.read_text()
+    assert (
+        f"the last checkpoint is intact: fix this, then whatwhere train --resume {stopped}"
+        in message.read_text()
+    )
     for path in (stopped, *stopped.rglob("*")):
         path.chmod(path.stat().st_mode | 0o200)
     run = tiny.train(tiny.recipe(), tiny.images(), stopped, resume=True)

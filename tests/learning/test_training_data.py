@@ -1,4 +1,5 @@
-"""Streams of images: the same batches whatever the pieces, and errors that say what the stream did."""
+"""Streams of images: the same batches whatever the pieces, and errors that say what the stream
+did."""
 
 from dataclasses import replace
 
@@ -10,7 +11,13 @@ import tiny_training as tiny
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.learning import StreamError
 from whatwhere.learning.latent_store import LatentStore
-from whatwhere.learning.training_data import IterableStream, SizedStream, TrainingData, open_stream, stream_recipe
+from whatwhere.learning.training_data import (
+    IterableStream,
+    SizedStream,
+    TrainingData,
+    open_stream,
+    stream_recipe,
+)
 from whatwhere.model import DeconvNet
 from whatwhere.spec import EveryBatch, LayerSpec, ModelSpec
 
@@ -58,7 +65,10 @@ def test_batches_with_labels_and_arrays_are_taken():
         ([numbered(3), []], "the stream gave a list after 3 images"),
         ([numbered(3)[:0]], r"the stream gave a tensor of shape \[0, 1, 4, 5\] after 0 images"),
         ([numbered(3)[0]], r"the stream gave a tensor of shape \[1, 4, 5\] after 0 images"),
-        ([numbered(3), numbered(3)[:, :, :2]], r"a tensor of shape \[3, 1, 2, 5\] after 3 images; .* all of one shape"),
+        (
+            [numbered(3), numbered(3)[:, :, :2]],
+            r"a tensor of shape \[3, 1, 2, 5\] after 3 images; .* all of one shape",
+        ),
     ],
 )
 def test_a_bad_stream_is_an_error_that_says_what_it_gave(batches, message):
@@ -68,7 +78,9 @@ def test_a_bad_stream_is_an_error_that_says_what_it_gave(batches, message):
 
 @pytest.mark.parametrize(("count", "batch_size"), [(1, 4), (9, 4), (1234, 5), (2001, 2)])
 def test_every_layer_learns_from_its_own_images_in_batches_of_nearly_one_size(count, batch_size):
-    recipe = stream_recipe(tiny.stream_recipe(batch_size=batch_size), SizedStream(tiny.images()), count)
+    recipe = stream_recipe(
+        tiny.stream_recipe(batch_size=batch_size), SizedStream(tiny.images()), count
+    )
     data = open_stream(recipe, SizedStream(tiny.images()), count, DeconvNet(recipe.model))
     ranges = [
         data.rows(layer, epoch, batch)
@@ -101,7 +113,7 @@ def test_settings_that_do_not_fit_a_stream_are_errors():
         replace(by_epoch, learning=(by_epoch.learning[0], by_batch.learning[1]))
 
 
-# What training reads: signals and masks, batch by batch ----------------------------------------------------------
+# What training reads: signals and masks, batch by batch -------------------------------------------
 
 
 BATCHES = [slice(0, 2), slice(2, 4)]
@@ -109,7 +121,9 @@ BATCHES = [slice(0, 2), slice(2, 4)]
 
 def make(images: torch.Tensor) -> TrainingData:
     model = DeconvNet(ModelSpec(layers=(LayerSpec(maps=3, filter_size=3),), channels=3))
-    return TrainingData(model, images, BATCHES, LatentStore(2, torch.device("cpu"), None, in_memory=True))
+    return TrainingData(
+        model, images, BATCHES, LatentStore(2, torch.device("cpu"), None, in_memory=True)
+    )
 
 
 @pytest.mark.parametrize("keep", [True, False])

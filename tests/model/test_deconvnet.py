@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from examples import SPECS, random_images, random_latents
+from whatwhere.engines.reference.pooling_update import start_pooling
 from whatwhere.errors import EngineError, ImageError, SpecError
-from whatwhere.inference.pooling_update import start_pooling
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.ops.convolution import convolve_down
 from whatwhere.ops.pooling import gaussian_weights
@@ -27,7 +27,10 @@ def test_sizes_of_the_paper() -> None:
 
 def test_a_top_feature_sees_14_by_14_pixels() -> None:
     """One element of z₂ reaches 14×14 pixels, as the paper says."""
-    model, v = DeconvNet(ModelSpec.paper(), dtype=torch.float64), torch.rand(1, 1, 28, 28, dtype=torch.float64)
+    model, v = (
+        DeconvNet(ModelSpec.paper(), dtype=torch.float64),
+        torch.rand(1, 1, 28, 28, dtype=torch.float64),
+    )
     theta = start_pooling(Problem(model, v, Phase(layer=2)))
     model = model.at(28, 28)
     weights = model.weights(theta)
@@ -43,12 +46,16 @@ def test_a_top_feature_sees_14_by_14_pixels() -> None:
 def test_filters_are_masked_projected_and_of_unit_length(name: str) -> None:
     spec = SPECS[name]
     model = DeconvNet(spec, seed=3, dtype=torch.float64)
-    for k, (f, connected) in enumerate(zip(model.filters, model.connectivity, strict=True), start=1):
+    for k, (f, connected) in enumerate(
+        zip(model.filters, model.connectivity, strict=True), start=1
+    ):
         assert (f[~connected] == 0).all()
         assert bool((f >= 0).all()) == spec.nonnegative
-        per_filter = spec.normalise == "filter" or (k == 1 and spec.channels > 1)  # a filter's colour is its own
+        # a filter's colour is its own
+        per_filter = spec.normalise == "filter" or (k == 1 and spec.channels > 1)
         lengths = f.square().sum((0, 2, 3) if per_filter else (2, 3))
-        if not per_filter:  # a plane without a positive element has vanished: the smaller, the likelier
+        # a plane without a positive element has vanished: the smaller, the likelier
+        if not per_filter:
             assert (lengths > 0)[connected].double().mean() > 0.8
             lengths = lengths[lengths > 0]
         torch.testing.assert_close(lengths, torch.ones_like(lengths))
@@ -57,7 +64,10 @@ def test_filters_are_masked_projected_and_of_unit_length(name: str) -> None:
 
 
 def test_same_seed_same_model_in_every_dtype() -> None:
-    one, two, wide = (DeconvNet(ModelSpec.paper(), seed=5, dtype=d) for d in (torch.float32,) * 2 + (torch.float64,))
+    one, two, wide = (
+        DeconvNet(ModelSpec.paper(), seed=5, dtype=d)
+        for d in (torch.float32,) * 2 + (torch.float64,)
+    )
     other = DeconvNet(ModelSpec.paper(), seed=6)
     for k in range(2):
         assert torch.equal(one.filters[k], two.filters[k])
@@ -111,7 +121,9 @@ def test_objective_is_its_formula(alpha: float) -> None:
     spec = SPECS["2 layers"]
     model, images = DeconvNet(spec, dtype=torch.float64), random_images(spec)
     latents = random_latents(model, images)
-    found = Problem(model, images, Phase(layer=2), InferenceSpec(lam=3.0, alpha=alpha)).objective(latents)
+    found = Problem(model, images, Phase(layer=2), InferenceSpec(lam=3.0, alpha=alpha)).objective(
+        latents
+    )
     model = model.at(*images.shape[2:])
     weights = model.weights(latents.pooling_params)
     for n in range(len(images)):
@@ -125,7 +137,13 @@ def test_objective_is_its_formula(alpha: float) -> None:
 
 @given(
     st.lists(
-        st.tuples(st.integers(1, 3), st.integers(1, 4), st.integers(1, 3), st.integers(1, 3), st.integers(1, 2)),
+        st.tuples(
+            st.integers(1, 3),
+            st.integers(1, 4),
+            st.integers(1, 3),
+            st.integers(1, 3),
+            st.integers(1, 2),
+        ),
         min_size=1,
         max_size=3,
     ),
@@ -133,7 +151,9 @@ def test_objective_is_its_formula(alpha: float) -> None:
     st.integers(1, 7),
     st.integers(1, 7),
 )
-def test_any_architecture_fits_together(layers: list, channels: int, height: int, width: int) -> None:
+def test_any_architecture_fits_together(
+    layers: list, channels: int, height: int, width: int
+) -> None:
     spec = ModelSpec(
         layers=tuple(
             LayerSpec(maps=b * m, filter_size=k, pool_size=s, pool_stride=min(s, t), pool_maps=m)
@@ -155,7 +175,10 @@ def test_any_architecture_fits_together(layers: list, channels: int, height: int
 BAD_IMAGES = {
     "a list": ([[0.0]], "list was given"),
     "wrong rank": (torch.zeros(28, 28), r"shape \[28, 28\]"),
-    "wrong channels": (torch.zeros(1, 3, 8, 8), r"\[1, 3, 8, 8\] were given; expected a float tensor \[N, 1, H, W\]"),
+    "wrong channels": (
+        torch.zeros(1, 3, 8, 8),
+        r"\[1, 3, 8, 8\] were given; expected a float tensor \[N, 1, H, W\]",
+    ),
     "integers": (torch.zeros(1, 1, 8, 8, dtype=torch.uint8), "divide bytes by 255"),
     "NaN": (torch.full((1, 1, 8, 8), torch.nan), "NaN or Inf"),
     "Inf": (torch.full((1, 1, 8, 8), torch.inf), "NaN or Inf"),
@@ -180,9 +203,14 @@ def test_weights_are_those_of_each_layers_regions() -> None:
     model, images = DeconvNet(spec, dtype=torch.float64), random_images(spec)
     latents = random_latents(model, images)
     for weights, theta, regions in zip(
-        model.at(9, 8).weights(latents.pooling_params), latents.pooling_params, model.at(9, 8).regions, strict=True
+        model.at(9, 8).weights(latents.pooling_params),
+        latents.pooling_params,
+        model.at(9, 8).regions,
+        strict=True,
     ):
-        for found, expected in zip(weights.factors, gaussian_weights(theta, regions).factors, strict=True):
+        for found, expected in zip(
+            weights.factors, gaussian_weights(theta, regions).factors, strict=True
+        ):
             assert torch.equal(found, expected)
 
 
@@ -205,7 +233,9 @@ def test_a_model_is_an_immutable_value() -> None:
     assert model == same, "the original did not change"
 
 
-@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+@pytest.mark.parametrize(
+    "duplicate", [copy.copy, copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))]
+)
 def test_a_copy_and_a_pickle_are_equal(duplicate: Callable[[DeconvNet], DeconvNet]) -> None:
     model = DeconvNet(SPECS["3 layers, colour"], seed=1, dtype=torch.float64)
     again = duplicate(model)
@@ -228,8 +258,10 @@ def test_a_model_may_have_other_filters_on_the_pass_up() -> None:
 
 
 def test_the_repr_names_every_layer() -> None:
-    assert repr(DeconvNet(ModelSpec.paper())) == (
-        "DeconvNet(1 → 16 maps 5×5, gaussian 2×2 → 48 maps 5×5, fan-in 8, gaussian 2×2; float32, cpu)"
+    assert (
+        repr(DeconvNet(ModelSpec.paper()))
+        == "DeconvNet(1 → 16 maps 5×5, gaussian 2×2 → 48 maps 5×5, fan-in 8, gaussian 2×2; float32,"
+        " cpu)"
     )
 
 
@@ -256,7 +288,8 @@ def test_parts_that_are_not_those_of_the_spec_raise_an_error(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "device", ["nonsense", pytest.param("cuda", marks=pytest.mark.skipif("torch.cuda.is_available()"))]
+    "device",
+    ["nonsense", pytest.param("cuda", marks=pytest.mark.skipif("torch.cuda.is_available()"))],
 )
 def test_a_device_that_is_not_there_raises(device: str) -> None:
     with pytest.raises(EngineError, match="try 'cpu'"):

@@ -29,12 +29,16 @@ def random_latents(model: ww.DeconvNet, samples: int, share: float, seed: int = 
     thetas = []
     for grid in grids:
         mu = torch.rand(2, 2, *grid, generator=generator, dtype=torch.float64) - 0.5
-        thetas.append(PoolingParams(mu, 10 * torch.rand(mu.shape, generator=generator, dtype=torch.float64)))
+        thetas.append(
+            PoolingParams(mu, 10 * torch.rand(mu.shape, generator=generator, dtype=torch.float64))
+        )
     return Latents(p, tuple(thetas))
 
 
 def signals_model(pool: int, stride: int) -> ww.DeconvNet:
-    return ww.DeconvNet(ww.ModelSpec.signals(2, 9, pool_size=pool, pool_stride=stride), dtype=torch.float64)
+    return ww.DeconvNet(
+        ww.ModelSpec.signals(2, 9, pool_size=pool, pool_stride=stride), dtype=torch.float64
+    )
 
 
 def brute_force(model: ww.DeconvNet, latents: Latents, samples: int) -> list[tuple[float, ...]]:
@@ -45,7 +49,9 @@ def brute_force(model: ww.DeconvNet, latents: Latents, samples: int) -> list[tup
     found = []
     for n, b in np.ndindex(*p.shape[:2]):
         for sign in (1, -1):
-            parts: list[list[tuple[float, float]]] = []  # events: their coefficients as (place, value)
+            parts: list[
+                list[tuple[float, float]]
+            ] = []  # events: their coefficients as (place, value)
             last = -np.inf
             regions = []
             for j in range(p.shape[3]):
@@ -53,7 +59,9 @@ def brute_force(model: ww.DeconvNet, latents: Latents, samples: int) -> list[tup
                     continue
                 places = [i for i in range(j * stride, j * stride + size) if i < samples + 8]
                 mu, gamma = (float(t[n, 1, b, 0, j]) for t in (theta.mu, theta.gamma))
-                q = np.exp([-gamma / 2 * (i - j * stride - (size - 1) / 2 - mu) ** 2 for i in places])
+                q = np.exp(
+                    [-gamma / 2 * (i - j * stride - (size - 1) / 2 - mu) ** 2 for i in places]
+                )
                 w = np.sqrt(q / q.sum())
                 regions.append(
                     (
@@ -82,7 +90,9 @@ def test_events_are_those_of_the_coefficients(pool: int, stride: int) -> None:
     expected = brute_force(model, latents, 61)
     assert len(expected) == len(events) > 7
     for name, column in zip(
-        ("signal", "feature", "time", "width", "amplitude"), zip(*expected, strict=True), strict=True
+        ("signal", "feature", "time", "width", "amplitude"),
+        zip(*expected, strict=True),
+        strict=True,
     ):
         np.testing.assert_allclose(events[name], column, atol=1e-7, err_msg=name)
     assert (events["parent"] == -1).all()
@@ -99,7 +109,8 @@ def test_the_amplitudes_are_those_of_the_unpooled_map() -> None:
 
 
 def test_the_time_is_that_of_the_waveforms_centre() -> None:
-    """A lone event: the reconstruction is the waveform, which begins (K - 1) / 2 samples before its time."""
+    """A lone event: the reconstruction is the waveform, which begins (K - 1) / 2 samples before
+    its time."""
     model = signals_model(1, 1)
     p = torch.zeros(1, 2, 1, 68, dtype=torch.float64)
     p[0, 1, 0, 30] = 2.5
@@ -115,7 +126,8 @@ def test_the_time_is_that_of_the_waveforms_centre() -> None:
 
 
 def test_parents_contribute_most() -> None:
-    """Three groups far from each other; at one place a strong feature of another map lies on a weak one."""
+    """Three groups far from each other; at one place a strong feature of another map lies on a
+    weak one."""
     model = ww.DeconvNet(TWO_LAYERS, dtype=torch.float64)
     latents = random_latents(model, 200, share=0)
     assert latents.p is not None
@@ -144,7 +156,9 @@ def test_threshold_and_errors() -> None:
     assert len(events_of(sized, Latents(torch.zeros_like(latents.p), latents.pooling_params))) == 0
     with pytest.raises(SpecError, match="threshold = -1"):
         events_of(sized, latents, threshold=-1)
-    pictures = ww.infer(ww.DeconvNet(ww.ModelSpec.paper()), torch.rand(1, 1, 8, 8), ww.InferenceSpec(steps=1))
+    pictures = ww.infer(
+        ww.DeconvNet(ww.ModelSpec.paper()), torch.rand(1, 1, 8, 8), ww.InferenceSpec(steps=1)
+    )
     with pytest.raises(ImageError, match="one of signals"):
         pictures.events()
 

@@ -23,7 +23,9 @@ def test_a_model_comes_back_as_it_was(name: str, dtype: torch.dtype, tmp_path: P
     back = ww.load(tmp_path / "model.safetensors")
     assert back.spec == model.spec
     assert back.dtype == dtype
-    for old, new in zip(model.filters + model.connectivity, back.filters + back.connectivity, strict=True):
+    for old, new in zip(
+        model.filters + model.connectivity, back.filters + back.connectivity, strict=True
+    ):
         assert torch.equal(old, new)
     assert [f.name for f in tmp_path.iterdir()] == ["model.safetensors"]  # nothing left aside
 
@@ -51,7 +53,9 @@ def saved_with(tmp_path: Path, spec: object, filters: torch.Tensor) -> Path:
     tensors = {"layer1.filters": filters, "layer1.connectivity": torch.ones(1, 3, dtype=torch.bool)}
     path = tmp_path / "model.safetensors"
     text = json.dumps(spec)
-    save_file(tensors, path, metadata={"format": FORMAT, "spec": text, "sha256": checksum(text, tensors)})
+    save_file(
+        tensors, path, metadata={"format": FORMAT, "spec": text, "sha256": checksum(text, tensors)}
+    )
     return path
 
 
@@ -62,7 +66,9 @@ def test_filters_that_do_not_fit_the_spec_are_refused(tmp_path: Path) -> None:
 
 def test_filters_that_are_not_finite_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="not finite"):
-        ww.load(saved_with(tmp_path, {"layers": [{"maps": 3}]}, torch.full((1, 3, 5, 5), torch.nan)))
+        ww.load(
+            saved_with(tmp_path, {"layers": [{"maps": 3}]}, torch.full((1, 3, 5, 5), torch.nan))
+        )
 
 
 def test_a_spec_that_cannot_be_is_refused(tmp_path: Path) -> None:
@@ -130,7 +136,9 @@ def test_a_file_that_was_cut_or_has_grown_is_noticed(keep: str, tmp_path: Path) 
     path = tmp_path / "model.safetensors"
     ww.save(DeconvNet(SPECS["2 layers"]), path)
     content = path.read_bytes()
-    path.write_bytes({"all but the end": content[:-1], "twice": content * 2, "with more": content + b"x"}[keep])
+    path.write_bytes(
+        {"all but the end": content[:-1], "twice": content * 2, "with more": content + b"x"}[keep]
+    )
     with pytest.raises(RunError, match="not a usable model file"):
         ww.load(path)
 
@@ -168,7 +176,10 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_spec_raises_a_clear_error(name: str, tmp_path: Path) -> None:
     path, text = tmp_path / "model.safetensors", HOSTILE[name]
-    tensors = {"layer1.filters": torch.zeros(1, 3, 5, 5), "layer1.connectivity": torch.ones(1, 3, dtype=torch.bool)}
+    tensors = {
+        "layer1.filters": torch.zeros(1, 3, 5, 5),
+        "layer1.connectivity": torch.ones(1, 3, dtype=torch.bool),
+    }
     metadata = {"format": FORMAT, "spec": text, "sha256": checksum(text, tensors)}
     save_file(tensors, path, metadata=metadata)
     with pytest.raises(RunError, match="not a usable model file") as raised:
@@ -176,7 +187,9 @@ def test_a_hostile_spec_raises_a_clear_error(name: str, tmp_path: Path) -> None:
     assert len(str(raised.value)) < 1000
 
 
-@pytest.mark.parametrize("dtype", [torch.int32, torch.uint8, torch.bool, torch.float8_e4m3fn, torch.complex64])
+@pytest.mark.parametrize(
+    "dtype", [torch.int32, torch.uint8, torch.bool, torch.float8_e4m3fn, torch.complex64]
+)
 def test_filters_of_another_type_raise_an_error(dtype: torch.dtype, tmp_path: Path) -> None:
     with pytest.raises(RunError, match="not a usable model file"):
         ww.load(saved_with(tmp_path, ONE_LAYER, torch.zeros(1, 3, 5, 5).to(dtype)))
@@ -190,7 +203,10 @@ def test_filters_of_half_precision_come_back(dtype: torch.dtype, tmp_path: Path)
 
 
 def test_a_tensor_of_no_layer_raises_an_error(tmp_path: Path) -> None:
-    tensors = {"layer1.filters": torch.zeros(1, 3, 5, 5), "layer1.connectivity": torch.ones(1, 3, dtype=torch.bool)}
+    tensors = {
+        "layer1.filters": torch.zeros(1, 3, 5, 5),
+        "layer1.connectivity": torch.ones(1, 3, dtype=torch.bool),
+    }
     tensors["layer2.filters"] = torch.zeros(1)
     text = json.dumps(ONE_LAYER)
     metadata = {"format": FORMAT, "spec": text, "sha256": checksum(text, tensors)}
@@ -199,8 +215,12 @@ def test_a_tensor_of_no_layer_raises_an_error(tmp_path: Path) -> None:
         ww.load(tmp_path / "model")
 
 
-def test_a_setting_that_is_younger_than_the_included_learned_steps_leaves_their_model_known() -> None:
+def test_a_setting_that_is_younger_than_the_included_learned_steps_leaves_their_model_known() -> (
+    None
+):
     model = ww.load("mnist")
     resolve_steps(model, "learned")  # raises for another model
     other = replace(model.spec, signed_filters=True)
-    assert model_checksum(DeconvNet.from_parts(other, model.filters, model.connectivity)) != model_checksum(model)
+    assert model_checksum(
+        DeconvNet.from_parts(other, model.filters, model.connectivity)
+    ) != model_checksum(model)

@@ -1,4 +1,5 @@
-"""The kernels for the CPU: the plain form's values and gradients, in every layout and with any number of threads."""
+"""The kernels for the CPU: the plain form's values and gradients, in every layout and with any
+number of threads."""
 
 import itertools
 
@@ -31,7 +32,8 @@ WINDOWS = [
 @pytest.fixture(autouse=True)
 def _poison_new_memory() -> object:
     """Fill new memory with NaN, so that what a kernel does not write shows."""
-    torch._C._set_deterministic_algorithms(True)  # the public function imports all of torch's compiler
+    # the public function imports all of torch's compiler
+    torch._C._set_deterministic_algorithms(True)
     yield
     torch._C._set_deterministic_algorithms(False)
 
@@ -51,14 +53,18 @@ def outputs(form: object, z: Tensor, regions: Regions, fit: MomentFit) -> dict[s
     q = torch.randn(p.shape, dtype=z.dtype).requires_grad_()
     for name, x, function in (("pool", leaf, form.pool), ("unpool", q, form.unpool)):  # type: ignore[attr-defined]
         results[name] = y = function(x, given, regions)
-        products = torch.autograd.grad(y, (x, given.mu, given.gamma), torch.randn(y.shape, dtype=z.dtype))
+        products = torch.autograd.grad(
+            y, (x, given.mu, given.gamma), torch.randn(y.shape, dtype=z.dtype)
+        )
         results |= {f"∇{k} {name}": gradient for k, gradient in enumerate(products)}
     return results
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=["float64", "float32"])
 @pytest.mark.parametrize("window", WINDOWS)
-def test_values_and_gradients_are_those_of_the_plain_form(window: tuple, dtype: torch.dtype) -> None:
+def test_values_and_gradients_are_those_of_the_plain_form(
+    window: tuple, dtype: torch.dtype
+) -> None:
     size, stride, padding, ceil = window
     for layout, power in itertools.product((torch.contiguous_format, torch.channels_last), (1, 2)):
         z = torch.randn(2, 3, 9, 11, generator=torch.Generator().manual_seed(power)).to(dtype)
@@ -66,9 +72,13 @@ def test_values_and_gradients_are_those_of_the_plain_form(window: tuple, dtype: 
         z[0, 0, 1, 1] = 2
         z = z.contiguous(memory_format=layout)
         regions = Regions((3, 9, 11), (1, *size), (1, *stride), (0, *padding), ceil)
-        ours, expected = (outputs(form, z, regions, MomentFit(0.5, 20, power)) for form in (fused, plain))
+        ours, expected = (
+            outputs(form, z, regions, MomentFit(0.5, 20, power)) for form in (fused, plain)
+        )
         for name, value in ours.items():
-            error = (value.double() - expected[name].double()).norm() / expected[name].double().norm()
+            error = (value.double() - expected[name].double()).norm() / expected[
+                name
+            ].double().norm()
             assert error < TOLERANCE[dtype], (name, layout, power)
         assert ours["p"].stride() == expected["p"].stride()
 
@@ -78,15 +88,23 @@ def test_its_derivatives_are_right() -> None:
     assert gradcheck(lambda z: F.gaussian_pool2d(z, 2, form="fused"), z)
     assert gradgradcheck(lambda z: F.gaussian_pool2d(z, 2, form="fused"), z)
     with torch.no_grad():
-        torch.testing.assert_close(F.gaussian_pool2d(z, 2, form="fused"), F.gaussian_pool2d(z, 2, form="plain"))
+        torch.testing.assert_close(
+            F.gaussian_pool2d(z, 2, form="fused"), F.gaussian_pool2d(z, 2, form="plain")
+        )
 
 
 def test_shared_gaussians_and_slices_of_larger_maps() -> None:
     z = torch.randn(4, 6, 12, 14, dtype=torch.float64)[::2, 1:4, 2:, ::2]
-    where = PoolingParams(torch.randn(1, 2, 3, 1, 1).double() / 3, torch.rand(1, 2, 1, 1, 1).double())
-    ours, expected = (F.gaussian_pool2d(z, 2, where=where, form=form) for form in ("fused", "plain"))
+    where = PoolingParams(
+        torch.randn(1, 2, 3, 1, 1).double() / 3, torch.rand(1, 2, 1, 1, 1).double()
+    )
+    ours, expected = (
+        F.gaussian_pool2d(z, 2, where=where, form=form) for form in ("fused", "plain")
+    )
     torch.testing.assert_close(ours, expected)
-    torch.testing.assert_close(F.gaussian_pool2d(z, 2, form="fused"), F.gaussian_pool2d(z, 2, form="plain"))
+    torch.testing.assert_close(
+        F.gaussian_pool2d(z, 2, form="fused"), F.gaussian_pool2d(z, 2, form="plain")
+    )
 
 
 @pytest.mark.parametrize("window", [(2,), (3, 2, 1)])

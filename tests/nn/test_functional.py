@@ -1,4 +1,5 @@
-"""Gaussian pooling as functions: formulas, the geometry of PyTorch's pooling, signs, dtypes, layouts, derivatives."""
+"""Gaussian pooling as functions: formulas, the geometry of PyTorch's pooling, signs, dtypes,
+layouts, derivatives."""
 
 import itertools
 import math
@@ -29,15 +30,21 @@ MAPS = (2, 3, 7, 9)
 
 
 def maps(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 0) -> Tensor:
-    return torch.randn(*(shape or MAPS), generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+    return torch.randn(
+        *(shape or MAPS), generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    ).to(dtype)
 
 
 def given(p: Tensor, seed: int = 1) -> PoolingParams:
     shape = (p.shape[0], 2, *p.shape[1:])
-    return PoolingParams(maps(*shape, seed=seed).to(p.dtype) / 2, maps(*shape, seed=seed + 1).to(p.dtype).abs())
+    return PoolingParams(
+        maps(*shape, seed=seed).to(p.dtype) / 2, maps(*shape, seed=seed + 1).to(p.dtype).abs()
+    )
 
 
-def literal_weights(where: PoolingParams, index: tuple, size: tuple, begin: tuple, extent: tuple) -> dict[tuple, float]:
+def literal_weights(
+    where: PoolingParams, index: tuple, size: tuple, begin: tuple, extent: tuple
+) -> dict[tuple, float]:
     """w of a region's elements, straight from the formula, by their place in the map."""
     n, c, y, x = index
     axes = []
@@ -63,7 +70,9 @@ def test_the_regions_are_those_of_max_pooling(window: tuple) -> None:
 
 
 def test_the_grid_is_that_of_max_pooling_for_every_size() -> None:
-    for n, s, t, b, ceil in itertools.product(range(1, 12), range(1, 6), range(1, 6), range(3), (False, True)):
+    for n, s, t, b, ceil in itertools.product(
+        range(1, 12), range(1, 6), range(1, 6), range(3), (False, True)
+    ):
         way = n + 2 * b - s
         if 2 * b > s or (-(-way // t) if ceil else way // t) < 0:
             continue  # PyTorch raises an error
@@ -87,7 +96,9 @@ def test_pool_and_unpool_are_the_formulas(window: tuple) -> None:
             pooled[index] += w * z[(*index[:2], *place)]
             spread[(*index[:2], *place)] += w * feature[index]
     torch.testing.assert_close(F.gaussian_pool2d(z, *window, where), pooled)
-    torch.testing.assert_close(F.gaussian_unpool2d(feature, where, kernel, stride, padding, z.shape), spread)
+    torch.testing.assert_close(
+        F.gaussian_unpool2d(feature, where, kernel, stride, padding, z.shape), spread
+    )
 
 
 @pytest.mark.parametrize("power", [1, 2])
@@ -100,13 +111,17 @@ def test_moments_are_mean_and_variance_of_the_place(power: int) -> None:
         mass = s.sum(1 - axis) / s.sum()
         mean = (mass * x).sum()
         torch.testing.assert_close(where.mu[0, axis, 0, 0, 0], mean)
-        torch.testing.assert_close(where.gamma[0, axis, 0, 0, 0], 1 / (mass * (x - mean) ** 2).sum())
+        torch.testing.assert_close(
+            where.gamma[0, axis, 0, 0, 0], 1 / (mass * (x - mean) ** 2).sum()
+        )
 
 
 def test_precisions_are_bounded_and_empty_regions_flat() -> None:
     z = torch.zeros(1, 1, 2, 4)
     z[0, 0, 0, 0] = -5
-    p, where = F.gaussian_pool2d(z, 2, fit=MomentFit(gamma_min=0.5, gamma_max=30), return_where=True)
+    p, where = F.gaussian_pool2d(
+        z, 2, fit=MomentFit(gamma_min=0.5, gamma_max=30), return_where=True
+    )
     assert where.gamma.flatten().tolist() == pytest.approx([30, 0.5, 30, 0.5])
     assert where.mu.flatten().tolist() == [-0.5, 0, -0.5, 0]
     assert p[0, 0, 0, 0] == pytest.approx(-5, rel=1e-4)  # the sign is kept
@@ -119,7 +134,9 @@ def test_switches_give_max_pooling_and_zero_precision_the_sum() -> None:
     switch = PoolingParams(centre.double(), torch.full(centre.shape, SWITCH, dtype=z.dtype))
     torch.testing.assert_close(F.gaussian_pool2d(z, 2, where=switch), largest)
     flat = PoolingParams(torch.zeros_like(centre).double(), torch.zeros_like(centre).double())
-    torch.testing.assert_close(F.gaussian_pool2d(z, 2, where=flat), 2 * torch.nn.functional.avg_pool2d(z, 2))
+    torch.testing.assert_close(
+        F.gaussian_pool2d(z, 2, where=flat), 2 * torch.nn.functional.avg_pool2d(z, 2)
+    )
 
 
 @pytest.mark.parametrize("window", WINDOWS)
@@ -168,7 +185,8 @@ def test_gradients_are_finite_where_a_region_is_empty_or_has_one_place() -> None
 
 
 @pytest.mark.parametrize(
-    ("dtype", "tolerance"), [(torch.float16, 3.5e-4), (torch.bfloat16, 2.8e-3), (torch.float32, 1e-6)]
+    ("dtype", "tolerance"),
+    [(torch.float16, 3.5e-4), (torch.bfloat16, 2.8e-3), (torch.float32, 1e-6)],
 )
 def test_every_dtype_is_near_float64(dtype: torch.dtype, tolerance: float) -> None:
     z = maps(dtype=dtype)
@@ -206,7 +224,9 @@ def test_a_single_image_needs_no_batch() -> None:
     p_0, where_0 = F.gaussian_pool2d(z[0], 2, return_where=True)
     torch.testing.assert_close(p_0, p[0])
     torch.testing.assert_close(where_0.gamma, where.gamma[0])
-    torch.testing.assert_close(F.gaussian_unpool2d(p_0, where_0, 2), F.gaussian_unpool2d(p, where, 2)[0])
+    torch.testing.assert_close(
+        F.gaussian_unpool2d(p_0, where_0, 2), F.gaussian_unpool2d(p, where, 2)[0]
+    )
     torch.testing.assert_close(F.gaussian_pool2d(z[0], 2, where=where_0), p[0])
 
 

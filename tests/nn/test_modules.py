@@ -8,7 +8,13 @@ from torch import nn
 
 import whatwhere as ww
 from whatwhere.errors import SpecError
-from whatwhere.nn import GaussianPool1d, GaussianPool2d, GaussianUnpool1d, GaussianUnpool2d, PoolingParams
+from whatwhere.nn import (
+    GaussianPool1d,
+    GaussianPool2d,
+    GaussianUnpool1d,
+    GaussianUnpool2d,
+    PoolingParams,
+)
 from whatwhere.nn import functional as F
 from whatwhere.spec import MomentFit
 
@@ -38,7 +44,10 @@ def test_fit_is_the_same_argument_for_the_layer_and_the_function() -> None:
     z, fit = torch.randn(2, 3, 8, 8), MomentFit(gamma_min=0.5, gamma_max=3.0, power=1)
     assert torch.equal(GaussianPool2d(2, fit=fit)(z), F.gaussian_pool2d(z, 2, fit=fit))
     assert not torch.equal(GaussianPool2d(2)(z), F.gaussian_pool2d(z, 2, fit=fit))
-    parameters = [inspect.signature(function).parameters["fit"] for function in (GaussianPool2d, F.gaussian_pool2d)]
+    parameters = [
+        inspect.signature(function).parameters["fit"]
+        for function in (GaussianPool2d, F.gaussian_pool2d)
+    ]
     assert parameters[0].annotation == parameters[1].annotation
     assert parameters[0].default == parameters[1].default
 
@@ -102,7 +111,9 @@ def test_half_precision_input_with_float32_parameters() -> None:
 
 
 def test_repr() -> None:
-    assert "kernel_size=3, stride=2, padding=1, ceil_mode=False, gaussians='moments'" in repr(GaussianPool2d(3, 2, 1))
+    assert "kernel_size=3, stride=2, padding=1, ceil_mode=False, gaussians='moments'" in repr(
+        GaussianPool2d(3, 2, 1)
+    )
     assert "kernel_size=3" in repr(GaussianUnpool2d(3))
 
 
@@ -115,7 +126,9 @@ INVALID = {
         torch.zeros(1, 1, 2, 2), PoolingParams(torch.zeros(1), torch.zeros(1))
     ),
     "no where for input": lambda: GaussianPool2d(2, gaussians="input")(torch.zeros(1, 1, 2, 2)),
-    "other channels": lambda: GaussianPool2d(2, gaussians="learned", channels=3)(torch.zeros(1, 2, 2, 2)),
+    "other channels": lambda: GaussianPool2d(2, gaussians="learned", channels=3)(
+        torch.zeros(1, 2, 2, 2)
+    ),
 }
 
 
@@ -130,11 +143,13 @@ def test_invalid_arguments_raise_an_error(what: str) -> None:
         INVALID[what]()
 
 
-# Pooling of signals: that of images of height 1, to the bit -------------------------------------------------------
+# Pooling of signals: that of images of height 1, to the bit ---------------------------------------
 
 
 @pytest.mark.parametrize(("kernel", "stride", "padding"), [(2, None, 0), (3, 2, 1), (4, 4, 0)])
-def test_pooling_is_that_of_images_of_height_1(kernel: int, stride: int | None, padding: int) -> None:
+def test_pooling_is_that_of_images_of_height_1(
+    kernel: int, stride: int | None, padding: int
+) -> None:
     z = torch.randn(2, 3, 13, generator=torch.Generator().manual_seed(0))
     p, where = GaussianPool1d(kernel, stride, padding, return_where=True)(z)
     sizes = (1, kernel), (1, stride or kernel), (0, padding)
@@ -149,10 +164,17 @@ def test_pooling_is_that_of_images_of_height_1(kernel: int, stride: int | None, 
 
 def test_unpooling_signals_is_the_adjoint() -> None:
     generator = torch.Generator().manual_seed(0)
-    z, p = torch.randn(2, 3, 12, generator=generator).double(), torch.randn(2, 3, 6, generator=generator).double()
-    where = PoolingParams(torch.rand(2, 3, 6, generator=generator).double() - 0.5, torch.ones(2, 3, 6).double())
+    z, p = (
+        torch.randn(2, 3, 12, generator=generator).double(),
+        torch.randn(2, 3, 6, generator=generator).double(),
+    )
+    where = PoolingParams(
+        torch.rand(2, 3, 6, generator=generator).double() - 0.5, torch.ones(2, 3, 6).double()
+    )
     pooled = GaussianPool1d(2, gaussians="input", form="plain")(z, where)
-    assert float((pooled * p).sum()) == pytest.approx(float((z * GaussianUnpool1d(2, form="plain")(p, where)).sum()))
+    assert float((pooled * p).sum()) == pytest.approx(
+        float((z * GaussianUnpool1d(2, form="plain")(p, where)).sum())
+    )
 
 
 def test_gradients_reach_input_and_learned_gaussians() -> None:
@@ -170,7 +192,9 @@ INVALID_FOR_SIGNALS = {
     "images": (lambda: GaussianPool1d(2)(torch.zeros(1, 3, 8, 8)), r"expected signals \[N, C, T\]"),
     "samples alone": (lambda: GaussianPool1d(2)(torch.zeros(8)), r"expected signals \[N, C, T\]"),
     "indices of max pooling": (
-        lambda: GaussianUnpool1d(2)(*torch.nn.functional.max_pool1d(torch.zeros(1, 3, 8), 2, return_indices=True)),
+        lambda: GaussianUnpool1d(2)(
+            *torch.nn.functional.max_pool1d(torch.zeros(1, 3, 8), 2, return_indices=True)
+        ),
         "expected PoolingParams",
     ),
     "a stride of 0": (lambda: GaussianPool1d(2, stride=0), "must be at least 1"),

@@ -1,4 +1,5 @@
-"""A sparse code as a layer: gradients are finite differences, filters keep their constraints, and it exports."""
+"""A sparse code as a layer: gradients are finite differences, filters keep their constraints, and
+it exports."""
 
 import pytest
 import torch
@@ -23,7 +24,9 @@ SCHEDULE = (
 def layer(name: str = "2 layers", alpha: float = 1.0, return_where: bool = False) -> SparseCode2d:
     """A layer in float64 with the filters of a small model."""
     inference = InferenceSpec(step=Schedule(steps=SCHEDULE), lam=2.0, alpha=alpha)
-    return SparseCode2d.from_model(DeconvNet(SPECS[name], dtype=torch.float64), 2, inference, return_where=return_where)
+    return SparseCode2d.from_model(
+        DeconvNet(SPECS[name], dtype=torch.float64), 2, inference, return_where=return_where
+    )
 
 
 def images(name: str = "2 layers", count: int = 2) -> Tensor:
@@ -33,15 +36,20 @@ def images(name: str = "2 layers", count: int = 2) -> Tensor:
 @pytest.mark.parametrize("alpha", [1.0, 0.5])
 @pytest.mark.parametrize("name", ["2 layers", "2 layers, max"])
 def test_gradients_are_finite_differences(name: str, alpha: float) -> None:
-    """Of what and where, with respect to the filters before their projection, the sizes of the steps and the input."""
+    """Of what and where, with respect to the filters before their projection, the sizes of the
+    steps and the input."""
     code, x = layer(name, alpha, return_where=True), images(name)
     names = [each for each, _ in code.named_parameters()]
     # filters of 0, and fitted μ at their bounds
     moved = {"filters": 0.05, "log_scales": -0.05}
-    away_from_kinks = [p + moved.get(each.split(".")[0], 0.0) for each, p in code.named_parameters()]
+    away_from_kinks = [
+        p + moved.get(each.split(".")[0], 0.0) for each, p in code.named_parameters()
+    ]
 
     def outputs(x: Tensor, *parameters: Tensor) -> tuple[Tensor, ...]:
-        what, where = torch.func.functional_call(code, dict(zip(names, parameters, strict=True)), (x,))
+        what, where = torch.func.functional_call(
+            code, dict(zip(names, parameters, strict=True)), (x,)
+        )
         return what, where[0].mu if name == "2 layers" else what
 
     inputs = tuple(p.detach().clone().requires_grad_() for p in (x, *away_from_kinks))
@@ -49,13 +57,17 @@ def test_gradients_are_finite_differences(name: str, alpha: float) -> None:
     assert torch.autograd.gradcheck(outputs, inputs, eps=1e-6, atol=1e-5, rtol=1e-4, fast_mode=True)
 
 
-@pytest.mark.parametrize("name", ["2 layers", "2 layers, max", "1 layer, colour", "2 layers, signals"])
+@pytest.mark.parametrize(
+    "name", ["2 layers", "2 layers, max", "1 layer, colour", "2 layers, signals"]
+)
 def test_the_layer_is_what_infer_computes(name: str) -> None:
     code, x = layer(name, return_where=True), images(name)
     what, where = code(x)
     solution = infer(code.model, x, code.spec, engine="reference")
     assert torch.allclose(what, solution.features, rtol=1e-10, atol=0)
-    assert torch.allclose(where[-1].gamma, solution.latents.pooling_params[-1].gamma, rtol=1e-10, atol=0)
+    assert torch.allclose(
+        where[-1].gamma, solution.latents.pooling_params[-1].gamma, rtol=1e-10, atol=0
+    )
 
 
 @pytest.mark.parametrize("name", ["2 layers", "2 layers, per filter", "2 layers, signed"])
@@ -76,9 +88,12 @@ def test_filters_of_any_value_are_used_masked_nonnegative_and_of_unit_length(nam
 
 def test_it_trains_end_to_end_in_any_network() -> None:
     torch.manual_seed(0)
-    network = nn.Sequential(SparseCode2d(1, maps=(3, 4), kernel_size=3, steps=2), nn.Flatten(), nn.LazyLinear(2))
+    network = nn.Sequential(
+        SparseCode2d(1, maps=(3, 4), kernel_size=3, steps=2), nn.Flatten(), nn.LazyLinear(2)
+    )
     x, y = images(count=12).float(), torch.arange(12) % 2
-    x[y == 1] = x[y == 1].flip(2) * torch.linspace(0, 1, 7)[:, None]  # what differs is where the light is
+    # what differs is where the light is
+    x[y == 1] = x[y == 1].flip(2) * torch.linspace(0, 1, 7)[:, None]
     network(x)
     start = [p.detach().clone() for p in network[0].parameters()]
     optimizer, losses = torch.optim.Adam(network.parameters(), 0.05), []
@@ -105,7 +120,9 @@ class WhatAndWhere(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         spec = InferenceSpec(step=Schedule(steps=SCHEDULE[:1]), lam=2.0)
-        self.coder = SparseCode2d.from_model(DeconvNet(SPECS["1 layer"]), 1, spec, return_where=True)
+        self.coder = SparseCode2d.from_model(
+            DeconvNet(SPECS["1 layer"]), 1, spec, return_where=True
+        )
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         what, where = self.coder(x)
@@ -114,7 +131,9 @@ class WhatAndWhere(nn.Module):
 
 @pytest.fixture(scope="module")
 def exported() -> ExportedProgram:
-    return torch.export.export(WhatAndWhere(), (images().float(),), dynamic_shapes={"x": {0: Dim("n", max=64)}})
+    return torch.export.export(
+        WhatAndWhere(), (images().float(),), dynamic_shapes={"x": {0: Dim("n", max=64)}}
+    )
 
 
 @pytest.mark.parametrize("count", [2, 5])
@@ -124,7 +143,10 @@ def test_it_exports_for_batches_of_any_size(exported: ExportedProgram, count: in
         torch.testing.assert_close(ours, expected)
 
 
-@pytest.mark.skipif(torch.__version__ < "2.12", reason="the exporter of torch 2.11 fails on a parameter times a buffer")
+@pytest.mark.skipif(
+    torch.__version__ < "2.12",
+    reason="the exporter of torch 2.11 fails on a parameter times a buffer",
+)
 def test_onnx_runtime_agrees(exported: ExportedProgram) -> None:
     x = images(count=3).float()
     for ours, expected in zip(onnx_function(exported)(x), WhatAndWhere()(x), strict=True):
@@ -145,7 +167,9 @@ def test_the_same_seed_draws_the_same_filters_and_a_state_is_loaded() -> None:
 
 
 def test_what_does_not_fit_is_an_error() -> None:
-    with pytest.raises(ImageError, match=r"an input of shape \[2, 3, 8, 8\] was given; expected \[N, 1, H, W\]"):
+    with pytest.raises(
+        ImageError, match=r"an input of shape \[2, 3, 8, 8\] was given; expected \[N, 1, H, W\]"
+    ):
         layer()(torch.rand(2, 3, 8, 8, dtype=torch.float64))
     with pytest.raises(SpecError, match="steps"):
         SparseCode2d(1, maps=2, steps=0)

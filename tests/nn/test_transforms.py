@@ -33,7 +33,10 @@ DYNAMIC = {"z": {0: Dim("n"), 2: Dim("h", min=6, max=99), 3: Dim("w", min=6, max
 
 CUDA = pytest.param(
     "cuda",
-    marks=[pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")],
+    marks=[
+        pytest.mark.gpu,
+        pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+    ],
 )
 devices = pytest.mark.parametrize("device", ["cpu", CUDA])
 
@@ -52,7 +55,10 @@ def _fresh() -> Iterator[None]:
 
 @devices
 def test_compiles_to_one_graph(device: str) -> None:
-    module, z = ThereAndBack(*WINDOWS["3/2/1"]), torch.randn(2, 3, 9, 11, device=device, requires_grad=True)
+    module, z = (
+        ThereAndBack(*WINDOWS["3/2/1"]),
+        torch.randn(2, 3, 9, 11, device=device, requires_grad=True),
+    )
     ours = flat(torch.compile(module, fullgraph=True, backend="aot_eager", dynamic=False)(z))
     expected = flat(module(z))
     torch.testing.assert_close(ours, expected)
@@ -61,7 +67,8 @@ def test_compiles_to_one_graph(device: str) -> None:
 
 
 class Exported(ThereAndBack):
-    """Overlapping regions there and back along one axis, in ceil mode along the other: exporting takes long."""
+    """Overlapping regions there and back along one axis, in ceil mode along the other: exporting
+    takes long."""
 
     def __init__(self) -> None:
         super().__init__((1, 3), (1, 2), (0, 1))
@@ -74,7 +81,9 @@ class Exported(ThereAndBack):
 @pytest.fixture(scope="module")
 def exported() -> ExportedProgram:
     """The layers with a dynamic batch, height and width."""
-    return torch.export.export(Exported().eval(), (torch.randn(2, 3, 9, 11),), dynamic_shapes=DYNAMIC)
+    return torch.export.export(
+        Exported().eval(), (torch.randn(2, 3, 9, 11),), dynamic_shapes=DYNAMIC
+    )
 
 
 def test_exports_with_dynamic_batch_height_and_width(exported: ExportedProgram) -> None:
@@ -98,7 +107,9 @@ def test_onnx_runtime_agrees(exported: ExportedProgram) -> None:
 def test_vmap_is_a_loop(window: str, device: str) -> None:
     module, z = ThereAndBack(*WINDOWS[window]), torch.randn(4, 2, 3, 7, 9, device=device)
     mapped = flat(vmap(module)(z))
-    for ours, one in zip(mapped, zip(*(flat(module(part)) for part in z), strict=True), strict=True):
+    for ours, one in zip(
+        mapped, zip(*(flat(module(part)) for part in z), strict=True), strict=True
+    ):
         torch.testing.assert_close(ours, torch.stack(one))
     torch.testing.assert_close(vmap(module, in_dims=1)(z)[0], vmap(module)(z.transpose(0, 1))[0])
 
@@ -131,7 +142,10 @@ def test_forward_mode_is_the_directional_derivative(window: str, device: str) ->
 @devices
 def test_autocast_leaves_the_dtype_to_the_input(device: str) -> None:
     with torch.autocast(device, torch.bfloat16):
-        image, filters = torch.randn(1, 1, 8, 8, device=device), torch.randn(2, 1, 3, 3, device=device)
+        image, filters = (
+            torch.randn(1, 1, 8, 8, device=device),
+            torch.randn(2, 1, 3, 3, device=device),
+        )
         z = torch.nn.functional.conv2d(image, filters)
         outputs = flat(ThereAndBack(2)(z))
     assert {z.dtype} == {output.dtype for output in outputs} == {torch.bfloat16}

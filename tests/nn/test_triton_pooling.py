@@ -1,4 +1,5 @@
-"""The fused kernels: right in Triton's interpreter, compiled for a GPU without one, and right on a GPU."""
+"""The fused kernels: right in Triton's interpreter, compiled for a GPU without one, and right on a
+GPU."""
 
 import os
 import subprocess

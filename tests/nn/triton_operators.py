@@ -1,6 +1,7 @@
 """The Triton operators without a GPU, in a process of its own that exits with 0 if all is well:
 
-TRITON_INTERPRET=1 python triton_operators.py interpret      on the CPU, compared with the plain form
+TRITON_INTERPRET=1 python triton_operators.py interpret      on the CPU, compared with the plain
+form
 python triton_operators.py compile                           every kernel, for sm_90
 """
 
@@ -35,7 +36,9 @@ CASES = [
 def close(ours: Tensor, truth: Tensor, what: str) -> None:
     error = (ours.double() - truth.double()).norm() / truth.double().norm()
     assert error < TOLERANCE[ours.dtype], f"{what}: off by {error:.1e}"
-    assert ours.stride() == truth.stride() or not what.startswith("value"), f"{what}: {ours.stride()}, {truth.stride()}"
+    assert ours.stride() == truth.stride() or not what.startswith("value"), (
+        f"{what}: {ours.stride()}, {truth.stride()}"
+    )
 
 
 def everything(form: object, z: Tensor, regions: Regions, fit: MomentFit) -> dict[str, Tensor]:
@@ -45,7 +48,9 @@ def everything(form: object, z: Tensor, regions: Regions, fit: MomentFit) -> dic
     p, fitted = form.fit_pool(leaf, regions, fit, True)  # type: ignore[attr-defined]
     found = {"value p": p, "mu": fitted.mu, "gamma": fitted.gamma}
     outputs = (p, fitted.mu, fitted.gamma)
-    found["∇ fit"] = torch.autograd.grad(outputs, leaf, [torch.randn(y.shape, dtype=z.dtype) for y in outputs])[0]
+    found["∇ fit"] = torch.autograd.grad(
+        outputs, leaf, [torch.randn(y.shape, dtype=z.dtype) for y in outputs]
+    )[0]
     if form is fused:
         alone, nothing = fused.fit_pool(leaf, regions, fit, False)
         assert nothing is None
@@ -54,13 +59,16 @@ def everything(form: object, z: Tensor, regions: Regions, fit: MomentFit) -> dic
     q = torch.randn(p.shape, dtype=z.dtype).requires_grad_()
     for name, given, function in (("pool", leaf, form.pool), ("unpool", q, form.unpool)):  # type: ignore[attr-defined]
         found[f"value {name}"] = y = function(given, where, regions)
-        gradients = torch.autograd.grad(y, (given, where.mu, where.gamma), torch.randn(y.shape, dtype=z.dtype))
+        gradients = torch.autograd.grad(
+            y, (given, where.mu, where.gamma), torch.randn(y.shape, dtype=z.dtype)
+        )
         found |= {f"∇{k} {name}": gradient for k, gradient in enumerate(gradients)}
     return found
 
 
 def values() -> None:
-    torch._C._set_deterministic_algorithms(True)  # fills new memory with NaN, so that what is not written shows
+    # fills new memory with NaN, so that what is not written shows
+    torch._C._set_deterministic_algorithms(True)
     assert torch.zeros(1).new_empty(1).isnan()
     for number, (size, stride, padding, ceil, dtype, channels_last, power) in enumerate(CASES):
         z = torch.randn(1, 2, 5, 6, generator=torch.Generator().manual_seed(number)).to(dtype)
@@ -68,7 +76,9 @@ def values() -> None:
         if channels_last:
             z = z.contiguous(memory_format=torch.channels_last)
         regions = Regions((2, 5, 6), (1, *size), (1, *stride), (0, *padding), ceil)
-        ours, truth = (everything(form, z, regions, MomentFit(power=power)) for form in (fused, plain))
+        ours, truth = (
+            everything(form, z, regions, MomentFit(power=power)) for form in (fused, plain)
+        )
         for name, value in ours.items():
             close(value, truth[name], f"{name} of case {number}")
     empty = torch.zeros(0, 2, 5, 6)
@@ -106,7 +116,13 @@ def compile_kernels() -> None:
         theta = PoolingParams(*(x.detach().requires_grad_() for x in (where.mu, where.gamma)))
         fused.pool(z, theta, regions).sum().backward()
         fused.unpool(p.detach(), theta, regions)
-    assert {operation for operation, _ in compiled} == {"fit_pool", "fit_pool_backward", "pool", "slopes", "unpool"}
+    assert {operation for operation, _ in compiled} == {
+        "fit_pool",
+        "fit_pool_backward",
+        "pool",
+        "slopes",
+        "unpool",
+    }
     assert all("sm_90" in ptx for _, ptx in compiled)
 
 

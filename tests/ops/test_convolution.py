@@ -6,18 +6,30 @@ import torch
 from scipy.signal import convolve2d, correlate2d
 
 from operators import OPERATORS, draw
-from whatwhere.ops.convolution import convolve_down, convolve_up, filter_gradient, project_filters, random_connectivity
+from whatwhere.ops.convolution import (
+    convolve_down,
+    convolve_up,
+    filter_gradient,
+    project_filters,
+    random_connectivity,
+)
 
 
 def test_down_is_the_valid_convolution_of_the_paper() -> None:
     z, f = draw(2, 3, 8, 9), draw(2, 3, 4, 4)
-    expected = [[sum(convolve2d(z[n, b], f[c, b], mode="valid") for b in range(3)) for c in range(2)] for n in range(2)]
+    expected = [
+        [sum(convolve2d(z[n, b], f[c, b], mode="valid") for b in range(3)) for c in range(2)]
+        for n in range(2)
+    ]
     np.testing.assert_allclose(convolve_down(z, f).numpy(), expected, atol=1e-12)
 
 
 def test_up_is_the_full_correlation() -> None:
     v, f = draw(2, 2, 5, 6), draw(2, 3, 4, 4)
-    expected = [[sum(correlate2d(v[n, c], f[c, b], mode="full") for c in range(2)) for b in range(3)] for n in range(2)]
+    expected = [
+        [sum(correlate2d(v[n, c], f[c, b], mode="full") for c in range(2)) for b in range(3)]
+        for n in range(2)
+    ]
     np.testing.assert_allclose(convolve_up(v, f).numpy(), expected, atol=1e-12)
 
 
@@ -34,7 +46,7 @@ def test_images_smaller_than_a_filter() -> None:
     assert convolve_down(z, f).shape == v.shape
 
 
-# Connectivity ----------------------------------------------------------------------------------------------------
+# Connectivity -------------------------------------------------------------------------------------
 
 
 def test_each_map_joins_fan_in_different_maps() -> None:
@@ -49,7 +61,9 @@ def test_all_connected_without_fan_in() -> None:
 
 @pytest.mark.parametrize(("normalise", "dims"), [("filter", (0, 2, 3)), ("plane", (2, 3))])
 @pytest.mark.parametrize("nonnegative", [True, False])
-def test_projected_filters_are_masked_and_of_unit_length(normalise: str, dims: tuple, nonnegative: bool) -> None:
+def test_projected_filters_are_masked_and_of_unit_length(
+    normalise: str, dims: tuple, nonnegative: bool
+) -> None:
     connected = random_connectivity(6, 5, 3, torch.Generator().manual_seed(0))
     f = project_filters(draw(6, 5, 3, 3), connected, nonnegative=nonnegative, normalise=normalise)
     lengths = f.square().sum(dims)
@@ -61,7 +75,10 @@ def test_projected_filters_are_masked_and_of_unit_length(normalise: str, dims: t
 
 def test_a_vanished_filter_stays_zero() -> None:
     f = -torch.ones(2, 1, 3, 3)
-    assert (project_filters(f, torch.ones(2, 1, dtype=torch.bool), nonnegative=True, normalise="filter") == 0).all()
+    assert (
+        project_filters(f, torch.ones(2, 1, dtype=torch.bool), nonnegative=True, normalise="filter")
+        == 0
+    ).all()
 
 
 @pytest.mark.parametrize("name", OPERATORS)

@@ -30,19 +30,24 @@ def test_every_formula_has_a_case() -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_numba_computes_the_same_on_vectors(case: str) -> None:
     numba = pytest.importorskip("numba")
-    from whatwhere.inference.engines.jit.simd import LANES, load, store
-    from whatwhere.inference.engines.jit.vector_math import formulas
+    from whatwhere.engines.jit.simd import LANES, load, store
+    from whatwhere.engines.jit.vector_math import formulas
 
     values, target = inputs(), expected(case, inputs())
     found = torch.zeros_like(target).flatten()
     stores = [
-        f"store(out, {row} * n + i, {'result' if len(target) == 1 else f'result[{row}]'})" for row in range(len(target))
+        f"store(out, {row} * n + i, {'result' if len(target) == 1 else f'result[{row}]'})"
+        for row in range(len(target))
     ]
     body = "\n        ".join([f"result = {call(case, 'load({}, i)')}", *stores])
-    source = f"def run(out, n, {', '.join(values)}):\n    for i in range(0, n, {LANES}):\n        {body}"
+    source = (
+        f"def run(out, n, {', '.join(values)}):\n    for i in range(0, n, {LANES}):\n        {body}"
+    )
     scope = {"formulas": formulas, "load": load, "store": store}
     exec(source, scope)
-    numba.njit(scope["run"])(found.numpy(), target.shape[1], *(value.numpy() for value in values.values()))
+    numba.njit(scope["run"])(
+        found.numpy(), target.shape[1], *(value.numpy() for value in values.values())
+    )
     torch.testing.assert_close(found.view_as(target), target, rtol=1e-12, atol=1e-13)
 
 
@@ -51,7 +56,7 @@ import json, sys
 import torch, triton
 import triton.language as tl
 from formula_cases import expected, inputs
-from whatwhere.inference.engines.triton.math import formulas
+from whatwhere.engines.triton.math import formulas
 {kernels}
 values, errors = inputs(), {{}}
 for case, kernel in {{{table}}}.items():
@@ -69,17 +74,25 @@ def test_triton_computes_the_same_in_its_interpreter(tmp_path: Path) -> None:
     for number, case in enumerate(CASES):
         rows = len(expected(case, values))
         stores = [
-            f"tl.store(out + {row} * 64 + i, {'result' if rows == 1 else f'result[{row}]'})" for row in range(rows)
+            f"tl.store(out + {row} * 64 + i, {'result' if rows == 1 else f'result[{row}]'})"
+            for row in range(rows)
         ]
-        body = "\n    ".join(["i = tl.arange(0, 64)", f"result = {call(case, 'tl.load({} + i)')}", *stores])
-        kernels.append(f"\n@triton.jit\ndef kernel{number}(out, {', '.join(values)}):\n    {body}\n")
+        body = "\n    ".join(
+            ["i = tl.arange(0, 64)", f"result = {call(case, 'tl.load({} + i)')}", *stores]
+        )
+        kernels.append(
+            f"\n@triton.jit\ndef kernel{number}(out, {', '.join(values)}):\n    {body}\n"
+        )
         table.append(f"{case!r}: kernel{number}")
     program = tmp_path / "kernels.py"
     program.write_text(KERNELS.format(kernels="".join(kernels), table=", ".join(table)))
     path = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
     environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": path}
     outcome = subprocess.run(
-        [sys.executable, "-W", "ignore", str(program)], env=environment, capture_output=True, text=True
+        [sys.executable, "-W", "ignore", str(program)],
+        env=environment,
+        capture_output=True,
+        text=True,
     )
     assert outcome.returncode == 0, outcome.stderr[-2000:]
     errors = json.loads(outcome.stdout)
@@ -87,7 +100,7 @@ def test_triton_computes_the_same_in_its_interpreter(tmp_path: Path) -> None:
     assert {case: error for case, error in errors.items() if not error < 1e-9} == {}
 
 
-# Sparsity --------------------------------------------------------------------------------------------------------
+# Sparsity -----------------------------------------------------------------------------------------
 
 
 def by_brute_force(p: float, beta: float, alpha: float) -> float:
@@ -114,7 +127,11 @@ def test_soft_threshold_minimises(p: float, beta: float) -> None:
 def test_gradient_shrinkage_as_printed(alpha: float, p: float, beta: float) -> None:
     stepped = p - beta * alpha * abs(p) ** (alpha - 1) * np.sign(p)
     expected = stepped if stepped * p > 0 else 0.0
-    found = float(shrink(torch.tensor([p], dtype=torch.float64), torch.tensor(beta, dtype=torch.float64), alpha))
+    found = float(
+        shrink(
+            torch.tensor([p], dtype=torch.float64), torch.tensor(beta, dtype=torch.float64), alpha
+        )
+    )
     assert found == pytest.approx(expected, rel=1e-12, abs=1e-15)
 
 
@@ -129,4 +146,6 @@ def test_zero_stays_zero(alpha: float, beta: float) -> None:
 def test_penalty(alpha: float) -> None:
     p = torch.tensor([[-2.0, 0.0], [3.0, 0.25]], dtype=torch.float64)
     expected = [2.0**alpha, 3.0**alpha + 0.25**alpha]
-    torch.testing.assert_close(objective(p, p, 1.0, alpha).penalty, torch.tensor(expected, dtype=torch.float64))
+    torch.testing.assert_close(
+        objective(p, p, 1.0, alpha).penalty, torch.tensor(expected, dtype=torch.float64)
+    )

@@ -9,7 +9,9 @@ from whatwhere.ops.input_stage import REACH, InputStage, blur, local_contrast, l
 from whatwhere.spec import InputSpec, LayerSpec, ModelSpec
 
 SPECS = {
-    f"{kind}, contrast {contrast}": InputSpec(kind=kind, sigma=1.5, contrast=contrast, contrast_sigma=2.0)
+    f"{kind}, contrast {contrast}": InputSpec(
+        kind=kind, sigma=1.5, contrast=contrast, contrast_sigma=2.0
+    )
     for kind in ("none", "highpass", "onoff")
     for contrast in (0.0, 0.5, 1.0)
 }
@@ -29,7 +31,9 @@ def test_the_inverse_gives_the_image_back(name: str, masked: bool) -> None:
     torch.testing.assert_close(stage.inverse(signal, background)[known], v[known])
     assert (
         signal.shape[1]
-        == ModelSpec(layers=(LayerSpec(maps=1),), channels=3, input=SPECS[name], nonnegative=False).signal_channels
+        == ModelSpec(
+            layers=(LayerSpec(maps=1),), channels=3, input=SPECS[name], nonnegative=False
+        ).signal_channels
     )
 
 
@@ -41,7 +45,9 @@ def test_unknown_pixels_have_no_influence_and_become_zero(name: str) -> None:
     other, other_background = stage.forward(torch.where(weight > 0, v, float("nan")), weight)
     assert torch.equal(signal, other)
     assert not signal[(weight == 0).expand_as(signal[:, :1]).expand_as(signal)].any()
-    for part, other_part in zip(vars(background).values(), vars(other_background).values(), strict=True):
+    for part, other_part in zip(
+        vars(background).values(), vars(other_background).values(), strict=True
+    ):
         assert (part is None and other_part is None) or torch.equal(part, other_part)
 
 
@@ -64,9 +70,13 @@ def test_contrast_is_the_local_root_mean_square_over_channels() -> None:
 
 
 def test_contrast_normalisation_makes_contrast_even() -> None:
-    texture = torch.randn(1, 1, 40, 80, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    texture = torch.randn(
+        1, 1, 40, 80, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
     texture[..., :40] *= 10
-    signal, _ = InputStage(InputSpec(kind="highpass", sigma=3.0, contrast=1.0, contrast_floor=0.01)).forward(texture)
+    signal, _ = InputStage(
+        InputSpec(kind="highpass", sigma=3.0, contrast=1.0, contrast_floor=0.01)
+    ).forward(texture)
     left, right = signal[..., :30].std(), signal[..., 50:].std()
     assert 0.9 < left / right < 1.1
 
@@ -86,13 +96,15 @@ def test_a_high_passed_image_needs_both_signs() -> None:
         ModelSpec(layers=(LayerSpec(maps=1),), input=InputSpec(kind="highpass"))
 
 
-@pytest.mark.parametrize("bad", [{"kind": "low"}, {"sigma": 0}, {"contrast": 1.5}, {"contrast_floor": float("nan")}])
+@pytest.mark.parametrize(
+    "bad", [{"kind": "low"}, {"sigma": 0}, {"contrast": 1.5}, {"contrast_floor": float("nan")}]
+)
 def test_what_cannot_be_is_rejected(bad: dict) -> None:
     with pytest.raises(SpecError, match="expected"):
         InputSpec(**bad)
 
 
-# The masked low-pass against SciPy's Gaussian filter and against its definition, pixel by pixel ------------------
+# The masked low-pass against SciPy's Gaussian filter and against its definition, pixel by pixel ---
 
 
 def image(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -105,7 +117,9 @@ def test_blur_is_scipys_gaussian_filter(sigma: float) -> None:
     x = image(2, 3, 17, 12)
     for n in range(2):
         for c in range(3):
-            expected = ndimage.gaussian_filter(x[n, c].numpy(), sigma, mode="constant", radius=radius(sigma))
+            expected = ndimage.gaussian_filter(
+                x[n, c].numpy(), sigma, mode="constant", radius=radius(sigma)
+            )
             np.testing.assert_allclose(blur(x, sigma)[n, c], expected, atol=1e-12)
 
 

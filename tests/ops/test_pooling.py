@@ -26,12 +26,17 @@ from whatwhere.ops.pooling import (
 def elements(regions: Regions, region: tuple[int, int, int]) -> list[tuple[int, int, int]]:
     """The elements of z that a region holds, counted out one by one."""
     starts = [j * t for j, t in zip(region, regions.stride, strict=True)]
-    ranges = [range(a, min(a + s, n)) for a, s, n in zip(starts, regions.size, regions.shape, strict=True)]
+    ranges = [
+        range(a, min(a + s, n)) for a, s, n in zip(starts, regions.size, regions.shape, strict=True)
+    ]
     return list(itertools.product(*ranges))
 
 
-def literal_weights(regions: Regions, mu: list[float], gamma: list[float], region: tuple) -> dict[tuple, float]:
-    """Eqns. gauss and normGauss for one region, as printed: w = √a / √Σa over the elements that exist."""
+def literal_weights(
+    regions: Regions, mu: list[float], gamma: list[float], region: tuple
+) -> dict[tuple, float]:
+    """Eqns. gauss and normGauss for one region, as printed: w = √a / √Σa over the elements that
+    exist."""
     a = {}
     for i in elements(regions, region):
         exponent = 0.0
@@ -47,7 +52,10 @@ def literal_weights(regions: Regions, mu: list[float], gamma: list[float], regio
 def test_unpooling_is_the_printed_formula(name: str) -> None:
     regions = REGIONS[name]
     shape = (1, len(regions.axes), *regions.grid)
-    theta, p = PoolingParams(draw(*shape, seed=1) / 2, 4 * draw(*shape, seed=2).abs()), draw(1, *regions.grid, seed=3)
+    theta, p = (
+        PoolingParams(draw(*shape, seed=1) / 2, 4 * draw(*shape, seed=2).abs()),
+        draw(1, *regions.grid, seed=3),
+    )
     expected = torch.zeros(1, *regions.shape, dtype=torch.float64)
     for j in itertools.product(*map(range, regions.grid)):
         mu, gamma = theta.mu[0, :, *j].tolist(), theta.gamma[0, :, *j].tolist()
@@ -57,14 +65,25 @@ def test_unpooling_is_the_printed_formula(name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", [name for name, regions in REGIONS.items() if regions.stride == regions.size])
+@pytest.mark.parametrize(
+    "name", [name for name, regions in REGIONS.items() if regions.stride == regions.size]
+)
 def test_pooling_inverts_unpooling(name: str, kind: str) -> None:
     w, p = weights_of(kind, REGIONS[name]), draw(2, *REGIONS[name].grid)
     torch.testing.assert_close(w.pool(w.unpool(p)), p, rtol=1e-12, atol=1e-12)
 
 
-@given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 3), st.integers(1, 9), st.integers(1, 9), st.integers(1, 2))
-def test_every_element_has_a_region_and_unit_weights(s: int, t: int, b: int, h: int, w: int, maps: int) -> None:
+@given(
+    st.integers(1, 4),
+    st.integers(1, 4),
+    st.integers(1, 3),
+    st.integers(1, 9),
+    st.integers(1, 9),
+    st.integers(1, 2),
+)
+def test_every_element_has_a_region_and_unit_weights(
+    s: int, t: int, b: int, h: int, w: int, maps: int
+) -> None:
     regions = Regions.of((b * maps, h, w), s, min(s, t), maps)
     flat = fit_flat(torch.zeros(1, *regions.shape, dtype=torch.float64), regions)
     weights = gaussian_weights(flat, regions)
@@ -81,7 +100,8 @@ def test_gradient_is_autograds(name: str, gamma: float) -> None:
     regions = REGIONS[name]
     shape = (2, len(regions.axes), *regions.grid)
     theta = PoolingParams(
-        (draw(*shape, seed=1) / 3).requires_grad_(), (gamma * (1 + draw(*shape, seed=2).abs())).requires_grad_()
+        (draw(*shape, seed=1) / 3).requires_grad_(),
+        (gamma * (1 + draw(*shape, seed=2).abs())).requires_grad_(),
     )
     p, error = draw(2, *regions.grid, seed=3), draw(2, *regions.shape, seed=4)
     weights = gaussian_weights(theta, regions)
@@ -99,7 +119,9 @@ def test_gradient_of_features_that_are_zero_is_zero() -> None:
     assert (found.gamma == 0).all()
 
 
-@pytest.mark.parametrize("name", ["2×2", "3×3 ragged", "2 maps, 2×2 ragged", "3×3 stride 2", "2×3 ragged"])
+@pytest.mark.parametrize(
+    "name", ["2×2", "3×3 ragged", "2 maps, 2×2 ragged", "3×3 stride 2", "2×3 ragged"]
+)
 @pytest.mark.parametrize("power", [1, 2])
 def test_moments_are_those_of_the_signal(name: str, power: int) -> None:
     regions, signal = REGIONS[name], draw(1, *REGIONS[name].shape).abs()
@@ -109,7 +131,10 @@ def test_moments_are_those_of_the_signal(name: str, power: int) -> None:
         s = torch.tensor([float(signal[0, *i]) ** power for i in inside], dtype=torch.float64)
         for a, axis in enumerate(regions.axes):
             x = torch.tensor(
-                [i[axis] - j[axis] * regions.stride[axis] - (regions.size[axis] - 1) / 2 for i in inside]
+                [
+                    i[axis] - j[axis] * regions.stride[axis] - (regions.size[axis] - 1) / 2
+                    for i in inside
+                ]
             ).double()
             mean = (s * x).sum() / s.sum()
             variance = (s * (x - mean) ** 2).sum() / s.sum()
@@ -128,7 +153,9 @@ def test_moments_of_an_empty_region_are_flat_and_centred() -> None:
 def test_moments_do_not_depend_on_contrast(contrast: float) -> None:
     regions, signal = REGIONS["2×2"], draw(1, *REGIONS["2×2"].shape).float()
     plain, scaled = (fit_moments(c * signal, regions, 0.01, 100) for c in (1, contrast))
-    torch.testing.assert_close((scaled.mu, scaled.gamma), (plain.mu, plain.gamma), rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(
+        (scaled.mu, scaled.gamma), (plain.mu, plain.gamma), rtol=1e-3, atol=1e-3
+    )
 
 
 @pytest.mark.parametrize("name", REGIONS)
@@ -160,7 +187,8 @@ def test_sum_pooling_sums() -> None:
     signal = draw(2, 3, 6, 8)
     regions = Regions.of((3, 6, 8), 2)
     pooled = gaussian_weights(fit_flat(signal, regions), regions).pool(signal)
-    torch.testing.assert_close(pooled, 2 * torch.nn.functional.avg_pool2d(signal, 2))  # weights ½, so Σ w² = 1
+    # weights ½, so Σ w² = 1
+    torch.testing.assert_close(pooled, 2 * torch.nn.functional.avg_pool2d(signal, 2))
 
 
 def test_two_elements_are_one_sigmoid() -> None:
@@ -173,14 +201,16 @@ def test_two_elements_are_one_sigmoid() -> None:
 
 def test_bounds() -> None:
     regions = Regions.of((4, 4, 6), 3, maps=2)
-    theta = PoolingParams(torch.full((1, 3, *regions.grid), 9.0), torch.full((1, 3, *regions.grid), 1e9))
+    theta = PoolingParams(
+        torch.full((1, 3, *regions.grid), 9.0), torch.full((1, 3, *regions.grid), 1e9)
+    )
     kept = bound(theta, regions, 0.5, 50)
     assert kept.mu[0, :, 0, 0, 0].tolist() == [0.5, 1.0, 1.0]  # half of what the region spans
     assert (kept.gamma == 50).all()
     assert (bound(theta.map(torch.neg), regions, 0.5, 50).gamma == 0.5).all()
 
 
-# Pooling in 2 × 2 regions, against the general form and against its own definition -------------------------------
+# Pooling in 2 × 2 regions, against the general form and against its own definition ----------------
 
 
 PAIRS = Regions.of((3, 8, 6), 2)
@@ -213,8 +243,12 @@ def test_values_and_derivatives_are_those_of_the_general_form(run) -> None:
     for make in (gaussian_weights, pair_weights):
         theta, p, z = example()
         out = run(theta, p, z, make(theta, PAIRS))
-        (out * torch.sin(torch.arange(out.numel(), dtype=torch.float64)).view_as(out)).sum().backward()
-        found.append([out.detach(), *(x.grad for x in (theta.mu, theta.gamma, p, z) if x.grad is not None)])
+        (
+            out * torch.sin(torch.arange(out.numel(), dtype=torch.float64)).view_as(out)
+        ).sum().backward()
+        found.append(
+            [out.detach(), *(x.grad for x in (theta.mu, theta.gamma, p, z) if x.grad is not None)]
+        )
     assert len(found[0]) == len(found[1]) >= 4
     for general, pairs in zip(*found, strict=True):
         torch.testing.assert_close(pairs, general, rtol=1e-9, atol=1e-12)

@@ -1,14 +1,22 @@
 import pytest
 
 from reproduction.jobs import DataSpec
-from reproduction.reproduce import ReproduceOptions, TimeLimit, open_evaluator, open_store, reproduce
+from reproduction.reproduce import (
+    ReproduceOptions,
+    TimeLimit,
+    open_evaluator,
+    open_store,
+    reproduce,
+)
 from reproduction.scale import Scale
 from whatwhere.spec import EveryEpoch
 
 TINY = {
     "batch_size": 15,
     "model": {"layers": {"1": {"maps": 2}, "2": {"maps": 3, "fan_in": 2}}},
-    "learning": {"each": {"epochs": 2, "update": EveryEpoch(reset_at=[1]), "inference": {"steps": 1}}},
+    "learning": {
+        "each": {"epochs": 2, "update": EveryEpoch(reset_at=[1]), "inference": {"steps": 1}}
+    },
     "inference": {"steps": 2},
 }
 
@@ -20,7 +28,9 @@ def quiet(line):
 @pytest.fixture(scope="session")
 def scale():
     """A scale so small that a cell takes a fraction of a second: 30 digits, few maps, few steps."""
-    return Scale("tiny", DataSpec("digits", limit=30), 2, (1.0, 10.0), {"steps": [1.0, 2.0]}, ({}, TINY))
+    return Scale(
+        "tiny", DataSpec("digits", limit=30), 2, (1.0, 10.0), {"steps": [1.0, 2.0]}, ({}, TINY)
+    )
 
 
 def options_in(folder):

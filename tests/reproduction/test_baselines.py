@@ -30,14 +30,19 @@ def test_pixels_are_of_unit_length(digits):
 
 def test_columns_are_standardised_by_the_training_images_alone():
     rng = np.random.default_rng(0)
-    x, x_test = rng.normal(3, 5, (200, 4)).astype(np.float32), rng.normal(0, 1, (50, 4)).astype(np.float32)
+    x, x_test = (
+        rng.normal(3, 5, (200, 4)).astype(np.float32),
+        rng.normal(0, 1, (50, 4)).astype(np.float32),
+    )
     x[:, 2] = 7.0
     training, test = (Images(part[:, None, :, None], None, "columns") for part in (x, x_test))
     y, describe = baselines.standardise(lambda images: images[:].flatten(1).numpy(), training)
     y_test = describe(test)
     np.testing.assert_allclose(y.mean(0), 0, atol=1e-5)
     np.testing.assert_allclose(y.std(0), [1, 1, 0, 1], rtol=1e-5)
-    np.testing.assert_allclose(y_test[:, 0], (x_test[:, 0] - x[:, 0].mean()) / x[:, 0].std(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        y_test[:, 0], (x_test[:, 0] - x[:, 0].mean()) / x[:, 0].std(), rtol=1e-4, atol=1e-5
+    )
 
 
 def test_whitened_patches_have_the_identity_as_covariance():
@@ -60,13 +65,16 @@ def test_lloyd_ends_where_every_centroid_is_the_mean_of_its_points():
 
 def test_the_triangle_is_the_distance_below_the_average_one():
     x, centroids = torch.tensor([[0.0, 0.0]]), torch.tensor([[3.0, 4.0], [0.0, 1.0]])
-    torch.testing.assert_close(baselines.triangle(x, centroids), torch.tensor([[0.0, 2.0]]))  # distances 5 and 1
+    # distances 5 and 1
+    torch.testing.assert_close(baselines.triangle(x, centroids), torch.tensor([[0.0, 2.0]]))
 
 
 def test_k_means_averages_the_answers_of_all_patches_on_a_grid(digits, monkeypatch):
     monkeypatch.setattr(baselines, "standardise", lambda rows, training: (rows(training), rows))
     method = baselines.KMeans(centroids=5, patches=500, iterations=2, patch=5, grid=2)
-    monkeypatch.setattr(baselines, "triangle", lambda x, centroids: torch.full((*x.shape[:-1], len(centroids)), 3.0))
+    monkeypatch.setattr(
+        baselines, "triangle", lambda x, centroids: torch.full((*x.shape[:-1], len(centroids)), 3.0)
+    )
     x, _ = method.describe(*digits)
     assert x.shape == (80, 5 * 2 * 2)
     np.testing.assert_allclose(x, 3, rtol=1e-6)
@@ -88,11 +96,13 @@ def test_every_baseline_has_its_name_and_default_settings():
 
 @pytest.mark.skipif(find_spec("kymatio") is not None, reason="kymatio is installed here")
 def test_scattering_says_why_it_cannot_run(digits):
-    with pytest.raises(RunError, match=r"'scattering' cannot run here: kymatio 0\.3 .*reproduction/README\.md"):
+    with pytest.raises(
+        RunError, match=r"'scattering' cannot run here: kymatio 0\.3 .*reproduction/README\.md"
+    ):
         baselines.Scattering().describe(*digits)
 
 
-# Upright images: moments before and after, and digits that stay digits -------------------------------------------
+# Upright images: moments before and after, and digits that stay digits ----------------------------
 
 
 def moments(image: np.ndarray) -> tuple[float, float, float]:
@@ -129,7 +139,7 @@ def test_upright_images_keep_labels_and_order() -> None:
     assert torch.equal(upright[7], deskew(digits[:])[7])
 
 
-# Whitened rows against NumPy's eigenvectors, whatever holds them -------------------------------------------------
+# Whitened rows against NumPy's eigenvectors, whatever holds them ----------------------------------
 
 
 BLOCKS = (3, 5)
@@ -144,13 +154,19 @@ def rows(count: int, seed: int) -> np.ndarray:
 
 
 def truth(training: np.ndarray, x: np.ndarray, share: float) -> np.ndarray:
-    """The inner products of whitened rows: each block by the eigenvectors of its covariance, of the same length."""
+    """The inner products of whitened rows: each block by the eigenvectors of its covariance, of
+    the same length."""
     products = 0
     for columns in np.split(np.arange(8), np.cumsum(BLOCKS)[:-1]):
-        part, mean = training[:, columns].astype(np.float64), training[:, columns].mean(0, dtype=np.float64)
+        part, mean = (
+            training[:, columns].astype(np.float64),
+            training[:, columns].mean(0, dtype=np.float64),
+        )
         covariance = np.cov(part.T, bias=True)
         values, vectors = np.linalg.eigh(covariance)
-        white = (x[:, columns] - mean) @ (vectors / np.sqrt(values + share * np.trace(covariance) / len(columns)))
+        white = (x[:, columns] - mean) @ (
+            vectors / np.sqrt(values + share * np.trace(covariance) / len(columns))
+        )
         white /= np.linalg.norm(white, axis=1, keepdims=True)
         products = products + white @ white.T / len(BLOCKS)
     return np.asarray(products)
@@ -175,17 +191,23 @@ def test_what_cannot_be_whitened_is_an_error():
     x = rows(20, 0)
     with pytest.raises(SpecError, match="blocks of 7 columns were given; the rows have 8"):
         fit_whitening(x, 1.0, [3, 4])
-    with pytest.raises(SpecError, match=r"share = 0\.0 was given; expected a finite number above 0"):
+    with pytest.raises(
+        SpecError, match=r"share = 0\.0 was given; expected a finite number above 0"
+    ):
         fit_whitening(x, 0.0)
 
 
-@pytest.mark.parametrize("kinds", [("dense", "dense"), ("dense", "sparse"), ("sparse", "sparse"), ("tensor", "tensor")])
+@pytest.mark.parametrize(
+    "kinds", [("dense", "dense"), ("dense", "sparse"), ("sparse", "sparse"), ("tensor", "tensor")]
+)
 def test_rows_side_by_side_are_of_unit_length_whatever_holds_them(kinds):
     make = {"dense": np.asarray, "sparse": sparse.csr_array, "tensor": torch.from_numpy}
     unit = rows(6, 0) / np.linalg.norm(rows(6, 0), axis=1, keepdims=True)
     parts = [unit, unit[:, ::-1].copy()]
     found = side_by_side([make[kind](part) for kind, part in zip(kinds, parts, strict=True)])
-    assert isinstance(found, {"tensor": torch.Tensor, "sparse": sparse.csr_array, "dense": np.ndarray}[kinds[1]])
+    assert isinstance(
+        found, {"tensor": torch.Tensor, "sparse": sparse.csr_array, "dense": np.ndarray}[kinds[1]]
+    )
     found = found.toarray() if sparse.issparse(found) else np.asarray(found)
     assert found.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, rtol=1e-6)

@@ -1,4 +1,5 @@
-"""The SVMs of jobs: by support vectors as in the primal, a kernel's width without test images, virtual samples."""
+"""The SVMs of jobs: by support vectors as in the primal, a kernel's width without test images,
+virtual samples."""
 
 from dataclasses import replace
 
@@ -16,9 +17,9 @@ from reproduction.records import job_table, parse_job
 from reproduction.svm.kernel_svm import kernel_rows, solve, targets_of
 from reproduction.svm.virtual_samples import Move, moved
 from reproduction.whitening import fit_whitening
-from whatwhere.classification import fit_svm, protocol
 from whatwhere.data import Images
 from whatwhere.data.images import few_labels
+from whatwhere.tasks.classification import fit_svm, protocol
 
 CPU = torch.device("cpu")
 
@@ -43,7 +44,9 @@ def images(count: int, seed: int, strength: float = 0.8) -> Images:
 def rows_of(training: Images, test: Images) -> LabelledRows:
     assert training.labels is not None
     assert test.labels is not None
-    return LabelledRows(training[:].flatten(1).numpy(), training.labels, test[:].flatten(1).numpy(), test.labels)
+    return LabelledRows(
+        training[:].flatten(1).numpy(), training.labels, test[:].flatten(1).numpy(), test.labels
+    )
 
 
 def job(C: tuple[float, ...], **classifier: object) -> EvaluationJob:
@@ -72,10 +75,14 @@ def test_virtual_samples_are_the_support_vectors_moved() -> None:
         return seen[-1][:].flatten(1).numpy()
 
     plain = evaluate_job(rows, job((10.0, 100.0), dual=True), CPU, not_described)
-    found = evaluate_job(rows, job((10.0, 100.0), dual=True, virtual_shift=1, virtual_turn=10.0), CPU, describe)
+    found = evaluate_job(
+        rows, job((10.0, 100.0), dual=True, virtual_shift=1, virtual_turn=10.0), CPU, describe
+    )
     assert found["trials"] == plain["trials"]
     C, svm = plain["score"].C, fit_svm(rows.x, rows.y, plain["score"].C)
-    support = np.flatnonzero((np.where(rows.y[:, None] == svm.classes, 1, -1) * svm.decision(rows.x) < 1).any(1))
+    support = np.flatnonzero(
+        (np.where(rows.y[:, None] == svm.classes, 1, -1) * svm.decision(rows.x) < 1).any(1)
+    )
     assert 0 < len(support) < 60
     assert found["virtual_samples"] == 6 * len(support) == len(seen[0])
     assert torch.equal(seen[0][:][: len(support)], moved(training[support], Move(down=1)))
@@ -96,8 +103,17 @@ def test_scores_are_averaged_over_an_image_and_its_moves() -> None:
     single = evaluate_job(rows, job((1.0,), **options), CPU, describe)
     found = evaluate_job(rows, job((1.0,), **options, average_views=True), CPU, describe)
     first = fit_svm(rows.x, rows.y, 1.0)
-    support = np.flatnonzero((np.where(rows.y[:, None] == first.classes, 1, -1) * first.decision(rows.x) < 1).any(1))
-    ways = [Move(down=1), Move(down=-1), Move(right=1), Move(right=-1), Move(degrees=10), Move(degrees=-10)]
+    support = np.flatnonzero(
+        (np.where(rows.y[:, None] == first.classes, 1, -1) * first.decision(rows.x) < 1).any(1)
+    )
+    ways = [
+        Move(down=1),
+        Move(down=-1),
+        Move(right=1),
+        Move(right=-1),
+        Move(degrees=10),
+        Move(degrees=-10),
+    ]
     turned = [moved(training[support], way) for way in ways]
     x = torch.cat([training[support], *turned]).flatten(1).numpy()
     svm = fit_svm(x, np.tile(rows.y[support], 7), 1.0)
@@ -122,12 +138,16 @@ def test_a_gaussian_kernel_is_chosen_on_the_last_sixth() -> None:
     assert found["score"].errors == (predicted != rows.y_test).sum()
     shuffled = LabelledRows(rows.x, rows.y, rows.x_test, rows.y_test[::-1].copy())
     assert (
-        evaluate_job(shuffled, job((0.1, 10.0), dual=True, widths=(0.5, 2.0)), CPU, not_described)["trials"]
+        evaluate_job(shuffled, job((0.1, 10.0), dual=True, widths=(0.5, 2.0)), CPU, not_described)[
+            "trials"
+        ]
         == found["trials"]
     )
 
 
-@pytest.mark.parametrize("options", [{}, {"dual": True, "widths": (0.7,)}, {"dual": True, "virtual_shift": 1}])
+@pytest.mark.parametrize(
+    "options", [{}, {"dual": True, "widths": (0.7,)}, {"dual": True, "virtual_shift": 1}]
+)
 def test_whitened_rows_are_whitened_for_every_kind_of_svm(options: dict[str, object]) -> None:
     """By NumPy on all training images, before anything else; virtual samples by the same map."""
     training, test = images(90, 0, 0.2), images(80, 1, 0.2)
@@ -159,10 +179,15 @@ def test_whitened_rows_are_whitened_for_every_kind_of_svm(options: dict[str, obj
     assert found != plain
 
 
-def test_few_labels_by_support_vectors_give_the_same_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_labels_by_support_vectors_give_the_same_errors(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(classifiers, "DRAWS", 4)
     rows = rows_of(images(120, 0, 0.2), images(80, 1, 0.2))
-    wanted = [FewLabelJob(DataSpec("digits"), RawPixels(), (0.01, 3.0), 30, dual) for dual in (False, True)]
+    wanted = [
+        FewLabelJob(DataSpec("digits"), RawPixels(), (0.01, 3.0), 30, dual)
+        for dual in (False, True)
+    ]
     primal, dual = (evaluate_few_labels(rows, each, CPU) for each in wanted)
     assert dual.Cs == primal.Cs
     assert len(set(dual.Cs)) == 2, "both values of C are chosen in some draw"
@@ -170,12 +195,17 @@ def test_few_labels_by_support_vectors_give_the_same_errors(monkeypatch: pytest.
     assert dual.interval == t_interval(dual.errors)
 
 
-def test_a_share_of_whitening_is_chosen_within_the_drawn_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_share_of_whitening_is_chosen_within_the_drawn_labels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """By a cross-validation with separate SVMs in the primal, for every draw."""
     monkeypatch.setattr(classifiers, "DRAWS", 5)
     rows = rows_of(images(120, 0, 0.3), images(80, 1, 0.3))
     shares, C = (0.0, 100.0, 0.1), (0.3,)
-    white = {0.0: lambda x: x, **{s: (lambda x, s=s: fit_whitening(rows.x, s)(x).numpy()) for s in shares[1:]}}
+    white = {
+        0.0: lambda x: x,
+        **{s: (lambda x, s=s: fit_whitening(rows.x, s)(x).numpy()) for s in shares[1:]},
+    }
     chosen, errors = [], []
     for seed in range(5):
         drawn = few_labels(rows.y, 24, seed)
@@ -183,11 +213,15 @@ def test_a_share_of_whitening_is_chosen_within_the_drawn_labels(monkeypatch: pyt
         for share in shares:
             x = white[share](rows.x[drawn])
             fits = [fit_svm(x[fold != k], y[fold != k], C[0]) for k in range(6)]
-            wrong[share] = sum(int((fits[k].predict(x[fold == k]) != y[fold == k]).sum()) for k in range(6))
+            wrong[share] = sum(
+                int((fits[k].predict(x[fold == k]) != y[fold == k]).sum()) for k in range(6)
+            )
         chosen.append(min(shares, key=lambda share: wrong[share]))
         svm = fit_svm(white[chosen[-1]](rows.x[drawn]), y, C[0])
         errors.append(float((svm.predict(white[chosen[-1]](rows.x_test)) != rows.y_test).mean()))
-    found = evaluate_few_labels(rows, FewLabelJob(DataSpec("digits"), RawPixels(), C, 24, True, shares), CPU)
+    found = evaluate_few_labels(
+        rows, FewLabelJob(DataSpec("digits"), RawPixels(), C, 24, True, shares), CPU
+    )
     assert found.whitening == tuple(chosen)
     assert len(set(chosen)) > 1, "the draws differ"
     np.testing.assert_allclose(found.errors, errors, atol=1.01 / 80)
@@ -199,9 +233,13 @@ def test_the_classifier_of_a_job_is_in_its_file() -> None:
     few = FewLabelJob(DataSpec("digits"), RawPixels(), (1.0,), 30, True, (0.0, 10.0))
     assert parse_job(job_table(few)) == few
     before = {key: value for key, value in job_table(few).items() if key != "whiten_choices"}
-    assert parse_job(before) == replace(few, whiten_choices=(0.0,)), "files from before have rows as they are"
+    assert parse_job(before) == replace(few, whiten_choices=(0.0,)), (
+        "files from before have rows as they are"
+    )
     table = job_table(job((1.0,)))
-    assert parse_job({key: value for key, value in table.items() if key != "classifier"}) == job((1.0,))
+    assert parse_job({key: value for key, value in table.items() if key != "classifier"}) == job(
+        (1.0,)
+    )
 
 
 def clouds(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -41,7 +41,9 @@ def test_c_is_chosen_without_the_test_images_and_they_are_used_once(monkeypatch)
     x = (np.eye(3)[y] + rng.normal(0, 1.0, (60, 3))).astype(np.float32)
     job = EvaluationJob(DataSpec("digits"), RawPixels(), (0.01, 1.0, 100.0))
     evaluate, used = classifiers.protocol.evaluate, []
-    monkeypatch.setattr(classifiers.protocol, "evaluate", lambda *a, **k: (used.append(a[4]), evaluate(*a, **k))[1])
+    monkeypatch.setattr(
+        classifiers.protocol, "evaluate", lambda *a, **k: (used.append(a[4]), evaluate(*a, **k))[1]
+    )
     score, trials = evaluate_linear(LabelledRows(x, y, x, y), job, CPU)
     shuffled = LabelledRows(x, y, x[::-1].copy(), rng.permutation(y))
     other_score, other_trials = evaluate_linear(shuffled, job, CPU)
@@ -75,8 +77,16 @@ def test_a_choice_never_opens_the_test_images(scale, evaluator, monkeypatch):
 def test_an_ensemble_describes_images_by_its_models_side_by_side(scale, evaluator, monkeypatch):
     seen = []
     evaluate = evaluation.evaluate_job
-    monkeypatch.setattr(evaluation, "evaluate_job", lambda rows, *rest: (seen.append(rows), evaluate(rows, *rest))[1])
-    wanted = [c for c in cells_of("comparison", scale, 3) if c.column == "all labels" and c.row.startswith("Th")]
+    monkeypatch.setattr(
+        evaluation,
+        "evaluate_job",
+        lambda rows, *rest: (seen.append(rows), evaluate(rows, *rest))[1],
+    )
+    wanted = [
+        c
+        for c in cells_of("comparison", scale, 3)
+        if c.column == "all labels" and c.row.startswith("Th")
+    ]
     single, (ensemble,) = (cell.jobs for cell in wanted)
     assert [job.features.recipe.seed for job in single] == [0, 1, 2]
     models = evaluator.run(ensemble).result.models
@@ -87,11 +97,14 @@ def test_an_ensemble_describes_images_by_its_models_side_by_side(scale, evaluato
     np.testing.assert_allclose(rows[0] * np.sqrt(3), np.concatenate(rows[1:], 1), rtol=1e-6)
 
 
-def test_models_of_several_recipes_describe_images_and_virtual_samples_side_by_side(scale, evaluator):
+def test_models_of_several_recipes_describe_images_and_virtual_samples_side_by_side(
+    scale, evaluator
+):
     cells = {c.name: c for c in cells_of("best", scale)}
     (job,) = cells["(b, upright) this model / error"].jobs
     two = replace(job.features, other_recipes=job.features.other_recipes[:1])
-    job = replace(job, features=two, data=replace(job.data, limit=12))  # a few virtual samples are enough
+    # a few virtual samples are enough
+    job = replace(job, features=two, data=replace(job.data, limit=12))
     result = evaluator.run(job).result
     kinds = [("onoff" in name, "upright" in name) for name in result.models]
     assert kinds == [(stage > 0, upright) for upright in (False, True) for stage in range(2)]
@@ -104,7 +117,9 @@ def test_models_of_several_recipes_describe_images_and_virtual_samples_side_by_s
     views = (replace(job.data, both_views=False), replace(job.data, both_views=False, deskew=True))
     trainings = [TrainingJob(view, recipe) for view in views for recipe in job.features.recipes()]
     trained = [evaluator.results.find(training).result.history for training in trainings]
-    assert result.training_seconds == pytest.approx(sum(e.seconds for h in trained for e in h), abs=1e-3)
+    assert result.training_seconds == pytest.approx(
+        sum(e.seconds for h in trained for e in h), abs=1e-3
+    )
     assert value_of(result, "image_milliseconds") > 0
     assert result.virtual_samples > 0
     assert result.virtual_samples % 6 == 0
@@ -113,7 +128,9 @@ def test_models_of_several_recipes_describe_images_and_virtual_samples_side_by_s
 
 def test_a_baseline_is_fitted_once_for_images_and_their_moves(evaluator, monkeypatch):
     method, fit, fitted = KMeans(centroids=6, patches=400, iterations=2), KMeans.fit, []
-    monkeypatch.setattr(KMeans, "fit", lambda self, training: (fitted.append(training), fit(self, training))[1])
+    monkeypatch.setattr(
+        KMeans, "fit", lambda self, training: (fitted.append(training), fit(self, training))[1]
+    )
     data = DataSpec("digits", limit=30)
     svm = ClassifierSpec(dual=True, virtual_shift=1, average_views=True)
     result = evaluator.run(EvaluationJob(data, method, (0.01,), svm)).result
@@ -128,7 +145,9 @@ def test_a_baseline_is_fitted_once_for_images_and_their_moves(evaluator, monkeyp
 def test_a_view_that_is_known_is_not_described_again(evaluator, monkeypatch):
     data, seen, make = DataSpec("digits", limit=20), [], evaluation.Evaluator._view_rows
     monkeypatch.setattr(
-        evaluation.Evaluator, "_view_rows", lambda self, view, *rest: (seen.append(view), make(self, view, *rest))[1]
+        evaluation.Evaluator,
+        "_view_rows",
+        lambda self, view, *rest: (seen.append(view), make(self, view, *rest))[1],
     )
     for each in (data, replace(data, both_views=True)):
         evaluator.labelled_rows(EvaluationJob(each, RawPixels(), (1.0,)))
@@ -139,7 +158,9 @@ def test_the_views_of_an_image_stand_side_by_side(scale, evaluator):
     features = cells_of("pooling", scale)[0].jobs[0].features
     data = replace(scale.data, both_views=True)
     both = evaluator.labelled_rows(EvaluationJob(data, features, (1.0,)))
-    single = [evaluator.labelled_rows(EvaluationJob(view, features, (1.0,))) for view in data.views()]
+    single = [
+        evaluator.labelled_rows(EvaluationJob(view, features, (1.0,))) for view in data.views()
+    ]
     for name in ("x", "x_test"):
         joined, *parts = (getattr(rows, name) for rows in (both, *single))
         expected = [part.toarray() if hasattr(part, "toarray") else part for part in parts]
@@ -157,10 +178,14 @@ def test_the_views_of_an_image_stand_side_by_side(scale, evaluator):
 def test_images_are_described_once_for_all_numbers_of_labels(scale, evaluator, monkeypatch):
     calls = []
     describe = evaluation.describe_images
-    monkeypatch.setattr(evaluation, "describe_images", lambda *a, **k: (calls.append(1), describe(*a, **k))[1])
+    monkeypatch.setattr(
+        evaluation, "describe_images", lambda *a, **k: (calls.append(1), describe(*a, **k))[1]
+    )
     features = cells_of("pooling", scale)[0].jobs[0].features
     for labels in (10, 20):
-        result = evaluator.run(FewLabelJob(DataSpec("digits", limit=200), features, (1.0,), labels)).result
+        result = evaluator.run(
+            FewLabelJob(DataSpec("digits", limit=200), features, (1.0,), labels)
+        ).result
         assert result.draws.labels == labels
         assert len(result.draws.errors) == 10
         assert result.error == pytest.approx(np.mean(result.draws.errors))
@@ -176,7 +201,9 @@ def test_what_has_no_program_any_more_cannot_be_measured(scale, evaluator):
 
 
 def test_a_known_result_is_not_measured_again(scale, evaluator, monkeypatch):
-    (job,) = [c.jobs[0] for c in cells_of("comparison", scale) if c.name == "Raw pixels / all labels"]
+    (job,) = [
+        c.jobs[0] for c in cells_of("comparison", scale) if c.name == "Raw pixels / all labels"
+    ]
     first = evaluator.run(job)
     monkeypatch.setattr(evaluator, "labelled_rows", None)
     assert evaluator.run(job) is first
@@ -192,7 +219,7 @@ def test_density_is_the_share_of_numbers_that_are_not_zero():
         assert evaluation.density(matrix) == 0.5
 
 
-# Models are trained once, on shared lower layers, and found again ------------------------------------------------
+# Models are trained once, on shared lower layers, and found again ---------------------------------
 
 
 def quiet(line):
@@ -204,7 +231,9 @@ def trainings(monkeypatch):
     """The recipes that were trained, in order."""
     train, seen = models_module.train, []
     monkeypatch.setattr(
-        models_module, "train", lambda images, recipe, *a, **k: (seen.append(recipe), train(images, recipe, *a, **k))[1]
+        models_module,
+        "train",
+        lambda images, recipe, *a, **k: (seen.append(recipe), train(images, recipe, *a, **k))[1],
     )
     return seen
 
@@ -220,7 +249,9 @@ def test_layers_are_trained_once(scale, tmp_path, trainings):
     for cell in cells_of("joint", scale):
         for job in cell.jobs:
             models.get(TrainingJob(job.data, job.features.recipe), images)
-    assert [recipe.model.depth for recipe in trainings] == [1, 2, 2, 2, 2], "four rows, three columns, one layer 1"
+    assert [recipe.model.depth for recipe in trainings] == [1, 2, 2, 2, 2], (
+        "four rows, three columns, one layer 1"
+    )
     assert all(recipe.learning[0].epochs == 0 for recipe in trainings[1:])
 
 
@@ -251,11 +282,14 @@ def test_a_training_that_was_cut_off_resumes_to_the_same_model(scale, tmp_path):
     assert cuts > 1
     assert all(torch.equal(f, g) for f, g in zip(uncut.filters, model.filters, strict=True))
     histories = [
-        open_store(tmp_path / name / "results", scale).find(job).result.series("cost") for name in ("uncut", "cut")
+        open_store(tmp_path / name / "results", scale).find(job).result.series("cost")
+        for name in ("uncut", "cut")
     ]
     assert histories[0] == histories[1]
     left = [path.name for path in (tmp_path / "cut" / "cache").iterdir()]
-    assert all(name.endswith(".safetensors") for name in left), "no checkpoint is left of a finished training"
+    assert all(name.endswith(".safetensors") for name in left), (
+        "no checkpoint is left of a finished training"
+    )
 
 
 def test_layer_2_stands_on_the_layer_1_that_was_trained(scale, measured):
@@ -263,7 +297,10 @@ def test_layer_2_stands_on_the_layer_1_that_was_trained(scale, measured):
     both = read_model(measured.folder / "models.zip", "gaussian-2layers-seed0")
     first = read_model(measured.folder / "models.zip", "gaussian-1layer-seed0")
     assert measured.name_of(TrainingJob(scale.data, recipe)) == "models/gaussian-2layers-seed0"
-    assert measured.name_of(TrainingJob(scale.data, first_layers(recipe, 1))) == "models/gaussian-1layer-seed0"
+    assert (
+        measured.name_of(TrainingJob(scale.data, first_layers(recipe, 1)))
+        == "models/gaussian-1layer-seed0"
+    )
     assert torch.equal(both.filters[0], first.filters[0])
 
 
@@ -274,4 +311,6 @@ def test_the_history_of_a_model_holds_all_its_layers(measured):
         history = measured.find(job).result.history
         expected = [(1, 1), (1, 2), (2, 1), (2, 2)][: 2 * job.recipe.model.depth]
         assert [(epoch.layer, epoch.epoch) for epoch in history] == expected
-        assert all(epoch.cost == pytest.approx(epoch.reconstruction + epoch.penalty) for epoch in history)
+        assert all(
+            epoch.cost == pytest.approx(epoch.reconstruction + epoch.penalty) for epoch in history
+        )

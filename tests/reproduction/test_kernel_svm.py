@@ -1,4 +1,5 @@
-"""The Gaussian-kernel SVM: its minimum against a general optimiser, its linear relative, its limits."""
+"""The Gaussian-kernel SVM: its minimum against a general optimiser, its linear relative, its
+limits."""
 
 import numpy as np
 import pytest
@@ -9,8 +10,8 @@ from reproduction.svm.few_label_svm import choose_and_fit, solve_batch
 from reproduction.svm.kernel_svm import kernel_rows, solve, targets_of
 from reproduction.svm.virtual_samples import Move, moved, moves
 from reproduction.svm.working_set import decision, fit_support_vectors
-from whatwhere.classification import fit_svm
-from whatwhere.classification.protocol import folds
+from whatwhere.tasks.classification import fit_svm
+from whatwhere.tasks.classification.protocol import folds
 
 
 def ring(seed: int = 0, count: int = 60) -> tuple[torch.Tensor, np.ndarray]:
@@ -23,7 +24,8 @@ def ring(seed: int = 0, count: int = 60) -> tuple[torch.Tensor, np.ndarray]:
 
 @pytest.mark.parametrize("C", [0.3, 30.0])
 def test_the_coefficients_minimise_the_objective(C: float) -> None:
-    """The objective as the docstring writes it is convex: a point where its gradient is 0 is the minimum."""
+    """The objective as the docstring writes it is convex: a point where its gradient is 0 is the
+    minimum."""
     x, y = ring()
     K = torch.exp(-(x[:, None] - x[None]).square().sum(2) / (2 * 0.7**2)) + 1
     t = torch.from_numpy(np.where(y[:, None] == np.arange(3), 1.0, -1.0))
@@ -39,7 +41,9 @@ def test_kernels_are_what_their_formulas_say() -> None:
     x, y = torch.randn(5, 3, dtype=torch.float64), torch.randn(4, 3, dtype=torch.float64)
     for i, j in np.ndindex(5, 4):
         distance = float((x[i] - y[j]).square().sum())
-        assert float(kernel_rows(x, y, 0.7, batch=2)[i, j]) == pytest.approx(np.exp(-distance / (2 * 0.7**2)) + 1)
+        assert float(kernel_rows(x, y, 0.7, batch=2)[i, j]) == pytest.approx(
+            np.exp(-distance / (2 * 0.7**2)) + 1
+        )
         assert float(kernel_rows(x, y)[i, j]) == pytest.approx(float(x[i] @ y[j]) + 1)
 
 
@@ -50,7 +54,9 @@ def test_it_separates_what_no_linear_svm_does() -> None:
     a = solve(kernel_rows(x, x, 0.7), t, 10.0)
     predicted = (kernel_rows(other, x, 0.7) @ a).argmax(1).numpy()
     assert (predicted != labels).mean() < 0.15
-    assert (fit_svm(x.float().numpy(), y, C=10.0).predict(other.float().numpy()) != labels).mean() > 0.4
+    assert (
+        fit_svm(x.float().numpy(), y, C=10.0).predict(other.float().numpy()) != labels
+    ).mean() > 0.4
 
 
 def test_with_the_kernel_of_dot_products_it_is_the_linear_svm() -> None:
@@ -63,7 +69,9 @@ def test_with_the_kernel_of_dot_products_it_is_the_linear_svm() -> None:
     np.testing.assert_allclose((x.T @ solve(K, t, 2.0).numpy()).T, linear.weights, atol=2e-3)
 
 
-def test_a_start_and_a_quarter_of_the_images_lead_to_the_same_solution(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_and_a_quarter_of_the_images_lead_to_the_same_solution(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     x, y = ring(count=90)
     K = kernel_rows(x, x, 0.7, batch=7)
     t = torch.from_numpy(np.where(y[:, None] == np.arange(3), 1.0, -1.0))
@@ -73,7 +81,7 @@ def test_a_start_and_a_quarter_of_the_images_lead_to_the_same_solution(monkeypat
     np.testing.assert_allclose(solve(K, t, 5.0), plain, atol=1e-8)
 
 
-# Virtual samples: moves of images --------------------------------------------------------------------------------
+# Virtual samples: moves of images -----------------------------------------------------------------
 
 
 def test_whole_shifts_move_pixels_and_lose_what_leaves() -> None:
@@ -99,7 +107,7 @@ def test_the_moves_of_a_spec() -> None:
     assert len(moves(2, 5.0)) == 6
 
 
-# Many small SVMs at once: each is the one that is solved alone, and C is that of a plain cross-validation --------
+# Many small SVMs at once: each is the one that is solved alone, and C is that of a plain cross-vali
 
 
 def drawn(count: int = 45, seed: int = 0) -> tuple[torch.Tensor, np.ndarray]:
@@ -148,7 +156,8 @@ def test_c_is_that_of_a_cross_validation_with_separate_fits() -> None:
     assert chosen.classes.tolist() == [0, 1, 2]
 
 
-# Support vectors found in a working set: those of the problem of all images, with far smaller kernel matrices ----
+# Support vectors found in a working set: those of the problem of all images, with far smaller
+# kernel matrices ----
 
 
 def clouds(count: int = 400) -> tuple[torch.Tensor, torch.Tensor]:
@@ -160,7 +169,9 @@ def clouds(count: int = 400) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @pytest.mark.parametrize("width", [None, 2.0])
-def test_the_minimum_is_that_of_all_images(width: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_minimum_is_that_of_all_images(
+    width: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     x, t = clouds()
     expected = solve(kernel_rows(x, x, width), t, 10.0)
     sizes = []
@@ -176,10 +187,14 @@ def test_the_minimum_is_that_of_all_images(width: float | None, monkeypatch: pyt
     assert torch.equal(found.rows, expected.ne(0).any(1).nonzero()[:, 0])
     torch.testing.assert_close(found.a, expected[found.rows], atol=1e-6, rtol=0)
     assert max(min(size) for size in sizes) < 200, "no kernel matrix of all images"
-    torch.testing.assert_close(decision(x, x[found.rows], found.a, width), kernel_rows(x, x, width) @ expected)
+    torch.testing.assert_close(
+        decision(x, x[found.rows], found.a, width), kernel_rows(x, x, width) @ expected
+    )
 
 
-def test_a_start_for_another_C_or_for_some_images_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_for_another_C_or_for_some_images_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     x, t = clouds()
     expected = solve(kernel_rows(x, x), t, 1.0)
     for start in (fit_support_vectors(x, t, 100.0), fit_support_vectors(x[:50], t[:50], 1.0)):
@@ -196,7 +211,9 @@ def test_with_room_for_all_images_none_is_left_out(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(working_set, "_enlarged", None)  # nothing is added later
     starts: list[torch.Tensor | None] = []
 
-    def solved(kernel: torch.Tensor, t: torch.Tensor, C: float, a: torch.Tensor | None) -> torch.Tensor:
+    def solved(
+        kernel: torch.Tensor, t: torch.Tensor, C: float, a: torch.Tensor | None
+    ) -> torch.Tensor:
         starts.append(a)
         return solve(kernel, t, C, a)
 
@@ -205,7 +222,9 @@ def test_with_room_for_all_images_none_is_left_out(monkeypatch: pytest.MonkeyPat
         found = fit_support_vectors(x, t, 1.0, start=given)
         assert torch.equal(found.rows, expected.ne(0).any(1).nonzero()[:, 0])
         torch.testing.assert_close(found.a, expected[found.rows], atol=1e-6, rtol=0)
-    assert starts[0] is None, "with all rows inside the margin the first system would be that of all"
+    assert starts[0] is None, (
+        "with all rows inside the margin the first system would be that of all"
+    )
     assert starts[1] is not None
     torch.testing.assert_close(starts[1][start.rows], start.a)
 
@@ -219,7 +238,9 @@ def test_a_linear_svm_without_room_is_solved_in_the_primal(monkeypatch: pytest.M
     decisions = [decision(x, x[each.rows], each.a, None) for each in (expected, found)]
     torch.testing.assert_close(*decisions, atol=5e-3, rtol=0)
     assert 0 < len(found.rows) < len(x)
-    assert len(set(found.rows.tolist()) ^ set(expected.rows.tolist())) <= 0.02 * len(x), "but for those on the margin"
+    assert len(set(found.rows.tolist()) ^ set(expected.rows.tolist())) <= 0.02 * len(x), (
+        "but for those on the margin"
+    )
 
 
 def test_room_is_a_sixth_of_a_gpus_free_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,5 +260,7 @@ def test_images_that_come_within_reach_later_are_found(monkeypatch: pytest.Monke
     x, t = clouds()
     expected = solve(kernel_rows(x, x, 2.0), t, 10.0)
     monkeypatch.setattr(working_set, "NEAR", -10.0)
-    found = fit_support_vectors(x, t, 10.0, 2.0, start=fit_support_vectors(x[:50], t[:50], 10.0, 2.0))
+    found = fit_support_vectors(
+        x, t, 10.0, 2.0, start=fit_support_vectors(x[:50], t[:50], 10.0, 2.0)
+    )
     torch.testing.assert_close(found.a, expected[found.rows], atol=1e-6, rtol=0)

@@ -1,4 +1,5 @@
-"""Result files: what is written is read again, found by its job whatever its name, and never overwritten."""
+"""Result files: what is written is read again, found by its job whatever its name, and never
+overwritten."""
 
 import json
 import platform
@@ -32,10 +33,10 @@ from reproduction.results import (
 )
 from reproduction.scale import SCALES, read_scale
 from reproduction.table import ALL_TABLES, SEEDS, cells_of
-from whatwhere.classification.protocol import Score
 from whatwhere.errors import RunError
 from whatwhere.spec import EveryEpoch, Recipe
 from whatwhere.spec.toml import override
+from whatwhere.tasks.classification.protocol import Score
 
 DATA = DataSpec("digits")
 RECIPE = Recipe.paper()
@@ -52,7 +53,9 @@ def store(folder, name="table/row-column-seed0"):
 
 def evaluated(error=0.01):
     trials = (CTrial(C=1.0, error=0.02),)
-    return EvaluationResult(score=replace(SCORE, error=error), trials=trials, dimensions=10, density=0.5, models=("m",))
+    return EvaluationResult(
+        score=replace(SCORE, error=error), trials=trials, dimensions=10, density=0.5, models=("m",)
+    )
 
 
 @pytest.mark.parametrize(
@@ -61,8 +64,14 @@ def evaluated(error=0.01):
         (TRAINING, TRAINED),
         (EVALUATION, evaluated()),
         (
-            FewLabelJob(DataSpec("digits", "validation", 50), ModelFeatures(RECIPE, 3), (1.0,), 100),
-            FewLabelResult(draws=FewLabels(100, (0.1, 0.2), (1.0, 1.0), 0.15, (0.1, 0.2)), dimensions=7, density=1.0),
+            FewLabelJob(
+                DataSpec("digits", "validation", 50), ModelFeatures(RECIPE, 3), (1.0,), 100
+            ),
+            FewLabelResult(
+                draws=FewLabels(100, (0.1, 0.2), (1.0, 1.0), 0.15, (0.1, 0.2)),
+                dimensions=7,
+                density=1.0,
+            ),
         ),
         (EvaluationJob(DATA, RawPixels(), RawPixels.C), evaluated()),
         (EvaluationJob(DATA, KMeans(seed=3), KMeans.C), evaluated()),
@@ -121,9 +130,14 @@ def test_other_defaults_do_not_orphan_a_training(tmp_path):
 
 def test_a_setting_that_came_later_does_not_orphan_a_result(tmp_path):
     store(tmp_path).put(EVALUATION, evaluated(), 1.0)
-    edit(tmp_path, lambda content: content["job"]["features"]["recipe"]["inference"].pop("tolerance"))
+    edit(
+        tmp_path, lambda content: content["job"]["features"]["recipe"]["inference"].pop("tolerance")
+    )
     assert store(tmp_path).find(EVALUATION) is not None
-    edit(tmp_path, lambda content: content["job"]["features"]["recipe"]["inference"].update(tolerance=0.1))
+    edit(
+        tmp_path,
+        lambda content: content["job"]["features"]["recipe"]["inference"].update(tolerance=0.1),
+    )
     assert store(tmp_path).find(EVALUATION) is None
 
 
@@ -147,26 +161,34 @@ def test_an_unknown_method_is_an_error_that_names_it(tmp_path):
     store(tmp_path).put(EVALUATION, evaluated(), 1.0)
     table = json.loads((tmp_path / "results.jsonl").read_text())["job"]
     table["features"] = {"method": "magic"}
-    with pytest.raises(RunError, match="method 'magic' was given; expected 'model' or one of raw pixels"):
+    with pytest.raises(
+        RunError, match="method 'magic' was given; expected 'model' or one of raw pixels"
+    ):
         parse_job(table)
 
 
-# The numbers that tables take from results -----------------------------------------------------------------------
+# The numbers that tables take from results --------------------------------------------------------
 
 
 def epoch(layer, cost, **more):
-    return EpochRecord(layer=layer, epoch=1, cost=cost, nonzeros=2.0, seconds=1.0, engine="cpu", **more)
+    return EpochRecord(
+        layer=layer, epoch=1, cost=cost, nonzeros=2.0, seconds=1.0, engine="cpu", **more
+    )
 
 
 def test_a_training_counts_by_the_epochs_of_its_top_layer():
-    trained = TrainingResult(history=(epoch(1, 9.0), epoch(2, 5.0), epoch(2, 4.0)), training_seconds=2.0)
+    trained = TrainingResult(
+        history=(epoch(1, 9.0), epoch(2, 5.0), epoch(2, 4.0)), training_seconds=2.0
+    )
     assert trained.series("cost") == [5.0, 4.0]
     assert value_of(trained, "cost") == 4.0
     assert value_of(trained, "nonzeros") == 2.0
 
 
 def test_what_was_not_recorded_is_an_error():
-    trained = TrainingResult(history=(epoch(1, 9.0, penalty=1.0), epoch(1, 8.0)), training_seconds=2.0)
+    trained = TrainingResult(
+        history=(epoch(1, 9.0, penalty=1.0), epoch(1, 8.0)), training_seconds=2.0
+    )
     with pytest.raises(ValueError, match="no record of its penalty"):
         trained.series("penalty")
 
@@ -182,7 +204,7 @@ def test_a_single_value_has_no_deviation():
     assert (mean, deviation) == (2.0, pytest.approx(2**0.5))
 
 
-# Readable names: of cells, of trainings, without clashes ---------------------------------------------------------
+# Readable names: of cells, of trainings, without clashes ------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -196,12 +218,14 @@ def names():
         ("Gaussian pooling, 2 layers", "gaussian-pooling-2-layers"),
         ("ℓ0.5 training, ℓ1 inference", "l0.5-training-l1-inference"),
         ("Updating F₁ and U₁", "updating-f1-and-u1"),
-        ("unit length per filter, β_U = 1, γ ≤ 100, moments of s²",
-         "unit-length-per-filter-beta-u-1-gamma-at-most-100-moments-of-s2"),
+        (
+            "unit length per filter, β_U = 1, γ ≤ 100, moments of s²",
+            "unit-length-per-filter-beta-u-1-gamma-at-most-100-moments-of-s2",
+        ),
         ("3×3 cells, rms", "3x3-cells-rms"),
         ("../../etc/passwd", "etc-passwd"),
     ],
-)  # fmt: skip
+)
 def test_slugs(text, expected):
     assert slug(text) == expected
 
@@ -213,10 +237,18 @@ def test_a_shared_result_has_the_name_of_the_first_table(names):
 
 def test_seeds_are_part_of_the_name(names):
     (cell,) = [c for c in cells_of("reset", names.scale, 3) if c.column == "No reset"]
-    assert [names(job) for job in cell.jobs] == [f"reset/gaussian-pooling-2-layers-no-reset-seed{i}" for i in range(3)]
-    (ensemble,) = [c for c in cells_of("comparison", names.scale) if c.name.startswith("Three") and "all" in c.column]
+    assert [names(job) for job in cell.jobs] == [
+        f"reset/gaussian-pooling-2-layers-no-reset-seed{i}" for i in range(3)
+    ]
+    (ensemble,) = [
+        c
+        for c in cells_of("comparison", names.scale)
+        if c.name.startswith("Three") and "all" in c.column
+    ]
     assert names(ensemble.jobs[0]).endswith("all-labels-seeds0-2")
-    (pixels,) = [c for c in cells_of("comparison", names.scale) if c.name == "Raw pixels / 300 labels"]
+    (pixels,) = [
+        c for c in cells_of("comparison", names.scale) if c.name == "Raw pixels / 300 labels"
+    ]
     assert names(pixels.jobs[0]) == "comparison/raw-pixels-300-labels"
 
 
@@ -225,11 +257,27 @@ def test_seeds_are_part_of_the_name(names):
     [
         ({}, 2, "gaussian-2layers-seed0"),
         ({}, 1, "gaussian-1layer-seed0"),
-        ({"seed": 3, "model": {"layers": {"each": {"pooling_kind": "max"}}}}, 2, "max-2layers-seed3"),
+        (
+            {"seed": 3, "model": {"layers": {"each": {"pooling_kind": "max"}}}},
+            2,
+            "max-2layers-seed3",
+        ),
         ({"model": {"nonnegative": False}}, 2, "gaussian-2layers-signed-seed0"),
-        ({"learning": {"each": {"update": EveryEpoch(reset_at=[])}}}, 2, "gaussian-2layers-no-reset-seed0"),
-        ({"learning": {"2": {"update_lower_filters": True}}}, 2, "gaussian-2layers-update-lower-filters-seed0"),
-        ({"learning": {"each": {"inference": {"alpha": 1.0}}}}, 2, "gaussian-2layers-alpha-1-seed0"),
+        (
+            {"learning": {"each": {"update": EveryEpoch(reset_at=[])}}},
+            2,
+            "gaussian-2layers-no-reset-seed0",
+        ),
+        (
+            {"learning": {"2": {"update_lower_filters": True}}},
+            2,
+            "gaussian-2layers-update-lower-filters-seed0",
+        ),
+        (
+            {"learning": {"each": {"inference": {"alpha": 1.0}}}},
+            2,
+            "gaussian-2layers-alpha-1-seed0",
+        ),
         ({"inference": {"steps": 7}}, 2, "gaussian-2layers-seed0"),  # not a part of the training
     ],
 )
@@ -256,7 +304,9 @@ def test_what_no_table_asks_for_has_a_name_too(names):
 @pytest.mark.parametrize("scale", SCALES)
 def test_no_two_jobs_of_the_tables_share_a_name(scale):
     names = Names(read_scale(scale))
-    jobs = {job for table in ALL_TABLES for c in cells_of(table, names.scale, SEEDS) for job in c.jobs}
+    jobs = {
+        job for table in ALL_TABLES for c in cells_of(table, names.scale, SEEDS) for job in c.jobs
+    }
     features = [job.features for job in jobs if not isinstance(job, TrainingJob | RecordedJob)]
     recipes = [recipe for f in features if isinstance(f, ModelFeatures) for recipe in f.recipes()]
     jobs |= {TrainingJob(names.scale.data, recipe) for recipe in recipes}

@@ -28,10 +28,10 @@ from reproduction.report import (
 from reproduction.reproduce import job_cells, open_store
 from reproduction.results import EpochRecord, EvaluationResult, FewLabelResult, TrainingResult
 from reproduction.table import ALL_TABLES, TABLES, Cell, Claim
-from whatwhere.classification.protocol import Score
 from whatwhere.errors import RunError
 from whatwhere.model import load
 from whatwhere.model.files import FORMAT
+from whatwhere.tasks.classification.protocol import Score
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,10 +48,13 @@ def test_results_md_agrees_with_the_result_files(published):
 
 
 def test_everything_is_measured(published):
-    """Every job of the tables is found in the result files: another form of a setting would orphan them."""
+    """Every job of the tables is found in the result files: another form of a setting would orphan
+    them."""
     for scale, store in published:
         tables = ALL_TABLES if scale.name == "paper" else TABLES
-        assert [cell.name for job, cell in job_cells(tables, scale).items() if store.find(job) is None] == []
+        assert [
+            cell.name for job, cell in job_cells(tables, scale).items() if store.find(job) is None
+        ] == []
 
 
 def test_every_published_result_has_the_name_that_the_program_gives(published):
@@ -62,7 +65,11 @@ def test_every_published_result_has_the_name_that_the_program_gives(published):
 
 def test_every_curve_is_drawn(published):
     for scale, store in published:
-        names = [name for name, cells in measured_tables(scale, store).items() if curves(name, cells) is not None]
+        names = [
+            name
+            for name, cells in measured_tables(scale, store).items()
+            if curves(name, cells) is not None
+        ]
         drawn = sorted(path.stem for path in (store.folder / "figures").iterdir())
         assert drawn == sorted(names), "run `python -m reproduction report`"
 
@@ -104,7 +111,10 @@ def test_curves_and_histories_are_those_of_the_result_files(scale, measured):
     assert content["curves"][0]["x"] == [1.0, 2.0]
     assert "std" not in content["curves"][0], "at one step there is one seed alone"
     histories = curves("cost", tables["cost"])["histories"]
-    assert {name: len(history) for name, history in histories.items()} == {"Max pooling": 2, "Gaussian pooling": 2}
+    assert {name: len(history) for name, history in histories.items()} == {
+        "Max pooling": 2,
+        "Gaussian pooling": 2,
+    }
     assert curves("pooling", tables["pooling"]) is None
 
 
@@ -132,7 +142,11 @@ def test_the_command_writes_the_page_and_the_figures(scale, measured_folder, tmp
 
 def test_every_published_model_loads_and_is_the_one_of_its_record(published, tmp_path):
     for _, store in published:
-        trained = {record.name: job for job, record in store.records.items() if isinstance(job, TrainingJob)}
+        trained = {
+            record.name: job
+            for job, record in store.records.items()
+            if isinstance(job, TrainingJob)
+        }
         with ZipFile(store.folder / "models.zip") as archive:
             archive.extractall(tmp_path / store.folder.name)
         files = sorted((tmp_path / store.folder.name).iterdir())
@@ -143,12 +157,14 @@ def test_every_published_model_loads_and_is_the_one_of_its_record(published, tmp
             assert load(file).spec == trained[f"models/{file.stem}"].recipe.model
 
 
-# Verdicts from made-up numbers -----------------------------------------------------------------------------------
+# Verdicts from made-up numbers --------------------------------------------------------------------
 
 
 def few(value, interval):
     """A cell of few labels, in per cent."""
-    draws = FewLabels(100, (value / 100,), (1.0,), value / 100, tuple(bound / 100 for bound in interval))
+    draws = FewLabels(
+        100, (value / 100,), (1.0,), value / 100, tuple(bound / 100 for bound in interval)
+    )
     result = FewLabelResult(draws=draws, dimensions=1, density=1.0)
     return MeasuredCell(Cell("t", "a", "x", "error", None, False, ()), (result,))
 
@@ -159,12 +175,16 @@ def cells(numbers):
     for name, value in numbers.items():
         values = value if isinstance(value, list) else [value]
         row, column = name.split(" / ")
-        measured[name] = MeasuredCell(Cell("t", row, column, "error", 1.0, False, ()), tuple(map(evaluated, values)))
+        measured[name] = MeasuredCell(
+            Cell("t", row, column, "error", 1.0, False, ()), tuple(map(evaluated, values))
+        )
     return measured
 
 
 def evaluated(value):
-    score = Score(value / 100, (0.0, 1.0), round(value * 100), 10_000, (0, 1), ((0, 0), (0, 0)), 1.0, "newton")
+    score = Score(
+        value / 100, (0.0, 1.0), round(value * 100), 10_000, (0, 1), ((0, 0), (0, 0)), 1.0, "newton"
+    )
     return EvaluationResult(score=score, trials=(), dimensions=1, density=1.0)
 
 
@@ -173,7 +193,9 @@ def test_below_compares_means_over_seeds():
     assert evaluate_claim(claim, cells({"a / x": [0.7, 0.9], "b / x": 0.81})).verdict == HOLDS
     assert evaluate_claim(claim, cells({"a / x": [0.7, 0.9], "b / x": 0.79})).verdict == FAILS
     assert evaluate_claim(claim, cells({"a / x": [], "b / x": 0.79})).verdict == OPEN
-    assert evaluate_claim(claim, cells({"a / x": 0.8, "b / x": 0.8})).verdict == FAILS, "as good is not better"
+    assert evaluate_claim(claim, cells({"a / x": 0.8, "b / x": 0.8})).verdict == FAILS, (
+        "as good is not better"
+    )
 
 
 def test_overlapping_intervals_are_mentioned():
@@ -185,7 +207,8 @@ def test_overlapping_intervals_are_mentioned():
 def test_more_seeds_on_the_same_images_do_not_narrow_the_interval():
     one, three = (cells({"a / x": values})["a / x"].interval() for values in (0.8, [0.8, 0.8, 0.8]))
     assert one == pytest.approx(three)
-    assert one == pytest.approx((100 * 0.006428, 100 * 0.009952), rel=1e-3)  # Wilson's interval of 80 in 10,000
+    # Wilson's interval of 80 in 10,000
+    assert one == pytest.approx((100 * 0.006428, 100 * 0.009952), rel=1e-3)
 
 
 def test_the_interval_of_few_labels_is_that_of_its_draws():
@@ -213,25 +236,36 @@ def test_the_lowest_of_all():
     failed = evaluate_claim(claim, cells({"a / x": 3.0, "a / y": 1.0, "b / x": 0.2}))
     assert failed.verdict == FAILS
     assert failed.numbers == "the lowest is b / x: 0.200 against 1.000"
-    assert evaluate_claim(claim, cells({"a / x": 1.0, "b / x": 1.0})).verdict == FAILS, "as low is not lowest"
+    assert evaluate_claim(claim, cells({"a / x": 1.0, "b / x": 1.0})).verdict == FAILS, (
+        "as low is not lowest"
+    )
     assert evaluate_claim(claim, cells({"a / x": 3.0, "a / y": 1.0, "b / x": []})).verdict == OPEN
 
 
 @pytest.mark.parametrize(("value", "verdict"), [(0.84, HOLDS), (0.85, FAILS)])
 def test_at_most(value, verdict):
-    assert evaluate_claim(Claim(text="", at_most={"a / x": 0.84}), cells({"a / x": value})).verdict == verdict
+    assert (
+        evaluate_claim(Claim(text="", at_most={"a / x": 0.84}), cells({"a / x": value})).verdict
+        == verdict
+    )
 
 
 @pytest.mark.parametrize(("value", "verdict"), [(1.2, HOLDS), (0.1, HOLDS), (1.21, FAILS)])
 def test_within_so_many_points_of_the_paper_or_better(value, verdict):  # its number is 1
     assert (
-        evaluate_claim(Claim(text="", within={"a / *": 0.2}), cells({"a / x": value, "b / x": 9.0})).verdict == verdict
+        evaluate_claim(
+            Claim(text="", within={"a / *": 0.2}), cells({"a / x": value, "b / x": 9.0})
+        ).verdict
+        == verdict
     )
 
 
 @pytest.mark.parametrize(("second", "verdict"), [(1.0, HOLDS), (5.0, FAILS)])
 def test_every_epoch_of_the_top_layer_counts(second, verdict):
-    measured = {"a / cost": trained("a", [2.0, second, 1.0]), "b / cost": trained("b", [3.0, 3.0, 3.0])}
+    measured = {
+        "a / cost": trained("a", [2.0, second, 1.0]),
+        "b / cost": trained("b", [3.0, 3.0, 3.0]),
+    }
     claim = Claim(text="", below=(("a / cost", "b / cost"),), every_epoch=True)
     assert evaluate_claim(claim, measured).verdict == verdict
 
@@ -247,13 +281,15 @@ def trained(row, *seeds):
         return EpochRecord(layer=layer, epoch=1, cost=cost, nonzeros=1.0, seconds=1.0, engine="cpu")
 
     results = tuple(
-        TrainingResult(history=(epoch(1, 99.0), *(epoch(2, cost) for cost in costs)), training_seconds=1.0)
+        TrainingResult(
+            history=(epoch(1, 99.0), *(epoch(2, cost) for cost in costs)), training_seconds=1.0
+        )
         for costs in seeds
     )
     return MeasuredCell(Cell("t", row, "cost", "cost", None, False, ()), results)
 
 
-# Curves are drawn as they are: a ring at the lowest point, a title within the figure, no warning ------------------
+# Curves are drawn as they are: a ring at the lowest point, a title within the figure, no warning --
 
 
 no_warnings = pytest.mark.filterwarnings("error")
@@ -281,7 +317,10 @@ def test_curves_and_the_ring_around_the_lowest_point_are_drawn() -> None:
 
 @no_warnings
 def test_histories_are_drawn_as_the_cost_over_training() -> None:
-    epochs = [{"layer": 2, "epoch": e, "reconstruction": 3 / e, "penalty": 1.0, "nonzeros": 5.0} for e in (1, 2)]
+    epochs = [
+        {"layer": 2, "epoch": e, "reconstruction": 3 / e, "penalty": 1.0, "nonzeros": 5.0}
+        for e in (1, 2)
+    ]
     assert draw({"histories": {"max": epochs}}).axes[0].get_title(loc="left") == "cost"
 
 

@@ -43,22 +43,35 @@ def test_every_cell_gets_a_result_with_every_number(measured):
     name = model.removeprefix("models/")
     history = lines[model]["result"]["history"]
     assert {"cost", "reconstruction", "penalty", "nonzeros", "engine"} <= history[-1].keys()
-    assert read_model(measured.folder / "models.zip", name) is not None, "models of the headline are published"
+    assert read_model(measured.folder / "models.zip", name) is not None, (
+        "models of the headline are published"
+    )
 
 
 def test_what_has_a_result_is_not_measured_again(scale, measured_folder, tmp_path):
-    options = ReproduceOptions(measured_folder, tmp_path / "no cache", device="cpu", engine="reference")
+    options = ReproduceOptions(
+        measured_folder, tmp_path / "no cache", device="cpu", engine="reference"
+    )
     again = reproduce(["pooling", "steps", "cost"], scale, options, quiet)
     assert (again.measured, again.remaining) == (0, 0)
-    assert again.known == 8 + 1 + 2, "pooling with two seeds, one other value of steps, two trainings"
+    assert again.known == 8 + 1 + 2, (
+        "pooling with two seeds, one other value of steps, two trainings"
+    )
     assert not (tmp_path / "no cache").exists()
 
 
 def test_only_some_cells(scale, options):
     wanted = job_cells(["pooling", "steps"], scale, only="Gaussian pooling / Layer")
-    assert [cell.name for cell in wanted.values()].count("Gaussian pooling / Layer 2") == scale.seeds
-    assert {cell.name for cell in wanted.values()} == {"Gaussian pooling / Layer 1", "Gaussian pooling / Layer 2"}
-    outcome = reproduce(["pooling"], scale, replace(options, only="Gaussian pooling / Layer 1", seeds=1), quiet)
+    assert [cell.name for cell in wanted.values()].count(
+        "Gaussian pooling / Layer 2"
+    ) == scale.seeds
+    assert {cell.name for cell in wanted.values()} == {
+        "Gaussian pooling / Layer 1",
+        "Gaussian pooling / Layer 2",
+    }
+    outcome = reproduce(
+        ["pooling"], scale, replace(options, only="Gaussian pooling / Layer 1", seeds=1), quiet
+    )
     assert (outcome.measured, outcome.remaining) == (1, 0)
     with pytest.raises(SpecError, match="--only 'gaussian' was given; no cell of pooling"):
         job_cells(["pooling"], scale, only="gaussian")
@@ -90,11 +103,13 @@ def test_more_seeds_where_they_are_asked_for(scale):
 def test_what_cannot_run_here_is_left_out_with_a_reason(scale, options):
     lines = []
     outcome = reproduce(["comparison"], scale, replace(options, minutes=0), lines.append)
-    assert outcome.unavailable == 1, "all labels; this scale has too few images for the other columns"
+    assert outcome.unavailable == 1, (
+        "all labels; this scale has too few images for the other columns"
+    )
     assert any("Scattering" in line and "reproduction/README.md" in line for line in lines)
 
 
-# The command, without its numerics -------------------------------------------------------------------------------
+# The command, without its numerics ----------------------------------------------------------------
 
 
 @pytest.fixture
@@ -104,7 +119,9 @@ def calls(monkeypatch):
 
     def record(names, scale, options, log):
         seen.append((names, scale.name, options))
-        return Outcome(measured=1, known=0, unavailable=0, remaining=0 if options.minutes is None else 1)
+        return Outcome(
+            measured=1, known=0, unavailable=0, remaining=0 if options.minutes is None else 1
+        )
 
     monkeypatch.setattr(program, "reproduce", record)
     return seen
@@ -118,10 +135,24 @@ def test_all_are_the_tables_of_the_paper_and_quick_is_the_default(calls):
 
 
 def test_a_run_out_of_time_says_so_by_its_exit_status(calls, tmp_path):
-    arguments = ["pooling", "reset", "--scale", "paper", "--minutes", "5", "--results", str(tmp_path)]
+    arguments = [
+        "pooling",
+        "reset",
+        "--scale",
+        "paper",
+        "--minutes",
+        "5",
+        "--results",
+        str(tmp_path),
+    ]
     assert main(arguments) == 3
     (names, scale, options) = calls[0]
-    assert (names, scale, options.minutes, options.results) == (["pooling", "reset"], "paper", 5.0, tmp_path)
+    assert (names, scale, options.minutes, options.results) == (
+        ["pooling", "reset"],
+        "paper",
+        5.0,
+        tmp_path,
+    )
 
 
 def test_report_writes_the_page_and_runs_nothing(calls, tmp_path, monkeypatch):

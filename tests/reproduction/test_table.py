@@ -1,4 +1,5 @@
-"""The paper's tables as data: its numbers, cells that are the same, claims that name cells that exist."""
+"""The paper's tables as data: its numbers, cells that are the same, claims that name cells that
+exist."""
 
 from dataclasses import asdict, replace
 
@@ -57,7 +58,9 @@ def test_the_paper_s_numbers_are_copied_correctly(table):
 
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("table", [*TABLES, *EXTRA])
-def test_every_claim_names_cells_that_exist_and_is_open_before_anything_is_run(table, scale, tmp_path):
+def test_every_claim_names_cells_that_exist_and_is_open_before_anything_is_run(
+    table, scale, tmp_path
+):
     cells = measured_cells(cells_of(table, read_scale(scale)), ResultStore(tmp_path, str))
     for claim in read_table(table).claims:
         if claim.scale in ("", scale):
@@ -84,14 +87,19 @@ def test_cells_that_are_the_same_share_one_result():
         ("comparison", "This model, Gaussian pooling, 2 layers / all labels"),
     ):
         assert cell(table, name).jobs == (headline,), f"{table}: {name}"
-    for table, name in (("cost", "Gaussian pooling / cost"), ("sparsity", "ℓ0.5 training / non-zeros")):
+    for table, name in (
+        ("cost", "Gaussian pooling / cost"),
+        ("sparsity", "ℓ0.5 training / non-zeros"),
+    ):
         assert cell(table, name).jobs == (TrainingJob(headline.data, headline.features.recipe),)
 
 
 def test_the_headline_cell_is_the_paper_s_recipe_on_all_of_mnist():
     (job,) = cell("pooling", "Gaussian pooling / Layer 2").jobs
     recipe, paper = job.features.recipe, Recipe.paper()
-    assert recipe == replace(paper, batch_size=6000), "what the paper leaves open has the program's defaults"
+    assert recipe == replace(paper, batch_size=6000), (
+        "what the paper leaves open has the program's defaults"
+    )
     assert (job.data.name, job.data.eval_split, job.data.limit) == ("mnist", "test", None)
 
 
@@ -100,18 +108,26 @@ def test_rows_and_columns_change_what_they_say():
         return cell(table, name).jobs[0].features.recipe
 
     assert recipe("pooling", "Gaussian pooling / Layer 1").model.depth == 1
-    assert [layer.pooling_kind for layer in recipe("pooling", "Max pooling / Layer 2").model.layers] == ["max", "max"]
+    assert [
+        layer.pooling_kind for layer in recipe("pooling", "Max pooling / Layer 2").model.layers
+    ] == ["max", "max"]
     assert recipe("joint", "Updating U₁ / 2 phases").plan == TWO_PHASES
     assert recipe("joint", "Updating U₁ / 1 phase (no U₁)").plan == ONE_PHASE_WITHOUT_U1
     moves = [(True, True), (True, False), (False, True), (False, False)]
     for row, (filters, pooling) in zip(PRINTED["joint"], moves, strict=True):
         learning = recipe("joint", f"{row} / 1 phase").learning
-        assert (learning[1].update_lower_filters, learning[1].update_lower_pooling) == (filters, pooling)
+        assert (learning[1].update_lower_filters, learning[1].update_lower_pooling) == (
+            filters,
+            pooling,
+        )
         assert learning[0] == recipe("pooling", "Gaussian pooling / Layer 2").learning[0], (
             "layer 1 is shared by all rows"
         )
     assert not recipe("nonnegativity", "Max pooling / Positive/negative").model.nonnegative
-    assert [learning.reset_at for learning in recipe("reset", "Gaussian pooling, 2 layers / No reset").learning] == [
+    assert [
+        learning.reset_at
+        for learning in recipe("reset", "Gaussian pooling, 2 layers / No reset").learning
+    ] == [
         (),
         (),
     ]
@@ -152,7 +168,11 @@ def test_a_table_can_name_its_own_data_set(monkeypatch):
 def test_rows_of_the_best_features_say_their_class():
     jobs = {c.row: c.jobs[0] for c in cells_of("best", read_scale("paper")) if c.column == "error"}
     a, upright, b, kernel = (jobs[f"({name}) this model"] for name in ("a", "a, upright", "b", "c"))
-    assert [recipe.model.input.kind for recipe in a.features.recipes()] == ["none", "onoff", "onoff"]
+    assert [recipe.model.input.kind for recipe in a.features.recipes()] == [
+        "none",
+        "onoff",
+        "onoff",
+    ]
     assert a.features == b.features == kernel.features == upright.features
     assert [a.data] == [upright.data.views()[0]]
     assert [view.deskew for view in upright.data.views()] == [False, True]
@@ -162,26 +182,49 @@ def test_rows_of_the_best_features_say_their_class():
     assert len(kernel.classifier.widths) == 2
     assert jobs["(b) scattering"].classifier == b.classifier
     assert jobs["(a, upright) scattering"].data == upright.data
-    assert jobs["(a) k-means"] == cell("comparison", "k-means on whitened patches (Coates and Ng) / all labels").jobs[0]
+    assert (
+        jobs["(a) k-means"]
+        == cell("comparison", "k-means on whitened patches (Coates and Ng) / all labels").jobs[0]
+    )
     costs = [c.jobs for c in cells_of("best", read_scale("paper")) if c.row == "(a) this model"]
     assert costs == [(a,)] * 4, "errors and costs come from one measurement"
 
 
 def test_few_labels_have_one_rule_for_all_methods():
-    jobs = {c.row: c.jobs[0] for c in cells_of("best_few", read_scale("paper")) if c.column == "300 labels"}
+    jobs = {
+        c.row: c.jobs[0]
+        for c in cells_of("best_few", read_scale("paper"))
+        if c.column == "300 labels"
+    }
     ours = jobs["(a) this model"]
     assert (ours.whiten_choices, ours.C, ours.dual) == ((100.0, 30.0, 10.0, 3.0), (1.0,), True)
-    for row in ("(a) scattering", "(a) k-means", "(a, upright) this model", "(a, upright) scattering"):
-        assert (jobs[row].whiten_choices, jobs[row].C, jobs[row].dual) == (ours.whiten_choices, ours.C, ours.dual), row
-    assert jobs["(a) scattering, standardised"] == cell("comparison", "Scattering (kymatio) / 300 labels").jobs[0]
+    for row in (
+        "(a) scattering",
+        "(a) k-means",
+        "(a, upright) this model",
+        "(a, upright) scattering",
+    ):
+        assert (jobs[row].whiten_choices, jobs[row].C, jobs[row].dual) == (
+            ours.whiten_choices,
+            ours.C,
+            ours.dual,
+        ), row
+    assert (
+        jobs["(a) scattering, standardised"]
+        == cell("comparison", "Scattering (kymatio) / 300 labels").jobs[0]
+    )
 
 
 def test_the_seeds_of_models_side_by_side_go_together():
     jobs = next(c for c in cells_of("best", read_scale("paper"), 3)).jobs
-    assert [[recipe.seed for recipe in job.features.recipes()] for job in jobs] == [[0, 0, 0], [1, 1, 1], [2, 2, 2]]
+    assert [[recipe.seed for recipe in job.features.recipes()] for job in jobs] == [
+        [0, 0, 0],
+        [1, 1, 1],
+        [2, 2, 2],
+    ]
 
 
-# Scales: every setting stated once, and the recipe of the paper's scale ------------------------------------------
+# Scales: every setting stated once, and the recipe of the paper's scale ---------------------------
 
 
 def test_the_paper_s_scale_changes_the_size_of_mini_batches_alone():
@@ -224,7 +267,7 @@ def test_what_a_table_changes_comes_before_what_the_scale_changes():
     assert [learning.cg_steps for learning in recipe.learning] == [3, 3]
 
 
-# Jobs are equal exactly when they have the same result -----------------------------------------------------------
+# Jobs are equal exactly when they have the same result --------------------------------------------
 
 
 DATA = DataSpec("digits")
@@ -291,7 +334,9 @@ def test_a_training_does_not_depend_on_how_its_model_is_used():
     longer = replace(RECIPE, learning=(RECIPE.learning[0], replace(RECIPE.learning[1], epochs=51)))
     assert TrainingJob(DATA, longer) != TrainingJob(DATA, RECIPE)
     assert fingerprint(TrainingJob(DATA, longer)) != fingerprint(TrainingJob(DATA, RECIPE))
-    assert TrainingJob(DATA, first_layers(longer, 1)) == TrainingJob(DATA, first_layers(RECIPE, 1)), "shared"
+    assert TrainingJob(DATA, first_layers(longer, 1)) == TrainingJob(
+        DATA, first_layers(RECIPE, 1)
+    ), "shared"
 
 
 def test_the_seeds_of_an_ensemble_are_those_of_its_models():

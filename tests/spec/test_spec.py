@@ -32,7 +32,11 @@ def test_the_papers_settings() -> None:
     for learning in recipe.learning:
         assert (learning.inference.alpha, learning.inference.steps) == (0.5, 100)
         assert learning.inference.step == LineSearch(per="batch")
-        assert (learning.epochs, learning.update, learning.cg_steps) == (50, EveryEpoch(reset_at=(25,)), 2)
+        assert (learning.epochs, learning.update, learning.cg_steps) == (
+            50,
+            EveryEpoch(reset_at=(25,)),
+            2,
+        )
         assert (learning.update_lower_filters, learning.update_lower_pooling) == (False, True)
     assert (recipe.inference.lam, recipe.inference.alpha, recipe.inference.steps) == (5.0, 1.0, 50)
     assert recipe.descriptor.patch == (9, 6)
@@ -62,7 +66,10 @@ def test_an_annotation_is_checked_with_its_range(given: dict[str, Any], problem:
 
 
 def test_a_size_is_a_number_or_a_pair() -> None:
-    square, wide = LayerSpec(maps=2, filter_size=(5, 5), pool_size=[2, 2]), LayerSpec(maps=2, filter_size=[1, 7])
+    square, wide = (
+        LayerSpec(maps=2, filter_size=(5, 5), pool_size=[2, 2]),
+        LayerSpec(maps=2, filter_size=[1, 7]),
+    )
     assert square == LayerSpec(maps=2)
     assert (square.filter_size, square.strides) == (5, (2, 2))
     assert (wide.filter_size, wide.filter_shape, wide.square) == ((1, 7), (1, 7), False)
@@ -106,14 +113,18 @@ BAD = {
     "gamma_min = 2": lambda: MomentFit(gamma_min=2.0, gamma_max=1.0),
     "power = 3": lambda: MomentFit(power=3),
     "lam = 'automatic'": lambda: InferenceSpec(lam="automatic"),
-    r"lam = AutoLam\(.*\) with alpha = 0.5": lambda: InferenceSpec(lam=AutoLam(share=0.1), alpha=0.5),
+    r"lam = AutoLam\(.*\) with alpha = 0.5": lambda: InferenceSpec(
+        lam=AutoLam(share=0.1), alpha=0.5
+    ),
     "relative = -1.0": lambda: AutoLam(relative=-1),
     "share = 1.0": lambda: AutoLam(share=1),
     "tolerance = -1.0": lambda: InferenceSpec(tolerance=-1),
     "update_pooling = .* with layer = 2": lambda: Phase(layer=2, update_pooling=(3,)),
     "epochs = -1": lambda: LearningSpec(inference=InferenceSpec(), epochs=-1),
     "reset_at = 0": lambda: EveryEpoch(reset_at=(0,)),
-    "2 learning settings for 1 layers": lambda: Recipe(model=ModelSpec(layers=(LayerSpec(maps=2),))),
+    "2 learning settings for 1 layers": lambda: Recipe(
+        model=ModelSpec(layers=(LayerSpec(maps=2),))
+    ),
     "a phase of layer 3": lambda: Recipe(plan=(Phase(layer=3),)),
     "a descriptor of layer 3": lambda: Recipe(descriptor=DescriptorSpec(layers=(3,))),
     "batch_size = 0": lambda: Recipe(batch_size=0),
@@ -143,7 +154,10 @@ def test_the_papers_settings_for_another_model() -> None:
 
 
 def test_the_repr_of_a_recipe_is_short() -> None:
-    assert repr(Recipe.paper()) == "Recipe(layers of 16 and 48 maps, 50 and 50 epochs, batch_size=1000, seed=0)"
+    assert (
+        repr(Recipe.paper())
+        == "Recipe(layers of 16 and 48 maps, 50 and 50 epochs, batch_size=1000, seed=0)"
+    )
 
 
 def test_settings_for_coding_converge_and_can_be_changed() -> None:

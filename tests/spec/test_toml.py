@@ -50,7 +50,11 @@ def test_the_recipe_of_two_layers_has_the_first_layer_of_the_model_that_ships() 
     assert two.model.layers[0] == one.model.layers[0]
     assert (two.model.depth, len(two.learning)) == (2, 2)
     assert two.learning[0] == one.learning[0]
-    assert (two.model.input, two.inference, two.batch_size) == (one.model.input, one.inference, one.batch_size)
+    assert (two.model.input, two.inference, two.batch_size) == (
+        one.model.input,
+        one.inference,
+        one.batch_size,
+    )
 
 
 def test_a_file_holds_differences(tmp_path: Path) -> None:
@@ -88,11 +92,13 @@ CHOICES = {
     "inference.lam.relative = 2": InferenceSpec(lam=AutoLam(relative=2.0)),
     'inference.lam = { kind = "auto", share = 0.2 }': InferenceSpec(lam=AutoLam(share=0.2)),
     'inference.step = "fixed"': InferenceSpec(step=Fixed()),
-    'inference.step = { kind = "fixed", momentum = true }': InferenceSpec(step=Fixed(momentum=True)),
+    'inference.step = { kind = "fixed", momentum = true }': InferenceSpec(
+        step=Fixed(momentum=True)
+    ),
     "inference.step.momentum = true": InferenceSpec(step=LineSearch(momentum=True)),
     'inference.step.per = "batch"': InferenceSpec(step=LineSearch(per="batch")),
-    'inference.step = { kind = "schedule", steps = [{ size = 0.1, threshold = 0.2 }] }': InferenceSpec(
-        step=Schedule(steps=(StepSpec(size=0.1, threshold=0.2),))
+    'inference.step = { kind = "schedule", steps = [{ size = 0.1, threshold = 0.2 }] }': (
+        InferenceSpec(step=Schedule(steps=(StepSpec(size=0.1, threshold=0.2),)))
     ),
     "inference.moments.gamma_max = 20": InferenceSpec(moments=MomentFit(gamma_max=20.0)),
 }
@@ -110,7 +116,10 @@ def test_a_choice_keeps_its_settings_until_its_kind_changes() -> None:
     for same in ({"momentum": True}, {"kind": "line_search"}, "line_search"):
         assert override(searched, {"step": same}) == searched
     assert override(searched, {"step": {"kind": "fixed"}}).step == Fixed()
-    assert override(override(searched, {"step": "fixed"}), {"step": {"kind": "line_search"}}).step == LineSearch()
+    assert (
+        override(override(searched, {"step": "fixed"}), {"step": {"kind": "line_search"}}).step
+        == LineSearch()
+    )
     assert override(InferenceSpec(lam=AutoLam(share=0.1)), {"lam": 3}).lam == 3.0
     learning = LearningSpec(inference=InferenceSpec(), update=EveryEpoch(reset_at=(3,)))
     assert override(learning, {"update": "batch"}).update == EveryBatch()
@@ -118,18 +127,26 @@ def test_a_choice_keeps_its_settings_until_its_kind_changes() -> None:
 
 
 OLD = {
-    "inference.step_size = 'batch'": r'inference\.step_size is not a setting any more; write step = \{ kind = "',
-    "inference.momentum = true": r"inference\.momentum is not a setting any more; write step\.momentum = true",
+    "inference.step_size = 'batch'": (
+        r'inference\.step_size is not a setting any more; write step = \{ kind = "'
+    ),
+    "inference.momentum = true": (
+        r"inference\.momentum is not a setting any more; write step\.momentum = true"
+    ),
     "inference.search_every = 2": r"write nothing: β is searched for in every step",
     "inference.noise = 0.1": r"write lam as a number; `whatwhere denoise` removes noise",
-    "inference.lam.noise = 0.1": r"inference\.lam\.noise is not a setting any more; write lam as a number",
+    "inference.lam.noise = 0.1": (
+        r"inference\.lam\.noise is not a setting any more; write lam as a number"
+    ),
     "inference.sparsity_share = 0.1": r'write lam = \{ kind = "auto", share = 0\.1 \}',
     "inference.sparsity = 0.5": r"write lam = 1 / 0\.5",
     "inference.gamma_max = 20": r"write moments\.gamma_max = 20",
     "inference.moment_power = 1": r"write moments\.power = 1",
-    "learning.each.reset_at = [5]": r"learning\.each\.reset_at is not .* any more; write update\.reset_at = \[5\]",
+    "learning.each.reset_at = [5]": (
+        r"learning\.each\.reset_at is not .* any more; write update\.reset_at = \[5\]"
+    ),
     "learning.1.momentum = 0.2": r"write update\.direction_memory = 0\.2",
-    'inference.step = { kind = "schedule", steps = [{ size = 1, threshold = 1, momentum = 0.1 }] }': (
+    'inference.step = { kind = "schedule", steps = [{ size = 1, threshold = 1, momentum = 0.1 }] }': (  # noqa: E501
         r"inference\.step\.steps\.1\.momentum is not a setting any more; write extrapolation = 0\.1"
     ),
 }
@@ -142,7 +159,10 @@ def test_a_recipe_in_the_old_form_is_told_what_to_write(text: str, tmp_path: Pat
 
 
 def test_a_third_layer(tmp_path: Path) -> None:
-    recipe = read(tmp_path, "[model.layers.3]\nmaps = 8\n[learning.3]\nepochs = 4\n[learning.3.inference]\nlam = 0.1")
+    recipe = read(
+        tmp_path,
+        "[model.layers.3]\nmaps = 8\n[learning.3]\nepochs = 4\n[learning.3.inference]\nlam = 0.1",
+    )
     assert recipe.model.layers[2] == LayerSpec(maps=8)
     assert recipe.learning[2] == LearningSpec(inference=InferenceSpec(lam=0.1), epochs=4)
 
@@ -151,27 +171,43 @@ BAD = {
     "sede = 1": "sede is not a setting; did you mean 'seed'",
     "[infrence]\nlam = 1": "infrence is not a setting; did you mean 'inference'",
     "[inference]\nlamb = 1": r"inference\.lamb is not a setting; did you mean 'inference.lam'",
-    "[learning.1.inference]\nstep = 1": r"inference\.step = 1 was given; expected LineSearch or Fixed or Schedule",
-    "[learning.1.inference]\nstop = 1": r"stop is not a setting; did you mean 'learning\.1\.inference\.step'",
+    "[learning.1.inference]\nstep = 1": (
+        r"inference\.step = 1 was given; expected LineSearch or Fixed or Schedule"
+    ),
+    "[learning.1.inference]\nstop = 1": (
+        r"stop is not a setting; did you mean 'learning\.1\.inference\.step'"
+    ),
     "[inference]\nlam = 'big'": r"inference\.lam = 'big' was given; expected 'auto'",
     "[inference]\nsteps = 1.5": r"inference\.steps = 1\.5 was given; expected int",
     "[inference]\nstep.momentum = 1": r"inference\.step\.momentum = 1 was given; expected bool",
     "[inference]\nstep.per = 'x'": r"inference\.step\.per = 'x' was given; expected one of 'image'",
-    "[inference]\nstep = 'x'": r"inference\.step = 'x' was given; expected 'line_search' or 'fixed' or 'schedule'",
+    "[inference]\nstep = 'x'": (
+        r"inference\.step = 'x' was given; expected 'line_search' or 'fixed' or 'schedule'"
+    ),
     "[inference]\nstep.kind = 3": r"inference\.step\.kind = 3 was given; expected 'line_search' or",
-    "[inference]\nstep = { kind = 'fixed', per = 'image' }": r"inference\.step\.per is not a setting",
+    "[inference]\nstep = { kind = 'fixed', per = 'image' }": (
+        r"inference\.step\.per is not a setting"
+    ),
     "[inference]\nstep.kind = 'schedule'": r"inference\.step\.steps is missing",
     "[inference]\nlam = -1": r"in inference: lam = -1\.0 was given; expected",
     "[descriptor]\npatch = 9": r"descriptor\.patch = 9 was given; expected a list",
     "inference = 3": "inference = 3 was given; expected a table",
-    "[model.layers.4]\nmaps = 3": r"model\.layers\.4 was given; expected a number from 1 to 3, or 'each'",
+    "[model.layers.4]\nmaps = 3": (
+        r"model\.layers\.4 was given; expected a number from 1 to 3, or 'each'"
+    ),
     "[model.layers.first]\nmaps = 3": r"model\.layers\.first was given",
     "[model.layers.3]\nfilter_size = 3": r"model\.layers\.3\.maps is missing",
     "seed = ": "not a usable recipe: Invalid value",
-    "lam = 5": r"lam is not a setting; did you mean 'inference\.lam' or 'learning\.each\.inference\.lam'\?",
+    "lam = 5": (
+        r"lam is not a setting; did you mean 'inference\.lam' or 'learning\.each\.inference\.lam'\?"
+    ),
     "epoch = 5": r"did you mean 'learning\.each\.epochs'\?",
-    "[inference]\npooling_step = inf": r"inference\.pooling_step = inf was given; expected a finite number",
-    f"[inference]\nlam = 1{'0' * 400}": r"inference\.lam = 1000.* was given; expected a finite number",
+    "[inference]\npooling_step = inf": (
+        r"inference\.pooling_step = inf was given; expected a finite number"
+    ),
+    f"[inference]\nlam = 1{'0' * 400}": (
+        r"inference\.lam = 1000.* was given; expected a finite number"
+    ),
     f"seed = {2**64}": "seed = 18446744073709551616 was given; expected an integer of at most",
     f"seed = 1{'0' * 5000}": "not a usable recipe: Exceeds the limit",
     f"seed = {'[' * 10_000}": "not a usable recipe: maximum recursion",
@@ -213,7 +249,9 @@ def make_fifo(path: Path) -> Path:
         (lambda folder: write(folder / "large", b"#" * (2**20 + 1)), "more than 1,048,576 bytes"),
     ],
 )
-def test_what_cannot_be_a_recipe_is_named(make: Callable[[Path], Path], reason: str, tmp_path: Path) -> None:
+def test_what_cannot_be_a_recipe_is_named(
+    make: Callable[[Path], Path], reason: str, tmp_path: Path
+) -> None:
     with pytest.raises(SpecError, match=f"is not a usable recipe: .*{reason}"):
         read_recipe(make(tmp_path))
 
@@ -261,7 +299,9 @@ def recipes(draw: st.DrawFn) -> Recipe:
         update_lower_filters=st.booleans(),
     )
     return Recipe(
-        model=ModelSpec(layers=tuple(draw(layers) for _ in range(depth)), channels=draw(st.integers(1, 3))),
+        model=ModelSpec(
+            layers=tuple(draw(layers) for _ in range(depth)), channels=draw(st.integers(1, 3))
+        ),
         learning=tuple(draw(learning) for _ in range(depth)),
         inference=draw(inferences),
         plan=draw(st.sampled_from([(), (Phase(layer=1, update_pooling=(1,)),)])),
@@ -283,14 +323,20 @@ anything = st.one_of(
     st.booleans(),
     st.none(),
     st.text(max_size=3),
-    st.sampled_from(["gaussian", "image", "exact", "rms", 10**400, 10**5000, np.float32(0.7), np.int64(2), -0.0]),
+    st.sampled_from(
+        ["gaussian", "image", "exact", "rms", 10**400, 10**5000, np.float32(0.7), np.int64(2), -0.0]
+    ),
     st.lists(st.integers(-1, 4), max_size=3),
 )
 
 
-def settings_of(kind: type, **given: st.SearchStrategy[object]) -> st.SearchStrategy[dict[str, object]]:
+def settings_of(
+    kind: type, **given: st.SearchStrategy[object]
+) -> st.SearchStrategy[dict[str, object]]:
     """Some settings of a spec with any values."""
-    return st.fixed_dictionaries(given, optional={name: anything for name in type_hints(kind) if name not in given})
+    return st.fixed_dictionaries(
+        given, optional={name: anything for name in type_hints(kind) if name not in given}
+    )
 
 
 @given(
@@ -298,12 +344,20 @@ def settings_of(kind: type, **given: st.SearchStrategy[object]) -> st.SearchStra
     settings_of(InferenceSpec),
     settings_of(LearningSpec, inference=st.just(InferenceSpec())),
     settings_of(DescriptorSpec),
-    settings_of(Recipe, model=st.none(), learning=st.none(), inference=st.none(), descriptor=st.none()),
+    settings_of(
+        Recipe, model=st.none(), learning=st.none(), inference=st.none(), descriptor=st.none()
+    ),
 )
-def test_every_recipe_that_can_be_made_can_be_written_and_read(layer, inference, learning, descriptor, recipe) -> None:
+def test_every_recipe_that_can_be_made_can_be_written_and_read(
+    layer, inference, learning, descriptor, recipe
+) -> None:
     def make() -> Recipe:
         model = ModelSpec(layers=[LayerSpec(**layer)])  # type: ignore[arg-type]
-        parts = {"model": model, "learning": [LearningSpec(**learning)], "inference": InferenceSpec(**inference)}
+        parts = {
+            "model": model,
+            "learning": [LearningSpec(**learning)],
+            "inference": InferenceSpec(**inference),
+        }
         return Recipe(**recipe | parts | {"descriptor": DescriptorSpec(**descriptor)})
 
     try:
@@ -324,7 +378,9 @@ def test_every_single_setting_that_is_accepted_can_be_written_and_read(kind, dat
         spec = kind(**required, **{name: data.draw(anything)})
     except SpecError:
         return
-    part = {InferenceSpec: "inference", LearningSpec: "learning", DescriptorSpec: "descriptor"}[kind]
+    part = {InferenceSpec: "inference", LearningSpec: "learning", DescriptorSpec: "descriptor"}[
+        kind
+    ]
     try:
         recipe = replace(Recipe.paper(), **{part: (spec, spec) if kind is LearningSpec else spec})
     except SpecError:  # a descriptor of a layer that the model does not have

@@ -9,7 +9,8 @@ import typer
 from whatwhere.cli.command import app
 from whatwhere.errors import WhatwhereError, printable
 
-MODULES = "demo explore train encode classify figures distill restoration info bench anomaly"  # as in help
+# as in help
+MODULES = "demo explore train encode classify figures distill restoration info bench anomaly"
 for module in MODULES.split():
     import_module(f"whatwhere.cli.{module}")
 
@@ -25,21 +26,30 @@ def _print_version(requested: bool) -> None:
 @app.callback()
 def _program(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
+        bool,
+        typer.Option(
+            "--version", help="Print the version and exit.", callback=_print_version, is_eager=True
+        ),
     ] = False,
 ) -> None:
     """Options of the program itself."""
 
 
 def main() -> None:
-    """Run a command. An error that a user can fix is printed as one message, without a traceback."""
+    """Run a command. An error that a user can fix is printed as one message, without a
+    traceback."""
     warnings.showwarning = _print_warning
     try:
         app()
-    except (WhatwhereError, OSError) as error:  # OSError: a disk, a folder or a file that no command foresaw
+    except (
+        WhatwhereError,
+        OSError,
+    ) as error:  # OSError: a disk, a folder or a file that no command foresaw
         message = str(error)
         if isinstance(error, OSError) and error.strerror:
-            message = printable(f"{error.strerror}: {error.filename}" if error.filename else error.strerror)
+            message = printable(
+                f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+            )
         typer.secho(f"error: {message}", fg="red", err=True)
         raise SystemExit(2) from None
 

@@ -1,4 +1,5 @@
-"""`whatwhere anomaly fit` and `whatwhere anomaly score`: how unlike normal pictures others are, and where."""
+"""`whatwhere anomaly fit` and `whatwhere anomaly score`: how unlike normal pictures others are,
+and where."""
 
 import csv
 import io
@@ -16,25 +17,33 @@ from whatwhere.spec.tasks import AnomalySpec
 SHOWN = 200  # pictures of the page, the least normal ones
 
 group = typer.Typer(
-    name="anomaly", help="Find pictures, and places in them, that are unlike normal ones.", no_args_is_help=True
+    name="anomaly",
+    help="Find pictures, and places in them, that are unlike normal ones.",
+    no_args_is_help=True,
 )
 app.add_typer(group)
 
 
 @command(AnomalySpec, flags="aligned false_alarms", app=group)
 def fit(
-    normal: str, *, out: Path, overwrite: bool = False, settings: Settings, json_: bool = False, quiet: bool = False
+    normal: str,
+    *,
+    out: Path,
+    overwrite: bool = False,
+    settings: Settings,
+    json_: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Learn what normal pictures are like, from normal pictures alone.
 
     normal  a folder of pictures of any sizes, a data set by name, or an .npy, .npz or IDX file
     out     the detector's file
     """
-    from whatwhere.anomaly import AnomalyDetector
-    from whatwhere.anomaly.pictures import open_pictures
     from whatwhere.cli.outputs import Stages, claim
     from whatwhere.errors import printable
     from whatwhere.files import disk_errors
+    from whatwhere.tasks.anomaly import AnomalyDetector
+    from whatwhere.tasks.anomaly.pictures import open_pictures
 
     spec = settings.override(AnomalySpec())
     claim([out], normal, overwrite=overwrite)
@@ -48,25 +57,40 @@ def fit(
         detector.save(out)
     threshold, (low, high) = detector.threshold_, detector.threshold_.interval
     if json_:
-        facts = {"threshold": threshold.value, "false_alarms": threshold.false_alarms, "interval": [low, high]}
+        facts = {
+            "threshold": threshold.value,
+            "false_alarms": threshold.false_alarms,
+            "interval": [low, high],
+        }
         typer.echo(json.dumps({"detector": str(out), "pictures": len(pictures), **facts}))
         return
     fewest = math.ceil(1 / spec.false_alarms) - 1
-    few = f"; {100 * spec.false_alarms:.2g} % takes at least {fewest:,} pictures" if len(pictures) < fewest else ""
+    few = (
+        f"; {100 * spec.false_alarms:.2g} % takes at least {fewest:,} pictures"
+        if len(pictures) < fewest
+        else ""
+    )
     typer.echo(
-        f"{printable(out)}: fitted to {len(pictures):,} pictures; scores above {threshold.value:.2f} are anomalies, "
-        f"{100 * threshold.false_alarms:.2g} % of normal pictures ({100 * low:.2g} to {100 * high:.2g} %){few}"
+        f"{printable(out)}: fitted to {len(pictures):,} pictures; scores above"
+        f" {threshold.value:.2f} are anomalies, {100 * threshold.false_alarms:.2g} % of normal"
+        f" pictures ({100 * low:.2g} to {100 * high:.2g} %){few}"
     )
 
 
 @command(app=group)
 def score(
-    detector: Path, pictures: str, *, out: Path, overwrite: bool = False, json_: bool = False, quiet: bool = False
+    detector: Path,
+    pictures: str,
+    *,
+    out: Path,
+    overwrite: bool = False,
+    json_: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Score pictures by how unlike normal ones they are, and show where.
 
-    The folder gets `index.html`, the pictures with maps, the least normal first, and `scores.csv`: name, score, 1 for
-    an anomaly, and the evidence of each kind.
+    The folder gets `index.html`, the pictures with maps, the least normal first, and `scores.csv`:
+    name, score, 1 for an anomaly, and the evidence of each kind.
 
     detector  a file that `whatwhere anomaly fit` wrote
     pictures  a folder of pictures of any sizes, a data set by name, or an .npy, .npz or IDX file
@@ -74,11 +98,11 @@ def score(
     """
     import numpy as np
 
-    from whatwhere.anomaly import AnomalyDetector
-    from whatwhere.anomaly.page import write_page
-    from whatwhere.anomaly.pictures import open_pictures
     from whatwhere.cli.outputs import Stages, claim, write
     from whatwhere.errors import printable
+    from whatwhere.pages.anomalies import write_page
+    from whatwhere.tasks.anomaly import AnomalyDetector
+    from whatwhere.tasks.anomaly.pictures import open_pictures
 
     model, stages = AnomalyDetector.load(detector), Stages(quiet)
     table, page = out / "scores.csv", out / "index.html"
@@ -107,15 +131,18 @@ def score(
         typer.echo(json.dumps({"folder": str(out), "pictures": len(rows), "anomalies": anomalies}))
         return
     typer.echo(
-        f"{printable(out)}: {anomalies:,} of {len(rows):,} pictures are anomalies; the least normal is "
-        f"{printable(rows[0][2])} ({scores[0]:.2f})"
+        f"{printable(out)}: {anomalies:,} of {len(rows):,} pictures are anomalies; the least normal"
+        f" is {printable(rows[0][2])} ({scores[0]:.2f})"
     )
 
 
-def drawings(model: Any, source: Any, shown: list[int], advance: Callable[[int], None]) -> Iterator[Any]:
-    """What the page shows of these pictures; they are scored again, since the maps of all would not fit in memory."""
-    from whatwhere.anomaly.page import Drawing
-    from whatwhere.anomaly.pictures import PictureList
+def drawings(
+    model: Any, source: Any, shown: list[int], advance: Callable[[int], None]
+) -> Iterator[Any]:
+    """What the page shows of these pictures; they are scored again, since the maps of all would
+    not fit in memory."""
+    from whatwhere.pages.anomalies import Drawing
+    from whatwhere.tasks.anomaly.pictures import PictureList
 
     some = PictureList([source.names[n] for n in shown], lambda n: source.read(shown[n]))
     for n, found in enumerate(model.detect(some)):

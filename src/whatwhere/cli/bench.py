@@ -1,7 +1,8 @@
-"""`whatwhere bench`: the speed of inference, every engine on the same digits, side by side in one process.
+"""`whatwhere bench`: the speed of inference, every engine on the same digits, side by side in one
+process.
 
-The unit is the image-iteration: one step of inference for one image. Sparse engines are faster on sparse features, so
-the model is a trained one, and latents are warmed up by one solve.
+The unit is the image-iteration: one step of inference for one image. Sparse engines are faster on
+sparse features, so the model is a trained one, and latents are warmed up by one solve.
 """
 
 import json
@@ -15,24 +16,34 @@ import typer
 
 from whatwhere.cli.command import Settings, command
 from whatwhere.spec import InferenceSpec, LineSearch, Phase
-from whatwhere.spec.tasks import TrainingOptions
+from whatwhere.spec.execution import Execution
 
 
-@command((TrainingOptions, "device"), flags="device")
-def bench(*, images: int | None = None, steps: int | None = None, settings: Settings, json_: bool = False) -> None:
-    """Time every engine on the same images: image-iterations per second, and the speed-up over the reference engine.
+@command((Execution, "device"), flags="device")
+def bench(
+    *, images: int | None = None, steps: int | None = None, settings: Settings, json_: bool = False
+) -> None:
+    """Time every engine on the same images: image-iterations per second, and the speed-up over the
+    reference engine.
 
     images  in the batch; default: 100 on a CPU, 6,000 on a GPU
     steps   of a solve; default: 20 on a CPU, 100 on a GPU
     """
-    from whatwhere.inference.environment import choose_device
+    from whatwhere.engines.devices import choose_device
 
-    home, rows = choose_device(settings.of(TrainingOptions).device), []
+    home, rows = choose_device(settings.of(Execution).device), []
     usual_images, usual_steps = (6000, 100) if home.type == "cuda" else (100, 20)
-    for row in bench_inference(home, images=images or usual_images, steps=steps or usual_steps, repeats=5):
+    for row in bench_inference(
+        home, images=images or usual_images, steps=steps or usual_steps, repeats=5
+    ):
         rows.append(row)
-        measured = f"{row['median']:>14,.0f} image-iterations/s {row['speedup']:>8.2f} × the reference"
-        typer.echo(f"{row['case']:<26} {row['engine']:<10} {row['threads']} thread(s) {measured}", err=json_)
+        measured = (
+            f"{row['median']:>14,.0f} image-iterations/s {row['speedup']:>8.2f} × the reference"
+        )
+        typer.echo(
+            f"{row['case']:<26} {row['engine']:<10} {row['threads']} thread(s) {measured}",
+            err=json_,
+        )
     if json_:
         typer.echo(json.dumps({"benchmark": "inference", "measurements": rows}, indent=1))
 
@@ -50,13 +61,16 @@ def cases(steps: int) -> dict[str, tuple[Phase, InferenceSpec]]:
     }
 
 
-def bench_inference(device: Any, *, images: int, steps: int, repeats: int) -> Iterator[dict[str, Any]]:
-    """The image-iterations a second of every engine that supports a case, on a CPU with one thread and with two.
+def bench_inference(
+    device: Any, *, images: int, steps: int, repeats: int
+) -> Iterator[dict[str, Any]]:
+    """The image-iterations a second of every engine that supports a case, on a CPU with one thread
+    and with two.
 
     `speedup` is over the reference engine with as many threads; best against best.
     """
     from whatwhere.data import load
-    from whatwhere.inference.engines import ENGINES
+    from whatwhere.engines import ENGINES
     from whatwhere.learning import read_run
     from whatwhere.model import Problem
 
@@ -70,17 +84,33 @@ def bench_inference(device: Any, *, images: int, steps: int, repeats: int) -> It
                 if engine.unsupported_reason(problem) is not None:
                     continue
                 seconds = list(time_solves(engine, problem, repeats, threads))
-                best, median = (images * steps / span for span in (min(seconds), statistics.median(seconds)))
+                best, median = (
+                    images * steps / span for span in (min(seconds), statistics.median(seconds))
+                )
                 reference = reference or best
-                facts = {"case": case, "engine": name, "threads": threads, "images": images, "steps": steps}
-                yield {**facts, "median": median, "best": best, "seconds": seconds, "speedup": best / reference}
+                facts = {
+                    "case": case,
+                    "engine": name,
+                    "threads": threads,
+                    "images": images,
+                    "steps": steps,
+                }
+                yield {
+                    **facts,
+                    "median": median,
+                    "best": best,
+                    "seconds": seconds,
+                    "speedup": best / reference,
+                }
 
 
 def time_solves(engine: Any, problem: Any, repeats: int, threads: int) -> Iterator[float]:
     """Warm up, then the seconds of whole solves that start from the warm latents."""
     import torch
 
-    synchronise: Callable[[], None] = torch.cuda.synchronize if problem.images.is_cuda else lambda: None
+    synchronise: Callable[[], None] = (
+        torch.cuda.synchronize if problem.images.is_cuda else lambda: None
+    )
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:

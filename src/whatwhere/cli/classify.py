@@ -9,12 +9,21 @@ import typer
 
 import whatwhere as ww
 from whatwhere.cli.command import Settings, command
-from whatwhere.cli.inputs import DISTORTIONS, EXECUTION, open_run, read_examples, read_images, source_of, with_preset
+from whatwhere.cli.inputs import (
+    DISTORTIONS,
+    EXECUTION,
+    open_run,
+    read_examples,
+    read_images,
+    source_of,
+    with_preset,
+)
 from whatwhere.cli.outputs import Stages, claim, write
 from whatwhere.errors import ImageError, SpecError, printable
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import Checked, NotEmpty, Positive
-from whatwhere.spec.tasks import Distortions, TrainingOptions
+from whatwhere.spec.execution import Execution
+from whatwhere.spec.tasks import Distortions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,55 +54,74 @@ def classify(
 ) -> None:
     """Classify images by their features.
 
-    With a table of a few labels (.csv), all images get a class: labels spread between neighbours, in a metric in which
-    small distortions count little. The folder --out gets `predictions.csv` and a page, `index.html`, with pictures of
-    every class and those that are worth labelling next. With a classifier that `whatwhere label` saved in place of a
-    run, new images get a class, and --out their `predictions.csv`. Otherwise a linear SVM is measured: C is chosen on a
-    sixth of the training images; then the SVM is fitted to all of them and tested once.
+    With a table of a few labels (.csv), all images get a class: labels spread between neighbours,
+    in a metric in which small distortions count little. The folder --out gets `predictions.csv` and
+    a page, `index.html`, with pictures of every class and those that are worth labelling next. With
+    a classifier that `whatwhere label` saved in place of a run, new images get a class, and --out
+    their `predictions.csv`. Otherwise a linear SVM is measured: C is chosen on a sixth of the
+    training images; then the SVM is fitted to all of them and tested once.
 
     images  as for `encode`; default: those that the run was trained on
-    labels  of all images: an IDX or .npy file; of a few: a .csv file, with the name and the class of a picture in a
-            line
-    test    test images with labels: a data set, a folder with a sub-folder for each class, or an .npz file; default:
-            the test images of a named set, or a held-out sixth
+    labels  of all images: an IDX or .npy file; of a few: a .csv file, with the name and the class
+            of a picture in a line
+    test    test images with labels: a data set, a folder with a sub-folder for each class, or an
+            .npz file; default: the test images of a named set, or a held-out sixth
     out     with a table of labels or a classifier: the folder to write
     """
-    from whatwhere.classification import describe_images, protocol
-    from whatwhere.classification.picture_classifier import is_classifier
+    from whatwhere.tasks.classification import describe_images, protocol
+    from whatwhere.tasks.classification.picture_classifier import is_classifier
 
     if run.is_file() and is_classifier(run):
         facts, words = classify_new(run, images, out, overwrite, Stages(quiet))
         typer.echo(json.dumps(facts) if json_ else words)
         return
-    execution, options, stages = settings.of(TrainingOptions), settings.of(ClassifyOptions), Stages(quiet)
-    recipe, model = with_preset(*open_run(run, execution.device, execution.engine), preset, settings)
+    execution, options, stages = settings.of(Execution), settings.of(ClassifyOptions), Stages(quiet)
+    recipe, model = with_preset(
+        *open_run(run, execution.device, execution.engine), preset, settings
+    )
     source = images or source_of(run)
     if labels is not None and labels.suffix.lower() == ".csv":
         trained = ww.TrainedRun(run.name, recipe, model, folder=run if run.is_dir() else None)
         if out is None:
-            raise SpecError("a table of labels was given without --out; expected the folder to write")
-        claim([out / name for name in LABELLED], run, source, labels, folder=out, overwrite=overwrite)
+            raise SpecError(
+                "a table of labels was given without --out; expected the folder to write"
+            )
+        claim(
+            [out / name for name in LABELLED], run, source, labels, folder=out, overwrite=overwrite
+        )
         facts, words = label_all(trained, read_images(run, source), labels, out, settings, stages)
         typer.echo(json.dumps(facts) if json_ else words)
         return
     if out is not None:
-        raise SpecError("--out was given without a table of labels; give one with --labels, a .csv file")
+        raise SpecError(
+            "--out was given without a table of labels; give one with --labels, a .csv file"
+        )
     sets = read_sets(run, source, labels, test)
     rows = []
     for name, part in zip(("training", "test"), sets, strict=True):
         with stages.stage(f"describing {len(part):,} {name} images", len(part)) as advance:
-            rows.append(describe_images(model, part, recipe, engine=execution.engine, progress=advance))
+            rows.append(
+                describe_images(model, part, recipe, engine=execution.engine, progress=advance)
+            )
     (x, x_test), (y, y_test) = rows, [cast(Any, part.labels) for part in sets]
     with stages.stage("choosing C on validation images", len(options.C)) as advance:
         best, trials = protocol.choose(x, y, grid=options.C, device=model.device, progress=advance)
     with stages.stage("testing", 1):
         score = protocol.evaluate(x, y, x_test, y_test, best.C, device=model.device)
     if json_:
-        facts = {"run": str(run), "training": sets[0].name, "test": sets[1].name, "dimensions": x.shape[1]}
+        facts = {
+            "run": str(run),
+            "training": sets[0].name,
+            "test": sets[1].name,
+            "dimensions": x.shape[1],
+        }
         validation = [{"C": trial.C, "error": trial.error} for trial in trials]
         typer.echo(json.dumps({**facts, "validation": validation, **asdict(score)}))
     else:
-        typer.echo(f"{sets[0].name} ({len(sets[0]):,} images), tested on {sets[1].name} ({len(sets[1]):,} images)")
+        typer.echo(
+            f"{sets[0].name} ({len(sets[0]):,} images), tested on {sets[1].name} ({len(sets[1]):,}"
+            " images)"
+        )
         typer.echo("\n".join(result_lines(score, sets[0].classes)))
 
 
@@ -101,23 +129,38 @@ LABELLED = ("predictions.csv", "index.html")
 
 
 def label_all(
-    run: "ww.TrainedRun", images: "ww.data.Images", labels: Path, out: Path, settings: Settings, stages: Stages
+    run: "ww.TrainedRun",
+    images: "ww.data.Images",
+    labels: Path,
+    out: Path,
+    settings: Settings,
+    stages: Stages,
 ) -> tuple[dict[str, Any], str]:
     """Give all images a class; the result as plain values, and in words."""
-    from whatwhere.classification.label_tables import check_names, read_labels, write_predictions
-    from whatwhere.explorer.label_page import classes_page
+    from whatwhere.pages.labelling import classes_page
+    from whatwhere.tasks.labelling.label_tables import check_names, read_labels, write_predictions
 
-    given, options, distortions = read_labels(labels), settings.of(TrainingOptions), settings.of(Distortions)
-    session = ww.Labelling(images, run=run, invariant_to=distortions, options=options, stage=stages.stage)
+    given, options, distortions = (
+        read_labels(labels),
+        settings.of(Execution),
+        settings.of(Distortions),
+    )
+    session = ww.Labelling(
+        images, run=run, invariant_to=distortions, options=options, stage=stages.stage
+    )
     check_names(labels, given, session.names)
     session.graph.class_prior = "uniform" if settings.of(ClassifyOptions).balanced else None
     session.label(given)
     predictions, page = (out / name for name in LABELLED)
-    write_predictions(predictions, session.names, session.classes, session.probabilities, session.labelled)
+    write_predictions(
+        predictions, session.names, session.classes, session.probabilities, session.labelled
+    )
     write(page, classes_page(session, images).encode())
     unsure = [session.names[row] for row in session.suggested_rows(5)]
     count, known = len(session.names), len(session.labelled)
-    words = f"{printable(out)}: {count:,} images, {len(session.classes)} classes from {known:,} labels"
+    words = (
+        f"{printable(out)}: {count:,} images, {len(session.classes)} classes from {known:,} labels"
+    )
     facts = {"folder": str(out), "images": count, "labels": known, "worth_labelling": unsure}
     return facts, f"{words}; worth labelling next: {', '.join(unsure)}"
 
@@ -125,31 +168,43 @@ def label_all(
 def classify_new(
     file: Path, images: str | None, out: Path | None, overwrite: bool, stages: Stages
 ) -> tuple[dict[str, Any], str]:
-    """Give new images the classes of a saved classifier; the result as plain values, and in words."""
-    from whatwhere.classification.label_tables import write_predictions
+    """Give new images the classes of a saved classifier; the result as plain values, and
+    in words."""
     from whatwhere.data.pictures import picture_names
+    from whatwhere.tasks.labelling.label_tables import write_predictions
 
     classifier = ww.load_classifier(file)
     if images is None or out is None or classifier.describe is None:
-        raise SpecError(f"{printable(file)} is a classifier; also give the pictures to classify and --out, a folder")
+        raise SpecError(
+            f"{printable(file)} is a classifier; also give the pictures to classify and --out, a"
+            " folder"
+        )
     claim([out / "predictions.csv"], file, images, folder=out, overwrite=overwrite)
-    pictures = ww.data.load(images, size=classifier.describe.shape[1] if Path(images).is_dir() else None)
+    pictures = ww.data.load(
+        images, size=classifier.describe.shape[1] if Path(images).is_dir() else None
+    )
     with stages.stage(f"classifying {pictures.name}", len(pictures)) as advance:
         shares = classifier.predict_proba(pictures, advance)
     names = picture_names(pictures.pixels) or [str(row) for row in range(len(pictures))]
     write_predictions(out / "predictions.csv", names, classifier.classes, shares, ())
-    counts = {name: int((shares.argmax(1) == number).sum()) for number, name in enumerate(classifier.classes)}
+    counts = {
+        name: int((shares.argmax(1) == number).sum())
+        for number, name in enumerate(classifier.classes)
+    }
     words = ", ".join(f"{name} {count:,}" for name, count in counts.items())
     return {"folder": str(out), "classes": counts}, f"{printable(out)}: {words}"
 
 
-def read_sets(run: Path, images: str, labels: Path | None, test: str | None) -> "tuple[ww.data.Images, ww.data.Images]":
-    """Labelled training and test images; without test images, a sixth of the others is held out, class by class."""
+def read_sets(
+    run: Path, images: str, labels: Path | None, test: str | None
+) -> "tuple[ww.data.Images, ww.data.Images]":
+    """Labelled training and test images; without test images, a sixth of the others is held out,
+    class by class."""
     import numpy as np
 
-    from whatwhere.classification.linear_svm import check_labels
-    from whatwhere.classification.protocol import folds
     from whatwhere.data.catalogue import CATALOGUE
+    from whatwhere.tasks.classification.linear_svm import check_labels
+    from whatwhere.tasks.classification.protocol import folds
 
     training = read_images(run, images, labels)
     if test is None and images in CATALOGUE:
@@ -158,8 +213,9 @@ def read_sets(run: Path, images: str, labels: Path | None, test: str | None) -> 
     for part in (training, tested):
         if part.labels is None:
             raise ImageError(
-                f"{part.name} has no labels; give an .npz file of images and labels, a folder with a sub-folder of "
-                "pictures for each class, or those of the training images with --labels, an IDX or .npy file"
+                f"{part.name} has no labels; give an .npz file of images and labels, a folder with"
+                " a sub-folder of pictures for each class, or those of the training images with"
+                " --labels, an IDX or .npy file"
             )
     if test is not None:
         return training, tested
@@ -175,10 +231,15 @@ def result_lines(score: Any, classes: tuple[str, ...] | None) -> list[str]:
     low, high = score.interval
     names = [str(c) if classes is None or c >= len(classes) else classes[c] for c in score.classes]
     width = max(len(word) for word in (*names, str(score.images))) + 2
-    rows = [[name, *(str(number or "·") for number in row)] for name, row in zip(names, score.confusion, strict=True)]
+    rows = [
+        [name, *(str(number or "·") for number in row)]
+        for name, row in zip(names, score.confusion, strict=True)
+    ]
     return [
-        f"error {score.error:.2%} ({score.errors} of {score.images:,}; 95 % interval {low:.2%} to {high:.2%}), "
-        f"C = {score.C:g}",
+        (
+            f"error {score.error:.2%} ({score.errors} of {score.images:,}; 95 % interval {low:.2%}"
+            f" to {high:.2%}), C = {score.C:g}"
+        ),
         "\nconfusion matrix: one row for each true class, one column for each predicted class",
         *("".join(f"{word:>{width}}" for word in row) for row in (["", *names], *rows)),
     ]

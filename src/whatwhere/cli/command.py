@@ -1,13 +1,15 @@
-"""Commands made from functions: options from the signature and its docstring, settings from dataclasses.
+"""Commands made from functions: options from the signature and its docstring, settings from
+dataclasses.
 
     @command(TrainingOptions, Recipe, flags="device")
     def train(images: str = "digits", *, out: Path, settings: Settings) -> None:
         ...
 
-Parameters before the `*` are arguments, those after it options; the docstring has a table of their words, and `SHARED`
-one for the parameters of several commands. The fields of the dataclasses are settings, with the words of their own
-docstrings: `--set NAME=VALUE` changes any of them, and the `flags` among them are options of the same name. The
-function gets what was given as `settings`, and applies it with `settings.override(spec)`.
+Parameters before the `*` are arguments, those after it options; the docstring has a table of their
+words, and `SHARED` one for the parameters of several commands. The fields of the dataclasses are
+settings, with the words of their own docstrings: `--set NAME=VALUE` changes any of them, and the
+`flags` among them are options of the same name. The function gets what was given as `settings`, and
+applies it with `settings.override(spec)`.
 """
 
 import difflib
@@ -30,7 +32,9 @@ Kind = Any  # a dataclass, or a pair of it and the names of some fields
 METAVARS = {int: "N", float: "NUMBER"}
 app = typer.Typer(
     name="whatwhere",
-    help="Learn sparse, layered representations of images without labels: what is there, and where.",
+    help=(
+        "Learn sparse, layered representations of images without labels: what is there, and where."
+    ),
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
 )
@@ -59,13 +63,17 @@ class Setting:
     @property
     def types(self) -> list[Any]:
         """The types that a value may have besides None."""
-        members = (self.hint,) if get_origin(self.hint) is tuple else get_args(self.hint) or (self.hint,)
+        members = (
+            (self.hint,) if get_origin(self.hint) is tuple else get_args(self.hint) or (self.hint,)
+        )
         return [hint for hint in members if hint is not type(None)]
 
     @property
     def metavar(self) -> str:
         literals = [hint for hint in (self.hint, *self.types) if get_origin(hint) is Literal]
-        return "|".join(word for hint in literals for word in get_args(hint)) or METAVARS.get(self.types[0], "TEXT")
+        return "|".join(word for hint in literals for word in get_args(hint)) or METAVARS.get(
+            self.types[0], "TEXT"
+        )
 
     @property
     def shown_default(self) -> str:
@@ -80,19 +88,24 @@ def known_settings(kinds: Iterable[Kind]) -> dict[str, Setting]:
         words, hints = parse(kind.__doc__).entries, type_hints(kind)
         for f in fields(kind):
             if f.init and (not names or f.name in names.split()):
-                known[f.name] = Setting(f.name, kind, hints[f.name], getattr(kind, f.name, None), words[f.name])
+                known[f.name] = Setting(
+                    f.name, kind, hints[f.name], getattr(kind, f.name, None), words[f.name]
+                )
     return known
 
 
 class Settings:
     """What was given by flags and by `--set`; of a setting that was given twice the last value."""
 
-    def __init__(self, known: Mapping[str, Setting], flags: Mapping[str, Any], changes: Sequence[str]) -> None:
+    def __init__(
+        self, known: Mapping[str, Setting], flags: Mapping[str, Any], changes: Sequence[str]
+    ) -> None:
         self.known = known
         given = {name: value for name, value in flags.items() if value is not None}
         given.update(self._split(change) for change in changes)
         self.table = parse_toml(
-            "\n".join(f"{name} = {self._toml(name, value)}" for name, value in given.items()), "--set"
+            "\n".join(f"{name} = {self._toml(name, value)}" for name, value in given.items()),
+            "--set",
         )
 
     def of(self, kind: type[Spec]) -> Spec:
@@ -101,7 +114,9 @@ class Settings:
 
     def override(self, spec: Spec) -> Spec:
         """The spec with what was given for its fields."""
-        return override(spec, {name: v for name, v in self.table.items() if self.known[name].kind is type(spec)})
+        return override(
+            spec, {name: v for name, v in self.table.items() if self.known[name].kind is type(spec)}
+        )
 
     def given(self, name: str) -> bool:
         """Whether a setting, or one inside it, was given."""
@@ -111,17 +126,24 @@ class Settings:
         """The name and the value of NAME=VALUE."""
         name, equals, value = change.partition("=")
         name = name.strip().replace("-", "_")
-        if not equals or not all(part.isidentifier() or part.isdecimal() for part in name.split(".")):
+        if not equals or not all(
+            part.isidentifier() or part.isdecimal() for part in name.split(".")
+        ):
             example = "learning.each.epochs" if "learning" in self.known else next(iter(self.known))
-            raise SpecError(f"--set {change[:80]!r} was given; expected NAME=VALUE, such as {example}=5")
+            raise SpecError(
+                f"--set {change[:80]!r} was given; expected NAME=VALUE, such as {example}=5"
+            )
         if name.partition(".")[0] not in self.known:
             near = " or ".join(map(repr, nearest(name, self.known)))
             meant = f"did you mean {near}?" if near else f"the settings are {', '.join(self.known)}"
-            raise SpecError(f"--set {change[:80]!r} was given; {name} is not a setting of this command; {meant}")
+            raise SpecError(
+                f"--set {change[:80]!r} was given; {name} is not a setting of this command; {meant}"
+            )
         return name, value
 
     def _toml(self, name: str, value: str | bool) -> str:
-        """A value in TOML: text stays as it is where text is expected, and a word needs no quotes."""
+        """A value in TOML: text stays as it is where text is expected, and a word needs no
+        quotes."""
         if isinstance(value, bool):
             return str(value).lower()
         if name in self.known and str in self.known[name].types:
@@ -134,7 +156,8 @@ class Settings:
 
 
 def nearest(name: str, known: Mapping[str, Setting], others: Iterable[str] = ()) -> list[str]:
-    """The settings that a wrong name may mean: of this name, further down, or of one that is spelt alike.
+    """The settings that a wrong name may mean: of this name, further down, or of one that is spelt
+    alike.
 
     others  names that it may mean as well; if one of them is nearer, it is the result
     """
@@ -145,31 +168,36 @@ def nearest(name: str, known: Mapping[str, Setting], others: Iterable[str] = ())
 
 
 Function = Callable[..., None]
-UsageError: Any = typer.BadParameter.__mro__[1]  # click's, or that of the copy of click in later versions of typer
+# click's, or that of the copy of click in later versions of typer
+UsageError: Any = typer.BadParameter.__mro__[1]
 
-SHARED = parse(
-    """What parameters of several commands are.
+SHARED = parse("""What parameters of several commands are.
 
-    run        a run folder, a model file (.safetensors), or a model known by name (`whatwhere info` lists them)
-    images     a data set by name (digits, which is included, mnist, fashion-mnist or kmnist; mnist:test for its test
-               images), an IDX, .npy or .npz file, a picture, a folder of pictures, or a recording (.wav, .csv). A name
-               comes first: write ./digits for a folder of that name
+    run        a run folder, a model file (.safetensors), or a model known by name (`whatwhere
+               info` lists them)
+    images     a data set by name (digits, which is included, mnist, fashion-mnist or kmnist;
+               mnist:test for its test images), an IDX, .npy or .npz file, a picture, a folder of
+               pictures, or a recording (.wav, .csv). A name comes first: write ./digits for a
+               folder of that name
     pictures   a picture, a folder of pictures, or a recording (.npy, .csv or .wav)
     model      a model known by name (`whatwhere info` lists them), a run folder or a model file
-    preset     how images are inferred. recipe: as in the run, by default by the paper's 50 steps; coding: with
-               momentum, until the cost no longer changes, for sparse codes; learned: by the few steps that `whatwhere
-               distill` saved next to the model; learned-5: by 5 such steps
+    preset     how images are inferred. recipe: as in the run, by default by the paper's 50 steps;
+               coding: with momentum, until the cost no longer changes, for sparse codes; learned:
+               by the few steps that `whatwhere distill` saved next to the model; learned-5: by 5
+               such steps
     overwrite  replace files that are there already; never those that are read
     json       print the result as JSON
     quiet      print only the result and errors
-    """
-).entries
+    """).entries
 
 
-def command(*kinds: Kind, flags: str = "", app: typer.Typer = app) -> Callable[[Function], Function]:
+def command(
+    *kinds: Kind, flags: str = "", app: typer.Typer = app
+) -> Callable[[Function], Function]:
     """Make a command of a function.
 
-    kinds  dataclasses whose fields are settings, or pairs of a dataclass and the names of some of its fields
+    kinds  dataclasses whose fields are settings, or pairs of a dataclass and the names of some of
+           its fields
     flags  names of settings that are also options
     app    the program, or a group of its commands
     """
@@ -198,13 +226,18 @@ def command(*kinds: Kind, flags: str = "", app: typer.Typer = app) -> Callable[[
     return add
 
 
-def settings_parameters(known: Mapping[str, Setting], flags: Sequence[str]) -> list[inspect.Parameter]:
+def settings_parameters(
+    known: Mapping[str, Setting], flags: Sequence[str]
+) -> list[inspect.Parameter]:
     """The flags, and `--set` for all others."""
     others = [setting for name, setting in known.items() if name not in flags]
     names = ", ".join(f"{setting.name}.…" if setting.nested else setting.name for setting in others)
     text = f"Change a setting; repeatable. The settings are {names}."
     hint = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help=text)]
-    return [*(flag(known[name]) for name in flags), *([keyword("set", hint, None)] if others else [])]
+    return [
+        *(flag(known[name]) for name in flags),
+        *([keyword("set", hint, None)] if others else []),
+    ]
 
 
 def settings_text(known: Mapping[str, Setting], flags: Sequence[str]) -> str | None:
@@ -227,7 +260,9 @@ class SuggestingCommand(TyperCommand):
             return super().parse_args(ctx, args)
         except UsageError as error:
             if hasattr(error, "possibilities"):  # an unknown option
-                options = {str(p.name): p.opts[0] for p in self.params if p.param_type_name == "option"}
+                options = {
+                    str(p.name): p.opts[0] for p in self.params if p.param_type_name == "option"
+                }
                 near = nearest(error.option_name.lstrip("-").replace("-", "_"), self.known, options)
                 spelled = " or ".join(options.get(name, f"--set {name}=VALUE") for name in near)
                 error.message += f". Did you mean {spelled}?" if near else "."
@@ -248,7 +283,8 @@ def own_parameter(p: inspect.Parameter, hint: Any, words: Mapping[str, str]) -> 
 
 
 def flag(setting: Setting) -> inspect.Parameter:
-    """A setting as an option: text, read as `--set` reads it, so that it is checked by its dataclass alone."""
+    """A setting as an option: text, read as `--set` reads it, so that it is checked by its
+    dataclass alone."""
     text = sentence(setting.words)
     if setting.hint is bool:
         option = typer.Option(spelled(setting.name, setting.default), help=text, show_default=False)
@@ -260,7 +296,9 @@ def flag(setting: Setting) -> inspect.Parameter:
 
 
 def keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+    )
 
 
 def spelled(name: str, default: Any = None) -> str:

@@ -9,8 +9,15 @@ from whatwhere.cli.command import command
 
 
 @command()
-def demo(*, out: Path = Path("runs/demo"), overwrite: bool = False, json_: bool = False, quiet: bool = False) -> None:
-    """Learn two layers from 5,000 digits, classify 2,000 others by all labels and by few, and write a report.
+def demo(
+    *,
+    out: Path = Path("runs/demo"),
+    overwrite: bool = False,
+    json_: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Learn two layers from 5,000 digits, classify 2,000 others by all labels and by few, and write
+    a report.
 
     out  folder of the run and its report
     """
@@ -21,8 +28,14 @@ def demo(*, out: Path = Path("runs/demo"), overwrite: bool = False, json_: bool 
     if json_:
         typer.echo(json.dumps({**result, "report": str(out / REPORT)}))
         return
-    few = "test error with few labels: a graph gives all training digits a class, a linear SVM learns from these"
-    for title, errors in (("test error of a linear SVM", svm_errors(result)), (few, few_label_errors(result))):
+    few = (
+        "test error with few labels: a graph gives all training digits a class, a linear SVM learns"
+        " from these"
+    )
+    for title, errors in (
+        ("test error of a linear SVM", svm_errors(result)),
+        (few, few_label_errors(result)),
+    ):
         typer.echo("\n".join([title, *(f"  {name:<12} {words}" for name, words in errors.items())]))
     seconds, learning = result["seconds"], result["learning_seconds"]
     typer.echo(f"{seconds:.0f} s, of which {learning:.0f} s of learning; see {out / REPORT}")

@@ -12,23 +12,26 @@ import numpy as np
 import torch.nn.functional as F
 
 from whatwhere import data
-from whatwhere.classification import Matrix, describe_images, fit_svm, protocol
-from whatwhere.classification.graph import UNLABELLED, GraphClassifier
-from whatwhere.classification.metric import learn_metric
 from whatwhere.cli.outputs import claim, write
 from whatwhere.data import Images
 from whatwhere.errors import listed
-from whatwhere.explorer.export import Explorer
 from whatwhere.learning import TrainedRun, TrainingCallbacks, TrainingOptions, train
-from whatwhere.learning.reports import Stage
+from whatwhere.pages.explorer import Explorer
+from whatwhere.progress import Stage
 from whatwhere.spec import InferenceSpec, Recipe
 from whatwhere.spec.toml import read_recipe
+from whatwhere.tasks.classification import Matrix, describe_images, fit_svm, protocol
+from whatwhere.tasks.classification.graph import UNLABELLED, GraphClassifier
+from whatwhere.tasks.classification.metric import learn_metric
 
 RESULT, REPORT, EXPLORER = "demo.json", "report.html", "explorer.html"
 EXPLORED = 250  # examples in the explorer
 LEARNED = 2_000  # images that each layer learns from in a stream
 TITLE = "whatwhere: the demo"
-LEAD = "Two layers of features learned from digits without their labels, and what a linear classifier makes of them."
+LEAD = (
+    "Two layers of features learned from digits without their labels, and what a linear classifier"
+    " makes of them."
+)
 SHOWN = 36  # reconstructed digits, in the report
 LABELS, DRAWS = (1, 10), 5  # of each class for the graph, and how often they are drawn
 GRAPH_C = 0.3  # of the SVM that learns from the classes of the graph
@@ -40,10 +43,12 @@ FILES = (*RUN_FILES, RESULT, REPORT, EXPLORER)
 def svm_errors(result: dict[str, Any]) -> dict[str, str]:
     """The errors of a linear SVM in words, for the pixels and for every layer."""
     return {
-        row["name"]: "{error:.2%} ({errors} of {images:,}; {interval[0]:.2%} to {interval[1]:.2%}), ".format(
-            **row["score"]
+        row["name"]: (
+            "{error:.2%} ({errors} of {images:,}; {interval[0]:.2%} to {interval[1]:.2%}), ".format(
+                **row["score"]
+            )
+            + f"{row['dimensions']:,} dimensions, C = {row['score']['C']:g}"
         )
-        + f"{row['dimensions']:,} dimensions, C = {row['score']['C']:g}"
         for row in result["scores"]
     }
 
@@ -51,7 +56,9 @@ def svm_errors(result: dict[str, Any]) -> dict[str, str]:
 def few_label_errors(result: dict[str, Any]) -> dict[str, str]:
     """The errors with a few labels, which were drawn several times, in words."""
     return {
-        f"{labels} labels": f"{mean:.2%} (mean of {len(errors)} draws: {min(errors):.2%} to {max(errors):.2%})"
+        f"{labels} labels": (
+            f"{mean:.2%} (mean of {len(errors)} draws: {min(errors):.2%} to {max(errors):.2%})"
+        )
         for labels, errors, mean in (row.values() for row in result["few_labels"])
     }
 
@@ -65,9 +72,11 @@ def run_demo(
     images: tuple[Images, Images] | None = None,
     overwrite: bool = False,
 ) -> dict[str, Any]:
-    """Run the demo into a folder: the files of a run, `explorer.html`, `report.html`, and the result, `demo.json`.
+    """Run the demo into a folder: the files of a run, `explorer.html`, `report.html`, and the
+    result, `demo.json`.
 
-    Files are written at the end: a demo that fails or is interrupted leaves an earlier one as it was.
+    Files are written at the end: a demo that fails or is interrupted leaves an earlier one as it
+    was.
 
     images  for training and for the test, with labels; by default the embedded digits
     """
@@ -107,21 +116,27 @@ def learn(recipe: Recipe, images: Images, folder: Path, stage: Stage, engine: st
     with stage(f"learning {depth} layers, each from {count:,} images", depth * count) as advance:
         options = TrainingOptions(engine=engine, device="cpu", checkpoint_every=0)
         callbacks = TrainingCallbacks(on_batch=lambda report: advance(report.images))
-        return train(images, recipe, folder, image_count=count, options=options, callbacks=callbacks)
+        return train(
+            images, recipe, folder, image_count=count, options=options, callbacks=callbacks
+        )
 
 
 def descriptions(
     run: TrainedRun, training: Images, test: Images, engine: str, stage: Stage
 ) -> Iterator[tuple[str, Matrix, Matrix]]:
-    """The images described by their pixels, of unit length as the model's descriptors are, then by every layer."""
-    pixels, pixels_test = (F.normalize(part[:].flatten(1), dim=1).numpy() for part in (training, test))
+    """The images described by their pixels, of unit length as the model's descriptors are, then by
+    every layer."""
+    pixels, pixels_test = (
+        F.normalize(part[:].flatten(1), dim=1).numpy() for part in (training, test)
+    )
     yield "raw pixels", pixels, pixels_test
     for k in range(1, run.model.spec.depth + 1):
         by_layer = replace(run.recipe, descriptor=replace(run.recipe.descriptor, layers=(k,)))
         count = len(training) + len(test)
         with stage(f"layer {k}: inferring {count:,} images", count) as advance:
             x, x_test = (
-                describe_images(run.model, part, by_layer, engine=engine, progress=advance) for part in (training, test)
+                describe_images(run.model, part, by_layer, engine=engine, progress=advance)
+                for part in (training, test)
             )
         yield f"layer {k}", x, x_test
 
@@ -171,14 +186,16 @@ def demo_page(run: TrainedRun, result: dict[str, Any], test: Images) -> str:
     drawing = RunFigures(run, test[:SHOWN], inference=converged, engine=result["engine"])
     explain = "Draw a digit, watch inference explain it, and move the explanation with the mouse."
     errors = (
-        f"The same linear SVM on {len(test):,} test digits, which were used neither for training nor for choosing "
-        "settings: from the pixels, and from the features of each layer. C was chosen on a sixth of the training "
-        "digits. The two percentages in brackets are the 95 % interval."
+        f"The same linear SVM on {len(test):,} test digits, which were used neither for training"
+        " nor for choosing settings: from the pixels, and from the features of each layer. C was"
+        " chosen on a sixth of the training digits. The two percentages in brackets are the 95 %"
+        " interval."
     )
     few = (
-        "Labels spread from the few digits that have one to their neighbours, in a metric in which small distortions "
-        "count little, until all training digits have a class; a linear SVM learns from these. It is assumed that "
-        "classes are equally large. The errors are those on the test digits."
+        "Labels spread from the few digits that have one to their neighbours, in a metric in which"
+        " small distortions count little, until all training digits have a class; a linear SVM"
+        " learns from these. It is assumed that classes are equally large. The errors are those on"
+        " the test digits."
     )
     sections = [
         drawing.draw(f"decomposition-{top}"),
@@ -193,6 +210,8 @@ def demo_page(run: TrainedRun, result: dict[str, Any], test: Images) -> str:
     facts = {
         "model": f"{top} layers of {listed(layer.maps for layer in run.recipe.model.layers)} maps",
         "inference": f"λ {inference.lam:g}, {inference.steps} steps, {result['engine']} engine",
-        "time": f"{result['seconds']:.0f} s, of which {result['learning_seconds']:.0f} s of learning",
+        "time": (
+            f"{result['seconds']:.0f} s, of which {result['learning_seconds']:.0f} s of learning"
+        ),
     }
     return report(TITLE, sections, LEAD, facts)

@@ -13,8 +13,8 @@ from whatwhere.cli.outputs import Stages
 from whatwhere.errors import ImageError, printable
 from whatwhere.files import disk_errors
 from whatwhere.spec import LineSearch, Recipe
+from whatwhere.spec.execution import Execution
 from whatwhere.spec.inference import DistillSpec
-from whatwhere.spec.tasks import TrainingOptions
 
 HELD_OUT = 500  # images at most, and at most a tenth
 
@@ -29,11 +29,13 @@ def distill(
     json_: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Learn K steps of inference that reach the cost of many plain steps, from images without labels.
+    """Learn K steps of inference that reach the cost of many plain steps, from images without
+    labels.
 
-    They are saved next to the model, as inference-K.safetensors, for `encode` and `classify` with --preset learned. The
-    settings of inference are those of the run. The last tenth of the images, at most 500, is held out: the mean cost
-    after the learned steps is reported on it, next to that of plain steps.
+    They are saved next to the model, as inference-K.safetensors, for `encode` and `classify` with
+    --preset learned. The settings of inference are those of the run. The last tenth of the images,
+    at most 500, is held out: the mean cost after the learned steps is reported on it, next to that
+    of plain steps.
 
     images  as for `train`; default: those that the run was trained on
     steps   how many steps
@@ -41,34 +43,48 @@ def distill(
     import numpy as np
 
     from whatwhere.inference import resolve_lam
-    from whatwhere.inference.checks import in_model_units
+    from whatwhere.inference.target import in_model_units
 
-    execution, spec, stages = settings.of(TrainingOptions), settings.of(DistillSpec), Stages(quiet)
+    execution, spec, stages = settings.of(Execution), settings.of(DistillSpec), Stages(quiet)
     recipe, model = open_run(run, execution.device, execution.engine)
     given, _ = ImageInput(source=images or source_of(run)).for_training()
     given = in_model_units(model.spec, given)
     if len(given) < 2:
-        raise ImageError("1 image was given; expected at least 2: some are held out to measure the cost")
+        raise ImageError(
+            "1 image was given; expected at least 2: some are held out to measure the cost"
+        )
     rows, count = np.arange(len(given)), max(1, min(HELD_OUT, len(given) // 10))
     training, held_out = given.subset(rows[:-count]), given.subset(rows[-count:])
     inference = resolve_lam(model, training, settings.override(recipe).inference)
     plain = replace(inference, step=LineSearch(momentum=inference.momentum), steps=max(50, steps))
     network = ww.UnrolledInference(model, steps, plain, untied=True)
     with stages.stage(f"learning {steps} steps from {training.name}", spec.batches) as advance:
-        ww.distill(network, training, spec, engine=execution.engine, progress=lambda number, cost: advance(1))
+        ww.distill(
+            network,
+            training,
+            spec,
+            engine=execution.engine,
+            progress=lambda number, cost: advance(1),
+        )
     learned = network.learned
     with stages.stage(f"measuring {len(held_out):,} held-out images", 2) as advance:
         costs = []
         for used, how in ((learned.model_for(model), learned.spec), (model, plain)):
-            costs.append(ww.infer(used, held_out, how, engine=execution.engine).stats.cost.mean(1).tolist())
+            costs.append(
+                ww.infer(used, held_out, how, engine=execution.engine).stats.cost.mean(1).tolist()
+            )
             advance(1)
     place = model.source or run
-    with disk_errors(f"writing the learned steps of {place}", "make room, or copy the model to another place"):
+    with disk_errors(
+        f"writing the learned steps of {place}", "make room, or copy the model to another place"
+    ):
         file = learned.save(place)
     result = {f"{steps} learned steps": costs[0][-1], f"{steps} plain steps": costs[1][steps]}
     result[f"{plain.steps} plain steps"] = costs[1][-1]
     if json_:
         typer.echo(json.dumps({"file": str(file), "images": len(held_out), "cost": result}))
     else:
-        typer.echo(f"{printable(file)}: mean cost of {len(held_out):,} images that it has not learned from")
+        typer.echo(
+            f"{printable(file)}: mean cost of {len(held_out):,} images that it has not learned from"
+        )
         typer.echo("\n".join(f"{cost:10.4g}  after {name}" for name, cost in result.items()))

@@ -1,9 +1,10 @@
-"""`whatwhere encode` and `decode`: the codes of images, what and where, as one .npz file, and back into images."""
+"""`whatwhere encode` and `decode`: the codes of images, what and where, as one .npz file, and back
+into images."""
 
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,31 +12,20 @@ import typer
 
 import whatwhere as ww
 from whatwhere.cli.command import Settings, command
-from whatwhere.cli.inputs import DISTORTIONS, EXECUTION, ImageInput, open_run, read_images, recorded_by, with_preset
+from whatwhere.cli.inputs import (
+    DISTORTIONS,
+    EXECUTION,
+    ImageInput,
+    open_run,
+    read_images,
+    recorded_by,
+    with_preset,
+)
 from whatwhere.cli.outputs import Stages, claim, write
 from whatwhere.errors import ImageError, printable
 from whatwhere.spec import Recipe
-from whatwhere.spec.checks import Checked, CountOrZero, NonNegative
-from whatwhere.spec.tasks import TrainingOptions
-
-
-@dataclass(frozen=True, kw_only=True)
-class EncodeOptions(Checked):
-    """What `encode` writes, and how it cuts large pictures.
-
-    where      also write the pooling variables, which decoding needs
-    descriptors  write rows for a classifier instead, in a metric in which small distortions count little
-    tile       side of the overlapping tiles that pictures are inferred in, in pixels; 0: never. Default: 256, for
-               pictures of more than 1,048,576 pixels
-    overlap    pixels that tiles next to each other share
-    threshold  the least amplitude of an event, in units of the signals
-    """
-
-    where: bool = False
-    descriptors: bool = False
-    tile: CountOrZero | None = None
-    overlap: CountOrZero = 64
-    threshold: NonNegative = 0.0
+from whatwhere.spec.execution import Execution
+from whatwhere.spec.tasks import EncodeOptions
 
 
 @command(
@@ -58,13 +48,15 @@ def encode(
     json_: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Infer the top layer's features of images with the model of a run. Pictures may be of several sizes.
+    """Infer the top layer's features of images with the model of a run. Pictures may be of several
+    sizes.
 
-    The file holds the features that are not 0, and `labels` and `names` where there are any; with --where also the
-    pooling variables of the regions in use. `whatwhere decode` makes images of it, and Python reads it with
-    `whatwhere.load_codes`. With --descriptors it holds the array `descriptors`, a row for each image, which are of one
-    size; the metric is learned from the images, without labels, and saved with the run. With --events the events of
-    signals of any length are written as a table: which waveform, when, how strongly.
+    The file holds the features that are not 0, and `labels` and `names` where there are any; with
+    --where also the pooling variables of the regions in use. `whatwhere decode` makes images of it,
+    and Python reads it with `whatwhere.load_codes`. With --descriptors it holds the array
+    `descriptors`, a row for each image, which are of one size; the metric is learned from the
+    images, without labels, and saved with the run. With --events the events of signals of any
+    length are written as a table: which waveform, when, how strongly.
 
     out     the .npz file to write
     events  the .csv file of events to write, for a model of signals
@@ -73,13 +65,23 @@ def encode(
     from whatwhere.cli.encoding import Encoder, write_descriptors, write_events
     from whatwhere.inference import resolve_lam
 
-    execution, options = settings.of(TrainingOptions), settings.of(EncodeOptions)
+    execution, options = settings.of(Execution), settings.of(EncodeOptions)
     preset = preset or ("recipe" if options.descriptors else "coding")
-    recipe, model = with_preset(*open_run(run, execution.device, execution.engine), preset, settings)
+    recipe, model = with_preset(
+        *open_run(run, execution.device, execution.engine), preset, settings
+    )
     given = settings.override(ImageInput(source=images))
     if out is None and events is None:
-        raise typer.BadParameter("give --out FILE for codes, or --events FILE for a table of events of signals")
-    claim([path for path in (out, events) if path is not None], run, images, given.mask, overwrite=overwrite)
+        raise typer.BadParameter(
+            "give --out FILE for codes, or --events FILE for a table of events of signals"
+        )
+    claim(
+        [path for path in (out, events) if path is not None],
+        run,
+        images,
+        given.mask,
+        overwrite=overwrite,
+    )
     if events is not None:
         signals = ww.data.load(images, signals=True, allow_nan=True)
         count = write_events(events, recipe, model, signals, options, execution.engine)
@@ -89,28 +91,39 @@ def encode(
         return
     if options.descriptors:
         trained = ww.TrainedRun(run.name, recipe, model, folder=run if run.is_dir() else None)
-        shape = write_descriptors(out, trained, read_images(run, images), settings, Stages(quiet).stage)
+        shape = write_descriptors(
+            out, trained, read_images(run, images), settings, Stages(quiet).stage
+        )
         facts = {"file": str(out), "arrays": {"descriptors": shape}}
         typer.echo(json.dumps(facts) if json_ else f"{printable(out)}: descriptors {shape}")
         return
-    groups = ww.data.load_groups(images, given.mask, recorded_by(run), signals=model.spec.for_signals)
+    groups = ww.data.load_groups(
+        images, given.mask, recorded_by(run), signals=model.spec.for_signals
+    )
     most, masks = max(groups, key=lambda group: len(group[0]))
-    recipe = replace(recipe, inference=resolve_lam(model, most, recipe.inference, recipe.plan, mask=masks))
+    recipe = replace(
+        recipe, inference=resolve_lam(model, most, recipe.inference, recipe.plan, mask=masks)
+    )
     encoder = Encoder(recipe, model, groups, options, execution.engine)
     title = groups[0][0].name if len(groups) == 1 else f"{images} ({len(groups)} sizes or kinds)"
     with Stages(quiet).stage(f"encoding {title}", encoder.pieces) as advance:
         shapes = encoder.write(out, advance)
     facts = {"file": str(out), "engine": encoder.engine_used, "arrays": shapes}
     words = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-    typer.echo(json.dumps(facts) if json_ else f"{printable(out)}: {words} ({encoder.engine_used} engine)")
+    typer.echo(
+        json.dumps(facts) if json_ else f"{printable(out)}: {words} ({encoder.engine_used} engine)"
+    )
 
 
 @command()
-def decode(run: Path, codes: Path, *, out: Path, overwrite: bool = False, quiet: bool = False) -> None:
+def decode(
+    run: Path, codes: Path, *, out: Path, overwrite: bool = False, quiet: bool = False
+) -> None:
     """Reconstruct images from their codes, in the units that came in.
 
-    An .npz file holds `images` [N, C, H, W] and `labels` where there are any; it needs images of one size. Any other
-    name is a folder, in which every image becomes a PNG picture of its own name or number.
+    An .npz file holds `images` [N, C, H, W] and `labels` where there are any; it needs images of
+    one size. Any other name is a folder, in which every image becomes a PNG picture of its own name
+    or number.
 
     codes  a file that `whatwhere encode --where` wrote
     out    an .npz file for all images, or a folder for a PNG picture of each
@@ -126,7 +139,9 @@ def decode(run: Path, codes: Path, *, out: Path, overwrite: bool = False, quiet:
     if as_array:
         loaded.require_one_size("an .npz file of images")
     elif not set(loaded.arrays["image_shape"][:, 0]) <= {1, 3}:
-        raise ImageError(f"{printable(codes)} has images that are neither grey nor colour; write an .npz file")
+        raise ImageError(
+            f"{printable(codes)} has images that are neither grey nor colour; write an .npz file"
+        )
     loaded.decode(model, 0)  # codes of another model are an error before anything is written
     claim(files, run, codes, folder=None if as_array else out, overwrite=overwrite)
     with Stages(quiet).stage(f"decoding {printable(codes)}", len(loaded)) as advance:
@@ -146,7 +161,7 @@ def decode(run: Path, codes: Path, *, out: Path, overwrite: bool = False, quiet:
 
 def write_pictures(files: list[Path], images: Iterator[Any], model: "ww.DeconvNet") -> None:
     """An 8-bit PNG of each image."""
-    from whatwhere.explorer.pages import png
+    from whatwhere.html import png
 
     for file, image in zip(files, images, strict=True):
         shades = (255 / model.spec.input.white * image).clamp(0, 255).round().byte()
@@ -154,8 +169,10 @@ def write_pictures(files: list[Path], images: Iterator[Any], model: "ww.DeconvNe
 
 
 def picture_names(names: list[str]) -> list[str]:
-    """A file for each image: cats/a.jpg becomes cats_a.png. If two of them would be one file, all are numbered."""
+    """A file for each image: cats/a.jpg becomes cats_a.png. If two of them would be one file, all
+    are numbered."""
     stems = [re.sub(r"[^\w. -]", "_", name).rsplit(".", 1)[0][:200] for name in names]
-    if len({stem.casefold() for stem in stems}) < len(stems):  # some systems do not distinguish a.png and A.png
+    # some systems do not distinguish a.png and A.png
+    if len({stem.casefold() for stem in stems}) < len(stems):
         stems = [f"{i:0{len(str(len(names)))}}_{stem}" for i, stem in enumerate(stems)]
     return [f"{stem}.png" for stem in stems]

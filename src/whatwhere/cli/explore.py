@@ -1,4 +1,5 @@
-"""`whatwhere explore` and `label`: pages on which a model is seen and touched, and pictures are labelled."""
+"""`whatwhere explore` and `label`: pages on which a model is seen and touched, and pictures are
+labelled."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,12 +10,20 @@ import typer
 
 import whatwhere as ww
 from whatwhere.cli.command import Settings, command
-from whatwhere.cli.inputs import DISTORTIONS, EXECUTION, open_run, read_examples, read_images, source_of
+from whatwhere.cli.inputs import (
+    DISTORTIONS,
+    EXECUTION,
+    open_run,
+    read_examples,
+    read_images,
+    source_of,
+)
 from whatwhere.cli.outputs import Stages, claim, write
-from whatwhere.spec.tasks import Distortions, TrainingOptions
+from whatwhere.spec.execution import Execution
+from whatwhere.spec.tasks import Distortions
 
 
-@command((TrainingOptions, "engine"))
+@command((Execution, "engine"))
 def explore(
     run: Path = Path("mnist"),
     images: str | None = None,
@@ -27,7 +36,8 @@ def explore(
     settings: Settings,
     quiet: bool = False,
 ) -> None:
-    """Show the model in a browser: draw an image, watch inference explain it, move the explanation with the mouse.
+    """Show the model in a browser: draw an image, watch inference explain it, move the explanation
+    with the mouse.
 
     images    the examples, as for `encode`; default: those of the run
     out       write the page to this HTML file instead of showing it
@@ -35,14 +45,17 @@ def explore(
     port      of this machine on which the page is served; 0: a free one
     browser   open the page in a browser
     """
-    from whatwhere.explorer.export import Explorer
-    from whatwhere.explorer.server import PageServer
-    from whatwhere.inference.checks import in_model_units
+    from whatwhere.inference.target import in_model_units
+    from whatwhere.pages.explorer import Explorer
+    from whatwhere.pages.server import PageServer
 
     recipe, model = open_run(run, "cpu")
     source = images or source_of(run)
     name = run.stem if run.is_file() else run.resolve().name
-    shown, engine = in_model_units(model.spec, read_examples(run, source)), settings.of(TrainingOptions).engine
+    shown, engine = (
+        in_model_units(model.spec, read_examples(run, source)),
+        settings.of(Execution).engine,
+    )
     explorer = Explorer(model, recipe, shown, name=name, examples=examples, engine=engine)
     if out is None:
         with PageServer(answers(explorer), port=port) as server:
@@ -57,8 +70,9 @@ def explore(
 
 
 def answers(explorer: Any) -> Callable[[str], Any]:
-    """What is served: the page, and the codes of its examples, each part inferred when it is first asked for."""
-    from whatwhere.explorer.server import Content
+    """What is served: the page, and the codes of its examples, each part inferred when it is first
+    asked for."""
+    from whatwhere.pages.server import Content
 
     page, inferring = explorer.page(served=True).encode(), Lock()
     known: dict[str, Content] = {"": Content(page)}
@@ -67,31 +81,39 @@ def answers(explorer: Any) -> Callable[[str], Any]:
     def answer(path: str) -> Any:
         if path in parts and path not in known:
             with inferring:  # one part at a time
-                known[path] = Content(explorer.codes(parts[path]).encode(), "text/plain; charset=us-ascii")
+                known[path] = Content(
+                    explorer.codes(parts[path]).encode(), "text/plain; charset=us-ascii"
+                )
         return known.get(path)
 
     return answer
 
 
 @command(DISTORTIONS, EXECUTION)
-def label(images: str, run: str | None = None, *, out: Path = Path("labels.csv"), settings: Settings) -> None:
+def label(
+    images: str, run: str | None = None, *, out: Path = Path("labels.csv"), settings: Settings
+) -> None:
     """Label a few pictures in a browser, and see the others fall into place.
 
-    After every label OUT has all that was said, and `predictions.csv` next to it the class of every picture; the page
-    continues from them. A model that was learned first is next to them, too, and the classifier that the page saves.
+    After every label OUT has all that was said, and `predictions.csv` next to it the class of every
+    picture; the page continues from them. A model that was learned first is next to them, too, and
+    the classifier that the page saves.
 
-    run  a run, a model file or the name of a model; default: one is learned from the pictures first, in a stream
+    run  a run, a model file or the name of a model; default: one is learned from the pictures
+         first, in a stream
     out  the table of labels
     """
-    from whatwhere.explorer.label_page import LabelPage
-    from whatwhere.explorer.server import PageServer
-    from whatwhere.learning.reports import Stage
+    from whatwhere.pages.labelling import LabelPage
+    from whatwhere.pages.server import PageServer
+    from whatwhere.progress import Stage
 
-    how, options = settings.of(Distortions), settings.of(TrainingOptions)
+    how, options = settings.of(Distortions), settings.of(Execution)
     source = read_images(Path(run or ""), images)
 
     def make(stage: Stage) -> ww.Labelling:
-        return ww.Labelling(source, run=run, labels=out, invariant_to=how, options=options, stage=stage)
+        return ww.Labelling(
+            source, run=run, labels=out, invariant_to=how, options=options, stage=stage
+        )
 
     shown = LabelPage(make, source.name, out.with_suffix(".classifier.safetensors"))
     with PageServer(shown.answer, act=shown.act) as server:

@@ -11,14 +11,16 @@ import whatwhere as ww
 from whatwhere.cli.command import Settings, command
 from whatwhere.cli.inputs import read_examples, source_of
 from whatwhere.cli.outputs import Stages, claim, write
-from whatwhere.spec.tasks import TrainingOptions
+from whatwhere.spec.execution import Execution
 
 Format = Literal["png", "pdf", "svg"]
 IMAGES = (24, 200)  # that are inferred, at least and at most
-VALUES = 100_000  # values (pixels × channels) of all images together, which bounds the time of inference
+VALUES = (
+    100_000  # values (pixels × channels) of all images together, which bounds the time of inference
+)
 
 
-@command((TrainingOptions, "engine"))
+@command((Execution, "engine"))
 def figures(
     run: Path,
     images: str | None = None,
@@ -37,11 +39,11 @@ def figures(
     format   of the files; the animation is a GIF
     out      folder of the figures and of report.html; default: RUN/figures
     """
-    from whatwhere.inference.checks import in_model_units
+    from whatwhere.inference.target import in_model_units
 
     source, trained = images or source_of(run), ww.read_run(run)
     examples = in_model_units(trained.model.spec, read_examples(run, source))
-    engine, stage = settings.of(TrainingOptions).engine, Stages(quiet).stage
+    engine, stage = settings.of(Execution).engine, Stages(quiet).stage
     drawing = ww.figures.RunFigures(trained, choose_images(examples), engine=engine, stage=stage)
     names = only or drawing.names
     for name in names:

@@ -8,15 +8,30 @@ import typer
 
 from whatwhere.cli.command import command
 
-PACKAGES = ("whatwhere", "torch", "numpy", "numba", "triton", "scikit-learn", "matplotlib", "safetensors")
+PACKAGES = (
+    "whatwhere",
+    "torch",
+    "numpy",
+    "numba",
+    "triton",
+    "scikit-learn",
+    "matplotlib",
+    "safetensors",
+)
 
 
 @command()
-def info(name: str | None = None, *, download: bool = False, from_: Path | None = None, json_: bool = False) -> None:
+def info(
+    name: str | None = None,
+    *,
+    download: bool = False,
+    from_: Path | None = None,
+    json_: bool = False,
+) -> None:
     """Show versions, devices, engines, and the models and data sets that are known by name.
 
-    With a name, show what is known of it and verify its files; the exit status is 1 if one is damaged. WHATWHERE_DATA
-    sets another folder for downloads.
+    With a name, show what is known of it and verify its files; the exit status is 1 if one is
+    damaged. WHATWHERE_DATA sets another folder for downloads.
 
     name      of a model or a data set
     download  bring the files of this data set to this machine first
@@ -28,7 +43,9 @@ def info(name: str | None = None, *, download: bool = False, from_: Path | None 
     facts: dict[str, Any]
     if name is None:
         if download:
-            raise typer.BadParameter("--download was given without a name; also give that of a data set or a model")
+            raise typer.BadParameter(
+                "--download was given without a name; also give that of a data set or a model"
+            )
         facts = gather()
         lines = [line for title, rows in facts.items() for line in (title, *map(row, rows.items()))]
     else:
@@ -38,7 +55,9 @@ def info(name: str | None = None, *, download: bool = False, from_: Path | None 
                 with Stages().stage(f"downloading {name}", len(entry.files)) as advance:
                     catalogue.download(entry, from_, advance)
         facts = {kind: facts_of(entry) for kind, entry in entries.items()}
-        lines = [line for kind, entry in entries.items() for line in description(facts[kind], entry)]
+        lines = [
+            line for kind, entry in entries.items() for line in description(facts[kind], entry)
+        ]
     typer.echo(json.dumps(facts, indent=2) if json_ else "\n".join(lines).rstrip())
     if name is not None and any("damaged" in known["files"].values() for known in facts.values()):
         raise typer.Exit(1)
@@ -54,7 +73,9 @@ def find(name: str) -> dict[str, Any]:
     entries |= {"data set": CATALOGUE[name]} if name in CATALOGUE else {}
     if not entries:
         known = sorted({*models.names(), *CATALOGUE})
-        raise SpecError(f"{name!r} was given; expected one of {', '.join(known)}{did_you_mean(name, known)}")
+        raise SpecError(
+            f"{name!r} was given; expected one of {', '.join(known)}{did_you_mean(name, known)}"
+        )
     return entries
 
 
@@ -72,7 +93,13 @@ def description(facts: dict[str, Any], entry: Any) -> list[str]:
     known = [row(fact) for fact in facts.items() if fact[0] != "files"]
     card = entry.card.splitlines() or [f"# {entry.name}", "", *known]
     states = [f"{state:<9} {facts['folder']}/{name}" for name, state in facts["files"].items()]
-    return [*card, "", *states, *([] if facts["available"] else [f"not available: {entry.how_to_get}"]), ""]
+    return [
+        *card,
+        "",
+        *states,
+        *([] if facts["available"] else [f"not available: {entry.how_to_get}"]),
+        "",
+    ]
 
 
 def row(item: tuple[str, Any]) -> str:
@@ -89,7 +116,9 @@ def gather() -> dict[str, Any]:
     from whatwhere.data.catalogue import CATALOGUE
 
     versions = {name: installed_version(name) for name in PACKAGES}
-    devices = {"cpu": f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads"}
+    devices = {
+        "cpu": f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads"
+    }
     for i in range(torch.cuda.device_count()):
         devices[f"cuda:{i}"] = torch.cuda.get_device_name(i)
     return {
@@ -114,14 +143,16 @@ def summary(entry: Any) -> str:
     from whatwhere.data.catalogue import missing_files
 
     result = f" {entry.facts['result']}." if "result" in entry.facts else ""
-    return f"{entry.title}{result}" + (f" (not available: {entry.how_to_get})" if missing_files(entry) else "")
+    return f"{entry.title}{result}" + (
+        f" (not available: {entry.how_to_get})" if missing_files(entry) else ""
+    )
 
 
 def engine_states() -> dict[str, str]:
     """For every engine: 'supported', or why not."""
     import torch
 
-    from whatwhere.inference.engines import unsupported_reasons
+    from whatwhere.engines import unsupported_reasons
     from whatwhere.model import DeconvNet, Problem
     from whatwhere.spec import ModelSpec
     from whatwhere.spec.recipe import joint

@@ -9,10 +9,11 @@ from whatwhere.cli.command import Settings
 from whatwhere.errors import SpecError
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import Checked, Count
+from whatwhere.spec.execution import Execution
 from whatwhere.spec.inference import CODING
-from whatwhere.spec.tasks import Distortions, TrainingOptions
+from whatwhere.spec.tasks import Distortions
 
-EXECUTION = (TrainingOptions, "engine device")  # the settings that every command with inference has
+EXECUTION = (Execution, "engine device")  # the settings that every command with inference has
 
 DISTORTIONS = (Distortions, "rotation shear scale shift elastic brightness colour copies")
 
@@ -22,13 +23,15 @@ class ImageInput(Checked):
     """Images of a command; a run records those that it learns from, and --resume reads the same.
 
     source       a name or a path
-    mask         unknown pixels: a picture, a folder or an array file, white where pixels are known and black where not,
-                 one for all images or one for each; alpha: transparent pixels; nan: NaN in a file of floats
-    crop         train on square crops of this many pixels, at random places of the pictures. Pictures of several sizes
-                 are cropped anyway (64 pixels, or the smallest side). Of recordings, windows of this many samples
+    mask         unknown pixels: a picture, a folder or an array file, white where pixels are known
+                 and black where not, one for all images or one for each; alpha: transparent pixels;
+                 nan: NaN in a file of floats
+    crop         train on square crops of this many pixels, at random places of the pictures.
+                 Pictures of several sizes are cropped anyway (64 pixels, or the smallest side). Of
+                 recordings, windows of this many samples
     limit        use only the first images
-    image_count  images that each layer learns from in a stream (learning.each.update=batch); after the last one the
-                 first follows again. Default: whole epochs
+    image_count  images that each layer learns from in a stream (learning.each.update=batch); after
+                 the last one the first follows again. Default: whole epochs
     """
 
     source: str = "digits"
@@ -42,11 +45,15 @@ class ImageInput(Checked):
         mask = self.mask if self.mask in (None, "alpha", "nan") else absolute_source(self.mask)
         return replace(self, source=absolute_source(self.source), mask=mask)
 
-    def for_training(self, *, signals: bool = False) -> "tuple[ww.data.Images, ww.data.Images | None]":
+    def for_training(
+        self, *, signals: bool = False
+    ) -> "tuple[ww.data.Images, ww.data.Images | None]":
         """Images of one size or their crops, and their masks; of both only the first `limit`."""
         import numpy as np
 
-        images, masks = ww.data.load_for_training(self.source, self.mask, crop=self.crop, signals=signals)
+        images, masks = ww.data.load_for_training(
+            self.source, self.mask, crop=self.crop, signals=signals
+        )
         if self.limit is None or self.limit >= len(images):
             return images, masks
         rows = np.arange(self.limit)
@@ -69,7 +76,8 @@ def read_examples(run: Path, source: str) -> "ww.data.Images":
 
 
 def recorded_by(run: Path) -> Any:
-    """The shorter side and the white of the images that a run was trained on, where it recorded them."""
+    """The shorter side and the white of the images that a run was trained on, where it recorded
+    them."""
     from whatwhere.data.mixed import Recorded
 
     notes = notes_of(run)
@@ -85,8 +93,9 @@ def absolute_source(source: str) -> str:
 
 
 def open_run(run: Path, device: str, engine: str = "auto") -> "tuple[Recipe, ww.DeconvNet]":
-    """The recipe and the model of a run folder, a model file or a name, on the device for an engine."""
-    from whatwhere.inference.environment import choose_device
+    """The recipe and the model of a run folder, a model file or a name, on the device for an
+    engine."""
+    from whatwhere.engines.devices import choose_device
 
     home = choose_device(device, engine)
     trained = ww.read_run(run)
@@ -94,7 +103,8 @@ def open_run(run: Path, device: str, engine: str = "auto") -> "tuple[Recipe, ww.
 
 
 def source_of(run: Path) -> str:
-    """The images that a run recorded, or those for a model that is known by name; otherwise the included digits."""
+    """The images that a run recorded, or those for a model that is known by name; otherwise the
+    included digits."""
     from whatwhere.data.models import example_images
 
     return str(notes_of(run).get("source") or example_images(run))
@@ -110,16 +120,22 @@ def notes_of(run: Path) -> dict[str, Any]:
 def with_preset(
     recipe: Recipe, model: "ww.DeconvNet", preset: str, settings: Settings
 ) -> "tuple[Recipe, ww.DeconvNet]":
-    """The recipe with the inference that --preset names and what --set changes, and the model for it."""
+    """The recipe with the inference that --preset names and what --set changes, and the model for
+    it."""
     from whatwhere.inference.learned_steps import resolve_steps
 
     if preset == "coding":
         recipe = replace(recipe, inference=replace(recipe.inference, **CODING))
     elif preset.startswith("learned"):
         if settings.given("inference"):
-            raise SpecError(f"--set inference.… was given with --preset {preset}; they have their own settings")
+            raise SpecError(
+                f"--set inference.… was given with --preset {preset}; they have their own settings"
+            )
         model, inference = resolve_steps(model, preset)
         recipe = replace(recipe, inference=inference, plan=())
     elif preset != "recipe":
-        raise SpecError(f"--preset {preset!r} was given; expected coding, recipe, learned, or learned-5 for 5 steps")
+        raise SpecError(
+            f"--preset {preset!r} was given; expected coding, recipe, learned, or learned-5 for 5"
+            " steps"
+        )
     return settings.override(recipe), model

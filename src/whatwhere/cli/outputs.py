@@ -1,4 +1,5 @@
-"""What commands write, `claim` before the work and `write` after it, and how far they are, on standard error."""
+"""What commands write, `claim` before the work and `write` after it, and how far they are, on
+standard error."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -12,11 +13,16 @@ from whatwhere.files import claim_outputs, disk_errors, write_atomic
 
 
 def claim(
-    outputs: Iterable[Path], *read: str | Path | None, folder: Path | None = None, overwrite: bool = False
+    outputs: Iterable[Path],
+    *read: str | Path | None,
+    folder: Path | None = None,
+    overwrite: bool = False,
 ) -> None:
-    """Raise an error, before anything is written, unless all of these files may be written (`files.claim_outputs`).
+    """Raise an error, before anything is written, unless all of these files may be written
+    (`files.claim_outputs`).
 
-    read    what the command reads: runs, models, images by name or path; the figures of a run are its results
+    read    what the command reads: runs, models, images by name or path; the figures of a run are
+            its results
     folder  of results, if the outputs are in one
     """
     inputs = [file for source in read if source is not None for file in _files(Path(source))]
@@ -31,17 +37,20 @@ def write(path: Path, content: bytes) -> None:
 
 
 def _files(source: Path) -> Iterable[Path]:
-    """A source; of a run its own files and its checkpoint, since results may lie in other folders of it."""
+    """A source; of a run its own files and its checkpoint, since results may lie in other folders
+    of it."""
     if source.is_dir() and (source / "model.safetensors").exists():
         return [*(path for path in source.iterdir() if not path.is_dir()), source / "checkpoint"]
     return [source]
 
 
 class Stages:
-    """Stages one after the other, each with a bar on a terminal and its time at the end; `quiet` says nothing."""
+    """Stages one after the other, each with a bar on a terminal and its time at the end; `quiet`
+    says nothing."""
 
     def __init__(self, quiet: bool = False) -> None:
-        self.console = Console(stderr=True, quiet=quiet, highlight=False, markup=False)  # titles hold names of files
+        # titles hold names of files
+        self.console = Console(stderr=True, quiet=quiet, highlight=False, markup=False)
 
     @contextmanager
     def stage(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
@@ -55,7 +64,9 @@ class Stages:
         start, no_bar = time.monotonic(), self.console.quiet or not self.console.is_terminal
         if no_bar:
             self.console.print(f"{title} …", soft_wrap=True)
-        with bars.Progress(*columns, console=self.console, transient=True, disable=no_bar) as display:
+        with bars.Progress(
+            *columns, console=self.console, transient=True, disable=no_bar
+        ) as display:
             task = display.add_task(title, total=total)
             yield lambda pieces: display.update(task, advance=pieces)
         self.console.print(f"{title}: {time.monotonic() - start:.1f} s", soft_wrap=True)

@@ -1,4 +1,5 @@
-"""`whatwhere denoise` and `whatwhere inpaint`: one picture, all pictures of a folder, or a recording."""
+"""`whatwhere denoise` and `whatwhere inpaint`: one picture, all pictures of a folder, or a
+recording."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -8,12 +9,13 @@ import typer
 
 from whatwhere.cli.command import Settings, command
 from whatwhere.errors import SpecError, printable
-from whatwhere.spec.tasks import RestorationSpec, TrainingOptions
+from whatwhere.spec.execution import Execution
+from whatwhere.spec.tasks import RestorationSpec
 
 RECORDINGS = (".csv", ".wav", ".npy")
 
 
-@command(RestorationSpec, (TrainingOptions, "device"), flags="device learn")
+@command(RestorationSpec, (Execution, "device"), flags="device learn")
 def denoise(
     pictures: Path,
     out: Path,
@@ -26,23 +28,24 @@ def denoise(
 ) -> None:
     """Remove noise from a picture, from all pictures of a folder, or from a recording.
 
-    8-bit pictures stay 8 bit, 16-bit grey ones 16 bit. A folder that was interrupted continues where it stopped.
+    8-bit pictures stay 8 bit, 16-bit grey ones 16 bit. A folder that was interrupted continues
+    where it stopped.
 
-    out        the picture to write, or the folder for those of a folder; its ending is the format. Of a recording
-               (.npy, .csv or .wav) a file with the same ending
-    model      of pictures: none, or dictionary, for atoms of photographs in place of the trained denoiser; of a
-               recording: the run, or the file, of a model of its waveforms
-    noise      standard deviation of the noise, white being 1; default: estimated. poisson: pixels count photons.
-               GAIN,SIGMA: Poisson noise of counts of GAIN each, and white noise
+    out        the picture to write, or the folder for those of a folder; its ending is the format.
+               Of a recording (.npy, .csv or .wav) a file with the same ending
+    model      of pictures: none, or dictionary, for atoms of photographs in place of the trained
+               denoiser; of a recording: the run, or the file, of a model of its waveforms
+    noise      standard deviation of the noise, white being 1; default: estimated. poisson: pixels
+               count photons. GAIN,SIGMA: Poisson noise of counts of GAIN each, and white noise
     overwrite  restore again what OUT holds already
     """
-    from whatwhere.restoration.pictures import Task
+    from whatwhere.tasks.restoration.pictures import Task
 
     task = Task("denoise", settings.of(RestorationSpec), parse_noise(noise))
-    restore(task, model, (pictures, None, out), overwrite, settings.of(TrainingOptions), quiet)
+    restore(task, model, (pictures, None, out), overwrite, settings.of(Execution), quiet)
 
 
-@command((RestorationSpec, "quality tile"), (TrainingOptions, "device"), flags="device")
+@command((RestorationSpec, "quality tile"), (Execution, "device"), flags="device")
 def inpaint(
     pictures: Path,
     mask: str,
@@ -54,26 +57,28 @@ def inpaint(
     settings: Settings,
     quiet: bool = False,
 ) -> None:
-    """Fill in what is missing of a picture, of all pictures of a folder, or of a recording; the rest stays as it is.
+    """Fill in what is missing of a picture, of all pictures of a folder, or of a recording; the
+    rest stays as it is.
 
-    mask       a picture, black where pixels are to be filled in; for a folder one for all, or a folder of masks with
-               the names of the pictures. alpha: transparent pixels are filled in. For a recording one of its length, 0
-               where samples are missing; nan: those that are NaN, in a .csv empty
-    out        the picture to write, or the folder for those of a folder; its ending is the format. Of a recording
-               (.npy, .csv or .wav) a file with the same ending
+    mask       a picture, black where pixels are to be filled in; for a folder one for all, or a
+               folder of masks with the names of the pictures. alpha: transparent pixels are filled
+               in. For a recording one of its length, 0 where samples are missing; nan: those that
+               are NaN, in a .csv empty
+    out        the picture to write, or the folder for those of a folder; its ending is the format.
+               Of a recording (.npy, .csv or .wav) a file with the same ending
     model      of a recording: the run, or the file, of a model of its waveforms
     noise      noise of the known pixels, white being 1; with 0 they stay as they are
     overwrite  restore again what OUT holds already
     """
-    from whatwhere.restoration.pictures import Task
+    from whatwhere.tasks.restoration.pictures import Task
 
     task = Task("inpaint", settings.of(RestorationSpec), noise)
-    restore(task, model, (pictures, mask, out), overwrite, settings.of(TrainingOptions), quiet)
+    restore(task, model, (pictures, mask, out), overwrite, settings.of(Execution), quiet)
 
 
 def parse_noise(text: str | None) -> Any:
     """What --noise means: a number, poisson, or two numbers."""
-    from whatwhere.restoration.restore import read_noise
+    from whatwhere.tasks.restoration.restore import read_noise
 
     noise: Any = text
     if text not in (None, "poisson"):
@@ -89,17 +94,19 @@ def restore(
     model: Path | None,
     paths: tuple[Path, str | None, Path],
     overwrite: bool,
-    execution: TrainingOptions,
+    execution: Execution,
     quiet: bool,
 ) -> None:
-    """Check everything, then restore picture after picture, or the recording. paths: of pictures, mask and results."""
+    """Check everything, then restore picture after picture, or the recording. paths: of pictures,
+    mask and results."""
     from whatwhere.cli.outputs import Stages
-    from whatwhere.inference.environment import choose_device
-    from whatwhere.restoration import load_denoiser, load_dictionary
-    from whatwhere.restoration.pictures import plan_jobs, restore_picture
+    from whatwhere.engines.devices import choose_device
+    from whatwhere.tasks.restoration import load_denoiser, load_dictionary
+    from whatwhere.tasks.restoration.pictures import plan_jobs, restore_picture
 
     pictures, mask, out = paths
-    if out.suffix.lower() in RECORDINGS or pictures.suffix.lower() in RECORDINGS[:2]:  # an array may be a picture
+    # an array may be a picture
+    if out.suffix.lower() in RECORDINGS or pictures.suffix.lower() in RECORDINGS[:2]:
         return restore_recording(task, model, paths, overwrite, execution)
     if model is not None and (str(model) != "dictionary" or task.name == "inpaint"):
         known = "none" if task.name == "inpaint" else "dictionary, or none"
@@ -111,12 +118,21 @@ def restore(
         with stages.stage(f"{task.name} {job.source.name}", job.pixels) as advance:
             levels = restore_picture(task, restorer, job, advance)
         if task.noise is None and not quiet:
-            typer.echo(f"{job.source.name}: noise {', '.join(f'{level:.3g}' for level in levels)}, estimated")
-    typer.echo(f"{printable(out)}: {len(jobs):,} restored" + ("" if jobs else " (all were there already)"))
+            typer.echo(
+                f"{job.source.name}: noise {', '.join(f'{level:.3g}' for level in levels)},"
+                " estimated"
+            )
+    typer.echo(
+        f"{printable(out)}: {len(jobs):,} restored" + ("" if jobs else " (all were there already)")
+    )
 
 
 def restore_recording(
-    task: Any, model: Path | None, paths: tuple[Path, str | None, Path], overwrite: bool, execution: TrainingOptions
+    task: Any,
+    model: Path | None,
+    paths: tuple[Path, str | None, Path],
+    overwrite: bool,
+    execution: Execution,
 ) -> None:
     """Restore a recording as a whole; the file that is written is like the one that is read."""
     from whatwhere import restoration
@@ -127,7 +143,10 @@ def restore_recording(
 
     recording, mask, out = paths
     if recording.suffix.lower() != out.suffix.lower():
-        raise SpecError(f"{printable(out)} was given for {printable(recording)}; expected a name with its ending")
+        raise SpecError(
+            f"{printable(out)} was given for {printable(recording)}; expected a name with its"
+            " ending"
+        )
     if model is None:
         raise SpecError(
             "a recording needs a model of its waveforms: --model RUN, after "

@@ -13,7 +13,7 @@ import whatwhere as ww
 from whatwhere.cli.command import Settings, command
 from whatwhere.cli.inputs import ImageInput
 from whatwhere.spec import Recipe
-from whatwhere.spec.tasks import TrainingOptions
+from whatwhere.spec.execution import TrainingOptions
 from whatwhere.spec.toml import read_recipe
 
 Kind = TypeVar("Kind")
@@ -34,29 +34,35 @@ def train(
     settings: Settings,
     quiet: bool = False,
 ) -> None:
-    """Train a model: layer by layer, with a checkpoint after every epoch. Ctrl-C stops it, --resume continues it.
+    """Train a model: layer by layer, with a checkpoint after every epoch. Ctrl-C stops it, --resume
+    continues it.
 
-    Without a recipe, settings are chosen from the images, and a line says which: an input stage and λ that suit them,
-    and a stream of images that takes minutes.
+    Without a recipe, settings are chosen from the images, and a line says which: an input stage and
+    λ that suit them, and a stream of images that takes minutes.
 
     out     folder of a new run
-    resume  folder of a run to continue from its last checkpoint, with the settings that it began with
-    recipe  paper, the paper's settings; differences from them in a TOML file; demo; photographs, for restoration; or
-            signals, for recordings
+    resume  folder of a run to continue from its last checkpoint, with the settings that it began
+            with
+    recipe  paper, the paper's settings; differences from them in a TOML file; demo; photographs,
+            for restoration; or signals, for recordings
     """
     from whatwhere.learning.checkpoint import Checkpoint
     from whatwhere.learning.defaults import choose_defaults
 
     folder = out or resume
     if folder is None or (out and resume):
-        raise typer.BadParameter("give either --out RUN for a new run or --resume RUN to continue one")
+        raise typer.BadParameter(
+            "give either --out RUN for a new run or --resume RUN to continue one"
+        )
     notes = {} if resume is None else Checkpoint.load(resume / "checkpoint").notes
     given = settings.override(from_notes(ImageInput, notes))
     given = replace(given, source=images or given.source).absolute()
     options = settings.override(from_notes(TrainingOptions, notes))
     chosen = recipe if resume is None else resume / "recipe.toml"
     base = None if chosen is None else read_recipe(chosen)
-    pictures, masks = given.for_training(signals=base is not None and settings.override(base).model.for_signals)
+    pictures, masks = given.for_training(
+        signals=base is not None and settings.override(base).model.for_signals
+    )
     if base is None:
         base, count, line = choose_defaults(pictures)
         if not quiet:
@@ -67,9 +73,16 @@ def train(
     with report_interrupts(folder), stop_on_signal() as stop:
         callbacks = ww.TrainingCallbacks(stop=stop)
         ww.train(
-            pictures, settings.override(base), folder, mask=masks, image_count=given.image_count,
-            resume=resume is not None, progress=not quiet, options=options, callbacks=callbacks,
-        )  # fmt: skip
+            pictures,
+            settings.override(base),
+            folder,
+            mask=masks,
+            image_count=given.image_count,
+            resume=resume is not None,
+            progress=not quiet,
+            options=options,
+            callbacks=callbacks,
+        )
     if not quiet:
         typer.echo(folder / "model.safetensors")
 
@@ -90,7 +103,10 @@ def report_interrupts(folder: Path) -> Iterator[None]:
         yield
     except (TrainingStopped, KeyboardInterrupt) as stopped:
         again = f"continue from the last checkpoint with: {resume_command(folder)}"
-        interrupted = f"interrupted; {again if has_checkpoint(folder / 'checkpoint') else 'nothing was saved'}"
+        interrupted = (
+            "interrupted;"
+            f" {again if has_checkpoint(folder / 'checkpoint') else 'nothing was saved'}"
+        )
         typer.echo(str(stopped) or interrupted, err=True)
         raise typer.Exit(130) from None
 

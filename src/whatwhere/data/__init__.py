@@ -1,4 +1,5 @@
-"""Images: the included digits, MNIST and its relatives, arrays, files and folders, all through `load`."""
+"""Images: the included digits, MNIST and its relatives, arrays, files and folders, all through
+`load`."""
 
 import os
 import warnings
@@ -45,45 +46,62 @@ def load(
     recorded: Recorded = NOT_RECORDED,
     signals: bool = False,
 ) -> Images:
-    """Images from a name, a file, a folder or an array; or signals, from a .wav, .csv, .npy or .npz file or an array.
+    """Images from a name, a file, a folder or an array; or signals, from a .wav, .csv, .npy or .npz
+    file or an array.
 
-    Pictures and float pixels are read once completely, so that what is wrong with them is known before a run begins.
+    Pictures and float pixels are read once completely, so that what is wrong with them is known
+    before a run begins.
 
-    source     the name of a data set (`digits`, `mnist`, `fashion-mnist`, `kmnist`; `digits:test` for its test images);
-               the path of an IDX, .npy or .npz file, of a picture or of a folder of pictures; or an array or tensor
-               [N, H, W], [N, C, H, W] or [N, H, W, C]. A name comes before a file or folder of the same name, which is
-               given as `./digits` or as a `Path`. `Images` are returned as they are
+    source     the name of a data set (`digits`, `mnist`, `fashion-mnist`, `kmnist`; `digits:test`
+               for its test images); the path of an IDX, .npy or .npz file, of a picture or of a
+               folder of pictures; or an array or tensor [N, H, W], [N, C, H, W] or [N, H, W, C]. A
+               name comes before a file or folder of the same name, which is given as `./digits` or
+               as a `Path`. `Images` are returned as they are
     labels     for files and arrays that have none: an array [N], or the path of an IDX or .npy file
     split      'train' (the default) or 'test', only for data sets known by name
     channels   'first' or 'last', for arrays whose shape does not show it
-    allow_nan  NaN in float arrays marks unknown pixels, which `infer` and `train` ignore; otherwise it is an error
-    size       only for pictures: all become squares of this side, scaled and cut at the centre. None: pictures of one
-               size are kept whole, others become squares of 64 pixels or the smallest side, with a warning
+    allow_nan  NaN in float arrays marks unknown pixels, which `infer` and `train` ignore; otherwise
+               it is an error
+    size       only for pictures: all become squares of this side, scaled and cut at the centre.
+               None: pictures of one size are kept whole, others become squares of 64 pixels or the
+               smallest side, with a warning
     recorded   by a run: the side of those squares, and what is white in pixels of 16 bits
-    signals    arrays [T], [C, T] or [N, C, T] are signals, and are read as `Signals`. Files named .wav and .csv (a row
-               for each sample, a column for each channel) always are
+    signals    arrays [T], [C, T] or [N, C, T] are signals, and are read as `Signals`. Files named
+               .wav and .csv (a row for each sample, a column for each channel) always are
 
     >>> ww.data.load("digits", split="test")
     Images('digits/test', 2,000 of 1×28×28, labelled)
     >>> ww.data.load(np.zeros((5, 20, 30, 3), np.uint8), labels=np.arange(5))
     Images('array', 5 of 3×20×30, labelled)
     """
-    opened = _open(source, split=split, channels=channels, allow_nan=allow_nan, recorded=recorded, signals=signals)
+    opened = _open(
+        source,
+        split=split,
+        channels=channels,
+        allow_nan=allow_nan,
+        recorded=recorded,
+        signals=signals,
+    )
     images = _one_size(opened, size) if isinstance(opened, MixedPictures) else opened
     return images if labels is None else _with_labels(images, labels)
 
 
 def load_groups(
-    source: Source, mask: Source | None = None, recorded: Recorded = NOT_RECORDED, *, signals: bool = False
+    source: Source,
+    mask: Source | None = None,
+    recorded: Recorded = NOT_RECORDED,
+    *,
+    signals: bool = False,
 ) -> list[Group]:
-    """Images and their masks, where there are any; pictures of several sizes are kept whole, in a group for each size.
+    """Images and their masks, where there are any; pictures of several sizes are kept whole, in a
+    group for each size.
 
     A mask is a weight ≥ 0 for every pixel (0: unknown), as `infer` and `train` take it.
 
     source  as in `load`; an array is [N, H, W], [N, C, H, W] or [N, H, W, C]
-    mask    a picture, a folder or an array as `load` takes it, [1 or N, 1 or C, H, W], one for all images or one for
-            each: white (1) is known and black (0) unknown. 'alpha': transparent pixels of the pictures are unknown.
-            'nan': NaN in floats is
+    mask    a picture, a folder or an array as `load` takes it, [1 or N, 1 or C, H, W], one for all
+            images or one for each: white (1) is known and black (0) unknown. 'alpha': transparent
+            pixels of the pictures are unknown. 'nan': NaN in floats is
     recorded  as in `load`
     signals  as in `load`; NaN in signals is unknown
 
@@ -100,11 +118,15 @@ def load_groups(
     tensor(0.5000)
     """
     special = mask if isinstance(mask, str) and mask in ("alpha", "nan") else None
-    opened = _open(source, allow_nan=signals or special == "nan", recorded=recorded, signals=signals)
+    opened = _open(
+        source, allow_nan=signals or special == "nan", recorded=recorded, signals=signals
+    )
     if isinstance(opened, MixedPictures):
         groups = opened.by_size(alpha=special == "alpha")
     elif special == "alpha":
-        raise ImageError(f"the mask 'alpha' was given for {opened.name}; only pictures have an alpha channel")
+        raise ImageError(
+            f"the mask 'alpha' was given for {opened.name}; only pictures have an alpha channel"
+        )
     else:
         groups = [(opened, None)]
     if mask is None or special:
@@ -114,16 +136,22 @@ def load_groups(
 
 
 def load_for_training(
-    source: Source, mask: Source | None = None, *, crop: int | None = None, seed: int = 0, signals: bool = False
+    source: Source,
+    mask: Source | None = None,
+    *,
+    crop: int | None = None,
+    seed: int = 0,
+    signals: bool = False,
 ) -> tuple[Images, Images | None]:
-    """Images of one size, and their masks if there are any: those of the source, or crops of its pictures.
+    """Images of one size, and their masks if there are any: those of the source, or crops of its
+    pictures.
 
     Of signals, all successive windows; unknown samples are NaN.
 
     source  pictures as `load` takes them, [N, C, H, W] if they are an array
     mask    as in `load_groups`, [1 or N, 1 or C, H, W]
-    crop    side of the crops, in pixels; None takes none, unless the pictures are of several sizes: a warning says then
-            what is taken. Of signals, the length of the windows
+    crop    side of the crops, in pixels; None takes none, unless the pictures are of several sizes:
+            a warning says then what is taken. Of signals, the length of the windows
     seed    of the choice of places
     signals  as in `load`
 
@@ -141,8 +169,8 @@ def load_for_training(
     crops = mixed.random_crops(groups, crop, None, seed)
     if crop is None:
         warnings.warn(
-            f"{source} holds pictures of {len(groups)} sizes: {crops[0].name} are used (crop=SIZE, or --crop SIZE, "
-            "takes others)",
+            f"{source} holds pictures of {len(groups)} sizes: {crops[0].name} are used (crop=SIZE,"
+            " or --crop SIZE, takes others)",
             stacklevel=3,
         )
     return crops
@@ -161,10 +189,16 @@ def _open(
     name, _, part = source.partition(":") if isinstance(source, str) else ("", "", "")
     if name in catalogue.CATALOGUE:
         if os.path.exists(name):
-            warnings.warn(f"{name!r} is the data set of this name; write './{name}' for the path", stacklevel=4)
+            warnings.warn(
+                f"{name!r} is the data set of this name; write './{name}' for the path",
+                stacklevel=4,
+            )
         return _load_named(catalogue.find(name), part or split or "train")
     if split is not None:
-        raise ImageError(f"only named data sets ({', '.join(catalogue.CATALOGUE)}) have splits; leave `split` out")
+        raise ImageError(
+            f"only named data sets ({', '.join(catalogue.CATALOGUE)}) have splits; leave"
+            " `split` out"
+        )
     if isinstance(source, Images):
         return source
     if isinstance(source, str | Path):
@@ -187,8 +221,9 @@ def _load_named(entry: catalogue.Entry, split: str) -> Images:
         raise ImageError(f"{entry.name} has the splits train and test, not {split!r}")
     if missing := catalogue.missing_files(entry):
         raise ImageError(
-            f"{entry.name}: {', '.join(file.name for file in missing)} not in {catalogue.folder_of(entry)}; "
-            f"run `{entry.how_to_get}`, or set WHATWHERE_DATA to the folder that contains {entry.name}/"
+            f"{entry.name}: {', '.join(file.name for file in missing)} not in"
+            f" {catalogue.folder_of(entry)}; run `{entry.how_to_get}`, or set WHATWHERE_DATA to the"
+            f" folder that contains {entry.name}/"
         )
     name, files = f"{entry.name}/{split}", entry.files[:2] if split == "train" else entry.files[2:]
     pixels, labels = (arrays.read_array(catalogue.verified_path(entry, file)) for file in files)
@@ -198,21 +233,28 @@ def _load_named(entry: catalogue.Entry, split: str) -> Images:
 def _open_path(
     source: str | Path, recorded: Recorded, allow_nan: bool
 ) -> MixedPictures | Signals | tuple[np.ndarray, np.ndarray | None]:
-    """The pictures of a file or of a folder; a recording; or the values of an array file, and its labels."""
+    """The pictures of a file or of a folder; a recording; or the values of an array file, and its
+    labels."""
     if source == "":
-        raise ImageError("an empty path was given; expected a file, a folder or the name of a data set")
+        raise ImageError(
+            "an empty path was given; expected a file, a folder or the name of a data set"
+        )
     path = Path(source)
     try:
         if path.suffix.lower() in SIGNAL_SUFFIXES and not os.path.isdir(path):
             return read_signals(path, printable(path), allow_nan)
         if os.path.isdir(path) or is_picture(path):
             name = path.name or path.absolute().name
-            return MixedPictures(find_pictures(path), printable(name if os.path.isdir(path) else path), recorded)
+            return MixedPictures(
+                find_pictures(path), printable(name if os.path.isdir(path) else path), recorded
+            )
         return arrays.read_file(path)
     except FileNotFoundError:
         names = ", ".join(catalogue.CATALOGUE)
         meant = did_you_mean(path.name, catalogue.CATALOGUE)
-        raise ImageError(f"{path}: neither a file or folder nor the name of a data set ({names}){meant}") from None
+        raise ImageError(
+            f"{path}: neither a file or folder nor the name of a data set ({names}){meant}"
+        ) from None
     except OSError as error:
         raise ImageError(f"{path}: cannot be read: {error.strerror or error}") from None
 
@@ -225,8 +267,8 @@ def _one_size(pictures: MixedPictures, size: int | None) -> Images:
     if size is None:
         side = squares.shape[1]
         warnings.warn(
-            f"{pictures.name} holds pictures of {len(pictures.sizes)} sizes: all are scaled to squares of "
-            f"{side} × {side}, cut at the centre",
+            f"{pictures.name} holds pictures of {len(pictures.sizes)} sizes: all are scaled to"
+            f" squares of {side} × {side}, cut at the centre",
             stacklevel=4,
         )
     return squares
@@ -239,8 +281,8 @@ def _from_pixels(pixels: np.ndarray, name: str, allow_nan: bool, recorded: Recor
         lows, highs = zip(*(check_finite(batch, name, allow_nan) for batch in batches), strict=True)
         if min(lows) >= 0 and max(highs) > LARGEST_USUAL_FLOAT:
             warnings.warn(
-                f"{name}: floats are used as they are, here up to {max(highs):g}; the paper's settings are for values "
-                "in [0, 1]: divide by 255, or give bytes as uint8",
+                f"{name}: floats are used as they are, here up to {max(highs):g}; the paper's"
+                " settings are for values in [0, 1]: divide by 255, or give bytes as uint8",
                 stacklevel=3,
             )
     elif pixels.dtype == np.uint16:
@@ -257,6 +299,7 @@ def _with_labels(images: Images, labels: Any) -> Images:
             labels, _ = arrays.read_file(Path(labels))
         except OSError as error:
             raise ImageError(
-                f"{labels}: cannot be read: {error.strerror or error}; expected an IDX or .npy file of labels"
+                f"{labels}: cannot be read: {error.strerror or error}; expected an IDX or .npy file"
+                " of labels"
             ) from None
     return replace(images, labels=arrays.as_labels(arrays.as_array(labels), images.name))

@@ -1,6 +1,8 @@
-"""Arrays in files, IDX, .npy and .npz, and arrays as images: supported types and shapes, the axis of the channels.
+"""Arrays in files, IDX, .npy and .npz, and arrays as images: supported types and shapes, the axis
+of the channels.
 
-Files that are not compressed are mapped into memory, so that what is not used is not read. Nothing is unpickled.
+Files that are not compressed are mapped into memory, so that what is not used is not read. Nothing
+is unpickled.
 """
 
 import gzip
@@ -31,7 +33,8 @@ REMEDY = "copy, download or save it again"
 
 
 def read_array(path: Path) -> np.ndarray:
-    """The array of an .npy or IDX file, mapped from the file; of an IDX file that gzip compressed, in memory."""
+    """The array of an .npy or IDX file, mapped from the file; of an IDX file that gzip compressed,
+    in memory."""
     with open_regular(path) as file, readable(path, "array file", REMEDY, ImageError):
         start = file.peek(len(NPY_MAGIC))
         if start.startswith(NPY_MAGIC):
@@ -44,7 +47,8 @@ def read_array(path: Path) -> np.ndarray:
         dtype, shape = _read_idx_header(stream)
         content, length = bytearray(), math.prod(shape) * dtype.itemsize
         _check_decompressed(length)
-        while len(content) <= length and (chunk := stream.read(CHUNK_BYTES)):  # memory grows with what arrives
+        # memory grows with what arrives
+        while len(content) <= length and (chunk := stream.read(CHUNK_BYTES)):
             content += chunk
         _check_length(shape, dtype, len(content))
         return np.ndarray(shape, dtype, content)
@@ -53,20 +57,32 @@ def read_array(path: Path) -> np.ndarray:
 def _read_idx_header(stream: IO[bytes]) -> tuple[np.dtype, tuple[int, ...]]:
     """Two zero bytes, a type, the number of axes, their sizes (big-endian); values follow."""
     start = stream.read(4)
-    if len(start) < 4 or start[:2] != b"\0\0" or start[2] not in IDX_TYPES or not 1 <= start[3] <= IDX_AXES:
-        raise ValueError(f"not a picture, .npy, .npz or IDX file: it starts with {start.hex(' ') or 'nothing'}")
+    if (
+        len(start) < 4
+        or start[:2] != b"\0\0"
+        or start[2] not in IDX_TYPES
+        or not 1 <= start[3] <= IDX_AXES
+    ):
+        raise ValueError(
+            f"not a picture, .npy, .npz or IDX file: it starts with {start.hex(' ') or 'nothing'}"
+        )
     return np.dtype(IDX_TYPES[start[2]]), struct.unpack(f">{start[3]}I", stream.read(4 * start[3]))
 
 
 def _check_length(shape: tuple[int, ...], dtype: np.dtype, length: int) -> None:
     expected = math.prod(shape) * dtype.itemsize
     if length != expected or not length:
-        raise ValueError(f"its header gives the shape {shape}, {expected:,} bytes of {dtype}, but it has {length:,}")
+        raise ValueError(
+            f"its header gives the shape {shape}, {expected:,} bytes of {dtype}, but it has"
+            f" {length:,}"
+        )
 
 
 def _check_decompressed(length: int) -> None:
     if length > DECOMPRESSED_LIMIT:
-        raise ValueError(f"it is compressed and holds {length:,} bytes; expected at most {DECOMPRESSED_LIMIT:,}")
+        raise ValueError(
+            f"it is compressed and holds {length:,} bytes; expected at most {DECOMPRESSED_LIMIT:,}"
+        )
 
 
 @contextmanager
@@ -74,17 +90,21 @@ def open_npz(path: Path, kind: str = ".npz file", remedy: str = REMEDY) -> Itera
     """The arrays of an .npz file by name; each is read into memory when it is asked for."""
     damage = readable(path, kind, remedy, ImageError)
     with damage, open_regular(path) as file, np.load(file, allow_pickle=False) as archive:
-        _check_decompressed(sum(member.file_size for member in archive.zip.infolist() if member.compress_type))
+        _check_decompressed(
+            sum(member.file_size for member in archive.zip.infolist() if member.compress_type)
+        )
         yield archive
 
 
 Channels = Literal["first", "last"]
 FEW_CHANNELS = 4
-"""An axis with at most as many entries is taken for the channels: grey, grey and alpha, colour, colour and alpha."""
+"""An axis with at most as many entries is taken for the channels: grey, grey and alpha, colour,
+colour and alpha."""
 
 
 def read_file(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
-    """The images of a file and, from an .npz, its labels; the first bytes show what kind of file it is."""
+    """The images of a file and, from an .npz, its labels; the first bytes show what kind of file
+    it is."""
     with open_regular(path) as file:
         start = file.read(len(ZIP_MAGIC))
     if start != ZIP_MAGIC:
@@ -96,7 +116,9 @@ def read_file(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
         if len(archive) == 1:
             return np.asarray(archive[archive.files[0]]), None
         names = ", ".join(sorted(archive)[:9]) or "no arrays"
-    raise ImageError(f"{path}: contains {names}; expected one array, or `images` (or `signals`) and `labels`")
+    raise ImageError(
+        f"{path}: contains {names}; expected one array, or `images` (or `signals`) and `labels`"
+    )
 
 
 def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -119,8 +141,9 @@ def check_dtype(dtype: np.dtype, name: str) -> None:
     """Raise an ImageError for values that are neither pixels nor samples."""
     if dtype.kind not in "buif" or (dtype.kind in "ui" and dtype.itemsize > 2):
         raise ImageError(
-            f"{name}: values of type {dtype}; expected bool, uint8, uint16, int8 or int16, which are scaled, or "
-            "floats, which are used as they are; convert the array, for instance with array.astype('uint8')"
+            f"{name}: values of type {dtype}; expected bool, uint8, uint16, int8 or int16, which"
+            " are scaled, or floats, which are used as they are; convert the array, for instance"
+            " with array.astype('uint8')"
         )
 
 
@@ -129,20 +152,30 @@ def as_pixels(values: np.ndarray, name: str, channels: Channels | None = None) -
     shape = values.shape
     if len(shape) not in (3, 4) or 0 in shape:
         one = "; one picture is array[None]" if len(shape) == 2 else ""
-        signals = "; recordings are read with signals=True (train: --recipe signals)" if len(shape) in (1, 2) else ""
+        signals = (
+            "; recordings are read with signals=True (train: --recipe signals)"
+            if len(shape) in (1, 2)
+            else ""
+        )
         raise ImageError(
-            f"{name}: an array of shape {shape}; expected [N, H, W], [N, C, H, W] or [N, H, W, C]{one}{signals}"
+            f"{name}: an array of shape {shape}; expected [N, H, W], [N, C, H, W] or [N, H, W,"
+            f" C]{one}{signals}"
         )
     if len(shape) == 3:
         return values[:, None]
-    return values if (channels or channel_axis(shape, name)) == "first" else values.transpose(0, 3, 1, 2)
+    return (
+        values
+        if (channels or channel_axis(shape, name)) == "first"
+        else values.transpose(0, 3, 1, 2)
+    )
 
 
 def channel_axis(shape: tuple[int, ...], name: str) -> Channels:
-    """Which axis of [N, a, b, c] values holds the channels: the one of at most 4 entries, where only one is.
+    """Which axis of [N, a, b, c] values holds the channels: the one of at most 4 entries, where
+    only one is.
 
-    Where both are, it is the second axis, and a warning says so. Where neither is, it is the second or the last if it
-    is the shortest of the three, and otherwise an error: it has to be stated.
+    Where both are, it is the second axis, and a warning says so. Where neither is, it is the second
+    or the last if it is the shortest of the three, and otherwise an error: it has to be stated.
     """
     _, a, b, c = shape
     if a <= FEW_CHANNELS or c <= FEW_CHANNELS:
@@ -156,8 +189,9 @@ def channel_axis(shape: tuple[int, ...], name: str) -> Channels:
     if a < min(b, c) or c < min(a, b):
         return "first" if a < c else "last"
     raise ImageError(
-        f"{name}: an array of shape {shape} does not show which axis holds the channels; "
-        "expected fewer channels than rows and columns (in Python, channels='first' or 'last' says where they are)"
+        f"{name}: an array of shape {shape} does not show which axis holds the channels; expected"
+        " fewer channels than rows and columns (in Python, channels='first' or 'last' says where"
+        " they are)"
     )
 
 
@@ -165,8 +199,11 @@ def as_labels(values: np.ndarray, name: str) -> np.ndarray:
     """Labels as int64 [N]."""
     if len(values.shape) != 1 or values.dtype.kind not in "iu":
         raise ImageError(
-            f"{name}: labels of shape {values.shape} and type {values.dtype}; expected one integer per image"
+            f"{name}: labels of shape {values.shape} and type {values.dtype}; expected one integer"
+            " per image"
         )
     if values.dtype.kind == "u" and values.max(initial=0) > np.iinfo(np.int64).max:
-        raise ImageError(f"{name}: the label {values.max()} is larger than int64 holds, {np.iinfo(np.int64).max}")
+        raise ImageError(
+            f"{name}: the label {values.max()} is larger than int64 holds, {np.iinfo(np.int64).max}"
+        )
     return values.astype(np.int64)

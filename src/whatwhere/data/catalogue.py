@@ -1,6 +1,8 @@
-"""The data sets known by name, from catalogue.toml: their files with checksums, mirrors, licence and citation.
+"""The data sets known by name, from catalogue.toml: their files with checksums, mirrors, licence
+and citation.
 
-A file appears in the cache complete and verified, or not at all. It comes from a folder of the user or from a mirror.
+A file appears in the cache complete and verified, or not at all. It comes from a folder of the user
+or from a mirror.
 """
 
 import gzip
@@ -26,7 +28,8 @@ FOLDER = Path(__file__).parent
 class File:
     """A file of the cache: `sha256` and `size` are of exactly these bytes.
 
-    A file whose name ends in .gz is stored compressed; any other is stored decompressed, whoever compressed it.
+    A file whose name ends in .gz is stored compressed; any other is stored decompressed, whoever
+    compressed it.
     """
 
     name: str
@@ -48,7 +51,8 @@ class Entry:
     """A data set or a model that is known by name.
 
     title     what it is, in a sentence
-    files     of a data set the images and the labels for training, then those for testing; of a model its one file
+    files     of a data set the images and the labels for training, then those for testing; of a
+              model its one file
     facts     what else is known of it: licence, citation, …
     mirrors   addresses that the files are downloaded from; none: they are part of the package
     embedded  the folder of the files, if they are part of the package
@@ -66,8 +70,15 @@ class Entry:
     @classmethod
     def of(cls, name: str, table: dict[str, Any]) -> "Entry":
         """The data set that a table of catalogue.toml describes."""
-        files = tuple(File(**table[split][kind]) for split in ("train", "test") for kind in ("images", "labels"))
-        mirrors, facts = tuple(table["mirrors"]), {key: table[key] for key in ("licence", "citation")}
+        files = tuple(
+            File(**table[split][kind])
+            for split in ("train", "test")
+            for kind in ("images", "labels")
+        )
+        mirrors, facts = (
+            tuple(table["mirrors"]),
+            {key: table[key] for key in ("licence", "citation")},
+        )
         return cls(name, table["title"], files, facts, mirrors, None if mirrors else FOLDER / name)
 
     @property
@@ -77,7 +88,8 @@ class Entry:
 
 
 CATALOGUE = {
-    name: Entry.of(name, table) for name, table in tomllib.loads((FOLDER / "catalogue.toml").read_text("utf-8")).items()
+    name: Entry.of(name, table)
+    for name, table in tomllib.loads((FOLDER / "catalogue.toml").read_text("utf-8")).items()
 }
 
 
@@ -96,7 +108,10 @@ def find(name: str) -> Entry:
     """The data set of this name."""
     if name not in CATALOGUE:
         known = ", ".join(CATALOGUE)
-        raise ImageError(f"no data set is called {name!r}; the known ones are {known}{did_you_mean(name, CATALOGUE)}")
+        raise ImageError(
+            f"no data set is called {name!r}; the known ones are"
+            f" {known}{did_you_mean(name, CATALOGUE)}"
+        )
     return CATALOGUE[name]
 
 
@@ -122,7 +137,11 @@ def folder_of(entry: Entry) -> Path:
 def missing_files(entry: Entry) -> list[File]:
     """The files of a data set that are not in its folder with the right size."""
     paths = {file: folder_of(entry) / file.name for file in entry.files}
-    return [file for file, path in paths.items() if not path.is_file() or path.stat().st_size != file.size]
+    return [
+        file
+        for file, path in paths.items()
+        if not path.is_file() or path.stat().st_size != file.size
+    ]
 
 
 def verify(entry: Entry, file: File) -> Literal["verified", "missing", "damaged"]:
@@ -131,7 +150,11 @@ def verify(entry: Entry, file: File) -> Literal["verified", "missing", "damaged"
     if not path.is_file():
         return "missing"
     with path.open("rb") as stream:
-        return "verified" if hashlib.file_digest(stream, "sha256").hexdigest() == file.sha256 else "damaged"
+        return (
+            "verified"
+            if hashlib.file_digest(stream, "sha256").hexdigest() == file.sha256
+            else "damaged"
+        )
 
 
 def verified_path(entry: Entry, file: File) -> Path:
@@ -143,7 +166,9 @@ def verified_path(entry: Entry, file: File) -> Path:
     return path
 
 
-def download(entry: Entry, source: Path | None = None, progress: Callable[[int], Any] = lambda files: None) -> None:
+def download(
+    entry: Entry, source: Path | None = None, progress: Callable[[int], Any] = lambda files: None
+) -> None:
     """Bring the files of a data set that are missing or damaged into the cache.
 
     source    a folder to take them from, compressed or not; None: the mirrors
@@ -151,12 +176,18 @@ def download(entry: Entry, source: Path | None = None, progress: Callable[[int],
     """
     wanted = [file for file in entry.files if verify(entry, file) != "verified"]
     if entry.embedded and wanted:
-        raise ImageError(f"{entry.name}: {wanted[0].name} is damaged or missing; install whatwhere again")
+        raise ImageError(
+            f"{entry.name}: {wanted[0].name} is damaged or missing; install whatwhere again"
+        )
     for file in wanted:
         if source is None:
             _fetch(entry, file)
         else:
-            paths = [source / name for name in (file.name, file.download_name) if (source / name).is_file()]
+            paths = [
+                source / name
+                for name in (file.name, file.download_name)
+                if (source / name).is_file()
+            ]
             if not paths:
                 raise ImageError(f"{source}: does not contain {file.download_name}")
             with paths[0].open("rb") as stream:
@@ -170,22 +201,29 @@ def _fetch(entry: Entry, file: File) -> None:
     for mirror in entry.mirrors:
         url = mirror + file.download_name
         try:
-            with urlopen(Request(url, headers={"User-Agent": "whatwhere"}), timeout=TIMEOUT) as answer:
+            with urlopen(
+                Request(url, headers={"User-Agent": "whatwhere"}), timeout=TIMEOUT
+            ) as answer:
                 store(entry, file, answer, url)
             return
         except (OSError, HTTPException, ImageError) as error:
             failures.append(f"  {url}: {str(error).removeprefix(f'{url}: ')}")
     names = ", ".join(file.download_name for file in entry.files)
     raise ImageError(
-        f"{entry.name}: {file.download_name} could not be downloaded:\n" + "\n".join(failures) + "\n"
+        f"{entry.name}: {file.download_name} could not be downloaded:\n"
+        + "\n".join(failures)
+        + "\n"
         f"Without a network, copy {names} to a folder and run `{entry.how_to_get} --from FOLDER`"
     )
 
 
 def store(entry: Entry, file: File, source: IO[bytes], name: str) -> None:
-    """Verify a file, which gzip compressed if its name says so, and store it in the cache, complete or not at all."""
+    """Verify a file, which gzip compressed if its name says so, and store it in the cache,
+    complete or not at all."""
     folder, digest, size = folder_of(entry), hashlib.sha256(), 0
-    stream: Any = gzip.GzipFile(fileobj=source) if name.endswith(".gz") and not file.compressed else source
+    stream: Any = (
+        gzip.GzipFile(fileobj=source) if name.endswith(".gz") and not file.compressed else source
+    )
     try:
         with new_folder(folder), open_atomic(folder / file.name) as target:
             while size <= file.size and (chunk := stream.read(CHUNK_BYTES)):
@@ -193,9 +231,11 @@ def store(entry: Entry, file: File, source: IO[bytes], name: str) -> None:
                 digest.update(chunk)
                 target.write(chunk)
             if digest.hexdigest() != file.sha256:
-                raise ImageError(f"{name}: not {file.name} of {entry.name}, or damaged: its checksum is wrong")
+                raise ImageError(
+                    f"{name}: not {file.name} of {entry.name}, or damaged: its checksum is wrong"
+                )
     except (OSError, EOFError, zlib.error) as error:
         raise ImageError(
-            f"{name}: could not be stored in {folder} ({error}); copy or download it again, or set WHATWHERE_DATA to "
-            "another folder for the cache"
+            f"{name}: could not be stored in {folder} ({error}); copy or download it again, or set"
+            " WHATWHERE_DATA to another folder for the cache"
         ) from None

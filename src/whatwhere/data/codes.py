@@ -23,7 +23,11 @@ from whatwhere.latents import Background, Latents, SparseLatents, SparseMap
 Array = np.ndarray[Any, Any]
 FORMAT = "whatwhere codes 1"
 MOST_PLACES = 2**31  # of a code, so that indices are int32
-DENSE_LIMIT, DENSE_RATIO = 1 << 28, 1000  # places that a file may mean: so many, or so many for each of its values
+# places that a file may mean: so many, or so many for each of its values
+DENSE_LIMIT, DENSE_RATIO = (
+    1 << 28,
+    1000,
+)
 KNOWN = re.compile(
     r"(features|where[1-9])_(shape|indptr|indices)|features_values|(mu|gamma)[1-9]|image_shape|low|scale|labels"
     "|names"
@@ -47,7 +51,10 @@ class Codes:
     def __repr__(self) -> str:
         values = len(self.arrays["features_values"])
         where = "with" if self.depth else "without"
-        return f"Codes({self.name!r}, {len(self):,} images, {values:,} non-zeros, {where} pooling variables)"
+        return (
+            f"Codes({self.name!r}, {len(self):,} images, {values:,} non-zeros, {where} pooling"
+            " variables)"
+        )
 
     @cached_property
     def depth(self) -> int:
@@ -69,7 +76,9 @@ class Codes:
         """The top layer's features of all images, float32 [N, B, H, W]."""
         self.require_one_size("dense features")
         grid = self._shape("features_shape", 0)
-        return np.asarray(torch.cat([self._map("features", i).dense() for i in range(len(self))]).view(-1, *grid))
+        return np.asarray(
+            torch.cat([self._map("features", i).dense() for i in range(len(self))]).view(-1, *grid)
+        )
 
     def __getitem__(self, image: int) -> SparseLatents:
         """What and where of one image."""
@@ -82,16 +91,21 @@ class Codes:
         return self[image].dense()
 
     def decode(self, model: Any, image: int) -> Tensor:
-        """The image [C, H, W] that a code reconstructs with the model that made it, a `DeconvNet`."""
+        """The image [C, H, W] that a code reconstructs with the model that made it, a
+        `DeconvNet`."""
         if not self.depth:
-            raise ImageError(f"{self.name}: without pooling variables it cannot be decoded; encode with --where")
+            raise ImageError(
+                f"{self.name}: without pooling variables it cannot be decoded; encode with --where"
+            )
         _, height, width = self._shape("image_shape", image)
         sized = model.at(height, width)
         grids = [regions.grid for regions in sized.regions[: self.depth]]
         if [self._shape(f"where{k}_shape", image) for k in range(1, self.depth + 1)] != grids:
             raise ImageError(f"{self.name}: codes of another model; give the one that encoded them")
         with torch.no_grad():
-            reconstruction: Tensor = sized.decode(self.latents(image).to(sized.filters[0].device))[0]
+            reconstruction: Tensor = sized.decode(self.latents(image).to(sized.filters[0].device))[
+                0
+            ]
         return reconstruction
 
     def _map(self, name: str, image: int) -> SparseMap:
@@ -104,7 +118,10 @@ class Codes:
     def _background(self, image: int) -> Background:
         C, H, W = self._shape("image_shape", image)
         before, parts = self.arrays["image_shape"][:image], {}
-        for name, channels, first in (("low", C, before.prod(1).sum()), ("scale", 1, before[:, 1:].prod(1).sum())):
+        for name, channels, first in (
+            ("low", C, before.prod(1).sum()),
+            ("scale", 1, before[:, 1:].prod(1).sum()),
+        ):
             if name in self.arrays:
                 values = self.arrays[name].reshape(-1)[first : first + channels * H * W]
                 parts[name] = torch.from_numpy(values.reshape(1, channels, H, W))
@@ -118,7 +135,8 @@ class Codes:
         """Raise an ImageError for codes of images of several sizes."""
         if len(np.unique(self.arrays["features_shape"], axis=0)) != 1:
             raise ImageError(
-                f"{self.name}: codes of several sizes; {purpose} needs one (codes[i] is that of one image)"
+                f"{self.name}: codes of several sizes; {purpose} needs one (codes[i] is that of one"
+                " image)"
             )
 
 
@@ -160,14 +178,23 @@ class CodesWriter:
         return {name: list(values.shape) for name, values in arrays.items()}
 
     def _add_map(self, name: str, layer: SparseMap) -> None:
-        """The places of one image in ascending order, and their values, which are several arrays of equal width."""
+        """The places of one image in ascending order, and their values, which are several arrays
+        of equal width."""
         if math.prod(layer.grid) >= MOST_PLACES:
-            raise ImageError(f"a code of {layer.grid} was given; expected fewer than {MOST_PLACES:,} places")
-        indices, values, keys = layer.indices.cpu().numpy(), layer.values.cpu().numpy(), _value_names(name)
+            raise ImageError(
+                f"a code of {layer.grid} was given; expected fewer than {MOST_PLACES:,} places"
+            )
+        indices, values, keys = (
+            layer.indices.cpu().numpy(),
+            layer.values.cpu().numpy(),
+            _value_names(name),
+        )
         order = np.argsort(indices)
         columns = np.split(values[order], len(keys), axis=1)
         columns = [part[:, 0] for part in columns] if name == "features" else columns
-        for key, part in zip((f"{name}_indices", *keys), (indices[order].astype(np.int32), *columns), strict=True):
+        for key, part in zip(
+            (f"{name}_indices", *keys), (indices[order].astype(np.int32), *columns), strict=True
+        ):
             self._parts.setdefault(key, []).append(part)
         self._grids.setdefault(name, []).append(layer.grid)
 
@@ -185,10 +212,14 @@ def load_codes(path: str | os.PathLike[str]) -> Codes:
     >>> ww.load_codes("codes.npz").features.shape
     (3, 48, 10, 10)
     """
-    with open_npz(Path(path), "file of codes", "copy it again, or encode the images again") as archive:
+    with open_npz(
+        Path(path), "file of codes", "copy it again, or encode the images again"
+    ) as archive:
         if str(archive.get("format")) != FORMAT:
             raise ValueError("it was not written by `whatwhere encode`")
-        arrays: dict[str, Array] = {name: np.asarray(archive[name]) for name in archive if KNOWN.fullmatch(name)}
+        arrays: dict[str, Array] = {
+            name: np.asarray(archive[name]) for name in archive if KNOWN.fullmatch(name)
+        }
         codes = Codes(arrays, str(path))
         _check_images(arrays)
         for layer in ("features", *(f"where{k}" for k in range(1, codes.depth + 1))):
@@ -199,14 +230,21 @@ def load_codes(path: str | os.PathLike[str]) -> Codes:
 def _check_images(arrays: Mapping[str, Array]) -> None:
     """Raise a ValueError unless as many pixels and labels are there as the images have."""
     shapes = arrays["image_shape"]
-    sizes = {"low": shapes.prod(1).sum(), "scale": shapes[:, 1:].prod(1).sum(), "labels": len(shapes)}
+    sizes = {
+        "low": shapes.prod(1).sum(),
+        "scale": shapes[:, 1:].prod(1).sum(),
+        "labels": len(shapes),
+    }
     for name, size in {**sizes, "names": len(shapes)}.items():
         if name in arrays and arrays[name].size != size:
-            raise ValueError(f"{name} has {arrays[name].size:,} values, where the images have {size:,}")
+            raise ValueError(
+                f"{name} has {arrays[name].size:,} values, where the images have {size:,}"
+            )
 
 
 def _check_map(layer: str, arrays: Mapping[str, Array]) -> None:
-    """Raise a ValueError unless the places ascend within their grids, and have one finite value each."""
+    """Raise a ValueError unless the places ascend within their grids, and have one finite value
+    each."""
     shape, indptr, indices = (arrays[f"{layer}_{part}"] for part in ("shape", "indptr", "indices"))
     values, counts = [arrays[key] for key in _value_names(layer)], np.diff(indptr)
     valid = (
@@ -216,10 +254,15 @@ def _check_map(layer: str, arrays: Mapping[str, Array]) -> None:
         and indptr[0] == 0
         and all(len(part) == len(indices) == indptr[-1] for part in values)
         and ((indices >= 0) & (indices < np.repeat(shape.prod(1), counts))).all()
-        and ((np.diff(indices) > 0) | (np.diff(np.repeat(np.arange(len(counts)), counts)) > 0)).all()
+        and (
+            (np.diff(indices) > 0) | (np.diff(np.repeat(np.arange(len(counts)), counts)) > 0)
+        ).all()
     )
     if shape.prod(1, dtype=float).sum() > max(DENSE_LIMIT, DENSE_RATIO * len(indices)):
-        raise ValueError(f"{layer} has {len(indices):,} values for grids of {shape.prod(1, dtype=float).sum():,.0f}")
+        raise ValueError(
+            f"{layer} has {len(indices):,} values for grids of"
+            f" {shape.prod(1, dtype=float).sum():,.0f}"
+        )
     if not valid or not all(np.isfinite(part).all() for part in values):
         raise ValueError(f"the arrays of {layer} do not belong together")
 

@@ -19,11 +19,13 @@ SCALES = {"b1": 1, "u1": 255, "u2": 65535, "i1": 128, "i2": 32768}
 """What integers are divided by: unsigned ones come to lie in [0, 1], signed ones in [-1, 1)."""
 
 DEPTHS = (10, 12)
-"""Bits of sensors whose pixels are stored in 16 bits. (14 cannot be told from a dark picture of 16.)"""
+"""Bits of sensors whose pixels are stored in 16 bits. (14 cannot be told from a dark picture of
+16.)"""
 
 
 class Pixels(Protocol):
-    """Raw values [N, C, H, W], read by rows: an array, which may be mapped from a file, or `LazyPixels`."""
+    """Raw values [N, C, H, W], read by rows: an array, which may be mapped from a file, or
+    `LazyPixels`."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -47,7 +49,8 @@ class LazyPixels:
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Images as the model expects them: `images[rows]` is a float32 tensor [n, C, H, W], read when it is asked for.
+    """Images as the model expects them: `images[rows]` is a float32 tensor [n, C, H, W], read when
+    it is asked for.
 
     pixels     raw values, read by rows: [N, C, H, W] of any supported type
     labels     int64 [N], or None
@@ -56,7 +59,8 @@ class Images:
     allow_nan  whether NaN is an unknown pixel instead of an error
     white      what the brightest value of an integer type becomes, usually 1
     brightest  the integer that is white; None: the largest of the type
-    deep_white  what is white in the source's pixels of 16 bits, which a run records; None if it has none
+    deep_white  what is white in the source's pixels of 16 bits, which a run records; None if it has
+                none
 
     >>> images = ww.data.load("digits")
     >>> images
@@ -77,7 +81,8 @@ class Images:
     def __post_init__(self) -> None:
         if self.labels is not None and len(self.labels) != len(self):
             raise ImageError(
-                f"{self.name}: {len(self):,} images and {len(self.labels):,} labels; expected one label per image"
+                f"{self.name}: {len(self):,} images and {len(self.labels):,} labels; expected one"
+                " label per image"
             )
 
     def __len__(self) -> int:
@@ -106,7 +111,8 @@ class Images:
 
     @cached_property
     def fingerprint(self) -> str:
-        """sha256 of the raw pixels, their type and shape: the same for the same images in any kind of file."""
+        """sha256 of the raw pixels, their type and shape: the same for the same images in any kind
+        of file."""
         dtype = self.pixels.dtype.newbyteorder("<")
         digest = hashlib.sha256(f"{dtype.str} {self.pixels.shape}".encode())
         for rows in self.batches():
@@ -120,15 +126,20 @@ class Images:
             yield slice(start, min(start + size, len(self)))
 
     def with_white(self, white: float) -> "Images":
-        """The same images in the units of a model (`InputSpec.white`); floats are used as they are."""
+        """The same images in the units of a model (`InputSpec.white`); floats are used as they
+        are."""
         return self if white == self.white else replace(self, white=white)
 
     def with_channels(self, channels: int) -> "Images":
-        """The same images for a model of so many channels: grey ones are repeated, colours become their brightness."""
+        """The same images for a model of so many channels: grey ones are repeated, colours become
+        their brightness."""
         if channels == self.shape[0]:
             return self
         if 1 not in (channels, self.shape[0]):
-            raise ImageError(f"{self.name}: images of {self.shape[0]} channels; expected {channels}, or grey ones")
+            raise ImageError(
+                f"{self.name}: images of {self.shape[0]} channels; expected {channels}, or grey"
+                " ones"
+            )
         N, _, H, W = self.pixels.shape
         read = partial(_read_channels, self.pixels, channels)
         return replace(self, pixels=LazyPixels((N, channels, H, W), self.pixels.dtype, read))
@@ -137,11 +148,14 @@ class Images:
         """These rows as `Images` of their own, still read only when they are used."""
         pixels, chosen = self.pixels, np.arange(len(self))[np.asarray(rows)]
         labels = None if self.labels is None else self.labels[chosen]
-        some = LazyPixels((len(chosen), *pixels.shape[1:]), pixels.dtype, partial(_read_chosen, pixels, chosen))
+        some = LazyPixels(
+            (len(chosen), *pixels.shape[1:]), pixels.dtype, partial(_read_chosen, pixels, chosen)
+        )
         return replace(self, pixels=some, labels=labels, name=name or self.name)
 
     def scale(self, raw: np.ndarray) -> np.ndarray:
-        """Raw pixels as float32: integers divided by what is white, times `white`; floats unchanged."""
+        """Raw pixels as float32: integers divided by what is white, times `white`; floats
+        unchanged."""
         if raw.dtype.kind == "f":
             check_finite(raw, self.name, self.allow_nan)
             return np.array(raw, np.float32)
@@ -165,7 +179,8 @@ class PictureWindows:
 
     @cached_property
     def _pixels(self) -> np.ndarray:
-        """The picture with its own type of pixels: of an array a view, of a file of pictures decoded."""
+        """The picture with its own type of pixels: of an array a view, of a file of pictures
+        decoded."""
         return self.images.pixels[self.row : self.row + 1][0]
 
 
@@ -185,28 +200,36 @@ def brightest_of(dtype: np.dtype) -> int:
 
 
 def white_used(largest: int, name: str) -> int:
-    """The white of 16-bit pixels up to `largest`, with a warning where they use 10 or 12 bits only."""
+    """The white of 16-bit pixels up to `largest`, with a warning where they use 10 or 12 bits
+    only."""
     for bits in DEPTHS:
         if 0 < largest < 2**bits:
             white = 2**bits - 1
-            warnings.warn(f"{name}: pixels of 16 bits that use {bits}; {white} is taken for white", stacklevel=5)
+            warnings.warn(
+                f"{name}: pixels of 16 bits that use {bits}; {white} is taken for white",
+                stacklevel=5,
+            )
             return white
     return brightest_of(np.dtype(np.uint16))
 
 
 def check_finite(raw: np.ndarray, name: str, allow_nan: bool = False) -> tuple[float, float]:
-    """The range of floats, with 0; raises an error if any is infinite, too large for float32 or (by default) NaN."""
+    """The range of floats, with 0; raises an error if any is infinite, too large for float32 or
+    (by default) NaN."""
     with np.errstate(invalid="ignore"):
         known = ~np.isnan(raw) if allow_nan else True
         low, high = raw.min(initial=0, where=known), raw.max(initial=0, where=known)
     largest = np.finfo(np.float32).max
     if np.isnan(low):
         raise ImageError(
-            f"{name}: NaN was found; expected finite values, or allow_nan=True (commands: --mask nan) if NaN marks "
-            "unknown ones"
+            f"{name}: NaN was found; expected finite values, or allow_nan=True (commands: --mask"
+            " nan) if NaN marks unknown ones"
         )
     if not (low >= -largest and high <= largest):
-        raise ImageError(f"{name}: values from {low} to {high}; expected finite values: replace or remove the others")
+        raise ImageError(
+            f"{name}: values from {low} to {high}; expected finite values: replace or remove the"
+            " others"
+        )
     return float(low), float(high)
 
 
@@ -229,7 +252,8 @@ def few_labels(labels: np.ndarray, count: int, seed: int) -> np.ndarray:
     each, remainder = divmod(count, len(classes))
     if each < 1 or remainder:
         raise SpecError(
-            f"{count} labels of {len(classes)} classes were requested; expected a multiple of {len(classes)}"
+            f"{count} labels of {len(classes)} classes were requested; expected a multiple of"
+            f" {len(classes)}"
         )
     generator = np.random.default_rng(seed)
     chosen = []
@@ -237,7 +261,8 @@ def few_labels(labels: np.ndarray, count: int, seed: int) -> np.ndarray:
         rows = generator.permutation(np.flatnonzero(labels == label))
         if len(rows) < each:
             raise SpecError(
-                f"{count} labels are {each} per class, but class {label} has only {len(rows)}; request fewer"
+                f"{count} labels are {each} per class, but class {label} has only {len(rows)};"
+                " request fewer"
             )
         chosen.append(rows[:each])
     return np.sort(np.concatenate(chosen))

@@ -1,8 +1,10 @@
-"""The one rule for pictures of several sizes and kinds (docs/reference/data.md says which command does what).
+"""The one rule for pictures of several sizes and kinds (docs/reference/data.md says which command
+does what).
 
-**Kind.** Grey pictures among colour ones become colour, 8 bits among 16 become 16, and all floats where some are.
-**Size**, where pictures differ: `random_crops` of one size, `same_size` scaled and cut, or kept whole `by_size`.
-A run records the shape of its images and its white, and commands upon it take the same.
+**Kind.** Grey pictures among colour ones become colour, 8 bits among 16 become 16, and all floats
+where some are. **Size**, where pictures differ: `random_crops` of one size, `same_size` scaled and
+cut, or kept whole `by_size`. A run records the shape of its images and its white, and commands upon
+it take the same.
 """
 
 import warnings
@@ -66,7 +68,10 @@ class MixedPictures:
         numbers = sorted({picture.shape[0] for picture in self.pictures})
         if len(set(numbers) - {1}) > 1:
             given = " and ".join(map(str, numbers))
-            raise ImageError(f"{self.name}: pictures of {given} channels; expected one number, and grey ones at most")
+            raise ImageError(
+                f"{self.name}: pictures of {given} channels; expected one number, and grey ones at"
+                " most"
+            )
         channels = numbers[-1]
         if dtypes == {np.dtype(np.uint8)}:
             return Kind(channels, np.dtype(np.uint8), 255)
@@ -78,10 +83,13 @@ class MixedPictures:
     @cached_property
     def deep_white(self) -> int:
         """The white of the pictures of 16 bits."""
-        return self.recorded.white or white_used(max(picture.largest for picture in self.pictures), self.name)
+        return self.recorded.white or white_used(
+            max(picture.largest for picture in self.pictures), self.name
+        )
 
     def by_size(self, *, alpha: bool = False) -> list[Group]:
-        """Whole pictures, those of one size together; with `alpha`, transparent pixels are masked."""
+        """Whole pictures, those of one size together; with `alpha`, transparent pixels are
+        masked."""
         groups = []
         for size in self.sizes:
             chosen = [picture for picture in self.pictures if picture.shape[1:] == size]
@@ -90,9 +98,12 @@ class MixedPictures:
         return groups
 
     def same_size(self, side: int | None = None) -> Images:
-        """All of them as squares: scaled so that the shorter side is `side`, and cut at the centre."""
+        """All of them as squares: scaled so that the shorter side is `side`, and cut at the
+        centre."""
         side = side or usual_side(self.sizes)
-        return self._group(self.pictures, self.name, (side, side), partial(centre_square, side=side))[0]
+        return self._group(
+            self.pictures, self.name, (side, side), partial(centre_square, side=side)
+        )[0]
 
     def _group(
         self,
@@ -104,11 +115,15 @@ class MixedPictures:
     ) -> Group:
         kind, whites = self.kind(), {"uint8": 255, "uint16": self.deep_white}
         classes = sorted({picture.label for picture in self.pictures if picture.label is not None})
-        labels = np.array([classes.index(p.label) for p in pictures if p.label is not None], np.int64)
+        labels = np.array(
+            [classes.index(p.label) for p in pictures if p.label is not None], np.int64
+        )
 
         def read(rows: np.ndarray) -> np.ndarray:
             chosen = [pictures[row] for row in rows]
-            return np.stack([fit(convert(decode(p), whites.get(p.dtype.name), kind)) for p in chosen])
+            return np.stack(
+                [fit(convert(decode(p), whites.get(p.dtype.name), kind)) for p in chosen]
+            )
 
         images = Images(
             Pictures((len(pictures), kind.channels, *size), kind.dtype, read, pictures),
@@ -129,12 +144,14 @@ class MixedPictures:
 
 
 def usual_side(sizes: Sequence[tuple[int, int]]) -> int:
-    """The side of squares from pictures of these sizes: 64, or the smallest side of all pictures if that is less."""
+    """The side of squares from pictures of these sizes: 64, or the smallest side of all pictures
+    if that is less."""
     return min(USUAL_SIDE, *(min(size) for size in sizes))
 
 
 def convert(pixels: np.ndarray, white: int | None, kind: Kind) -> np.ndarray:
-    """Pixels [C, H, W] of a picture, of which `white` is white (None for floats), as another kind."""
+    """Pixels [C, H, W] of a picture, of which `white` is white (None for floats), as
+    another kind."""
     pixels = np.broadcast_to(pixels, (kind.channels, *pixels.shape[1:]))
     if white == kind.brightest:
         return pixels
@@ -143,23 +160,28 @@ def convert(pixels: np.ndarray, white: int | None, kind: Kind) -> np.ndarray:
 
 
 def centre_square(pixels: np.ndarray, side: int) -> np.ndarray:
-    """Pixels [C, H, W] scaled so that the shorter side is `side`, and cut at the centre, [C, side, side]."""
+    """Pixels [C, H, W] scaled so that the shorter side is `side`, and cut at the centre, [C, side,
+    side]."""
     _, height, width = pixels.shape
     scale = side / min(height, width)
     rows, columns = max(side, round(height * scale)), max(side, round(width * scale))
     values = torch.from_numpy(pixels.astype(np.float32))[None]
     if (rows, columns) != (height, width):
-        values = F.interpolate(values, (rows, columns), mode="bilinear", antialias=True, align_corners=False)
+        values = F.interpolate(
+            values, (rows, columns), mode="bilinear", antialias=True, align_corners=False
+        )
     top, left = (rows - side) // 2, (columns - side) // 2
     square: np.ndarray = values[0, :, top : top + side, left : left + side].numpy()
     return square if pixels.dtype.kind == "f" else np.rint(square).astype(pixels.dtype)
 
 
-def random_crops(groups: Sequence[Group], size: int | None = None, count: int | None = None, seed: int = 0) -> Group:
+def random_crops(
+    groups: Sequence[Group], size: int | None = None, count: int | None = None, seed: int = 0
+) -> Group:
     """Crops of size × size pixels from pictures of any sizes, in random order, with their masks.
 
-    Every picture gives a share in proportion to its area, at places drawn uniformly; pictures smaller than a crop give
-    none.
+    Every picture gives a share in proportion to its area, at places drawn uniformly; pictures
+    smaller than a crop give none.
 
     size    side of a crop; None: 64, or the smallest side of all pictures if that is less
     count   None: as many as have the area of all pictures together, at most 10,000
@@ -169,9 +191,13 @@ def random_crops(groups: Sequence[Group], size: int | None = None, count: int | 
     left_out = sum(len(images) for images, _ in groups) - sum(len(images) for images, _ in whole)
     if not whole:
         largest = max(min(images.shape[1:]) for images, _ in groups)
-        raise ImageError(f"crops of {size} × {size} were asked for; no picture is that large: at most {largest}")
+        raise ImageError(
+            f"crops of {size} × {size} were asked for; no picture is that large: at most {largest}"
+        )
     if left_out:
-        warnings.warn(f"{left_out:,} pictures are smaller than {size} × {size} and are left out", stacklevel=3)
+        warnings.warn(
+            f"{left_out:,} pictures are smaller than {size} × {size} and are left out", stacklevel=3
+        )
     extents = [images.shape[1:] for images, _ in whole for _ in range(len(images))]
     areas = np.array([height * width for height, width in extents])
     if count is None:
@@ -189,7 +215,9 @@ def random_crops(groups: Sequence[Group], size: int | None = None, count: int | 
     return images, cut(masks, corners, size, order, f"masks of {name}") if masks else None
 
 
-def cut(groups: Sequence[Images], corners: Sequence[np.ndarray], size: int, order: np.ndarray, name: str) -> Images:
+def cut(
+    groups: Sequence[Images], corners: Sequence[np.ndarray], size: int, order: np.ndarray, name: str
+) -> Images:
     """The crops at these corners [n, 2] of each picture of all groups, in this order."""
     pieces, labels, places = [], [], iter(corners)
     for images in groups:
@@ -217,10 +245,12 @@ def match_mask(mask: Images, images: Images) -> Images:
     (C, H, W), (channels, height, width) = images.shape, mask.shape
     if len(mask) not in (1, len(images)) or channels not in (1, C) or (height, width) != (H, W):
         raise ImageError(
-            f"{mask.name}: {len(mask):,} masks of {channels} × {height} × {width} were given for {len(images):,} "
-            f"images of {C} × {H} × {W} ({images.name}); expected {one_or(len(images))} masks of {one_or(C)} × {H} × "
-            f"{W}"
+            f"{mask.name}: {len(mask):,} masks of {channels} × {height} × {width} were given for"
+            f" {len(images):,} images of {C} × {H} × {W} ({images.name}); expected"
+            f" {one_or(len(images))} masks of {one_or(C)} × {H} × {W}"
         )
     if len(mask) == len(images):
         return mask
-    return replace(mask, pixels=np.broadcast_to(mask.pixels[:], (len(images), *mask.shape)), labels=None)
+    return replace(
+        mask, pixels=np.broadcast_to(mask.pixels[:], (len(images), *mask.shape)), labels=None
+    )

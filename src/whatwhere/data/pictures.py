@@ -26,7 +26,15 @@ LARGEST_PICTURE = 1 << 25
 MOST_PAGES = 10_000
 REMEDY = "PNG, JPEG, BMP, TIFF and WebP are read"
 PLAIN_MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB"}
-ALPHA_MODES = {"LA": "LA", "La": "LA", "PA": "RGBA", "P": "RGBA", "RGB": "RGBA", "L": "LA", "RGBA": "RGBA"}
+ALPHA_MODES = {
+    "LA": "LA",
+    "La": "LA",
+    "PA": "RGBA",
+    "P": "RGBA",
+    "RGB": "RGBA",
+    "L": "LA",
+    "RGBA": "RGBA",
+}
 """What Pillow's kinds of picture are read as: grey or colour, without and with transparency."""
 
 TIFF_DTYPES = ("uint8", "uint16", "float32")
@@ -34,7 +42,13 @@ MOST_VALUES = 1 << 27
 """Of one page of a TIFF, in all its channels."""
 SAMPLES, BITS = 277, 258  # tags: channels of a pixel, bits of each
 
-DEEP_MODES = {"I;16": np.uint16, "I;16L": np.uint16, "I;16B": np.uint16, "I;16N": np.uint16, "F": np.float32}
+DEEP_MODES = {
+    "I;16": np.uint16,
+    "I;16L": np.uint16,
+    "I;16B": np.uint16,
+    "I;16N": np.uint16,
+    "F": np.float32,
+}
 """Grey pictures of more than 8 bits, and the type of their pixels."""
 
 
@@ -57,7 +71,8 @@ class Picture:
 
     @property
     def name(self) -> str:
-        """The name of the file, with its label and, where there are several, its page: label/name-page.tif."""
+        """The name of the file, with its label and, where there are several, its page:
+        label/name-page.tif."""
         label = "" if self.label is None else f"{self.label}/"
         page = "" if self.pages == 1 else f"-{self.page + 1}"
         return printable(f"{label}{self.file.stem}{page}{self.file.suffix}")
@@ -70,10 +85,11 @@ def is_picture(path: Path) -> bool:
 
 
 def find_pictures(path: Path) -> list[Picture]:
-    """The pictures of a file or of a folder, in the order of their names; all of them are decoded once.
+    """The pictures of a file or of a folder, in the order of their names; all of them are decoded
+    once.
 
-    Sub-folders, if there are any, are the labels. Files of a folder that are not pictures, or damaged ones, are skipped
-    with a warning that names them.
+    Sub-folders, if there are any, are the labels. Files of a folder that are not pictures, or
+    damaged ones, are skipped with a warning that names them.
     """
     if not os.path.isdir(path):
         return list(_find_pages(path, None))
@@ -87,19 +103,25 @@ def find_pictures(path: Path) -> list[Picture]:
             reason = str(error).removeprefix(f"{printable(file)} is not a usable picture: ")
             skipped[file] = reason.removesuffix(f" ({REMEDY})")
     if not pictures:
-        reasons = "".join(f"; {printable(file.name)}: {reason}" for file, reason in list(skipped.items())[:3])
+        reasons = "".join(
+            f"; {printable(file.name)}: {reason}" for file, reason in list(skipped.items())[:3]
+        )
         raise ImageError(
-            f"{path}: no pictures; expected {', '.join(SUFFIXES)} files in it or in its sub-folders{reasons}"
+            f"{path}: no pictures; expected {', '.join(SUFFIXES)} files in it or in its"
+            f" sub-folders{reasons}"
         )
     if skipped:
-        names = ", ".join(f"{printable(file.name)} ({reason})" for file, reason in list(skipped.items())[:10])
+        names = ", ".join(
+            f"{printable(file.name)} ({reason})" for file, reason in list(skipped.items())[:10]
+        )
         more = f" and {len(skipped) - 10:,} more" if len(skipped) > 10 else ""
         warnings.warn(f"{printable(path)}: skipped {names}{more}", stacklevel=4)
     return pictures
 
 
 def decode(picture: Picture, *, known: bool = False) -> np.ndarray:
-    """The pixels of one picture, [C, H, W]: uint8; uint16 or float32 where the file has such grey values, or is TIFF.
+    """The pixels of one picture, [C, H, W]: uint8; uint16 or float32 where the file has such grey
+    values, or is TIFF.
 
     Transparent pixels are blended with black, the ground of the model: colour · alpha.
 
@@ -107,27 +129,36 @@ def decode(picture: Picture, *, known: bool = False) -> np.ndarray:
     """
     with _open(picture.file) as opened:
         pixels = _read_page(opened, picture.page, _known if known else _pixels)
-    expected = ((1, *picture.shape[1:]), np.dtype(bool)) if known else (picture.shape, picture.dtype)
+    expected = (
+        ((1, *picture.shape[1:]), np.dtype(bool)) if known else (picture.shape, picture.dtype)
+    )
     if (pixels.shape, pixels.dtype) != expected:
         raise ImageError(f"{picture.file}: changed since it was loaded; load it again")
     return pixels
 
 
 def picture_files(folder: Path) -> tuple[list[tuple[Path, str | None]], list[Path]]:
-    """The files of a folder that are named like pictures, by name, with their labels; and other files next to them."""
+    """The files of a folder that are named like pictures, by name, with their labels; and other
+    files next to them."""
     files = [path for pattern in ("*", "*/*") for path in folder.glob(pattern) if not path.is_dir()]
     found = sorted(path.relative_to(folder) for path in [*files, *folder.glob("*/*/*")])
     found = [file for file in found if not any(part.startswith(".") for part in file.parts)]
-    pictures = [file for file in found if file.suffix.lower() in SUFFIXES or (folder / file).is_dir()]
-    depths = {len(file.parts): file for file in pictures}  # a folder at the third level is too deep, as a picture is
+    pictures = [
+        file for file in found if file.suffix.lower() in SUFFIXES or (folder / file).is_dir()
+    ]
+    # a folder at the third level is too deep, as a picture is
+    depths = {len(file.parts): file for file in pictures}
     if len(depths) > 1 or max(depths, default=1) > 2:
         raise ImageError(
-            f"{folder}: pictures at different depths, or too deep ({', '.join(map(str, depths.values()))}); expected "
-            "pictures in the folder itself, or one sub-folder of pictures for each label"
+            f"{folder}: pictures at different depths, or too deep"
+            f" ({', '.join(map(str, depths.values()))}); expected pictures in the folder itself, or"
+            " one sub-folder of pictures for each label"
         )
     labelled = [(folder / file, file.parts[0] if 2 in depths else None) for file in pictures]
     parents = {Path(), *(file.parent for file in pictures)}
-    return labelled, [folder / file for file in found if file.parent in parents and file not in pictures]
+    return labelled, [
+        folder / file for file in found if file.parent in parents and file not in pictures
+    ]
 
 
 @dataclass(frozen=True)
@@ -183,18 +214,23 @@ def _open_stream(stream: BinaryIO, image: Any, unidentified: type[Exception]) ->
 
 
 def _read_page(picture: Any, page: int, read: Callable[[Any], np.ndarray]) -> np.ndarray:
-    """What `read` returns for a page, [H, W] or [H, W, C], as [C, H, W]. It is rejected by its header, if at all."""
+    """What `read` returns for a page, [H, W] or [H, W, C], as [C, H, W]. It is rejected by its
+    header, if at all."""
     from PIL import ImageOps
 
     if page:
         picture.seek(page)
     if not 0 < picture.width * picture.height <= LARGEST_PICTURE:
-        raise ValueError(f"{picture.width} × {picture.height}; expected at most {LARGEST_PICTURE:,} pixels")
+        raise ValueError(
+            f"{picture.width} × {picture.height}; expected at most {LARGEST_PICTURE:,} pixels"
+        )
     if not isinstance(picture, ChannelTiff):
         if picture.mode not in PLAIN_MODES | ALPHA_MODES | DEEP_MODES:
             raise ValueError(f"of kind {picture.mode}; expected grey or RGB")
         if is_reduced(picture):
-            raise ValueError(f"page {page + 1} has channels unlike page 1; save each as a picture of its own")
+            raise ValueError(
+                f"page {page + 1} has channels unlike page 1; save each as a picture of its own"
+            )
         ImageOps.exif_transpose(picture, in_place=True)  # upright, as a camera was held
     pixels = read(picture)
     return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
@@ -221,7 +257,8 @@ def _known(picture: Any) -> np.ndarray:
     return np.asarray(picture.convert(ALPHA_MODES[picture.mode]))[..., -1] > 0
 
 
-# TIFF files of pixels that Pillow has no kind for: any number of channels, and channels of more than 8 bits
+# TIFF files of pixels that Pillow has no kind for: any number of channels, and channels of more
+# than 8 bits
 
 
 def is_reduced(picture: Any) -> bool:
@@ -230,7 +267,9 @@ def is_reduced(picture: Any) -> bool:
         return False
     samples, bits = picture.tag_v2.get(SAMPLES, 1), picture.tag_v2.get(BITS, (1,))
     return bool(
-        samples != len(picture.getbands()) or picture.mode == "RGBX" or (picture.mode == "RGB" and max(bits) > 8)
+        samples != len(picture.getbands())
+        or picture.mode == "RGBX"
+        or (picture.mode == "RGB" and max(bits) > 8)
     )
 
 
@@ -255,16 +294,18 @@ class ChannelTiff:
         axes = page.axes.replace("S", "") == "YX" and page.photometric.name in ("MINISBLACK", "RGB")
         if not axes or page.dtype is None or page.dtype.name not in TIFF_DTYPES:
             raise ValueError(
-                f"a TIFF of kind {page.photometric.name} with pixels of {page.dtype}; expected grey values or RGB, and "
-                f"any channels, of {', '.join(TIFF_DTYPES)}"
+                f"a TIFF of kind {page.photometric.name} with pixels of {page.dtype}; expected grey"
+                f" values or RGB, and any channels, of {', '.join(TIFF_DTYPES)}"
             )
         if page.compression.name != "NONE" or any(int(kind) for kind in page.extrasamples):
             raise ValueError(
-                f"{page.samplesperpixel} channels of {page.dtype} with compression or transparency; save the file "
-                "without, or as .npy"
+                f"{page.samplesperpixel} channels of {page.dtype} with compression or transparency;"
+                " save the file without, or as .npy"
             )
         if page.size > MOST_VALUES:
-            raise ValueError(f"a page of {page.size:,} values; expected at most {MOST_VALUES:,}; make it smaller")
+            raise ValueError(
+                f"a page of {page.size:,} values; expected at most {MOST_VALUES:,}; make it smaller"
+            )
         values: np.ndarray = page.asarray().astype(page.dtype.newbyteorder("="), copy=False)
         return np.atleast_3d(np.moveaxis(values, 0, -1) if page.axes == "SYX" else values)
 

@@ -1,4 +1,5 @@
-"""Signals: recordings of one or more channels. Outside they are [N, C, T]; the model sees images of height 1."""
+"""Signals: recordings of one or more channels. Outside they are [N, C, T]; the model sees images
+of height 1."""
 
 import io
 import math
@@ -22,10 +23,11 @@ CHECKED = 1 << 20  # samples that are looked at together
 
 
 class Signals(Images):
-    """Signals as the model expects them: `signals[rows]` is a float32 tensor [n, C, T], read when it is asked for.
+    """Signals as the model expects them: `signals[rows]` is a float32 tensor [n, C, T], read when
+    it is asked for.
 
-    The fields are those of `Images`: `pixels` [N, C, 1, T], `labels`, `name`, `classes`, `allow_nan`, `white`,
-    `brightest` and `deep_white`.
+    The fields are those of `Images`: `pixels` [N, C, 1, T], `labels`, `name`, `classes`,
+    `allow_nan`, `white`, `brightest` and `deep_white`.
 
     >>> ww.data.load(np.zeros((3, 2, 500)), signals=True)
     Signals('array', 3 of 2×500, unlabelled)
@@ -48,17 +50,22 @@ class Signals(Images):
 def cut_windows(signals: Signals, size: int) -> Signals:
     """Windows of `size` samples, one after the other; the last one of a signal ends with it.
 
-    An event at a cut is explained from both sides of it: a waveform may begin before a window and end after it.
+    An event at a cut is explained from both sides of it: a waveform may begin before a window and
+    end after it.
     """
     count, _, _, length = signals.pixels.shape
     if size > length:
-        raise ImageError(f"windows of {size:,} samples were asked for; {signals.name} has {length:,}")
+        raise ImageError(
+            f"windows of {size:,} samples were asked for; {signals.name} has {length:,}"
+        )
     each = np.append(np.arange(0, length - size, size), length - size)
     starts = np.stack([np.repeat(np.arange(count), len(each)), np.tile(each, count)], 1)
     name = f"{len(starts):,} windows of {size:,} samples of {signals.name}"
 
     def read(rows: np.ndarray) -> np.ndarray:
-        return np.stack([signals.pixels[row : row + 1][0, :, :, at : at + size] for row, at in starts[rows]])
+        return np.stack(
+            [signals.pixels[row : row + 1][0, :, :, at : at + size] for row, at in starts[rows]]
+        )
 
     pixels = LazyPixels((len(starts), signals.shape[0], 1, size), signals.pixels.dtype, read)
     return replace(signals, pixels=pixels, labels=None, name=name)
@@ -74,13 +81,15 @@ def as_signals(values: np.ndarray, name: str, allow_nan: bool = False) -> Signal
     """Signals of values [T], [C, T] or [N, C, T]; floats are checked once, window by window."""
     shape = values.shape
     if not 1 <= len(shape) <= 3 or 0 in shape:
-        raise ImageError(f"{name}: an array of shape {shape}; expected signals [T], [C, T] or [N, C, T]")
+        raise ImageError(
+            f"{name}: an array of shape {shape}; expected signals [T], [C, T] or [N, C, T]"
+        )
     pixels = values.reshape((1,) * (3 - len(shape)) + shape)[:, :, None]
     signals = Signals(pixels, None, name, allow_nan=allow_nan)
     if signals.shape[0] > signals.shape[2]:
         warnings.warn(
-            f"{name}: {signals.shape[0]:,} channels of {signals.shape[2]:,} samples; expected [C, T]: is it "
-            "transposed?",
+            f"{name}: {signals.shape[0]:,} channels of {signals.shape[2]:,} samples; expected [C,"
+            " T]: is it transposed?",
             stacklevel=4,
         )
     if values.dtype.kind == "f":
@@ -91,22 +100,28 @@ def as_signals(values: np.ndarray, name: str, allow_nan: bool = False) -> Signal
 
 
 def read_signals(path: Path, name: str, allow_nan: bool) -> Signals:
-    """The recording of a .csv file, a row for each sample and a column for each channel, or of a .wav file."""
+    """The recording of a .csv file, a row for each sample and a column for each channel, or of a
+    .wav file."""
     values = _read_csv(path) if path.suffix.lower() == ".csv" else _read_wav(path)
     return as_signals(values.T, name, allow_nan)
 
 
 def _read_csv(path: Path) -> np.ndarray:
-    """Values [T, C]; a first line of names is skipped, an empty field (of one channel: an empty line) is NaN."""
+    """Values [T, C]; a first line of names is skipped, an empty field (of one channel: an empty
+    line) is NaN."""
     _, comma, lines = _read_lines(path)
     if not any(line.strip() for line in lines):
-        raise ImageError(f"{path}: no samples; expected a line for each sample, a column for each channel")
+        raise ImageError(
+            f"{path}: no samples; expected a line for each sample, a column for each channel"
+        )
     while not lines[-1].strip():
         lines.pop()
     if not any(comma in line for line in lines):
         lines = [line if line.strip() else "nan" for line in lines]  # which `loadtxt` would skip
     try:
-        return np.loadtxt(lines, delimiter=comma, converters=_number, ndmin=2, comments=None, dtype=np.float32)
+        return np.loadtxt(
+            lines, delimiter=comma, converters=_number, ndmin=2, comments=None, dtype=np.float32
+        )
     except ValueError as error:
         raise ImageError(
             f"{path}: {error}; expected numbers: a line for each sample, a column for each channel"
@@ -114,7 +129,8 @@ def _read_csv(path: Path) -> np.ndarray:
 
 
 def _read_lines(path: Path) -> tuple[str, str, list[str]]:
-    """The line of names of a .csv file, if it has one, what separates its columns, and its other lines."""
+    """The line of names of a .csv file, if it has one, what separates its columns, and its other
+    lines."""
     with open_regular(path) as file:
         lines = file.read().decode(errors="replace").splitlines() or [""]
     comma = next((mark for mark in ",;\t" if mark in lines[0]), ",")
@@ -155,9 +171,11 @@ def _open_wav(path: Path) -> tuple[int, np.ndarray]:
 
 
 def encode_signals(values: np.ndarray, source: Path) -> bytes:
-    """The content of a file of signals [N, C, T] like `source`, the .npy, .csv or .wav file that they are made of.
+    """The content of a file of signals [N, C, T] like `source`, the .npy, .csv or .wav file that
+    they are made of.
 
-    Samples are of its type (24 bits become 32) and arrays of its shape; a rate and names of columns are kept.
+    Samples are of its type (24 bits become 32) and arrays of its shape; a rate and names of columns
+    are kept.
     """
     file, suffix = io.BytesIO(), source.suffix.lower()
     if suffix == ".csv":

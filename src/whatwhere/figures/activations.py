@@ -1,4 +1,5 @@
-"""Activations of one feature: a random choice of them, their Gaussians as ellipses, what each of them draws alone."""
+"""Activations of one feature: a random choice of them, their Gaussians as ellipses, what each of
+them draws alone."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -36,13 +37,16 @@ class Activations:
 
 
 def draw_activations(p: Tensor, feature: int, count: int, least: float = 0.0) -> Activations:
-    """Draw `count` non-zero activations of a feature uniformly, without replacement, or all; p [N, B, H, W].
+    """Draw `count` non-zero activations of a feature uniformly, without replacement, or all; p [N,
+    B, H, W].
 
     least  activations that are smaller than this share of the largest are left out
     """
     values = p[:, feature].detach().cpu().numpy()
     places = np.argwhere(np.abs(values) > least * np.abs(values).max(initial=0))
-    image, row, column = places[np.random.default_rng([0, feature]).permutation(len(places))[:count]].T
+    image, row, column = places[
+        np.random.default_rng([0, feature]).permutation(len(places))[:count]
+    ].T
     return Activations(feature, image, row, column, values[image, row, column])
 
 
@@ -66,16 +70,25 @@ class Gaussians:
         return Gaussians(self.centre * stride + offset, self.sigma * stride)
 
 
-def gaussians(model: DeconvNet, images: Tensor, latents: Latents, layer: int, feature: int) -> Gaussians:
-    """The Gaussians of a feature of any layer up to that of the latents, in the regions where p̂ ≠ 0; at most `MOST`.
+def gaussians(
+    model: DeconvNet, images: Tensor, latents: Latents, layer: int, feature: int
+) -> Gaussians:
+    """The Gaussians of a feature of any layer up to that of the latents, in the regions where p̂ ≠
+    0; at most `MOST`.
 
     Below the top layer, p̂ is the reconstruction from the layers above.
     """
-    sized, spec, theta = model.at(*images.shape[2:]), model.spec.layers[layer - 1], latents.pooling_params[layer - 1]
+    sized, spec, theta = (
+        model.at(*images.shape[2:]),
+        model.spec.layers[layer - 1],
+        latents.pooling_params[layer - 1],
+    )
     p_hat = sized.reconstruct(latents.features, sized.weights(latents.pooling_params), to=layer)
     drawn = draw_activations(p_hat, feature, MOST, least=VISIBLE)
 
-    def columns_and_rows(parameter: Tensor) -> np.ndarray:  # the last two axes of θ are rows and columns
+    def columns_and_rows(
+        parameter: Tensor,
+    ) -> np.ndarray:  # the last two axes of θ are rows and columns
         return parameter[:, -2:, feature].cpu().numpy()[drawn.image, ::-1, drawn.row, drawn.column]
 
     regions, size = np.column_stack([drawn.column, drawn.row]), np.array(spec.pool_shape[::-1])
@@ -85,19 +98,28 @@ def gaussians(model: DeconvNet, images: Tensor, latents: Latents, layer: int, fe
 
 
 def map_places(model: DeconvNet, layer: int, axis: int) -> tuple[int, float]:
-    """Element i of the map z of a layer is centred at pixel stride · i + offset, along rows (axis 0) or columns (1)."""
-    return LayerPlaces.of(model.spec, axis)[layer - 1].unpooled(model.spec.layers[layer - 1].filter_shape[axis])
+    """Element i of the map z of a layer is centred at pixel stride · i + offset, along rows (axis
+    0) or columns (1)."""
+    return LayerPlaces.of(model.spec, axis)[layer - 1].unpooled(
+        model.spec.layers[layer - 1].filter_shape[axis]
+    )
 
 
-def project(model: DeconvNet, latents: Latents, drawn: Activations, height: int, width: int) -> Tensor:
-    """Each activation on its own, with the pooling variables of its image, projected to the pixels: [n, C, h, w].
+def project(
+    model: DeconvNet, latents: Latents, drawn: Activations, height: int, width: int
+) -> Tensor:
+    """Each activation on its own, with the pooling variables of its image, projected to the pixels:
+    [n, C, h, w].
 
-    What is returned are the pixels that it can affect; `height` and `width` are those of the images.
+    What is returned are the pixels that it can affect; `height` and `width` are those of the
+    images.
     """
     n, layer = len(drawn), len(latents.pooling_params)
     p = latents.features.new_zeros(n, *latents.features.shape[1:])
     p[np.arange(n), drawn.feature, drawn.row, drawn.column] = torch.as_tensor(drawn.value).to(p)
-    pixels = model.at(height, width).decode(Latents(p, latents[torch.as_tensor(drawn.image)].pooling_params))
+    pixels = model.at(height, width).decode(
+        Latents(p, latents[torch.as_tensor(drawn.image)].pooling_params)
+    )
     rows, columns = (
         [LayerPlaces.of(model.spec, axis)[layer].pixels_of(int(place)) for place in (0, *places)]
         for axis, places in enumerate((drawn.row, drawn.column))
@@ -112,7 +134,9 @@ def project(model: DeconvNet, latents: Latents, drawn: Activations, height: int,
 
 
 @style.styled
-def where_map(model: DeconvNet, images: Tensor, latents: Latents, layer: int, feature: int) -> Figure:
+def where_map(
+    model: DeconvNet, images: Tensor, latents: Latents, layer: int, feature: int
+) -> Figure:
     """The Gaussians of one feature on the grid of pooling regions, over the mean image.
 
     model    the model
@@ -129,7 +153,10 @@ def where_map(model: DeconvNet, images: Tensor, latents: Latents, layer: int, fe
     active, spec = gaussians(model, images, latents, layer, feature), model.spec.layers[layer - 1]
     _, rows, columns = model.at(*images.shape[2:]).regions[layer - 1].grid
     down, right = spec.strides
-    height, width = ((rows - 1) * down + spec.pool_shape[0], (columns - 1) * right + spec.pool_shape[1])
+    height, width = (
+        (rows - 1) * down + spec.pool_shape[0],
+        (columns - 1) * right + spec.pool_shape[1],
+    )
     figure = Figure(figsize=(style.COLUMN, style.COLUMN * height / width + 0.26))
     heading = f"Positions of feature {feature + 1} of layer {layer}: {len(active)} Gaussians"
     style.add_heading(figure, 0, 0.03, heading)
@@ -137,11 +164,14 @@ def where_map(model: DeconvNet, images: Tensor, latents: Latents, layer: int, fe
 
     (top, bottom), (left, end) = (
         [(edge - 0.5 - offset) / stride for edge in (0, side)]
-        for side, (stride, offset) in zip(images.shape[2:], (map_places(model, layer, a) for a in (0, 1)), strict=True)
+        for side, (stride, offset) in zip(
+            images.shape[2:], (map_places(model, layer, a) for a in (0, 1)), strict=True
+        )
     )
     mean = style.image_to_rgb(images.mean(0), ink=style.is_ink(images))
     axes.imshow(mean, extent=(left, end, bottom, top), alpha=0.18, aspect="auto")
-    axes.set_xlim(-0.5, width - 0.5)  # half an element beyond the first and last elements of the regions
+    # half an element beyond the first and last elements of the regions
+    axes.set_xlim(-0.5, width - 0.5)
     axes.set_ylim(height - 0.5, -0.5)
     axes.vlines(np.arange(1, columns) * right - 0.5, -0.5, height - 0.5, color=style.RULE, lw=0.5)
     axes.hlines(np.arange(1, rows) * down - 0.5, -0.5, width - 0.5, color=style.RULE, lw=0.5)
@@ -150,8 +180,11 @@ def where_map(model: DeconvNet, images: Tensor, latents: Latents, layer: int, fe
     return figure
 
 
-def draw_ellipses(axes: Axes, active: Gaussians, colour: Any, *, fill: float = 0.0, edge: float = 1.0) -> None:
-    """An ellipse for each Gaussian, as wide as two standard deviations; `fill` and `edge` are opacities."""
+def draw_ellipses(
+    axes: Axes, active: Gaussians, colour: Any, *, fill: float = 0.0, edge: float = 1.0
+) -> None:
+    """An ellipse for each Gaussian, as wide as two standard deviations; `fill` and `edge` are
+    opacities."""
     axes.add_collection(
         EllipseCollection(
             2 * active.sigma[:, 0],

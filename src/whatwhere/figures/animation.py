@@ -11,22 +11,28 @@ from matplotlib.figure import Figure
 from PIL import Image
 from torch import Tensor
 
+from whatwhere.engines.reference import ista
 from whatwhere.figures import style
 from whatwhere.figures.decomposition import decompose
-from whatwhere.inference import ista, resolve_lam
+from whatwhere.inference import resolve_lam
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import InferenceSpec
 from whatwhere.spec.recipe import joint
 
 FRAMES, FRAME_MS, LAST_FRAME_MS = 20, 180, 2500
-Step = tuple[Latents, tuple[float, float], int]  # latents, the two parts of their cost, the number of non-zero features
+# latents, the two parts of their cost, the number of non-zero features
+Step = tuple[Latents, tuple[float, float], int]
 
 
 def animation(
-    model: DeconvNet, image: Tensor, spec: InferenceSpec, progress: Callable[[int], None] = lambda steps: None
+    model: DeconvNet,
+    image: Tensor,
+    spec: InferenceSpec,
+    progress: Callable[[int], None] = lambda steps: None,
 ) -> bytes:
-    """The joint inference of one image as the bytes of a GIF, which repeats after a pause on the last frame.
+    """The joint inference of one image as the bytes of a GIF, which repeats after a pause on the
+    last frame.
 
     model     the model
     image     [C, H, W]
@@ -40,37 +46,68 @@ def animation(
     with torch.no_grad(), matplotlib.rc_context(style.RC):
         steps, frames = trace(model, image, spec, progress), []
         # every one of the first steps, then increasingly far apart, and the last
-        shown = {*range(min(spec.steps, 5)), *(np.geomspace(1, spec.steps + 1, FRAMES) - 1).astype(int)}
+        shown = {
+            *range(min(spec.steps, 5)),
+            *(np.geomspace(1, spec.steps + 1, FRAMES) - 1).astype(int),
+        }
         for now in sorted(shown):
             file = io.BytesIO()
             draw_frame(model, image, steps, now).savefig(file, format="png", dpi=100)
             frames.append(np.asarray(Image.open(file).convert("RGB")))
-    # one palette for all frames prevents flicker; an octree keeps rare colours, which a median cut would lose
+    # one palette for all frames prevents flicker; an octree keeps rare colours, which a median cut
+    # would lose
     palette = Image.fromarray(np.concatenate(frames)).quantize(256, Image.Quantize.FASTOCTREE)
-    first, *others = (Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames)
+    first, *others = (
+        Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.NONE)
+        for frame in frames
+    )
     durations, file = [FRAME_MS] * len(others) + [LAST_FRAME_MS], io.BytesIO()
-    first.save(file, "GIF", save_all=True, append_images=others, duration=durations, loop=0, optimize=False, disposal=1)
+    first.save(
+        file,
+        "GIF",
+        save_all=True,
+        append_images=others,
+        duration=durations,
+        loop=0,
+        optimize=False,
+        disposal=1,
+    )
     return file.getvalue()
 
 
-def trace(model: DeconvNet, image: Tensor, spec: InferenceSpec, progress: Callable[[int], None]) -> list[Step]:
+def trace(
+    model: DeconvNet, image: Tensor, spec: InferenceSpec, progress: Callable[[int], None]
+) -> list[Step]:
     """The joint inference of one image, before the first step and after each."""
     signal, background = model.input_stage.forward(image[None])
-    problem = Problem(model, signal, joint(model.spec.depth)[0], resolve_lam(model, image[None], spec))
+    problem = Problem(
+        model, signal, joint(model.spec.depth)[0], resolve_lam(model, image[None], spec)
+    )
     state, steps = ista.start(problem), []
     for step in range(spec.steps + 1):
         if step:
             state = ista.step(problem, state)[0]
             progress(1)
-        cost, latents = problem.objective(state.latents), replace(state.latents, background=background)
-        steps.append((latents, (float(cost.reconstruction), float(cost.penalty)), int(cost.nonzeros)))
+        cost, latents = (
+            problem.objective(state.latents),
+            replace(state.latents, background=background),
+        )
+        steps.append(
+            (latents, (float(cost.reconstruction), float(cost.penalty)), int(cost.nonzeros))
+        )
     return steps
 
 
 def draw_frame(model: DeconvNet, image: Tensor, steps: list[Step], now: int) -> Figure:
-    """The image, its inference after step `now`, and below the two parts of the cost up to that step."""
+    """The image, its inference after step `now`, and below the two parts of the cost up to that
+    step."""
     latents, cost, nonzeros = steps[now]
-    limit, ink, figure, side = max(1.0, float(image.max())), style.is_ink(image), Figure(figsize=(5.6, 2.66)), 1.3
+    limit, ink, figure, side = (
+        max(1.0, float(image.max())),
+        style.is_ink(image),
+        Figure(figsize=(5.6, 2.66)),
+        1.3,
+    )
     explained = decompose(model, latents, *image.shape[1:])
     reconstruction = model.at(*image.shape[1:]).decode(latents)[0]
     panels = {
@@ -78,9 +115,13 @@ def draw_frame(model: DeconvNet, image: Tensor, steps: list[Step], now: int) -> 
         f"after {now} steps": style.image_to_rgb(reconstruction.clamp(min=0), limit, ink=ink),
         "residual": style.shade((reconstruction - image).mean(0).cpu().numpy(), limit, signed=True),
         # features of an input stage draw details alone
-        f"{len(explained.features)} features": explained.coloured(limit if model.spec.input.kind == "none" else None),
+        f"{len(explained.features)} features": explained.coloured(
+            limit if model.spec.input.kind == "none" else None
+        ),
     }
-    for left, (heading, rgb) in zip(0.05 + np.arange(4) * (side + 0.1), panels.items(), strict=True):
+    for left, (heading, rgb) in zip(
+        0.05 + np.arange(4) * (side + 0.1), panels.items(), strict=True
+    ):
         style.add_heading(figure, left, 0.04, heading)
         style.add_picture(figure, left, 0.2, side, rgb)
     axes = style.add_panel(figure, 0.42, 1.78, 5.05, 0.56)
@@ -89,9 +130,13 @@ def draw_frame(model: DeconvNet, image: Tensor, steps: list[Step], now: int) -> 
         colour = style.CURVES[k]
         axes.plot([costs[k] for _, costs, _ in steps[: now + 1]], color=colour)
         axes.plot(now, cost[k], "o", color=colour, clip_on=False)
-        style.add_text(figure, 0.42 + 1.5 * k, 1.6, f"● {name} {cost[k]:.1f}", color=colour, fontweight="bold")
+        style.add_text(
+            figure, 0.42 + 1.5 * k, 1.6, f"● {name} {cost[k]:.1f}", color=colour, fontweight="bold"
+        )
     style.add_text(figure, 3.42, 1.6, f"{nonzeros} non-zero features")
-    axes.set(xlim=(0, max(1, len(steps) - 1)), ylim=(0, 1.1 * max(max(costs) for _, costs, _ in steps)))
+    axes.set(
+        xlim=(0, max(1, len(steps) - 1)), ylim=(0, 1.1 * max(max(costs) for _, costs, _ in steps))
+    )
     axes.set_xlabel("step", labelpad=1)
     axes.tick_params(length=2, color=style.GREY)
     axes.grid(axis="y", color=style.RULE)

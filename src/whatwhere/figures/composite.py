@@ -1,8 +1,9 @@
-"""The trained model on one page (paper, Fig. composite): reconstructions, filters and samples of every feature; and
-the cost over training (Fig. costplot).
+"""The trained model on one page (paper, Fig. composite): reconstructions, filters and samples of
+every feature; and the cost over training (Fig. costplot).
 
-A sample is one activation, drawn uniformly from all activations of the feature over the images, not from the largest.
-It is projected to the pixels on its own, with the pooling variables of its image (paper, "Model visualization").
+A sample is one activation, drawn uniformly from all activations of the feature over the images, not
+from the largest. It is projected to the pixels on its own, with the pooling variables of its image
+(paper, "Model visualization").
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,13 +25,19 @@ Panel = tuple[str, np.ndarray]
 """A heading and a picture [H, W, 3]."""
 
 
-def reconstruction_panel(model: DeconvNet, images: Tensor, latents: Latents, columns: int = 4) -> Panel:
+def reconstruction_panel(
+    model: DeconvNet, images: Tensor, latents: Latents, columns: int = 4
+) -> Panel:
     """Pairs of an image and, to its right, its reconstruction; `columns` pairs in a row."""
     v_hat, ink = model.at(*images.shape[2:]).decode(latents), style.is_ink(images)
     v_hat = v_hat.clamp(min=min(0.0, float(images.min())))  # what no image has is not drawn
     pairs = [
         style.tile(np.stack([v, r]), 2, between=style.GAP)
-        for v, r in zip(style.image_to_rgb(images, 1.0, ink=ink), style.image_to_rgb(v_hat, 1.0, ink=ink), strict=True)
+        for v, r in zip(
+            style.image_to_rgb(images, 1.0, ink=ink),
+            style.image_to_rgb(v_hat, 1.0, ink=ink),
+            strict=True,
+        )
     ]
     heading = f"Inputs (left) and reconstructions from layer {len(latents.pooling_params)}"
     return heading, style.tile(pairs, columns, gap=2, between=style.WHITE)
@@ -49,20 +56,34 @@ def filters_as_images(model: DeconvNet) -> Tensor:
 
 
 def plane_panel(model: DeconvNet, layer: int = 2, columns: int = 8) -> Panel:
-    """The filter planes of a layer, one group for each map below; grey between maps that are not connected.
+    """The filter planes of a layer, one group for each map below; grey between maps that are not
+    connected.
 
     Each filter is scaled by the largest weight of all its planes.
     """
-    f, connected = model.filters[layer - 1].cpu().numpy(), model.connectivity[layer - 1].cpu().numpy()
+    f, connected = (
+        model.filters[layer - 1].cpu().numpy(),
+        model.connectivity[layer - 1].cpu().numpy(),
+    )
     largest = np.abs(f).max((0, 2, 3), keepdims=True)
-    rgb = style.shade(np.where(connected[:, :, None, None], f / np.where(largest > 0, largest, 1), np.nan), 1.0)
+    rgb = style.shade(
+        np.where(connected[:, :, None, None], f / np.where(largest > 0, largest, 1), np.nan), 1.0
+    )
     groups = [style.tile(style.enlarge(group), style.columns_for(f.shape[1])) for group in rgb]
-    heading = f"Filter planes of layer {layer}: {f.shape[0]} groups, one for each map below, of {f.shape[1]} planes"
-    return heading, style.tile(groups, min(columns, len(groups)), gap=groups[0].shape[0] // 10, between=style.WHITE)
+    heading = (
+        f"Filter planes of layer {layer}: {f.shape[0]} groups, one for each map below, of"
+        f" {f.shape[1]} planes"
+    )
+    return heading, style.tile(
+        groups, min(columns, len(groups)), gap=groups[0].shape[0] // 10, between=style.WHITE
+    )
 
 
-def sample_panel(model: DeconvNet, latents: Latents, size: Sequence[int], columns: int | None = None) -> Panel:
-    """A square of samples for every feature, each scaled by its largest pixel; missing samples are grey.
+def sample_panel(
+    model: DeconvNet, latents: Latents, size: Sequence[int], columns: int | None = None
+) -> Panel:
+    """A square of samples for every feature, each scaled by its largest pixel; missing samples are
+    grey.
 
     size  height and width of the images
     """
@@ -74,7 +95,10 @@ def sample_panel(model: DeconvNet, latents: Latents, size: Sequence[int], column
         groups.append(style.tile(np.concatenate([rgb, missing]), style.columns_for(SAMPLES)))
     heading = f"Layer {len(latents.pooling_params)}: {SAMPLES} samples each"
     return heading, style.tile(
-        groups, columns or style.columns_for(len(groups)), gap=groups[0].shape[0] // 16, between=style.WHITE
+        groups,
+        columns or style.columns_for(len(groups)),
+        gap=groups[0].shape[0] // 16,
+        between=style.WHITE,
     )
 
 
@@ -156,7 +180,10 @@ Epoch = Mapping[str, Any]
 def cost_curves(history: Sequence[Epoch], layer: int) -> dict[str, np.ndarray]:
     """`epoch`, `cost`, its parts and `nonzeros` while `layer` was trained, per image: [E] each."""
     rows = [epoch for epoch in history if epoch["layer"] == layer]
-    curves = {name: np.array([row[name] for row in rows], float) for name in ("reconstruction", "penalty", "nonzeros")}
+    curves = {
+        name: np.array([row[name] for row in rows], float)
+        for name in ("reconstruction", "penalty", "nonzeros")
+    }
     curves["epoch"] = np.array([row["epoch"] for row in rows])
     curves["cost"] = curves["reconstruction"] + curves["penalty"]
     return curves
@@ -164,18 +191,22 @@ def cost_curves(history: Sequence[Epoch], layer: int) -> dict[str, np.ndarray]:
 
 @style.styled
 def cost(histories: Mapping[str, Sequence[Epoch]], layer: int = 2) -> Figure:
-    """Cost, reconstruction, penalty and non-zeros per image against the epoch; one curve for each named run.
+    """Cost, reconstruction, penalty and non-zeros per image against the epoch; one curve for each
+    named run.
 
     histories  name → the epochs of a run, as `EpochReport` or as mappings with its fields
     layer      whose epochs are drawn
 
-    >>> epochs = [{"layer": 2, "epoch": e, "reconstruction": 9 / e, "penalty": 4.0, "nonzeros": 20.0} for e in (1, 2)]
+    >>> parts = {"penalty": 4.0, "nonzeros": 20.0}
+    >>> epochs = [{"layer": 2, "epoch": e, "reconstruction": 9 / e, **parts} for e in (1, 2)]
     >>> figure = ww.figures.cost({"a run": epochs}, layer=2)
     """
     figure = Figure(figsize=(style.PAGE, 2.0), layout="constrained")
     panels = figure.subplots(1, len(PARTS))
     for (part, label), axes in zip(PARTS.items(), panels, strict=True):
-        for (name, history), curve_style in zip(histories.items(), style.curve_styles(), strict=False):
+        for (name, history), curve_style in zip(
+            histories.items(), style.curve_styles(), strict=False
+        ):
             curves = cost_curves(history, layer)
             every = max(1, len(curves["epoch"]) // 8)
             axes.plot(curves["epoch"], curves[part], label=name, markevery=every, **curve_style)

@@ -1,4 +1,5 @@
-"""The decomposition of an image into its features, each in its own colour (paper, Figs. decomp_l1 and decomp_l2)."""
+"""The decomposition of an image into its features, each in its own colour (paper, Figs. decomp_l1
+and decomp_l2)."""
 
 from dataclasses import dataclass
 
@@ -26,9 +27,11 @@ class Contributions:
 
     features   numbers of the active features, [A]
     maps       how many features the layer has, active or not
-    pooled     contributions to p̂_k of layer 1, 2, … up to the layer of the features: [A, B_k, H, W] each
+    pooled     contributions to p̂_k of layer 1, 2, … up to the layer of the features: [A, B_k, H,
+               W] each
     unpooled   contributions to z_k of the same layers
-    pixels     contributions to the image, [A, C, H, W]; without the low-pass that an input stage takes off
+    pixels     contributions to the image, [A, C, H, W]; without the low-pass that an input stage
+               takes off
     """
 
     features: np.ndarray
@@ -48,12 +51,14 @@ class Contributions:
         return style.feature_colours(self.maps)[self.features]
 
     def coloured(self, limit: float | None = None) -> np.ndarray:
-        """The reconstruction with every pixel in the colours of the features it comes from: [H, W, 3]."""
+        """The reconstruction with every pixel in the colours of the features it comes from: [H, W,
+        3]."""
         return style.mix_colours(self.pixels.mean(1), self.colours, limit)
 
 
 def decompose(model: DeconvNet, latents: Latents, height: int, width: int) -> Contributions:
-    """Reconstruct one image from each of its active features separately, with the pooling variables of the image.
+    """Reconstruct one image from each of its active features separately, with the pooling variables
+    of the image.
 
     latents         of one image: p [1, B, h, w]
     height, width   size of the image
@@ -79,8 +84,8 @@ def decompose(model: DeconvNet, latents: Latents, height: int, width: int) -> Co
 def decomposition(model: DeconvNet, image: Tensor, latents: Latents) -> Figure:
     """The reconstruction of one image stage by stage, from its active features down to the pixels.
 
-    The top row shows the active features. The rows below show their contributions, in their colours, and an ellipse on
-    the image for the Gaussian of every active feature.
+    The top row shows the active features. The rows below show their contributions, in their
+    colours, and an ellipse on the image for the Gaussian of every active feature.
 
     model    the model
     image    [C, H, W]
@@ -97,10 +102,18 @@ def decomposition(model: DeconvNet, image: Tensor, latents: Latents) -> Figure:
     figure, y = Figure(figsize=(style.PAGE, sum(cells) + len(rows) * (HEADING + 0.1) + 2.1)), 0.02
     for row, cell in zip(rows, cells, strict=True):
         style.add_heading(figure, 0, y, f"({next(letters)}) {row.heading}")
-        for i, (number, rgb, colour) in enumerate(zip(row.maps, row.pictures, row.frames, strict=True)):
+        for i, (number, rgb, colour) in enumerate(
+            zip(row.maps, row.pictures, row.frames, strict=True)
+        ):
             left = i * (cell + 0.05) + 0.01
             style.add_text(
-                figure, left, y + HEADING - 0.02, str(number + 1), fontsize=5.5, color=style.GREY, va="bottom"
+                figure,
+                left,
+                y + HEADING - 0.02,
+                str(number + 1),
+                fontsize=5.5,
+                color=style.GREY,
+                va="bottom",
             )
             style.add_picture(figure, left, y + HEADING, cell, rgb, colour)
         y += HEADING + cell + 0.1
@@ -119,7 +132,9 @@ def decomposition(model: DeconvNet, image: Tensor, latents: Latents) -> Figure:
                 draw_ellipses(axes, active.in_pixels(model, layer), colour)
     left = 2 * (SIDE + 0.2) + 0.25
     style.add_heading(figure, left, y + 0.04, f"({next(letters)}) share of each feature")
-    _draw_shares(style.add_panel(figure, left, y + 0.21, style.PAGE - left - 0.4, SIDE), contributions)
+    _draw_shares(
+        style.add_panel(figure, left, y + 0.21, style.PAGE - left - 0.4, SIDE), contributions
+    )
     return figure
 
 
@@ -135,7 +150,8 @@ def _rows(model: DeconvNet, contributions: Contributions) -> list[_Row]:
     """Features, unpooled maps, … down to the filters of layer 1."""
     depth, rows = len(contributions.pooled), []
     features, colours = contributions.features, contributions.colours
-    largest = np.sort(np.argsort(-contributions.shares, kind="stable")[:MAX_MAPS])  # among the active features
+    # among the active features
+    largest = np.sort(np.argsort(-contributions.shares, kind="stable")[:MAX_MAPS])
     for k in range(depth, 0, -1):
         stages = (
             ("features p", contributions.pooled[k - 1], 1),
@@ -145,13 +161,20 @@ def _rows(model: DeconvNet, contributions: Contributions) -> list[_Row]:
             if k == depth:  # the maps of the features, each in a frame of its colour
                 maps = (features[largest][:, None] * group + np.arange(group)).ravel()
                 frames: list[object] = list(colours[largest].repeat(group, axis=0))
-                note = "" if len(largest) == len(features) else f", {len(largest)} of {len(features)}"
+                note = (
+                    "" if len(largest) == len(features) else f", {len(largest)} of {len(features)}"
+                )
             else:  # the maps with the largest sums
                 maps = np.sort(np.argsort(-stage.sum((0, 2, 3)), kind="stable")[:MAX_MAPS])
                 frames, note = [style.RULE] * len(maps), ", reconstructed from above"
             subscript = str(k).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
             rows.append(
-                _Row(f"{name}{subscript}{note}", maps, list(style.mix_colours(stage[:, maps], colours)), frames)
+                _Row(
+                    f"{name}{subscript}{note}",
+                    maps,
+                    list(style.mix_colours(stage[:, maps], colours)),
+                    frames,
+                )
             )
     f = filters_as_images(model).mean(1).numpy()[rows[-1].maps]
     return [*rows, _Row("filters f₁", rows[-1].maps, list(map(style.shade, f)), rows[-1].frames)]
@@ -161,7 +184,11 @@ def _draw_shares(axes: Axes, contributions: Contributions) -> None:
     shares, colours = contributions.shares, contributions.colours
     order = np.argsort(-shares, kind="stable")[:MAX_MAPS]
     axes.barh(np.arange(len(order)), shares[order], color=colours[order], height=0.72)
-    for bar, (feature, share) in enumerate(zip(contributions.features[order], shares[order], strict=True)):
+    for bar, (feature, share) in enumerate(
+        zip(contributions.features[order], shares[order], strict=True)
+    ):
         axes.text(share, bar, f" {share:.0%}", va="center", fontsize=5.5)
-        axes.text(0, bar, f"{feature + 1} ", va="center", ha="right", fontsize=5.5, color=style.GREY)
+        axes.text(
+            0, bar, f"{feature + 1} ", va="center", ha="right", fontsize=5.5, color=style.GREY
+        )
     axes.set_ylim(MAX_MAPS - 0.4, -0.6)

@@ -1,4 +1,5 @@
-"""The figures of a run by name, each with its heading and explanation, and reports as one HTML page."""
+"""The figures of a run by name, each with its heading and explanation, and reports as one HTML
+page."""
 
 import io
 from collections.abc import Callable, Mapping, Sequence
@@ -12,16 +13,24 @@ from PIL import Image
 from torch import Tensor
 
 from whatwhere.errors import SpecError
-from whatwhere.explorer.pages import data_url, read, static_page
 from whatwhere.figures.activations import where_map
 from whatwhere.figures.animation import animation
-from whatwhere.figures.composite import composite, cost, filters, page, plane_panel, reconstructions, sample_panel
+from whatwhere.figures.composite import (
+    composite,
+    cost,
+    filters,
+    page,
+    plane_panel,
+    reconstructions,
+    sample_panel,
+)
 from whatwhere.figures.decomposition import decomposition
 from whatwhere.figures.style import save
+from whatwhere.html import data_url, report_style, static_page
 from whatwhere.inference import infer
 from whatwhere.latents import Latents
 from whatwhere.learning import TrainedRun
-from whatwhere.learning.reports import Stage, no_stage
+from whatwhere.progress import Stage, no_stage
 from whatwhere.spec import AutoLam, InferenceSpec, LineSearch, Phase, Recipe
 
 CSS_PIXELS_PER_INCH = 128  # so that 7 point text is 12 pixels high
@@ -48,7 +57,9 @@ class Section:
     links: Mapping[str, str] = field(default_factory=dict)
 
 
-def report(title: str, sections: Sequence[Section], lead: str = "", facts: Mapping[str, str] | None = None) -> str:
+def report(
+    title: str, sections: Sequence[Section], lead: str = "", facts: Mapping[str, str] | None = None
+) -> str:
     """The HTML page: title, lead and facts, then the sections. It needs no other file.
 
     title     of the page
@@ -61,24 +72,36 @@ def report(title: str, sections: Sequence[Section], lead: str = "", facts: Mappi
     """
     body = "\n".join(map(_section, sections))
     head = f"<h1>{escape(title)}</h1>\n{_paragraphs(lead)}{_facts(facts or {})}"
-    return static_page(title, read("report.css"), f"<main>\n{head}{body}\n</main>\n")
+    return static_page(title, report_style(), f"<main>\n{head}{body}\n</main>\n")
 
 
 def _section(section: Section) -> str:
-    links = "".join(f'<p><a href="{escape(file)}">{escape(words)}</a></p>\n' for words, file in section.links.items())
+    links = "".join(
+        f'<p><a href="{escape(file)}">{escape(words)}</a></p>\n'
+        for words, file in section.links.items()
+    )
     figure = ""
     if section.figure is not None:
-        figure = f'<figure><img src={_embedded(section.figure)} alt="{escape(section.heading)}"></figure>\n'
+        figure = (
+            f"<figure><img src={_embedded(section.figure)}"
+            f' alt="{escape(section.heading)}"></figure>\n'
+        )
     text = _paragraphs(section.text) + _facts(section.facts) + links
     return f"<section>\n<h2>{escape(section.heading)}</h2>\n{text}{figure}</section>"
 
 
 def _paragraphs(text: str) -> str:
-    return "".join(f"<p>{escape(paragraph.strip())}</p>\n" for paragraph in text.split("\n\n") if paragraph.strip())
+    return "".join(
+        f"<p>{escape(paragraph.strip())}</p>\n"
+        for paragraph in text.split("\n\n")
+        if paragraph.strip()
+    )
 
 
 def _facts(facts: Mapping[str, str]) -> str:
-    rows = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>\n" for name, value in facts.items())
+    rows = "".join(
+        f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>\n" for name, value in facts.items()
+    )
     return f"<dl>\n{rows}</dl>\n" if rows else ""
 
 
@@ -99,16 +122,24 @@ PAIRS = 24  # images that are shown with their reconstruction
 
 
 def training_settings(recipe: Recipe, layer: int) -> InferenceSpec:
-    """The settings of a layer's training, so that figures show features as sparse as they were learned.
+    """The settings of a layer's training, so that figures show features as sparse as they were
+    learned.
 
-    In training, the features of an image continue from epoch to epoch, so they receive the steps of all epochs since
-    the last reset. Figures use the same number of steps, up to a limit, and a separate step size for each image, so
-    that an image looks the same whatever other images are drawn.
+    In training, the features of an image continue from epoch to epoch, so they receive the steps of
+    all epochs since the last reset. Figures use the same number of steps, up to a limit, and a
+    separate step size for each image, so that an image looks the same whatever other images are
+    drawn.
     """
     learning = recipe.learning[layer - 1]
-    since_reset = learning.epochs - max((epoch for epoch in learning.reset_at if epoch < learning.epochs), default=0)
-    steps = min(learning.inference.steps * max(1, since_reset), max(MAX_STEPS, learning.inference.steps))
-    return replace(learning.inference, steps=steps, step=LineSearch(momentum=learning.inference.momentum))
+    since_reset = learning.epochs - max(
+        (epoch for epoch in learning.reset_at if epoch < learning.epochs), default=0
+    )
+    steps = min(
+        learning.inference.steps * max(1, since_reset), max(MAX_STEPS, learning.inference.steps)
+    )
+    return replace(
+        learning.inference, steps=steps, step=LineSearch(momentum=learning.inference.momentum)
+    )
 
 
 @dataclass
@@ -119,9 +150,11 @@ class RunFigures:
     images     [N, C, H, W]
     inference  settings of inference; None takes those of each layer's training
     engine     of the inference
-    stage      makes the display of progress for a slow part: called with a title and the number of pieces
+    stage      makes the display of progress for a slow part: called with a title and the number of
+               pieces
 
-    >>> drawn = ww.figures.RunFigures(ww.read_run("mnist"), ww.data.load("digits", split="test")[:2])
+    >>> digits = ww.data.load("digits", split="test")[:2]
+    >>> drawn = ww.figures.RunFigures(ww.read_run("mnist"), digits)
     >>> "decomposition-2" in drawn.names
     True
     >>> drawn.draw("filters").heading
@@ -147,8 +180,14 @@ class RunFigures:
             "samples": (layers, self._samples),
             "cost": ([k for k in layers if k in history], self._cost),
         }
-        named = {f"{kind}-{k}": partial(draw, k) for kind, (drawn, draw) in kinds.items() for k in drawn}
-        whole = {"inference": self._inference, "reconstructions": self._reconstructions, "filters": self._filters}
+        named = {
+            f"{kind}-{k}": partial(draw, k) for kind, (drawn, draw) in kinds.items() for k in drawn
+        }
+        whole = {
+            "inference": self._inference,
+            "reconstructions": self._reconstructions,
+            "filters": self._filters,
+        }
         return {"composite": self._composite, **whole, **named}
 
     @property
@@ -165,7 +204,9 @@ class RunFigures:
     def check(self, name: str) -> None:
         """Raise an error for a figure that this run does not have."""
         if name not in self._figures:
-            raise SpecError(f"figure {name!r} was given; {self.run.name} has {', '.join(self.names)}")
+            raise SpecError(
+                f"figure {name!r} was given; {self.run.name} has {', '.join(self.names)}"
+            )
 
     def report(self, drawn: Mapping[str, Section]) -> str:
         """The HTML report of the run: its settings, then the figures by name, which `draw` made.
@@ -174,20 +215,33 @@ class RunFigures:
         """
         recipe, model = self.run.recipe, self.run.model.spec
         facts = {}
-        for k, (layer, learning) in enumerate(zip(model.layers, recipe.learning, strict=True), start=1):
+        for k, (layer, learning) in enumerate(
+            zip(model.layers, recipe.learning, strict=True), start=1
+        ):
             spec = learning.inference
             lam = "λ chosen from the images" if isinstance(spec.lam, AutoLam) else f"λ {spec.lam:g}"
             facts[f"layer {k}"] = (
-                f"{layer.maps} maps, {layer.pooling_kind} pooling; trained for {learning.epochs} epochs with "
-                f"{lam}, α {spec.alpha:g} and {spec.steps} steps"
+                f"{layer.maps} maps, {layer.pooling_kind} pooling; trained for {learning.epochs}"
+                f" epochs with {lam}, α {spec.alpha:g} and {spec.steps} steps"
             )
-        facts["figures"] = f"of {len(self.images)} images, inferred with the settings of the training"
+        facts["figures"] = (
+            f"of {len(self.images)} images, inferred with the settings of the training"
+        )
         facts["seed"] = str(recipe.seed)
-        lead = "What this run learned: which features explain an image, and where in the image they are."
-        return report(f"Run {self.run.name}", [drawn[name] for name in drawn if name != "composite"], lead, facts)
+        lead = (
+            "What this run learned: which features explain an image, and where in the image they"
+            " are."
+        )
+        return report(
+            f"Run {self.run.name}",
+            [drawn[name] for name in drawn if name != "composite"],
+            lead,
+            facts,
+        )
 
     def latents(self, layer: int) -> Latents:
-        """The latents of all images inferred from this layer, updating the pooling of all layers up to it."""
+        """The latents of all images inferred from this layer, updating the pooling of all layers
+        up to it."""
         if layer not in self._latents:
             plan = (Phase(layer=layer, update_pooling=tuple(range(1, layer + 1))),)
             settings = self.inference or training_settings(self.run.recipe, layer)
@@ -210,25 +264,28 @@ class RunFigures:
         active = (self.latents(self.run.model.spec.depth).features != 0).flatten(1).sum(1)
         return int((active >= active.median().clamp(min=1)).int().argmax())
 
-    # One method for each kind of figure ---------------------------------------------------------------------------
+    # One method for each kind of figure -----------------------------------------------------------
 
     def _composite(self) -> Section:
         layers = [self.latents(k) for k in range(1, self.run.model.spec.depth + 1)]
         return Section(
             "The model on one page",
-            "Images with their reconstructions from the top layer, the filters, and samples of every feature.",
+            "Images with their reconstructions from the top layer, the filters, and samples of"
+            " every feature.",
             composite(self.run.model, self.images, layers),
         )
 
     def _reconstructions(self) -> Section:
         model, latents = self.run.model, self.latents(self.run.model.spec.depth)
-        error = float((model.at(*self.images.shape[2:]).decode(latents) - self.images).square().mean())
+        error = float(
+            (model.at(*self.images.shape[2:]).decode(latents) - self.images).square().mean()
+        )
         nonzeros = float((latents.features != 0).flatten(1).sum(1).double().mean())
         return Section(
             "Reconstructions",
-            f"{len(self.images[:PAIRS])} images (left of each pair) and their reconstructions from layer "
-            f"{model.spec.depth} (right). Over {len(self.images)} images: mean squared error per pixel {error:.4f}, "
-            f"{nonzeros:.0f} non-zero features per image.",
+            f"{len(self.images[:PAIRS])} images (left of each pair) and their reconstructions from"
+            f" layer {model.spec.depth} (right). Over {len(self.images)} images: mean squared error"
+            f" per pixel {error:.4f}, {nonzeros:.0f} non-zero features per image.",
             reconstructions(model, self.images[:PAIRS], latents[:PAIRS]),
         )
 
@@ -239,8 +296,8 @@ class RunFigures:
     def _planes(self, layer: int) -> Section:
         return Section(
             f"Filter planes of layer {layer}",
-            f"One group for each map of layer {layer - 1}, and in each group one plane for each map of layer {layer}. "
-            "A plane is grey if the two maps are not connected.",
+            f"One group for each map of layer {layer - 1}, and in each group one plane for each map"
+            f" of layer {layer}. A plane is grey if the two maps are not connected.",
             page([[plane_panel(self.run.model, layer, columns=4)]]),
         )
 
@@ -248,9 +305,10 @@ class RunFigures:
         panel = sample_panel(self.run.model, self.latents(layer), self.images.shape[2:], columns=8)
         return Section(
             f"Samples of the features of layer {layer}",
-            "A square of samples for every feature. A sample is one activation, drawn from all activations of the "
-            "feature over the images and projected to the pixels with the pooling variables of its image. The "
-            "differences between the samples of a feature are its invariance. Grey: there are fewer activations.",
+            "A square of samples for every feature. A sample is one activation, drawn from all"
+            " activations of the feature over the images and projected to the pixels with the"
+            " pooling variables of its image. The differences between the samples of a feature are"
+            " its invariance. Grey: there are fewer activations.",
             page([[panel]]),
         )
 
@@ -258,10 +316,10 @@ class RunFigures:
         latents = self.latents(layer)[self.shown : self.shown + 1]
         return Section(
             f"What and where: one image taken apart by layer {layer}",
-            "From top to bottom the feature maps, unpooled maps and filters through which the active features "
-            "reconstruct one image. Every feature has its own colour. The contribution of a feature to a pixel sets "
-            "the saturation there; where features overlap, the mixture is brownish. The ellipses are the Gaussians of "
-            "the features.",
+            "From top to bottom the feature maps, unpooled maps and filters through which the"
+            " active features reconstruct one image. Every feature has its own colour. The"
+            " contribution of a feature to a pixel sets the saturation there; where features"
+            " overlap, the mixture is brownish. The ellipses are the Gaussians of the features.",
             decomposition(self.run.model, self.images[self.shown], latents),
         )
 
@@ -270,9 +328,9 @@ class RunFigures:
         feature = int((latents.features != 0).sum((0, 2, 3)).argmax())
         return Section(
             f"Positions of feature {feature + 1} of layer {layer}",
-            "Each ellipse is the Gaussian of one pooling region in one image, on the grid of regions and the mean "
-            "image: the mean is the position of the feature in the region, the width its extent, at most half a "
-            "region.",
+            "Each ellipse is the Gaussian of one pooling region in one image, on the grid of"
+            " regions and the mean image: the mean is the position of the feature in the region,"
+            " the width its extent, at most half a region.",
             where_map(self.run.model, self.images, latents, layer, feature),
         )
 
@@ -283,15 +341,16 @@ class RunFigures:
             moving = animation(model, image, settings, advance)
         return Section(
             "Inference step by step",
-            "One image: its reconstruction, the residual (orange where the reconstruction is too small, purple where "
-            f"it is too large), its features in their colours, and the parts of the cost, in {settings.steps} steps.",
+            "One image: its reconstruction, the residual (orange where the reconstruction is too"
+            " small, purple where it is too large), its features in their colours, and the parts"
+            f" of the cost, in {settings.steps} steps.",
             moving,
         )
 
     def _cost(self, layer: int) -> Section:
         return Section(
             f"Cost over the training of layer {layer}",
-            "Per image, after the inference of each epoch: the cost, its two parts, and the number of non-zero "
-            "features. A jump is a reset of the features.",
+            "Per image, after the inference of each epoch: the cost, its two parts, and the number"
+            " of non-zero features. A jump is a reset of the features.",
             cost({self.run.name: [epoch.table() for epoch in self.run.history]}, layer),
         )

@@ -1,7 +1,9 @@
-"""The style of every figure: sizes, colours, fonts, helpers that place panels and text, and arrays as RGB pictures.
+"""The style of every figure: sizes, colours, fonts, helpers that place panels and text, and arrays
+as RGB pictures.
 
-Figures are made for print: they are as wide as a column or a page of a two-column paper, with 7 point text. Colour is
-never the only sign: features also have a number, and curves have different markers.
+Figures are made for print: they are as wide as a column or a page of a two-column paper, with 7
+point text. Colour is never the only sign: features also have a number, and curves have different
+markers.
 """
 
 import functools
@@ -27,13 +29,16 @@ MISSING, EXCESS = "#D55E00", "#5D3A9B"  # orange and purple: negative and positi
 CURVES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#222222")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
-RC = matplotlib.rc_params_from_file(Path(__file__).with_name("print.mplstyle"), use_default_template=False)
+RC = matplotlib.rc_params_from_file(
+    Path(__file__).with_name("print.mplstyle"), use_default_template=False
+)
 
 P = ParamSpec("P")
 
 
 def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-    """Decorate a function that draws a figure: it uses this style, whatever the caller's matplotlib settings are.
+    """Decorate a function that draws a figure: it uses this style, whatever the caller's matplotlib
+    settings are.
 
     draw  a function that returns a matplotlib figure
 
@@ -66,9 +71,15 @@ def save(figure: Figure, file: Path | IO[bytes], format: str | None = None) -> N
 
 
 def add_panel(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
-    """Axes without frame or ticks; positions are in inches from the upper left corner of the figure."""
+    """Axes without frame or ticks; positions are in inches from the upper left corner of the
+    figure."""
     page_width, page_height = figure.get_size_inches()
-    box = (left / page_width, 1 - (top + height) / page_height, width / page_width, height / page_height)
+    box = (
+        left / page_width,
+        1 - (top + height) / page_height,
+        width / page_width,
+        height / page_height,
+    )
     axes = figure.add_axes(box)
     axes.set_axis_off()
     return axes
@@ -95,7 +106,9 @@ def add_frame(axes: Axes, colour: Any, width: float = 1.2) -> None:
         spine.set_linewidth(width)
 
 
-def add_picture(figure: Figure, left: float, top: float, side: float, rgb: np.ndarray, frame: Any = RULE) -> Axes:
+def add_picture(
+    figure: Figure, left: float, top: float, side: float, rgb: np.ndarray, frame: Any = RULE
+) -> Axes:
     axes = add_panel(figure, left, top, side, side)
     axes.imshow(rgb)
     add_frame(axes, frame, 0.8 if frame is RULE else 1.2)
@@ -108,7 +121,10 @@ def curve_styles() -> Iterator[dict[str, Any]]:
     >>> next(ww.figures.curve_styles())
     {'color': '#0072B2', 'marker': 'o'}
     """
-    return ({"color": c, "marker": m} for c, m in zip(itertools.cycle(CURVES), itertools.cycle(MARKERS), strict=False))
+    return (
+        {"color": c, "marker": m}
+        for c, m in zip(itertools.cycle(CURVES), itertools.cycle(MARKERS), strict=False)
+    )
 
 
 GAP, WHITE, BLACK = np.array(to_rgb(RULE)), np.ones(3), np.full(3, 0.1)
@@ -120,7 +136,8 @@ def shade(values: np.ndarray, limit: float | None = None, signed: bool | None = 
     """Values as dark ink on white paper, [..., H, W] → [..., H, W, 3].
 
     limit    the value that is drawn black; default: the largest absolute value
-    signed   draw negative values orange and positive ones purple; default: if there are negative values
+    signed   draw negative values orange and positive ones purple; default: if there are negative
+             values
     NaN means that there is no value and is drawn grey.
     """
     values = np.asarray(values, dtype=float)
@@ -134,16 +151,19 @@ def shade(values: np.ndarray, limit: float | None = None, signed: bool | None = 
 
 
 def is_ink(images: Tensor) -> bool:
-    """Whether images are strokes on an empty ground, like digits: most of their pixels are almost 0."""
+    """Whether images are strokes on an empty ground, like digits: most of their pixels are almost
+    0."""
     size = images.abs()
     return bool((size <= EMPTY * size.max()).double().mean() > 0.5)
 
 
 def image_to_rgb(image: Tensor, limit: float | None = None, *, ink: bool) -> np.ndarray:
-    """An image [..., C, H, W] as RGB [..., H, W, 3]: three channels are colours, others are averaged.
+    """An image [..., C, H, W] as RGB [..., H, W, 3]: three channels are colours, others are
+    averaged.
 
     limit  the value that is drawn full; default: the largest, or 1 for colours
-    ink    draw an image of one channel as dark ink on white paper (`is_ink`), in place of its own shades of grey
+    ink    draw an image of one channel as dark ink on white paper (`is_ink`), in place of its own
+           shades of grey
     """
     values = image.detach().cpu().double().numpy()
     if values.shape[-3] == 3:
@@ -155,7 +175,8 @@ def image_to_rgb(image: Tensor, limit: float | None = None, *, ink: bool) -> np.
 
 
 def part_to_rgb(part: Tensor) -> np.ndarray:
-    """Filters and what features draw alone, [..., C, H, W] → [..., H, W, 3], each scaled by its largest value.
+    """Filters and what features draw alone, [..., C, H, W] → [..., H, W, 3], each scaled by its
+    largest value.
 
     Where colours are signed, 0 is grey.
     """
@@ -169,8 +190,8 @@ def part_to_rgb(part: Tensor) -> np.ndarray:
 def mix_colours(amounts: np.ndarray, colours: np.ndarray, limit: float | None = None) -> np.ndarray:
     """Amounts of several colours mixed like inks, [A, ..., H, W] and [A, 3] → [..., H, W, 3].
 
-    An amount sets the saturation of its colour: 0 is white, `limit` (default: the largest sum) the full colour.
-    Colours subtract light, so mixtures become darker and brownish.
+    An amount sets the saturation of its colour: 0 is white, `limit` (default: the largest sum) the
+    full colour. Colours subtract light, so mixtures become darker and brownish.
     """
     amounts = np.abs(np.asarray(amounts, dtype=float))
     limit = limit or float(amounts.sum(0).max(initial=0)) or 1.0
@@ -179,9 +200,13 @@ def mix_colours(amounts: np.ndarray, colours: np.ndarray, limit: float | None = 
 
 
 def tile(
-    pictures: Sequence[np.ndarray] | np.ndarray, columns: int, gap: int = 1, between: np.ndarray = GAP
+    pictures: Sequence[np.ndarray] | np.ndarray,
+    columns: int,
+    gap: int = 1,
+    between: np.ndarray = GAP,
 ) -> np.ndarray:
-    """Pictures [n, h, w, 3] row by row on one sheet, `gap` pixels of the colour `between` between and around them."""
+    """Pictures [n, h, w, 3] row by row on one sheet, `gap` pixels of the colour `between` between
+    and around them."""
     pictures = np.asarray(pictures)
     n, height, width, _ = pictures.shape
     rows = -(-n // columns)
@@ -204,7 +229,8 @@ def enlarge(pictures: np.ndarray, min_width: int = 10) -> np.ndarray:
 
 
 def columns_for(n: int) -> int:
-    """The number of columns that makes a sheet of n pictures nearly square, without empty cells where possible."""
+    """The number of columns that makes a sheet of n pictures nearly square, without empty cells
+    where possible."""
     root = max(1, round(n**0.5))
     divisors = [c for c in range(root, min(n, 2 * root) + 1) if n % c == 0]
     return divisors[0] if divisors else root
@@ -213,18 +239,24 @@ def columns_for(n: int) -> int:
 def feature_colours(features: int) -> np.ndarray:
     """A colour for each feature: [B, 3] in RGB, as saturated as a screen can show.
 
-    Hues are evenly spaced around the perceptual colour circle and ordered so that consecutive features have very
-    different hues. Neighbouring hues differ in lightness too, so that colour-blind people can tell them apart.
+    Hues are evenly spaced around the perceptual colour circle and ordered so that consecutive
+    features have very different hues. Neighbouring hues differ in lightness too, so that
+    colour-blind people can tell them apart.
     """
-    step = next(s for s in range(max(1, round(0.38 * features)), features + 1) if math.gcd(s, features) == 1)
+    step = next(
+        s for s in range(max(1, round(0.38 * features)), features + 1) if math.gcd(s, features) == 1
+    )
     position = np.arange(features) * step % features
     lightness = np.array([0.58, 0.72, 0.46])[position % 3]
     hue = 2 * np.pi * position / features
-    return np.array([_most_saturated(light, angle) for light, angle in zip(lightness, hue, strict=True)])
+    return np.array(
+        [_most_saturated(light, angle) for light, angle in zip(lightness, hue, strict=True)]
+    )
 
 
 def _most_saturated(lightness: float, hue: float) -> np.ndarray:
-    """The colour of this lightness and hue with the largest chroma that sRGB contains, up to a common limit."""
+    """The colour of this lightness and hue with the largest chroma that sRGB contains, up to a
+    common limit."""
     chroma = np.linspace(0, 0.17, 60)
     colours = _oklch_to_rgb(np.full_like(chroma, lightness), chroma, np.full_like(chroma, hue))
     in_gamut = ((colours >= 0) & (colours <= 1)).all(1)
@@ -232,7 +264,8 @@ def _most_saturated(lightness: float, hue: float) -> np.ndarray:
 
 
 def _oklch_to_rgb(lightness: np.ndarray, chroma: np.ndarray, hue: np.ndarray) -> np.ndarray:
-    """Björn Ottosson's Oklab in polar form to sRGB: three arrays [n] → [n, 3]; outside [0, 1] if not in sRGB."""
+    """Björn Ottosson's Oklab in polar form to sRGB: three arrays [n] → [n, 3]; outside [0, 1] if
+    not in sRGB."""
     a, b = chroma * np.cos(hue), chroma * np.sin(hue)
     long = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3
     middle = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3

@@ -3,7 +3,6 @@
 from whatwhere.inference.auto_lam import resolve_lam
 from whatwhere.inference.infer import infer
 from whatwhere.inference.learned_steps import LearnedSteps
-from whatwhere.inference.recordings import find_events
 from whatwhere.inference.tiled import infer_tiled
 from whatwhere.inference.unrolled import UnrolledInference, distill
 
@@ -11,7 +10,6 @@ __all__ = [
     "LearnedSteps",
     "UnrolledInference",
     "distill",
-    "find_events",
     "infer",
     "infer_tiled",
     "resolve_lam",

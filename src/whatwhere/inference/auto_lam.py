@@ -1,16 +1,18 @@
-"""λ chosen from the images (`AutoLam`): as a share of the largest useful penalty, by their strength or by their noise.
+"""λ chosen from the images (`AutoLam`): as a share of the largest useful penalty, by their strength
+or by their noise.
 
-The code of λ/2 ‖M ⊙ (R p - v)‖² + Σ|p| starts at p = 0, and a feature leaves 0 only if it correlates with the image by
-more than 1/λ. So 1/λ is a threshold:
+The code of λ/2 ‖M ⊙ (R p - v)‖² + Σ|p| starts at p = 0, and a feature leaves 0 only if it
+correlates with the image by more than 1/λ. So 1/λ is a threshold:
 
     by share     1/λ = share · max |Rᵀ M² v|     at a share of 1 the code is empty
     by strength  λ = relative · (strength / STROKES)^(α - 2)
-    by noise     1/λ = deviations · σ            white noise of standard deviation σ correlates with unit filters by σ
+    by noise     1/λ = deviations · σ            white noise of standard deviation σ correlates with
+                 unit filters by σ
 
-R is that of the start of inference, where the pooling variables are fitted to the images. The strength of an image is
-the largest length of a patch of its signal v. An image that is s times as strong has s times the code, as it should, if
-λ is multiplied by s^(α - 2): then both terms of the objective grow by s^α. STROKES is the strength of the included
-digits, white on black.
+R is that of the start of inference, where the pooling variables are fitted to the images. The
+strength of an image is the largest length of a patch of its signal v. An image that is s times as
+strong has s times the code, as it should, if λ is multiplied by s^(α - 2): then both terms of the
+objective grow by s^α. STROKES is the strength of the included digits, white on black.
 
 λ is chosen once for all images of a call, from at most SAMPLE of them spread evenly over the set.
 """
@@ -22,9 +24,9 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from whatwhere.engines.reference.pooling_update import start_pooling
 from whatwhere.errors import ImageError, SpecError
-from whatwhere.inference.checks import ImageSource, Target, make_target
-from whatwhere.inference.pooling_update import start_pooling
+from whatwhere.inference.target import ImageSource, Target, make_target
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import AutoLam, InferenceSpec, Phase, Recipe
 from whatwhere.spec.recipe import joint
@@ -66,16 +68,23 @@ def resolve_lam(
         elif spec.lam.share is None:
             return replace(spec, lam=spec.lam.relative * strength(seen) ** (spec.alpha - 2))
         else:
-            threshold = spec.lam.share * max(largest_correlation(model, one, layer, spec) for one in seen)
+            threshold = spec.lam.share * max(
+                largest_correlation(model, one, layer, spec) for one in seen
+            )
     if threshold <= 0:
         raise ImageError(
-            "AutoLam was given with images without noise, or that no feature correlates with; give lam as a number"
+            "AutoLam was given with images without noise, or that no feature correlates with; give"
+            " lam as a number"
         )
     return replace(spec, lam=1 / threshold)
 
 
 def resolve_recipe(
-    recipe: Recipe, images: ImageSource, *, mask: ImageSource | None = None, start: DeconvNet | None = None
+    recipe: Recipe,
+    images: ImageSource,
+    *,
+    mask: ImageSource | None = None,
+    start: DeconvNet | None = None,
 ) -> Recipe:
     """The same recipe with every λ as a number, by the filters that training starts from."""
     specs = [recipe.inference, *(learning.inference for learning in recipe.learning)]
@@ -85,11 +94,13 @@ def resolve_recipe(
     model = start or DeconvNet(recipe.model, seed=recipe.seed)
     if any(lam.share is not None for lam in auto):
         raise SpecError(
-            "AutoLam with a share was given for a training; expected `relative` or a number: the share is that of a "
-            "learned model (give it to infer, or to whatwhere encode)"
+            "AutoLam with a share was given for a training; expected `relative` or a number: the"
+            " share is that of a learned model (give it to infer, or to whatwhere encode)"
         )
     learning = tuple(
-        replace(spec, inference=resolve_lam(model, images, spec.inference, [Phase(layer=k)], mask=mask))
+        replace(
+            spec, inference=resolve_lam(model, images, spec.inference, [Phase(layer=k)], mask=mask)
+        )
         for k, spec in enumerate(recipe.learning, start=1)
     )
     inference = resolve_lam(model, images, recipe.inference, recipe.plan, mask=mask)
@@ -97,7 +108,8 @@ def resolve_recipe(
 
 
 def strength(seen: Iterable[Target]) -> float:
-    """The largest length of a patch of an image's signal, the median over images, in units of STROKES."""
+    """The largest length of a patch of an image's signal, the median over images, in units of
+    STROKES."""
     lengths = []
     for target in seen:
         power = target.v.square().sum(1, keepdim=True)
@@ -105,15 +117,21 @@ def strength(seen: Iterable[Target]) -> float:
         lengths.append((F.avg_pool2d(power, side, 1).max() * side**2).sqrt())
     median = float(torch.stack(lengths).median())
     if median == 0:
-        raise ImageError("AutoLam was given with images that are mostly plain; give lam as a number")
+        raise ImageError(
+            "AutoLam was given with images that are mostly plain; give lam as a number"
+        )
     return median / STROKES
 
 
 def noise_level(seen: Iterable[Target]) -> float:
-    """σ of white noise, by the median rule: median |a - 2 b + c| / √6 / 0.6745 over all neighbours a b c in rows."""
+    """σ of white noise, by the median rule: median |a - 2 b + c| / √6 / 0.6745 over all neighbours
+    a b c in rows."""
     levels = []
     for target in seen:
-        v, mask = target.v, torch.ones_like(target.v) if target.mask is None else target.mask.expand_as(target.v)
+        v, mask = (
+            target.v,
+            torch.ones_like(target.v) if target.mask is None else target.mask.expand_as(target.v),
+        )
         detail = (v[..., :-2] - 2 * v[..., 1:-1] + v[..., 2:]).abs()
         detail = detail[(mask[..., :-2] > 0) & (mask[..., 1:-1] > 0) & (mask[..., 2:] > 0)]
         if len(detail):
@@ -127,7 +145,9 @@ def sample_rows(images: int) -> list[int]:
     return [images * i // count for i in range(count)]
 
 
-def sample_targets(model: DeconvNet, images: ImageSource, mask: ImageSource | None = None) -> Iterator[Target]:
+def sample_targets(
+    model: DeconvNet, images: ImageSource, mask: ImageSource | None = None
+) -> Iterator[Target]:
     """The images of `sample_rows` one by one, after the input stage."""
     for row in sample_rows(len(images)):
         one = slice(row, row + 1)
@@ -135,7 +155,8 @@ def sample_targets(model: DeconvNet, images: ImageSource, mask: ImageSource | No
 
 
 def largest_correlation(model: DeconvNet, target: Target, layer: int, spec: InferenceSpec) -> float:
-    """max |Rᵀ M² v|, the smallest 1/λ that leaves no feature; only what is positive counts if features are ≥ 0."""
+    """max |Rᵀ M² v|, the smallest 1/λ that leaves no feature; only what is positive counts if
+    features are ≥ 0."""
     problem = Problem(model, target.v, Phase(layer=layer), replace(spec, lam=1.0), mask=target.mask)
     g = problem.sized.propagate(problem.signal, problem.sized.weights(start_pooling(problem)))
     return float((g if model.spec.nonnegative else g.abs()).max())

@@ -1,12 +1,15 @@
-"""Inference until the cost no longer changes: an engine runs a block of steps at a time, and finished images stop.
+"""Inference until the cost no longer changes: an engine runs a block of steps at a time, and
+finished images stop.
 
-After a block of B steps an image is finished if its cost C changed by a share of at most `tolerance` a step:
+After a block of B steps an image is finished if its cost C changed by a share of at most
+`tolerance` a step:
 
     |C_before - C_after| ≤ tolerance · B · C_after
 
-The rule is applied to each image, and a finished image leaves the batch, so a code does not depend on the other images.
-With a constant step β_U the pooling variables circle around a minimum, so β_U is halved after every block.
-Momentum starts again with every block. Both are the reason for the length of a block (benchmarks/coding.py).
+The rule is applied to each image, and a finished image leaves the batch, so a code does not depend
+on the other images. With a constant step β_U the pooling variables circle around a minimum, so β_U
+is halved after every block. Momentum starts again with every block. Both are the reason for the
+length of a block (benchmarks/coding.py).
 """
 
 import warnings
@@ -15,8 +18,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from whatwhere.engines import Engine
 from whatwhere.errors import ConvergenceWarning
-from whatwhere.inference.engines import Engine
 from whatwhere.model import Problem
 from whatwhere.model.solution import Solution, Stats
 from whatwhere.spec import InferenceSpec
@@ -25,9 +28,11 @@ BLOCK = 100  # steps
 
 
 def solve(engine: Engine, problem: Problem) -> Solution:
-    """`engine.solve`; with a tolerance in blocks of steps, at most `spec.steps` in all, until every image is finished.
+    """`engine.solve`; with a tolerance in blocks of steps, at most `spec.steps` in all, until every
+    image is finished.
 
-    In the statistics, the steps that a finished image did not take have size 0 and leave all measures as they were.
+    In the statistics, the steps that a finished image did not take have size 0 and leave all
+    measures as they were.
     """
     spec = problem.spec
     if spec.tolerance == 0 or spec.schedule is not None or engine.converges:
@@ -35,15 +40,20 @@ def solve(engine: Engine, problem: Problem) -> Solution:
     active = torch.ones(len(problem.images), dtype=torch.bool, device=problem.images.device)
     solution: Solution | None = None
     for number, steps in enumerate(block_lengths(spec.steps)):
-        block = replace(spec, steps=steps, tolerance=0.0, pooling_step=spec.pooling_step / 2**number)
+        block = replace(
+            spec, steps=steps, tolerance=0.0, pooling_step=spec.pooling_step / 2**number
+        )
         part = engine.solve(replace(problem, spec=block)[active])
         if solution is None:
             solution = part
         else:
             joined = append(solution.stats, part.stats, active)
-            solution = replace(part, latents=solution.latents.put(active, part.latents), stats=joined)
+            solution = replace(
+                part, latents=solution.latents.put(active, part.latents), stats=joined
+            )
         problem = replace(problem, latents=solution.latents)
-        goes_on = ~(change_per_step(part.stats) <= spec.tolerance)  # also where the cost is not a number
+        # also where the cost is not a number
+        goes_on = ~(change_per_step(part.stats) <= spec.tolerance)
         active = active.masked_scatter(active, goes_on)
         if not active.any():
             break
@@ -87,9 +97,9 @@ def warn_unconverged(unfinished: Tensor, images: int, spec: InferenceSpec) -> No
     """Warn of images that took all steps and still changed, by `unfinished_changes`."""
     if len(unfinished):
         warnings.warn(
-            f"{len(unfinished)} of {images} images did not reach tolerance = {spec.tolerance:g} in {spec.steps} "
-            f"steps: their cost still changes by a share of up to {float(unfinished.max()):.2g} a step "
-            "(give more steps, or a larger tolerance)",
+            f"{len(unfinished)} of {images} images did not reach tolerance = {spec.tolerance:g} in"
+            f" {spec.steps} steps: their cost still changes by a share of up to"
+            f" {float(unfinished.max()):.2g} a step (give more steps, or a larger tolerance)",
             ConvergenceWarning,
             stacklevel=3,
         )

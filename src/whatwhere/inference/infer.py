@@ -7,12 +7,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from whatwhere.engines import Engine, resolve
+from whatwhere.engines.reference import ista
 from whatwhere.errors import ImageError
-from whatwhere.inference import checks, ista
+from whatwhere.inference import checks
 from whatwhere.inference.auto_lam import resolve_lam
 from whatwhere.inference.convergence import solve, unfinished_changes, warn_unconverged
-from whatwhere.inference.engines import Engine, resolve
 from whatwhere.inference.learned_steps import Steps, resolve_steps
+from whatwhere.inference.target import (
+    ImageSource,
+    Target,
+    as_image_source,
+    check_target,
+    in_model_units,
+    input_target,
+    make_target,
+)
 from whatwhere.latents import Background, Latents
 from whatwhere.model import DeconvNet
 from whatwhere.model.problem import Problem, check_latents
@@ -26,7 +36,7 @@ ROUNDING = 1e-6  # a smaller share by which an objective fell may be rounding
 
 def infer(
     model: DeconvNet,
-    images: checks.ImageSource | np.ndarray,
+    images: ImageSource | np.ndarray,
     spec: InferenceSpec | None = None,
     plan: Sequence[Phase] = (),
     *,
@@ -44,18 +54,21 @@ def infer(
     Images and latents are converted to the model's device and dtype.
 
     model     the model, on the device where inference is to run
-    images    a float tensor or array [N, C, H, W] or [N, C, T], or what `whatwhere.data.load` reads batch by batch
+    images    a float tensor or array [N, C, H, W] or [N, C, T], or what `whatwhere.data.load` reads
+              batch by batch
     spec      how it is inferred; None means `InferenceSpec()`, the paper's settings at test time
     plan      phases, one after the other; empty means one joint phase from the top layer
-    mask      a weight ≥ 0 for every pixel, [N, 1 or C, H, W] or [N, 1 or C, T]: 0 where it is unknown, as NaN is in the
-              images
-    latents   where to start from, as an earlier solution returned them; None starts from the images alone
-    engine    'auto' takes the fastest that supports the problem, and the reference for a small one while machine code
-              is made after an installation; the solution records which one ran
+    mask      a weight ≥ 0 for every pixel, [N, 1 or C, H, W] or [N, 1 or C, T]: 0 where it is
+              unknown, as NaN is in the images
+    latents   where to start from, as an earlier solution returned them; None starts from the images
+              alone
+    engine    'auto' takes the fastest that supports the problem, and the reference for a small one
+              while machine code is made after an installation; the solution records which one ran
     batch_size  images inferred together
     progress  called after every batch with the number of images in it
-    steps     in place of spec and plan. 'learned': the steps that `whatwhere distill` saved next to the model's file;
-              'learned-5' chooses among several; or `LearnedSteps`. None takes those of `spec`
+    steps     in place of spec and plan. 'learned': the steps that `whatwhere distill` saved next to
+              the model's file; 'learned-5' chooses among several; or `LearnedSteps`. None takes
+              those of `spec`
     returns   the solution: `features`, `latents`, `reconstruction`, `stats`
 
     >>> model = ww.load("mnist")
@@ -66,12 +79,12 @@ def infer(
     >>> bool((solution.stats.cost[-1] < solution.stats.cost[0]).all())
     True
     """
-    given, are_signals = checks.as_image_source(images, model.spec)
-    source = checks.in_model_units(model.spec, given)
+    given, are_signals = as_image_source(images, model.spec)
+    source = in_model_units(model.spec, given)
     mask = mask[:, :, None] if are_signals and mask is not None and mask.ndim == 3 else mask
     checked = isinstance(source, Tensor)
     if isinstance(source, Tensor):
-        source, mask = checks.check_target(model, source, mask)  # all of them, before anything is computed
+        source, mask = check_target(model, source, mask)  # all of them, before anything is computed
     if len(source) == 0:
         raise ImageError("an empty set of images was given; expected at least one")
     if isinstance(source, Tensor):
@@ -79,21 +92,26 @@ def infer(
     require_count("batch_size", batch_size)
     checks.check_filters(model)
     if steps is not None:
-        require(spec is None and not plan, "steps with spec or plan", "steps alone, which have settings of their own")
+        require(
+            spec is None and not plan,
+            "steps with spec or plan",
+            "steps alone, which have settings of their own",
+        )
         model, spec = resolve_steps(model, steps)
     plan = tuple(plan) or joint(model.spec.depth)
     spec = resolve_lam(model, source, spec or InferenceSpec(), plan, mask=mask)
 
-    def target_of(batch: slice) -> checks.Target:
+    def target_of(batch: slice) -> Target:
         weights = None if mask is None else mask[batch]
-        return (checks.input_target if checked else checks.make_target)(model, source[batch], weights)
+        return (input_target if checked else make_target)(model, source[batch], weights)
 
     first = target_of(slice(0, 1))
     sized = model.at(*first.v.shape[2:])
     if latents is not None:
         latents = checks.convert_latents(model, replace(latents, background=Background()))
         check_latents(sized, latents, len(source))
-    highest = max(plan, key=lambda phase: phase.layer)  # an engine that supports this phase supports those below
+    # an engine that supports this phase supports those below
+    highest = max(plan, key=lambda phase: phase.layer)
     one = Problem(model, first.v, highest, spec, mask=first.mask)
     resolved = resolve(engine, one, len(source))
     solutions = []
@@ -103,10 +121,18 @@ def infer(
             target = target_of(batch)
             if target.v.shape[2:] != first.v.shape[2:]:
                 sizes = ("×".join(map(str, v.shape[2:])) for v in (target.v, first.v))
-                raise ImageError("images of {} pixels were given after others of {}; expected one size".format(*sizes))
+                raise ImageError(
+                    "images of {} pixels were given after others of {}; expected one size".format(
+                        *sizes
+                    )
+                )
             start = Latents() if latents is None else latents[batch]
-            ended = run_plan(resolved, Problem(model, target.v, plan[0], spec, start, target.mask), plan)
-            solutions.append(replace(ended, latents=replace(ended.latents, background=target.background)))
+            ended = run_plan(
+                resolved, Problem(model, target.v, plan[0], spec, start, target.mask), plan
+            )
+            solutions.append(
+                replace(ended, latents=replace(ended.latents, background=target.background))
+            )
             if progress is not None:
                 progress(len(target.v))
     stats = Stats.cat([s.stats for s in solutions])
@@ -116,7 +142,8 @@ def infer(
 
 
 def run_plan(engine: Engine, problem: Problem, plan: Sequence[Phase]) -> Solution:
-    """One batch through every phase; each phase starts from the latents that the one before left."""
+    """One batch through every phase; each phase starts from the latents that the one
+    before left."""
     for phase in plan:
         problem = replace(problem, phase=phase)
         ended = solve(engine, problem)
@@ -127,16 +154,21 @@ def run_plan(engine: Engine, problem: Problem, plan: Sequence[Phase]) -> Solutio
 
 
 def take_plain_steps(engine: Engine, problem: Problem, solution: Solution) -> Solution:
-    """Where a schedule did not lower an image's objective, take as many steps of a line search instead.
+    """Where a schedule did not lower an image's objective, take as many steps of a line search
+    instead.
 
-    The sizes of a schedule suit images like those that it was learned from; on others a step may be too long.
+    The sizes of a schedule suit images like those that it was learned from; on others a step may be
+    too long.
     """
     cost = solution.stats.cost
-    worse = ~(cost[-1] < (1 - ROUNDING) * cost[0]) & (cost[0] > 0)  # an objective of 0 cannot be lowered
+    # an objective of 0 cannot be lowered
+    worse = ~(cost[-1] < (1 - ROUNDING) * cost[0]) & (cost[0] > 0)
     if problem.spec.schedule is None or not worse.any():
         return solution
     searched = replace(problem.spec, step=LineSearch())
-    plain = engine.solve(replace(problem, model=problem.model.with_upward(None), spec=searched)[worse])
+    plain = engine.solve(
+        replace(problem, model=problem.model.with_upward(None), spec=searched)[worse]
+    )
     stats = solution.stats.put(worse, plain.stats)
     return replace(solution, latents=solution.latents.put(worse, plain.latents), stats=stats)
 
@@ -144,9 +176,10 @@ def take_plain_steps(engine: Engine, problem: Problem, solution: Solution) -> So
 def keep_the_better(problem: Problem, solution: Solution) -> Solution:
     """Where an image's objective ended above its start, keep the start.
 
-    It can, since the paper's steps are no line searches of the whole objective: for α < 1 a local minimum may
-    lie above p = 0, and on images of extreme contrast the fixed step of the pooling variables overshoots.
-    Training does without this: the filters would learn nothing from an image that keeps its start.
+    It can, since the paper's steps are no line searches of the whole objective: for α < 1 a local
+    minimum may lie above p = 0, and on images of extreme contrast the fixed step of the pooling
+    variables overshoots. Training does without this: the filters would learn nothing from an image
+    that keeps its start.
     """
     stats = solution.stats
     worse = ~(stats.cost[-1] <= stats.cost[0])  # a cost that is not a number is worse, too

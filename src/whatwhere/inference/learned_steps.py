@@ -1,4 +1,5 @@
-"""Learned steps as files: their schedule and filters, the settings they were learned with, the model they belong to.
+"""Learned steps as files: their schedule and filters, the settings they were learned with, the
+model they belong to.
 
 runs/digits/model.safetensors   its steps are in   runs/digits/inference-5.safetensors
 models/digits.safetensors                          models/digits.inference-5.safetensors
@@ -23,7 +24,8 @@ FORMAT = "whatwhere learned steps 3"
 
 @dataclass(frozen=True)
 class LearnedSteps:
-    """A few steps of inference whose sizes were learned for one model, as `UnrolledInference.learned` gives them.
+    """A few steps of inference whose sizes were learned for one model, as
+    `UnrolledInference.learned` gives them.
 
     spec            settings of inference with the schedule of the steps
     model_checksum  of the model that they were learned for
@@ -46,7 +48,10 @@ class LearnedSteps:
 
     def __post_init__(self) -> None:
         if self.spec.schedule is None:
-            raise SpecError("settings without a schedule were given as learned steps; expected one of at least 1 step")
+            raise SpecError(
+                "settings without a schedule were given as learned steps; expected one of at least"
+                " 1 step"
+            )
 
     def __len__(self) -> int:
         """The number of steps."""
@@ -60,7 +65,9 @@ class LearnedSteps:
         model = model_file(path)
         file = model.with_name(f"{_prefix(model)}inference-{len(self)}.safetensors")
         tensors = {f"upward.{k}": f.detach().cpu() for k, f in enumerate(self.upward, start=1)}
-        write_checked(file, FORMAT, {"spec": asdict(self.spec), "model": self.model_checksum}, tensors)
+        write_checked(
+            file, FORMAT, {"spec": asdict(self.spec), "model": self.model_checksum}, tensors
+        )
         return file
 
     @classmethod
@@ -75,7 +82,10 @@ class LearnedSteps:
             there = " and ".join(file.name for file in saved.values()) or "none"
             wanted = "learned steps were" if steps is None else f"{steps} learned steps were"
             learn = command("whatwhere", "distill", path, "--steps", str(steps or 5))
-            raise RunError(f"{wanted} requested of {printable(path)}; saved next to it: {there} ({learn} learns them)")
+            raise RunError(
+                f"{wanted} requested of {printable(path)}; saved next to it: {there} ({learn}"
+                " learns them)"
+            )
         return read_steps(saved[max(saved) if steps is None else steps])
 
     def model_for(self, model: DeconvNet) -> DeconvNet:
@@ -87,12 +97,20 @@ class LearnedSteps:
             name = "the learned steps" if self.source is None else printable(self.source)
             run = Path("RUN") if self.source is None else self.source.parent
             again = command("whatwhere", "distill", run, "--steps", str(len(self)))
-            raise RunError(f"{name} belong to another model, with other filters or settings ({again} learns new ones)")
-        return model.with_upward([f.to(model.filters[0]) for f in self.upward]) if self.upward else model
+            raise RunError(
+                f"{name} belong to another model, with other filters or settings ({again} learns"
+                " new ones)"
+            )
+        return (
+            model.with_upward([f.to(model.filters[0]) for f in self.upward])
+            if self.upward
+            else model
+        )
 
 
 Steps = str | LearnedSteps
-"""Learned steps as `infer` takes them: 'learned', 'learned-K' for those of K steps, or the steps themselves."""
+"""Learned steps as `infer` takes them: 'learned', 'learned-K' for those of K steps, or the steps
+themselves."""
 
 
 def resolve_steps(model: DeconvNet, steps: Steps) -> tuple[DeconvNet, InferenceSpec]:
@@ -100,11 +118,13 @@ def resolve_steps(model: DeconvNet, steps: Steps) -> tuple[DeconvNet, InferenceS
     if not isinstance(steps, LearnedSteps):
         name = re.fullmatch(r"learned(?:-([1-9]\d{0,5}))?", str(steps))
         if name is None:
-            raise SpecError(f"steps = {steps!r} was given; expected 'learned', or 'learned-5' for 5 steps")
+            raise SpecError(
+                f"steps = {steps!r} was given; expected 'learned', or 'learned-5' for 5 steps"
+            )
         if model.source is None:
             raise RunError(
-                f"steps = {steps!r} was given with a model that was not loaded from a file; "
-                "give steps = whatwhere.LearnedSteps.load(RUN), or load the model with whatwhere.load"
+                f"steps = {steps!r} was given with a model that was not loaded from a file; give"
+                " steps = whatwhere.LearnedSteps.load(RUN), or load the model with whatwhere.load"
             )
         steps = LearnedSteps.load(model.source, int(name[1]) if name[1] else None)
     return steps.model_for(model), steps.spec
@@ -119,13 +139,16 @@ def saved_steps(path: str | os.PathLike[str]) -> dict[int, Path]:
 
 
 def _prefix(file: Path) -> str:
-    """What distinguishes the steps of a model from those of others in its folder; a run's folder has one model."""
+    """What distinguishes the steps of a model from those of others in its folder; a run's folder
+    has one model."""
     return "" if file.name == FILE_NAME else f"{file.stem}."
 
 
 def read_steps(file: Path) -> LearnedSteps:
     """Read one file of learned steps."""
-    with readable(file, "file of learned steps", "copy it again, or learn new ones with whatwhere distill"):
+    with readable(
+        file, "file of learned steps", "copy it again, or learn new ones with whatwhere distill"
+    ):
         settings, tensors = read_checked(file, FORMAT)
         names = [f"upward.{k}" for k in range(1, len(tensors) + 1)]
         if unknown := set(tensors) - set(names):

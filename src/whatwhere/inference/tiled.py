@@ -1,13 +1,15 @@
-"""Inference on one large picture: in tiles with overlap, many at a time, in memory that does not grow with the picture.
+"""Inference on one large picture: in tiles with overlap, many at a time, in memory that does not
+grow with the picture.
 
-A feature is influenced by what is near it, less and less with distance, so a tile that reaches far enough beyond the
-features that are taken from it gives what the whole picture would give. docs/howto/large_pictures.md says how far that
-is, and for which settings the two are equal.
+A feature is influenced by what is near it, less and less with distance, so a tile that reaches far
+enough beyond the features that are taken from it gives what the whole picture would give.
+docs/howto/large_pictures.md says how far that is, and for which settings the two are equal.
 
-All tiles have one size, so that they can be inferred in batches. They begin at multiples of the strides of all layers,
-so that the pooling regions of a tile are regions of the picture, and the last one ends with the picture. Between two
-neighbours there is a cut in the middle of what they share: features are taken from the tile on their side of it,
-and the reconstructions blend into each other on a short ramp across it.
+All tiles have one size, so that they can be inferred in batches. They begin at multiples of the
+strides of all layers, so that the pooling regions of a tile are regions of the picture, and the
+last one ends with the picture. Between two neighbours there is a cut in the middle of what they
+share: features are taken from the tile on their side of it, and the reconstructions blend into each
+other on a short ramp across it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,12 +21,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from whatwhere.engines import resolve
 from whatwhere.errors import ImageError, SpecError, one_or
 from whatwhere.inference.auto_lam import resolve_lam
-from whatwhere.inference.checks import Target, check_filters, make_target
+from whatwhere.inference.checks import check_filters
 from whatwhere.inference.convergence import unfinished_changes, warn_unconverged
-from whatwhere.inference.engines import resolve
 from whatwhere.inference.infer import run_plan
+from whatwhere.inference.target import Target, make_target
 from whatwhere.latents import Background, Latents, SparseLatents, SparseMap
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.sized import LayerPlaces
@@ -34,12 +37,14 @@ from whatwhere.spec.recipe import joint
 
 TILE, OVERLAP = 256, 64
 GPU_BATCH = 16
-RAMP_SHARE = 8  # the ramp is this part of the overlap: short, since tiles are less exact towards their borders
+# the ramp is this part of the overlap: short, since tiles are less exact towards their borders
+RAMP_SHARE = 8
 
 
 @dataclass(frozen=True)
 class TileAxis:
-    """The tiles along rows or columns: their size, where each begins, and the cuts between them (in pixels)."""
+    """The tiles along rows or columns: their size, where each begins, and the cuts between them
+    (in pixels)."""
 
     length: int
     size: int
@@ -49,15 +54,17 @@ class TileAxis:
 
     @classmethod
     def split(cls, length: int, tile: int, overlap: int, stride: int) -> "TileAxis":
-        """As few tiles of at most `tile` pixels as share at least `overlap` pixels each with the next one."""
+        """As few tiles of at most `tile` pixels as share at least `overlap` pixels each with the
+        next one."""
         if length <= tile:
             return cls(length, length, (0,), (), 0)
         size = tile - (tile - length) % stride  # so that the last tile ends with the picture
         step = (size - overlap) // stride
         if step < 1:
             raise SpecError(
-                f"tile = {tile} and overlap = {overlap} were given; expected a tile of at least {overlap + 2 * stride} "
-                f"(the overlap and twice the strides of all layers), or a smaller overlap"
+                f"tile = {tile} and overlap = {overlap} were given; expected a tile of at least"
+                f" {overlap + 2 * stride} (the overlap and twice the strides of all layers), or a"
+                " smaller overlap"
             )
         room = (length - size) // stride
         count = -(-room // step) + 1
@@ -67,18 +74,24 @@ class TileAxis:
         return cls(length, size, starts, cuts, min(overlap // RAMP_SHARE, narrowest))
 
     def core(self, tile: int, places: LayerPlaces, count: int) -> tuple[int, int]:
-        """The features of a layer (or pixels) that are taken from a tile: from … to, of `count` in the picture."""
+        """The features of a layer (or pixels) that are taken from a tile: from … to, of `count` in
+        the picture."""
         first = 0 if tile == 0 else places.first_from(self.cuts[tile - 1])
         last = count if tile == len(self.starts) - 1 else places.first_from(self.cuts[tile])
         return first, last
 
     def weights(self, tile: int) -> Tensor:
-        """The share of a tile in the reconstruction of its pixels, float64 [size]; all tiles' shares add up to 1."""
+        """The share of a tile in the reconstruction of its pixels, float64 [size]; all tiles'
+        shares add up to 1."""
         place = self.starts[tile] + torch.arange(self.size, dtype=torch.float64) + 0.5
 
         def rise(cut: int) -> Tensor:
             """From 0 before a cut to 1 after it."""
-            return ((place - cut) / self.ramp + 0.5).clamp(0, 1) if self.ramp else (place > cut).double()
+            return (
+                ((place - cut) / self.ramp + 0.5).clamp(0, 1)
+                if self.ramp
+                else (place > cut).double()
+            )
 
         share = rise(self.cuts[tile - 1]) if tile > 0 else torch.ones_like(place)
         return share * (1 - rise(self.cuts[tile])) if tile < len(self.cuts) else share
@@ -86,7 +99,8 @@ class TileAxis:
 
 @dataclass(frozen=True)
 class TileGrid:
-    """The tiles of a picture, row by row, and where the features of every layer are along rows and columns."""
+    """The tiles of a picture, row by row, and where the features of every layer are along rows and
+    columns."""
 
     rows: TileAxis
     columns: TileAxis
@@ -94,7 +108,8 @@ class TileGrid:
 
     @classmethod
     def of(cls, spec: ModelSpec, height: int, width: int, tile: int, overlap: int) -> "TileGrid":
-        """Tiles of at most tile × tile pixels with at least `overlap` pixels in common with each neighbour."""
+        """Tiles of at most tile × tile pixels with at least `overlap` pixels in common with each
+        neighbour."""
         require_count("tile", tile)
         require_count("overlap", overlap, least=0)
         places = LayerPlaces.of(spec, 0), LayerPlaces.of(spec, 1)
@@ -115,9 +130,12 @@ class TileGrid:
     def core(
         self, tile: tuple[int, int], layer: int, counts: tuple[int, ...]
     ) -> tuple[tuple[slice, slice], tuple[slice, slice]]:
-        """What is taken from a tile, of a layer with `counts` rows and columns: in the picture, and in the tile."""
+        """What is taken from a tile, of a layer with `counts` rows and columns: in the picture,
+        and in the tile."""
         both = []
-        for axis, places, i, count in zip((self.rows, self.columns), self.places, tile, counts, strict=True):
+        for axis, places, i, count in zip(
+            (self.rows, self.columns), self.places, tile, counts, strict=True
+        ):
             first, last = axis.core(i, places[layer], count)
             start = axis.starts[i] // places[layer].stride
             both.append((slice(first, last), slice(first - start, last - start)))
@@ -130,7 +148,8 @@ class TileGrid:
 
 
 class Picture(Protocol):
-    """One picture [C, H, W] that is read in windows: a tensor, an array, or anything that reads from a file."""
+    """One picture [C, H, W] that is read in windows: a tensor, an array, or anything that reads
+    from a file."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -142,9 +161,10 @@ class SolvedTile:
     """One tile after inference.
 
     rows, columns    the pixels of the tile in the picture
-    reconstruction   its part of the picture's reconstruction, [C, h, w]: the tiles of a picture are added up
-    latents          the features that are taken from this tile, at their places in the picture; their background is
-                     that of the pixels in `core`
+    reconstruction   its part of the picture's reconstruction, [C, h, w]: the tiles of a picture are
+                     added up
+    latents          the features that are taken from this tile, at their places in the picture;
+                     their background is that of the pixels in `core`
     core             the pixels that are taken from this tile, rows and columns of the picture
     whole            all latents of the tile
     engine           that ran
@@ -163,7 +183,8 @@ class SolvedTile:
 class TiledSolution:
     """The outcome of `infer_tiled`.
 
-    latents         features and pooling variables of the whole picture; `latents.dense()` is what `infer` returns
+    latents         features and pooling variables of the whole picture; `latents.dense()` is what
+                    `infer` returns
     reconstruction  [C, H, W]
     engine          that ran
     tiles           how many there were
@@ -190,40 +211,53 @@ def infer_tiled(
     """Infer what and where of one picture [C, H, W] in tiles, which are blended without seams.
 
     With step=Fixed(), codes and reconstruction are those of `infer` on the whole picture, up
-    to the influence of pixels beyond the overlap. By every other setting each tile has its own step sizes, restarts
-    and end, as an image of its own has, and the two are equal as far as both have converged.
+    to the influence of pixels beyond the overlap. By every other setting each tile has its own step
+    sizes, restarts and end, as an image of its own has, and the two are equal as far as both have
+    converged.
 
     model       the model, on the device where inference is to run
-    picture     a float tensor or array, or an object with a shape (C, H, W) and `picture[:, rows, columns]`
+    picture     a float tensor or array, or an object with a shape (C, H, W) and `picture[:, rows,
+                columns]`
     spec, plan  as in `infer`
-    mask        a weight ≥ 0 for every pixel, [1 or C, H, W]: 0 where it is unknown, as NaN is in the picture
+    mask        a weight ≥ 0 for every pixel, [1 or C, H, W]: 0 where it is unknown, as NaN is in
+                the picture
     tile        side of a tile in pixels, overlap included; a picture that is no larger is one tile
     overlap     pixels that neighbouring tiles have in common, at least
     engine      as in `infer`
     progress    called after every tile with the number 1
 
-    Where no known pixel is within reach of the input stage's low-pass, it is the mean of the tile, not of the picture.
-    The reconstruction and the sparse codes are collected in memory; `infer_tiles` yields them tile by tile.
+    Where no known pixel is within reach of the input stage's low-pass, it is the mean of the tile,
+    not of the picture. The reconstruction and the sparse codes are collected in memory;
+    `infer_tiles` yields them tile by tile.
 
     >>> model = ww.DeconvNet(ww.ModelSpec(layers=(ww.LayerSpec(maps=4),)))
-    >>> solution = ww.infer_tiled(model, torch.rand(1, 40, 56), ww.InferenceSpec(steps=2), tile=32, overlap=8)
+    >>> few = ww.InferenceSpec(steps=2)
+    >>> solution = ww.infer_tiled(model, torch.rand(1, 40, 56), few, tile=32, overlap=8)
     >>> solution.reconstruction.shape
     torch.Size([1, 40, 56])
     """
     whole, background, parts, name, size = None, Background(), [], "", picture.shape[1:]
-    for solved in infer_tiles(model, picture, spec, plan, mask=mask, tile=tile, overlap=overlap, engine=engine):
+    for solved in infer_tiles(
+        model, picture, spec, plan, mask=mask, tile=tile, overlap=overlap, engine=engine
+    ):
         if whole is None:
             whole = solved.reconstruction.new_zeros(len(solved.reconstruction), *size)
-            background = solved.latents.background.map(lambda part: part.new_zeros(1, part.shape[1], *size))
+            background = solved.latents.background.map(
+                lambda part: part.new_zeros(1, part.shape[1], *size)
+            )
         whole[:, solved.rows, solved.columns] += solved.reconstruction
-        for entire, part in zip(background.tensors(), solved.latents.background.tensors(), strict=True):
+        for entire, part in zip(
+            background.tensors(), solved.latents.background.tensors(), strict=True
+        ):
             entire[:, :, *solved.core] = part
         parts.append(solved.latents)
         name = solved.engine
         if progress is not None:
             progress(1)
     assert whole is not None
-    return TiledSolution(replace(SparseLatents.cat(parts), background=background), whole, name, len(parts))
+    return TiledSolution(
+        replace(SparseLatents.cat(parts), background=background), whole, name, len(parts)
+    )
 
 
 def infer_tiles(
@@ -237,9 +271,14 @@ def infer_tiles(
     overlap: int = OVERLAP,
     engine: str = "auto",
 ) -> Iterator[SolvedTile]:
-    """The tiles of `infer_tiled` one after the other, row by row, in memory that does not grow with the picture."""
+    """The tiles of `infer_tiled` one after the other, row by row, in memory that does not grow
+    with the picture."""
     spec = spec or InferenceSpec()
-    require(not spec.per_batch, "step.per = 'batch' for tiles", "'image', so that every tile is inferred alone")
+    require(
+        not spec.per_batch,
+        "step.per = 'batch' for tiles",
+        "'image', so that every tile is inferred alone",
+    )
     check_picture(model, picture, mask)
     check_filters(model)
     _, height, width = picture.shape
@@ -252,7 +291,9 @@ def infer_tiles(
     with torch.no_grad():
         while batch := list(islice(left, together)):
             targets = [read_tile(model, picture, mask, *grid.window(tile)) for tile in batch]
-            weights = [torch.ones_like(t.v) if t.mask is None else t.mask.expand_as(t.v) for t in targets]
+            weights = [
+                torch.ones_like(t.v) if t.mask is None else t.mask.expand_as(t.v) for t in targets
+            ]
             M = torch.cat(weights) if any(t.mask is not None for t in targets) else None
             problem = Problem(model, torch.cat([t.v for t in targets]), highest, spec, mask=M)
             resolved = resolve(engine, problem[:1])
@@ -275,7 +316,9 @@ class TileImages:
         return len(self.grid.tiles)
 
     def __getitem__(self, tiles: slice, /) -> Tensor:
-        return torch.cat([read_window(self.picture, self.grid.window(tile)) for tile in self.grid.tiles[tiles]])
+        return torch.cat(
+            [read_window(self.picture, self.grid.window(tile)) for tile in self.grid.tiles[tiles]]
+        )
 
 
 def check_picture(model: DeconvNet, picture: Picture, mask: Picture | None) -> None:
@@ -283,21 +326,28 @@ def check_picture(model: DeconvNet, picture: Picture, mask: Picture | None) -> N
     C, shape = model.spec.channels, tuple(picture.shape)
     if len(shape) != 3 or shape[0] != C or 0 in shape:
         raise ImageError(
-            f"a picture of shape {list(shape)} was given; expected [{C}, H, W], one picture of {C} channels"
+            f"a picture of shape {list(shape)} was given; expected [{C}, H, W], one picture of {C}"
+            " channels"
         )
-    if mask is not None and (len(mask.shape) != 3 or mask.shape[0] not in (1, C) or mask.shape[1:] != shape[1:]):
+    if mask is not None and (
+        len(mask.shape) != 3 or mask.shape[0] not in (1, C) or mask.shape[1:] != shape[1:]
+    ):
         raise ImageError(
             f"a mask of shape {list(mask.shape)} was given for a picture of shape {list(shape)}; "
             f"expected [{one_or(C)}, {shape[1]}, {shape[2]}]"
         )
 
 
-def read_tile(model: DeconvNet, picture: Picture, mask: Picture | None, rows: slice, columns: slice) -> Target:
-    """What the model explains of these pixels, [1, C, h, w]: the input stage sees as far beyond them as it reaches."""
+def read_tile(
+    model: DeconvNet, picture: Picture, mask: Picture | None, rows: slice, columns: slice
+) -> Target:
+    """What the model explains of these pixels, [1, C, h, w]: the input stage sees as far beyond
+    them as it reaches."""
     reach = model.input_stage.reach
     seen = tuple(slice(max(0, side.start - reach), side.stop + reach) for side in (rows, columns))
     inside = tuple(
-        slice(side.start - wide.start, side.stop - wide.start) for side, wide in zip((rows, columns), seen, strict=True)
+        slice(side.start - wide.start, side.stop - wide.start)
+        for side, wide in zip((rows, columns), seen, strict=True)
     )
     images, weight = read_window(picture, seen), None if mask is None else read_window(mask, seen)
     target = make_target(model, images, weight, allow_unknown=True)
@@ -305,7 +355,11 @@ def read_tile(model: DeconvNet, picture: Picture, mask: Picture | None, rows: sl
     def crop(part: Tensor) -> Tensor:
         return part[:, :, *inside]
 
-    return Target(crop(target.v), None if target.mask is None else crop(target.mask), target.background.map(crop))
+    return Target(
+        crop(target.v),
+        None if target.mask is None else crop(target.mask),
+        target.background.map(crop),
+    )
 
 
 def read_window(picture: Picture, window: tuple[slice, ...]) -> Tensor:
@@ -314,20 +368,35 @@ def read_window(picture: Picture, window: tuple[slice, ...]) -> Tensor:
     return (pixels if isinstance(pixels, Tensor) else torch.from_numpy(np.array(pixels)))[None]
 
 
-def finish_tile(model: DeconvNet, grid: TileGrid, tile: tuple[int, int], latents: Latents, engine: str) -> SolvedTile:
+def finish_tile(
+    model: DeconvNet, grid: TileGrid, tile: tuple[int, int], latents: Latents, engine: str
+) -> SolvedTile:
     """Cut out of a tile what is taken from it."""
-    sized, whole = model.at(grid.rows.size, grid.columns.size), model.at(grid.rows.length, grid.columns.length)
+    sized, whole = (
+        model.at(grid.rows.size, grid.columns.size),
+        model.at(grid.rows.length, grid.columns.length),
+    )
     stages = sized.descend(latents.features, sized.weights(latents.pooling_params))  # p̂_0 … p̂_l
     image = model.input_stage.inverse(stages[0], latents.background)[0]
 
     def take(k: int, values: Tensor) -> SparseMap:
-        """The values [V, B, h, w] of layer k that are taken from this tile, where its features are not 0."""
+        """The values [V, B, h, w] of layer k that are taken from this tile, where its features are
+        not 0."""
         in_picture, inside = grid.core(tile, k, whole.regions[k - 1].grid[1:])
         corner = in_picture[0].start, in_picture[1].start
-        return SparseMap.of(values[:, :, *inside], stages[k][0, :, *inside] != 0, whole.regions[k - 1].grid, corner)
+        return SparseMap.of(
+            values[:, :, *inside], stages[k][0, :, *inside] != 0, whole.regions[k - 1].grid, corner
+        )
 
-    where = [take(k, torch.cat([theta.mu, theta.gamma], 1)[0]) for k, theta in enumerate(latents.pooling_params, 1)]
+    where = [
+        take(k, torch.cat([theta.mu, theta.gamma], 1)[0])
+        for k, theta in enumerate(latents.pooling_params, 1)
+    ]
     core, inside = grid.core(tile, 0, (grid.rows.length, grid.columns.length))
     background = latents.background.map(lambda part: part[:, :, *inside])
-    codes = SparseLatents(take(len(latents.pooling_params), latents.features), tuple(where), background)
-    return SolvedTile(*grid.window(tile), image * grid.weights(tile).to(image), codes, core, latents, engine)
+    codes = SparseLatents(
+        take(len(latents.pooling_params), latents.features), tuple(where), background
+    )
+    return SolvedTile(
+        *grid.window(tile), image * grid.weights(tile).to(image), codes, core, latents, engine
+    )

@@ -1,12 +1,15 @@
-"""A few steps of Algorithm 1 whose sizes are learned: inference as a network that back-propagation passes through.
+"""A few steps of Algorithm 1 whose sizes are learned: inference as a network that back-propagation
+passes through.
 
     unrolled = UnrolledInference(model, steps=5)
     distill(unrolled, images)                       # without labels, from images alone
     infer(model, images, steps=unrolled.learned)    # the same steps in every engine
-    unrolled.learned.save("runs/digits")            # for `infer(…, steps="learned")` and the command line
+    unrolled.learned.save("runs/digits")            # for `infer(…, steps="learned")` and the
+    command line
 
-A step has a size β, a threshold, an extrapolation and a β_U for each layer: 3 + L numbers. The start of the pooling
-variables has a scale of μ and one of γ for each layer. `untied` steps also have filters of their own on the pass up.
+A step has a size β, a threshold, an extrapolation and a β_U for each layer: 3 + L numbers. The
+start of the pooling variables has a scale of μ and one of γ for each layer. `untied` steps also
+have filters of their own on the pass up.
 """
 
 from collections.abc import Callable
@@ -16,13 +19,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from whatwhere.engines.reference import ista
+from whatwhere.engines.reference.step_size import pooling_rate, safe_step
 from whatwhere.errors import ImageError, SpecError
-from whatwhere.inference import ista
 from whatwhere.inference.auto_lam import sample_targets
-from whatwhere.inference.checks import ImageSource, make_target
 from whatwhere.inference.infer import infer
 from whatwhere.inference.learned_steps import LearnedSteps
-from whatwhere.inference.step_size import pooling_rate, safe_step
+from whatwhere.inference.target import ImageSource, make_target
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, Objective
 from whatwhere.model.files import model_checksum
@@ -37,12 +40,15 @@ SMALLEST = 1e-12  # a step of 0 has no logarithm
 
 
 class UnrolledInference(nn.Module):
-    """K steps of inference with sizes of their own, as a differentiable function of images and filters.
+    """K steps of inference with sizes of their own, as a differentiable function of images and
+    filters.
 
     model      the trained model, whose filters stay as they are
     steps      K
-    inference  λ, α, bounds and, where it has one, the schedule to start from; None means the paper's settings
-    untied     the pass up, from the error to a step, has filters that are learned, too; those of `model` to begin with
+    inference  λ, α, bounds and, where it has one, the schedule to start from; None means the
+               paper's settings
+    untied     the pass up, from the error to a step, has filters that are learned, too; those of
+               `model` to begin with
 
     >>> unrolled = ww.UnrolledInference(ww.load("mnist"), steps=2)
     >>> unrolled(ww.data.load("digits")[:3]).p.shape
@@ -50,25 +56,46 @@ class UnrolledInference(nn.Module):
     """
 
     def __init__(
-        self, model: DeconvNet, steps: int = 5, inference: InferenceSpec | None = None, *, untied: bool = False
+        self,
+        model: DeconvNet,
+        steps: int = 5,
+        inference: InferenceSpec | None = None,
+        *,
+        untied: bool = False,
     ) -> None:
         super().__init__()
         require_count("steps", steps)
-        require(isinstance(model, DeconvNet), f"model = {shown(model)}", "a DeconvNet, such as ww.load('mnist')")
+        require(
+            isinstance(model, DeconvNet),
+            f"model = {shown(model)}",
+            "a DeconvNet, such as ww.load('mnist')",
+        )
         inference = inference if inference is not None else InferenceSpec()
         schedule = inference.schedule or Schedule(steps=tuple(first_guess(model, steps, inference)))
         if len(schedule.steps) != steps:
-            raise SpecError(f"a schedule of {len(schedule.steps)} steps was given; expected {steps}, as steps says")
+            raise SpecError(
+                f"a schedule of {len(schedule.steps)} steps was given; expected {steps}, as steps"
+                " says"
+            )
         depth = model.spec.depth
-        sizes = [(s.size, s.threshold, *(s.pooling_step_of(k) for k in range(1, depth + 1))) for s in schedule.steps]
+        sizes = [
+            (s.size, s.threshold, *(s.pooling_step_of(k) for k in range(1, depth + 1)))
+            for s in schedule.steps
+        ]
         self.model_spec, self._model, self.contrast = model.spec, model, schedule.contrast
         self.settings = replace(inference, step=LineSearch(), steps=steps, tolerance=0.0)
-        self.log_sizes = nn.Parameter(torch.tensor(sizes, dtype=model.dtype).clamp(min=SMALLEST).log())
+        self.log_sizes = nn.Parameter(
+            torch.tensor(sizes, dtype=model.dtype).clamp(min=SMALLEST).log()
+        )
         extrapolation = [s.extrapolation for s in schedule.steps]
         self.extrapolation = nn.Parameter(torch.tensor(extrapolation, dtype=model.dtype))
         scales = [inference.start_scales(k) for k in range(1, depth + 1)]
         self.log_scales = nn.Parameter(torch.tensor(scales, dtype=model.dtype).log())
-        self.upward = nn.ParameterList(nn.Parameter(f.detach().clone()) for f in model.upward) if untied else None
+        self.upward = (
+            nn.ParameterList(nn.Parameter(f.detach().clone()) for f in model.upward)
+            if untied
+            else None
+        )
         self.to(model.device)
 
     @property
@@ -77,12 +104,17 @@ class UnrolledInference(nn.Module):
         if self.upward is None:
             return self._model
         pairs = zip(self.upward, self._model.connectivity, strict=True)
-        return self._model.with_upward([f * connected[:, :, None, None].to(f.dtype) for f, connected in pairs])
+        return self._model.with_upward(
+            [f * connected[:, :, None, None].to(f.dtype) for f, connected in pairs]
+        )
 
     def sizes(self) -> list[ista.LearnedSizes]:
         """The sizes of every step; the logarithms that are learned keep them positive."""
         sizes, extrapolation = self.log_sizes.exp(), self.extrapolation.clamp(min=0)
-        return [ista.LearnedSizes(s[0], s[1], x, s[2:]) for s, x in zip(sizes, extrapolation, strict=True)]
+        return [
+            ista.LearnedSizes(s[0], s[1], x, s[2:])
+            for s, x in zip(sizes, extrapolation, strict=True)
+        ]
 
     def start_scales(self, k: int) -> tuple[Tensor, Tensor]:
         """What the fitted μ and γ of layer k are multiplied by."""
@@ -103,7 +135,9 @@ class UnrolledInference(nn.Module):
                 for s in self.sizes()
             ]
             mu, gamma = (tuple(scales) for scales in self.log_scales.exp().T.tolist())
-        learned = Schedule(steps=tuple(schedule), contrast=self.contrast, mu_scale=mu, gamma_scale=gamma)
+        learned = Schedule(
+            steps=tuple(schedule), contrast=self.contrast, mu_scale=mu, gamma_scale=gamma
+        )
         return replace(self.settings, step=learned)
 
     @property
@@ -113,7 +147,8 @@ class UnrolledInference(nn.Module):
         return LearnedSteps(self.spec, model_checksum(self.model), upward)
 
     def forward(self, images: Tensor, mask: Tensor | None = None) -> Latents:
-        """Images [N, C, H, W] → latents: the features p of the top layer and the pooling variables of every layer."""
+        """Images [N, C, H, W] → latents: the features p of the top layer and the pooling variables
+        of every layer."""
         return self.unroll(images, mask)[0]
 
     def unroll(self, images: Tensor, mask: Tensor | None = None) -> tuple[Latents, Objective]:
@@ -124,8 +159,11 @@ class UnrolledInference(nn.Module):
         return replace(latents, background=target.background), problem.objective(latents)
 
     def problem(self, model: DeconvNet, v: Tensor, mask: Tensor | None = None) -> Problem:
-        """What the steps solve, with this model on what its input stage gave: all layers jointly."""
-        return Problem(model, v, joint(self.model_spec.depth)[0], self.settings, mask=mask, pairs=True)
+        """What the steps solve, with this model on what its input stage gave: all layers
+        jointly."""
+        return Problem(
+            model, v, joint(self.model_spec.depth)[0], self.settings, mask=mask, pairs=True
+        )
 
     def run(self, problem: Problem) -> Latents:
         """All steps; no value is looked at, so that it can be exported."""
@@ -138,12 +176,17 @@ class UnrolledInference(nn.Module):
 
 
 def first_guess(model: DeconvNet, steps: int, inference: InferenceSpec) -> list[StepSpec]:
-    """FISTA's momentum, and twice the safe step: what lies in images is seldom where the filters' gain is largest."""
+    """FISTA's momentum, and twice the safe step: what lies in images is seldom where the filters'
+    gain is largest."""
     beta = 2 * safe_step(model, model.spec.depth, lam_of(inference))
     t, schedule, pooling_step = torch.ones((), dtype=torch.float64), [], (inference.pooling_step,)
     for _ in range(steps):
         t, share = formulas.next_momentum(t, 0 * t)
-        schedule.append(StepSpec(size=beta, threshold=beta, extrapolation=float(share), pooling_step=pooling_step))
+        schedule.append(
+            StepSpec(
+                size=beta, threshold=beta, extrapolation=float(share), pooling_step=pooling_step
+            )
+        )
     return schedule
 
 
@@ -156,10 +199,12 @@ def distill(
     engine: str = "auto",
     progress: Callable[[int, float], None] | None = None,
 ) -> list[float]:
-    """Learn the sizes of the steps, and untied filters, from images without labels; return the mean cost of each batch.
+    """Learn the sizes of the steps, and untied filters, from images without labels; return the mean
+    cost of each batch.
 
-    Adam, with a learning rate that falls to 0 along a cosine, on `loss`: the cost after the last step, and how far the
-    features are from those of many plain steps. The lowest cost alone gives features that a classifier can use less.
+    Adam, with a learning rate that falls to 0 along a cosine, on `loss`: the cost after the last
+    step, and how far the features are from those of many plain steps. The lowest cost alone gives
+    features that a classifier can use less.
 
     unrolled  the steps, which are changed in place
     images    a tensor [N, C, H, W], or images that are read batch by batch
@@ -169,13 +214,16 @@ def distill(
     progress  called after every batch with its number and its mean cost
 
     >>> unrolled = ww.UnrolledInference(ww.load("mnist"), steps=2)
-    >>> costs = ww.distill(unrolled, ww.data.load("digits")[:20], ww.DistillSpec(batches=2, batch_size=5))
+    >>> short = ww.DistillSpec(batches=2, batch_size=5)
+    >>> costs = ww.distill(unrolled, ww.data.load("digits")[:20], short)
     >>> len(costs)
     2
     """
     spec = spec or DistillSpec()
     if not isinstance(unrolled, UnrolledInference):
-        raise SpecError(f"{type(unrolled).__name__} was given; expected UnrolledInference(model, steps=…)")
+        raise SpecError(
+            f"{type(unrolled).__name__} was given; expected UnrolledInference(model, steps=…)"
+        )
     if len(images) == 0:
         raise ImageError("an empty set of images was given; expected at least one")
     plain = teacher or replace(unrolled.settings, steps=50)
@@ -210,10 +258,14 @@ def loss(p: Tensor, cost: Tensor, target: Tensor | None, imitation: float) -> Te
     value = cost.mean().log()
     if target is None:
         return value
-    return value + imitation * (p - target).square().sum() / target.square().sum().clamp(min=SMALLEST)
+    return value + imitation * (p - target).square().sum() / target.square().sum().clamp(
+        min=SMALLEST
+    )
 
 
 def mean_contrast(model: DeconvNet, images: ImageSource) -> float | None:
     """The mean over some images of the largest |v|; None if they are all black."""
-    contrast = float(torch.stack([target.v.abs().amax() for target in sample_targets(model, images)]).mean())
+    contrast = float(
+        torch.stack([target.v.abs().amax() for target in sample_targets(model, images)]).mean()
+    )
     return contrast if contrast > 0 else None

@@ -6,7 +6,7 @@ from whatwhere.learning.run_folder import TrainedRun, load, read_run
 from whatwhere.learning.session import TrainingDiverged, TrainingStopped
 from whatwhere.learning.trainer import train
 from whatwhere.learning.training_data import StreamError
-from whatwhere.spec.tasks import TrainingOptions
+from whatwhere.spec.execution import TrainingOptions
 
 __all__ = [
     "BatchReport",

@@ -1,10 +1,12 @@
-"""Algorithm 1 of the paper, its outer loops: for every layer and epoch, infer every batch, then update the filters.
+"""Algorithm 1 of the paper, its outer loops: for every layer and epoch, infer every batch, then
+update the filters.
 
-The inner loop, the steps of inference, is `inference.ista`. Everything that surrounds an algorithm of training (which
-epochs and batches are left, reports, guards, stop requests, checkpoints) comes through its `TrainingSession`.
+The inner loop, the steps of inference, is `inference.ista`. Everything that surrounds an algorithm
+of training (which epochs and batches are left, reports, guards, stop requests, checkpoints) comes
+through its `TrainingSession`.
 
-In a stream the filters are updated after every batch, which is inferred from scratch (moment matching, then T steps),
-and no latents are stored: memory does not depend on the number of images.
+In a stream the filters are updated after every batch, which is inferred from scratch (moment
+matching, then T steps), and no latents are stored: memory does not depend on the number of images.
 """
 
 from collections.abc import Sequence
@@ -13,9 +15,14 @@ from functools import partial
 
 import torch
 
+from whatwhere.engines import Engine
 from whatwhere.inference.convergence import solve
-from whatwhere.inference.engines import Engine
-from whatwhere.learning.filter_problem import mean_over, project_filters, solve_filters, step_filters
+from whatwhere.learning.filter_problem import (
+    mean_over,
+    project_filters,
+    solve_filters,
+    step_filters,
+)
 from whatwhere.learning.session import TrainingSession
 from whatwhere.learning.training_data import StreamData, TrainingData
 from whatwhere.model import DeconvNet, Problem
@@ -25,9 +32,14 @@ from whatwhere.spec import LearningSpec, Phase, Recipe
 
 
 def learn(
-    model: DeconvNet, recipe: Recipe, data: TrainingData, engines: Sequence[Engine], session: TrainingSession
+    model: DeconvNet,
+    recipe: Recipe,
+    data: TrainingData,
+    engines: Sequence[Engine],
+    session: TrainingSession,
 ) -> DeconvNet:
-    """Train every layer in turn; latents are stored from epoch to epoch. `engines` has one for each layer."""
+    """Train every layer in turn; latents are stored from epoch to epoch. `engines` has one for
+    each layer."""
     for layer, learning in enumerate(recipe.learning, start=1):
         for epoch in session.epochs(layer):
             for batch in session.batches():
@@ -40,16 +52,23 @@ def learn(
                 data.store.write(batch, solution.latents)
                 session.end_batch(model, masked(target.v, target.mask), solution)
             for k in moving_filters(layer, learning):
-                f = solve_filters(model, k, data.stored, learning.cg_steps, session.check_sums, engines[layer - 1])
+                f = solve_filters(
+                    model, k, data.stored, learning.cg_steps, session.check_sums, engines[layer - 1]
+                )
                 model = project_filters(model, k, f)
             session.end_epoch(model)
     return model
 
 
 def learn_from_stream(
-    model: DeconvNet, recipe: Recipe, data: StreamData, engines: Sequence[Engine], session: TrainingSession
+    model: DeconvNet,
+    recipe: Recipe,
+    data: StreamData,
+    engines: Sequence[Engine],
+    session: TrainingSession,
 ) -> DeconvNet:
-    """Train every layer in turn, each on its own part of the stream. `engines` has one for each layer."""
+    """Train every layer in turn, each on its own part of the stream. `engines` has one for each
+    layer."""
     for layer, learning in enumerate(recipe.learning, start=1):
         phase, engine = training_phase(layer, learning), engines[layer - 1]
         for epoch in session.epochs(layer):
@@ -59,7 +78,9 @@ def learn_from_stream(
                 mean = partial(mean_over, images=len(v), check=session.check_sums)
                 solution = solve(engine, Problem(model, v, phase, learning.inference, mask=M))
                 for k in moving_filters(layer, learning):
-                    linear_map = engine.filter_map(Problem(model, v, phase, latents=solution.latents, mask=M), k)
+                    linear_map = engine.filter_map(
+                        Problem(model, v, phase, latents=solution.latents, mask=M), k
+                    )
                     last = session.state.memory.get(f"direction{k}")
                     f, direction = step_filters(model, k, linear_map, mean, last, learning)
                     session.state.memory[f"direction{k}"] = direction
@@ -72,20 +93,26 @@ def learn_from_stream(
 def infer_batch(problem: Problem, recipe: Recipe, engines: Sequence[Engine]) -> Solution:
     """Infer a layer from the latents of the epoch before.
 
-    If layers below have no pooling variables yet (they were trained elsewhere), they are inferred first, as in their
-    own training.
+    If layers below have no pooling variables yet (they were trained elsewhere), they are inferred
+    first, as in their own training.
     """
     layer = problem.phase.layer
     for k in (*range(len(problem.latents.pooling_params) + 1, layer), layer):
         learning = recipe.learning[k - 1]
-        solution = solve(engines[k - 1], replace(problem, phase=training_phase(k, learning), spec=learning.inference))
+        solution = solve(
+            engines[k - 1],
+            replace(problem, phase=training_phase(k, learning), spec=learning.inference),
+        )
         problem = replace(problem, latents=solution.latents)
     return solution
 
 
 def training_phase(layer: int, learning: LearningSpec) -> Phase:
     """What inference updates while `layer` is trained."""
-    return Phase(layer=layer, update_pooling=tuple(range(1 if learning.update_lower_pooling else layer, layer + 1)))
+    return Phase(
+        layer=layer,
+        update_pooling=tuple(range(1 if learning.update_lower_pooling else layer, layer + 1)),
+    )
 
 
 def moving_filters(layer: int, learning: LearningSpec) -> tuple[int, ...]:

@@ -1,4 +1,5 @@
-"""A checkpoint, `state.safetensors`: everything that one rename makes valid together; it points at latents in files."""
+"""A checkpoint, `state.safetensors`: everything that one rename makes valid together; it points at
+latents in files."""
 
 import os
 import re
@@ -34,7 +35,8 @@ class Checkpoint(Checked):
     images               fingerprint of the images
     notes                of the program that began the run, for the one that continues it
     history              one table an epoch
-    tensors              filters and connectivity, the table of the latents, sums of an epoch in progress
+    tensors              filters and connectivity, the table of the latents, sums of an epoch in
+                         progress
     """
 
     layer: Count
@@ -48,20 +50,41 @@ class Checkpoint(Checked):
 
     @classmethod
     def of(
-        cls, state: TrainingState, latents: Tensor, recipe: Recipe, images: str, notes: Mapping[str, Any]
+        cls,
+        state: TrainingState,
+        latents: Tensor,
+        recipe: Recipe,
+        images: str,
+        notes: Mapping[str, Any],
     ) -> "Checkpoint":
-        tensors = {"latents.table": latents, **(state.stats.tensors() if state.stats is not None else {})}
+        tensors = {
+            "latents.table": latents,
+            **(state.stats.tensors() if state.stats is not None else {}),
+        }
         tensors |= {f"memory.{name}": tensor for name, tensor in state.memory.items()}
         tensors |= model_tensors(state.model)
         history = [report.table() for report in state.history]
-        return cls(state.layer, state.epoch, state.batch, to_toml(recipe), images, dict(notes), history, tensors)
+        return cls(
+            state.layer,
+            state.epoch,
+            state.batch,
+            to_toml(recipe),
+            images,
+            dict(notes),
+            history,
+            tensors,
+        )
 
     def state(self, recipe: Recipe, device: torch.device) -> TrainingState:
         """Where training stands, by a recipe whose settings of training are those of the run."""
         layers = range(1, recipe.model.depth + 1)
         filters = [self.tensors[f"layer{k}.filters"] for k in layers]
         connectivity = [self.tensors[f"layer{k}.connectivity"] for k in layers]
-        memory = {n.removeprefix("memory."): t.to(device) for n, t in self.tensors.items() if n.startswith("memory.")}
+        memory = {
+            n.removeprefix("memory."): t.to(device)
+            for n, t in self.tensors.items()
+            if n.startswith("memory.")
+        }
         return TrainingState(
             model=DeconvNet.from_parts(recipe.model, filters, connectivity).to(device),
             layer=self.layer,
@@ -74,7 +97,9 @@ class Checkpoint(Checked):
 
     def save(self, folder: Path) -> None:
         """Write a checkpoint: from the rename on it is the one, until then the last one is."""
-        tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in self.tensors.items()}
+        tensors = {
+            name: tensor.detach().cpu().contiguous() for name, tensor in self.tensors.items()
+        }
         content = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "tensors"}
         write_checked(folder / STATE, FORMAT, content, tensors, key="content")
 
@@ -83,16 +108,30 @@ class Checkpoint(Checked):
         """Read the checkpoint in a folder; a missing, damaged or foreign one raises an error."""
         path = folder / STATE
         if not os.path.isfile(path):
-            raise RunError(f"{path}: there is no checkpoint here to continue from; train again in another folder")
+            raise RunError(
+                f"{path}: there is no checkpoint here to continue from; train again in another"
+                " folder"
+            )
         try:
             content, tensors = read_checked(path, FORMAT, key="content")
             return cls(**content, tensors=tensors)
-        except (SafetensorError, OSError, KeyError, TypeError, ValueError, MemoryError, RecursionError) as error:
+        except (
+            SafetensorError,
+            OSError,
+            KeyError,
+            TypeError,
+            ValueError,
+            MemoryError,
+            RecursionError,
+        ) as error:
             raise damaged(path, error) from error
 
 
 def damaged(path: Path, error: Exception) -> RunError:
-    return RunError(f"{path} is damaged: {error}; restore it, or train again in another folder (the model is usable)")
+    return RunError(
+        f"{path} is damaged: {error}; restore it, or train again in another folder (the model is"
+        " usable)"
+    )
 
 
 def has_checkpoint(folder: Path) -> bool:
@@ -108,30 +147,37 @@ def has_checkpoint(folder: Path) -> bool:
 
 
 def training_changes(old: str, new: Recipe) -> str:
-    """The settings of training, but for epochs, in which a recipe differs from an earlier one, in words."""
-    earlier = override(Recipe.paper(), parse_toml(old, "the checkpoint's recipe"))  # settings added since: defaults
+    """The settings of training, but for epochs, in which a recipe differs from an earlier one, in
+    words."""
+    # settings added since: defaults
+    earlier = override(Recipe.paper(), parse_toml(old, "the checkpoint's recipe"))
     return difference(earlier, new, but=MAY_CHANGE)
 
 
 def position(state: TrainingState, recipe: Recipe) -> tuple[int, int]:
     """Layer and epoch that come next by this recipe, whose numbers of epochs may have changed.
 
-    A layer that is finished cannot be given other epochs, except the top one: the layers above were trained on it.
+    A layer that is finished cannot be given other epochs, except the top one: the layers above were
+    trained on it.
     """
     depth = recipe.model.depth
-    done = {k: max((r.epoch for r in state.history if r.layer == k), default=0) for k in range(1, depth + 1)}
+    done = {
+        k: max((r.epoch for r in state.history if r.layer == k), default=0)
+        for k in range(1, depth + 1)
+    }
     current = min(state.layer, depth)
     for k in range(1, current):
         if recipe.learning[k - 1].epochs != done[k]:
             raise RunError(
-                f"learning.{k}.epochs = {recipe.learning[k - 1].epochs} was given; expected {done[k]}: layer {k} is "
-                f"finished, and the layers above were trained on it (learning.{current}.epochs can be changed)"
+                f"learning.{k}.epochs = {recipe.learning[k - 1].epochs} was given; expected"
+                f" {done[k]}: layer {k} is finished, and the layers above were trained on it"
+                f" (learning.{current}.epochs can be changed)"
             )
     begun = done[current] + (state.batch > 0)
     if recipe.learning[current - 1].epochs < begun:
         raise RunError(
-            f"learning.{current}.epochs = {recipe.learning[current - 1].epochs} was given; {begun} are begun already; "
-            f"expected at least {begun}"
+            f"learning.{current}.epochs = {recipe.learning[current - 1].epochs} was given; {begun}"
+            f" are begun already; expected at least {begun}"
         )
     return first_epoch(recipe, current, done[current] + 1)
 
@@ -144,7 +190,9 @@ def difference(before: Any, after: Any, name: str = "", but: str = "") -> str:
     """
     old, new = settings(asdict(before), name), settings(asdict(after), name)
     names = sorted(n for n in old | new if old.get(n) != new.get(n) and not re.fullmatch(but, n))
-    return ", ".join(f"{n} was {old.get(n, 'not set')} and is now {new.get(n, 'not set')}" for n in names)
+    return ", ".join(
+        f"{n} was {old.get(n, 'not set')} and is now {new.get(n, 'not set')}" for n in names
+    )
 
 
 def settings(value: Any, name: str = "") -> dict[str, Any]:

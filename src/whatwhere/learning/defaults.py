@@ -1,11 +1,14 @@
-"""Settings for the person who has pictures: the recipe `pictures`, with an input stage and an amount that suit them.
+"""Settings for the person who has pictures: the recipe `pictures`, with an input stage and an
+amount that suit them.
 
     strokes, light on black   GROUND of all pixels are black           no input stage
-    all others                                                         onoff: bright and dark details as channels
+    all others                                                         onoff: bright and dark
+    details as channels
 
-λ follows the strength of what the input stage leaves (`AutoLam.relative`), and is larger for details. Each layer learns
-from about VALUES pixel values, in several epochs or from the first images of a random order: a minute on two cores.
-How each choice was made: docs/explanation/defaults.md. The learning of waveforms starts at pieces of the signals.
+λ follows the strength of what the input stage leaves (`AutoLam.relative`), and is larger for
+details. Each layer learns from about VALUES pixel values, in several epochs or from the first
+images of a random order: a minute on two cores. How each choice was made:
+docs/explanation/defaults.md. The learning of waveforms starts at pieces of the signals.
 """
 
 from dataclasses import replace
@@ -17,22 +20,26 @@ from torch import Tensor
 
 from whatwhere.data.signals import Signals
 from whatwhere.inference.auto_lam import sample_rows, sample_targets
-from whatwhere.inference.checks import ImageSource
+from whatwhere.inference.target import ImageSource
 from whatwhere.model import DeconvNet
 from whatwhere.spec import AutoLam, InferenceSpec, InputSpec, Recipe
 from whatwhere.spec.toml import read_recipe
 
 GROUND = 0.7
-"""The share of pixels around strokes: 0.81 of digits are black, 0.53 of clothes, 0.00 of photographs."""
+"""The share of pixels around strokes: 0.81 of digits are black, 0.53 of clothes, 0.00 of
+photographs."""
 
 DETAIL_SIGMA, DETAIL_LAM = 2.0, 2.0  # of the input stage; the factor of λ
-NEAR = 0.02  # of white: how far a ground may be from black; a noisy one, as under a microscope, is no ground
+# of white: how far a ground may be from black; a noisy one, as under a microscope, is no ground
+NEAR = 0.02
 VALUES = 4_000_000  # pixels × channels of all images that each layer learns from
-MOST_EPOCHS = 25  # of few images: 50 digits take less than 10 s on two cores (reproduction/studies/few_images.py)
+# of few images: 50 digits take less than 10 s on two cores (reproduction/studies/few_images.py)
+MOST_EPOCHS = 25
 
 
 class Defaults(NamedTuple):
-    """What was chosen for images, and the line that says so; `image_count` is None if all are learned from."""
+    """What was chosen for images, and the line that says so; `image_count` is None if all are
+    learned from."""
 
     recipe: Recipe
     image_count: int | None
@@ -57,10 +64,14 @@ def choose_defaults(images: ImageSource) -> Defaults:
         model=replace(recipe.model, channels=sample.shape[1]),
         learning=tuple(replace(one, epochs=epochs) for one in recipe.learning),
     )
-    passes = f"{most:,} of {len(images):,}" if most < len(images) else f"{epochs} epochs of {len(images):,}"
+    passes = (
+        f"{most:,} of {len(images):,}"
+        if most < len(images)
+        else f"{epochs} epochs of {len(images):,}"
+    )
     line = (
-        f"settings chosen from the images: {words}; each layer learns from {passes} images. Others: set "
-        "model.input.kind or learning.each.epochs, or take another recipe, such as 'paper'"
+        f"settings chosen from the images: {words}; each layer learns from {passes} images. Others:"
+        " set model.input.kind or learning.each.epochs, or take another recipe, such as 'paper'"
     )
     return Defaults(recipe, most if most < len(images) else None, line)
 
@@ -69,9 +80,14 @@ def pictures_recipe(sample: Tensor) -> tuple[Recipe, str]:
     """The recipe for pictures like these, and the reason for its input stage."""
     stage, words = choose_input(sample)
     recipe = read_recipe("pictures")
-    learning = tuple(replace(one, inference=suited(one.inference, stage)) for one in recipe.learning)
+    learning = tuple(
+        replace(one, inference=suited(one.inference, stage)) for one in recipe.learning
+    )
     model = replace(recipe.model, input=stage)
-    return replace(recipe, model=model, learning=learning, inference=suited(recipe.inference, stage)), words
+    return (
+        replace(recipe, model=model, learning=learning, inference=suited(recipe.inference, stage)),
+        words,
+    )
 
 
 def choose_input(sample: Tensor) -> tuple[InputSpec, str]:
@@ -80,21 +96,31 @@ def choose_input(sample: Tensor) -> tuple[InputSpec, str]:
     white = max(1.0, float(values.max()))
     dark = float((values.abs() <= NEAR * white).all(1).float().mean())
     if dark >= GROUND and values.min() >= 0:
-        return InputSpec(white=white), f"light strokes ({dark:.0%} of the pixels are black), so no input stage"
-    return InputSpec(kind="onoff", sigma=DETAIL_SIGMA, white=white), "bright and dark details as channels (onoff)"
+        return (
+            InputSpec(white=white),
+            f"light strokes ({dark:.0%} of the pixels are black), so no input stage",
+        )
+    return (
+        InputSpec(kind="onoff", sigma=DETAIL_SIGMA, white=white),
+        "bright and dark details as channels (onoff)",
+    )
 
 
 def suited(spec: InferenceSpec, stage: InputSpec) -> InferenceSpec:
     """The same settings with the λ for this input stage."""
     lam = cast(AutoLam, spec.lam)
-    return replace(spec, lam=replace(lam, relative=lam.relative * (1 if stage.kind == "none" else DETAIL_LAM)))
+    return replace(
+        spec, lam=replace(lam, relative=lam.relative * (1 if stage.kind == "none" else DETAIL_LAM))
+    )
 
 
 def start_from_pieces(model: DeconvNet, images: ImageSource, seed: int) -> DeconvNet:
-    """The same model with pieces of signals [N, C, 1, T] as its waveforms, each around a peak of energy.
+    """The same model with pieces of signals [N, C, 1, T] as its waveforms, each around a peak of
+    energy.
 
-    Random filters first become all alike, the mean of many events; pieces differ from the start. They are drawn in
-    proportion to the energy that those before do not explain at any shift (k-means++).
+    Random filters first become all alike, the mean of many events; pieces differ from the start.
+    They are drawn in proportion to the energy that those before do not explain at any shift
+    (k-means++).
     """
     layer = model.spec.layers[0]
     length, generator = layer.filter_shape[1], torch.Generator().manual_seed(seed)
@@ -102,15 +128,23 @@ def start_from_pieces(model: DeconvNet, images: ImageSource, seed: int) -> Decon
     v = torch.cat([v for v in signals if v.shape[2] >= length]).cpu()
     if not len(v) or not v.any():
         return model
-    window = torch.hann_window(length + 2, periodic=False, dtype=v.dtype)[1:-1]  # the middle counts most
-    energy = F.conv1d(v.square().sum(1, keepdim=True), window[None, None])[:, 0]  # [N, T - length + 1]
+    # the middle counts most
+    window = torch.hann_window(length + 2, periodic=False, dtype=v.dtype)[1:-1]
+    # [N, T - length + 1]
+    energy = F.conv1d(v.square().sum(1, keepdim=True), window[None, None])[:, 0]
     peaks = energy == F.max_pool1d(energy[:, None], 2 * (length // 2) + 1, 1, length // 2)[:, 0]
     signal, start = (peaks & (energy > 0)).nonzero(as_tuple=True)
     pieces = v.unfold(2, length, 1)[signal, :, start]  # [n, C, length]
     pieces = pieces / pieces.flatten(1).norm(dim=1)[:, None, None]
     left, chosen = energy[signal, start].double(), list[int]()
     for _ in range(layer.maps):
-        chosen.append(int(torch.multinomial(left if left.sum() > 0 else torch.ones_like(left), 1, generator=generator)))
+        chosen.append(
+            int(
+                torch.multinomial(
+                    left if left.sum() > 0 else torch.ones_like(left), 1, generator=generator
+                )
+            )
+        )
         alike = F.conv1d(pieces, pieces[chosen[-1:]], padding=length // 2).amax((1, 2)).double()
         left = left * (1 - alike.square()).clamp(min=0)
     filters = pieces[chosen].transpose(0, 1)[:, :, None].to(model.device)

@@ -1,7 +1,7 @@
 """The filters of one layer as a linear least-squares problem (paper, Eqn. cg_f).
 
-With the latents fixed, the reconstruction is linear in them (see `inference.filter_map`). Every pass streams over the
-batches and adds up over images.
+With the latents fixed, the reconstruction is linear in them (see `inference.filter_map`). Every
+pass streams over the batches and adds up over images.
 """
 
 from collections.abc import Callable, Iterable
@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
-from whatwhere.inference.engines import REFERENCE, Engine
-from whatwhere.inference.filter_map import LinearMap
+from whatwhere.engines import REFERENCE, Engine
+from whatwhere.engines.base import LinearMap
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import EveryBatch, LearningSpec, Phase
@@ -23,7 +23,8 @@ Check = Callable[[Tensor], Tensor]  # returns sums as they are, or raises an err
 def project_filters(model: DeconvNet, k: int, f: Tensor) -> DeconvNet:
     """The model with new filters at layer k, masked, projected, normalised.
 
-    A filter that the projection would wipe out keeps its old values: at zero it could never come back.
+    A filter that the projection would wipe out keeps its old values: at zero it could never come
+    back.
     """
     old = model.filters[k - 1]
     new = model.project(k, f).to(old.dtype)
@@ -49,7 +50,9 @@ def solve_filters(
         total = torch.zeros_like(model.filters[k - 1], dtype=torch.float64)
         for images, latents, mask in batches():
             phase = Phase(layer=len(latents.pooling_params))
-            total += part(engine.filter_map(Problem(model, images, phase, latents=latents, mask=mask), k))
+            total += part(
+                engine.filter_map(Problem(model, images, phase, latents=latents, mask=mask), k)
+            )
         return check(total) * connected
 
     def normal(f: Tensor) -> Tensor:
@@ -60,8 +63,11 @@ def solve_filters(
     return conjugate_gradient(normal, gradient, model.filters[k - 1].double(), steps)
 
 
-def conjugate_gradient(apply: Callable[[Tensor], Tensor], residual: Tensor, x: Tensor, steps: int) -> Tensor:
-    """Take `steps` steps towards A x = b from x, whose residual b - A x is given; stop where nothing is left to gain.
+def conjugate_gradient(
+    apply: Callable[[Tensor], Tensor], residual: Tensor, x: Tensor, steps: int
+) -> Tensor:
+    """Take `steps` steps towards A x = b from x, whose residual b - A x is given; stop where
+    nothing is left to gain.
 
     apply  multiplies by A, which is symmetric and positive semi-definite
     """
@@ -85,14 +91,21 @@ def mean_over(total: Tensor, images: int, check: Check) -> Tensor:
 
 
 def step_filters(
-    model: DeconvNet, k: int, linear_map: LinearMap, mean: Check, last: Tensor | None, learning: LearningSpec
+    model: DeconvNet,
+    k: int,
+    linear_map: LinearMap,
+    mean: Check,
+    last: Tensor | None,
+    learning: LearningSpec,
 ) -> tuple[Tensor, Tensor]:
-    """Filters of layer k after `cg_steps` conjugate steps, in float64, and the direction for the stream's next batch.
+    """Filters of layer k after `cg_steps` conjugate steps, in float64, and the direction for the
+    stream's next batch.
 
-    The problem of one batch is not that of all images, so a step must not rely on it alone: the first direction keeps a
-    share of the last batch's,
+    The problem of one batch is not that of all images, so a step must not rely on it alone: the
+    first direction keeps a share of the last batch's,
 
-        g = Aᵀ (v - A f) / n,    d = g + direction_memory · d_last,    f ← project(f + d ⟨g, d⟩ / ⟨d, Aᵀ A d / n⟩)
+        g = Aᵀ (v - A f) / n,    d = g + direction_memory · d_last,    f ← project(f + d ⟨g, d⟩ /
+        ⟨d, Aᵀ A d / n⟩)
 
     and further steps are conjugate to it.
 
@@ -106,7 +119,8 @@ def step_filters(
     for _ in range(learning.cg_steps):
         image = mean(linear_map.normal(d.to(model.dtype))) * connected
         curvature = torch.sum(d * image)
-        # where there is nothing to gain, curvature or slope is 0 and so is the step; uphill there is no step either
+        # where there is nothing to gain, curvature or slope is 0 and so is the step; uphill there
+        # is no step either
         step = torch.where(curvature > 0, torch.sum(r * d) / curvature, 0).clamp_min(0)
         f, r = f + step * d, r - step * image
         d = r - torch.where(curvature > 0, torch.sum(r * image) / curvature, 0) * d

@@ -1,8 +1,9 @@
-"""Latents of every image, stored from epoch to epoch, batch by batch: in memory or in files, with the same bits.
+"""Latents of every image, stored from epoch to epoch, batch by batch: in memory or in files, with
+the same bits.
 
-Each batch has a file in each of two generations, `batch3-0.npz` and `batch3-1.npz`. It is read from where it was
-written last, and written to the generation that the last checkpoint does not hold, so what the checkpoint holds stays
-untouched until `retain` says that there is a new one.
+Each batch has a file in each of two generations, `batch3-0.npz` and `batch3-1.npz`. It is read from
+where it was written last, and written to the generation that the last checkpoint does not hold, so
+what the checkpoint holds stays untouched until `retain` says that there is a new one.
 """
 
 import math
@@ -27,13 +28,17 @@ from whatwhere.spec import ModelSpec
 class LatentStore:
     """The latents of every batch on a device.
 
-    folder     where checkpoints, or batches that are not in memory, put them; None keeps latents in memory only
+    folder     where checkpoints, or batches that are not in memory, put them; None keeps latents in
+               memory only
     in_memory  False reads every batch from its file
-    table      where each batch was written last: [batches, 2], the generation (from 1; 0: nowhere) and a checksum
+    table      where each batch was written last: [batches, 2], the generation (from 1; 0: nowhere)
+               and a checksum
     retained   the same of the last checkpoint
     """
 
-    def __init__(self, batches: int, device: torch.device, folder: Path | None, *, in_memory: bool) -> None:
+    def __init__(
+        self, batches: int, device: torch.device, folder: Path | None, *, in_memory: bool
+    ) -> None:
         self.device, self.folder = device, folder
         self.table = torch.zeros(batches, 2, dtype=torch.int64)
         self.retained = self.table.clone()
@@ -42,7 +47,9 @@ class LatentStore:
 
     def read(self, batch: int) -> Latents:
         """The latents of a batch on the device; empty before its first inference."""
-        return self._read_file(batch).to(self.device) if self._memory is None else self._memory[batch]
+        return (
+            self._read_file(batch).to(self.device) if self._memory is None else self._memory[batch]
+        )
 
     def write(self, batch: int, latents: Latents) -> None:
         """Store the latents of a batch; in a file, wait until they are on the disk."""
@@ -60,7 +67,8 @@ class LatentStore:
         return self.table.clone()
 
     def retain(self, table: Tensor) -> None:
-        """This table is in the checkpoint now: its files are not written to until there is another one."""
+        """This table is in the checkpoint now: its files are not written to until there is another
+        one."""
         self.table, self.retained = table.clone(), table.clone()
 
     def restore(self, table: Tensor) -> None:
@@ -91,7 +99,9 @@ class LatentStore:
             with open_npz(path) as archive:
                 arrays = [archive[name] for name in names((len(archive) - 1) // 2)]
         except ImageError as error:
-            raise RunError(f"the latents of batch {batch + 1} cannot be read: {error} ({path})") from error
+            raise RunError(
+                f"the latents of batch {batch + 1} cannot be read: {error} ({path})"
+            ) from error
         if _checksum(arrays) != self.table[batch, 1]:
             raise RunError(f"{path}: the latents of batch {batch + 1} are damaged")
         tensors = [torch.from_numpy(values) for values in arrays]
@@ -118,16 +128,18 @@ LATENT_SHARE = 0.5  # of the memory that is free: inference needs room for its o
 
 
 def latents_fit(needed: int, device: torch.device, folder: Path) -> bool:
-    """Are this many bytes of latents kept in memory? Else they go to files; raises if there is no room for either."""
+    """Are this many bytes of latents kept in memory? Else they go to files; raises if there is no
+    room for either."""
     free = free_memory(device)
     if needed <= LATENT_SHARE * free:
         return True
     on_disk = next(path for path in (folder, *folder.resolve().parents) if path.exists())
     if 2 * needed > (space := shutil.disk_usage(on_disk).free):
         raise RunError(
-            f"latents need {needed / 1e9:.3g} GB of memory, of which {free / 1e9:.3g} are free, or twice that on the "
-            f"disk of {on_disk}, of which {space / 1e9:.3g} are free: make room, take another folder or fewer images, "
-            "or learn in a stream (learning.each.update=batch)"
+            f"latents need {needed / 1e9:.3g} GB of memory, of which {free / 1e9:.3g} are free, or"
+            f" twice that on the disk of {on_disk}, of which {space / 1e9:.3g} are free: make room,"
+            " take another folder or fewer images, or learn in a stream"
+            " (learning.each.update=batch)"
         )
     return False
 
@@ -143,12 +155,15 @@ def latents_per_image(spec: ModelSpec, height: int, width: int) -> int:
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that this process may still take: of the GPU, of the machine, or of its container where that is less."""
+    """Bytes that this process may still take: of the GPU, of the machine, or of its container
+    where that is less."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
-        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+        free = next(
+            int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")
+        )
     except (OSError, StopIteration):
         return 0  # unknown: latents go to files
     try:

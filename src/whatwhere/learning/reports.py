@@ -1,7 +1,7 @@
-"""How far training has come, and what it reports: every batch while it runs, every epoch for the history; a display."""
+"""How far training has come, and what it reports: every batch while it runs, every epoch for the
+history; a display."""
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, cast
 
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from whatwhere.model import DeconvNet
 from whatwhere.model.solution import Solution
+from whatwhere.progress import no_op
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import Checked
 from whatwhere.spec.toml import build
@@ -57,7 +58,10 @@ class EpochReport(Checked):
 
     def table(self) -> dict[str, Any]:
         """The line of the history."""
-        derived = {"cost": self.cost, "image_iterations_per_second": self.image_iterations_per_second}
+        derived = {
+            "cost": self.cost,
+            "image_iterations_per_second": self.image_iterations_per_second,
+        }
         return {**asdict(self), **derived}
 
     @classmethod
@@ -77,7 +81,7 @@ class BatchReport:
     reconstruction, penalty, nonzeros  the two terms of the cost, and active features
 
     >>> done = []
-    >>> callbacks = ww.TrainingCallbacks(on_batch=lambda report: done.append(report.batch / report.batches))
+    >>> callbacks = ww.TrainingCallbacks(on_batch=lambda b: done.append(b.batch / b.batches))
     """
 
     layer: int
@@ -92,20 +96,6 @@ class BatchReport:
     nonzeros: float
 
 
-def no_op(*_: Any) -> None:
-    """Ignore every argument."""
-
-
-Stage = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
-"""Shows the progress of a slow part: called with its title and the number of its pieces; what it gives is called with
-the number of pieces just done."""
-
-
-def no_stage(title: str, total: int) -> AbstractContextManager[Callable[[int], None]]:
-    """A `Stage` that shows nothing."""
-    return nullcontext(no_op)
-
-
 @dataclass(frozen=True, kw_only=True)
 class TrainingCallbacks:
     """Functions that training calls.
@@ -115,8 +105,10 @@ class TrainingCallbacks:
 
     >>> epochs = []
     >>> callbacks = ww.TrainingCallbacks(on_epoch=lambda report: epochs.append(report.epoch))
-    >>> small = {"model": {"layers": [{"maps": 4}]}, "learning": {"each": {"epochs": 2, "inference": {"steps": 2}}}}
-    >>> _ = ww.train(ww.data.load("digits")[:10], ww.override(ww.Recipe.paper(), small), callbacks=callbacks)
+    >>> short = {"each": {"epochs": 2, "inference": {"steps": 2}}}
+    >>> small = {"model": {"layers": [{"maps": 4}]}, "learning": short}
+    >>> recipe = ww.override(ww.Recipe.paper(), small)
+    >>> _ = ww.train(ww.data.load("digits")[:10], recipe, callbacks=callbacks)
     >>> epochs
     [1, 2]
     """
@@ -130,7 +122,8 @@ class TrainingCallbacks:
 class TrainingState:
     """The model, and what comes next; past the top layer training is finished.
 
-    batch    the first batch of the epoch that is not inferred yet; above 0 only if training was stopped
+    batch    the first batch of the epoch that is not inferred yet; above 0 only if training was
+             stopped
     stats    of the epoch in progress, if there is one
     memory   what the algorithm keeps from batch to batch within a layer: tensors by name
     """
@@ -145,23 +138,35 @@ class TrainingState:
 
 
 def first_epoch(recipe: Recipe, layer: int = 1, epoch: int = 1) -> tuple[int, int]:
-    """This layer and epoch, or the first after them that the recipe has; past the top layer training is finished."""
+    """This layer and epoch, or the first after them that the recipe has; past the top layer
+    training is finished."""
     while layer <= recipe.model.depth and epoch > recipe.learning[layer - 1].epochs:
         layer, epoch = layer + 1, 1
     return layer, epoch
 
 
 def measure_batch(solution: Solution, zero_cost: Tensor) -> Tensor:
-    """Sums over one batch, [5], left on the device: the two terms of the cost, non-zeros, images, and `zero_cost`."""
+    """Sums over one batch, [5], left on the device: the two terms of the cost, non-zeros, images,
+    and `zero_cost`."""
     stats = solution.stats
-    sums = [part[-1].sum(dtype=torch.float64) for part in (stats.reconstruction, stats.penalty, stats.nonzeros)]
-    return torch.stack([*sums, torch.full_like(sums[0], len(solution.features)), zero_cost.double()])
+    sums = [
+        part[-1].sum(dtype=torch.float64)
+        for part in (stats.reconstruction, stats.penalty, stats.nonzeros)
+    ]
+    return torch.stack(
+        [*sums, torch.full_like(sums[0], len(solution.features)), zero_cost.double()]
+    )
 
 
 def per_image(sums: Tensor) -> dict[str, Any]:
-    """The two terms of the cost and the non-zeros, per image, of sums [4 or 5]; and how many images they are of."""
+    """The two terms of the cost and the non-zeros, per image, of sums [4 or 5]; and how many
+    images they are of."""
     reconstruction, penalty, nonzeros, images = sums[:4].tolist()
-    means = {"reconstruction": reconstruction / images, "penalty": penalty / images, "nonzeros": nonzeros / images}
+    means = {
+        "reconstruction": reconstruction / images,
+        "penalty": penalty / images,
+        "nonzeros": nonzeros / images,
+    }
     return {**means, "images": int(images)}
 
 
@@ -179,10 +184,15 @@ class EpochStats:
 
     def tensors(self) -> dict[str, Tensor]:
         """As a checkpoint holds it."""
-        return {"epoch.active": self.active, "epoch.sums": F.pad(self.sums, (0, 1), value=self.seconds)}
+        return {
+            "epoch.active": self.active,
+            "epoch.sums": F.pad(self.sums, (0, 1), value=self.seconds),
+        }
 
     @classmethod
-    def from_tensors(cls, tensors: Mapping[str, Tensor], device: torch.device) -> "EpochStats | None":
+    def from_tensors(
+        cls, tensors: Mapping[str, Tensor], device: torch.device
+    ) -> "EpochStats | None":
         """What `tensors` gave; None in the checkpoint of a complete epoch."""
         if "epoch.active" not in tensors:
             return None
@@ -208,7 +218,8 @@ class AsyncHostCopy:
 
 
 class TrainingProgress:
-    """Shows what `train` reports: every epoch in a line; on a terminal also the current batch, within `display`.
+    """Shows what `train` reports: every epoch in a line; on a terminal also the current batch,
+    within `display`.
 
     rich is imported here rather than with the module: training without a display does not need it.
     """
@@ -219,8 +230,14 @@ class TrainingProgress:
 
         self.recipe, self.given, self.engine = recipe, given, ""
         self.console = Console(stderr=True, highlight=False, force_jupyter=False)
-        columns = (TextColumn("{task.description}"), BarColumn(12), TimeRemainingColumn(compact=True))
-        self.display = Progress(*columns, console=self.console, transient=True, disable=not self.console.is_terminal)
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(12),
+            TimeRemainingColumn(compact=True),
+        )
+        self.display = Progress(
+            *columns, console=self.console, transient=True, disable=not self.console.is_terminal
+        )
         self.work = [spec.epochs * spec.inference.steps for spec in recipe.learning]
         self.task = self.display.add_task("starting", total=sum(self.work))
 
@@ -229,15 +246,24 @@ class TrainingProgress:
         return replace(self.given, on_batch=self._on_batch, on_epoch=self._on_epoch)
 
     def _on_batch(self, report: BatchReport) -> None:
-        done = (report.epoch - 1 + report.batch / report.batches) / report.epochs * self.work[report.layer - 1]
+        done = (
+            (report.epoch - 1 + report.batch / report.batches)
+            / report.epochs
+            * self.work[report.layer - 1]
+        )
         title = f"{self._epoch(report)}, batch {report.batch}/{report.batches}\n{costs(report)}"
-        self.display.update(self.task, completed=sum(self.work[: report.layer - 1]) + done, description=title)
+        self.display.update(
+            self.task, completed=sum(self.work[: report.layer - 1]) + done, description=title
+        )
         self.given.on_batch(report)
 
     def _on_epoch(self, report: EpochReport) -> None:
         if report.engine != self.engine:
             self.engine = report.engine
-            self._log(f"engine {report.engine}; costs and non-zeros are per image, cost = reconstruction + penalty")
+            self._log(
+                f"engine {report.engine}; costs and non-zeros are per image, cost = reconstruction"
+                " + penalty"
+            )
         speed = f"{report.image_iterations_per_second:,.0f} image-iterations/s"
         words = f"{report.dead_maps} dead maps  {speed}  {report.seconds:.1f} s"
         self._log(f"{self._epoch(report)}  {costs(report)}  {words}")
@@ -247,9 +273,15 @@ class TrainingProgress:
         self.console.print(line, soft_wrap=True, markup=False)
 
     def _epoch(self, report: BatchReport | EpochReport) -> str:
-        return f"layer {report.layer}  epoch {report.epoch}/{self.recipe.learning[report.layer - 1].epochs}"
+        return (
+            f"layer {report.layer}  epoch"
+            f" {report.epoch}/{self.recipe.learning[report.layer - 1].epochs}"
+        )
 
 
 def costs(report: BatchReport | EpochReport) -> str:
     cost = report.reconstruction + report.penalty
-    return f"cost {cost:.4g} = {report.reconstruction:.4g} + {report.penalty:.4g}  {report.nonzeros:.1f} non-zeros"
+    return (
+        f"cost {cost:.4g} = {report.reconstruction:.4g} + {report.penalty:.4g} "
+        f" {report.nonzeros:.1f} non-zeros"
+    )

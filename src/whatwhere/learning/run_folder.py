@@ -1,4 +1,5 @@
-"""The folder of a run, recipe.toml, model.safetensors, history.jsonl, checkpoint/: reading it, and writing it."""
+"""The folder of a run, recipe.toml, model.safetensors, history.jsonl, checkpoint/: reading it, and
+writing it."""
 
 import json
 import os
@@ -15,7 +16,14 @@ from torch import Tensor
 from whatwhere import files
 from whatwhere.data.models import names, resolve
 from whatwhere.errors import RunError, command, did_you_mean, printable
-from whatwhere.learning.checkpoint import Checkpoint, damaged, difference, has_checkpoint, position, training_changes
+from whatwhere.learning.checkpoint import (
+    Checkpoint,
+    damaged,
+    difference,
+    has_checkpoint,
+    position,
+    training_changes,
+)
 from whatwhere.learning.latent_store import LatentStore
 from whatwhere.learning.reports import EpochReport, TrainingState
 from whatwhere.model import DeconvNet, save
@@ -37,7 +45,8 @@ class TrainedRun:
     folder   of the run; None for a model file, and where everything stayed in memory
 
     >>> ww.read_run("mnist")
-    TrainedRun('mnist', Recipe(layers of 16 and 48 maps, 50 and 50 epochs, batch_size=1000, seed=0), 0 epochs)
+    TrainedRun('mnist', Recipe(layers of 16 and 48 maps, 50 and 50 epochs, batch_size=1000, seed=0),
+    0 epochs)
     """
 
     name: str
@@ -54,9 +63,11 @@ class TrainedRun:
 def load(path: str | os.PathLike[str]) -> DeconvNet:
     """Read a model: by its name, or from its file, or from the folder of a run.
 
-    A file of another format, a damaged one, or one whose tensors are not those of its spec raises a RunError.
+    A file of another format, a damaged one, or one whose tensors are not those of its spec raises a
+    RunError.
 
-    path     one of `ww.models.names()`, a model file, or a run folder; a file or a run of that name comes first
+    path     one of `ww.models.names()`, a model file, or a run folder; a file or a run of that name
+             comes first
     returns  the model, on the CPU
 
     >>> model = ww.load("mnist")
@@ -66,19 +77,23 @@ def load(path: str | os.PathLike[str]) -> DeconvNet:
     file = resolve(path)
     if not os.path.exists(file):
         raise RunError(
-            f"{os.fspath(path)!r} was given as a model; there is no such file or folder, and no model of that name "
-            f"(known are {', '.join(names())})"
+            f"{os.fspath(path)!r} was given as a model; there is no such file or folder, and no"
+            f" model of that name (known are {', '.join(names())})"
         )
     return load_file(file)
 
 
 def read_run(path: str | os.PathLike[str]) -> TrainedRun:
-    """Read a run folder, or a model file, which has no history, and the included recipe of its name or the paper's.
+    """Read a run folder, or a model file, which has no history, and the included recipe of its name
+    or the paper's.
 
-    path  of the folder that training wrote, or of a .safetensors file; or the name of a model (`ww.models.names()`)
+    path  of the folder that training wrote, or of a .safetensors file; or the name of a model
+          (`ww.models.names()`)
 
-    >>> small = {"model": {"layers": [{"maps": 4}]}, "learning": {"each": {"epochs": 2, "inference": {"steps": 2}}}}
-    >>> _ = ww.train(ww.data.load("digits")[:10], ww.override(ww.Recipe.paper(), small), out="runs/small")
+    >>> short = {"each": {"epochs": 2, "inference": {"steps": 2}}}
+    >>> small = {"model": {"layers": [{"maps": 4}]}, "learning": short}
+    >>> recipe = ww.override(ww.Recipe.paper(), small)
+    >>> _ = ww.train(ww.data.load("digits")[:10], recipe, out="runs/small")
     >>> run = ww.read_run("runs/small")
     >>> run.name, [epoch.epoch for epoch in run.history]
     ('small', [1, 2])
@@ -89,20 +104,31 @@ def read_run(path: str | os.PathLike[str]) -> TrainedRun:
         included = read_recipe(path.stem) if path.stem in INCLUDED else None
         recipe = included if included and included.model == model.spec else Recipe.paper(model.spec)
         return TrainedRun(path.stem, recipe, model)
-    missing = [name for name in ("recipe.toml", "model.safetensors") if not os.path.isfile(path / name)]
+    missing = [
+        name for name in ("recipe.toml", "model.safetensors") if not os.path.isfile(path / name)
+    ]
     if missing:
         absent = " and no ".join(missing)
-        problem = f"there is no {absent} in it" if os.path.isdir(path) else "there is no such folder, or file"
+        problem = (
+            f"there is no {absent} in it"
+            if os.path.isdir(path)
+            else "there is no such folder, or file"
+        )
         create = command("whatwhere", "train", "--out", path)
         raise RunError(
-            f"{printable(path)} was given as a run folder or a model file; {problem} ({create} creates a run)"
-            f"{'' if os.path.isdir(path) else did_you_mean(path.name, names())}"
+            f"{printable(path)} was given as a run folder or a model file; {problem} ({create}"
+            f" creates a run){'' if os.path.isdir(path) else did_you_mean(path.name, names())}"
         )
     model, recipe = load_file(path / "model.safetensors"), read_recipe(path / "recipe.toml")
     if recipe.model != model.spec:
         what = difference(model.spec, recipe.model, "model")
-        raise RunError(f"{printable(path)}: recipe.toml does not match model.safetensors: {what}; restore one of them")
-    return TrainedRun(path.resolve().name, recipe, model, read_history(path / "history.jsonl"), path)
+        raise RunError(
+            f"{printable(path)}: recipe.toml does not match model.safetensors: {what}; restore one"
+            " of them"
+        )
+    return TrainedRun(
+        path.resolve().name, recipe, model, read_history(path / "history.jsonl"), path
+    )
 
 
 def read_history(path: Path) -> tuple[EpochReport, ...]:
@@ -114,7 +140,9 @@ def read_history(path: Path) -> tuple[EpochReport, ...]:
         return tuple(EpochReport.of(json.loads(line)) for line in lines if line.strip())
     except (OSError, ValueError, RecursionError) as error:
         again = f"{resume_command(path.parent)} writes it again"
-        raise RunError(f"{printable(path)} is damaged: {error}; expected an epoch per line ({again})") from None
+        raise RunError(
+            f"{printable(path)} is damaged: {error}; expected an epoch per line ({again})"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -136,15 +164,16 @@ class RunFolder:
         """A new run: its first checkpoint holds only the start, so that there always is one."""
         if has_checkpoint(self._checkpoint) or os.path.lexists(self.path / "model.safetensors"):
             raise RunError(
-                f"{printable(self.path)} holds a run already; continue it ({resume_command(self.path)}), "
-                "or choose another folder"
+                f"{printable(self.path)} holds a run already; continue it"
+                f" ({resume_command(self.path)}), or choose another folder"
             )
         self._write_texts(state)
         self.save(state)
         return state
 
     def resume(self, device: torch.device) -> TrainingState:
-        """The state of the last checkpoint; files that a kill left inconsistent with it are rewritten."""
+        """The state of the last checkpoint; files that a kill left inconsistent with it are
+        rewritten."""
         state = self._load(device)
         self._write_texts(state)
         save(state.model, self.path / "model.safetensors")
@@ -157,7 +186,8 @@ class RunFolder:
         files.write_atomic(self.path / "history.jsonl", lines.encode())
 
     def save(self, state: TrainingState) -> None:
-        """Latents to the disk, then the state that points at them; only then may the last ones be overwritten."""
+        """Latents to the disk, then the state that points at them; only then may the last ones be
+        overwritten."""
         if self.store is None:
             self._save(state, torch.zeros(0, 2, dtype=torch.int64))
             return
@@ -179,7 +209,9 @@ class RunFolder:
         checkpoint = Checkpoint.load(self._checkpoint)
         self._require_same("recipe", training_changes(checkpoint.recipe, self.recipe))
         same_images = checkpoint.images == self.images
-        self._require_same("images", "" if same_images else "they are not those that the run began with")
+        self._require_same(
+            "images", "" if same_images else "they are not those that the run began with"
+        )
         try:
             state = checkpoint.state(self.recipe, device)
             if self.store is not None:
@@ -195,7 +227,8 @@ class RunFolder:
         save(state.model, self.path / "model.safetensors")
 
     def _write_texts(self, state: TrainingState) -> None:
-        """Recipe and history as in this state: on resuming, this drops the epochs after the checkpoint."""
+        """Recipe and history as in this state: on resuming, this drops the epochs after the
+        checkpoint."""
         files.write_atomic(self.path / "recipe.toml", to_toml(self.recipe).encode())
         self.write_history(state.history)
 
@@ -205,8 +238,8 @@ class RunFolder:
     def _require_same(self, what: str, difference: str) -> None:
         if difference:
             raise RunError(
-                f"{printable(self.path)} cannot continue with other {what}: {difference}; give what the run began "
-                "with, or train again in another folder"
+                f"{printable(self.path)} cannot continue with other {what}: {difference}; give what"
+                " the run began with, or train again in another folder"
             )
 
 
@@ -216,13 +249,16 @@ def resume_command(path: Path) -> str:
 
 @contextmanager
 def open_folder(path: Path) -> Iterator[None]:
-    """Create the folder of a run and hold its lock. An error of the disk says what happened to the run.
+    """Create the folder of a run and hold its lock. An error of the disk says what happened to the
+    run.
 
-    If training ends without a checkpoint, since its input was rejected or it was interrupted, everything that was
-    created is removed again.
+    If training ends without a checkpoint, since its input was rejected or it was interrupted,
+    everything that was created is removed again.
     """
     checkpoint, latents = path / "checkpoint", path / "checkpoint" / "latents"
-    new_files = [path / name for name in ("recipe.toml", "history.jsonl") if not os.path.lexists(path / name)]
+    new_files = [
+        path / name for name in ("recipe.toml", "history.jsonl") if not os.path.lexists(path / name)
+    ]
     busy = f"{printable(path)}: another process is training in this folder; wait for it, or end it"
     try:
         with files.new_folder(checkpoint), files.locked(checkpoint, busy):

@@ -1,4 +1,5 @@
-"""What surrounds an algorithm of training: position, reports, guards, stop requests, checkpoints."""
+"""What surrounds an algorithm of training: position, reports, guards, stop requests,
+checkpoints."""
 
 import time
 from collections import deque
@@ -18,7 +19,9 @@ from whatwhere.model.solution import Solution
 from whatwhere.spec import LearningSpec, Recipe
 
 CHECKPOINT_SHARE = 0.1  # of the time, for writing checkpoints
-RUNAWAY = 10.0  # times the cost of an empty reconstruction: far from anything that inference would choose
+RUNAWAY = (
+    10.0  # times the cost of an empty reconstruction: far from anything that inference would choose
+)
 
 
 class TrainingStopped(RunError):
@@ -47,14 +50,17 @@ class TrainingSession:
     checkpoint_every: int | None = None
     # of batches whose numbers are still on their way to the host
     _pending: deque[tuple[int, reports.AsyncHostCopy]] = field(default_factory=deque, init=False)
-    _saved: float = field(default_factory=time.monotonic, init=False)  # when the last checkpoint was complete
+    # when the last checkpoint was complete
+    _saved: float = field(default_factory=time.monotonic, init=False)
     _saving: float = field(default=0.0, init=False)  # the seconds that it took
 
     def epochs(self, layer: int) -> Iterator[int]:
         """The epochs of a layer that are left, from 1."""
         while self.state.layer == layer:
             model, self._began = self.state.model, time.perf_counter()
-            active = torch.zeros(model.spec.layers[layer - 1].pooled_maps, dtype=torch.bool, device=model.device)
+            active = torch.zeros(
+                model.spec.layers[layer - 1].pooled_maps, dtype=torch.bool, device=model.device
+            )
             self._stats = self.state.stats or reports.EpochStats(active)
             yield self.state.epoch
 
@@ -66,7 +72,9 @@ class TrainingSession:
         report = self._epoch_report()
         layer, epoch = reports.first_epoch(self.recipe, state.layer, state.epoch + 1)
         memory = state.memory if layer == state.layer else {}
-        self.state = reports.TrainingState(model, layer, epoch, memory=memory, history=(*state.history, report))
+        self.state = reports.TrainingState(
+            model, layer, epoch, memory=memory, history=(*state.history, report)
+        )
         if self.folder is not None:
             self.folder.write_history(self.state.history)
         self.callbacks.on_epoch(report)
@@ -94,8 +102,10 @@ class TrainingSession:
         )
 
     def batches(self) -> Iterator[int]:
-        """The batches of the epoch that are left; raises `TrainingStopped` if someone asks to stop."""
-        # A GPU works on one batch while the numbers of the one before come to the host, so that neither waits.
+        """The batches of the epoch that are left; raises `TrainingStopped` if someone asks to
+        stop."""
+        # A GPU works on one batch while the numbers of the one before come to the host, so that
+        # neither waits.
         ahead = 1 if self.state.model.device.type == "cuda" else 0
         self._done, stopping = self.state.batch, False
         for batch in range(self._done, self._batch_count):
@@ -116,7 +126,9 @@ class TrainingSession:
             self.state = replace(self.state, model=model)
         zero_cost = lam_of(self._learning.inference) / 2 * images.square().sum()
         self._stats.active |= (solution.features != 0).any(0).flatten(1).any(1)
-        self._pending.append((self._done + 1, reports.AsyncHostCopy(reports.measure_batch(solution, zero_cost))))
+        self._pending.append(
+            (self._done + 1, reports.AsyncHostCopy(reports.measure_batch(solution, zero_cost)))
+        )
 
     def check_sums(self, total: Tensor) -> Tensor:
         """The same sums for a filter update; raises `TrainingDiverged` if they are not finite."""
@@ -131,7 +143,10 @@ class TrainingSession:
         cost, zero_cost = float(sums[0] + sums[1]), float(sums[4])
         if not cost <= RUNAWAY * zero_cost:  # NaN, too
             which = f"batch {batch} of {self._batch_count}"
-            raise self._diverged(f"the cost of {which} is {cost:.3g}, that of an empty reconstruction {zero_cost:.3g}")
+            raise self._diverged(
+                f"the cost of {which} is {cost:.3g}, that of an empty reconstruction"
+                f" {zero_cost:.3g}"
+            )
         self._stats.sums += sums[:4]
         report = reports.BatchReport(
             layer=self.state.layer,
@@ -163,7 +178,9 @@ class TrainingSession:
     def _checkpoint_due(self) -> bool:
         """Every n epochs, or as often as a tenth of the time allows."""
         if self.checkpoint_every is not None:
-            return self.checkpoint_every > 0 and len(self.state.history) % self.checkpoint_every == 0
+            return (
+                self.checkpoint_every > 0 and len(self.state.history) % self.checkpoint_every == 0
+            )
         return self._saving <= CHECKPOINT_SHARE * (time.monotonic() - self._saved)
 
     def _raise_stopped(self) -> None:
@@ -187,10 +204,15 @@ class TrainingSession:
     def _diverged(self, problem: str) -> TrainingDiverged:
         """The error, with what most often causes such numbers, and what to try instead."""
         spec = self._learning.inference
-        cause = f"images of very high contrast, or lam = {spec.lam:g} too large: scale images to [0, 1], or lower lam"
+        cause = (
+            f"images of very high contrast, or lam = {spec.lam:g} too large: scale images to [0,"
+            " 1], or lower lam"
+        )
         if spec.per_batch:
             cause = (
                 "one step size for the whole batch overshoots on some of its images: "
                 f"try step.per = 'image', or a smaller lam than {spec.lam:g}"
             )
-        return TrainingDiverged(f"{self._where()}: {problem}. Likely cause: {cause}. The last checkpoint is intact.")
+        return TrainingDiverged(
+            f"{self._where()}: {problem}. Likely cause: {cause}. The last checkpoint is intact."
+        )

@@ -1,4 +1,5 @@
-"""`train`, the front door of training: check what is given, open folder and data, learn by epochs or from a stream."""
+"""`train`, the front door of training: check what is given, open folder and data, learn by epochs
+or from a stream."""
 
 import os
 import tempfile
@@ -12,15 +13,20 @@ from typing import Any
 import numpy as np
 import torch
 
+from whatwhere.engines import Engine, resolve
+from whatwhere.engines.devices import choose_device
 from whatwhere.errors import SpecError
 from whatwhere.inference.auto_lam import resolve_recipe
-from whatwhere.inference.checks import ImageSource, make_target
-from whatwhere.inference.engines import Engine, resolve
-from whatwhere.inference.environment import choose_device
+from whatwhere.inference.target import ImageSource, make_target
 from whatwhere.learning.algorithm import learn, learn_from_stream, training_phase
 from whatwhere.learning.defaults import choose_defaults, start_from_pieces
 from whatwhere.learning.latent_store import LatentStore, latents_fit, latents_per_image
-from whatwhere.learning.reports import TrainingCallbacks, TrainingProgress, TrainingState, first_epoch
+from whatwhere.learning.reports import (
+    TrainingCallbacks,
+    TrainingProgress,
+    TrainingState,
+    first_epoch,
+)
 from whatwhere.learning.run_folder import RunFolder, TrainedRun, open_folder
 from whatwhere.learning.session import TrainingSession
 from whatwhere.learning.training_data import (
@@ -37,7 +43,7 @@ from whatwhere.learning.training_data import (
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import require
-from whatwhere.spec.tasks import TrainingOptions
+from whatwhere.spec.execution import TrainingOptions
 
 TrainingImages = ImageSource | Iterable[Any] | np.ndarray | str | Path
 
@@ -57,22 +63,26 @@ def train(
 ) -> TrainedRun:
     """Train a model on images: each layer in turn.
 
-    images     `Images`, a tensor [N, C, H, W], an array, or the name or path of images as `data.load` takes them; with
-               update = 'batch' also an iterable of tensors (a DataLoader, a generator), which is read once
-    recipe     what is computed: the model and how each layer is trained. None chooses settings from the images, which a
-               warning reports
+    images     `Images`, a tensor [N, C, H, W], an array, or the name or path of images as
+               `data.load` takes them; with update = 'batch' also an iterable of tensors (a
+               DataLoader, a generator), which is read once
+    recipe     what is computed: the model and how each layer is trained. None chooses settings from
+               the images, which a warning reports
     out        folder of the run; None keeps everything in memory
-    mask       a weight ≥ 0 for every pixel, [N, 1 or C, H, W]: 0 where it is unknown, as NaN is in the images
-    image_count  with update = 'batch': how many images each layer learns from, one layer's after the other's; a data
-               set starts again after its last image, an iterable that ends too early raises StreamError. Default: all
-               of them, in every epoch or, from a DataLoader, once
+    mask       a weight ≥ 0 for every pixel, [N, 1 or C, H, W]: 0 where it is unknown, as NaN is in
+               the images
+    image_count  with update = 'batch': how many images each layer learns from, one layer's after
+                 the other's; a data
+               set starts again after its last image, an iterable that ends too early raises
+               StreamError. Default: all of them, in every epoch or, from a DataLoader, once
     resume     continue the run in `out` from its last checkpoint
     start      the model to begin with; None draws one from the recipe's seed
     progress   show how far training is, on standard error
     options    engine, device, memory, checkpoints: what does not change the outcome
     callbacks  functions to call on the way, and when to stop
 
-    >>> small = {"model": {"layers": [{"maps": 4}]}, "learning": {"each": {"epochs": 2, "inference": {"steps": 3}}}}
+    >>> short = {"each": {"epochs": 2, "inference": {"steps": 3}}}
+    >>> small = {"model": {"layers": [{"maps": 4}]}, "learning": short}
     >>> run = ww.train(ww.data.load("digits")[:20], ww.override(ww.Recipe.paper(), small))
     >>> run.model
     DeconvNet(1 → 4 maps 5×5, gaussian 2×2; float32, cpu)
@@ -81,9 +91,15 @@ def train(
     """
     options, callbacks = options or TrainingOptions(), callbacks or TrainingCallbacks()
     if resume and out is None:
-        raise SpecError("resume=True was given without a folder; expected out='the folder of the run'")
+        raise SpecError(
+            "resume=True was given without a folder; expected out='the folder of the run'"
+        )
     is_recipe = recipe is None or isinstance(recipe, Recipe)
-    require(is_recipe, f"a recipe of type {type(recipe).__name__}", "train(images, recipe) with a Recipe, or none")
+    require(
+        is_recipe,
+        f"a recipe of type {type(recipe).__name__}",
+        "train(images, recipe) with a Recipe, or none",
+    )
     source = open_images(images, None if recipe is None else recipe.model)
     if image_count is None and isinstance(source, IterableStream):
         image_count = source.length
@@ -93,9 +109,13 @@ def train(
         recipe, image_count = chosen.recipe, image_count or chosen.image_count
     recipe = stream_recipe(recipe, source, image_count, mask)
     if start is None:  # channels are those of the images
-        recipe = replace(recipe, model=replace(recipe.model, channels=source.first_images().shape[1]))
+        recipe = replace(
+            recipe, model=replace(recipe.model, channels=source.first_images().shape[1])
+        )
     elif start.spec != recipe.model:
-        raise SpecError("a start model was given that is not the recipe's; expected one of the same ModelSpec")
+        raise SpecError(
+            "a start model was given that is not the recipe's; expected one of the same ModelSpec"
+        )
     recipe = resolve_recipe(recipe, source.known_images(), mask=mask, start=start)
     job = TrainingJob(recipe, source, mask, image_count, start, options, callbacks)
     folder = None if out is None else Path(out)
@@ -132,13 +152,19 @@ def run_training(job: TrainingJob, folder: Path | None, resume: bool = False) ->
         if folder is not None:
             closing.enter_context(open_folder(folder))
             white = getattr(getattr(job.images, "images", None), "deep_white", None)
-            notes = {**options.notes, "image_shape": list(first.shape[1:]), **({"deep_white": white} if white else {})}
+            notes = {
+                **options.notes,
+                "image_shape": list(first.shape[1:]),
+                **({"deep_white": white} if white else {}),
+            }
             store = data.store if isinstance(data, TrainingData) else None
             masks = "" if job.mask is None else f" {SizedStream(job.mask).fingerprint()}"
             writer = RunFolder(folder, recipe, job.images.fingerprint() + masks, notes, store)
             state = writer.resume(device) if resume else writer.begin(state)
         names = [engine.name for engine in engines]
-        session = TrainingSession(recipe, data, state, names, job.callbacks, writer, options.checkpoint_every)
+        session = TrainingSession(
+            recipe, data, state, names, job.callbacks, writer, options.checkpoint_every
+        )
         try:
             if isinstance(data, StreamData):
                 learn_from_stream(state.model, recipe, data, engines, session)
@@ -159,8 +185,11 @@ def first_model(recipe: Recipe, images: ImageStream) -> DeconvNet:
     return start_from_pieces(model, images.known_images(), recipe.seed) if pieces else model
 
 
-def resolve_engines(name: str, model: DeconvNet, image: torch.Tensor, recipe: Recipe) -> tuple[Engine, ...]:
-    """The engine of each layer's training; an unsupported one raises an error before anything is written."""
+def resolve_engines(
+    name: str, model: DeconvNet, image: torch.Tensor, recipe: Recipe
+) -> tuple[Engine, ...]:
+    """The engine of each layer's training; an unsupported one raises an error before anything is
+    written."""
     return tuple(
         resolve(name, Problem(model, image, training_phase(layer, learning), learning.inference))
         for layer, learning in enumerate(recipe.learning, start=1)
@@ -168,19 +197,30 @@ def resolve_engines(name: str, model: DeconvNet, image: torch.Tensor, recipe: Re
 
 
 @contextmanager
-def open_data(job: TrainingJob, model: DeconvNet, folder: Path | None) -> Iterator[TrainingData | StreamData]:
-    """A stream; or checked images, and a store for their latents, whose files are temporary without a folder."""
+def open_data(
+    job: TrainingJob, model: DeconvNet, folder: Path | None
+) -> Iterator[TrainingData | StreamData]:
+    """A stream; or checked images, and a store for their latents, whose files are temporary
+    without a folder."""
     if job.recipe.learning[0].streams:
         yield open_stream(job.recipe, job.images, job.image_count, model, job.mask)
         return
     assert isinstance(job.images, SizedStream), "stream_recipe raises"
     images = job.images.images
     size = job.recipe.batch_size
-    batches = [slice(start, min(start + size, len(images))) for start in range(0, len(images), size)]
-    needed = len(images) * latents_per_image(model.spec, *images[slice(0, 1)].shape[2:]) * model.dtype.itemsize
+    batches = [
+        slice(start, min(start + size, len(images))) for start in range(0, len(images), size)
+    ]
+    needed = (
+        len(images)
+        * latents_per_image(model.spec, *images[slice(0, 1)].shape[2:])
+        * model.dtype.itemsize
+    )
     in_memory = job.options.store == "memory"
     if job.options.store == "auto":
-        in_memory = latents_fit(needed, model.device, Path(tempfile.gettempdir()) if folder is None else folder)
+        in_memory = latents_fit(
+            needed, model.device, Path(tempfile.gettempdir()) if folder is None else folder
+        )
     with ExitStack() as closing:
         place = None if folder is None else folder / "checkpoint" / "latents"
         if place is None and not in_memory:

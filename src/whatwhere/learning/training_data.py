@@ -1,5 +1,5 @@
-"""The images of a training: any sized source, or an iterable of batches, which is read once; and its batches, fixed
-ones with the latents that belong to them, or those of a stream."""
+"""The images of a training: any sized source, or an iterable of batches, which is read once; and
+its batches, fixed ones with the latents that belong to them, or those of a stream."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +14,7 @@ from torch import Tensor
 from whatwhere.data import Images, Signals, load, load_for_training
 from whatwhere.data.signals import training_windows
 from whatwhere.errors import ImageError, WhatwhereError
-from whatwhere.inference.checks import ImageSource, Target, make_target
+from whatwhere.inference.target import ImageSource, Target, make_target
 from whatwhere.latents import Latents
 from whatwhere.learning.latent_store import LatentStore
 from whatwhere.model import DeconvNet
@@ -54,7 +54,8 @@ class SizedStream:
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def shuffled(self) -> "SizedStream":
-        """The same images in a random order, always the same; images that can be read by slices alone keep theirs."""
+        """The same images in a random order, always the same; images that can be read by slices
+        alone keep theirs."""
         if not isinstance(self.images, Tensor | Images):
             return self
         return replace(self, order=np.random.default_rng(0).permutation(len(self.images)))
@@ -63,20 +64,23 @@ class SizedStream:
         return self.images[slice(0, 1)]
 
     def known_images(self) -> ImageSource:
-        """What settings can be chosen from before training: all images, the first ones of a stream."""
+        """What settings can be chosen from before training: all images, the first ones of a
+        stream."""
         return self.images
 
     def fingerprint(self) -> str:
-        """What distinguishes these images from others: their own fingerprint, or a hash of all values."""
+        """What distinguishes these images from others: their own fingerprint, or a hash of all
+        values."""
         own: Any = getattr(self.images, "fingerprint", None)
         return own if isinstance(own, str) else fingerprint(self.images)
 
 
 class IterableStream:
-    """An iterable of batches [n, C, H, W] of any sizes, or of tuples that begin with one, such as a DataLoader yields.
+    """An iterable of batches [n, C, H, W] of any sizes, or of tuples that begin with one, such as a
+    DataLoader yields.
 
-    It is read forwards only; what lies before `start` is skipped, so a run is resumed with the stream it began with.
-    A DataLoader whose data set has a length starts again after its end.
+    It is read forwards only; what lies before `start` is skipped, so a run is resumed with the
+    stream it began with. A DataLoader whose data set has a length starts again after its end.
 
     length  of the data set, if it is known
     """
@@ -95,11 +99,16 @@ class IterableStream:
                 self._next += len(self._waiting.pop(0))
         images = torch.cat(self._waiting) if len(self._waiting) > 1 else self._waiting[0]
         rest = images[stop - self._next :]
-        images, self._waiting, self._next = images[start - self._next : stop - self._next], [rest], stop
+        images, self._waiting, self._next = (
+            images[start - self._next : stop - self._next],
+            [rest],
+            stop,
+        )
         return images
 
     def first_images(self) -> Tensor:
-        """The first images, at least one, without taking them from the stream; only before the first `read`."""
+        """The first images, at least one, without taking them from the stream; only before the
+        first `read`."""
         if not self._waiting:
             self._pull(1)
         return self._waiting[0]
@@ -121,17 +130,25 @@ class IterableStream:
             given = next(self._batches, _END)
         if given is _END:
             raise StreamError(
-                f"the stream ended after {self._end:,} images; expected {wanted:,} or more (give image_count=N of "
-                "images for each layer, or a stream that does not end)"
+                f"the stream ended after {self._end:,} images; expected {wanted:,} or more (give"
+                " image_count=N of images for each layer, or a stream that does not end)"
             )
         images = given[0] if isinstance(given, tuple | list) and given else given
         images = torch.as_tensor(images) if isinstance(images, np.ndarray) else images
         shape = list(images.shape) if isinstance(images, Tensor) else []
-        if len(shape) != 4 or not shape[0] or (self._waiting and images.shape[1:] != self._waiting[0].shape[1:]):
-            what = f"a tensor of shape {shape}" if isinstance(images, Tensor) else f"a {type(images).__name__}"
+        if (
+            len(shape) != 4
+            or not shape[0]
+            or (self._waiting and images.shape[1:] != self._waiting[0].shape[1:])
+        ):
+            what = (
+                f"a tensor of shape {shape}"
+                if isinstance(images, Tensor)
+                else f"a {type(images).__name__}"
+            )
             raise StreamError(
-                f"the stream gave {what} after {self._end:,} images; expected batches of images [n, C, H, W], n ≥ 1, "
-                "all of one shape"
+                f"the stream gave {what} after {self._end:,} images; expected batches of images [n,"
+                " C, H, W], n ≥ 1, all of one shape"
             )
         self._waiting.append(images)
 
@@ -141,15 +158,22 @@ ImageStream = SizedStream | IterableStream
 
 
 def open_images(images: Any, spec: ModelSpec | None) -> ImageStream:
-    """What `train` was given: a path or name, an array, `Images`, a tensor, an iterable; in the units of a model."""
+    """What `train` was given: a path or name, an array, `Images`, a tensor, an iterable; in the
+    units of a model."""
     signals = spec is not None and spec.for_signals
     if isinstance(images, str | Path):
         images = load_for_training(images, signals=signals)[0]
-    elif isinstance(images, np.ndarray) or (signals and isinstance(images, Tensor) and images.ndim < 4):
+    elif isinstance(images, np.ndarray) or (
+        signals and isinstance(images, Tensor) and images.ndim < 4
+    ):
         images = load(images, signals=signals and images.ndim < 4, allow_nan=signals)
     if isinstance(images, Signals):
         images = training_windows(images).as_images()
-    sliceable = hasattr(images, "__len__") and hasattr(images, "__getitem__") and not isinstance(images, list | tuple)
+    sliceable = (
+        hasattr(images, "__len__")
+        and hasattr(images, "__getitem__")
+        and not isinstance(images, list | tuple)
+    )
     if not sliceable:
         return IterableStream(images)
     if len(images) == 0:
@@ -163,7 +187,12 @@ def fingerprint(images: ImageSource) -> str:
     """A hash of all values."""
     digest = hashlib.sha256()
     for start in range(0, len(images), FINGERPRINT_BATCH):
-        values = images[slice(start, min(start + FINGERPRINT_BATCH, len(images)))].detach().cpu().contiguous()
+        values = (
+            images[slice(start, min(start + FINGERPRINT_BATCH, len(images)))]
+            .detach()
+            .cpu()
+            .contiguous()
+        )
         digest.update(f"{values.dtype} {list(values.shape)}".encode())
         digest.update(values.numpy().data)
     return digest.hexdigest()
@@ -189,7 +218,8 @@ class TrainingData:
     targets: Sequence[Target] | None = None
 
     def checked(self, *, keep: bool) -> "TrainingData":
-        """The same once the model can explain all images, else an error; with `keep` in the memory of the device."""
+        """The same once the model can explain all images, else an error; with `keep` in the memory
+        of the device."""
         targets = []
         for batch in range(len(self.batches)):
             target = self.read(batch)
@@ -206,7 +236,9 @@ class TrainingData:
         if self.targets is not None:
             return self.targets[batch]
         rows = self.batches[batch]
-        return make_target(self.model, self.images[rows], None if self.masks is None else self.masks[rows])
+        return make_target(
+            self.model, self.images[rows], None if self.masks is None else self.masks[rows]
+        )
 
     def stored(self) -> Iterator[tuple[Tensor, Latents, Tensor | None]]:
         """Images, latents and masks of every batch."""
@@ -251,7 +283,10 @@ class StreamData:
         """Where in the stream the images of a batch begin and end."""
         before = 0
         if not self.passes:
-            before, batch = (layer - 1) * self.count, self._batches * (epoch - 1) // self.epochs + batch
+            before, batch = (
+                (layer - 1) * self.count,
+                self._batches * (epoch - 1) // self.epochs + batch,
+            )
         start, stop = (before + self.count * b // self._batches for b in (batch, batch + 1))
         return start, stop
 
@@ -260,27 +295,46 @@ class StreamData:
         return -(-self.count // self.batch_size)
 
 
-def stream_recipe(recipe: Recipe, images: ImageStream, image_count: int | None, mask: object = None) -> Recipe:
-    """The recipe with the epochs that a stream of `image_count` images for each layer is cut into."""
+def stream_recipe(
+    recipe: Recipe, images: ImageStream, image_count: int | None, mask: object = None
+) -> Recipe:
+    """The recipe with the epochs that a stream of `image_count` images for each layer is
+    cut into."""
     streaming, once = recipe.learning[0].streams, isinstance(images, IterableStream)
     require(
         streaming or not once,
         "an iterable of batches with update = 'epoch', which stores the latents of every image,",
         "a tensor or a data set, or a recipe with learning.each.update = 'batch'",
     )
-    require(image_count is not None or not once, "an iterable of batches alone", "image_count=N, images for each layer")
-    require(mask is None or not once, "a mask with an iterable of batches", "a tensor or a data set, or NaN in batches")
+    require(
+        image_count is not None or not once,
+        "an iterable of batches alone",
+        "image_count=N, images for each layer",
+    )
+    require(
+        mask is None or not once,
+        "a mask with an iterable of batches",
+        "a tensor or a data set, or NaN in batches",
+    )
     if image_count is None:
         return recipe
     require_count("image_count", image_count)
-    require(streaming, f"image_count = {image_count} with update = 'epoch'", "update = 'batch', or no image_count")
+    require(
+        streaming,
+        f"image_count = {image_count} with update = 'epoch'",
+        "update = 'batch', or no image_count",
+    )
     epochs = max(1, round(image_count / recipe.batch_size / BATCHES_PER_EPOCH))
     learning = (replace(layer, epochs=min(1, layer.epochs) * epochs) for layer in recipe.learning)
     return replace(recipe, learning=tuple(learning))
 
 
 def open_stream(
-    recipe: Recipe, images: ImageStream, image_count: int | None, model: DeconvNet, mask: ImageSource | None = None
+    recipe: Recipe,
+    images: ImageStream,
+    image_count: int | None,
+    model: DeconvNet,
+    mask: ImageSource | None = None,
 ) -> StreamData:
     """The batches of a run by this recipe (see `stream_recipe`)."""
     epochs = max(learning.epochs for learning in recipe.learning)
@@ -290,4 +344,6 @@ def open_stream(
         images = images.shuffled() if isinstance(update, EveryBatch) and update.shuffle else images
         count, order = image_count or len(images.images), images.order
     masks = None if mask is None else SizedStream(mask, order)
-    return StreamData(images, model, count, epochs, recipe.batch_size, passes=image_count is None, masks=masks)
+    return StreamData(
+        images, model, count, epochs, recipe.batch_size, passes=image_count is None, masks=masks
+    )

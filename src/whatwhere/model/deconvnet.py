@@ -20,13 +20,15 @@ DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 @dataclass(frozen=True, init=False, repr=False, eq=False)
 class DeconvNet:
-    """Filters f_k [B_{k-1}, B_k, K, L] and connectivity [B_{k-1}, B_k] of every layer; latents are passed in.
+    """Filters f_k [B_{k-1}, B_k, K, L] and connectivity [B_{k-1}, B_k] of every layer; latents are
+    passed in.
 
-    An immutable value: methods that change something return another model. Models are equal if their spec, dtype,
-    filters and connectivity are equal. Layers count from 1, as in the paper; 0 is the image.
+    An immutable value: methods that change something return another model. Models are equal if
+    their spec, dtype, filters and connectivity are equal. Layers count from 1, as in the paper; 0
+    is the image.
 
-    `upward` are the filters of the pass up, from an error to a step: the same ones, as the paper has it, unless
-    `with_upward` gave others, which a few learned steps may have.
+    `upward` are the filters of the pass up, from an error to a step: the same ones, as the paper
+    has it, unless `with_upward` gave others, which a few learned steps may have.
 
     spec   the architecture
     seed   of the random filters and the random connectivity
@@ -45,14 +47,19 @@ class DeconvNet:
     upward: tuple[Tensor, ...]
     source: Path | None = None  # the file that these filters were loaded from
 
-    def __init__(self, spec: ModelSpec, seed: int = 0, *, dtype: torch.dtype = torch.float32) -> None:
-        """Draw the connectivity and Gaussian filters, then project and normalise them (paper, "Initialization")."""
+    def __init__(
+        self, spec: ModelSpec, seed: int = 0, *, dtype: torch.dtype = torch.float32
+    ) -> None:
+        """Draw the connectivity and Gaussian filters, then project and normalise them (paper,
+        "Initialization")."""
         generator = torch.Generator().manual_seed(seed)
         filters, connectivity = [], []
         for k, layer in enumerate(spec.layers, start=1):
             below = spec.maps_below(k)
             connectivity.append(random_connectivity(below, layer.maps, layer.fan_in, generator))
-            gaussian = torch.randn(below, layer.maps, *layer.filter_shape, generator=generator, dtype=torch.float64)
+            gaussian = torch.randn(
+                below, layer.maps, *layer.filter_shape, generator=generator, dtype=torch.float64
+            )
             filters.append(_project(spec, k, gaussian, connectivity[-1]).to(dtype))
         self._set(spec, filters, connectivity)
 
@@ -66,7 +73,8 @@ class DeconvNet:
         *,
         source: Path | None = None,
     ) -> "DeconvNet":
-        """A model with these filters, without projection. Shapes and dtypes must be those of the spec."""
+        """A model with these filters, without projection. Shapes and dtypes must be those of the
+        spec."""
         model = cls.__new__(cls)
         model._set(spec, filters, connectivity)
         if upward is not None:
@@ -75,21 +83,25 @@ class DeconvNet:
         object.__setattr__(model, "source", source)
         return model
 
-    def _set(self, spec: ModelSpec, filters: Sequence[Tensor], connectivity: Sequence[Tensor]) -> None:
+    def _set(
+        self, spec: ModelSpec, filters: Sequence[Tensor], connectivity: Sequence[Tensor]
+    ) -> None:
         check_parts(spec, filters, connectivity)
         object.__setattr__(self, "spec", spec)
         object.__setattr__(self, "filters", tuple(filters))
         object.__setattr__(self, "connectivity", tuple(connectivity))
         object.__setattr__(self, "upward", self.filters)
 
-    # As a value ---------------------------------------------------------------------------------------------
+    # As a value -----------------------------------------------------------------------------------
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, DeconvNet):
             return NotImplemented
         if self.spec != other.spec or self.dtype != other.dtype:
             return False
-        ours, theirs = (model.filters + model.connectivity + model.upward for model in (self, other))
+        ours, theirs = (
+            model.filters + model.connectivity + model.upward for model in (self, other)
+        )
         return all(torch.equal(a, b.to(a.device)) for a, b in zip(ours, theirs, strict=True))
 
     def __hash__(self) -> int:
@@ -97,12 +109,16 @@ class DeconvNet:
 
     def __repr__(self) -> str:
         layers = " → ".join(_describe(layer) for layer in self.spec.layers)
-        return f"DeconvNet({self.spec.channels} → {layers}; {str(self.dtype).removeprefix('torch.')}, {self.device})"
+        return (
+            f"DeconvNet({self.spec.channels} → {layers}; {str(self.dtype).removeprefix('torch.')},"
+            f" {self.device})"
+        )
 
-    # Other models -------------------------------------------------------------------------------------------
+    # Other models ---------------------------------------------------------------------------------
 
     def project(self, k: int, f: Tensor) -> Tensor:
-        """Filters of layer k masked, projected to ≥ 0 where the model is non-negative, and of unit length."""
+        """Filters of layer k masked, projected to ≥ 0 where the model is non-negative, and of unit
+        length."""
         return _project(self.spec, k, f, self.connectivity[k - 1])
 
     def with_filters(self, k: int, f: Tensor) -> "DeconvNet":
@@ -112,7 +128,9 @@ class DeconvNet:
 
     def with_upward(self, filters: Sequence[Tensor] | None) -> "DeconvNet":
         """The same model with these filters on the pass up; None: with its own."""
-        return self.from_parts(self.spec, self.filters, self.connectivity, filters, source=self.source)
+        return self.from_parts(
+            self.spec, self.filters, self.connectivity, filters, source=self.source
+        )
 
     @property
     def tied(self) -> bool:
@@ -123,10 +141,15 @@ class DeconvNet:
         """The same model on another device, in another dtype."""
         try:
             filters = [f.to(*args, **kwargs) for f in self.filters]
-        except (RuntimeError, AssertionError) as error:  # torch raises either where a device is unknown or missing
+        except (
+            RuntimeError,
+            AssertionError,
+        ) as error:  # torch raises either where a device is unknown or missing
             given = ", ".join(map(str, (*args, *kwargs.values())))
             reason = str(error).splitlines()[0]
-            raise EngineError(f"{given} was given, which this machine does not offer: {reason} (try 'cpu')") from None
+            raise EngineError(
+                f"{given} was given, which this machine does not offer: {reason} (try 'cpu')"
+            ) from None
         connectivity = [c.to(f.device) for c, f in zip(self.connectivity, filters, strict=True)]
         upward = None if self.tied else [f.to(*args, **kwargs) for f in self.upward]
         return self.from_parts(self.spec, filters, connectivity, upward, source=self.source)
@@ -155,27 +178,43 @@ class DeconvNet:
         spec = self.spec
         expected = f"a float tensor [N, {spec.channels}, {'T' if spec.for_signals else 'H, W'}]"
         if not isinstance(images, Tensor):
-            raise ImageError(f"{type(images).__name__} was given; expected {expected} (torch.as_tensor converts)")
-        if images.ndim != 4 or images.shape[1] != spec.channels or 0 in images.shape[2:]:
-            raise ImageError(f"images of shape {list(images.shape)} were given; expected {expected}")
-        if not images.is_floating_point():
-            raise ImageError(f"images of dtype {images.dtype} were given; expected floats (divide bytes by 255)")
-        if not all_finite(images):
-            raise ImageError("images with NaN or Inf were given; expected finite values (clean them first)")
-        if spec.nonnegative_filters and spec.input.kind == "none" and len(images) > 0 and images.min() < 0:
             raise ImageError(
-                f"images with values down to {images.min():.4g} were given to a non-negative model; expected values ≥ 0"
-                " (shift them, or make the model with nonnegative=False or input.kind='onoff')"
+                f"{type(images).__name__} was given; expected {expected} (torch.as_tensor converts)"
+            )
+        if images.ndim != 4 or images.shape[1] != spec.channels or 0 in images.shape[2:]:
+            raise ImageError(
+                f"images of shape {list(images.shape)} were given; expected {expected}"
+            )
+        if not images.is_floating_point():
+            raise ImageError(
+                f"images of dtype {images.dtype} were given; expected floats (divide bytes by 255)"
+            )
+        if not all_finite(images):
+            raise ImageError(
+                "images with NaN or Inf were given; expected finite values (clean them first)"
+            )
+        if (
+            spec.nonnegative_filters
+            and spec.input.kind == "none"
+            and len(images) > 0
+            and images.min() < 0
+        ):
+            raise ImageError(
+                f"images with values down to {images.min():.4g} were given to a non-negative model;"
+                " expected values ≥ 0 (shift them, or make the model with nonnegative=False or"
+                " input.kind='onoff')"
             )
 
 
 def all_finite(x: Tensor) -> bool:
-    """Whether there is no NaN and no Inf. Their sum has one if they do, and is found in a quarter of the time."""
+    """Whether there is no NaN and no Inf. Their sum has one if they do, and is found in a quarter
+    of the time."""
     return math.isfinite(x.sum().item()) or bool(x.isfinite().all())
 
 
 def _project(spec: ModelSpec, k: int, f: Tensor, connected: Tensor) -> Tensor:
-    # Several channels of an image share one length: planes of equal length would make every filter grey.
+    # Several channels of an image share one length: planes of equal length would make every filter
+    # grey.
     colour = k == 1 and spec.signal_channels > 1
     normalise = "filter" if colour else spec.normalise
     return project_filters(f, connected, nonnegative=spec.nonnegative_filters, normalise=normalise)
@@ -193,31 +232,38 @@ def _describe(layer: LayerSpec) -> str:
         words.append(f"fan-in {layer.fan_in}")
     pooling = f"{layer.pooling_kind} {times(layer.pool_shape)}"
     if layer.strides != layer.pool_shape:
-        pooling += f" stride {layer.pool_stride if isinstance(layer.pool_stride, int) else times(layer.strides)}"
+        pooling += (
+            " stride"
+            f" {layer.pool_stride if isinstance(layer.pool_stride, int) else times(layer.strides)}"
+        )
     if layer.pool_maps > 1:
         pooling += f" of {layer.pool_maps} maps"
     return ", ".join([*words, pooling])
 
 
 def check_parts(spec: ModelSpec, filters: Sequence[Tensor], connectivity: Sequence[Tensor]) -> None:
-    """Raise a SpecError for filters or connectivity that are not those of a spec: their number, shapes and dtypes."""
+    """Raise a SpecError for filters or connectivity that are not those of a spec: their number,
+    shapes and dtypes."""
     if len(filters) != spec.depth or len(connectivity) != spec.depth:
         raise SpecError(
             f"filters of {len(filters)} and connectivity of {len(connectivity)} layers were given; "
             f"the spec has {spec.depth} layers"
         )
     first = filters[0]
-    for k, (layer, f, connected) in enumerate(zip(spec.layers, filters, connectivity, strict=True), start=1):
+    for k, (layer, f, connected) in enumerate(
+        zip(spec.layers, filters, connectivity, strict=True), start=1
+    ):
         plane = (spec.maps_below(k), layer.maps)
         expected = (*plane, *layer.filter_shape)
         if tuple(f.shape) != expected or tuple(connected.shape) != plane:
             raise SpecError(
-                f"filters {list(f.shape)} and connectivity {list(connected.shape)} were given at layer {k}; its spec "
-                f"says {list(expected)} and {list(plane)}"
+                f"filters {list(f.shape)} and connectivity {list(connected.shape)} were given at"
+                f" layer {k}; its spec says {list(expected)} and {list(plane)}"
             )
         is_float = f.dtype in DTYPES and (f.dtype, f.device) == (first.dtype, first.device)
         if not is_float or connected.dtype != torch.bool:
             raise SpecError(
-                f"filters of {f.dtype} on {f.device} and connectivity of {connected.dtype} were given at layer {k}; "
-                "expected floats, of the same dtype and device at every layer, and torch.bool"
+                f"filters of {f.dtype} on {f.device} and connectivity of {connected.dtype} were"
+                f" given at layer {k}; expected floats, of the same dtype and device at every"
+                " layer, and torch.bool"
             )

@@ -1,14 +1,16 @@
 """Events: which waveform occurs when in a signal, and how strongly; read off the latents.
 
-A feature p(j) with the weights w of its region puts the coefficients p(j) w(i) on the samples i of the map z. To first
-order, a waveform with these coefficients is one waveform of
+A feature p(j) with the weights w of its region puts the coefficients p(j) w(i) on the samples i of
+the map z. To first order, a waveform with these coefficients is one waveform of
 
-    amplitude  a = p Σ w(i)        time  t = Σ w(i) i / Σ w(i)        width  s,  s² = Σ w(i) (i - t)² / Σ w(i)
+    amplitude  a = p Σ w(i)        time  t = Σ w(i) i / Σ w(i)        width  s,  s² = Σ w(i) (i -
+               t)² / Σ w(i)
 
-so t has a fraction of a sample, by μ and γ together: μ alone is not the mean of i, since elements have only so many
-places, and a large γ leaves one of them. Regions next to each other share an event that lies between them: features of
-one map and sign that are no farther apart than a region is long, and at least NEAREST elements, are one event, whose
-a, t and s are those of all coefficients.
+so t has a fraction of a sample, by μ and γ together: μ alone is not the mean of i, since elements
+have only so many places, and a large γ leaves one of them. Regions next to each other share an
+event that lies between them: features of one map and sign that are no farther apart than a region
+is long, and at least NEAREST elements, are one event, whose a, t and s are those of all
+coefficients.
 """
 
 import math
@@ -38,18 +40,23 @@ FIELDS = [
 
 
 class Events(np.ndarray):
-    """Events of signals, a structured array with a row for each, sorted by signal, layer (the top one first) and time.
+    """Events of signals, a structured array with a row for each, sorted by signal, layer (the top
+    one first) and time.
 
     signal     number of the signal
     layer      1: a waveform of the signal; 2: a group of layer 1's features
     feature    number of the map: which waveform
-    time       of the waveform's centre, in samples with their fraction: filter element k, of K, lies at sample
-               time - (K - 1) / 2 + k
-    width      standard deviation of the event's coefficients, in samples: 0 for one that lies on one sample
-    amplitude  what the waveform is multiplied by, in units of the signal after the model's input stage
-    parent     number of the row of the event one layer up that contributes most; -1 if there is none
+    time       of the waveform's centre, in samples with their fraction: filter element k, of K,
+               lies at sample time - (K - 1) / 2 + k
+    width      standard deviation of the event's coefficients, in samples: 0 for one that lies on
+               one sample
+    amplitude  what the waveform is multiplied by, in units of the signal after the model's input
+               stage
+    parent     number of the row of the event one layer up that contributes most; -1 if there is
+               none
 
-    `Events.of` makes one; `shape`, `dtype`, `buffer`, `offset`, `strides` and `order` are those of any array.
+    `Events.of` makes one; `shape`, `dtype`, `buffer`, `offset`, `strides` and `order` are those of
+    any array.
 
     >>> events = Events.of([(0, 1, 3, 120.25, 0.4, 2.0, -1)])
     >>> events["time"], events[events["amplitude"] > 1].shape
@@ -73,7 +80,8 @@ class Events(np.ndarray):
         return pandas.DataFrame({name: np.asarray(self[name]) for name, _ in FIELDS})
 
     def to_csv(self, file: Any, *, header: bool = True) -> None:
-        """Write a line for each event, after one with the names of the columns, to a path or an open file.
+        """Write a line for each event, after one with the names of the columns, to a path or an
+        open file.
 
         header  write the line with the names; without it, a table is continued
         """
@@ -84,7 +92,8 @@ class Events(np.ndarray):
 
 
 def events_of(sized: SizedModel, latents: Latents, threshold: float = 0.0) -> Events:
-    """The events of signals from their latents; those with an amplitude below the threshold are left out.
+    """The events of signals from their latents; those with an amplitude below the threshold are
+    left out.
 
     sized      the model at the signals' length
     latents    as `infer` returned them
@@ -96,7 +105,10 @@ def events_of(sized: SizedModel, latents: Latents, threshold: float = 0.0) -> Ev
         "an amplitude ≥ 0, in units of the signals",
     )
     if not sized.spec.for_signals or sized.height != 1:
-        raise ImageError("events of a model of pictures were asked for; expected one of signals (ModelSpec.signals)")
+        raise ImageError(
+            "events of a model of pictures were asked for; expected one of signals"
+            " (ModelSpec.signals)"
+        )
     weights = sized.weights(latents.pooling_params)
     stages = sized.descend(latents.features, weights, to=1)
     tables: list[Events] = []
@@ -138,14 +150,20 @@ def _layer_events(spec: ModelSpec, k: int, p: Tensor, weights: Weights, threshol
     spread = np.repeat(mean, np.diff(np.append(first, len(time)))) - time
     stride, offset = LayerPlaces.of(spec, 1)[k - 1].unpooled(spec.layers[k - 1].filter_shape[1])
     found = np.zeros(len(first), FIELDS).view(Events)
-    found["signal"], found["layer"], found["feature"], found["parent"] = signal[first], k, feature[first], -1
+    found["signal"], found["layer"], found["feature"], found["parent"] = (
+        signal[first],
+        k,
+        feature[first],
+        -1,
+    )
     found["time"], found["amplitude"] = stride * mean + offset, whole
     found["width"] = stride * np.sqrt(total(amplitude * (square + spread**2)) / whole)
     return found[np.abs(whole) >= threshold]
 
 
 def _parents(sized: SizedModel, k: int, events: Events, above: Events, before: int) -> np.ndarray:
-    """For each event of layer k, the row of the event of layer k + 1 that contributes most at its time."""
+    """For each event of layer k, the row of the event of layer k + 1 that contributes most at its
+    time."""
     f = sized.filters[k][:, :, 0].abs().cpu().double().numpy()
     stride, reach = LayerPlaces.of(sized.spec, 1)[k].stride, f.shape[2] - 1
     parents = np.full(len(events), -1)
@@ -153,7 +171,8 @@ def _parents(sized: SizedModel, k: int, events: Events, above: Events, before: i
     for n, event in enumerate(events):
         near = by_signal.get(event["signal"], np.empty(0, np.int64))
         tap = np.rint((event["time"] - above["time"][near]) / stride + reach / 2).astype(int)
-        inside = (tap >= -1) & (tap <= reach + 1)  # both times are means, which may lie a little beyond
+        # both times are means, which may lie a little beyond
+        inside = (tap >= -1) & (tap <= reach + 1)
         near, tap = near[inside], tap[inside].clip(0, reach)
         part = f[event["feature"], above["feature"][near], tap] * np.abs(above["amplitude"][near])
         if len(part) and part.max() > 0:
@@ -172,7 +191,8 @@ def _sorted(tables: Sequence[Events]) -> Events:
 
 
 def join_events(parts: Sequence[Events]) -> Events:
-    """The events of successive tiles, whose times and signals are those of the whole recording already."""
+    """The events of successive tiles, whose times and signals are those of the whole recording
+    already."""
     before = np.cumsum([0, *map(len, parts)])
     moved = [part.copy() for part in parts]
     for part, first in zip(moved, before, strict=False):

@@ -36,14 +36,19 @@ def save(model: DeconvNet, path: str | os.PathLike[str]) -> None:
     >>> ww.load("model.safetensors") == model
     True
     """
-    require(isinstance(model, DeconvNet), f"a {type(model).__name__}", "a DeconvNet (of a layer or a run, its `model`)")
+    require(
+        isinstance(model, DeconvNet),
+        f"a {type(model).__name__}",
+        "a DeconvNet (of a layer or a run, its `model`)",
+    )
     write_checked(Path(path), FORMAT, spec_fields(model.spec), model_tensors(model), key="spec")
 
 
 def load(path: str | os.PathLike[str]) -> DeconvNet:
     """Read a model that `save` wrote, from its file or from the folder of a run.
 
-    A file of another format, a damaged one, or one whose tensors are not those of its spec raises a RunError.
+    A file of another format, a damaged one, or one whose tensors are not those of its spec raises a
+    RunError.
 
     path     of a model file or of a run folder
     returns  the model, on the CPU; its `source` is the file
@@ -71,14 +76,17 @@ def load(path: str | os.PathLike[str]) -> DeconvNet:
 def model_tensors(model: DeconvNet) -> dict[str, Tensor]:
     """The tensors of a model by their names in a file, on the CPU."""
     tensors = {}
-    for k, (f, connected) in enumerate(zip(model.filters, model.connectivity, strict=True), start=1):
+    for k, (f, connected) in enumerate(
+        zip(model.filters, model.connectivity, strict=True), start=1
+    ):
         tensors[f"layer{k}.filters"] = f.detach().cpu().contiguous()
         tensors[f"layer{k}.connectivity"] = connected.cpu().contiguous()
     return tensors
 
 
 def spec_fields(spec: ModelSpec) -> dict[str, Any]:
-    """The settings of a model as plain values; one that is younger than files with checksums only where it is set."""
+    """The settings of a model as plain values; one that is younger than files with checksums only
+    where it is set."""
     fields = asdict(spec)
     if not fields["signed_filters"]:
         del fields["signed_filters"]
@@ -86,7 +94,8 @@ def spec_fields(spec: ModelSpec) -> dict[str, Any]:
 
 
 def model_checksum(model: DeconvNet) -> str:
-    """What tells models apart: the checksum of the spec and of the tensors in float32, on any device."""
+    """What tells models apart: the checksum of the spec and of the tensors in float32, on any
+    device."""
     return checksum(canonical(spec_fields(model.spec)), model_tensors(model.to(torch.float32)))
 
 
@@ -107,7 +116,9 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str,
 
     content = to_bytes({name: tensor.contiguous() for name, tensor in tensors.items()}, metadata)
     start = 8 + int.from_bytes(content[:8], "little")
-    header = canonical(json.loads(content[8:start])).encode()  # the library's order of metadata varies
+    header = canonical(
+        json.loads(content[8:start])
+    ).encode()  # the library's order of metadata varies
     header += b" " * (-len(header) % 8)  # the data begin at a multiple of 8 bytes
     write_atomic(path, len(header).to_bytes(8, "little") + header + content[start:])
 
@@ -132,7 +143,8 @@ def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
 
 
 def checksum(spec: str, tensors: Mapping[str, Tensor]) -> str:
-    """sha256 of the spec and of every tensor's name, dtype, shape and bytes, in the order of their names."""
+    """sha256 of the spec and of every tensor's name, dtype, shape and bytes, in the order of their
+    names."""
     digest = hashlib.sha256(spec.encode())
     for name in sorted(tensors):
         tensor = tensors[name]

@@ -23,10 +23,11 @@ class Problem:
     spec     how: λ as a number, α, the steps
     latents  where to start from: what is missing is fitted, p starts at 0
     mask     M ≥ 0, [N, 1 or C, H, W]; None if all pixels count the same
-    pairs    pool 2 × 2 regions by operations that back-propagate faster (`SizedModel.pairs`); equal up to rounding
+    pairs    pool 2 × 2 regions by operations that back-propagate faster (`SizedModel.pairs`); equal
+             up to rounding
 
-    Shapes, dtypes and devices are checked, values are not, so that it never waits for a GPU. `sized` is the model at
-    the images' size.
+    Shapes, dtypes and devices are checked, values are not, so that it never waits for a GPU.
+    `sized` is the model at the images' size.
 
     >>> problem = ww.model.Problem(ww.load("mnist"), ww.data.load("digits")[:3], ww.Phase(layer=2))
     >>> solution = ww.inference.engines.resolve("auto", problem).solve(problem)
@@ -47,7 +48,8 @@ class Problem:
         lam_of(self.spec)
         if self.phase.layer > self.model.spec.depth:
             raise SpecError(
-                f"a phase of layer {self.phase.layer} was given; the model has {self.model.spec.depth} layers"
+                f"a phase of layer {self.phase.layer} was given; the model has"
+                f" {self.model.spec.depth} layers"
             )
         channels = self.model.spec.signal_channels
         if self.images.ndim != 4 or 0 in self.images.shape:
@@ -69,7 +71,9 @@ class Problem:
     def detach(self) -> "Problem":
         """The same problem without gradients, which compiled engines do not compute."""
         mask = None if self.mask is None else self.mask.detach()
-        return replace(self, images=self.images.detach(), latents=self.latents.map(Tensor.detach), mask=mask)
+        return replace(
+            self, images=self.images.detach(), latents=self.latents.map(Tensor.detach), mask=mask
+        )
 
     @property
     def lam(self) -> float:
@@ -78,13 +82,17 @@ class Problem:
 
     @property
     def moving(self) -> tuple[int, ...]:
-        """The layers whose pooling variables move: of those that the phase names, the Gaussian ones."""
+        """The layers whose pooling variables move: of those that the phase names, the Gaussian
+        ones."""
         layers = self.model.spec.layers
-        return tuple(k for k in self.phase.update_pooling if layers[k - 1].pooling_kind == "gaussian")
+        return tuple(
+            k for k in self.phase.update_pooling if layers[k - 1].pooling_kind == "gaussian"
+        )
 
     @property
     def signal(self) -> Tensor:
-        """M² ⊙ v, which is propagated up at the start: minus the gradient of the data term at p = 0, over λ."""
+        """M² ⊙ v, which is propagated up at the start: minus the gradient of the data term at p =
+        0, over λ."""
         return masked(masked(self.images, self.mask), self.mask)
 
     @property
@@ -95,44 +103,69 @@ class Problem:
     def objective(self, latents: Latents) -> Objective:
         """The cost of every image at these latents, in its parts (Eqn. multi)."""
         v_hat = self.sized.reconstruct(latents.features, self.sized.weights(latents.pooling_params))
-        return objective(residual(v_hat, self.images, self.mask), latents.features, self.lam, self.spec.alpha)
+        return objective(
+            residual(v_hat, self.images, self.mask), latents.features, self.lam, self.spec.alpha
+        )
 
     def require_latents(self, k: int) -> None:
-        """Raise an ImageError unless there are the latents that an update of layer k's filters needs."""
+        """Raise an ImageError unless there are the latents that an update of layer k's filters
+        needs."""
         top = len(self.latents.pooling_params)
         if self.latents.p is None or not 1 <= k <= top == self.phase.layer:
             raise ImageError(
-                f"latents of {top} layers {'with' if self.latents.p is not None else 'without'} features were given "
-                f"for the filters of layer {k} in a phase of layer {self.phase.layer}; expected features of that "
-                f"layer, and pooling variables of at least {k} layers"
+                f"latents of {top} layers {'with' if self.latents.p is not None else 'without'}"
+                f" features were given for the filters of layer {k} in a phase of layer"
+                f" {self.phase.layer}; expected features of that layer, and pooling variables of at"
+                f" least {k} layers"
             )
 
 
 def lam_of(spec: InferenceSpec) -> float:
     """λ as a number; raises a SpecError where it is still to be chosen from images."""
     if isinstance(spec.lam, AutoLam):
-        raise SpecError(f"lam = {spec.lam} was given; expected a number (inference.resolve_lam chooses it)")
+        raise SpecError(
+            f"lam = {spec.lam} was given; expected a number (inference.resolve_lam chooses it)"
+        )
     return spec.lam
 
 
 def check_latents(model: SizedModel, latents: Latents, images: int) -> None:
-    """Raise an ImageError for latents whose number, shape, dtype or device is not that of so many images' latents."""
+    """Raise an ImageError for latents whose number, shape, dtype or device is not that of so many
+    images' latents."""
     depth = len(latents.pooling_params)
     if depth > len(model.regions) or (latents.p is not None and depth == 0):
         raise ImageError(
-            f"latents with pooling variables of {depth} layers were given; the model has {len(model.regions)}"
+            f"latents with pooling variables of {depth} layers were given; the model has"
+            f" {len(model.regions)}"
         )
-    for k, (theta, regions) in enumerate(zip(latents.pooling_params, model.regions, strict=False), start=1):
+    for k, (theta, regions) in enumerate(
+        zip(latents.pooling_params, model.regions, strict=False), start=1
+    ):
         for tensor in (theta.mu, theta.gamma):
-            _check(f"pooling variables of layer {k}", tensor, [(images, len(regions.axes), *regions.grid)], model.model)
+            _check(
+                f"pooling variables of layer {k}",
+                tensor,
+                [(images, len(regions.axes), *regions.grid)],
+                model.model,
+            )
     if latents.p is not None:
-        _check(f"features of layer {depth}", latents.p, [(images, *model.regions[depth - 1].grid)], model.model)
+        _check(
+            f"features of layer {depth}",
+            latents.p,
+            [(images, *model.regions[depth - 1].grid)],
+            model.model,
+        )
 
 
 def _check(what: str, tensor: Tensor, shapes: Sequence[tuple[int, ...]], model: DeconvNet) -> None:
-    """Raise an ImageError for a tensor of none of these shapes, or of another dtype or device than the model."""
-    if tuple(tensor.shape) not in shapes or (tensor.dtype, tensor.device) != (model.dtype, model.device):
+    """Raise an ImageError for a tensor of none of these shapes, or of another dtype or device than
+    the model."""
+    if tuple(tensor.shape) not in shapes or (tensor.dtype, tensor.device) != (
+        model.dtype,
+        model.device,
+    ):
         raise ImageError(
-            f"{what} of shape {list(tensor.shape)}, {tensor.dtype} on {tensor.device}, were given; expected "
-            f"{' or '.join(str(list(shape)) for shape in shapes)}, {model.dtype} on {model.device}"
+            f"{what} of shape {list(tensor.shape)}, {tensor.dtype} on {tensor.device}, were given;"
+            f" expected {' or '.join(str(list(shape)) for shape in shapes)}, {model.dtype} on"
+            f" {model.device}"
         )

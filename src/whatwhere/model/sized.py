@@ -48,7 +48,8 @@ class SizedModel:
     model          the model
     height, width  of the images, in pixels
     regions        the pooling regions of every layer, which hold the sizes of z_k and p_k
-    pairs          pool 2 × 2 regions by `ops.pooling.PairWeights`, which back-propagates faster; equal up to rounding
+    pairs          pool 2 × 2 regions by `ops.pooling.PairWeights`, which back-propagates faster;
+                   equal up to rounding
 
     >>> sized = ww.DeconvNet(ww.ModelSpec.paper()).at(28, 28)
     >>> [r.grid for r in sized.regions]          # maps, rows and columns of p_1 and p_2
@@ -83,14 +84,18 @@ class SizedModel:
         )
 
     def descend(self, p: Tensor, weights: Sequence[Weights], to: int = 0) -> list[Tensor]:
-        """Every stage of the reconstruction from the top of `weights` down: [p̂_to, …, p̂_l], p̂_l = p."""
+        """Every stage of the reconstruction from the top of `weights` down: [p̂_to, …, p̂_l], p̂_l
+        = p."""
         stages = [p]
         for k in range(len(weights), to, -1):
             stages.append(convolve_down(weights[k - 1].unpool(stages[-1]), self.filters[k - 1]))
         return stages[::-1]
 
-    def ascend(self, signal: Tensor, weights: Sequence[Weights], start: int = 0) -> tuple[Tensor, list[Tensor]]:
-        """Propagate a signal at layer `start` up: what arrives at the top, and the signal at z_k on the way."""
+    def ascend(
+        self, signal: Tensor, weights: Sequence[Weights], start: int = 0
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Propagate a signal at layer `start` up: what arrives at the top, and the signal at z_k
+        on the way."""
         unpooled = []
         for k in range(start + 1, len(weights) + 1):
             unpooled.append(convolve_up(signal, self.model.upward[k - 1]))
@@ -102,29 +107,42 @@ class SizedModel:
         return self.descend(p, weights, to)[0]
 
     def propagate(self, signal: Tensor, weights: Sequence[Weights], start: int = 0) -> Tensor:
-        """Rᵀ e: a signal at layer `start` up to layer len(weights). With tied filters the adjoint of `reconstruct`."""
+        """Rᵀ e: a signal at layer `start` up to layer len(weights). With tied filters the adjoint
+        of `reconstruct`."""
         return self.ascend(signal, weights, start)[0]
 
     def decode(self, latents: Latents) -> Tensor:
-        """The images that latents reconstruct, [N, C, H, W]: R p, with what the input stage took off put back."""
+        """The images that latents reconstruct, [N, C, H, W]: R p, with what the input stage took
+        off put back."""
         signal = self.reconstruct(latents.features, self.weights(latents.pooling_params))
         return self.model.input_stage.inverse(signal, latents.background)
 
     def sparse(self, latents: Latents, *, where: bool = True) -> list[SparseLatents]:
-        """The latents of each image without what has no influence on its reconstruction; `dense()` is the way back.
+        """The latents of each image without what has no influence on its reconstruction; `dense()`
+        is the way back.
 
         where   keep the pooling variables of the regions in use, too
         """
         top = len(latents.pooling_params)
-        stages = self.descend(latents.features, self.weights(latents.pooling_params), to=1) if where else []
+        stages = (
+            self.descend(latents.features, self.weights(latents.pooling_params), to=1)
+            if where
+            else []
+        )
         codes = []
         for n, p in enumerate(latents.features):
             features = SparseMap.of(p[None], p != 0, self.regions[top - 1].grid)
             used = tuple(
                 SparseMap.of(torch.cat([theta.mu[n], theta.gamma[n]]), stage[n] != 0, regions.grid)
-                for stage, theta, regions in zip(stages, latents.pooling_params, self.regions, strict=False)
+                for stage, theta, regions in zip(
+                    stages, latents.pooling_params, self.regions, strict=False
+                )
             )
-            codes.append(SparseLatents(features, used, latents.background.map(lambda part, n=n: part[n : n + 1])))
+            codes.append(
+                SparseLatents(
+                    features, used, latents.background.map(lambda part, n=n: part[n : n + 1])
+                )
+            )
         return codes
 
 
@@ -148,7 +166,8 @@ def objective(e: Tensor, p: Tensor, lam: float, alpha: float) -> Objective:
 
 
 def layer_regions(spec: ModelSpec, height: int, width: int) -> tuple[Regions, ...]:
-    """The pooling regions of every layer for images of this size: they follow from the size below."""
+    """The pooling regions of every layer for images of this size: they follow from the
+    size below."""
     regions: list[Regions] = []
     rows, columns = height, width
     for layer in spec.layers:
@@ -172,17 +191,22 @@ class LayerPlaces:
 
     @classmethod
     def of(cls, spec: ModelSpec, axis: int) -> "tuple[LayerPlaces, ...]":
-        """Of the pixels (layer 0) and of every layer's features, along rows (axis 0) or columns (1)."""
+        """Of the pixels (layer 0) and of every layer's features, along rows (axis 0) or columns
+        (1)."""
         places = [cls(1, 0.0, 1)]
         for layer in spec.layers:
             below, K, s = places[-1], layer.filter_shape[axis], layer.pool_shape[axis]
             # z(i) explains what lies K - 1 before i up to i; a region is s of them
-            offset, reach = below.offset + below.stride * (s - K) / 2, below.reach + below.stride * (K + s - 2)
+            offset, reach = (
+                below.offset + below.stride * (s - K) / 2,
+                below.reach + below.stride * (K + s - 2),
+            )
             places.append(cls(below.stride * layer.strides[axis], offset, reach))
         return tuple(places)
 
     def unpooled(self, filter_size: int) -> tuple[int, float]:
-        """Element i of the map z above, whose filters have this size, is centred at pixel stride · i + offset."""
+        """Element i of the map z above, whose filters have this size, is centred at pixel stride ·
+        i + offset."""
         return self.stride, self.offset - self.stride * (filter_size - 1) / 2
 
     def first_from(self, pixel: int) -> int:

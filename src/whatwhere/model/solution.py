@@ -15,15 +15,16 @@ from whatwhere.model.sized import SizedModel
 
 @dataclass(frozen=True)
 class Stats:
-    """What every step of inference measured, for every image: step t is the state before step t, the last is the end.
+    """What every step of inference measured, for every image: step t is the state before step t,
+    the last is the end.
 
     reconstruction  λ/2 ‖M ⊙ (Rp - v)‖², [T + 1, N]
     penalty         Σ|p|^α, [T + 1, N]
     nonzeros        number of p ≠ 0, [T + 1, N]
     step            β, [T, N]
 
-    T is that of the image that took most steps. One that was finished earlier (`InferenceSpec.tolerance`) shows its
-    end from then on, with steps of size 0.
+    T is that of the image that took most steps. One that was finished earlier
+    (`InferenceSpec.tolerance`) shows its end from then on, with steps of size 0.
     """
 
     reconstruction: Tensor
@@ -37,7 +38,8 @@ class Stats:
         return self.reconstruction + self.penalty
 
     def padded(self, steps: int) -> "Stats":
-        """A copy with this many steps: those that are added have size 0 and leave all measures as they were."""
+        """A copy with this many steps: those that are added have size 0 and leave all measures as
+        they were."""
         more = steps - len(self.step)
 
         def held(trace: Tensor) -> Tensor:
@@ -49,16 +51,24 @@ class Stats:
     def put(self, images: Tensor, part: "Stats") -> "Stats":
         """A copy with the statistics of some images, chosen by a mask [N], replaced."""
         names = Stats.__dataclass_fields__
-        return Stats(*(getattr(self, name).T.index_put((images,), getattr(part, name).T).T for name in names))
+        return Stats(
+            *(getattr(self, name).T.index_put((images,), getattr(part, name).T).T for name in names)
+        )
 
     @staticmethod
     def cat(parts: "Sequence[Stats]") -> "Stats":
-        """Join the statistics of several batches; with a tolerance, their numbers of steps differ."""
+        """Join the statistics of several batches; with a tolerance, their numbers of steps
+        differ."""
         if len(parts) == 1:
             return parts[0]
         longest = max(len(part.step) for part in parts)
         parts = [part if len(part.step) == longest else part.padded(longest) for part in parts]
-        return Stats(*(torch.cat([getattr(s, name) for s in parts], dim=1) for name in Stats.__dataclass_fields__))
+        return Stats(
+            *(
+                torch.cat([getattr(s, name) for s in parts], dim=1)
+                for name in Stats.__dataclass_fields__
+            )
+        )
 
 
 @dataclass(frozen=True, repr=False)
@@ -66,11 +76,13 @@ class Solution:
     """The outcome of inference: what and where, what every step measured, and the engine that ran.
 
     latents   features and pooling variables
-    stats     cost, its parts and the number of non-zeros at every step of the last phase, [T + 1, N] each
+    stats     cost, its parts and the number of non-zeros at every step of the last phase, [T + 1,
+              N] each
     engine    the name of the engine
     decoder   the model that the latents belong to; None where an engine was called directly
     lam       λ, also where it was chosen (`AutoLam`); None where an engine was called directly
-    signals   signals [N, C, T] were given: features and reconstruction have no height; latents have one, of 1
+    signals   signals [N, C, T] were given: features and reconstruction have no height; latents have
+              one, of 1
 
     >>> model = ww.load("mnist")
     >>> solution = ww.infer(model, ww.data.load("digits")[:3], ww.InferenceSpec(steps=5))
@@ -94,7 +106,9 @@ class Solution:
     def model(self) -> SizedModel:
         """The decoder; raises an ImageError where there is none."""
         if self.decoder is None:
-            raise ImageError("a solution without a decoder was given; expected one that `infer` returned")
+            raise ImageError(
+                "a solution without a decoder was given; expected one that `infer` returned"
+            )
         return self.decoder
 
     def to(self, *args: Any, **kwargs: Any) -> "Solution":
@@ -124,10 +138,12 @@ class Solution:
     def __repr__(self) -> str:
         N, *shape = self.features.shape
         end = (
-            part[-1].cpu().double().mean() for part in (self.stats.cost, self.stats.reconstruction, self.stats.nonzeros)
+            part[-1].cpu().double().mean()
+            for part in (self.stats.cost, self.stats.reconstruction, self.stats.nonzeros)
         )
         cost, error, nonzeros = map(float, end)
         return (
-            f"Solution({N} images, features {'×'.join(map(str, shape))}, {len(self.stats.step)} steps, on average: "
-            f"cost {cost:.4g} (reconstruction {error:.4g}), {nonzeros:.4g} non-zeros; engine {self.engine!r})"
+            f"Solution({N} images, features {'×'.join(map(str, shape))}, {len(self.stats.step)}"
+            f" steps, on average: cost {cost:.4g} (reconstruction {error:.4g}), {nonzeros:.4g}"
+            f" non-zeros; engine {self.engine!r})"
         )

@@ -1,8 +1,8 @@
 """The parts of the model as PyTorch layers for any network.
 
-GaussianPool2d and GaussianUnpool2d are a pair like MaxPool2d and MaxUnpool2d; `functional` has the same as functions.
-GaussianPool1d and GaussianUnpool1d are the same for signals.
-SparseCode2d infers what and where by a few steps.
+GaussianPool2d and GaussianUnpool2d are a pair like MaxPool2d and MaxUnpool2d; `functional` has the
+same as functions. GaussianPool1d and GaussianUnpool1d are the same for signals. SparseCode2d infers
+what and where by a few steps.
 """
 
 from torch.export import register_dataclass

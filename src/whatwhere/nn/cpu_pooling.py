@@ -1,23 +1,22 @@
 """Gaussian pooling on the CPU: the compiled loop, and its launch in threads.
 
-A tile is a number of rows of regions, counted through all images and channels. Its elements and variables are copied to
-work memory, where regions are processed LANES at a time by the functions of the CPU engine; results are copied back.
+A tile is a number of rows of regions, counted through all images and channels. Its elements and
+variables are copied to work memory, where regions are processed LANES at a time by the functions of
+the CPU engine; results are copied back.
 
-Work memory has rows of `pitch` numbers, one for each region of the tile: the elements of a region, the weights of its
-rows and columns, OUTSIDE for those outside the map, then p, μ_y, μ_x, γ_y, γ_x (or their gradients).
+Work memory has rows of `pitch` numbers, one for each region of the tile: the elements of a region,
+the weights of its rows and columns, OUTSIDE for those outside the map, then p, μ_y, μ_x, γ_y, γ_x
+(or their gradients).
 """
 
-import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from whatwhere.inference.engines.jit import Array, cached_jit, inline_jit, jit
-from whatwhere.inference.engines.jit.region import (
+from whatwhere.engines.jit import Array, cached_jit, inline_jit, jit
+from whatwhere.engines.jit.region import (
     OUTSIDE,
     Axis,
     axis_weights,
@@ -27,8 +26,9 @@ from whatwhere.inference.engines.jit.region import (
     pool_with_gradient,
     spread,
 )
-from whatwhere.inference.engines.jit.simd import LANES, load, noinline, store
-from whatwhere.inference.engines.jit.vector_math import fma, formulas
+from whatwhere.engines.jit.simd import LANES, load, noinline, store
+from whatwhere.engines.jit.vector_math import fma, formulas
+from whatwhere.engines.threads import share
 from whatwhere.nn.fused import Maps
 from whatwhere.ops.pooling import Regions
 from whatwhere.spec import MomentFit
@@ -42,9 +42,16 @@ GEOMETRY = np.dtype(
     [
         (name, np.int64)
         for name in (
-            "size_y", "size_x", "stride_y", "stride_x", "padding_y", "padding_x",  # of a region
-            "height", "width",  # of the map
-            "rows", "columns",  # of regions
+            "size_y",
+            "size_x",
+            "stride_y",
+            "stride_x",
+            "padding_y",
+            "padding_x",  # of a region
+            "height",
+            "width",  # of the map
+            "rows",
+            "columns",  # of regions
             "channels",
             "inside",  # whether all regions lie inside the map
             "overlap",  # regions add their contributions to the map, which is 0 before
@@ -53,12 +60,13 @@ GEOMETRY = np.dtype(
             "operation",
         )
     ]
-)  # fmt: skip
+)
 Geometry = Any  # one such record
 
 
 class Region(NamedTuple):
-    """LANES regions: where elements, weights and values begin, the axes, and how far OUTSIDE is from weights, or 0."""
+    """LANES regions: where elements, weights and values begin, the axes, and how far OUTSIDE is
+    from weights, or 0."""
 
     z: int
     w: int
@@ -91,7 +99,8 @@ def copy_pairs(z: Array, g: Geometry, rows: tuple[int, int], work: Array, to_wor
 
 @jit
 def copy_elements(z: Array, g: Geometry, rows: tuple[int, int], work: Array, to_work: bool) -> None:
-    """The elements of a tile to work memory, with zeros outside the map; or back, added where regions overlap."""
+    """The elements of a tile to work memory, with zeros outside the map; or back, added where
+    regions overlap."""
     noinline()
     M, step = g.pitch, g.stride_x
     if g.size_y == 2 and g.size_x == 2 and step == 2 and g.stride_y == 2 and g.inside == 1:
@@ -99,7 +108,10 @@ def copy_elements(z: Array, g: Geometry, rows: tuple[int, int], work: Array, to_
     for row in range(rows[0], rows[1]):
         plane, y = row // g.rows * g.height * g.width, row % g.rows
         for i in range(g.size_y):
-            line, of = y * g.stride_y - g.padding_y + i, i * g.size_x * M + (row - rows[0]) * g.columns
+            line, of = (
+                y * g.stride_y - g.padding_y + i,
+                i * g.size_x * M + (row - rows[0]) * g.columns,
+            )
             for j in range(g.size_x):
                 to, start = of + j * M, plane + line * g.width - g.padding_x + j
                 first, last = 0, g.columns
@@ -121,8 +133,11 @@ def copy_elements(z: Array, g: Geometry, rows: tuple[int, int], work: Array, to_
 
 
 @jit
-def copy_values(map: Array, g: Geometry, rows: tuple[int, int], work: Array, k: int, to_work: bool) -> None:
-    """Value k of each region of a tile, from a map [N, C, h, w] of p, or of μ or γ [N, 2, C, h, w], or back."""
+def copy_values(
+    map: Array, g: Geometry, rows: tuple[int, int], work: Array, k: int, to_work: bool
+) -> None:
+    """Value k of each region of a tile, from a map [N, C, h, w] of p, or of μ or γ [N, 2, C, h,
+    w], or back."""
     noinline()
     start = (g.size_y * g.size_x + 2 * (g.size_y + g.size_x) + k) * g.pitch
     axes, axis = (1, 0) if k == 0 else (2, (k - 1) % 2)
@@ -140,7 +155,8 @@ def copy_values(map: Array, g: Geometry, rows: tuple[int, int], work: Array, k: 
 
 @jit
 def mark_outside(g: Geometry, rows: tuple[int, int], work: Array, start: int) -> None:
-    """OUTSIDE for each row and column of each region that lies outside the map, 0 for the others."""
+    """OUTSIDE for each row and column of each region that lies outside the map, 0 for the
+    others."""
     noinline()
     for row in range(rows[0], rows[1]):
         top = row % g.rows * g.stride_y - g.padding_y
@@ -159,7 +175,10 @@ def mark_outside(g: Geometry, rows: tuple[int, int], work: Array, start: int) ->
 def load_values(work: Array, at: Region) -> Any:
     """p, θ_y and θ_x."""
     M, v = at.axes[0].step, at.values
-    rows, columns = (load(work, v + M), load(work, v + 3 * M)), (load(work, v + 2 * M), load(work, v + 4 * M))
+    rows, columns = (
+        (load(work, v + M), load(work, v + 3 * M)),
+        (load(work, v + 2 * M), load(work, v + 4 * M)),
+    )
     return load(work, v), rows, columns
 
 
@@ -183,7 +202,8 @@ def set_weights(work: Array, at: Region, rows: Any, columns: Any) -> None:
 
 @inline_jit
 def fit(work: Array, at: Region, how: tuple[float, float, int]) -> Any:
-    """The largest |z|, Σ strength, θ_y, θ_x and variances, by `how` = (γ_min, γ_max, power); sets the weights."""
+    """The largest |z|, Σ strength, θ_y, θ_x and variances, by `how` = (γ_min, γ_max, power); sets
+    the weights."""
     largest, total, (mu_y, v_y), (mu_x, v_x) = fit_moments(work, at.z, at.axes, how[2], 0.0)
     rows = mu_y, formulas.precision(v_y, total, how[0], how[1])
     columns = mu_x, formulas.precision(v_x, total, how[0], how[1])
@@ -193,7 +213,8 @@ def fit(work: Array, at: Region, how: tuple[float, float, int]) -> Any:
 
 @jit
 def fit_gradient(work: Array, at: Region, how: tuple[float, float, int]) -> None:
-    """Replace z by ∇z from the gradients of p, μ and γ: those through p = Σ w z, and those through the fit."""
+    """Replace z by ∇z from the gradients of p, μ and γ: those through p = Σ w z, and those through
+    the fit."""
     y, x = at.axes
     d_p, d_rows, d_columns = load_values(work, at)
     largest, total, rows, columns, (v_y, v_x) = fit(work, at, how)
@@ -205,7 +226,10 @@ def fit_gradient(work: Array, at: Region, how: tuple[float, float, int]) -> None
     a_y, b_y, c_y = formulas.fit_slope(rows, v_y, by_rows, unit)
     a_x, b_x, c_x = formulas.fit_slope(columns, v_x, by_columns, unit)
     for i in range(y.size):
-        from_y, weight = coordinate(i, y.size) - rows[0], d_p * load(work, at.w + y.weights + i * y.step)
+        from_y, weight = (
+            coordinate(i, y.size) - rows[0],
+            d_p * load(work, at.w + y.weights + i * y.step),
+        )
         of_row = fma(fma(b_y, from_y, a_y), from_y, -c_y - c_x)
         for j in range(x.size):
             from_x, k = coordinate(j, x.size) - columns[0], at.z + i * y.stride + j * x.stride
@@ -216,7 +240,8 @@ def fit_gradient(work: Array, at: Region, how: tuple[float, float, int]) -> None
 
 @inline_jit
 def compute(work: Array, at: Region, operation: int, how: tuple[float, float, int]) -> None:
-    """One operation on LANES regions: what it reads and writes are the elements and values in work memory."""
+    """One operation on LANES regions: what it reads and writes are the elements and values in work
+    memory."""
     y, x = at.axes
     if operation == FIT_POOL:
         _, _, rows, columns, _ = fit(work, at, how)
@@ -240,7 +265,8 @@ def run(source: str) -> Any:
     def run(rows: tuple[int, int], geometry: Array, how: Any, maps: Any, work: Array) -> None:
         """An operation on the rows of regions first … last, a tile at a time.
 
-        maps  flat: z, p, μ and γ that are read, then those that are written; those that are not given have no elements
+        maps  flat: z, p, μ and γ that are read, then those that are written; those that are not
+              given have no elements
         """
         source  # noqa: B018
         g = geometry[0]
@@ -257,7 +283,9 @@ def run(source: str) -> Any:
                 if len(maps[1 + (k + 1) // 2]) > 0:
                     copy_values(maps[1 + (k + 1) // 2], g, tile, work, k, True)
             for m in range(0, (tile[1] - tile[0]) * g.columns, LANES):
-                compute(work, Region(m, elements * M + m, values + m, axes, outside), g.operation, how)
+                compute(
+                    work, Region(m, elements * M + m, values + m, axes, outside), g.operation, how
+                )
             for k in range(VALUES):
                 if len(maps[5 + (k + 1) // 2]) > 0:
                     copy_values(maps[5 + (k + 1) // 2], g, tile, work, k, False)
@@ -270,11 +298,16 @@ def run(source: str) -> Any:
 def launch(operation: str, regions: Regions, read: Maps, written: Maps, fit: MomentFit) -> None:
     """Run an operation of `fused` on all regions, in as many threads as pay.
 
-    Threads share the planes (one channel of one image each), so that results do not depend on their number.
+    Threads share the planes (one channel of one image each), so that results do not depend on their
+    number.
     """
-    tensors = [None if tensor is None else tensor.detach().contiguous() for tensor in (*read, *written)]
+    tensors = [
+        None if tensor is None else tensor.detach().contiguous() for tensor in (*read, *written)
+    ]
     p = next(tensor for tensor in (tensors[1], tensors[5]) if tensor is not None)
-    maps = tuple(p.new_empty(0).numpy() if tensor is None else tensor.view(-1).numpy() for tensor in tensors)
+    maps = tuple(
+        p.new_empty(0).numpy() if tensor is None else tensor.view(-1).numpy() for tensor in tensors
+    )
     planes, rows = p.shape[0] * p.shape[1], p.shape[2]
     record, length = describe(regions, operation)
     how = float(fit.gamma_min), float(fit.gamma_max), fit.power
@@ -297,21 +330,13 @@ def describe(regions: Regions, operation: str) -> tuple[np.ndarray, int]:
     tile = max(1, TILE // columns)
     pitch = -(-tile * columns // LANES) * LANES
     inside, overlap = regions.inside(1) and regions.inside(2), not regions.tiling
-    axes = (*regions.size[1:], *regions.stride[1:], *regions.padding[1:], *regions.shape[1:], rows, columns)
+    axes = (
+        *regions.size[1:],
+        *regions.stride[1:],
+        *regions.padding[1:],
+        *regions.shape[1:],
+        rows,
+        columns,
+    )
     numbers = (*axes, channels, inside, overlap, tile, pitch, OPERATIONS.index(operation))
     return np.array([numbers], GEOMETRY), (size_y * size_x + 2 * (size_y + size_x) + VALUES) * pitch
-
-
-def share(work: Callable[[int, int], None], count: int, threads: int) -> None:
-    """Call `work(first, last)` on equal parts of `count`, each in a thread of its own."""
-    if threads <= 1:
-        work(0, count)
-        return
-    ends = [count * i // threads for i in range(threads + 1)]
-    list(thread_pool(os.getpid(), threads).map(work, ends[:-1], ends[1:]))
-
-
-@cache
-def thread_pool(process: int, threads: int) -> ThreadPoolExecutor:
-    """Threads that wait for work; a forked process gets its own."""
-    return ThreadPoolExecutor(threads, thread_name_prefix="whatwhere")

@@ -40,10 +40,11 @@ def gaussian_pool2d(
 
     input    z [N, C, H, W] or [C, H, W], of any sign
     kernel_size, stride, padding, ceil_mode  as in `torch.nn.functional.max_pool2d`
-    where    the Gaussians, μ and γ broadcastable to [N, 2, C, h, w] (rows, columns); None: fitted to the moments of
-             every region, and gradients flow through the fit
+    where    the Gaussians, μ and γ broadcastable to [N, 2, C, h, w] (rows, columns); None: fitted
+             to the moments of every region, and gradients flow through the fit
     fit      bounds of γ and the power of |z|; for where=None only
-    return_where  return (p, where): the Gaussians as well, μ and γ [N, 2, C, h, w] in the input's dtype
+    return_where  return (p, where): the Gaussians as well, μ and γ [N, 2, C, h, w] in the input's
+                  dtype
     form     'plain' PyTorch, 'fused' kernels, or 'auto': fused where they are supported
     returns  p [N, C, h, w], or [C, h, w]; h and w as in `torch.nn.functional.max_pool2d`
 
@@ -51,12 +52,17 @@ def gaussian_pool2d(
     >>> gaussian_pool2d(z, 2)  # 3: all in one element; 2 = Σ z / √4: all elements equal
     tensor([[[[3.0000, 2.0000]]]])
     >>> p, where = gaussian_pool2d(torch.tensor([[[[0.0, 0.0], [0.0, 3.0]]]]), 2, return_where=True)
-    >>> where.mu.flatten(), where.gamma.flatten()  # below and right of the centre, at the bound of γ
+    >>> where.mu.flatten(), where.gamma.flatten()  # below and right of the centre, γ at its bound
     (tensor([0.5000, 0.5000]), tensor([100., 100.]))
     """
     if input.dim() == 3:
-        window, given = (kernel_size, stride, padding, ceil_mode), None if where is None else _batched(where)
-        found = gaussian_pool2d(input[None], *window, given, fit=fit, return_where=return_where, form=form)
+        window, given = (
+            (kernel_size, stride, padding, ceil_mode),
+            None if where is None else _batched(where),
+        )
+        found = gaussian_pool2d(
+            input[None], *window, given, fit=fit, return_where=return_where, form=form
+        )
         return (found[0][0], found[1].map(lambda theta: theta[0])) if return_where else found[0]
     regions = regions_of(input, kernel_size, stride, padding, ceil_mode)
     if where is None:
@@ -78,12 +84,14 @@ def gaussian_unpool2d(
     *,
     form: Form = "auto",
 ) -> Tensor:
-    """Spread every region's feature over its elements:  z(i) = Σ_j w(i) p(j), the adjoint of `gaussian_pool2d`.
+    """Spread every region's feature over its elements:  z(i) = Σ_j w(i) p(j), the adjoint of
+    `gaussian_pool2d`.
 
     input        p [N, C, h, w] or [C, h, w]
     where        the Gaussians, as in `gaussian_pool2d`
     kernel_size, stride, padding, form  those of the pooling
-    output_size  the height and width of z (or its full shape); None: the smallest map that the regions fill
+    output_size  the height and width of z (or its full shape); None: the smallest map that the
+                 regions fill
     returns      z [N, C, H, W], or [C, H, W]; zero outside all regions
 
     If regions do not overlap, pooling inverts unpooling:
@@ -94,13 +102,17 @@ def gaussian_unpool2d(
     True
     """
     if input.dim() == 3:
-        return gaussian_unpool2d(input[None], _batched(where), kernel_size, stride, padding, output_size, form=form)[0]
+        return gaussian_unpool2d(
+            input[None], _batched(where), kernel_size, stride, padding, output_size, form=form
+        )[0]
     regions = regions_for_unpooling(input, kernel_size, stride, padding, output_size)
     _require_gaussians(where, input, regions)
     return _form(form, regions, input, where.mu, where.gamma).unpool(input, where, regions)
 
 
-def regions_of(z: Tensor, kernel_size: Size2, stride: Size2 | None, padding: Size2, ceil_mode: bool) -> Regions:
+def regions_of(
+    z: Tensor, kernel_size: Size2, stride: Size2 | None, padding: Size2, ceil_mode: bool
+) -> Regions:
     """The regions of a map, by the rules of PyTorch's pooling layers."""
     _require_maps(z, "pooled")
     size, step, before = _geometry(kernel_size, stride, padding)
@@ -109,29 +121,37 @@ def regions_of(z: Tensor, kernel_size: Size2, stride: Size2 | None, padding: Siz
     for n, s, p in zip((height, width), size, before, strict=True):
         if n == 0 or (not ceil_mode and n + 2 * p < s):
             raise SpecError(
-                f"no region of {size} fits into a map of {height} × {width} with a padding of {before}; "
-                "give a larger map, a smaller kernel or ceil_mode=True"
+                f"no region of {size} fits into a map of {height} × {width} with a padding of"
+                f" {before}; give a larger map, a smaller kernel or ceil_mode=True"
             )
     return regions
 
 
 def regions_for_unpooling(
-    p: Tensor, kernel_size: Size2, stride: Size2 | None, padding: Size2, output_size: Sequence[int] | None
+    p: Tensor,
+    kernel_size: Size2,
+    stride: Size2 | None,
+    padding: Size2,
+    output_size: Sequence[int] | None,
 ) -> Regions:
     """The regions of a map of `output_size` that has one feature of p per region."""
     _require_maps(p, "unpooled")
     size, step, before = _geometry(kernel_size, stride, padding)
     grid = p.shape[2:]
     if output_size is None:
-        output_size = [(g - 1) * t + s - 2 * b for g, s, t, b in zip(grid, size, step, before, strict=True)]
+        output_size = [
+            (g - 1) * t + s - 2 * b for g, s, t, b in zip(grid, size, step, before, strict=True)
+        ]
     height, width = output_size[-2:]
     for ceil_mode in (False, True):
-        regions = Regions((p.shape[1], height, width), (1, *size), (1, *step), (0, *before), ceil_mode)
+        regions = Regions(
+            (p.shape[1], height, width), (1, *size), (1, *step), (0, *before), ceil_mode
+        )
         if regions.grid[1:] == tuple(grid):
             return regions
     raise SpecError(
-        f"output_size {height} × {width} does not pool to {grid[0]} × {grid[1]} with kernel {size}, stride {step} and "
-        f"padding {before}; give the size of the map that was pooled"
+        f"output_size {height} × {width} does not pool to {grid[0]} × {grid[1]} with kernel {size},"
+        f" stride {step} and padding {before}; give the size of the map that was pooled"
     )
 
 
@@ -159,8 +179,14 @@ def _geometry(
 def _pair(value: Size2, name: str) -> tuple[int, int]:
     if isinstance(value, int):
         return value, value
-    if not isinstance(value, tuple | list) or len(value) != 2 or not all(isinstance(side, int) for side in value):
-        raise SpecError(f"{name} = {value!r}: expected an integer, or one for rows and one for columns")
+    if (
+        not isinstance(value, tuple | list)
+        or len(value) != 2
+        or not all(isinstance(side, int) for side in value)
+    ):
+        raise SpecError(
+            f"{name} = {value!r}: expected an integer, or one for rows and one for columns"
+        )
     return value[0], value[1]
 
 
@@ -168,8 +194,8 @@ def require_params(where: object) -> None:
     """Raise a SpecError for what are no Gaussians, such as the indices of max pooling."""
     if not isinstance(where, PoolingParams):
         raise SpecError(
-            f"where is a {type(where).__name__}; expected PoolingParams(mu, gamma), as pooling with return_where=True "
-            "returns them"
+            f"where is a {type(where).__name__}; expected PoolingParams(mu, gamma), as pooling with"
+            " return_where=True returns them"
         )
 
 
@@ -183,10 +209,12 @@ def _require_gaussians(where: PoolingParams, maps: Tensor, regions: Regions) -> 
     require_params(where)
     shape = (maps.shape[0], 2, *regions.grid)
     for name, theta in (("mu", where.mu), ("gamma", where.gamma)):
-        if theta.dim() != 5 or any(have != 1 and have != want for have, want in zip(theta.shape, shape, strict=True)):
+        if theta.dim() != 5 or any(
+            have != 1 and have != want for have, want in zip(theta.shape, shape, strict=True)
+        ):
             raise SpecError(
-                f"where.{name} is {tuple(theta.shape)}; expected {shape} (N, rows and columns, C, h, w), or 1 along "
-                "axes that share a Gaussian"
+                f"where.{name} is {tuple(theta.shape)}; expected {shape} (N, rows and columns, C,"
+                " h, w), or 1 along axes that share a Gaussian"
             )
 
 
@@ -196,5 +224,7 @@ def _form(form: Form, regions: Regions, *tensors: Tensor) -> Any:
         raise SpecError(f"form = {form!r}: expected 'auto', 'plain' or 'fused'")
     unsupported_reason = form != "plain" and fused.unsupported_reason(regions, *tensors)
     if form == "fused" and unsupported_reason:
-        raise EngineError(f"the fused kernels do not support this: {unsupported_reason}; use form='plain'")
+        raise EngineError(
+            f"the fused kernels do not support this: {unsupported_reason}; use form='plain'"
+        )
     return plain if form == "plain" or unsupported_reason else fused

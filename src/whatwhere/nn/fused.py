@@ -1,12 +1,13 @@
-"""Gaussian pooling by fused kernels, one pass over memory forward and one backward, with its derivatives.
+"""Gaussian pooling by fused kernels, one pass over memory forward and one backward, with its
+derivatives.
 
 Five operations, of which two compute derivatives. With ⟨z, U p⟩ = Σ_j p(j) Σ_i w(i) z(i):
 
     fit_pool(z) → p, μ, γ                         pool(z, μ, γ) → p         unpool(p, μ, γ) → z
     fit_pool_backward(z, ∇p, ∇μ, ∇γ) → ∇z         slopes(z, p, μ, γ) → ∂⟨z, U p⟩ / ∂(p, μ, γ)
 
-Only the inputs are saved for the backward pass: fitting a region's Gaussian again costs less than reading it.
-A derivative that is differentiated again is that of the plain form.
+Only the inputs are saved for the backward pass: fitting a region's Gaussian again costs less than
+reading it. A derivative that is differentiated again is that of the plain form.
 """
 
 import importlib
@@ -31,7 +32,8 @@ HAS_TRITON, HAS_NUMBA = find_spec("triton") is not None, find_spec("numba") is n
 
 
 class Maps(NamedTuple):
-    """What an operation reads, or writes: z [N, C, H, W], p [N, C, h, w], μ and γ [N, 2, C, h, w]."""
+    """What an operation reads, or writes: z [N, C, H, W], p [N, C, h, w], μ and γ [N, 2,
+    C, h, w]."""
 
     z: Tensor | None = None
     p: Tensor | None = None
@@ -52,19 +54,29 @@ def unsupported_reason(regions: Regions, *tensors: Tensor) -> str | None:
         forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors
     ):
         return "torch.func and forward-mode derivatives need the plain form"
-    if torch._C._len_torch_dispatch_stack() > 0 or any(type(t) not in (Tensor, nn.Parameter) for t in tensors):
+    if torch._C._len_torch_dispatch_stack() > 0 or any(
+        type(t) not in (Tensor, nn.Parameter) for t in tensors
+    ):
         return "a torch dispatch mode is active, or a tensor is of a class of its own"
     extra, installed = ("gpu", HAS_TRITON) if first.is_cuda else ("cpu", HAS_NUMBA)
     if not installed:
         return f"the compiler of the kernels is not installed (pip install 'whatwhere[{extra}]')"
     if first.is_cuda and regions.size[1] * regions.size[2] > LARGEST_KERNEL:
         return f"a region has more than {LARGEST_KERNEL} elements"
-    if first.is_cpu and {tensor.dtype for tensor in tensors} not in ({torch.float32}, {torch.float64}):
-        return f"on the CPU the kernels support float32 and float64, one for all tensors, not {first.dtype}"
+    if first.is_cpu and {tensor.dtype for tensor in tensors} not in (
+        {torch.float32},
+        {torch.float64},
+    ):
+        return (
+            "on the CPU the kernels support float32 and float64, one for all tensors, not"
+            f" {first.dtype}"
+        )
     return None
 
 
-def fit_pool(z: Tensor, regions: Regions, fit: MomentFit, return_where: bool) -> tuple[Tensor, PoolingParams | None]:
+def fit_pool(
+    z: Tensor, regions: Regions, fit: MomentFit, return_where: bool
+) -> tuple[Tensor, PoolingParams | None]:
     p, mu, gamma = FitPool.apply(z, regions, fit, return_where)
     return p, PoolingParams(mu, gamma) if return_where else None
 
@@ -87,7 +99,8 @@ def _expanded(where: PoolingParams, maps: Tensor, regions: Regions) -> list[Tens
 class FitPool(Function):
     @staticmethod
     def forward(ctx: Any, z: Tensor, regions: Regions, fit: MomentFit, return_where: bool) -> Any:
-        ctx.set_materialize_grads(False)  # outputs may be unused: no tensors of zeros for their gradients
+        # outputs may be unused: no tensors of zeros for their gradients
+        ctx.set_materialize_grads(False)
         ctx.save_for_backward(z)
         ctx.regions, ctx.fit = regions, fit
         p = _new(z, regions.grid)
@@ -127,7 +140,9 @@ class Pool(Function):
             return *_plain_vjp(plain.pool, ctx, d_p), None
         (z, mu, gamma), needed = ctx.saved_tensors, ctx.needs_input_grad
         d_z = _unpool(d_p, mu, gamma, ctx.regions) if needed[0] else None
-        d_mu, d_gamma = _slopes(z, d_p, mu, gamma, ctx.regions)[1:] if needed[1] or needed[2] else (None, None)
+        d_mu, d_gamma = (
+            _slopes(z, d_p, mu, gamma, ctx.regions)[1:] if needed[1] or needed[2] else (None, None)
+        )
         return d_z, d_mu, d_gamma, None
 
 
@@ -172,26 +187,38 @@ def _unpool(p: Tensor, mu: Tensor, gamma: Tensor, regions: Regions) -> Tensor:
     return z
 
 
-def _slopes(z: Tensor, p: Tensor, mu: Tensor, gamma: Tensor, regions: Regions) -> tuple[Tensor, Tensor, Tensor]:
-    d_p, (d_mu, d_gamma) = _new(p, regions.grid), (_new(p, regions.grid, (2,), x.dtype) for x in (mu, gamma))
+def _slopes(
+    z: Tensor, p: Tensor, mu: Tensor, gamma: Tensor, regions: Regions
+) -> tuple[Tensor, Tensor, Tensor]:
+    d_p, (d_mu, d_gamma) = (
+        _new(p, regions.grid),
+        (_new(p, regions.grid, (2,), x.dtype) for x in (mu, gamma)),
+    )
     launch("slopes", regions, Maps(z, p, mu, gamma), Maps(None, d_p, d_mu, d_gamma))
     return d_p, d_mu, d_gamma
 
 
 def _new_map(like: Tensor, regions: Regions) -> Tensor:
-    """Memory for z; zero if regions overlap, so that their contributions can be added, or leave elements out."""
+    """Memory for z; zero if regions overlap, so that their contributions can be added, or leave
+    elements out."""
     z = _new(like, regions.shape)
     return z if regions.tiling else z.zero_()
 
 
-def _new(like: Tensor, shape: Sequence[int], axes: Sequence[int] = (), dtype: torch.dtype | None = None) -> Tensor:
+def _new(
+    like: Tensor, shape: Sequence[int], axes: Sequence[int] = (), dtype: torch.dtype | None = None
+) -> Tensor:
     """Uninitialised maps [N, C, …], or variables [N, *axes, C, …], in the layout of `like`."""
     if plain.channels_last(like):
-        return like.new_empty(like.shape[0], *axes, *shape[1:], shape[0], dtype=dtype).movedim(-1, -3)
+        return like.new_empty(like.shape[0], *axes, *shape[1:], shape[0], dtype=dtype).movedim(
+            -1, -3
+        )
     return like.new_empty(like.shape[0], *axes, *shape, dtype=dtype)
 
 
-def launch(operation: str, regions: Regions, read: Maps, written: Maps, fit: MomentFit = MomentFit()) -> None:
+def launch(
+    operation: str, regions: Regions, read: Maps, written: Maps, fit: MomentFit = MomentFit()
+) -> None:
     """Run an operation on all regions; `fit` is that of the operations that fit."""
     given = next(tensor for tensor in read if tensor is not None)
     if given.numel() > 0:
@@ -200,4 +227,6 @@ def launch(operation: str, regions: Regions, read: Maps, written: Maps, fit: Mom
 
 def kernels(maps: Tensor) -> ModuleType:
     """The module with the kernels for the device of a tensor."""
-    return importlib.import_module("whatwhere.nn.triton_pooling" if maps.is_cuda else "whatwhere.nn.cpu_pooling")
+    return importlib.import_module(
+        "whatwhere.nn.triton_pooling" if maps.is_cuda else "whatwhere.nn.cpu_pooling"
+    )

@@ -18,21 +18,25 @@ Gaussians = Literal["moments", "learned", "input"]
 class GaussianPool2d(nn.Module):
     """Pool every region with its own Gaussian:  p(j) = Σ_i w(i) z(i),  Σ w² = 1.
 
-    Along each axis of a region w = √softmax_i(-γ (x_i - μ)² / 2), with coordinates x centred in the region; the
-    weight of an element is w_y w_x. As γ → ∞ this is max pooling (with a sign), at γ = 0 the sum over √(elements).
+    Along each axis of a region w = √softmax_i(-γ (x_i - μ)² / 2), with coordinates x centred in the
+    region; the weight of an element is w_y w_x. As γ → ∞ this is max pooling (with a sign), at γ =
+    0 the sum over √(elements).
 
-    kernel_size, stride, padding, ceil_mode  as in `torch.nn.MaxPool2d`; positions outside the map have no weight
-    gaussians     where the Gaussians come from. 'moments': μ and 1/γ are the mean and variance of the position in each
-                  region, weighted by z²; gradients flow through them. 'learned': one Gaussian per channel, parameters
-                  `mu` and `log_gamma` [2, channels]. 'input': an argument of each call, for instance from another
-                  branch
+    kernel_size, stride, padding, ceil_mode  as in `torch.nn.MaxPool2d`; positions outside the map
+    have no weight
+    gaussians     where the Gaussians come from. 'moments': μ and 1/γ are the mean and variance of
+                  the position in each region, weighted by z²; gradients flow through them.
+                  'learned': one Gaussian per channel, parameters `mu` and `log_gamma` [2,
+                  channels]. 'input': an argument of each call, for instance from another branch
     return_where  return (p, where), for GaussianUnpool2d
     channels      channels of the input; for gaussians='learned' only
-    fit           bounds of γ and the power of |z|, as in `gaussian_pool2d`; for gaussians='moments' only
+    fit           bounds of γ and the power of |z|, as in `gaussian_pool2d`; for gaussians='moments'
+                  only
     form          'plain' PyTorch, 'fused' kernels, or 'auto': fused where they are supported
     device, dtype  of the learned Gaussians
 
-    Shapes: input z [N, C, H, W] or [C, H, W]; p [N, C, h, w]; where.mu and where.gamma [N, 2, C, h, w] (rows, columns)
+    Shapes: input z [N, C, H, W] or [C, H, W]; p [N, C, h, w]; where.mu and where.gamma [N, 2, C, h,
+    w] (rows, columns)
 
     >>> pool, unpool = GaussianPool2d(2, return_where=True), GaussianUnpool2d(2)
     >>> image = torch.randn(1, 3, 8, 8)
@@ -62,35 +66,52 @@ class GaussianPool2d(nn.Module):
             raise SpecError(f"gaussians = {gaussians!r}: expected 'moments', 'learned' or 'input'")
         if (gaussians == "learned") != (channels is not None):
             raise SpecError(
-                f"gaussians = {gaussians!r} with channels = {channels}: give channels with gaussians='learned' only"
+                f"gaussians = {gaussians!r} with channels = {channels}: give channels with"
+                " gaussians='learned' only"
             )
-        self.kernel_size, self.stride, self.padding, self.ceil_mode = kernel_size, stride, padding, ceil_mode
+        self.kernel_size, self.stride, self.padding, self.ceil_mode = (
+            kernel_size,
+            stride,
+            padding,
+            ceil_mode,
+        )
         self.gaussians, self.return_where, self.fit, self.form = gaussians, return_where, fit, form
         if channels is not None:
             self.mu = nn.Parameter(torch.zeros(2, channels, device=device, dtype=dtype))
             self.log_gamma = nn.Parameter(torch.zeros(2, channels, device=device, dtype=dtype))
 
-    def forward(self, input: Tensor, where: PoolingParams | None = None) -> Tensor | tuple[Tensor, PoolingParams]:
+    def forward(
+        self, input: Tensor, where: PoolingParams | None = None
+    ) -> Tensor | tuple[Tensor, PoolingParams]:
         if (where is not None) != (self.gaussians == "input"):
-            raise SpecError(f"gaussians = {self.gaussians!r}: give `where` with gaussians='input', and only then")
+            raise SpecError(
+                f"gaussians = {self.gaussians!r}: give `where` with gaussians='input', and only"
+                " then"
+            )
         if self.gaussians == "learned":
             if input.dim() in (3, 4) and input.shape[-3] != self.mu.shape[1]:
                 raise SpecError(
-                    f"an input of {input.shape[-3]} channels was given; expected {self.mu.shape[1]}, as `channels` says"
+                    f"an input of {input.shape[-3]} channels was given; expected"
+                    f" {self.mu.shape[1]}, as `channels` says"
                 )
             where = self.learned(input.dim() == 4)
         window = (self.kernel_size, self.stride, self.padding, self.ceil_mode)
-        return F.gaussian_pool2d(input, *window, where, fit=self.fit, return_where=self.return_where, form=self.form)
+        return F.gaussian_pool2d(
+            input, *window, where, fit=self.fit, return_where=self.return_where, form=self.form
+        )
 
     def learned(self, batched: bool = True) -> PoolingParams:
         """The learned Gaussians, μ and γ [1, 2, C, 1, 1], or [2, C, 1, 1] for a single image."""
-        theta = PoolingParams(self.mu, self.log_gamma.exp()).map(lambda tensor: tensor[:, :, None, None])
+        theta = PoolingParams(self.mu, self.log_gamma.exp()).map(
+            lambda tensor: tensor[:, :, None, None]
+        )
         return theta.map(lambda tensor: tensor[None]) if batched else theta
 
     def extra_repr(self) -> str:
         return (
-            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
-            f"ceil_mode={self.ceil_mode}, gaussians={self.gaussians!r}, return_where={self.return_where}"
+            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding},"
+            f" ceil_mode={self.ceil_mode}, gaussians={self.gaussians!r},"
+            f" return_where={self.return_where}"
         )
 
 
@@ -100,23 +121,32 @@ class GaussianUnpool2d(nn.Module):
     kernel_size, stride, padding  those of the pooling
     form                          'plain', 'fused' or 'auto', as in GaussianPool2d
 
-    Call with p [N, C, h, w], where, and optionally `output_size` (height and width, or a full shape) if the map
-    that was pooled is not the smallest one that gives h × w. Where regions overlap, their contributions add up.
+    Call with p [N, C, h, w], where, and optionally `output_size` (height and width, or a full
+    shape) if the map that was pooled is not the smallest one that gives h × w. Where regions
+    overlap, their contributions add up.
 
-    >>> pool, unpool = GaussianPool2d(3, stride=2, padding=1, return_where=True), GaussianUnpool2d(3, 2, 1)
+    >>> pool = GaussianPool2d(3, stride=2, padding=1, return_where=True)
+    >>> unpool = GaussianUnpool2d(3, 2, 1)
     >>> image = torch.randn(2, 3, 10, 10)
     >>> unpool(*pool(image), output_size=image.shape).shape
     torch.Size([2, 3, 10, 10])
     """
 
     def __init__(
-        self, kernel_size: Size2, stride: Size2 | None = None, padding: Size2 = 0, *, form: Form = "auto"
+        self,
+        kernel_size: Size2,
+        stride: Size2 | None = None,
+        padding: Size2 = 0,
+        *,
+        form: Form = "auto",
     ) -> None:
         super().__init__()
         F._geometry(kernel_size, stride, padding)
         self.kernel_size, self.stride, self.padding, self.form = kernel_size, stride, padding, form
 
-    def forward(self, input: Tensor, where: PoolingParams, output_size: Sequence[int] | None = None) -> Tensor:
+    def forward(
+        self, input: Tensor, where: PoolingParams, output_size: Sequence[int] | None = None
+    ) -> Tensor:
         return F.gaussian_unpool2d(
             input, where, self.kernel_size, self.stride, self.padding, output_size, form=self.form
         )
@@ -129,7 +159,8 @@ class GaussianPool1d(GaussianPool2d):
     """Pool every region of a signal with its own Gaussian:  p(j) = Σ_i w(i) z(i),  Σ w² = 1.
 
     kernel_size, stride, padding, ceil_mode  as in `torch.nn.MaxPool1d`
-    options       `gaussians`, `return_where`, `channels`, `fit`, `form`, `device` and `dtype` of `GaussianPool2d`
+    options       `gaussians`, `return_where`, `channels`, `fit`, `form`, `device` and `dtype` of
+                  `GaussianPool2d`
 
     Shapes: input z [N, C, T] or [C, T]; p [N, C, t]; where.mu and where.gamma [N, C, t]
 
@@ -140,11 +171,24 @@ class GaussianPool1d(GaussianPool2d):
     """
 
     def __init__(
-        self, kernel_size: int, stride: int | None = None, padding: int = 0, ceil_mode: bool = False, **options: Any
+        self,
+        kernel_size: int,
+        stride: int | None = None,
+        padding: int = 0,
+        ceil_mode: bool = False,
+        **options: Any,
     ) -> None:
-        super().__init__((1, kernel_size), None if stride is None else (1, stride), (0, padding), ceil_mode, **options)
+        super().__init__(
+            (1, kernel_size),
+            None if stride is None else (1, stride),
+            (0, padding),
+            ceil_mode,
+            **options,
+        )
 
-    def forward(self, input: Tensor, where: PoolingParams | None = None) -> Tensor | tuple[Tensor, PoolingParams]:
+    def forward(
+        self, input: Tensor, where: PoolingParams | None = None
+    ) -> Tensor | tuple[Tensor, PoolingParams]:
         """Pool z [N, C, T] or [C, T], with `where` if gaussians='input'."""
         pooled = super().forward(_as_maps(input), None if where is None else _with_height(where))
         if isinstance(pooled, Tensor):
@@ -159,20 +203,27 @@ class GaussianUnpool1d(GaussianUnpool2d):
     kernel_size, stride, padding  those of the pooling
     options                       `form` of `GaussianUnpool2d`
 
-    Call with p [N, C, t], where, and optionally `output_size`, the number of samples T, if the signal that was pooled
-    is not the shortest one that gives t.
+    Call with p [N, C, t], where, and optionally `output_size`, the number of samples T, if the
+    signal that was pooled is not the shortest one that gives t.
 
-    >>> pool, unpool = GaussianPool1d(3, stride=2, padding=1, return_where=True), GaussianUnpool1d(3, 2, 1)
+    >>> pool = GaussianPool1d(3, stride=2, padding=1, return_where=True)
+    >>> unpool = GaussianUnpool1d(3, 2, 1)
     >>> unpool(*pool(torch.randn(2, 3, 10)), output_size=10).shape
     torch.Size([2, 3, 10])
     """
 
-    def __init__(self, kernel_size: int, stride: int | None = None, padding: int = 0, **options: Any) -> None:
-        super().__init__((1, kernel_size), None if stride is None else (1, stride), (0, padding), **options)
+    def __init__(
+        self, kernel_size: int, stride: int | None = None, padding: int = 0, **options: Any
+    ) -> None:
+        super().__init__(
+            (1, kernel_size), None if stride is None else (1, stride), (0, padding), **options
+        )
 
     def forward(self, input: Tensor, where: PoolingParams, output_size: Any = None) -> Tensor:
         """Unpool p [N, C, t] or [C, t]."""
-        samples = output_size if output_size is None or isinstance(output_size, int) else output_size[-1]
+        samples = (
+            output_size if output_size is None or isinstance(output_size, int) else output_size[-1]
+        )
         size = None if samples is None else (1, samples)
         return super().forward(_as_maps(input), _with_height(where), size).squeeze(-2)
 
@@ -180,11 +231,15 @@ class GaussianUnpool1d(GaussianUnpool2d):
 def _as_maps(signals: Tensor) -> Tensor:
     """Signals [N, C, T] or [C, T] as maps of height 1."""
     if signals.dim() not in (2, 3):
-        raise SpecError(f"a tensor of shape {tuple(signals.shape)} was given; expected signals [N, C, T] or [C, T]")
+        raise SpecError(
+            f"a tensor of shape {tuple(signals.shape)} was given; expected signals [N, C, T] or"
+            " [C, T]"
+        )
     return signals.unsqueeze(-2)
 
 
 def _with_height(where: PoolingParams) -> PoolingParams:
-    """μ and γ [..., C, t] of samples with those of rows, which have one element: [..., 2, C, 1, t]."""
+    """μ and γ [..., C, t] of samples with those of rows, which have one element: [..., 2, C, 1,
+    t]."""
     F.require_params(where)
     return where.map(lambda theta: torch.stack([torch.zeros_like(theta), theta], -3).unsqueeze(-2))

@@ -1,4 +1,5 @@
-"""Gaussian pooling in plain PyTorch: every device, floating dtype, transform of torch.func and order of derivative."""
+"""Gaussian pooling in plain PyTorch: every device, floating dtype, transform of torch.func and
+order of derivative."""
 
 import torch
 from torch import Tensor
@@ -9,7 +10,9 @@ from whatwhere.ops.pooling import Regions
 from whatwhere.spec import MomentFit
 
 
-def fit_pool(z: Tensor, regions: Regions, fit: MomentFit, return_where: bool = True) -> tuple[Tensor, PoolingParams]:
+def fit_pool(
+    z: Tensor, regions: Regions, fit: MomentFit, return_where: bool = True
+) -> tuple[Tensor, PoolingParams]:
     """Fit a Gaussian to every region and pool with it:  [N, C, H, W] → p [N, C, h, w] and where."""
     s = precise(z)
     theta = ops.fit_moments(s, regions, fit.gamma_min, fit.gamma_max, fit.power)
@@ -24,13 +27,15 @@ def pool(z: Tensor, where: PoolingParams, regions: Regions) -> Tensor:
 
 
 def unpool(p: Tensor, where: PoolingParams, regions: Regions) -> Tensor:
-    """z(i) = Σ_j w(i) p(j) over the regions j that hold i, the adjoint of `pool`:  [N, C, h, w] → [N, C, H, W]."""
+    """z(i) = Σ_j w(i) p(j) over the regions j that hold i, the adjoint of `pool`:  [N, C, h, w] →
+    [N, C, H, W]."""
     z = ops.gaussian_weights(where.map(precise), regions).unpool(precise(p))
     return laid_out_like(z.to(p.dtype), p)
 
 
 def precise(tensor: Tensor) -> Tensor:
-    """The tensor, in float32 if it is in half precision: variances and softmaxes need more than 8 or 11 bits."""
+    """The tensor, in float32 if it is in half precision: variances and softmaxes need more than 8
+    or 11 bits."""
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
@@ -41,4 +46,8 @@ def channels_last(tensor: Tensor) -> bool:
 
 def laid_out_like(tensor: Tensor, like: Tensor) -> Tensor:
     """`tensor`, contiguous, in channels_last if `like` is."""
-    return tensor.contiguous(memory_format=torch.channels_last) if channels_last(like) else tensor.contiguous()
+    return (
+        tensor.contiguous(memory_format=torch.channels_last)
+        if channels_last(like)
+        else tensor.contiguous()
+    )

@@ -16,11 +16,12 @@ Where = tuple[PoolingParams, ...]
 
 
 class SparseCode2d(UnrolledInference):
-    """A sparse code of the input: a few steps of inference as a layer. Filters and sizes of the steps are parameters.
+    """A sparse code of the input: a few steps of inference as a layer. Filters and sizes of the
+    steps are parameters.
 
-    Filters of any value are used masked, non-negative (where the model is) and of unit length. The parameters become
-    what is used by `project_()`, for instance after every step of an optimizer: an entry that was pushed below 0 has
-    no gradient until then.
+    Filters of any value are used masked, non-negative (where the model is) and of unit length. The
+    parameters become what is used by `project_()`, for instance after every step of an optimizer:
+    an entry that was pushed below 0 has no gradient until then.
 
     in_channels   channels of the input
     maps          maps of the layer, or of several layers from the input upwards
@@ -29,12 +30,15 @@ class SparseCode2d(UnrolledInference):
     steps         unrolled steps of inference, K
     pooling_kind  'gaussian' (inferred), 'max' or 'sum'
     nonnegative   features and filters are ≥ 0
-    return_where  return (what, where): the features, and the pooling variables μ and γ of every layer
-    inference     λ, α, bounds and, where it has one, the schedule to start from; None means the paper's settings
+    return_where  return (what, where): the features, and the pooling variables μ and γ of every
+                  layer
+    inference     λ, α, bounds and, where it has one, the schedule to start from; None means the
+                  paper's settings
     device, dtype  of the parameters
 
-    Shapes: input [N, C, H, W]; what [N, B, h, w]; μ and γ of a layer [N, 2, B, h, w] (rows, columns). Every layer grows
-    by kernel_size - 1 and shrinks by pool_size: 28 → 16 → 10 with the defaults and two layers.
+    Shapes: input [N, C, H, W]; what [N, B, h, w]; μ and γ of a layer [N, 2, B, h, w] (rows,
+    columns). Every layer grows by kernel_size - 1 and shrinks by pool_size: 28 → 16 → 10 with the
+    defaults and two layers.
 
     >>> code = ww.nn.SparseCode2d(1, maps=(4, 8), steps=3)
     >>> network = torch.nn.Sequential(code, torch.nn.Flatten(), torch.nn.Linear(8 * 10 * 10, 10))
@@ -58,11 +62,14 @@ class SparseCode2d(UnrolledInference):
         dtype: torch.dtype | None = None,
     ) -> None:
         layers = tuple(
-            LayerSpec(maps=count, filter_size=kernel_size, pool_size=pool_size, pooling_kind=pooling_kind)
+            LayerSpec(
+                maps=count, filter_size=kernel_size, pool_size=pool_size, pooling_kind=pooling_kind
+            )
             for count in ([maps] if isinstance(maps, int) else maps)
         )
         spec = ModelSpec(layers=layers, channels=in_channels, nonnegative=nonnegative)
-        seed = int(torch.randint(2**31, ()))  # drawn as other layers draw theirs: torch.manual_seed makes it repeatable
+        # drawn as other layers draw theirs: torch.manual_seed makes it repeatable
+        seed = int(torch.randint(2**31, ()))
         model = DeconvNet(spec, seed, dtype=dtype or torch.get_default_dtype())
         self._begin(model.to(device), steps, inference, return_where)
 
@@ -86,7 +93,9 @@ class SparseCode2d(UnrolledInference):
         layer._begin(model, steps, inference, return_where)
         return layer
 
-    def _begin(self, model: DeconvNet, steps: int, inference: InferenceSpec | None, return_where: bool) -> None:
+    def _begin(
+        self, model: DeconvNet, steps: int, inference: InferenceSpec | None, return_where: bool
+    ) -> None:
         super().__init__(model, steps, inference)
         del self._model  # its filters are parameters here
         self.return_where = return_where
@@ -107,7 +116,8 @@ class SparseCode2d(UnrolledInference):
         return DeconvNet.from_parts(self.model_spec, used, self.connectivity)
 
     def forward(self, images: Tensor) -> Tensor | tuple[Tensor, Where]:  # type: ignore[override]
-        """Images [N, C, H, W] → the features of the top layer, or with `return_where` (what, where)."""
+        """Images [N, C, H, W] → the features of the top layer, or with `return_where` (what,
+        where)."""
         latents = self.code(images)
         return (latents.features, latents.pooling_params) if self.return_where else latents.features
 
@@ -115,7 +125,9 @@ class SparseCode2d(UnrolledInference):
         """Images [N, C, H, W] → their latents after the last step."""
         channels = self.model_spec.channels
         if images.ndim != 4 or images.shape[1] != channels:
-            raise ImageError(f"an input of shape {list(images.shape)} was given; expected [N, {channels}, H, W]")
+            raise ImageError(
+                f"an input of shape {list(images.shape)} was given; expected [N, {channels}, H, W]"
+            )
         model = self.model
         v, background = model.input_stage.forward(images, None)
         latents = self.run(self.problem(model, v))
@@ -129,5 +141,7 @@ class SparseCode2d(UnrolledInference):
         return self
 
     def extra_repr(self) -> str:
-        maps = " → ".join(str(count) for count in (self.model_spec.channels, *(f.shape[1] for f in self.filters)))
+        maps = " → ".join(
+            str(count) for count in (self.model_spec.channels, *(f.shape[1] for f in self.filters))
+        )
         return f"maps {maps}, steps={self.settings.steps}, return_where={self.return_where}"

@@ -1,8 +1,9 @@
-"""The convolution sub-layer (paper, Eqn. deconv), its adjoint, its gradient with respect to the filters, and these.
+"""The convolution sub-layer (paper, Eqn. deconv), its adjoint, its gradient with respect to the
+filters, and these.
 
-Filters are f [C, B, K, L]: C maps below, B maps above. Down is a *valid* convolution, so the maps z are
-K - 1 rows and L - 1 columns larger than what they explain; up is its adjoint, the *full* correlation. Where two
-maps are not connected the filter is zero.
+Filters are f [C, B, K, L]: C maps below, B maps above. Down is a *valid* convolution, so the maps z
+are K - 1 rows and L - 1 columns larger than what they explain; up is its adjoint, the *full*
+correlation. Where two maps are not connected the filter is zero.
 """
 
 import torch
@@ -23,13 +24,18 @@ def convolve_up(v: Tensor, f: Tensor) -> Tensor:
 
 def filter_gradient(z: Tensor, v: Tensor) -> Tensor:
     """The adjoint of f ↦ convolve_down(z, f), summed over images:  [C, B, K, L]."""
-    rows, columns = (above - below + 1 for above, below in zip(z.shape[2:], v.shape[2:], strict=True))
+    rows, columns = (
+        above - below + 1 for above, below in zip(z.shape[2:], v.shape[2:], strict=True)
+    )
     gradient: Tensor = conv2d_weight(z, (v.shape[1], z.shape[1], rows, columns), v)
     return gradient.flip(2, 3)
 
 
-def random_connectivity(below: int, maps: int, fan_in: int | None, generator: torch.Generator) -> Tensor:
-    """A map [below, maps] of booleans: each column joins one map to `fan_in` different maps below."""
+def random_connectivity(
+    below: int, maps: int, fan_in: int | None, generator: torch.Generator
+) -> Tensor:
+    """A map [below, maps] of booleans: each column joins one map to `fan_in` different
+    maps below."""
     if fan_in is None:
         return torch.ones(below, maps, dtype=torch.bool)
     order = torch.stack([torch.randperm(below, generator=generator) for _ in range(maps)], dim=1)
@@ -46,4 +52,5 @@ def project_filters(f: Tensor, connected: Tensor, *, nonnegative: bool, normalis
         f = f.clamp(min=0)
     within = (0, 2, 3) if normalise == "filter" else (2, 3)
     squared = f.square().sum(within, keepdim=True)
-    return f / squared.where(squared > 0, torch.ones_like(squared)).sqrt()  # √0 has no derivative that is a number
+    # √0 has no derivative that is a number
+    return f / squared.where(squared > 0, torch.ones_like(squared)).sqrt()

@@ -1,8 +1,8 @@
 """The formulas of the model on single numbers, each written once.
 
-torch runs them on tensors as they are. Numba and Triton compile the same source over functions of their own in place of
-torch's (`compile_formulas`), and use it on vectors and tiles. What every backend adds is layout: where the numbers are,
-and the order of sums over them.
+torch runs them on tensors as they are. Numba and Triton compile the same source over functions of
+their own in place of torch's (`compile_formulas`), and use it on vectors and tiles. What every
+backend adds is layout: where the numbers are, and the order of sums over them.
 
 Along an axis a region has elements at x, centred; its Gaussian is θ = (μ, γ) with weights w = √q.
 """
@@ -18,13 +18,15 @@ from torch import clamp_min as maximum
 
 
 def exponent(x, mu, gamma):
-    """log q of the element at x but for its norm: q = softmax_i(-γ (x_i - μ)² / 2)  (Eqns. normGauss and gauss)."""
+    """log q of the element at x but for its norm: q = softmax_i(-γ (x_i - μ)² / 2)  (Eqns.
+    normGauss and gauss)."""
     d = x - mu
     return -gamma * 0.5 * (d * d)
 
 
 def pair_weights(mu, gamma):
-    """The weights of two elements, x = ±½, q = σ(-γμ) and σ(γμ): the larger is 1/√(1 + t²), the smaller t/√(1 + t²)."""
+    """The weights of two elements, x = ±½, q = σ(-γμ) and σ(γμ): the larger is 1/√(1 + t²), the
+    smaller t/√(1 + t²)."""
     a = mu * gamma * 0.5
     t = exp(where(a > 0, -a, a))  # not by an absolute value: torch takes 0 as its derivative at 0
     larger = rsqrt(1 + t * t)
@@ -51,12 +53,14 @@ def weights_from_difference(d):
 
 
 def pair_moment(w0, w1, r0, r1):
-    """Σ w_i r_i (x_i - x̄) of two elements with errors r; the second moment that `theta_gradient` asks for is 0."""
+    """Σ w_i r_i (x_i - x̄) of two elements with errors r; the second moment that `theta_gradient`
+    asks for is 0."""
     return w0 * w1 * (w0 * r1 - w1 * r0)
 
 
 def theta_gradient(mu, gamma, first, second):
-    """∂/∂μ and ∂/∂γ of Σ w_i r_i along one axis with errors r (Eqn. poolgrad, see `ops.pooling.Weights.gradient`), from
+    """∂/∂μ and ∂/∂γ of Σ w_i r_i along one axis with errors r (Eqn. poolgrad, see
+    `ops.pooling.Weights.gradient`), from
 
     first = Σ w_i r_i (x_i - Σ q x),   second = Σ w_i r_i (x_i² - Σ q x²)
     """
@@ -64,7 +68,8 @@ def theta_gradient(mu, gamma, first, second):
 
 
 def bound(mu, gamma, bounds):
-    """Keep a mean inside its region and a precision between its bounds; `bounds` = (reach, γ_min, γ_max)."""
+    """Keep a mean inside its region and a precision between its bounds; `bounds` = (reach, γ_min,
+    γ_max)."""
     return clamp(mu, -bounds[0], bounds[0]), clamp(gamma, bounds[1], bounds[2])
 
 
@@ -82,7 +87,8 @@ def or_one(size):
 
 
 def strength(relative, power):
-    """The weight |s|^power of a signal in its moments; `relative` to the largest of its region, as the shape counts."""
+    """The weight |s|^power of a signal in its moments; `relative` to the largest of its region, as
+    the shape counts."""
     size = abs(relative)
     return size * size if power == 2 else size
 
@@ -95,15 +101,18 @@ def strength_slope(relative, power):
 def precision(variance, total, low, high):
     """γ = 1 / variance, bounded; without a signal (`total` = 0) the least.
 
-    Bounded before it is inverted: the derivative of 1 / 0 is no number, even where a later bound cuts it off.
+    Bounded before it is inverted: the derivative of 1 / 0 is no number, even where a later bound
+    cuts it off.
     """
     return clamp(where(total > 0, 1 / maximum(variance, 1 / max(high, 1.0)), 0.0), low, high)
 
 
 def fit_slope(theta, variance, slopes, unit):
-    """The derivatives of Σ w z and θ by the strength of an element at x, along one axis: a (x - μ) + b ((x - μ)² - v).
+    """The derivatives of Σ w z and θ by the strength of an element at x, along one axis: a (x - μ)
+    + b ((x - μ)² - v).
 
-    `slopes` by μ and γ; `unit` = ∂ strength / Σ strength. Where a bound determines γ, b is 0. Returns a, b and b v.
+    `slopes` by μ and γ; `unit` = ∂ strength / Σ strength. Where a bound determines γ, b is 0.
+    Returns a, b and b v.
     """
     free = where(1 / variance == theta[1], -theta[1] * theta[1], 0.0)
     b = unit * slopes[1] * free
@@ -129,13 +138,15 @@ def shrink(p, beta, alpha):
     """One gradient step of size β on the penalty, p - β α |p|^(α-1) sign p, that stops at zero.
 
     α = 1 is the soft threshold (Eqn. shrink), α = ½ the printed step (Eqn. shrinkL05).
-    Deviation: where the step would cross zero, and at zero, where the print is undefined, p becomes 0.
+    Deviation: where the step would cross zero, and at zero, where the print is undefined, p becomes
+    0.
     """
     if alpha == 1:
         cut = beta
     else:
         size = abs(p)
-        # at zero its power has no derivative that is a number, not even where the result does not depend on it
+        # at zero its power has no derivative that is a number, not even where the result does not
+        # depend on it
         size = where(size > 0, size, 1e-30)
         if alpha == 0.5:  # noqa: SIM108
             cut = beta * 0.5 * rsqrt(size)
@@ -153,7 +164,8 @@ def line_search(above, below):
 
 
 def next_momentum(t, uphill):
-    """FISTA's next t, and the share (t - 1) / t' of the last change by which the next point is ahead.
+    """FISTA's next t, and the share (t - 1) / t' of the last change by which the next point is
+    ahead.
 
     Restarted where the last step led uphill (O'Donoghue, Candès).
     """
@@ -171,7 +183,8 @@ FORMULAS = [value for value in list(globals().values()) if isinstance(value, Fun
 
 
 def compile_formulas(decorate: Callable[..., Any], **names: Any) -> ModuleType:
-    """The formulas for another backend: `decorate` compiles them over its functions `names` in place of torch's."""
+    """The formulas for another backend: `decorate` compiles them over its functions `names` in
+    place of torch's."""
     compiled = ModuleType("formulas")
     scope = vars(compiled)
     scope.update(names)

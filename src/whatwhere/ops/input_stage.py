@@ -1,4 +1,5 @@
-"""The input stage of a model: low-pass taken off, contrast made even, signs split, and all of it undone.
+"""The input stage of a model: low-pass taken off, contrast made even, signs split, and all of it
+undone.
 
     image ── minus low-pass ──► divided by local contrast ──► ON and OFF channels ──► signal
     image ◄── plus low-pass ◄── multiplied by contrast   ◄── ON minus OFF        ◄── reconstruction
@@ -43,7 +44,8 @@ class InputStage:
         return low + (radius(self.spec.contrast_sigma) if self.spec.contrast else 0)
 
     def forward(self, images: Tensor, weight: Tensor | None = None) -> tuple[Tensor, Background]:
-        """The signal that the model explains, and the background; unknown pixels (weight 0) become 0."""
+        """The signal that the model explains, and the background; unknown pixels (weight 0) become
+        0."""
         low = lowpass(images, self.spec.sigma, weight) if self.spec.kind != "none" else None
         detail = images if low is None else images - low
         if weight is not None:
@@ -66,7 +68,9 @@ class InputStage:
 
     def spread_mask(self, mask: Tensor) -> Tensor:
         """The mask of the signal's channels, from that of the pixels [N, 1 or C, H, W]."""
-        return torch.cat([mask, mask], 1) if self.spec.kind == "onoff" and mask.shape[1] > 1 else mask
+        return (
+            torch.cat([mask, mask], 1) if self.spec.kind == "onoff" and mask.shape[1] > 1 else mask
+        )
 
 
 def local_contrast(detail: Tensor, spec: InputSpec, weight: Tensor | None = None) -> Tensor:
@@ -94,12 +98,15 @@ def blur(x: Tensor, sigma: float) -> Tensor:
 
 
 def lowpass(x: Tensor, sigma: float, weight: Tensor | None = None) -> Tensor:
-    """G(w x) / G(w), the weighted mean of the known pixels around each place of images [N, C, H, W].
+    """G(w x) / G(w), the weighted mean of the known pixels around each place of images [N, C, H,
+    W].
 
-    G is a convolution with a Gaussian of `sigma` pixels; `weight` [N, 1 or C, H, W] is 0 where a pixel is unknown.
-    Outside the image it is 0, too, so that a constant image stays constant up to its border.
+    G is a convolution with a Gaussian of `sigma` pixels; `weight` [N, 1 or C, H, W] is 0 where a
+    pixel is unknown. Outside the image it is 0, too, so that a constant image stays constant up to
+    its border.
 
-    Where no known pixel is within reach, it is the mean of the image's known pixels (0 where there are none).
+    Where no known pixel is within reach, it is the mean of the image's known pixels (0 where there
+    are none).
     """
     known = torch.ones_like(x) if weight is None else (weight > 0).to(x).expand_as(x)
     x = torch.where(known > 0, x, 0)

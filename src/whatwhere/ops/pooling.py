@@ -1,12 +1,15 @@
 """Gaussian pooling and unpooling (paper: "Unpooling" and "Differentiable Pooling").
 
-A region holds s elements along each axis, at coordinates x centred in the region. Its Gaussian is separable:
+A region holds s elements along each axis, at coordinates x centred in the region. Its Gaussian is
+separable:
 
-    q = softmax_i(-γ (x_i - μ)² / 2),   w = √q                along each axis, and w(i) = w_y w_x in the region
+    q = softmax_i(-γ (x_i - μ)² / 2),   w = √q                along each axis, and w(i) = w_y w_x in
+    the region
 
-so that Σ w² = 1 and, where regions do not overlap, UᵀU = I. Max pooling is the same operator with a switch
-(μ on one element, γ so large that its weight is exactly 1), sum pooling the same with γ = 0.
-At the border a region may reach beyond the map: its weights are normalised over the elements that exist.
+so that Σ w² = 1 and, where regions do not overlap, UᵀU = I. Max pooling is the same operator with a
+switch (μ on one element, γ so large that its weight is exactly 1), sum pooling the same with γ = 0.
+At the border a region may reach beyond the map: its weights are normalised over the elements that
+exist.
 """
 
 import math
@@ -23,7 +26,9 @@ from whatwhere.latents import PoolingParams
 from whatwhere.ops import formulas
 from whatwhere.spec.checks import Size, pair
 
-SWITCH = 1e4  # a precision at which every element but the one at μ has weight 0 exactly, in every dtype
+SWITCH = (
+    1e4  # a precision at which every element but the one at μ has weight 0 exactly, in every dtype
+)
 
 
 @dataclass(frozen=True)
@@ -34,8 +39,8 @@ class Regions:
     size    of one region
     stride  from one region to the next; along maps regions never overlap
     padding how far the first region begins before the map
-    ceil    whether the last region may reach beyond the map, so that every element has a region; otherwise the
-            regions end where PyTorch's pooling ends without `ceil_mode`
+    ceil    whether the last region may reach beyond the map, so that every element has a region;
+            otherwise the regions end where PyTorch's pooling ends without `ceil_mode`
 
     Nothing here asks whether a size is this or that: a map's shape may be symbolic (torch.export).
     """
@@ -47,7 +52,9 @@ class Regions:
     ceil: bool = True
 
     @classmethod
-    def of(cls, shape: tuple[int, int, int], size: Size, stride: Size | None = None, maps: int = 1) -> "Regions":
+    def of(
+        cls, shape: tuple[int, int, int], size: Size, stride: Size | None = None, maps: int = 1
+    ) -> "Regions":
         return cls(shape, (maps, *pair(size)), (maps, *pair(size if stride is None else stride)))
 
     @property
@@ -71,7 +78,8 @@ class Regions:
 
     @property
     def extent(self) -> tuple[int, int, int]:
-        """Of the map together with all that the regions reach: it begins where the first region begins."""
+        """Of the map together with all that the regions reach: it begins where the first region
+        begins."""
         b, h, w = (self._extent(axis) for axis in range(3))
         return b, h, w
 
@@ -80,11 +88,16 @@ class Regions:
         if not self.ceil:
             return n + 2 * before
         covered = (self._count(axis) - 1) * self.stride[axis] + self.size[axis]
-        return covered if self.stride[axis] <= self.size[axis] else torch.sym_max(covered, n + before)
+        return (
+            covered if self.stride[axis] <= self.size[axis] else torch.sym_max(covered, n + before)
+        )
 
     def inside(self, axis: int) -> bool:
-        """Whether no region can reach beyond the map along an axis; False where a symbolic size leaves it open."""
-        return not self.padding[axis] and (not self.ceil or (self._extent(axis) == self.shape[axis]) is True)
+        """Whether no region can reach beyond the map along an axis; False where a symbolic size
+        leaves it open."""
+        return not self.padding[axis] and (
+            not self.ceil or (self._extent(axis) == self.shape[axis]) is True
+        )
 
     @property
     def tiling(self) -> bool:
@@ -95,11 +108,13 @@ class Regions:
 
     @property
     def axes(self) -> tuple[int, ...]:
-        """The axes that have a Gaussian: rows and columns, and maps where neighbours are pooled together."""
+        """The axes that have a Gaussian: rows and columns, and maps where neighbours are pooled
+        together."""
         return (1, 2) if self.size[0] == 1 else (0, 1, 2)
 
     def coordinates(self, axis: int, like: Tensor) -> Tensor:
-        """x_i of a region's elements along an axis, centred: [s, 1, 1] shaped to stand on that axis of a region."""
+        """x_i of a region's elements along an axis, centred: [s, 1, 1] shaped to stand on that
+        axis of a region."""
         s = self.size[axis]
         x = torch.arange(s, dtype=like.dtype, device=like.device) - (s - 1) / 2
         return x.view([s if a == axis else 1 for a in range(3)] + [1, 1])
@@ -109,7 +124,11 @@ class Regions:
         if self.inside(axis):
             return None
         s, t, g = self.size[axis], self.stride[axis], self.grid[axis]
-        position = torch.arange(s, device=device)[:, None] + t * torch.arange(g, device=device) - self.padding[axis]
+        position = (
+            torch.arange(s, device=device)[:, None]
+            + t * torch.arange(g, device=device)
+            - self.padding[axis]
+        )
         shape = [s if a == axis else 1 for a in range(3)] + [g if a == axis else 1 for a in (1, 2)]
         return ((position >= 0) & (position < self.shape[axis])).view(shape)
 
@@ -118,7 +137,8 @@ class Regions:
 class Weights:
     """The weights w of every region, one factor for each axis of `regions.axes`.
 
-    A factor stands on the elements [N, B, m, s, s, H, W] of all regions, with its own axis of the region filled.
+    A factor stands on the elements [N, B, m, s, s, H, W] of all regions, with its own axis of the
+    region filled.
     """
 
     regions: Regions
@@ -128,15 +148,18 @@ class Weights:
         return replace(self, factors=tuple(w[images] for w in self.factors))
 
     def unpool(self, p: Tensor) -> Tensor:
-        """z(i) = w(i) p(j):  [N, b, h, w] → [N, B, H, W]  (Eqn. unpool; Deviation: the print's p_k is p_b)."""
+        """z(i) = w(i) p(j):  [N, b, h, w] → [N, B, H, W]  (Eqn. unpool; Deviation: the print's p_k
+        is p_b)."""
         return scatter(reduce(mul, self.factors, on_region(p)), self.regions)
 
     def pool(self, z: Tensor) -> Tensor:
-        """p(j) = Σ_i w(i) z(i), the adjoint of `unpool`  (Eqn. pool; Deviation: the print's z_b(j) is z_b(i))."""
+        """p(j) = Σ_i w(i) z(i), the adjoint of `unpool`  (Eqn. pool; Deviation: the print's z_b(j)
+        is z_b(i))."""
         return reduce(mul, self.factors, gather(z, self.regions)).sum((2, 3, 4))
 
     def gradient(self, error: Tensor, p: Tensor, pooling: PoolingParams) -> PoolingParams:
-        """∂/∂μ and ∂/∂γ of ½‖…‖² from the error at z and the features p̂ at this layer (Eqn. poolgrad).
+        """∂/∂μ and ∂/∂γ of ½‖…‖² from the error at z and the features p̂ at this layer (Eqn.
+        poolgrad).
 
         With ∇w(i) = error(i) p̂(j), summed over the other axes of the region:
 
@@ -150,7 +173,8 @@ class Weights:
         for a, axis in enumerate(regions.axes):
             mu, gamma = on_region(pooling.mu[:, a]), on_region(pooling.gamma[:, a])
             x, q, along = regions.coordinates(axis, mu), self.factors[a].square(), 2 + axis
-            slope = slopes.sum([d for d in (2, 3, 4) if d != along], keepdim=True)  # w_i Σ_others w ∇w, but for p̂
+            # w_i Σ_others w ∇w, but for p̂
+            slope = slopes.sum([d for d in (2, 3, 4) if d != along], keepdim=True)
             spread = (x - mu).square()
             from_mean = x - (q * x).sum(along, keepdim=True)
             from_variance = spread - (q * spread).sum(along, keepdim=True)
@@ -160,7 +184,8 @@ class Weights:
 
 
 def on_region(theta: Tensor) -> Tensor:
-    """A pooling variable of one axis, [N, B, H, W], made to stand on a region's elements, [N, B, 1, 1, 1, H, W]."""
+    """A pooling variable of one axis, [N, B, H, W], made to stand on a region's elements, [N, B,
+    1, 1, 1, H, W]."""
     return theta[:, :, None, None, None]
 
 
@@ -179,14 +204,20 @@ def gaussian_weights(pooling: PoolingParams, regions: Regions) -> Weights:
 
 
 def gather(z: Tensor, regions: Regions) -> Tensor:
-    """The elements of every region:  z [N, B, H, W] → [N, b, m, s, s, h, w]; zero beyond the map's border."""
+    """The elements of every region:  z [N, B, H, W] → [N, b, m, s, s, h, w]; zero beyond the map's
+    border."""
     if not (regions.inside(1) and regions.inside(2)):
-        (_, height, width), (_, top, left), (_, rows, columns) = regions.shape, regions.padding, regions.extent
+        (_, height, width), (_, top, left), (_, rows, columns) = (
+            regions.shape,
+            regions.padding,
+            regions.extent,
+        )
         z = F.pad(z, (left, columns - left - width, top, rows - top - height))
     m, s_y, s_x = regions.size
     windows = z.unfold(2, s_y, regions.stride[1]).unfold(3, s_x, regions.stride[2])
     elements: Tensor = windows.unflatten(1, (-1, m)).permute(0, 1, 2, 5, 6, 3, 4)
-    return elements if regions.tiling else elements.contiguous()  # sums over overlapping views are slow
+    # sums over overlapping views are slow
+    return elements if regions.tiling else elements.contiguous()
 
 
 def scatter(elements: Tensor, regions: Regions) -> Tensor:
@@ -201,7 +232,9 @@ def scatter(elements: Tensor, regions: Regions) -> Tensor:
     return z[:, :, top : top + height, left : left + width]
 
 
-def bound(pooling: PoolingParams, regions: Regions, gamma_min: float, gamma_max: float) -> PoolingParams:
+def bound(
+    pooling: PoolingParams, regions: Regions, gamma_min: float, gamma_max: float
+) -> PoolingParams:
     """Keep every mean inside its region and every precision between its bounds."""
     bounds = [((regions.size[axis] - 1) / 2, gamma_min, gamma_max) for axis in regions.axes]
     theta = zip(pooling.mu.unbind(1), pooling.gamma.unbind(1), bounds, strict=True)
@@ -209,8 +242,11 @@ def bound(pooling: PoolingParams, regions: Regions, gamma_min: float, gamma_max:
     return PoolingParams(torch.stack(mu, 1), torch.stack(gamma, 1))
 
 
-def fit_moments(signal: Tensor, regions: Regions, gamma_min: float, gamma_max: float, power: int = 2) -> PoolingParams:
-    """Fit each region's Gaussian to |s|^power of the bottom-up signal s: μ its mean, γ = 1 / its variance, bounded.
+def fit_moments(
+    signal: Tensor, regions: Regions, gamma_min: float, gamma_max: float, power: int = 2
+) -> PoolingParams:
+    """Fit each region's Gaussian to |s|^power of the bottom-up signal s: μ its mean, γ = 1 / its
+    variance, bounded.
 
     A region without signal is centred and flat.
     """
@@ -226,11 +262,14 @@ def fit_moments(signal: Tensor, regions: Regions, gamma_min: float, gamma_max: f
         variance = (s * (x - mean).square()).sum((2, 3, 4))
         mu.append(mean.squeeze((2, 3, 4)))
         gamma.append(formulas.precision(variance, total.squeeze((2, 3, 4)), gamma_min, gamma_max))
-    return bound(PoolingParams(torch.stack(mu, 1), torch.stack(gamma, 1)), regions, gamma_min, gamma_max)
+    return bound(
+        PoolingParams(torch.stack(mu, 1), torch.stack(gamma, 1)), regions, gamma_min, gamma_max
+    )
 
 
 def fit_switches(signal: Tensor, regions: Regions) -> PoolingParams:
-    """Max pooling: all weight on the largest |s| of each region, the first of them where several are."""
+    """Max pooling: all weight on the largest |s| of each region, the first of them where several
+    are."""
     where = gather(signal, regions).abs().flatten(2, 4).argmax(2)
     _, s_y, s_x = regions.size
     index = {0: where // (s_y * s_x), 1: where // s_x % s_y, 2: where % s_x}
@@ -247,14 +286,16 @@ def fit_flat(signal: Tensor, regions: Regions) -> PoolingParams:
 
 # --- regions of 2 × 2 elements side by side, in fewer operations
 #
-# Along an axis of two elements the weights depend on μ and γ through their product alone (`formulas.pair_weights`), and
-# both gradients are multiples of one number (`formulas.pair_moment`). No tensor is broadcast, so that back-propagation
-# has nothing to sum: it takes a third of the time.
+# Along an axis of two elements the weights depend on μ and γ through their product alone
+# (`formulas.pair_weights`), and both gradients are multiples of one number
+# (`formulas.pair_moment`). No tensor is broadcast, so that back-propagation has nothing to sum: it
+# takes a third of the time.
 
 
 @dataclass(frozen=True)
 class PairWeights(Weights):
-    """The factors are the weights of the first and second row, and of the first and second column, [N, B, h, w]."""
+    """The factors are the weights of the first and second row, and of the first and second column,
+    [N, B, h, w]."""
 
     def unpool(self, p: Tensor) -> Tensor:
         y1, y2, x1, x2 = self.factors
@@ -285,6 +326,7 @@ def pair_weights(pooling: PoolingParams, regions: Regions) -> PairWeights:
 
 
 def planes(z: Tensor) -> tuple[Tensor, ...]:
-    """The elements of every region by their place in it, row by row: [N, B, 2 h, 2 w] → four of [N, B, h, w]."""
+    """The elements of every region by their place in it, row by row: [N, B, 2 h, 2 w] → four of
+    [N, B, h, w]."""
     elements: Tensor = F.pixel_unshuffle(z, 2).unflatten(1, (-1, 4))
     return elements.unbind(2)

@@ -14,7 +14,15 @@ from whatwhere.spec.inference import (
     StepSpec,
 )
 from whatwhere.spec.model import InputKind, InputSpec, LayerSpec, ModelSpec, PoolingKind
-from whatwhere.spec.recipe import DescriptorSpec, EveryBatch, EveryEpoch, LearningSpec, Phase, Recipe, follow_depth
+from whatwhere.spec.recipe import (
+    DescriptorSpec,
+    EveryBatch,
+    EveryEpoch,
+    LearningSpec,
+    Phase,
+    Recipe,
+    follow_depth,
+)
 from whatwhere.spec.tasks import RestorationSpec
 from whatwhere.spec.toml import build
 

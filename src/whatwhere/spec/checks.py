@@ -1,4 +1,5 @@
-"""What the value of a setting may be: its annotation, which is checked, and errors that say what was expected.
+"""What the value of a setting may be: its annotation, which is checked, and errors that say what
+was expected.
 
 @dataclass(frozen=True, kw_only=True)
 class Steps(Checked):
@@ -73,7 +74,8 @@ def pair(size: Size) -> tuple[int, int]:
 
 
 class Checked:
-    """A frozen dataclass whose fields are checked against their annotations, so that it can be written to a file.
+    """A frozen dataclass whose fields are checked against their annotations, so that it can be
+    written to a file.
 
     Lists become tuples and numbers of NumPy become Python's.
     """
@@ -95,7 +97,8 @@ def _cached_hints(kind: Any, include_extras: bool = False) -> dict[str, Any]:
 
 
 def convert(value: Any, hint: Any, name: str) -> Any:
-    """The value as the type of its setting; only numbers and sequences are converted, nothing is guessed."""
+    """The value as the type of its setting; only numbers and sequences are converted, nothing is
+    guessed."""
     if get_origin(hint) is Annotated:
         plain_hint, bounds = get_args(hint)
         value = convert(value, plain_hint, name)
@@ -116,7 +119,9 @@ def convert(value: Any, hint: Any, name: str) -> Any:
         return convert(value, member, name)
     if get_origin(hint) is Literal:
         choices = get_args(hint)
-        require(value in choices, f"{name} = {shown(value)}", "one of " + ", ".join(map(repr, choices)))
+        require(
+            value in choices, f"{name} = {shown(value)}", "one of " + ", ".join(map(repr, choices))
+        )
         return value
     if get_origin(hint) is tuple:
         pair = ... not in get_args(hint)
@@ -127,17 +132,24 @@ def convert(value: Any, hint: Any, name: str) -> Any:
     if hint is float and isinstance(value, numbers.Real) and not is_bool:
         return finite(value, name)
     if hint is int and isinstance(value, numbers.Integral) and not is_bool:
-        require(abs(int(value)) <= LARGEST, f"{name} = {shown(value)}", f"an integer of at most {LARGEST:,}")
+        require(
+            abs(int(value)) <= LARGEST,
+            f"{name} = {shown(value)}",
+            f"an integer of at most {LARGEST:,}",
+        )
         return int(value)
-    if not isinstance(value, get_origin(hint) or hint) or is_bool is not (
-        hint is bool
-    ):  # dict[str, Any] stays as it is
-        raise SpecError(f"{name} = {shown(value)} was given; expected {hint.__name__}, not {type(value).__name__}")
+    # dict[str, Any] stays as it is
+    if not isinstance(value, get_origin(hint) or hint) or is_bool is not (hint is bool):
+        raise SpecError(
+            f"{name} = {shown(value)} was given; expected {hint.__name__}, not"
+            f" {type(value).__name__}"
+        )
     return value
 
 
 def _plain_form(hint: Any) -> tuple[str, tuple[type, ...]]:
-    """A member of a choice in words, and the types that are converted to it: none if it is a spec."""
+    """A member of a choice in words, and the types that are converted to it: none if it is
+    a spec."""
     if is_dataclass(hint):
         return cast(type, hint).__name__, ()
     return (PAIR, (list, tuple)) if get_origin(hint) is tuple else ("a number", (numbers.Real,))

@@ -1,12 +1,13 @@
-"""What docstrings say, for the command line and for the reference: a setting is described once, where it is defined.
+"""What docstrings say, for the command line and for the reference: a setting is described once,
+where it is defined.
 
 A docstring is a summary, prose, and tables of names, one line each:
 
     name, other   what they are; a line that is indented further
                   continues the one before
 
-Two spaces (or ` : `) separate a name from its text. `returns` and `yields` stand in the same tables. Blocks that are
-indented by four or more are shown as they are, and `>>>` begins an example.
+Two spaces (or ` : `) separate a name from its text. `returns` and `yields` stand in the same
+tables. Blocks that are indented by four or more are shown as they are, and `>>>` begins an example.
 """
 
 import inspect
@@ -20,7 +21,8 @@ UNDERLINE = re.compile(r"^-{4,}$")
 
 @dataclass(frozen=True)
 class Docstring:
-    """The parts of a docstring: `prose` without tables and examples, `entries` the text of every name in a table."""
+    """The parts of a docstring: `prose` without tables and examples, `entries` the text of every
+    name in a table."""
 
     summary: str
     prose: str = ""

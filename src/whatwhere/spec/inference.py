@@ -1,17 +1,28 @@
 """The settings of inference. Import them from `whatwhere.spec`, with all others.
 
-A choice between ways is a value with fields of its own (`step`, `lam`); `kind` is its name in a recipe file.
+A choice between ways is a value with fields of its own (`step`, `lam`); `kind` is its name in a
+recipe file.
 """
 
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal
 
-from whatwhere.spec.checks import Checked, Count, CountOrZero, NonNegative, NotEmpty, Positive, Within, require
+from whatwhere.spec.checks import (
+    Checked,
+    Count,
+    CountOrZero,
+    NonNegative,
+    NotEmpty,
+    Positive,
+    Within,
+    require,
+)
 
 
 @dataclass(frozen=True)
 class MomentFit(Checked):
-    """How a region's Gaussian is fitted: μ and 1/γ are the mean and variance of the position, weighted by |s|^power.
+    """How a region's Gaussian is fitted: μ and 1/γ are the mean and variance of the position,
+    weighted by |s|^power.
 
     gamma_min, gamma_max  bounds of the precision γ, in 1 / element²
     power                 of the signal s: 1 or 2
@@ -32,10 +43,11 @@ class MomentFit(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class AutoLam(Checked):
-    """λ chosen from the images (`inference.auto_lam`): by their strength, as a share, or by their noise.
+    """λ chosen from the images (`inference.auto_lam`): by their strength, as a share, or by their
+    noise.
 
-    relative    λ for images as strong as white strokes on black; weaker ones get a larger one, by which they have the
-                same code
+    relative    λ for images as strong as white strokes on black; weaker ones get a larger one, by
+                which they have the same code
     share       instead, where it is given: 1/λ as a share of the smallest that leaves no feature
     deviations  instead, for signals: 1/λ in standard deviations of their noise, which is estimated
 
@@ -85,7 +97,8 @@ class StepSpec(Checked):
 
     size           β, the size of the features' step
     threshold      what the shrinkage takes off; ISTA takes β
-    extrapolation  how far the next step starts ahead of the features, as a share of their last change
+    extrapolation  how far the next step starts ahead of the features, as a share of their last
+                   change
     pooling_step   β_U of every layer; the last one serves every layer above
 
     >>> ww.StepSpec(size=0.01, threshold=0.02).extrapolation
@@ -107,9 +120,11 @@ class Schedule(Checked):
     """The sizes of every step, given in advance. `inference.unrolled` learns them.
 
     steps        a `StepSpec` for each step
-    contrast     the largest |v| of the images that its β_U are meant for. They are multiplied by (contrast / max |v|)²
-                 for every image, so that brighter images take the same steps; None: by 1
-    mu_scale, gamma_scale  the fitted start of μ and γ is multiplied by these, a number for each layer; the last one
+    contrast     the largest |v| of the images that its β_U are meant for. They are multiplied by
+                 (contrast / max |v|)² for every image, so that brighter images take the same steps;
+                 None: by 1
+    mu_scale, gamma_scale  the fitted start of μ and γ is multiplied by these, a number for each
+                           layer; the last one
                  serves every layer above
 
     >>> ww.InferenceSpec(step=ww.Schedule(steps=[ww.StepSpec(size=0.01, threshold=0.01)] * 5)).steps
@@ -123,7 +138,11 @@ class Schedule(Checked):
     gamma_scale: Annotated[tuple[Positive, ...], NotEmpty()] = (1.0,)
 
 
-CODING: Final[dict[str, Any]] = {"step": LineSearch(momentum=True), "steps": 1000, "tolerance": 3e-4}
+CODING: Final[dict[str, Any]] = {
+    "step": LineSearch(momentum=True),
+    "steps": 1000,
+    "tolerance": 3e-4,
+}
 """The settings that `InferenceSpec.coding` changes."""
 
 
@@ -131,16 +150,17 @@ CODING: Final[dict[str, Any]] = {"step": LineSearch(momentum=True), "steps": 100
 class InferenceSpec(Checked):
     """How features and pooling variables are inferred.
 
-    lam           λ, the weight of the reconstruction against the sparsity penalty; `AutoLam` chooses it from the images
+    lam           λ, the weight of the reconstruction against the sparsity penalty; `AutoLam`
+                  chooses it from the images
     alpha         α of the penalty Σ|p|^α, between ½ and 1
     steps         ISTA steps, T: at most, with a tolerance; no more than those of a `Schedule`
-    tolerance     an image is finished once a step changes its cost by less than this share (`inference.convergence`);
-                  0 takes all steps, and so does a `Schedule`
+    tolerance     an image is finished once a step changes its cost by less than this share
+                  (`inference.convergence`); 0 takes all steps, and so does a `Schedule`
     step          β, the size of the features' steps: by a `LineSearch`, `Fixed`, or by a `Schedule`
     pooling_step  β_U, the step of the pooling variables
     moments       how the pooling variables start, and the bounds of γ that they keep: a `MomentFit`
 
-    >>> ww.InferenceSpec(lam=0.5, alpha=0.5, steps=200, step=ww.LineSearch(momentum=True)).moments.gamma_max
+    >>> ww.InferenceSpec(lam=0.5, steps=200, step=ww.Fixed(momentum=True)).moments.gamma_max
     100.0
     >>> ww.InferenceSpec(lam=-1)
     Traceback (most recent call last):
@@ -165,9 +185,11 @@ class InferenceSpec(Checked):
 
     @classmethod
     def coding(cls, **overrides: Any) -> "InferenceSpec":
-        """Settings for codes that are sparse and converged: momentum, and steps until the cost no longer changes.
+        """Settings for codes that are sparse and converged: momentum, and steps until the cost no
+        longer changes.
 
-        For coding, decoding and restoration. For classification the paper's few steps are better and faster.
+        For coding, decoding and restoration. For classification the paper's few steps are better
+        and faster.
         """
         return cls(**{**CODING, **overrides})
 
@@ -190,7 +212,9 @@ class InferenceSpec(Checked):
         """What the fitted μ and γ of layer k are multiplied by."""
         if (schedule := self.schedule) is None:
             return 1.0, 1.0
-        mu, gamma = (scales[min(k, len(scales)) - 1] for scales in (schedule.mu_scale, schedule.gamma_scale))
+        mu, gamma = (
+            scales[min(k, len(scales)) - 1] for scales in (schedule.mu_scale, schedule.gamma_scale)
+        )
         return mu, gamma
 
 

@@ -1,4 +1,5 @@
-"""The settings of a model: its input stage and its layers. Import them from `whatwhere.spec`, with all others."""
+"""The settings of a model: its input stage and its layers. Import them from `whatwhere.spec`, with
+all others."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -12,10 +13,12 @@ Scale = Annotated[float, Within(0, 1e6, above=True, below=True)]
 
 @dataclass(frozen=True, kw_only=True)
 class LayerSpec(Checked):
-    """One layer: its unpooled maps z, the filters that reconstruct the layer below, the pooling above.
+    """One layer: its unpooled maps z, the filters that reconstruct the layer below, the pooling
+    above.
 
     maps          number of unpooled maps, B
-    filter_size   size of the filters, K, in elements of the map below: their side, or a pair (height, width)
+    filter_size   size of the filters, K, in elements of the map below: their side, or a pair
+                  (height, width)
     pooling_kind  'gaussian' (inferred for every image), 'max' (switches) or 'sum' (flat)
     pool_size     size of the pooling regions, in elements: their side, or a pair (height, width)
     pool_stride   distance between regions, a number or a pair; None means they do not overlap
@@ -24,7 +27,7 @@ class LayerSpec(Checked):
 
     >>> ww.LayerSpec(maps=48, fan_in=8).pool_size
     2
-    >>> ww.LayerSpec(maps=8, filter_size=(1, 64), pool_size=(1, 4)).filter_shape    # for signals: images of height 1
+    >>> ww.LayerSpec(maps=8, filter_size=(1, 64), pool_size=(1, 4)).filter_shape    # of signals
     (1, 64)
     """
 
@@ -40,7 +43,8 @@ class LayerSpec(Checked):
         super().__post_init__()
         for name in ("filter_size", "pool_size", "pool_stride"):
             size = getattr(self, name)
-            if size is not None and len(set(pair(size))) == 1:  # a square is a number, however it was given
+            # a square is a number, however it was given
+            if size is not None and len(set(pair(size))) == 1:
                 object.__setattr__(self, name, pair(size)[0])
         require(
             all(step <= side for step, side in zip(self.strides, self.pool_shape, strict=True)),
@@ -71,7 +75,9 @@ class LayerSpec(Checked):
     @property
     def square(self) -> bool:
         """Whether filters, regions and strides are the same along rows and columns."""
-        return not any(isinstance(size, tuple) for size in (self.filter_size, self.pool_size, self.pool_stride))
+        return not any(
+            isinstance(size, tuple) for size in (self.filter_size, self.pool_size, self.pool_stride)
+        )
 
     @property
     def pooled_maps(self) -> int:
@@ -89,8 +95,8 @@ class InputSpec(Checked):
     contrast         strength of local contrast normalisation, from 0 (none) to 1 (all)
     contrast_sigma   of the neighbourhood whose contrast is measured, in pixels
     contrast_floor   a contrast, in units of the image, below which little is amplified
-    white            the value of white: integers are scaled so that the largest of their type has it, and floats of
-                     more than twice this value give a warning
+    white            the value of white: integers are scaled so that the largest of their type has
+                     it, and floats of more than twice this value give a warning
     """
 
     kind: InputKind = "none"
@@ -103,14 +109,16 @@ class InputSpec(Checked):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec(Checked):
-    """The architecture: colour channels of the image, its input stage, and the layers from the image upwards.
+    """The architecture: colour channels of the image, its input stage, and the layers from the
+    image upwards.
 
     layers       one `LayerSpec` for each layer
     channels     of the images: 1 for grey, 3 for colour
     nonnegative  features and filters are projected to be ≥ 0, images must be ≥ 0
-    signed_filters  only features are: filters and images may have both signs, as waveforms and recordings do
-    normalise    unit length per 'filter' (all planes of one map together) or per 'plane'; the channels of an image
-                 always share one length, so that filters can have a colour
+    signed_filters  only features are: filters and images may have both signs, as waveforms and
+                    recordings do
+    normalise    unit length per 'filter' (all planes of one map together) or per 'plane'; the
+                 channels of an image always share one length, so that filters can have a colour
     input        what happens to an image before the model explains it, an `InputSpec`
 
     >>> spec = ww.ModelSpec(layers=(ww.LayerSpec(maps=16), ww.LayerSpec(maps=48, fan_in=8)))
@@ -130,7 +138,8 @@ class ModelSpec(Checked):
         require(
             self.input.kind != "highpass" or not self.nonnegative_filters,
             "input.kind = 'highpass' with nonnegative = true",
-            "nonnegative = false, since a high-passed image has both signs, or input.kind = 'onoff'",
+            "nonnegative = false, since a high-passed image has both signs, or input.kind ="
+            " 'onoff'",
         )
         below = self.signal_channels
         for k, layer in enumerate(self.layers, start=1):
@@ -148,7 +157,8 @@ class ModelSpec(Checked):
 
     @property
     def signal_channels(self) -> int:
-        """Channels of the signal that layer 1 explains: those of the image, twice as many with ON and OFF apart."""
+        """Channels of the signal that layer 1 explains: those of the image, twice as many with ON
+        and OFF apart."""
         return 2 * self.channels if self.input.kind == "onoff" else self.channels
 
     @property
@@ -162,27 +172,42 @@ class ModelSpec(Checked):
         return all(layer.filter_shape[0] == layer.pool_shape[0] == 1 for layer in self.layers)
 
     def maps_below(self, k: int) -> int:
-        """Maps of the signal that layer k reconstructs: the input stage's channels, or the pooled maps below."""
+        """Maps of the signal that layer k reconstructs: the input stage's channels, or the pooled
+        maps below."""
         return self.signal_channels if k == 1 else self.layers[k - 2].pooled_maps
 
     @classmethod
     def paper(cls) -> "ModelSpec":
-        """16 and 48 maps, 5×5 filters, 2×2 regions, each map of layer 2 joined to 8 of the 16 below."""
+        """16 and 48 maps, 5×5 filters, 2×2 regions, each map of layer 2 joined to 8 of the 16
+        below."""
         return cls(layers=(LayerSpec(maps=16), LayerSpec(maps=48, fan_in=8)))
 
     @classmethod
     def signals(
-        cls, maps: int = 8, length: int = 64, *, channels: int = 1, pool_size: int = 2, pool_stride: int = 1
+        cls,
+        maps: int = 8,
+        length: int = 64,
+        *,
+        channels: int = 1,
+        pool_size: int = 2,
+        pool_stride: int = 1,
     ) -> "ModelSpec":
-        """Waveforms of signals [N, channels, T], of both signs, each with features ≥ 0: what, when and how strongly.
+        """Waveforms of signals [N, channels, T], of both signs, each with features ≥ 0: what, when
+        and how strongly.
 
         maps       number of waveforms
         length     of a waveform, in samples
-        pool_size, pool_stride  of the regions, in samples. The defaults give the most accurate times; a size of 1 is
+        pool_size, pool_stride  of the regions, in samples. The defaults give the most accurate
+                                times; a size of 1 is
                    the plain convolutional sparse code
 
         >>> ww.DeconvNet(ww.ModelSpec.signals(maps=5, length=32))
         DeconvNet(1 → 5 maps 1×32, gaussian 1×2 stride 1×1; float32, cpu)
         """
-        layer = LayerSpec(maps=maps, filter_size=(1, length), pool_size=(1, pool_size), pool_stride=(1, pool_stride))
+        layer = LayerSpec(
+            maps=maps,
+            filter_size=(1, length),
+            pool_size=(1, pool_size),
+            pool_stride=(1, pool_stride),
+        )
         return cls(layers=(layer,), channels=channels, signed_filters=True, normalise="filter")

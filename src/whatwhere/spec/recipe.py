@@ -1,4 +1,5 @@
-"""The settings of an experiment. `Recipe.paper()` has those that the paper gives; what it leaves open has a default.
+"""The settings of an experiment. `Recipe.paper()` has those that the paper gives; what it leaves
+open has a default.
 
 The defaults were chosen on validation images (reproduction/scales/paper.toml says how).
 """
@@ -18,10 +19,12 @@ class Phase(Checked):
     """What one run of ISTA infers.
 
     layer           the layer whose features are inferred
-    update_pooling  the layers whose pooling variables are updated; those of other layers stay as they were fitted
+    update_pooling  the layers whose pooling variables are updated; those of other layers stay as
+                    they were fitted
 
     >>> model = ww.load("mnist")
-    >>> plan = (ww.Phase(layer=1, update_pooling=(1,)), ww.Phase(layer=2, update_pooling=(2,)))   # two phases
+    >>> first = ww.Phase(layer=1, update_pooling=(1,))
+    >>> plan = (first, ww.Phase(layer=2, update_pooling=(2,)))   # two phases
     >>> ww.infer(model, ww.data.load("digits")[:2], ww.InferenceSpec(steps=2), plan).features.shape
     torch.Size([2, 48, 10, 10])
     """
@@ -41,7 +44,8 @@ class Phase(Checked):
 
 @cache
 def joint(depth: int) -> tuple[Phase, ...]:
-    """One phase from the top, the pooling variables of every layer moving: the default for a model of any depth."""
+    """One phase from the top, the pooling variables of every layer moving: the default for a model
+    of any depth."""
     return (Phase(layer=depth, update_pooling=tuple(range(1, depth + 1))),)
 
 
@@ -86,7 +90,7 @@ class LearningSpec(Checked):
     update_lower_filters  do the filters of the layers below move too?
     update_lower_pooling  do the pooling variables of the layers below move too?
 
-    >>> ww.LearningSpec(inference=ww.InferenceSpec(lam=2.0, alpha=0.5, steps=100), epochs=10).cg_steps
+    >>> ww.LearningSpec(inference=ww.InferenceSpec(lam=2.0, steps=100), epochs=10).cg_steps
     2
     """
 
@@ -113,15 +117,17 @@ class DescriptorSpec(Checked):
     """How features become the vector that a linear classifier sees.
 
     layers          layers whose features are described, concatenated; empty means the top one
-    patch           side of the overlapping patches at layer 1, 2, … (the last one serves every layer above)
+    patch           side of the overlapping patches at layer 1, 2, … (the last one serves every
+                    layer above)
     stride          distance from one patch to the next at layer 1, 2, … (likewise)
     cell            side of the cells that each patch is pooled in
-    size            columns of a layer, at most, as long as each map keeps one: where patches and cells of these sides
-                    give more, strides become larger, then patches and cells
+    size            columns of a layer, at most, as long as each map keeps one: where patches and
+                    cells of these sides give more, strides become larger, then patches and cells
     cell_statistic  what a cell becomes: 'rms' (root mean square), 'max' or 'mean'
     raw             take the features as they are instead
 
-    >>> ww.override(ww.Recipe.paper(), {"descriptor": {"layers": [1, 2], "cell": 2}}).descriptor.layers
+    >>> both = {"descriptor": {"layers": [1, 2], "cell": 2}}
+    >>> ww.override(ww.Recipe.paper(), both).descriptor.layers
     (1, 2)
     """
 
@@ -141,14 +147,16 @@ def _paper_learning() -> tuple[LearningSpec, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe(Checked):
-    """An entire experiment: the model, how each layer is trained, how features are inferred and described.
+    """An entire experiment: the model, how each layer is trained, how features are inferred and
+    described.
 
     model       the architecture
     learning    how each layer is trained, one `LearningSpec` for each
     inference   how features are inferred at test time
     plan        phases of inference at test time; empty means one joint phase from the top layer
     descriptor  how features become a vector for a classifier
-    batch_size  images inferred together; fixed for a run, since the batch rule of the step size sees it
+    batch_size  images inferred together; fixed for a run, since the batch rule of the step size
+                sees it
     seed        of the first filters
 
     >>> recipe = ww.Recipe.paper()
@@ -177,15 +185,19 @@ class Recipe(Checked):
         updates = [learning.update.kind for learning in self.learning]
         require(len(set(updates)) == 1, f"update = {updates}", "the same for every layer")
         for phase in self.plan:
-            require(phase.layer <= depth, f"a phase of layer {phase.layer}", f"layers up to {depth}")
+            require(
+                phase.layer <= depth, f"a phase of layer {phase.layer}", f"layers up to {depth}"
+            )
         for k in self.descriptor.layers:
             require(k <= depth, f"a descriptor of layer {k}", f"layers up to {depth}")
 
     @classmethod
     def paper(cls, model: ModelSpec | None = None) -> "Recipe":
-        """The paper: λ 2 and 0.5, α ½, 100 steps, 50 epochs, reset after 25; tested at λ 5, α 1, 50 steps.
+        """The paper: λ 2 and 0.5, α ½, 100 steps, 50 epochs, reset after 25; tested at λ 5, α 1, 50
+        steps.
 
-        Another model is trained with the same settings; layers above the second with those of the second.
+        Another model is trained with the same settings; layers above the second with those of the
+        second.
         """
         if model is None:
             return cls()
@@ -194,9 +206,13 @@ class Recipe(Checked):
     def __repr__(self) -> str:
         maps = listed(layer.maps for layer in self.model.layers)
         epochs = listed(learning.epochs for learning in self.learning)
-        return f"Recipe(layers of {maps} maps, {epochs} epochs, batch_size={self.batch_size}, seed={self.seed})"
+        return (
+            f"Recipe(layers of {maps} maps, {epochs} epochs, batch_size={self.batch_size},"
+            f" seed={self.seed})"
+        )
 
 
 def follow_depth(learning: tuple[LearningSpec, ...], depth: int) -> tuple[LearningSpec, ...]:
-    """Learning settings for this number of layers: those above it are dropped, the last serves all layers after it."""
+    """Learning settings for this number of layers: those above it are dropped, the last serves all
+    layers after it."""
     return (*learning[:depth], *learning[-1:] * (depth - len(learning)))

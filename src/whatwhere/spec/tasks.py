@@ -1,50 +1,24 @@
-"""How a training runs, and the settings of tasks: distortions for a metric, anomaly detection, restoration."""
+"""The settings of tasks: distortions for a metric, anomaly detection, restoration."""
 
-from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from dataclasses import dataclass
+from typing import Annotated
 
-from whatwhere.spec.checks import Checked, Count, CountOrZero, Within, require
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainingOptions(Checked):
-    """How a training runs; the recipe says what it computes.
-
-    engine            what computes inference: one that `whatwhere info` lists; 'auto' takes the fastest that supports
-                      the model
-    device            where: cpu, cuda, cuda:1, …; 'auto' takes a GPU where there is one
-    store             where latents wait for the next epoch: 'memory', 'file', or 'auto', memory if they fit
-    checkpoint_every  epochs from one checkpoint to the next; 0 writes one only when stopped; None writes one every
-                      epoch, or as seldom as limits them to a tenth of the time
-    notes             plain values for the checkpoint, such as where the images came from
-
-    >>> ww.TrainingOptions(engine="reference", device="cpu", checkpoint_every=5).store
-    'auto'
-    """
-
-    engine: str = "auto"
-    device: str = "auto"
-    store: Literal["auto", "memory", "file"] = "auto"
-    checkpoint_every: CountOrZero | None = None
-    notes: dict[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "device", str(self.device))  # a torch.device is accepted
-        super().__post_init__()
-
+from whatwhere.spec.checks import Checked, Count, CountOrZero, NonNegative, Within, require
 
 Share = Annotated[float, Within(0, 1)]
 
 
 @dataclass(frozen=True)
 class Distortions(Checked):
-    """How much images are distorted. Each amount is the largest one, to either side; 0 leaves a kind out.
+    """How much images are distorted. Each amount is the largest one, to either side; 0 leaves a
+    kind out.
 
     rotation    in degrees
     shear       columns per row, and rows per column
     scale       share by which an image becomes larger or smaller, along each axis by itself
     shift       share of the height and of the width
-    elastic     share of the height and of the width by which control points of a 4×4 grid move, each by itself
+    elastic     share of the height and of the width by which control points of a 4×4 grid move,
+                each by itself
     brightness  share by which all values of an image become larger or smaller
     colour      the same for each channel by itself
     copies      distorted copies of an image
@@ -69,8 +43,8 @@ class Distortions(Checked):
 class AnomalySpec(Checked):
     """Settings of `AnomalyDetector`, chosen on validation pictures of magnetic tiles.
 
-    aligned       pictures of objects in a fixed position: a place is compared with the same place of normal pictures.
-                  Otherwise, for surfaces, with all places
+    aligned       pictures of objects in a fixed position: a place is compared with the same place
+                  of normal pictures. Otherwise, for surfaces, with all places
     false_alarms  share of normal pictures that may be taken for anomalies: sets the threshold
     memory        MB that `fit` may use; of normal pictures that need more, a random sample is kept
     seed          of the sample
@@ -88,9 +62,10 @@ class RestorationSpec(Checked):
 
     quality  8, 16, 32 or 64: how many shifts of its grid are averaged; time is proportional to it
              (docs/howto/restoration.md)
-    tile     side of the tiles that a larger image is cut into, in pixels; the result does not depend on it
-    learn    in `denoise`, adapt a dictionary to each image and denoise by it: for images unlike photographs, such as
-             text and lattices (docs/howto/restoration.md)
+    tile     side of the tiles that a larger image is cut into, in pixels; the result does not
+             depend on it
+    learn    in `denoise`, adapt a dictionary to each image and denoise by it: for images unlike
+             photographs, such as text and lattices (docs/howto/restoration.md)
 
     >>> ww.restoration.RestorationSpec(quality=32).tile
     640
@@ -103,3 +78,23 @@ class RestorationSpec(Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self.quality in (8, 16, 32, 64), f"quality = {self.quality}", "8, 16, 32 or 64")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodeOptions(Checked):
+    """What `encode` writes, and how it cuts large pictures.
+
+    where      also write the pooling variables, which decoding needs
+    descriptors  write rows for a classifier instead, in a metric in which small distortions count
+                 little
+    tile       side of the overlapping tiles that pictures are inferred in, in pixels; 0: never.
+               Default: 256, for pictures of more than 1,048,576 pixels
+    overlap    pixels that tiles next to each other share
+    threshold  the least amplitude of an event, in units of the signals
+    """
+
+    where: bool = False
+    descriptors: bool = False
+    tile: CountOrZero | None = None
+    overlap: CountOrZero = 64
+    threshold: NonNegative = 0.0

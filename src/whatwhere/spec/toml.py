@@ -9,9 +9,9 @@
     lam = 20.0
     step = { kind = "line_search", per = "image", momentum = true }
 
-A setting that is a choice has a table with its `kind`; a name alone, `step = "fixed"`, is short for one with only that.
-Without `kind` the choice stays, and so do its settings that are not given. A key that is not a setting raises an error
-that suggests the nearest one.
+A setting that is a choice has a table with its `kind`; a name alone, `step = "fixed"`, is short for
+one with only that. Without `kind` the choice stays, and so do its settings that are not given. A
+key that is not a setting raises an error that suggests the nearest one.
 """
 
 import difflib
@@ -36,7 +36,8 @@ INCLUDED = {file.stem: file for file in sorted((Path(__file__).parent / "recipes
 def read_recipe(path: str | os.PathLike[str]) -> Recipe:
     r"""Read a recipe: the paper's settings with the file's differences.
 
-    path  of a TOML file, or the name of an included recipe: 'paper', 'demo', 'pictures', 'photographs' or 'signals'
+    path  of a TOML file, or the name of an included recipe: 'paper', 'demo', 'pictures',
+          'photographs' or 'signals'
 
     >>> from pathlib import Path
     >>> _ = Path("mine.toml").write_text("seed = 1\n[learning.each]\nepochs = 10\n")
@@ -74,14 +75,23 @@ def override(spec: Spec, changes: dict[str, Any], where: str = "") -> Spec:
     Recipe(layers of 8 maps, 50 epochs, batch_size=1000, seed=0)
     """
     new = _parse_fields(type(spec), changes, where, spec)
-    if isinstance(spec, Recipe) and "model" in new and not isinstance(changes.get("learning"), list):
+    if (
+        isinstance(spec, Recipe)
+        and "model" in new
+        and not isinstance(changes.get("learning"), list)
+    ):
         learning, depth = new.get("learning", spec.learning), new["model"].depth
-        new["learning"] = learning if "learning" in new and len(learning) > depth else follow_depth(learning, depth)
+        new["learning"] = (
+            learning
+            if "learning" in new and len(learning) > depth
+            else follow_depth(learning, depth)
+        )
     return _named(where, lambda: cast(Spec, replace(cast(Any, spec), **new)))
 
 
 def build(kind: type[Spec], content: dict[str, Any], where: str = "") -> Spec:
-    """Make a spec from plain values (a parsed table, or JSON of `asdict`); what is missing has its default."""
+    """Make a spec from plain values (a parsed table, or JSON of `asdict`); what is missing has its
+    default."""
     new = _parse_fields(kind, _table(where or kind.__name__, content), where)
     for f in fields(cast(Any, kind)):
         if f.name not in new and f.default is MISSING and f.default_factory is MISSING:
@@ -89,12 +99,17 @@ def build(kind: type[Spec], content: dict[str, Any], where: str = "") -> Spec:
     return _named(where, lambda: kind(**new))
 
 
-def _parse_fields(kind: type, content: dict[str, Any], where: str, old: Any = None) -> dict[str, Any]:
+def _parse_fields(
+    kind: type, content: dict[str, Any], where: str, old: Any = None
+) -> dict[str, Any]:
     """The values of a table by field; `old` has what the tables in it leave out."""
     hints, new = settable(kind), dict[str, Any]()
-    for key in sorted(content, key=lambda key: key != "model"):  # the model first: the learning settings follow it
+    # the model first: the learning settings follow it
+    for key in sorted(content, key=lambda key: key != "model"):
         if key not in hints:
-            raise SpecError(f"{where}{key} is not a setting{_suggestion(key, content[key], kind, where)}")
+            raise SpecError(
+                f"{where}{key} is not a setting{_suggestion(key, content[key], kind, where)}"
+            )
         before = getattr(old, key, None)
         if key == "learning" and "model" in new and before:
             before = before[: new["model"].depth]
@@ -103,7 +118,8 @@ def _parse_fields(kind: type, content: dict[str, Any], where: str, old: Any = No
 
 
 def settable(kind: type) -> dict[str, Any]:
-    """The name and the type of every setting that a table may have; the `kind` of a choice is read before."""
+    """The name and the type of every setting that a table may have; the `kind` of a choice is read
+    before."""
     return {f.name: type_hints(kind)[f.name] for f in fields(cast(Any, kind)) if f.init}
 
 
@@ -123,14 +139,17 @@ def _parse(hint: Any, old: Any, value: Any, name: str) -> Any:
 
 
 def _choose(specs: list[Any], old: type, value: Any, name: str) -> tuple[Any, dict[str, Any]]:
-    """The spec that a table of a choice stands for, and its settings; a name alone is a table of nothing else."""
+    """The spec that a table of a choice stands for, and its settings; a name alone is a table of
+    nothing else."""
     kinds = {spec.kind: spec for spec in specs}
     table = {"kind": value} if isinstance(value, str) else dict(value)
     kind = table.pop("kind", None)
     if kind is None and (old in specs or len(specs) == 1):
         return (old if old in specs else specs[0]), table
     if kind not in kinds:
-        given = f"{name} = {shown(value)}" if isinstance(value, str) else f"{name}.kind = {shown(kind)}"
+        given = (
+            f"{name} = {shown(value)}" if isinstance(value, str) else f"{name}.kind = {shown(kind)}"
+        )
         raise SpecError(f"{given} was given; expected {' or '.join(map(repr, kinds))}")
     return kinds[kind], table
 
@@ -147,7 +166,8 @@ def _lines(spec: Any, path: str, header: str = "[{}]") -> list[str]:
         if is_dataclass(value):
             tables += _lines(value, f"{path}{f.name}.")
         elif isinstance(value, tuple) and value and is_dataclass(value[0]):
-            for item in value:  # as a list, which is read as it stands; tables by number would be differences
+            # as a list, which is read as it stands; tables by number would be differences
+            for item in value:
                 tables += _lines(item, f"{path}{f.name}.", "[[{}]]")
         elif value is not None:
             plain.append(f"{f.name} = {json.dumps(value)}")  # JSON's scalars and lists are TOML's
@@ -167,12 +187,18 @@ def _override_items(kind: type, old: tuple[Any, ...], value: Any, name: str) -> 
         if key == "each":
             continue
         if not key.isdecimal() or not 1 <= int(key) <= len(items) + 1:
-            near = " or ".join(repr(path) for path, last in _paths(kind, f"{name}.each.") if last == key)
+            near = " or ".join(
+                repr(path) for path, last in _paths(kind, f"{name}.each.") if last == key
+            )
             expected = f"expected a number from 1 to {len(items) + 1}, or 'each'"
-            raise SpecError(f"{name}.{key} was given; {expected}" + (f"; did you mean {near}?" if near else ""))
+            raise SpecError(
+                f"{name}.{key} was given; {expected}" + (f"; did you mean {near}?" if near else "")
+            )
         number, path = int(key), f"{name}.{key}."
         items[number] = (
-            override(items[number], _table(path[:-1], item), path) if number in items else build(kind, item, path)
+            override(items[number], _table(path[:-1], item), path)
+            if number in items
+            else build(kind, item, path)
         )
     return tuple(items[i] for i in sorted(items))
 
@@ -195,7 +221,8 @@ def _table(name: str, value: Any) -> dict[str, Any]:
 
 
 def _suggestion(key: str, value: Any, kind: type, where: str) -> str:
-    """What to write for an unknown key: its new form, or settings here or deeper down, of this name or spelt alike."""
+    """What to write for an unknown key: its new form, or settings here or deeper down, of this
+    name or spelt alike."""
     if text := INSTEAD.get((kind.__name__, key)):
         return f" any more; write {text.format(value=json.dumps(value, default=str))}"
     known = list(settable(kind))
@@ -203,7 +230,9 @@ def _suggestion(key: str, value: Any, kind: type, where: str) -> str:
     near = difflib.get_close_matches(key, list(dict.fromkeys(paths.values())), n=1, cutoff=0.5)
     close = sorted((path for path, name in paths.items() if name in near), key=len)
     suggestion = " or ".join(map(repr, close))
-    return f"; did you mean {suggestion}?" if close else f"; the settings here are {', '.join(known)}"
+    return (
+        f"; did you mean {suggestion}?" if close else f"; the settings here are {', '.join(known)}"
+    )
 
 
 def setting_paths(kind: type) -> list[str]:
@@ -212,7 +241,8 @@ def setting_paths(kind: type) -> list[str]:
 
 
 def _paths(kind: type, where: str) -> Iterator[tuple[str, str]]:
-    """Every setting below a spec: its full path and its own name; the path of a layer's setting has `each`."""
+    """Every setting below a spec: its full path and its own name; the path of a layer's setting
+    has `each`."""
     for name, hint in settable(kind).items():
         if (item := _item_spec(hint)) is not None:
             yield from _paths(item, f"{where}{name}.each.")
@@ -234,8 +264,10 @@ def _named(where: str, make: Callable[[], Spec]) -> Spec:
 
 
 INSTEAD: Final[Mapping[tuple[str, str], str]] = {
-    ("InferenceSpec", "step_size"): 'step = {{ kind = "line_search", per = "image" }}, or per = "batch", or '
-    'step = "fixed"',
+    (
+        "InferenceSpec",
+        "step_size",
+    ): 'step = {{ kind = "line_search", per = "image" }}, or per = "batch", or step = "fixed"',
     ("InferenceSpec", "momentum"): "step.momentum = {value}",
     ("InferenceSpec", "shrinkage"): "nothing: a step shrinks as the paper prints it",
     ("InferenceSpec", "search_every"): "nothing: β is searched for in every step",

@@ -1,4 +1,5 @@
-"""Trained models by name: `ww.load("mnist")`. A model's card, NAME.md, has all about it: a title, a figure, a table."""
+"""Trained models by name: `ww.load("mnist")`. A model's card, NAME.md, has all about it: a title,
+a figure, a table."""
 
 import os
 import re
@@ -32,7 +33,11 @@ def find(name: str) -> Entry:
         )
     card = (FOLDER / f"{name}.md").read_text(encoding="utf-8")
     title = card.split("\n\n")[1].replace("\n", " ")
-    facts = {row["key"]: row["value"].replace("`", "") for row in ROW.finditer(card) if row["key"] != "---"}
+    facts = {
+        row["key"]: row["value"].replace("`", "")
+        for row in ROW.finditer(card)
+        if row["key"] != "---"
+    }
     file, size = facts["file"].removesuffix(" bytes").split(", ")
     files = (File(file, facts["sha256"], int(size.replace(",", ""))),)
     return Entry(name, title, files, facts, embedded=FOLDER, card=card)
@@ -62,14 +67,24 @@ def card(name: str) -> str:
 
 
 def resolve(given: str | os.PathLike[str]) -> Path:
-    """What a path or a name stands for: a run folder or a model file of that name if there is one, else the model."""
+    """What a path or a name stands for: a run folder or a model file of that name if there is one,
+    else the model."""
     file = Path(given)
-    if os.path.isfile(file) or os.path.isfile(file / "model.safetensors") or os.fspath(file) not in names():
+    if (
+        os.path.isfile(file)
+        or os.path.isfile(file / "model.safetensors")
+        or os.fspath(file) not in names()
+    ):
         return Path(given)
     return path(os.fspath(file))
 
 
 def example_images(given: str | os.PathLike[str]) -> str:
-    """The data set that the card of a model names, to try it on; for a file that has no card, the included digits."""
+    """The data set that the card of a model names, to try it on; for a file that has no card, the
+    included digits."""
     name = os.fspath(Path(given))
-    return find(name).facts.get("example images", EXAMPLES) if resolve(given) != Path(given) else EXAMPLES
+    return (
+        find(name).facts.get("example images", EXAMPLES)
+        if resolve(given) != Path(given)
+        else EXAMPLES
+    )

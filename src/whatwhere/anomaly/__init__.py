@@ -1,7 +1,0 @@
-"""Finding pictures, and places in them, that are unlike normal ones."""
-
-from whatwhere.anomaly.detector import AnomalyDetector, Detection
-from whatwhere.anomaly.evidence import Threshold, pictures_needed
-from whatwhere.anomaly.pictures import open_pictures
-
-__all__ = ["AnomalyDetector", "Detection", "Threshold", "open_pictures", "pictures_needed"]

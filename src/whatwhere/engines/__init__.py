@@ -1,0 +1,61 @@
+"""The engines: the same inference, slower and simpler or faster. The solution records which one
+ran."""
+
+import warnings
+
+from whatwhere.engines.base import Engine, require_supported
+from whatwhere.engines.cpu import CPUEngine, GreedyEngine
+from whatwhere.engines.cpu.first_use import FirstUse
+from whatwhere.engines.reference import ReferenceEngine
+from whatwhere.engines.triton.engine import TritonEngine
+from whatwhere.errors import EngineError, SlowEngineWarning
+from whatwhere.model import Problem
+
+__all__ = ["ENGINES", "REFERENCE", "Engine", "get_engine", "resolve", "unsupported_reasons"]
+
+
+REFERENCE, FIRST_USE = ReferenceEngine(), FirstUse()
+_FASTEST_FIRST: tuple[Engine, ...] = (TritonEngine(), GreedyEngine(), CPUEngine(), REFERENCE)
+ENGINES: dict[str, Engine] = {engine.name: engine for engine in _FASTEST_FIRST}
+
+
+def get_engine(name: str) -> Engine:
+    """The engine of this name."""
+    if name not in ENGINES:
+        raise EngineError(
+            f"engine {name!r} was given; expected 'auto' or one of {', '.join(ENGINES)}"
+        )
+    return ENGINES[name]
+
+
+def resolve(name: str, problem: Problem, images: int | None = None) -> Engine:
+    """The engine of this name, or with 'auto' the fastest that supports the problem.
+
+    Asking by name for an engine that does not support the problem raises an EngineError with the
+    reason. Where 'auto' is left with the reference, a SlowEngineWarning says why. With a number of
+    images, 'auto' takes the reference for a few small ones as long as there is no machine code.
+    """
+    if name != "auto":
+        engine = get_engine(name)
+        require_supported(name, engine.unsupported_reason(problem))
+        return engine
+    reasons = unsupported_reasons(problem)
+    chosen = ENGINES[next(name for name, reason in reasons.items() if reason is None)]
+    if chosen is REFERENCE:
+        why = "; ".join(
+            f"{name}: {reason}" for name, reason in reasons.items() if reason is not None
+        )
+        warnings.warn(
+            "engine 'auto' took 'reference', which is some 10 to 20 times slower than the others."
+            f" They do not support this: {why} (engine='reference' takes it without this warning)",
+            SlowEngineWarning,
+            stacklevel=3,
+        )
+    elif chosen.name == "cpu" and images is not None and FIRST_USE.is_small(problem, images):
+        return REFERENCE
+    return chosen
+
+
+def unsupported_reasons(problem: Problem) -> dict[str, str | None]:
+    """For every engine, fastest first, why it does not support the problem; None if it does."""
+    return {name: engine.unsupported_reason(problem) for name, engine in ENGINES.items()}

@@ -1,0 +1,239 @@
+"""Inference for one batch of images: its memory, and the threads that share its images."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from whatwhere.engines.cpu.layout import pack_model
+from whatwhere.engines.cpu.loop import Images, Memory, advance
+from whatwhere.engines.cpu.records import SETTINGS, Network
+from whatwhere.engines.cpu.start import FLAT, KNOWN, MOMENTS, SWITCHES
+from whatwhere.engines.reference.step_size import batch_sample, pooling_rate, safe_step
+from whatwhere.engines.threads import chunks, flushed_denormals, solver_pool
+from whatwhere.latents import Latents, PoolingParams
+from whatwhere.model import DeconvNet, Problem
+from whatwhere.model.solution import Solution, Stats
+from whatwhere.spec import Fixed, InferenceSpec, LineSearch
+
+LARGEST_KEPT = 2**20  # numbers in a state that is kept for the next solve
+
+
+class BatchSolver:
+    """A batch of images with its latents, settings and filters in the order in which the kernels
+    read them."""
+
+    def __init__(self, problem: Problem) -> None:
+        model, images, latents, phase, spec = (
+            problem.model,
+            problem.images,
+            problem.latents,
+            problem.phase,
+            problem.spec,
+        )
+        N, T = len(images), spec.steps
+        self.spec, self.lam, self.dtype = spec, problem.lam, images.dtype
+        packed = pack_model(model, images.shape[2], images.shape[3], phase.layer, problem.moving)
+        self.layers, self.filters, self.state_size = packed.table, packed.filters, packed.state_size
+        self.kept_memory = packed.kept_memory
+        fits = {"gaussian": MOMENTS, "max": SWITCHES, "sum": FLAT}
+        for k, layer in enumerate(model.spec.layers[: phase.layer], start=1):
+            known = layer.pooling_kind == "gaussian" and k <= len(latents.pooling_params)
+            self.layers[k]["fit"] = KNOWN if known else fits[layer.pooling_kind]
+        self.settings = pack_settings(model, spec)
+        if N == 1 and spec.per_batch:
+            self.settings["line_search"] = self.settings["own_step"] = True
+        self.settings["from_zero"] = T > 0 and problem.is_fresh
+        self.settings["fast_fit"] = spec.schedule is not None and T > 0 and problem.is_fresh
+        self.initial = initial_latents(problem)
+        self.packed = pack_latents(self.initial, known=not problem.is_fresh)
+        beta, rates = np.zeros((N, T)), np.ones(N)
+        if spec.schedule is not None:
+            rates = pooling_rate(images.double(), problem.mask, spec.schedule.contrast).numpy()
+            beta[:] = [sizes.size for sizes in spec.schedule.steps[:T]]
+        elif isinstance(spec.step, Fixed):
+            beta[:] = safe_step(model, phase.layer, problem.lam)
+        self.sizes = (
+            pack_schedule(spec, phase.layer),
+            np.array([spec.start_scales(k) for k in range(1, phase.layer + 1)]),
+        )
+        self.all = Images(
+            images=pack_images(images),
+            masks=pack_mask(problem.mask, images),
+            packed=self.packed.numpy(),
+            rates=rates,
+            beta=beta,
+            norms=np.zeros((N, 2)),
+            trace=np.zeros((N, T + 1, 3)),
+            fista=np.ones(N),
+        )
+
+    def solve(self) -> Solution:
+        """All steps of all images."""
+        if len(self.packed) == 1:
+            self.solve_one()
+            return self.solution()
+        with solver_pool() as pool:
+            if self.spec.per_batch:
+                self.solve_with_shared_step(pool.map, batch_sample(len(self.packed)))
+            else:
+                self.solve_each(pool.map, 0)
+        return self.solution()
+
+    def solve_one(self) -> None:
+        """All steps of a single image, in the calling thread and in memory that the last one left:
+        it costs time."""
+        try:
+            memory = self.kept_memory.pop()
+        except IndexError:
+            memory = self.new_memory(1)
+        with flushed_denormals():
+            self.advance(0, self.spec.steps, slice(0, 1), memory)
+        if self.state_size <= LARGEST_KEPT:
+            self.kept_memory[:] = [memory]
+
+    def solve_each(self, parallel_map: Callable[..., Any], first: int) -> None:
+        """All steps of each image from number `first` on, one image after the other in each
+        thread."""
+
+        # memory that is new to a thread costs more time than the steps of an image
+        local = threading.local()
+
+        def work(chunk: slice) -> None:
+            if not hasattr(local, "memory"):
+                local.memory = self.new_memory(1)
+            self.advance(0, self.spec.steps, chunk, local.memory)
+
+        list(parallel_map(work, chunks(first, len(self.packed))))
+
+    def solve_with_shared_step(self, parallel_map: Callable[..., Any], sample: int) -> None:
+        """The batch rule: the first `sample` images take each step together and give β; the others
+        then use this β."""
+        T, parts = self.spec.steps, chunks(0, sample)
+        memories = [self.new_memory(part.stop - part.start) for part in parts]
+        self.settings["line_search"] = True
+        for t in range(T + 1):
+            list(parallel_map(self.advance, [t] * len(parts), [t] * len(parts), parts, memories))
+            if t < T:
+                squares, gained = self.all.norms[:sample].sum(0)
+                self.all.beta[:, t] = squares / (self.lam * gained) if gained > 0 else 0
+        self.settings["line_search"] = False
+        self.solve_each(parallel_map, sample)
+
+    def new_memory(self, images: int) -> Memory:
+        """Zeroed memory for the states of this many images, and for the codes that
+        momentum needs."""
+        top = self.layers[-1]
+        codes = 2 * int(top["rows"] * top["columns"] * top["maps"])
+        return Memory(
+            *(torch.zeros(images, n, dtype=self.dtype).numpy() for n in (self.state_size, codes))
+        )
+
+    def advance(self, first: int, last: int, chunk: slice, memory: Memory) -> None:
+        """Advance these images from point `first` to point `last`."""
+        part = Images(*(array[chunk] for array in self.all))
+        advance(
+            (first, last),
+            part,
+            memory,
+            Network(self.layers, self.filters),
+            self.settings,
+            self.sizes,
+        )
+
+    def solution(self) -> Solution:
+        latents = unpack_latents(self.packed, self.initial)
+        trace = torch.from_numpy(self.all.trace).permute(2, 1, 0)
+        reconstruction, penalty = trace[:2].to(self.dtype)
+        stats = Stats(
+            reconstruction,
+            penalty,
+            trace[2].long(),
+            torch.from_numpy(self.all.beta).T.to(self.dtype),
+        )
+        return Solution(latents, stats, engine="cpu")
+
+
+def pack_settings(model: DeconvNet, spec: InferenceSpec) -> np.ndarray:
+    """The settings that the kernels read, one record."""
+    record = np.zeros(1, SETTINGS)
+    for name in ("lam", "alpha", "pooling_step"):
+        record[name] = getattr(spec, name)
+    record["gamma_min"], record["gamma_max"] = spec.moments.gamma_min, spec.moments.gamma_max
+    record["moment_power"] = spec.moments.power
+    record["momentum"] = spec.momentum or spec.schedule is not None
+    record["nonnegative"] = model.spec.nonnegative
+    record["line_search"] = record["own_step"] = (
+        isinstance(spec.step, LineSearch) and not spec.per_batch
+    )
+    return record
+
+
+def pack_schedule(spec: InferenceSpec, layers: int) -> np.ndarray:
+    """The threshold, the extrapolation and β_U of every layer, a row for each step; no rows
+    without a schedule."""
+    rows = [
+        (
+            sizes.threshold,
+            sizes.extrapolation,
+            *(sizes.pooling_step_of(k) for k in range(1, layers + 1)),
+        )
+        for sizes in (spec.schedule.steps[: spec.steps] if spec.schedule else ())
+    ]
+    return np.array(rows).reshape(len(rows), 2 + layers)
+
+
+def initial_latents(problem: Problem) -> Latents:
+    """The latents that are given, as `ista.start` takes them; zeros for those that the kernels
+    will fit."""
+    latents, phase, N, zero = (
+        problem.latents,
+        problem.phase,
+        len(problem.images),
+        problem.images.new_zeros(1),
+    )
+    regions = problem.sized.regions[: phase.layer]
+    missing = [zero.expand(N, len(r.axes), *r.grid) for r in regions[len(latents.pooling_params) :]]
+    thetas = [PoolingParams(variable, variable) for variable in missing]
+    of_this_layer = latents.p is not None and len(latents.pooling_params) == phase.layer
+    p = latents.p if of_this_layer else zero.expand(N, *regions[-1].grid)
+    return Latents(p, (*latents.pooling_params[: phase.layer], *thetas))
+
+
+def pack_latents(latents: Latents, *, known: bool = True) -> Tensor:
+    """All latents of each image in one row [N, …], the maps innermost; if none is known, memory
+    for them."""
+    if not known:
+        first = latents.tensors()[0]
+        return first.new_zeros(
+            len(first), sum(tensor.shape[1:].numel() for tensor in latents.tensors())
+        )
+    return torch.cat(
+        [tensor.movedim((-2, -1), (1, 2)).flatten(1) for tensor in latents.tensors()], 1
+    )
+
+
+def unpack_latents(packed: Tensor, like: Latents) -> Latents:
+    """The latents in the rows of `pack_latents`, with the shapes of others."""
+    parts = iter(torch.split(packed, [tensor.shape[1:].numel() for tensor in like.tensors()], 1))
+
+    def unpacked(tensor: Tensor) -> Tensor:
+        N, *maps, height, width = tensor.shape
+        return next(parts).view(N, height, width, *maps).permute(0, *range(3, tensor.dim()), 1, 2)
+
+    return like.map(unpacked)
+
+
+def pack_images(images: Tensor) -> np.ndarray:
+    """The images with channels innermost, one row each: [N, H W C]."""
+    return images.permute(0, 2, 3, 1).reshape(len(images), -1).contiguous().numpy()
+
+
+def pack_mask(mask: Tensor | None, images: Tensor) -> np.ndarray:
+    """A weight for every number of `pack_images`, [N, H W C]; without a mask, rows of length 0."""
+    if mask is None:
+        return images.new_empty(len(images), 0).numpy()
+    return pack_images(mask.expand_as(images))

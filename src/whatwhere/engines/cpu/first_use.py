@@ -1,0 +1,74 @@
+"""Small problems before there is machine code: compiling takes some 20 s, so the reference solves
+them meanwhile."""
+
+import os
+import subprocess
+import sys
+import warnings
+from functools import cache
+
+from whatwhere.errors import SlowEngineWarning
+from whatwhere.model import Problem
+
+# connected weights × pixels × steps of all images: 1.5 s of the reference, five digits in 50 steps
+SMALL = 2e9
+COMPILE = """
+import torch, whatwhere as ww
+model = ww.DeconvNet(ww.ModelSpec.paper())
+ww.infer(model, torch.ones(1, 1, 12, 12), ww.InferenceSpec(steps=1), engine="cpu")
+"""
+
+
+class FirstUse:
+    """Counts the work that is done without machine code: all of it together stays below what
+    compiling takes."""
+
+    def __init__(self) -> None:
+        self.work = 0.0
+
+    def is_small(self, problem: Problem, images: int) -> bool:
+        """Whether the reference solves this for so many images; the machine code is then made in
+        another process."""
+        work = self.work + images * work_of(problem)
+        if work > SMALL or has_machine_code():
+            return False
+        self.work = work
+        compile_apart()
+        warnings.warn(
+            "the reference engine solves this small problem: the machine code of the engine 'cpu'"
+            " is being made, which takes some 20 s, once for an installation (engine='cpu' waits"
+            " for it)",
+            SlowEngineWarning,
+            stacklevel=4,
+        )
+        return True
+
+
+def work_of(problem: Problem) -> float:
+    """Connected weights × pixels × steps for an image."""
+    layers = list(zip(problem.model.filters, problem.model.connectivity, strict=True))[
+        : problem.phase.layer
+    ]
+    weights = sum(float(connected.sum()) * filters[0, 0].numel() for filters, connected in layers)
+    return weights * problem.images[0, 0].numel() * problem.spec.steps
+
+
+def has_machine_code() -> bool:
+    from whatwhere.engines.cpu.loop import advance
+    from whatwhere.engines.jit import is_compiled
+
+    return is_compiled(advance)
+
+
+@cache
+def compile_apart() -> None:
+    """Start to make the machine code in another process, once."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    nowhere = subprocess.DEVNULL
+    subprocess.Popen(
+        [sys.executable, "-c", COMPILE],
+        env=environment,
+        stdin=nowhere,
+        stdout=nowhere,
+        stderr=nowhere,
+    )

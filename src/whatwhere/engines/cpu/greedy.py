@@ -1,0 +1,336 @@
+"""Sparse codes of signals without pooling, by locally greedy coordinate descent (Moreau, Oudre and
+Vayatis 2018).
+
+    min  λ/2 ‖M ⊙ (Σ d_b ∗ z_b - v)‖² + Σ|z|
+
+With 1/λ = ρ, g = Dᵀ M² (v - D z) and n = ‖M ⊙ d‖², the best step of one coefficient, the others
+fixed, is δ with
+
+    n δ = max(g - ρ, min(g + ρ, -n z)),      for z ≥ 0   n δ = max(g - ρ, -n z)
+
+and changes g by -δ ⟨d, d'⟩ where waveforms overlap, which depends on their distance alone (`gram`).
+Where a waveform reaches beyond an end, or a sample is masked, the product is computed. A sweep
+visits segments of two waveforms' length; in each it takes the largest step, in n |δ|, until none is
+above half of the signal's largest. A signal is finished once a sweep lowers its cost by at most the
+share `tolerance`, and so would all steps together.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch.nn.functional import conv1d, pad
+
+from whatwhere.engines.cpu.layout import round_up
+from whatwhere.engines.jit import Array, cached_jit, jit
+from whatwhere.engines.jit.simd import LANES, load, noinline, splat, store, total
+from whatwhere.engines.jit.vector_math import absolute, fma, maximum, minimum, where
+from whatwhere.engines.reference.ista import start_features
+from whatwhere.engines.threads import chunks, solver_pool
+from whatwhere.latents import Latents, PoolingParams
+from whatwhere.model import Problem
+from whatwhere.model.solution import Solution, Stats
+
+ROUNDING = 8  # steps below so many units of the last place of the largest g are noise
+NO_ENERGY = 1e-12  # of a waveform inside the signal, as a share of all of it: it explains nothing
+
+
+class Waveforms(NamedTuple):
+    """The waveforms d [C, B, K], their products at all distances gram [B, B, ≥ 2K - 1], both flat,
+    and their sizes."""
+
+    d: Array
+    gram: Array
+    channels: int
+    maps: int
+    length: int
+
+
+class Signal(NamedTuple):
+    """Memory for one signal. Coefficient j of map b is at b · places + K + j, and covers the
+    samples K + j + k.
+
+    g, z, n   [B places]
+    r, w      [C samples]  M² (v - D z) and M²; 0 beyond the ends
+    regular   [places]  whether M = 1 in all samples that a waveform covers
+    best, at  [segments]  the largest n |δ|, and its coefficient, -1 where g has changed since
+    gain      [segments]  Σ n δ²/2, what the steps of all coefficients would gain if waveforms were
+              orthogonal
+    lanes     [2 LANES]  work
+    """
+
+    g: Array
+    z: Array
+    n: Array
+    r: Array
+    w: Array
+    regular: Array
+    best: Array
+    gain: Array
+    at: Array
+    lanes: Array
+
+
+class Rule(NamedTuple):
+    """ρ; `low` = -ρ where coefficients may be negative; the tolerance; the most sweeps."""
+
+    rho: float
+    low: float
+    tolerance: float
+    sweeps: int
+
+
+def solve(problem: Problem) -> Solution:
+    """The codes of all signals; threads share them."""
+    images, mask, (C, B, _, K) = problem.images, problem.mask, problem.model.filters[0].shape
+    N, T = len(images), images.shape[3]
+    d = problem.model.filters[0][:, :, 0].transpose(0, 1)
+    gram = pad(conv1d(d, d, padding=K - 1), (0, round_up(2 * K - 1) - (2 * K - 1)))
+    waveforms = Waveforms(d.transpose(0, 1).flatten().numpy(), gram.flatten().numpy(), C, B, K)
+    rho, most = 1 / problem.lam, problem.spec.steps
+    rule = Rule(
+        rho, -1e30 if problem.model.spec.nonnegative else -rho, problem.spec.tolerance, most
+    )
+    p, v = (
+        start_features(problem).clone(memory_format=torch.contiguous_format),
+        images[:, :, 0].contiguous().numpy(),
+    )
+    weights = None if mask is None else mask.square().expand_as(images)[:, :, 0].numpy()
+    trace, taken = np.zeros((N, most + 1, 3)), np.zeros(N, np.int64)
+
+    def work(chunk: slice) -> None:
+        signal = new_signal(waveforms, T, v.dtype)
+        z, w = (
+            signal.z.reshape(B, -1)[:, K : 2 * K + T - 1],
+            signal.w.reshape(C, -1)[:, 2 * K - 1 : 2 * K - 1 + T],
+        )
+        for n in range(chunk.start, chunk.stop):
+            if n == chunk.start or weights is not None:
+                w[:] = 1 if weights is None else weights[n]
+                prepare(signal, waveforms)
+            z[:], signal.at[:] = p[n, :, 0].numpy(), -1
+            signal.z[signal.n == 0] = 0
+            taken[n] = descend(signal, waveforms, rule, v[n], trace[n])
+            p[n, :, 0] = torch.from_numpy(z)
+
+    with solver_pool() as pool:
+        list(pool.map(work, chunks(0, N)))
+    # sweeps are steps of 1; then the end is repeated
+    point = np.minimum(np.arange(taken.max() + 1)[:, None], taken)
+    reconstruction, penalty, nonzeros = torch.from_numpy(trace[np.arange(N), point]).movedim(2, 0)
+    stats = Stats(
+        reconstruction.to(p),
+        penalty.to(p),
+        nonzeros.long(),
+        torch.from_numpy(np.diff(point, axis=0)).to(p),
+    )
+    return Solution(Latents(p, pooling_params(problem)), stats, engine="greedy")
+
+
+def new_signal(waveforms: Waveforms, length: int, dtype: np.dtype) -> Signal:
+    """Zeroed memory for a signal of this length."""
+    _, _, C, B, K = waveforms
+    segment = 2 * round_up(K)
+    segments = -(-(length + 3 * K + LANES) // segment)
+    places = segments * segment
+    sizes = 3 * [B * places] + 2 * [C * (places + K + LANES)] + [2 * LANES]
+    g, z, n, r, w, lanes = (np.zeros(size, dtype) for size in sizes)
+    best, gain, at = np.zeros(segments), np.zeros(segments), np.full(segments, -1)
+    return Signal(g, z, n, r, w, np.zeros(places, np.bool_), best, gain, at, lanes)
+
+
+def pooling_params(problem: Problem) -> tuple[PoolingParams, ...]:
+    """Those that are given; else any: regions of one element have no influence."""
+    if problem.latents.pooling_params:
+        return problem.latents.pooling_params[:1]
+    shape = len(problem.images), 2, *problem.sized.regions[0].grid
+    return (
+        PoolingParams(
+            *(problem.images.new_full((1,), value).expand(shape) for value in (0.0, 1.0))
+        ),
+    )
+
+
+@jit
+def product(waveforms: Waveforms, w: Array, at: int, first: int, second: int, lag: int) -> float:
+    """⟨M d_first, M d_second⟩, the second one `lag` samples later; `at` is the first sample of the
+    first."""
+    noinline()
+    d, _, C, B, K = waveforms
+    samples, result = len(w) // C, 0.0
+    for c in range(C):
+        one, other = (c * B + first) * K, (c * B + second) * K - lag
+        for k in range(max(0, lag), min(K, K + lag)):
+            result += w[c * samples + at + k] * d[one + k] * d[other + k]
+    return result
+
+
+@cached_jit
+def prepare(source: str) -> Any:
+    def prepare(signal: Signal, waveforms: Waveforms) -> None:
+        """Where products are regular, and n: 0 where a waveform has no energy inside the signal."""
+        source  # noqa: B018
+        _, gram, C, B, K = waveforms
+        places, samples, width = len(signal.regular), len(signal.w) // C, len(gram) // (B * B)
+        irregular = -1  # the last irregular sample
+        for i in range(1 - K, places):
+            for c in range(C):
+                if signal.w[c * samples + i + K - 1] != 1:
+                    irregular = i + K - 1
+            if i >= 0:
+                signal.regular[i] = irregular < i
+        for b in range(B):
+            whole = gram[(b * B + b) * width + K - 1]
+            for i in range(places):
+                n = whole if signal.regular[i] else product(waveforms, signal.w, i, b, b, 0)
+                signal.n[b * places + i] = n if n > NO_ENERGY * whole else 0
+
+    return prepare
+
+
+@jit
+def residual(signal: Signal, waveforms: Waveforms, v: Array) -> float:
+    """r = M² (v - D z); returns ‖M ⊙ (v - D z)‖²."""
+    noinline()
+    r, (d, _, C, B, K) = signal.r, waveforms
+    places, samples, squares = len(signal.regular), len(signal.w) // C, 0.0
+    for c in range(C):
+        for i in range(samples):
+            t = i - (2 * K - 1)
+            r[c * samples + i] = v[c, t] if 0 <= t < v.shape[1] else 0
+    for b in range(B):
+        for i in range(places):
+            z = signal.z[b * places + i]
+            if z != 0:
+                for c in range(C):
+                    for k in range(K):
+                        r[c * samples + i + k] -= z * d[(c * B + b) * K + k]
+    for i in range(len(r)):
+        squares += signal.w[i] * r[i] * r[i]
+        r[i] *= signal.w[i]
+    return squares
+
+
+@jit
+def correlate(signal: Signal, waveforms: Waveforms) -> None:
+    """g = Dᵀ r."""
+    noinline()
+    g, r, (d, _, C, B, K) = signal.g, signal.r, waveforms
+    places, samples = len(signal.regular), len(signal.w) // C
+    for b in range(B):
+        for i in range(0, places, 2 * LANES):
+            left, right = splat(g, 0), splat(g, 0)  # one alone would wait for its last product
+            for c in range(C):
+                for k in range(K):
+                    tap, at = d[(c * B + b) * K + k], c * samples + i + k
+                    left, right = fma(tap, load(r, at), left), fma(tap, load(r, at + LANES), right)
+            store(g, b * places + i, left)
+            store(g, b * places + i + LANES, right)
+
+
+@jit
+def search(signal: Signal, rule: Rule, segment: int) -> None:
+    """The largest step n |δ| in a segment, and its coefficient."""
+    noinline()
+    g, lanes, places = signal.g, signal.lanes, len(signal.regular)
+    length = places // len(signal.best)
+    best, number, squares = splat(g, 0), splat(g, 0), splat(g, 0)
+    for b in range(len(g) // places):
+        for i in range(0, length, LANES):
+            at = b * places + segment * length + i
+            slope, n = load(g, at), load(signal.n, at)
+            change = maximum(slope - rule.rho, minimum(slope - rule.low, -(n * load(signal.z, at))))
+            size = where(n > 0, absolute(change), 0.0)
+            number = where(size > best, splat(g, b * length + i), number)
+            best, squares = maximum(best, size), fma(size, size, squares)
+    store(lanes, 0, best)
+    store(lanes, LANES, number)
+    lane = 0
+    for other in range(1, LANES):
+        if lanes[other] > lanes[lane]:
+            lane = other
+    b, i = divmod(int(lanes[LANES + lane]), length)
+    signal.best[segment], signal.at[segment] = lanes[lane], b * places + segment * length + i + lane
+    signal.gain[segment] = (
+        total(squares) / signal.n[signal.at[segment]] / 2 if lanes[lane] > 0 else 0
+    )
+
+
+@jit
+def step(signal: Signal, waveforms: Waveforms, rule: Rule, at: int) -> tuple[float, float, int]:
+    """Take the best step of one coefficient; how ½ ‖M ⊙ (v - D z)‖², Σ|z| and the number of z ≠ 0
+    change."""
+    noinline()
+    g, z, n, (_, gram, _, B, K) = signal.g, signal.z, signal.n[at], waveforms
+    places, width = len(signal.regular), len(gram) // (B * B)
+    first, i = divmod(at, places)
+    slope, old, change = g[at], z[at], max(g[at] - rule.rho, min(g[at] - rule.low, -n * z[at]))
+    new = old + change / n if change != -n * old else 0.0
+    z[at] = new
+    delta = z[at] - old
+    for b in range(B):
+        near = b * places + i - (K - 1)
+        if signal.regular[i]:
+            for m in range(0, width, LANES):
+                products = load(gram, (first * B + b) * width + m)
+                store(g, near + m, load(g, near + m) - delta * products)
+        else:
+            for lag in range(1 - K, K):
+                g[near + K - 1 + lag] -= delta * product(waveforms, signal.w, i, first, b, lag)
+    for segment in range(
+        (i - K + 1) * len(signal.at) // places, (i + K - 1) * len(signal.at) // places + 1
+    ):
+        signal.at[segment] = -1
+    return delta * (n * delta / 2 - slope), abs(new) - abs(old), int(new != 0) - int(old != 0)
+
+
+@jit
+def search_changed(signal: Signal, rule: Rule) -> tuple[float, float]:
+    """Search the segments where g has changed; the largest n |δ| of all, and what all steps would
+    gain."""
+    largest, gain = 0.0, 0.0
+    for s in range(len(signal.best)):
+        if signal.at[s] < 0:
+            search(signal, rule, s)
+        largest, gain = max(largest, signal.best[s]), gain + signal.gain[s]
+    return largest, gain
+
+
+@cached_jit
+def descend(source: str) -> Any:
+    def descend(signal: Signal, waveforms: Waveforms, rule: Rule, v: Array, trace: Array) -> int:
+        """All sweeps for one signal v [C, T], from z on. Writes `trace` [sweeps + 1, 3]; returns
+        the sweeps taken."""
+        source  # noqa: B018
+        error, penalty, nonzeros, slope = residual(signal, waveforms, v) / 2, 0.0, 0, 0.0
+        correlate(signal, waveforms)
+        for i in range(len(signal.z)):
+            penalty, nonzeros = penalty + abs(signal.z[i]), nonzeros + (signal.z[i] != 0)
+            slope = max(slope, abs(signal.g[i]))
+        floor, taken, (largest, _) = (
+            ROUNDING * slope * np.finfo(signal.g.dtype).eps,
+            0,
+            search_changed(signal, rule),
+        )
+        trace[0, 0], trace[0, 1], trace[0, 2] = error / rule.rho, penalty, nonzeros
+        while taken < rule.sweeps:
+            level, gained = max(largest / 2, floor), 0.0
+            for s in range(len(signal.best)):
+                if signal.at[s] < 0:
+                    search(signal, rule, s)
+                while signal.best[s] > level:
+                    errors, sizes, more = step(signal, waveforms, rule, signal.at[s])
+                    error, penalty, nonzeros = error + errors, penalty + sizes, nonzeros + more
+                    gained -= errors + rule.rho * sizes
+                    search(signal, rule, s)
+            largest, possible = search_changed(signal, rule)
+            taken += 1
+            trace[taken, 0], trace[taken, 1], trace[taken, 2] = error / rule.rho, penalty, nonzeros
+            if largest <= floor or max(gained, possible) <= rule.tolerance * (
+                error + rule.rho * penalty
+            ):
+                break
+        trace[taken, 0] = residual(signal, waveforms, v) / 2 / rule.rho
+        return taken
+
+    return descend

@@ -1,0 +1,246 @@
+"""Pooling, unpooling, the weights and the step of the pooling variables of one image, LANES maps
+at a time."""
+
+from typing import Any, NamedTuple
+
+from whatwhere.engines.cpu.records import Layer
+from whatwhere.engines.jit import Array, inline_jit, jit
+from whatwhere.engines.jit.region import (
+    Axis,
+    axis_mean,
+    axis_moments,
+    axis_weights,
+    pool_plane,
+    spread,
+)
+from whatwhere.engines.jit.simd import LANES, any_nonzero, load, noinline, splat, store
+from whatwhere.engines.jit.vector_math import fma, formulas
+
+
+@jit
+def element_offset(layer: Layer, start: int, row: int, column: int) -> int:
+    """The offset of the maps of one element of p_k, in a signal that begins at `start`."""
+    pitch: int = layer.columns + 2 * layer.border_x
+    return start + ((row + layer.border_y) * pitch + column + layer.border_x) * layer.maps
+
+
+@jit
+def region_offset(layer: Layer, start: int, row: int, column: int) -> int:
+    """The offset of the first element of a region, in an unpooled map that begins at `start`."""
+    return start + row * layer.region_down + column * layer.region_right
+
+
+@jit
+def weights_offset(layer: Layer, row: int, column: int) -> int:
+    """The offset of the weights of a region: along rows, then along columns."""
+    return layer.weights + (row * layer.columns + column) * layer.region_weights
+
+
+@inline_jit
+def axes_of(layer: Layer) -> tuple[Axis, Axis]:
+    """Rows and columns of a layer's regions."""
+    s, B = layer.pool_y, layer.maps
+    return Axis(s, layer.z_columns * B, 0, B), Axis(layer.pool_x, B, s * B, B)
+
+
+@jit
+def unpool(state: Array, layer: Layer, source: int) -> None:
+    """z = w_y w_x p everywhere; summed where regions overlap."""
+    noinline()
+    B, axes, overlap = (
+        layer.maps,
+        axes_of(layer),
+        layer.stride_y < layer.pool_y or layer.stride_x < layer.pool_x,
+    )
+    if overlap:
+        for i in range(layer.z, layer.z + layer.z_rows * layer.z_columns * B, LANES):
+            store(state, i, splat(state, 0))
+    for row in range(layer.rows):
+        for column in range(layer.columns):
+            p_at, w_at = (
+                element_offset(layer, source, row, column),
+                weights_offset(layer, row, column),
+            )
+            z_at = region_offset(layer, layer.z, row, column)
+            for b in range(0, B, LANES):
+                p = load(state, p_at + b)
+                if overlap and not any_nonzero(p):
+                    continue
+                spread(state, z_at + b, w_at + b, p, axes, overlap)
+
+
+@jit
+def pool(state: Array, layer: Layer) -> None:
+    """The error at z_k to the error at p_k:  Σ w_y w_x error."""
+    noinline()
+    y, x = axes_of(layer)
+    for row in range(layer.rows):
+        for column in range(layer.columns):
+            e_at, w_at = (
+                element_offset(layer, layer.error, row, column),
+                weights_offset(layer, row, column),
+            )
+            z_at = region_offset(layer, layer.z_error, row, column)
+            for b in range(0, layer.maps, LANES):
+                store(state, e_at + b, pool_plane(state, z_at + b, w_at + b, y, x))
+
+
+@inline_jit
+def store_pair_weights(state: Array, w: int, B: int, y: Any, x: Any) -> None:
+    """The weights of LANES regions of 2×2 with θ = (μ, γ) along rows and columns, stored after both
+    are computed: these then run in parallel."""
+    y0, y1 = formulas.pair_weights(y[0], y[1])
+    x0, x1 = formulas.pair_weights(x[0], x[1])
+    store(state, w, y0)
+    store(state, w + B, y1)
+    store(state, w + 2 * B, x0)
+    store(state, w + 3 * B, x1)
+
+
+@inline_jit
+def elements_inside(layer: Layer, row: int, column: int) -> tuple[int, int]:
+    """How many elements of a region lie in the map, along rows and columns."""
+    down, right = layer.height - row * layer.stride_y, layer.width - column * layer.stride_x
+    return min(layer.pool_y, down), min(layer.pool_x, right)
+
+
+@jit
+def compute_weights(state: Array, layer: Layer) -> None:
+    """The weights of every region from its pooling variables."""
+    noinline()
+    B, axes, pairs = layer.maps, axes_of(layer), layer.pool_y == 2 and layer.pool_x == 2
+    for row in range(layer.rows):
+        for column in range(layer.columns):
+            w_at, inside = weights_offset(layer, row, column), elements_inside(layer, row, column)
+            for b in range(0, B, LANES):
+                theta = (row * layer.columns + column) * 2 * B + b
+                mu, gamma = layer.mu + theta, layer.gamma + theta
+                y, x = (
+                    (load(state, mu), load(state, gamma)),
+                    (load(state, mu + B), load(state, gamma + B)),
+                )
+                if pairs and inside[0] == 2 and inside[1] == 2:
+                    store_pair_weights(state, w_at + b, B, y, x)
+                else:
+                    axis_weights(state, w_at + b, axes[0], y, inside[0], 0)
+                    axis_weights(state, w_at + b, axes[1], x, inside[1], 0)
+
+
+@jit
+def bound_pooling(state: Array, layer: Layer, gamma_min: float, gamma_max: float) -> None:
+    """All that an update does to regions of one element: their gradients are zero."""
+    noinline()
+    for i in range(layer.rows * layer.columns * 2 * layer.maps):
+        state[layer.mu + i] = 0
+        state[layer.gamma + i] = min(max(state[layer.gamma + i], gamma_min), gamma_max)
+
+
+class Places(NamedTuple):
+    """Where μ, γ and the weights of LANES regions begin, and their elements."""
+
+    mu: int
+    gamma: int
+    w: int
+    z: int
+
+
+@jit
+def update_pooling(
+    state: Array, layer: Layer, step: float, bounds: tuple[float, float], everywhere: bool
+) -> None:
+    """θ ← bound(θ - step ∇θ) and new weights where p̂ ≠ 0; elsewhere the gradient is zero. `bounds`
+    are those of γ.
+
+    `everywhere` is for the first step: variables that the caller gave may lie outside their bounds.
+    """
+    noinline()
+    B, axes, pairs = layer.maps, axes_of(layer), layer.pool_y == 2 and layer.pool_x == 2
+    for row in range(layer.rows):
+        for column in range(layer.columns):
+            p_at, w_at = (
+                element_offset(layer, layer.features, row, column),
+                weights_offset(layer, row, column),
+            )
+            z_at, inside = (
+                region_offset(layer, layer.z_error, row, column),
+                elements_inside(layer, row, column),
+            )
+            theta = (row * layer.columns + column) * 2 * B
+            for b in range(0, B, LANES):
+                p = load(state, p_at + b)
+                if not (everywhere or any_nonzero(p)):
+                    continue
+                at = Places(layer.mu + theta + b, layer.gamma + theta + b, w_at + b, z_at + b)
+                if pairs and inside[0] == 2 and inside[1] == 2:
+                    move_pair(state, at, axes, p * step, bounds)
+                else:
+                    move_region(state, at, axes, inside, (p * step, bounds[0], bounds[1]))
+
+
+@inline_jit
+def move_pair(state: Array, at: Places, axes: Any, step: Any, bounds: tuple[float, float]) -> None:
+    """Regions of 2×2. Nothing is stored before all is loaded, so that both axes are computed in
+    parallel."""
+    B, down, right, limits = (
+        axes[0].step,
+        axes[0].stride,
+        axes[1].stride,
+        (0.5, bounds[0], bounds[1]),
+    )
+    y0, y1, x0, x1 = (
+        load(state, at.w),
+        load(state, at.w + B),
+        load(state, at.w + 2 * B),
+        load(state, at.w + 3 * B),
+    )
+    z00, z01 = load(state, at.z), load(state, at.z + right)
+    z10, z11 = load(state, at.z + down), load(state, at.z + down + right)
+    my, mx = load(state, at.mu), load(state, at.mu + B)
+    gy, gx = load(state, at.gamma), load(state, at.gamma + B)
+    first_y = formulas.pair_moment(y0, y1, fma(z00, x0, z01 * x1), fma(z10, x0, z11 * x1))
+    first_x = formulas.pair_moment(x0, x1, fma(z00, y0, z10 * y1), fma(z01, y0, z11 * y1))
+    rows = formulas.step_theta(
+        (my, gy), formulas.theta_gradient(my, gy, first_y, 0.0), step, limits
+    )
+    columns = formulas.step_theta(
+        (mx, gx), formulas.theta_gradient(mx, gx, first_x, 0.0), step, limits
+    )
+    store_pair_weights(state, at.w, B, rows, columns)
+    store(state, at.mu, rows[0])
+    store(state, at.mu + B, columns[0])
+    store(state, at.gamma, rows[1])
+    store(state, at.gamma + B, columns[1])
+
+
+@jit
+def move_region(state: Array, at: Places, axes: Any, inside: tuple[int, int], how: Any) -> None:
+    """Regions of any size, by `how` = (step, γ_min, γ_max). All gradients come before the first
+    new weight."""
+    y, x = axes
+    rows, columns = axis_gradient(state, at, 0, y, x), axis_gradient(state, at, 1, x, y)
+    move_axis(state, at, 0, (y, inside[0]), rows, how)
+    move_axis(state, at, 1, (x, inside[1]), columns, how)
+
+
+@jit
+def axis_gradient(state: Array, at: Places, a: int, axis: Axis, other: Axis) -> Any:
+    """∇θ of axis a but for p̂."""
+    mu, gamma = load(state, at.mu + a * axis.step), load(state, at.gamma + a * axis.step)
+    mean = axis_mean(state, at.w, axis)
+    _, first, second = axis_moments(state, at.z, at.w, axis, other, mean)
+    return formulas.theta_gradient(mu - mean, gamma, first, second)
+
+
+@jit
+def move_axis(
+    state: Array, at: Places, a: int, elements: tuple[Axis, int], gradient: Any, how: Any
+) -> None:
+    """The step of axis a and its new weights; `elements` = (the axis, how many of its elements lie
+    in the map)."""
+    axis, inside = elements
+    mu_at, gamma_at = at.mu + a * axis.step, at.gamma + a * axis.step
+    theta = load(state, mu_at), load(state, gamma_at)
+    theta = formulas.step_theta(theta, gradient, how[0], ((axis.size - 1) / 2, how[1], how[2]))
+    store(state, mu_at, theta[0])
+    store(state, gamma_at, theta[1])
+    axis_weights(state, at.w, axis, theta, inside, 0)

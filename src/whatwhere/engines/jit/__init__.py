@@ -1,0 +1,140 @@
+"""Functions that Numba compiles to machine code: its decorators, with types, and its cache on disk
+(`simd`: vectors).
+
+Numba raises an error if no folder for the cache is writable, and fails for ever on a damaged file.
+Here functions are then compiled without a cache, and the files of a function are deleted and
+written again. Machine code is executed, so it is kept in a folder that belongs to this user and
+that nobody else may write.
+"""
+
+import hashlib
+import inspect
+import os
+import stat
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+from numba.core.caching import FunctionCache, IndexDataCacheFile
+
+from whatwhere.ops import formulas
+
+Array = np.ndarray
+Function = TypeVar("Function", bound=Callable[..., Any])
+OPTIONS: dict[str, Any] = {
+    "nogil": True,
+    "fastmath": {"reassoc", "contract", "nsz", "arcp"},
+    "error_model": "numpy",
+}
+NOT_WRITABLE = (
+    "no folder for compiled machine code is writable, so each process compiles again (about 20 s); "
+    "set NUMBA_CACHE_DIR to a writable folder of your own"
+)
+
+
+def jit(function: Function) -> Function:
+    """Compile a function that other compiled functions call."""
+    return numba.njit(**OPTIONS)(function)
+
+
+def inline_jit(function: Function) -> Function:
+    """Compile a function into each of its callers. (A separate function is optimised once more for
+    each caller.)"""
+    return numba.njit(inline="always", **OPTIONS)(function)
+
+
+def cached_jit(define: Callable[[str], Function]) -> Function:
+    """Compile the function that `define` returns, for Python to call, and cache its machine code on
+    disk.
+
+    Numba detects changes in the function's own file only. So `define` receives a hash of all source
+    files that may be compiled into it, and the function refers to it: Numba looks up machine code
+    by the constants of a function, too.
+    """
+    own = (Path(inspect.getfile(define)).parent, Path(__file__).parent)
+    digest = hashlib.sha256()
+    for file in [
+        *(file for folder in own for file in sorted(folder.glob("*.py"))),
+        Path(formulas.__file__),
+    ]:
+        digest.update(file.read_bytes())
+    compiled: Any = numba.njit(**OPTIONS)(define(digest.hexdigest()))
+    try:
+        compiled._cache = MachineCodeCache(compiled.py_func)
+    except (RuntimeError, OSError):
+        warn_once(NOT_WRITABLE)
+    return compiled
+
+
+def own_folder(parent: Path) -> Path:
+    """A folder for this user's machine code alone, in `parent` or, where another user has taken
+    its name, at home."""
+    user = os.geteuid() if hasattr(os, "geteuid") else 0
+    for folder in (parent / f"whatwhere-{user}", Path.home() / ".cache" / f"whatwhere-{user}"):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = os.lstat(folder)
+        if stat.S_ISDIR(status.st_mode) and (
+            os.name == "nt" or (status.st_uid == user and not status.st_mode & 0o022)
+        ):
+            return folder
+        warn_once(
+            f"the folder {folder} for machine code belongs to another user, or others may write to"
+            " it; remove it"
+        )
+    raise RuntimeError("no folder of this user's own")
+
+
+def is_compiled(compiled: Any) -> bool:
+    """Whether a function has machine code of its sources, for any types: in this process or on
+    disk."""
+    if compiled.overloads or not isinstance(compiled._cache, MachineCodeCache):
+        return bool(compiled.overloads)
+    sources = compiled._cache._index_key(None, compiled.targetctx.codegen())[1:]
+    with suppress(Exception):
+        return any(key[1:] == sources for key in compiled._cache._cache_file._load_index())
+    return False
+
+
+class MachineCodeCache(FunctionCache):
+    """Numba's cache of one function, in a folder of this user's own, with damaged files and disk
+    errors as warnings."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)  # raises RuntimeError if no folder is writable
+        self.folder, stamp = (
+            own_folder(Path(self.cache_path)),
+            self._impl.locator.get_source_stamp(),
+        )
+        self._cache_file = IndexDataCacheFile(str(self.folder), self._impl.filename_base, stamp)
+
+    def _load_overload(self, sig: Any, target_context: Any) -> Any:
+        # whatever reading, unpickling or linking raises, the files are useless
+        with suppress(Exception):
+            loaded = super()._load_overload(sig, target_context)
+            # another one if two processes wrote at the same time
+            if loaded is None or loaded.signature.args == sig:
+                return loaded
+        warnings.warn(
+            f"damaged machine code in {self.folder} was deleted; it is compiled again", stacklevel=2
+        )
+        with suppress(OSError):
+            self.flush()
+        return None
+
+    def _save_overload(self, sig: Any, data: Any) -> None:
+        try:
+            super()._save_overload(sig, data)
+        except OSError as error:
+            warnings.warn(
+                f"compiled machine code was not cached in {self.folder}: {error}", stacklevel=2
+            )
+
+
+@cache
+def warn_once(message: str) -> None:
+    warnings.warn(f"whatwhere: {message}", stacklevel=2)

@@ -1,0 +1,179 @@
+"""Vectors of LANES numbers as values in Numba code: vectorisation is explicit and does not depend
+on the optimiser.
+
+`load`, `store` and arithmetic on vectors compile to vector instructions in every loop. On a
+processor with narrower registers each becomes two instructions.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import extending, types
+from numba.core import cgutils
+from numba.core.codegen import get_host_cpu_features
+
+# With 32 registers of 16 numbers, 16; else 8, two registers of ARM's or one of AVX's: what a loop
+# holds must fit.
+LANES = 16 if "+avx512f" in get_host_cpu_features() else 8
+
+
+def intrinsic(define: Callable[..., Any]) -> Any:
+    """Numba's decorator: the result is called from compiled code, without the typing context."""
+    return extending.intrinsic(define)
+
+
+class Vector(types.Type):
+    """LANES numbers of one dtype."""
+
+    def __init__(self, dtype: types.Float) -> None:
+        self.dtype = dtype
+        super().__init__(name=f"Vector({dtype}x{LANES})")
+
+
+@extending.register_model(Vector)
+class VectorModel(extending.models.PrimitiveModel):
+    def __init__(self, dmm: Any, fe_type: Vector) -> None:
+        super().__init__(dmm, fe_type, vector_ir(fe_type.dtype))
+
+
+def vector_ir(dtype: types.Float) -> ir.VectorType:
+    return ir.VectorType(ir.FloatType() if dtype == types.float32 else ir.DoubleType(), LANES)
+
+
+def pointer(context: Any, builder: Any, array_type: types.Array, array: Any, index: Any) -> Any:
+    """The address of element `index` of a one-dimensional contiguous array."""
+    return builder.gep(
+        cgutils.create_struct_proxy(array_type)(context, builder, array).data, [index]
+    )
+
+
+def load_vector(builder: Any, at: Any, dtype: types.Float) -> Any:
+    return builder.load(
+        builder.bitcast(at, vector_ir(dtype).as_pointer()), align=dtype.bitwidth // 8
+    )
+
+
+def store_vector(builder: Any, value: Any, at: Any, dtype: types.Float) -> None:
+    builder.store(
+        value, builder.bitcast(at, vector_ir(dtype).as_pointer()), align=dtype.bitwidth // 8
+    )
+
+
+def broadcast(builder: Any, scalar: Any) -> Any:
+    """A vector with the same number in every lane."""
+    empty = ir.Constant(ir.VectorType(scalar.type, LANES), ir.Undefined)
+    one = builder.insert_element(empty, scalar, ir.Constant(ir.IntType(32), 0))
+    return builder.shuffle_vector(
+        one, empty, ir.Constant(ir.VectorType(ir.IntType(32), LANES), None)
+    )
+
+
+def unpack(builder: Any, arguments: Any) -> list[Any]:
+    """Arguments, tuples of numbers among them as lists."""
+    return [
+        cgutils.unpack_tuple(builder, a) if isinstance(a.type, ir.ArrayType) else a
+        for a in arguments
+    ]
+
+
+def call(builder: Any, name: str, *arguments: Any, flags: tuple[str, ...] = ()) -> Any:
+    """Call the LLVM intrinsic of this name on vectors, or on numbers."""
+    kind = arguments[0].type
+    element, suffix = (kind.element, f"v{LANES}") if isinstance(kind, ir.VectorType) else (kind, "")
+    function = ir.FunctionType(kind, [kind] * len(arguments))
+    bits = 32 if element == ir.FloatType() else 64
+    callee = cgutils.get_or_insert_function(
+        builder.module, function, f"llvm.{name}.{suffix}f{bits}"
+    )
+    return builder.call(callee, arguments, fastmath=flags)
+
+
+def _is_plain(array: Any) -> bool:
+    return isinstance(array, types.Array) and array.ndim == 1 and array.layout == "C"
+
+
+@intrinsic
+def load(typingctx: Any, array: Any, index: Any) -> Any:
+    """The vector array[index : index + LANES]."""
+    if not _is_plain(array):
+        return None
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        at = pointer(context, builder, array, *arguments)
+        return load_vector(builder, at, array.dtype)
+
+    return Vector(array.dtype)(array, types.intp), codegen
+
+
+@intrinsic
+def store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
+    """array[index : index + LANES] = value."""
+    if not _is_plain(array):
+        return None
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        store_vector(
+            builder, arguments[2], pointer(context, builder, array, *arguments[:2]), array.dtype
+        )
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, Vector(array.dtype)), codegen
+
+
+@intrinsic
+def splat(typingctx: Any, array: Any, number: Any) -> Any:
+    """A vector of the array's dtype with `number` in every lane."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return broadcast(builder, context.cast(builder, arguments[1], number, array.dtype))
+
+    return Vector(array.dtype)(array, number), codegen
+
+
+@intrinsic
+def total(typingctx: Any, a: Any) -> Any:
+    """The sum of the lanes."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return sum_lanes(builder, arguments[0], a.dtype)
+
+    return a.dtype(a), codegen
+
+
+def sum_lanes(builder: Any, value: Any, dtype: types.Float) -> Any:
+    """Halves added to halves, down to one number."""
+    width = LANES
+    while width > 1:
+        width //= 2
+        index = ir.VectorType(ir.IntType(32), width)
+        low = builder.shuffle_vector(value, value, ir.Constant(index, list(range(width))))
+        high = builder.shuffle_vector(
+            value, value, ir.Constant(index, list(range(width, 2 * width)))
+        )
+        value = builder.fadd(low, high)
+    return builder.extract_element(value, ir.Constant(ir.IntType(32), 0))
+
+
+@intrinsic
+def any_nonzero(typingctx: Any, a: Any) -> Any:
+    """Whether any lane differs from zero."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        zero = ir.Constant(vector_ir(a.dtype), None)
+        lanes = builder.bitcast(builder.fcmp_unordered("!=", arguments[0], zero), ir.IntType(LANES))
+        return builder.icmp_unsigned("!=", lanes, ir.Constant(ir.IntType(LANES), 0))
+
+    return types.boolean(a), codegen
+
+
+@intrinsic
+def noinline(typingctx: Any) -> Any:
+    """Never inline the function that calls this: a copy at every call site would take long to
+    compile."""
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        builder.function.attributes.add("noinline")
+        return context.get_dummy_value()
+
+    return types.void(), codegen

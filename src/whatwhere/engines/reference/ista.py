@@ -1,0 +1,145 @@
+"""Algorithm 1 of the paper, its inner loop: infer the features and the pooling variables of one
+batch of images."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from whatwhere.engines.reference.pooling_update import Scales, start_pooling, step_pooling
+from whatwhere.engines.reference.step_size import line_search, pooling_rate, safe_step
+from whatwhere.latents import Latents, PoolingParams
+from whatwhere.model import Objective, Problem
+from whatwhere.model.sized import masked, objective, residual
+from whatwhere.model.solution import Solution, Stats
+from whatwhere.ops import formulas
+from whatwhere.spec import Fixed, LineSearch, StepSpec
+
+
+@dataclass(frozen=True)
+class LearnedSizes:
+    """The sizes of one step as tensors, while they are learned; see `StepSpec`."""
+
+    size: Tensor
+    threshold: Tensor
+    extrapolation: Tensor
+    pooling_step: Tensor
+
+    def pooling_step_of(self, k: int) -> Tensor:
+        """β_U of layer k."""
+        return self.pooling_step[k - 1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class IstaState:
+    """What a step moves: features p, pooling variables θ, and, where steps are accelerated, the
+    point y ahead of p.
+
+    Without acceleration y is p itself. `t` is FISTA's, [N, 1, 1, 1]; `beta` the size of every step
+    where it is fixed; `pooling_rate` what the β_U of a schedule are multiplied by.
+    """
+
+    p: Tensor
+    theta: tuple[PoolingParams, ...]
+    y: Tensor
+    t: Tensor
+    beta: Tensor
+    pooling_rate: Tensor
+
+    @property
+    def latents(self) -> Latents:
+        return Latents(self.p, self.theta)
+
+
+def solve(problem: Problem) -> Solution:
+    """T steps of ISTA on the features of `phase.layer`, and of gradient descent on its pooling
+    variables."""
+    state, trace, betas = start(problem), [], []
+    schedule = problem.spec.schedule
+    for number in range(problem.spec.steps):
+        sizes = None if schedule is None else schedule.steps[number]
+        state, measured, beta = step(problem, state, sizes)
+        trace.append(measured)
+        betas.append(beta)
+    trace.append(problem.objective(state.latents))
+    return Solution(state.latents, stats(trace, betas), engine="reference")
+
+
+def step(
+    problem: Problem, state: IstaState, sizes: StepSpec | LearnedSizes | None = None
+) -> tuple[IstaState, Objective, Tensor]:
+    """One step, all of it from one residual; also the objective before the step, and its size β.
+
+    `sizes` are given in place of those that the rule of `spec.step` chooses.
+    """
+    model, spec, lam, mask = problem.sized, problem.spec, problem.lam, problem.mask
+    y, theta = state.y, list(state.theta)
+    U = model.weights(theta)
+    #                          reconstruct: p̂_0 = R p, and p̂_k on the way
+    p_hat = model.descend(y, U)
+    e = residual(p_hat[0], problem.images, mask)  #         e = M ⊙ (R p - v)
+    #         ∇p = Rᵀ (M ⊙ e), and the error at every z_k
+    g, errors = model.ascend(masked(e, mask), U)
+    if sizes is not None:
+        beta, threshold = (
+            torch.ones_like(state.beta) * size for size in (sizes.size, sizes.threshold)
+        )
+    else:
+        beta = threshold = (
+            line_search(problem, g, U) if isinstance(spec.step, LineSearch) else state.beta
+        )
+
+    p = formulas.shrink(y - lam * beta * g, threshold, spec.alpha)  # gradient and shrinkage step
+    p = p.clamp(min=0) if model.spec.nonnegative else p  #  projection step
+    for k in problem.moving:  #                             pooling variables
+        beta_U = (
+            spec.pooling_step if sizes is None else sizes.pooling_step_of(k) * state.pooling_rate
+        )
+        theta[k - 1] = step_pooling(
+            theta[k - 1], errors[k - 1], p_hat[k], U[k - 1], spec.moments, lam * beta_U
+        )
+
+    ahead, t = accelerate(y, p, state.p, state.t) if spec.momentum else (p, state.t)
+    if sizes is not None:
+        ahead = formulas.ahead(p, state.p, sizes.extrapolation)
+    state = replace(state, p=p, theta=tuple(theta), y=ahead, t=t)
+    return state, objective(e, y, lam, spec.alpha), beta.flatten()
+
+
+def start(problem: Problem, scales: Scales | None = None) -> IstaState:
+    """The state before the first step; `scales` as in `start_pooling`."""
+    p, theta = start_features(problem), start_pooling(problem, scales)
+    ones = p.new_ones(p.shape[0], 1, 1, 1)  # not len(): a size may be symbolic (torch.export)
+    fixed = isinstance(problem.spec.step, Fixed)
+    beta = ones * safe_step(problem.model, problem.phase.layer, problem.lam) if fixed else 0 * ones
+    contrast = problem.spec.schedule.contrast if problem.spec.schedule else None
+    rate = pooling_rate(problem.images, problem.mask, contrast).view(-1, 1, 1, 1, 1)
+    return IstaState(p=p, theta=theta, y=p, t=ones, beta=beta, pooling_rate=rate)
+
+
+def start_features(problem: Problem) -> Tensor:
+    """The features that are known if they are this layer's, else 0. They belong to the last layer
+    that has θ."""
+    latents, layer = problem.latents, problem.phase.layer
+    if latents.p is not None and len(latents.pooling_params) == layer:
+        return latents.p
+    return problem.images.new_zeros(problem.images.shape[0], *problem.sized.regions[layer - 1].grid)
+
+
+def accelerate(y: Tensor, p: Tensor, p_old: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+    """FISTA's next point y = p + (t - 1)/t' (p - p_old), restarted where it points uphill
+    (O'Donoghue, Candès)."""
+    t, share = formulas.next_momentum(t, ((y - p) * (p - p_old)).sum((1, 2, 3), keepdim=True))
+    return formulas.ahead(p, p_old, share), t
+
+
+def stats(trace: list[Objective], betas: list[Tensor]) -> Stats:
+    """What every step measured, stacked: the objective's parts [T + 1, N], the step sizes
+    [T, N]."""
+    none = trace[0].reconstruction.new_zeros(0, len(trace[0].reconstruction))
+    return Stats(
+        reconstruction=torch.stack([o.reconstruction for o in trace]),
+        penalty=torch.stack([o.penalty for o in trace]),
+        nonzeros=torch.stack([o.nonzeros for o in trace]),
+        step=torch.stack(betas) if betas else none,
+    )

@@ -1,0 +1,86 @@
+"""The size β of a step on the features: the exact line search of the smooth term, or a safe
+constant.
+
+    β = ‖g‖² / (λ ‖M ⊙ R g‖²)                            line search (Eqn. autostep)
+
+Deviation: the print of the line search lacks λ, although the step is λ β g; at λ = 5 it diverges.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from whatwhere.model import DeconvNet, Problem
+from whatwhere.model.sized import masked
+from whatwhere.ops import formulas
+from whatwhere.ops.pooling import Weights
+
+BATCH_SHARE = 0.1  # of a mini-batch that the batch rule looks at, as in the paper
+
+
+def line_search(problem: Problem, g: Tensor, weights: Sequence[Weights]) -> Tensor:
+    """‖g‖² / (λ ‖M ⊙ R g‖²) of every image, or of the first tenth of the batch together, [N, 1, 1,
+    1].
+
+    0 where there is no gradient.
+    """
+    mask, per_batch = problem.mask, problem.spec.per_batch
+    seen, N = g, len(g)
+    if per_batch:
+        first = slice(0, batch_sample(N))
+        seen, weights, mask = (
+            g[first],
+            [w[first] for w in weights],
+            None if mask is None else mask[first],
+        )
+    numerator = seen.square().sum((1, 2, 3), keepdim=True)
+    gained = masked(problem.sized.reconstruct(seen, weights), mask)
+    denominator = problem.lam * gained.square().sum((1, 2, 3), keepdim=True)
+    if per_batch:
+        numerator, denominator = numerator.sum(0, keepdim=True), denominator.sum(0, keepdim=True)
+    beta: Tensor = formulas.line_search(numerator, denominator)
+    return beta.expand(N, 1, 1, 1)
+
+
+def batch_sample(images: int) -> int:
+    """How many images of a mini-batch the batch rule looks at: the first tenth, at least one."""
+    return max(1, round(BATCH_SHARE * images))
+
+
+def pooling_rate(v: Tensor, mask: Tensor | None, contrast: float | None) -> Tensor:
+    """What β_U of a schedule is multiplied by for every image, (contrast / max |M ⊙ v|)², [N]; 0
+    for a black image.
+
+    The gradient of the pooling variables grows with the square of the images' contrast.
+    """
+    if contrast is None:
+        return v.new_ones(v.shape[0])  # not len(): a size may be symbolic (torch.export)
+    largest = masked(v, mask).abs().amax((1, 2, 3))
+    return (contrast / largest).square().where(largest > 0, torch.zeros_like(largest))
+
+
+def safe_step(model: DeconvNet, layer: int, lam: float) -> float:
+    """β = 1 / (λ L), the step of `Fixed`: with L ≥ ‖R‖² no step of ISTA overshoots.
+
+    0 where R = 0 (a layer of zeros): there is no gradient, and so no step, as in the line search.
+    """
+    bound = lipschitz(model, layer)
+    return 1 / (lam * bound) if bound > 0 else 0.0
+
+
+def lipschitz(model: DeconvNet, layer: int) -> float:
+    """A bound on ‖R‖² for any pooling variables: the filters' largest gain at any frequency, times
+    the overlap."""
+    bound = 1.0  # on the CPU: some devices have no float64
+    for f, spec in zip(model.filters[:layer], model.spec.layers, strict=False):
+        samples = [max(64, 4 * side) if side > 1 else 1 for side in spec.filter_shape]
+        spectrum = torch.fft.fft2(f.detach().cpu().double(), s=samples).permute(2, 3, 0, 1)
+        overlaps = (
+            -(-side // stride) for side, stride in zip(spec.pool_shape, spec.strides, strict=True)
+        )
+        bound *= math.prod(overlaps) * float(
+            torch.linalg.matrix_norm(spectrum, ord=2).square().max()
+        )
+    return bound

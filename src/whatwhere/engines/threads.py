@@ -1,0 +1,82 @@
+"""Threads: how work is shared between them, and how they treat numbers that are almost 0."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from itertools import islice, pairwise
+from typing import Any
+
+import torch
+
+CHUNK = 8  # images that a thread takes at a time, at most
+
+
+@contextmanager
+def workers() -> Iterator[Callable[..., Iterator[Any]]]:
+    """A `map` of pictures in as many threads as PyTorch uses; few are in memory at a time.
+
+    Within it, PyTorch computes a picture in one thread, so that results do not depend on the number
+    of threads.
+    """
+    threads = torch.get_num_threads()
+
+    def each(function: Callable[..., Any], *arguments: Iterable[Any]) -> Iterator[Any]:
+        items = zip(*arguments, strict=False)
+        while some := list(islice(items, 4 * threads)):
+            yield from pool.map(lambda item: function(*item), some)
+
+    torch.set_num_threads(1)
+    try:
+        with ThreadPoolExecutor(threads) as pool:
+            yield each
+    finally:
+        torch.set_num_threads(threads)
+
+
+def share(work: Callable[[int, int], None], count: int, threads: int) -> None:
+    """Call `work(first, last)` on equal parts of `count`, each in a thread of its own."""
+    if threads <= 1:
+        work(0, count)
+        return
+    ends = [count * i // threads for i in range(threads + 1)]
+    list(waiting_threads(os.getpid(), threads).map(work, ends[:-1], ends[1:]))
+
+
+@cache
+def waiting_threads(process: int, threads: int) -> ThreadPoolExecutor:
+    """Threads that wait for work; a forked process gets its own."""
+    return ThreadPoolExecutor(threads, thread_name_prefix="whatwhere")
+
+
+def solver_pool() -> ThreadPoolExecutor:
+    """As many threads as torch uses. They treat denormal numbers, which take a hundred times as
+    long, as zero."""
+    return ThreadPoolExecutor(
+        torch.get_num_threads(), initializer=torch.set_flush_denormal, initargs=(True,)
+    )
+
+
+def chunks(first: int, last: int) -> list[slice]:
+    """The images from `first` to `last` in pieces of at most CHUNK, the same number of pieces for
+    every thread."""
+    images, threads = last - first, torch.get_num_threads()
+    count = -(-images // (CHUNK * threads)) * threads
+    cuts = [first + images * i // count for i in range(count + 1)] if images else []
+    return [slice(begin, end) for begin, end in pairwise(cuts) if begin < end]
+
+
+@contextmanager
+def flushed_denormals() -> Iterator[None]:
+    """Numbers too small to be normal count as 0, since some processors take a hundred times as long
+    for them.
+
+    The setting belongs to the calling thread, and is afterwards as it was.
+    """
+    already = float(torch.tensor([1e-40]) * 1) == 0
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(already)

@@ -1,0 +1,189 @@
+"""The fast engine on the GPU: the steps of `ista.solve` as fused Triton kernels
+(docs/engines/triton.md).
+
+Features, pooling variables and sums are float32; the tensor cores multiply float16.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import torch
+
+from whatwhere.engines.base import require_supported
+from whatwhere.engines.reference.ista import start_features
+from whatwhere.engines.reference.pooling_update import start_pooling
+from whatwhere.engines.triton.shapes import cell_sides
+from whatwhere.latents import Latents
+from whatwhere.model import Problem
+from whatwhere.model.deconvnet import times
+from whatwhere.model.solution import Solution
+from whatwhere.spec import Fixed, InferenceSpec
+
+if TYPE_CHECKING:
+    from whatwhere.engines.triton.filters import TritonFilterMap
+    from whatwhere.engines.triton.workspace import Workspace
+
+MAX_REGION = 64  # elements of a pooling region: loops over them are unrolled
+MAX_CELL = 16  # elements from one region to the next, which a program holds in registers
+MAX_RECORDED = (
+    64  # images whose start is recorded in a CUDA graph, too: of more, its memory would be large
+)
+MAX_CACHED = 4  # workspaces that are cached for the next call
+
+
+class Prepared:
+    """A workspace and, from its second use on, the CUDA graph of all its steps; of few images, of
+    the start, too."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace, self.used, self.started = workspace, False, False
+        self.steps: torch.cuda.CUDAGraph | None = None
+        self.whole: tuple[Problem, torch.cuda.CUDAGraph] | None = (
+            None  # from the images of this problem to the end
+        )
+
+    def solve(self, problem: Problem) -> None:
+        """Start from what is given and take all steps. The first run compiles what the second can
+        then record."""
+        workspace = self.workspace
+        if self.started and is_recordable(problem) and workspace.holds(problem.model):
+            if self.whole is None or not workspace.holds(self.whole[0].model):
+                own = replace(problem, images=problem.images.clone())
+                self.whole = own, record(partial(self.load_and_run, own))
+            own, graph = self.whole
+            own.images.copy_(problem.images)
+            graph.replay()
+            return
+        self.load(problem)
+        if self.used and workspace.device.type == "cuda":
+            self.steps = self.steps or record(workspace.run)
+            self.steps.replay()
+        else:
+            workspace.run()
+        self.used = True
+        self.started |= is_recordable(problem)
+
+    def load_and_run(self, problem: Problem) -> None:
+        self.load(problem)
+        self.workspace.run()
+
+    def load(self, problem: Problem) -> None:
+        """Give the workspace the problem and where it starts."""
+        start = (
+            None
+            if self.workspace.from_zero
+            else Latents(start_features(problem), start_pooling(problem))
+        )
+        self.workspace.load(problem, start)
+
+
+def record(launches: Callable[[], object]) -> torch.cuda.CUDAGraph:
+    """A graph of launches; those on the way to a step size have priority over those of
+    `Workspace.side_stream`."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=torch.cuda.Stream(priority=-1)):
+        launches()
+    return graph
+
+
+def is_recordable(problem: Problem) -> bool:
+    """Whether fitting the start takes a good part of the time, and can be recorded: it then waits
+    for nothing."""
+    waits = isinstance(problem.spec.step, Fixed)  # for the bound on ‖R‖²
+    few = len(problem.images) <= MAX_RECORDED and problem.images.is_cuda
+    return problem.is_fresh and problem.mask is None and not waits and few
+
+
+def starts_from_zero(problem: Problem) -> bool:
+    """Whether the first step of a schedule fits the pooling variables as well, which fitted apart
+    take longer.
+
+    Products of float16 leave no noise where there is no signal if nothing is negative.
+    """
+    spec = problem.model.spec
+    regular = all(
+        layer.pooling_kind == "gaussian" and layer.strides == layer.pool_shape
+        for layer in spec.layers[: problem.phase.layer]
+    )
+    scheduled = problem.spec.schedule is not None and problem.spec.steps > 0
+    return scheduled and problem.is_fresh and regular and spec.nonnegative
+
+
+_prepared: OrderedDict[tuple[object, ...], Prepared] = OrderedDict()
+
+
+class TritonEngine:
+    """The steps of `ista.solve` on the GPU: the same steps from the same start, with float16
+    products."""
+
+    name = "triton"
+    converges = False
+
+    def solve(self, problem: Problem) -> Solution:
+        """Run all steps of one phase for one batch of images."""
+        require_supported(self.name, unsupported(problem))
+        prepared = prepare(problem, from_zero=starts_from_zero(problem))
+        prepared.solve(problem)
+        return Solution(prepared.workspace.latents(), prepared.workspace.stats(), engine=self.name)
+
+    def filter_map(self, problem: Problem, k: int) -> TritonFilterMap:
+        """`inference.filter_map.FilterMap`, the map from the filters of layer k to the
+        reconstruction, on the GPU."""
+        from whatwhere.engines.triton.filters import TritonFilterMap
+
+        problem.require_latents(k)
+        require_supported(self.name, unsupported(problem))
+        without_steps = replace(problem, spec=InferenceSpec(steps=0, step=Fixed()))
+        return TritonFilterMap(prepare(without_steps).workspace, without_steps, k)
+
+    def unsupported_reason(self, problem: Problem) -> str | None:
+        """Why this engine does not support the problem; None if it does."""
+        if find_spec("triton") is None:
+            return "the package triton is not installed (pip install 'whatwhere[gpu]')"
+        if torch.version.hip is not None:
+            return "its kernels are tuned and tested for NVIDIA GPUs only"
+        if problem.images.device.type != "cuda":
+            return f"the images are on {problem.images.device}; its kernels run on a CUDA device"
+        return unsupported(problem)
+
+
+def prepare(problem: Problem, *, from_zero: bool = False) -> Prepared:
+    """The workspace for batches like this one: the last few are cached."""
+    from whatwhere.engines.triton.workspace import Workspace
+
+    v, masked = problem.images, problem.mask is not None
+    key = (problem.model.spec, problem.phase, problem.spec, v.shape, v.device, masked, from_zero)
+    if key not in _prepared:
+        while len(_prepared) >= MAX_CACHED:
+            _prepared.popitem(last=False)
+        _prepared[key] = Prepared(Workspace(problem, from_zero=from_zero))
+    _prepared.move_to_end(key)
+    return _prepared[key]
+
+
+def unsupported(problem: Problem) -> str | None:
+    """What the kernels do not support, by name."""
+    model = problem.model
+    if model.dtype != torch.float32:
+        return f"its kernels are for float32; the model is {model.dtype}"
+    for k, layer in enumerate(model.spec.layers[: problem.phase.layer], start=1):
+        if layer.pool_maps > 1:
+            return "regions of several maps (pool_maps > 1) are pooled by the reference only"
+        if math.prod(layer.pool_shape) > MAX_REGION:
+            return (
+                f"the pooling regions of layer {k} hold {times(layer.pool_shape)} elements; at most"
+                f" {MAX_REGION}"
+            )
+        if math.prod(cell_sides(layer.pool_shape, layer.strides)) > MAX_CELL:
+            strides = f"{times(layer.strides)} elements"
+            return (
+                f"the pooling regions of layer {k} have a stride of {strides}; at most {MAX_CELL}"
+            )
+    return None

@@ -1,0 +1,361 @@
+"""One inference step on a batch as a list of launches.
+
+The steps never wait for the host: what they measure stays in tensors, and so a CUDA graph can hold
+all of them.
+"""
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+
+import torch
+import triton
+from torch import Tensor
+
+from whatwhere.engines.triton import down, step, sums, up
+from whatwhere.engines.triton.batch_memory import ELEMENTWISE, BatchMemory
+from whatwhere.engines.triton.step import Numbers, Rule, Tensors
+
+DOWN = {"M": 128, "num_warps": 8, "num_stages": 3}
+DOWN_NARROW = {"M": 128, "num_warps": 4, "num_stages": 3}  # few columns, as over images
+# where larger tiles would leave most processors idle
+DOWN_FEW = {
+    "M": 32,
+    "num_warps": 4,
+    "num_stages": 4,
+}
+FEW_ROWS = 4096
+UP = {"M": 64, "num_warps": 4, "num_stages": 3}
+REGIONS = {"M": 32, "num_warps": 4}
+
+
+class Workspace(BatchMemory):
+    """The memory of a batch and the steps over it."""
+
+    def run(self) -> None:
+        """All T steps, and the measurements of the end."""
+        everything = slice(0, self.N)
+        self.choose_scale()
+        self.active.fill_(-1.0)
+        if self.spec.momentum:
+            self.momentum[0].fill_(1.0)
+        if self.from_zero:
+            self.take_first_step()
+        else:
+            self.unpool(self.top, everything, self.p[-1], next_step=0)
+        for t in range(int(self.from_zero), self.spec.steps):
+            self.take_step(t)
+        if self.spec.momentum:
+            self.p[-1].copy_(self.features)
+            self.unpool(self.top, everything, self.p[-1], next_step=self.spec.steps)
+        self.reconstruct(self.N, t=self.spec.steps)
+        self.measure(self.spec.steps)
+
+    def take_first_step(self) -> None:
+        """The step from p = 0, whose pass up fits the pooling variables on its way."""
+        for empty in (self.z[0], self.penalties, self.nonzeros):
+            empty.zero_()
+        self.reconstruct(self.N, top=1)
+        self.measure(0)
+        self.propagate_through(range(1, self.top + 1), slice(0, self.N), "step", 0, fit=True)
+
+    def take_step(self, t: int) -> None:
+        """Step t. What does not need β runs while β is found: the measurements, and the pass up
+        below the top."""
+        searched = self.sample
+        left = slice(searched, self.N)
+        self.reconstruct(self.N, t=t)
+        with self.side_stream():
+            self.measure(t)
+            self.propagate_through(range(1, self.top), left, "step", t)
+        if searched:
+            self.search_line(t)
+        self.join_streams()
+        with self.side_stream():
+            self.step(t, searched)
+        self.propagate_through(range(self.top, self.top + 1), left, "step", t)
+        self.join_streams()
+        if self.spec.momentum:
+            self.accelerate(t)
+
+    def side_stream(self) -> AbstractContextManager[object]:
+        """Launches in here run next to those that follow, until `join_streams`."""
+        if self.side is None:
+            return nullcontext()
+        self.side.wait_stream(torch.cuda.current_stream(self.device))
+        return torch.cuda.stream(self.side)
+
+    def join_streams(self) -> None:
+        """What follows waits for the side stream."""
+        if self.side is not None:
+            torch.cuda.current_stream(self.device).wait_stream(self.side)
+
+    # --- the arguments of kernels
+
+    def tensors(self, k: int, images: slice, t: int = 0, **others: Tensor) -> Tensors:
+        """What kernels read and write of layer k and these images, in step t."""
+        above, last = min(k, self.top - 1), len(self.momentum) - 1
+        layer = {
+            "p": self.p[k - 1],
+            "theta": self.theta[k - 1],
+            "weights": self.weights[k - 1],
+            "weights_before": self.weights_before[k - 1],
+            "z": self.z[k - 1],
+            "error": self.error[k - 1],
+            "error_above": self.error[above],
+            "features": self.features,
+            "beta": self.beta[min(t, len(self.beta) - 1)],
+            "rates": self.rates,
+            "uphill": self.uphill,
+            "penalties": self.penalties,
+            "nonzeros": self.nonzeros,
+            "squares": self.squares_above,
+        }
+        whole = {
+            "matrix": self.up[k - 1],
+            "gradient": self.gradient,
+            "momentum": self.momentum[min(t, last)],
+            "next_momentum": self.momentum[min(t + 1, last)],
+            "uphill_sum": self.uphill_sum,
+            "active": self.active,
+            "common": self.common,
+        }
+        return Tensors(**{name: tensor[images] for name, tensor in layer.items()} | whole | others)
+
+    def numbers(
+        self, rows: int, k: int, t: int, *, first_image: int = 0, next_step: int = 0
+    ) -> Numbers:
+        """The numbers of a launch in step t."""
+        spec = self.spec
+        sizes = spec.schedule.steps[t] if spec.schedule and t < spec.steps else None
+        rate = spec.pooling_step if sizes is None else sizes.pooling_step_of(k)
+        ahead = 0.0 if sizes is None or t == spec.steps - 1 else sizes.extrapolation
+        return Numbers(
+            rows,
+            self.lam,
+            self.lam * rate,
+            (spec.moments.gamma_min, spec.moments.gamma_max),
+            0.0 if sizes is None else sizes.threshold,
+            ahead,
+            float(t == 0),
+            spec.start_scales(k),
+            float(next_step),
+            first_image,
+        )
+
+    @property
+    def rule(self) -> Rule:
+        """What a pass up or a step is compiled for, but for its role."""
+        spec = self.spec
+        return Rule(
+            spec.alpha, self.model_spec.nonnegative, spec.momentum, spec.schedule is not None
+        )
+
+    # --- the parts of a step
+
+    def reconstruct(
+        self,
+        images: int,
+        *,
+        top: int = 0,
+        to: int = 0,
+        subtract: bool = True,
+        trial: bool = False,
+        t: int | None = None,
+    ) -> None:
+        """From z of layer `top` (0: the top layer) down to the error at the image, or to z_to, of
+        the first images.
+
+        `subtract` the images. A `trial` is R g of the line search, with the weights before it: only
+        its squares are of use. `t`: the top's regions that have a feature are marked with this
+        step.
+        """
+        stages, z = (self.trial, [*self.z[:-1], self.trial_z]) if trial else (self.p, self.z)
+        below_weights = self.weights_before if trial else self.weights
+        for k in range(top or self.top, to, -1):
+            shape, under = self.shapes[k - 1], max(k - 2, 0)
+            below = self.shapes[under] if k > 1 else None
+            rows = images * shape.groups[0] * shape.groups[1]
+            options = (
+                DOWN_FEW if rows <= FEW_ROWS else DOWN if shape.down_tile == 64 else DOWN_NARROW
+            )
+            sparse = t is not None and shape.can_skip and rows > FEW_ROWS and k == self.top
+            count = (
+                triton.cdiv(images, options["M"]) * (rows // images)
+                if sparse
+                else triton.cdiv(rows, options["M"])
+            )
+            if sparse:  # registers that suffice: with fewer, more programs share a processor
+                options = options | {"maxnreg": 80}
+            tensors = down.DownTensors(
+                z[k - 1],
+                self.down[k - 1],
+                self.active,
+                stages[under] if k > 1 else self.common,
+                below_weights[under],
+                self.z[under],
+                self.images,
+                self.images if self.mask is None else self.mask,
+                self.error[0],
+                self.trial_squares if trial else self.squares_below,
+                self.common,
+            )
+            rule = down.DownRule(
+                subtract=subtract and not trial and k == 1,
+                masked=k == 1 and self.mask is not None,
+                keep=not trial,
+                sparse=sparse,
+            )
+            down.down[(count * (self.down[k - 1].shape[2] // shape.down_tile),)](
+                tensors, rows, float(t or 0), SHAPE=shape, BELOW=below, RULE=rule, **options
+            )
+            if below is not None and not below.tiled:
+                self.unpool(k - 1, slice(0, images), stages[under], before=trial)
+
+    def unpool(
+        self,
+        k: int,
+        images: slice,
+        p: Tensor,
+        *,
+        before: bool = False,
+        accelerate: bool = False,
+        next_step: int = -1,
+    ) -> None:
+        """z_k from p of layer k, with the weights `before` the line search where asked.
+
+        With a `next_step`, p is measured, and active regions are marked for that step; with
+        `accelerate`, p is first moved to the point that momentum leads to.
+        """
+        shape, t, count = self.shapes[k - 1], max(next_step - 1, 0), images.stop - images.start
+        measure = next_step >= 0
+        weights = (self.weights_before if before else self.weights)[k - 1][images]
+        if shape.tiled or measure:
+            rows, programs = self.regions(shape, count)
+            rule = down.UnpoolRule(self.spec.alpha, measure, accelerate)
+            tensors = self.tensors(k, images, t, p=p[images], weights=weights)
+            numbers = self.numbers(rows, k, t, next_step=next_step)
+            down.unpool[programs](tensors, numbers, SHAPE=shape, RULE=rule, **ELEMENTWISE)
+        if not shape.tiled:
+            rows = count * shape.cells[0] * shape.cells[1]
+            down.unpool_overlapping[(triton.cdiv(rows, REGIONS["M"]) * shape.chunks,)](
+                p[images], weights, self.z[k - 1][images], self.common, rows, SHAPE=shape, **REGIONS
+            )
+
+    def propagate_through(
+        self, layers: range, images: slice, role: str, t: int, *, fit: bool = False
+    ) -> None:
+        """The error below the first of these layers up through all of them, and what `role` does
+        with it at the top."""
+        for k in layers if images.start < images.stop else ():
+            self.propagate(
+                k, images, role if k == self.top else "between", t, move=k in self.moving, fit=fit
+            )
+
+    def propagate(
+        self,
+        k: int,
+        images: slice,
+        role: str,
+        t: int,
+        *,
+        move: bool,
+        keep: bool = False,
+        fit: bool = False,
+    ) -> None:
+        """The error below layer k up to its features, and what `role` does with it there; `fit` θ
+        to it first."""
+        shape, spec, count = self.shapes[k - 1], self.spec, images.stop - images.start
+        above, cells = self.shapes[min(k, self.top - 1)], count * shape.cells[0] * shape.cells[1]
+        by_image = count >= UP["M"] and shape.block_row >= 64
+        rule = replace(
+            self.rule,
+            role=role,
+            move=move and not fit,
+            keep=keep,
+            fit=spec.moments.power if fit else 0,
+        )
+        tiles = (
+            triton.cdiv(count, UP["M"]) * (cells // count)
+            if by_image
+            else triton.cdiv(cells, UP["M"])
+        )
+        programs, tensors = (tiles * shape.chunks,), self.tensors(k, images, t)
+        rows, region_programs = self.regions(shape, count, REGIONS["M"])
+        numbers = self.numbers(rows, k, t, first_image=images.start, next_step=t + 1)
+        if shape.tiled:
+            if role == "gradient":
+                tensors = tensors._replace(z=self.trial_z)
+            options = dict(UP)
+            if shape.cell in ((1, 1), (2, 2)) and not fit:
+                # registers that suffice: with fewer, more programs share a processor
+                options["maxnreg"] = 80 if role == "between" else 128
+            rule = replace(rule, by_image=by_image)
+            up.up[programs](tensors, numbers, SHAPE=shape, ABOVE=above, RULE=rule, **options)
+            return
+        z_error = self.z_error[k - 1][images]
+        up.propagate[programs](tensors, z_error, cells, SHAPE=shape, BY_IMAGE=by_image, **UP)
+        tensors = tensors._replace(error=z_error)
+        up.up[region_programs](tensors, numbers, SHAPE=shape, ABOVE=above, RULE=rule, **REGIONS)
+        if role == "gradient":
+            self.unpool(k, images, self.gradient, before=True)
+        elif role == "step" and not spec.momentum:
+            self.unpool(k, images, self.p[k - 1])
+
+    def measure(self, t: int) -> None:
+        """The objective's parts before step t."""
+        sums.measure[(self.N,)](
+            (self.squares_below, self.penalties, self.nonzeros),
+            (self.reconstruction[t], self.penalty[t], self.count[t]),
+            self.lam / 2,
+            **self.lengths,
+            num_warps=1,
+        )
+
+    @property
+    def lengths(self) -> dict[str, int]:
+        """How many parts an image's sums have, at the image and at the features."""
+        return {"BELOW": self.squares_below.shape[1], "ABOVE": self.penalties.shape[1]}
+
+    def search_line(self, t: int) -> None:
+        """β of step t, from the gradient of the sample and what it reconstructs, by the weights
+        before the step.
+
+        What belongs to the sample is then done but for its step: θ has moved, and the gradient is
+        stored.
+        """
+        for k in range(1, self.top + 1):
+            role, move = "gradient" if k == self.top else "between", k in self.moving
+            self.propagate(k, slice(0, self.sample), role, t, move=move, keep=self.keeps_weights(k))
+        self.reconstruct(self.sample, trial=True)
+        shared, norms = self.spec.per_batch, (self.gradient_norm, self.reconstruction_norm)
+        sums.line_search[(self.sample,)](
+            (self.squares_above, self.trial_squares),
+            norms,
+            None if shared else self.beta[t],
+            self.lam,
+            **self.lengths,
+            num_warps=1,
+        )
+        if shared:
+            programs = (triton.cdiv(self.N, sums.BLOCK.value),)
+            sums.shared_step[programs](norms, self.beta[t], self.N, self.lam, SAMPLE=self.sample)
+
+    def step(self, t: int, images: int) -> None:
+        """The step of the first images along the gradient that the line search left."""
+        if images == 0:
+            return
+        shape, first = self.shapes[-1], slice(0, images)
+        rows, programs = self.regions(shape, images)
+        numbers = self.numbers(rows, self.top, t, next_step=t + 1)
+        step.step[programs](
+            self.tensors(self.top, first, t), numbers, SHAPE=shape, RULE=self.rule, **ELEMENTWISE
+        )
+        if not shape.tiled and not self.spec.momentum:
+            self.unpool(self.top, first, self.p[-1])
+
+    def accelerate(self, t: int) -> None:
+        """FISTA's next point."""
+        sums.sum_rows[(self.N,)](
+            self.uphill, self.uphill_sum, COUNT=self.uphill.shape[1], num_warps=1
+        )
+        self.unpool(self.top, slice(0, self.N), self.p[-1], accelerate=True, next_step=t + 1)

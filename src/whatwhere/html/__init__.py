@@ -1,0 +1,148 @@
+"""What HTML pages are made of: modules as one script, a policy that forbids requests elsewhere,
+pictures as PNG.
+
+In a script imports are dropped, since everything they name stands above. The modules stay plain ES
+modules, which Node and a type checker read as they are. For this to work a module imports names as
+they are (`import { a } from "./b.js"`), exports declarations, and no two modules declare the same
+name at their top level.
+"""
+
+import base64
+import hashlib
+import json
+import re
+import struct
+import zlib
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+IMPORT = re.compile(r'^import \{[^}]*\} from "\./([a-z_]+)\.js";\n', re.MULTILINE)
+EXPORT = re.compile(r"^export (?=const |let |class |function |async function )", re.MULTILINE)
+
+
+def bundle(folder: Path, entry: str) -> str:
+    """The module of this name in a folder with all that it imports, each module once, after those
+    it imports."""
+    written: dict[str, str] = {}
+
+    def add(name: str) -> None:
+        if name not in written:
+            source = (folder / f"{name}.js").read_text(encoding="utf-8")
+            for imported in IMPORT.findall(source):
+                add(imported)
+            written[name] = EXPORT.sub("", IMPORT.sub("", source))
+
+    add(entry)
+    return '"use strict";\n(() => {\n' + "\n".join(written.values()) + "})();\n"
+
+
+def assemble(
+    template: Path, entry: str, style: str, sources: str, data: dict[str, Any], **more: Any
+) -> str:
+    """A page around its data. Its own policy forbids to load anything but its script, its style and
+    `sources`.
+
+    template  an HTML file with places for the parts
+    entry     the module next to it that its script begins with
+    sources   the rest of the policy
+    more      further values by the ids of the elements that hold them
+    """
+    script = bundle(template.parent, entry)
+    policy = (
+        f"default-src 'none'; script-src {sha256(script)}; style-src {sha256(style)}; {sources};"
+        " base-uri 'none'"
+    )
+    embedded = [
+        f'<script type="application/json" id="{id}">{embed(v)}</script>'
+        for id, v in (("data", data), *more.items())
+    ]
+    parts = {
+        "security": (
+            f'<meta http-equiv="Content-Security-Policy" content="{policy}; form-action \'none\'">'
+        ),
+        "style": f"<style>{style}</style>",
+        "scripts": "\n".join([*embedded, f"<script>{script}</script>"]),
+    }
+    page = template.read_text(encoding="utf-8")
+    for place, content in parts.items():
+        page = page.replace(f"<!--{place}-->", content)
+    return page
+
+
+def report_style() -> str:
+    """The style of all reports."""
+    return (Path(__file__).parent / "report.css").read_text(encoding="utf-8")
+
+
+def static_page(title: str, style: str, body: str) -> str:
+    """A page without scripts that needs no other file."""
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n{body}</body>\n</html>\n"
+    )
+
+
+def embed(value: Any) -> str:
+    """JSON that no HTML parser mistakes for markup, whatever the names and labels in it are."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+
+
+def sha256(content: str) -> str:
+    """A source expression of a content security policy that allows exactly this script or style."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode('ascii')}'"
+
+
+def data_url(content: bytes, form: str) -> str:
+    """The content of a picture as an address."""
+    return f"data:image/{form};base64,{base64.b64encode(content).decode('ascii')}"
+
+
+def png(pixels: Tensor) -> bytes:
+    """Bytes [H, W] or [H, W, 3] as a PNG file, in grey or RGB."""
+    height, width = pixels.shape[:2]
+    rows = pixels.cpu().contiguous().numpy().reshape(height, -1)
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        body = kind + content
+        return struct.pack(">I", len(content)) + body + struct.pack(">I", zlib.crc32(body))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2 if pixels.ndim == 3 else 0, 0, 0, 0)
+    # 0: a row without a filter
+    data = zlib.compress(b"".join(b"\0" + row.tobytes() for row in rows), 3)
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+    )
+
+
+def thumbnail(image: Tensor, side: int) -> Tensor:
+    """An image [C, H, W] as bytes [h, w] or [h, w, 3], its sides at most `side`; other channels
+    become their mean."""
+    largest = max(image.shape[1:])
+    if largest > side:
+        size = [max(1, round(extent * side / largest)) for extent in image.shape[1:]]
+        image = F.interpolate(image[None], size, mode="area")[0]
+    if image.shape[0] not in (1, 3):
+        image = image.mean(0, keepdim=True)
+    shades = (255 * image.nan_to_num(0).clamp(0, 1)).round().to(torch.uint8)
+    return shades.permute(1, 2, 0) if len(shades) == 3 else shades[0]
+
+
+def sheet(images: Sequence[Tensor], side: int, columns: int) -> Tensor:
+    """Thumbnails [h, w] or [h, w, 3] in a grid of squares of `side`, row by row, each in the
+    middle of its own."""
+    rows = -(-len(images) // columns)
+    result = torch.zeros(rows * side, columns * side, *images[0].shape[2:], dtype=torch.uint8)
+    for number, image in enumerate(images):
+        height, width = image.shape[:2]
+        top = number // columns * side + (side - height) // 2
+        left = number % columns * side + (side - width) // 2
+        result[top : top + height, left : left + width] = image
+    return result

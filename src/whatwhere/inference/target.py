@@ -1,0 +1,190 @@
+"""What inference is given, and the target that it makes of it: images after the input stage, a
+weight for every pixel.
+
+A pixel with weight 0 is unknown: its value has no influence on anything. NaN marks an unknown
+pixel, too.
+"""
+
+import warnings
+from dataclasses import dataclass, field
+from typing import Any, Protocol, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from whatwhere.errors import ImageError, one_or
+from whatwhere.latents import Background
+from whatwhere.model import DeconvNet
+from whatwhere.model.deconvnet import all_finite
+from whatwhere.spec import ModelSpec
+
+SCALED = (torch.bool, torch.uint8, torch.uint16, torch.int8, torch.int16)
+
+
+class ImageSource(Protocol):
+    """Anything that gives images [n, C, H, W] for a slice: a tensor, or a data set that reads
+    lazily."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, images: slice, /) -> Tensor: ...
+
+
+def as_image_source(images: object, spec: ModelSpec) -> tuple[ImageSource, bool]:
+    """Images as `infer` takes them: a tensor, a NumPy array as a tensor, or an object that gives
+    tensors for slices.
+
+    Also whether they were signals [N, C, T], for a model of signals: inside they are images of
+    height 1.
+    """
+    if hasattr(images, "as_images"):
+        return cast(ImageSource, images), True
+    if isinstance(images, np.ndarray):
+        images = _as_tensor(images)
+    if isinstance(images, Tensor):
+        if images.requires_grad:
+            warnings.warn(
+                "images that require a gradient were given; infer gives none"
+                " (whatwhere.nn.SparseCode2d does)",
+                stacklevel=3,
+            )
+        is_signal = images.ndim == 3 and spec.for_signals
+        return (images.detach()[:, :, None] if is_signal else images.detach()), is_signal
+    lazy = hasattr(images, "__len__") and hasattr(images, "__getitem__")
+    if lazy and not isinstance(images, list | tuple | dict | str | bytes):
+        return cast(ImageSource, images), False
+    raise ImageError(
+        f"{type(images).__name__} was given; expected a float tensor or array "
+        f"[N, {spec.channels}, {'T' if spec.for_signals else 'H, W'}], "
+        "or images that whatwhere.data.load returns (torch.as_tensor converts lists)"
+    )
+
+
+def in_model_units(spec: ModelSpec, images: Any) -> Any:
+    """`data.Images` in a model's units and with its channels; integers of 8 or 16 bits divided by
+    the largest."""
+    if hasattr(images, "as_images"):  # signals
+        images = images.as_images()
+    if hasattr(images, "with_white"):
+        return images.with_white(spec.input.white).with_channels(spec.channels)
+    if isinstance(images, Tensor) and images.dtype in SCALED:
+        largest = 1 if images.dtype == torch.bool else torch.iinfo(images.dtype).max
+        return images.float() * (spec.input.white / largest)
+    return images
+
+
+def _as_tensor(array: np.ndarray) -> Tensor:
+    if array.dtype.kind not in "buif":
+        raise ImageError(
+            f"an array of {array.dtype} was given; expected floats, or integers of 8 or 16 bits"
+        )
+    native = array.dtype.newbyteorder("=")
+    # a tensor may be written to, and torch warns of one that may not
+    copy = None if array.flags.writeable else True
+    return torch.from_numpy(np.array(array, dtype=native, order="C", copy=copy))
+
+
+# The target: images after the model's input stage, with a weight for every pixel ------------------
+
+
+@dataclass(frozen=True)
+class Target:
+    """The data term's v and M in λ/2 ‖M ⊙ (R p - v)‖².
+
+    v           the signal that layer 1 explains, [N, C, H, W]; 0 where pixels are unknown
+    mask        M ≥ 0, [N, 1 or C, H, W]; None if all pixels count the same
+    background  what the input stage took off the images
+    """
+
+    v: Tensor
+    mask: Tensor | None = None
+    background: Background = field(default_factory=Background)
+
+
+def make_target(
+    model: DeconvNet, images: Tensor, mask: Tensor | None = None, *, allow_unknown: bool = False
+) -> Target:
+    """Check images and mask, mark NaN as unknown, and apply the model's input stage, on the model's
+    device.
+
+    An image without a known pixel is an error, unless `allow_unknown`: a tile of a picture may have
+    none.
+    """
+    return input_target(model, *check_target(model, images, mask, allow_unknown=allow_unknown))
+
+
+def input_target(model: DeconvNet, images: Tensor, mask: Tensor | None) -> Target:
+    """The model's input stage, applied to what `check_target` returned."""
+    if mask is not None:
+        mask = mask.to(model.device, model.dtype)
+    images = images.to(model.device, model.dtype)
+    signal, background = model.input_stage.forward(images, mask)
+    if background.scale is not None and not all_finite(background.scale):
+        raise ImageError(
+            f"images up to {float(images.abs().max()):.4g} were given; their contrast is beyond the"
+            f" range of {model.dtype} (scale them to [0, {model.spec.input.white:g}])"
+        )
+    return Target(signal, None if mask is None else model.input_stage.spread_mask(mask), background)
+
+
+def check_target(
+    model: DeconvNet, images: Tensor, mask: Tensor | None = None, *, allow_unknown: bool = False
+) -> tuple[Tensor, Tensor | None]:
+    """Images and mask with unknown pixels separated, once both are what the model can explain."""
+    images, mask = separate_unknown(images, None if mask is None else as_weights(mask))
+    model.check_images(images)
+    if mask is not None:
+        check_mask(images, mask, allow_unknown=allow_unknown)
+    return images, mask
+
+
+def as_weights(mask: object) -> Tensor:
+    """A mask that was given as a tensor or an array, as a tensor of real numbers."""
+    if isinstance(mask, np.ndarray) and mask.dtype.kind in "biuf":
+        mask = torch.from_numpy(mask.astype(mask.dtype.newbyteorder("=")))
+    if not isinstance(mask, Tensor) or mask.is_complex():
+        kind = getattr(mask, "dtype", type(mask).__name__)
+        raise ImageError(
+            f"a mask of {kind} was given; expected a tensor or array of weights ≥ 0 (0: unknown)"
+        )
+    return mask
+
+
+def separate_unknown(images: Any, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Unknown pixels, by mask or by NaN, become 0 in the images and 0 in the mask."""
+    if not isinstance(images, Tensor) or not images.is_floating_point() or images.ndim != 4:
+        return images, mask  # the checks that follow say what is wrong
+    if mask is not None and not _fits(images, mask):
+        return images, mask
+    unknown = images.isnan() if mask is None else images.isnan() | (mask == 0)
+    if not unknown.any():
+        return images, mask
+    weight = torch.ones_like(images) if mask is None else mask.to(images).expand_as(images)
+    return torch.where(unknown, 0, images), torch.where(unknown, 0, weight)
+
+
+def check_mask(images: Tensor, mask: Tensor, *, allow_unknown: bool = False) -> None:
+    """Raise an ImageError for a mask that does not belong to these images."""
+    N, C, H, W = images.shape
+    if not _fits(images, mask):
+        raise ImageError(
+            f"a mask of shape {list(mask.shape)} was given for images of shape"
+            f" {list(images.shape)}; expected [{N}, {one_or(C)}, {H}, {W}]"
+        )
+    if not mask.isfinite().all() or (mask < 0).any():
+        raise ImageError(
+            "a mask with negative, NaN or infinite values was given; expected weights ≥ 0 (0:"
+            " unknown)"
+        )
+    if allow_unknown:
+        return
+    empty = (mask == 0).flatten(1).all(1).nonzero().flatten().tolist()
+    if empty:
+        raise ImageError(
+            f"image {empty[0]} has no known pixel (its mask is 0 everywhere); leave it out"
+        )
+
+
+def _fits(images: Tensor, mask: Tensor) -> bool:
+    N, C, H, W = images.shape
+    return mask.shape in ((N, 1, H, W), (N, C, H, W))

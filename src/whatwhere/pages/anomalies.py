@@ -1,0 +1,193 @@
+"""The page of a detector's findings: one HTML file without outside requests, no scripts.
+
+Pictures come least normal first. The map is drawn over a picture in red, with a scale at the top of
+the page; it disappears under the pointer. A yellow line encloses what exceeds the threshold.
+"""
+
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from whatwhere.errors import MissingExtra, printable
+from whatwhere.html import data_url, static_page, thumbnail
+from whatwhere.tasks.anomaly.detector import Detection
+from whatwhere.tasks.anomaly.evidence import Threshold
+
+BINS = 40  # of the histogram
+WIDTH, HEIGHT = 640, 150  # of the histogram
+SIDE = 230  # pixels of a picture's longer side on the page
+LARGEST = 1000  # pixels of it that are kept
+SHOWN_RANGE = 2.0  # how far above the threshold the red is strongest
+RED, OPAQUE = (208, 0, 0), 0.75
+STYLE = """
+body { margin: 0 auto; max-width: 76rem; padding: 1.5rem 1rem 4rem; background: #fff; color: #222;
+       font: 1rem/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
+h1 { font-size: 1.6rem; margin: 0; } p { margin: .4rem 0; max-width: 46rem; }
+.scale { width: 16rem; height: .8rem;
+         background: linear-gradient(to right, #d0000000, #d00000bf), #999; }
+.ends { width: 16rem; display: flex; justify-content: space-between; font-size: .85rem;
+        color: #595959; }
+ol { list-style: none; padding: 0; display: flex; flex-wrap: wrap; gap: 1.6rem 1.2rem;
+     align-items: flex-start; }
+li { max-width: 100%; } .name { overflow-wrap: anywhere; font-size: .85rem; max-width: 15rem; }
+.score { font-variant-numeric: tabular-nums; font-size: .85rem; max-width: 15rem; }
+.score span { color: #595959; font-weight: 400; }
+.anomaly .score { color: #b00000; font-weight: 600; }
+.view { position: relative; display: inline-block; line-height: 0; }
+.view img, .view svg { width: 100%; height: 100%; } .over { position: absolute; inset: 0; }
+.view:hover .over { opacity: 0; }
+.patches { display: flex; gap: 2px; margin-top: 3px; align-items: center; }
+.patches img { width: 44px; height: 44px; image-rendering: pixelated; }
+.patches span { font-size: .75rem; color: #595959; }
+"""
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """What the page shows of a picture [C, H, W]: what was found, its least normal patch and
+    normal ones like it."""
+
+    found: Detection
+    picture: Tensor
+    patches: Sequence[Tensor]
+
+
+def write_page(
+    drawings: Iterable[Drawing], scores: np.ndarray, normal: np.ndarray, threshold: Threshold
+) -> str:
+    """The page.
+
+    drawings  the pictures to show, the least normal first
+    scores    of all pictures, [n]
+    normal    scores of the normal pictures, [m]
+    """
+    items = [item(drawing, threshold.value) for drawing in drawings]
+    anomalies, (low, high) = int((scores > threshold.value).sum()), threshold.interval
+    rest = (
+        f"<p>The {len(items):,} least normal ones are shown.</p>"
+        if len(items) < len(scores)
+        else ""
+    )
+    body = f"""<h1>{anomalies:,} of {len(scores):,} pictures are anomalies</h1>
+<p>A picture is an anomaly if its score is above {threshold.value:.2f}. Of new normal pictures
+{100 * threshold.false_alarms:.2g} % are expected to be
+({100 * low:.2g} to {100 * high:.2g} % with a probability of
+95 %, if the {len(normal):,} normal pictures are independent).</p>
+{histogram(scores, normal, threshold.value)}
+<p>Red: how unlike normal pictures a place is. A yellow line encloses what exceeds the threshold.
+Normal pictures may have such places, too: the score compares a picture with normal ones of such a
+surface. Point at a picture to see it
+without them. Below it: its least normal patch, and the normal patches that are most like it.</p>
+<div class="scale"></div>
+<div class="ends"><span>{threshold.value:.1f}</span>
+<span>{threshold.value + SHOWN_RANGE:.1f}</span></div>
+{rest}<ol>{"".join(items)}</ol>
+"""
+    return static_page("Anomalies", STYLE, body)
+
+
+def item(drawing: Drawing, threshold: float) -> str:
+    """A picture with its map, its outline, its score and its patches; signals are drawn as
+    curves."""
+    found, picture, patches = drawing.found, drawing.picture, drawing.patches
+    if picture.shape[1] == 1:
+        picture, patches = curve(picture), [curve(patch) for patch in patches]
+    height, width = picture.shape[1:]
+    heat = found.anomaly_map.expand(height, width)
+    zoom = max(0.1, min(8.0, SIDE / max(height, width)))
+    kind, name = (
+        ' class="anomaly"' if found.score > threshold else "",
+        escape(printable(found.name)),
+    )
+    words = ", ".join(f"{word} {value:.1f}" for word, value in found.evidence.items() if value > 1)
+    patch, *normal = (image(patch, "patch") for patch in patches)
+    return f"""<li{kind}><div class="view"
+style="width:{zoom * width:.0f}px;aspect-ratio:{width}/{height}">
+{image(picture, name)}<div class="over">{map_image(heat, threshold)}</div>
+<svg class="over" viewBox="0 0 {width} {height}">
+<path d="{outline_path(heat > threshold)}" fill="none"
+stroke="#ffd400" stroke-width="{1.5 / zoom:.2f}"/></svg></div>
+<div class="name">{name}</div>
+<div class="score">{found.score:.2f} <span>{escape(words)}</span></div>
+<div class="patches">{patch}<span>normal:</span>{"".join(normal)}</div></li>
+"""
+
+
+def curve(signal: Tensor) -> Tensor:
+    """A signal [C, 1, T] as a picture of its curves, black on white, one channel below the
+    other."""
+    rows = max(8, signal.shape[2] // 8)
+    lowest = signal.nan_to_num(torch.inf).amin(2, keepdim=True)
+    highest = signal.nan_to_num(-torch.inf).amax(2, keepdim=True)
+    at = ((rows - 1) * (highest - signal) / (highest - lowest).clamp_min(1e-30)).round()
+    before = torch.cat([at[..., :1], at[..., :-1]], 2)
+    before, row = torch.where(before.isnan(), at, before), torch.arange(rows)[:, None]
+    inside = (row >= torch.minimum(at, before)) & (row <= torch.maximum(at, before))
+    return 1 - inside.float().flatten(0, 1)[None]
+
+
+def image(picture: Tensor, words: str) -> str:
+    """A picture [C, H, W] in a tag; the 1 % darkest and the 1 % brightest known values are black
+    and white."""
+    known = picture[picture.isfinite()].numpy()
+    low, high = np.quantile(known, [0.01, 0.99]) if len(known) else (0.0, 1.0)
+    return tag(thumbnail((picture - low) / max(high - low, 1e-30), LARGEST), "JPEG", words)
+
+
+def map_image(values: Tensor, threshold: float) -> str:
+    """A map as a red picture that is clear where the map is below the threshold."""
+    alpha = (
+        255 * OPAQUE * ((values.nan_to_num(-torch.inf) - threshold) / SHOWN_RANGE).clamp(0, 1)
+    ).round()
+    red = torch.tensor(RED).expand(*values.shape, 3)
+    return tag(torch.cat([red, alpha[..., None]], 2).to(torch.uint8), "PNG", "map")
+
+
+def tag(pixels: Tensor, form: str, words: str) -> str:
+    """Bytes [H, W, 3 or 4] as an image in a tag."""
+    try:
+        from PIL import Image
+    except ImportError:
+        raise MissingExtra("Pillow", "data", "the page of anomalies") from None
+
+    file = io.BytesIO()
+    Image.fromarray(pixels.numpy()).save(file, form, quality=85)
+    return f'<img src="{data_url(file.getvalue(), form.lower())}" alt="{words}">'
+
+
+def outline_path(inside: Tensor) -> str:
+    """The borders of a region [H, W] as a path of SVG: every edge between a pixel inside and one
+    outside."""
+    padded = torch.nn.functional.pad(inside.int(), [1, 1, 1, 1])
+    down = (padded.diff(dim=0)[:, 1:-1] != 0).nonzero().tolist()
+    across = (padded.diff(dim=1)[1:-1] != 0).nonzero().tolist()
+    return "".join([f"M{x} {y}h1" for y, x in down] + [f"M{x} {y}v1" for y, x in across])
+
+
+def histogram(scores: np.ndarray, normal: np.ndarray, threshold: float) -> str:
+    """The shares of normal (grey) and of new pictures (red) by score, and the threshold, as SVG."""
+    together = np.concatenate([scores, normal, [threshold]])
+    edges = np.linspace(together.min(), max(together.max(), together.min() + 1e-6), BINS + 1)
+    shares = [np.histogram(values, edges)[0] / max(len(values), 1) for values in (normal, scores)]
+    tallest = max(share.max() for share in shares) or 1.0
+    bars = ""
+    for share, colour in zip(shares, ("#8c8c8c", "#d00000"), strict=True):
+        steps = "".join(f"V{HEIGHT * (1 - value / tallest):.1f}h{WIDTH / BINS}" for value in share)
+        bars += f'<path d="M0 {HEIGHT}{steps}V{HEIGHT}" fill="{colour}" fill-opacity=".55"/>'
+    at = WIDTH * (threshold - edges[0]) / (edges[-1] - edges[0])
+    labels = "".join(
+        f'<text x="{x}" y="{HEIGHT + 16}" text-anchor="{anchor}">{value:.1f}</text>'
+        for x, anchor, value in ((0, "start", edges[0]), (WIDTH, "end", edges[-1]))
+    )
+    return f"""<svg viewBox="0 -16 {WIDTH} {HEIGHT + 36}" width="{WIDTH}"
+style="max-width:100%" font-size="13"
+role="img" aria-label="histogram of scores">{bars}
+<line x1="{at:.1f}" x2="{at:.1f}" y1="0" y2="{HEIGHT}" stroke="#222"
+stroke-dasharray="4 3"/><text x="{at:.1f}" y="-4" text-anchor="middle">threshold</text>
+<line x1="0" x2="{WIDTH}" y1="{HEIGHT}" y2="{HEIGHT}" stroke="#222"/>{labels}</svg>
+<p>Scores of normal pictures (grey) and of these pictures (red).</p>"""

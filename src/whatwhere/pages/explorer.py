@@ -1,0 +1,219 @@
+"""The explorer as one HTML page: the model, example images with their codes, style and code
+inside."""
+
+import base64
+import gzip
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from whatwhere.data import Images
+from whatwhere.errors import ImageError, SpecError, listed
+from whatwhere.html import assemble, bundle
+from whatwhere.inference import infer
+from whatwhere.model import DeconvNet
+from whatwhere.model.deconvnet import times
+from whatwhere.pages import ASSETS
+from whatwhere.spec import InferenceSpec, LineSearch, Recipe
+
+
+def pack_model(model: DeconvNet) -> dict[str, Any]:
+    """The model's input stage, and its layers: filters [below, maps, K, K] as float32 and
+    connectivity as bytes."""
+    for k, layer in enumerate(model.spec.layers, start=1):
+        if layer.pool_maps != 1 or not layer.square:
+            raise SpecError(
+                f"layer {k} has filters of {times(layer.filter_shape)} and regions of"
+                f" {times(layer.pool_shape)} in {layer.pool_maps} maps; the explorer shows models"
+                " whose filters and regions are square, within a map"
+            )
+    layers = [
+        {
+            "maps": layer.maps,
+            "filterSize": layer.filter_size,
+            "kind": layer.pooling_kind,
+            "poolSize": layer.pool_size,
+            "stride": layer.strides[0],
+            "filters": to_base64(filters, np.float32),
+            "connected": to_base64(connected, np.uint8),
+        }
+        for layer, filters, connected in zip(
+            model.spec.layers, model.filters, model.connectivity, strict=True
+        )
+    ]
+    spec, stage = model.spec, model.spec.input
+    steps = {
+        "contrast": stage.contrast,
+        "contrastSigma": stage.contrast_sigma,
+        "contrastFloor": stage.contrast_floor,
+    }
+    given = {"kind": stage.kind, "sigma": stage.sigma, **steps}
+    return {
+        "channels": spec.channels,
+        "nonnegative": spec.nonnegative,
+        "input": given,
+        "layers": layers,
+    }
+
+
+def pack_settings(spec: InferenceSpec) -> dict[str, Any]:
+    """The settings of inference under the names that the page uses."""
+    return {
+        "lambda": spec.lam,
+        "alpha": spec.alpha,
+        "steps": spec.steps,
+        "poolingStep": spec.pooling_step,
+        "gammaMin": spec.moments.gamma_min,
+        "gammaMax": spec.moments.gamma_max,
+        "momentPower": spec.moments.power,
+    }
+
+
+def to_base64(values: Tensor, dtype: type[np.generic]) -> str:
+    array = values.detach().cpu().numpy().astype(np.dtype(dtype).newbyteorder("<"))
+    return base64.b64encode(array.tobytes()).decode("ascii")
+
+
+EXAMPLES = 1_000
+EXAMPLE_BYTES = 2_000_000  # of pixels, before compression: larger images come in smaller numbers
+PART = 50  # examples whose codes come together
+CODE_STEPS = 100  # of inference for the codes of the examples
+PAGE_STEPS = 200  # with which the page begins: twice as many leave half as many features
+
+
+class Explorer:
+    """The page of a model, and the codes of its examples, which can follow the page in parts.
+
+    It begins with the settings of the top layer's training, whose codes are sparse.
+
+    name      of the model, as the page shows it
+    examples  at most this many of `images`, spread over all of them
+    engine    of the examples' inference
+    """
+
+    def __init__(
+        self,
+        model: DeconvNet,
+        recipe: Recipe,
+        images: Images,
+        *,
+        name: str,
+        examples: int = EXAMPLES,
+        engine: str = "auto",
+    ) -> None:
+        if images.shape[0] != model.spec.channels:
+            raise ImageError(
+                f"{images.name} has {images.shape[0]} channels; the model explains images of"
+                f" {model.spec.channels} (give other images)"
+            )
+        self.model, self.recipe, self.name, self.engine = model, recipe, name, engine
+        # the rule that the page's engine has
+        self.training = replace(recipe.learning[-1].inference, step=LineSearch())
+        # raises an error here for a model that the page does not support
+        self.packed = pack_model(model)
+        self.images = images.subset(choose_examples(images, examples))
+        self.parts = -(-len(self.images) // PART)
+
+    def codes(self, part: int) -> str:
+        """The codes of `PART` examples, compressed; they are inferred now."""
+        rows = np.arange(part * PART, min((part + 1) * PART, len(self.images)))
+        spec = replace(self.training, steps=CODE_STEPS)
+        return pack_codes(infer(self.model, self.images[rows], spec, engine=self.engine).features)
+
+    def page(self, codes: Sequence[str] = (), *, served: bool = False) -> str:
+        """The page with these codes; a served one asks for the others at `codes/PART`."""
+        (_, height, width), tested = self.images.shape, pack_settings(self.recipe.inference)
+        data = {
+            "name": self.name,
+            "about": about(self.model, self.images),
+            "height": height,
+            "width": width,
+            "model": self.packed,
+            "settings": pack_settings(replace(self.training, steps=PAGE_STEPS)),
+            "testSettings": {
+                name: tested[name] for name in ("lambda", "alpha", "steps", "poolingStep")
+            },
+            "examples": (
+                pack_examples(self.images)
+                | {
+                    "codes": list(codes),
+                    "parts": self.parts if served else len(codes),
+                    "part": PART,
+                    "steps": CODE_STEPS,
+                }
+            ),
+        }
+        connect = "'self'" if served else "'none'"
+        sources = f"img-src data: blob:; worker-src blob:; connect-src {connect}"
+        more = {"worker-source": bundle(ASSETS, "worker")}
+        style = (ASSETS / "style.css").read_text(encoding="utf-8")
+        return assemble(ASSETS / "index.html", "main", style, sources, data, **more)
+
+    def export(self, progress: Callable[[int], None] = lambda images: None) -> str:
+        """The page with the codes of all examples, which needs no other file.
+
+        progress  called with the number of images inferred
+        """
+        codes = []
+        for part in range(self.parts):
+            codes.append(self.codes(part))
+            progress(min(PART, len(self.images) - part * PART))
+        return self.page(codes)
+
+
+def choose_examples(images: Images, most: int) -> np.ndarray:
+    """Rows spread evenly over a set, as many as are asked for and as the page can carry."""
+    count = max(1, min(most, len(images), EXAMPLE_BYTES // int(np.prod(images.shape))))
+    return np.arange(count) * len(images) // count
+
+
+def about(model: DeconvNet, images: Images) -> str:
+    maps = listed(layer.maps for layer in model.spec.layers)
+    return (
+        f"A model of {model.spec.depth} layer{'s' if model.spec.depth > 1 else ''} with {maps}"
+        f" features, learned without labels. {len(images):,} examples of {images.name}. Everything"
+        " runs in this page; nothing is sent anywhere."
+    )
+
+
+def pack_examples(images: Images) -> dict[str, Any]:
+    """Images as bytes, with their labels."""
+    pixels = [
+        np.round(255 * images[rows].clamp(0, 1).numpy()).astype(np.uint8)
+        for rows in images.batches(250)
+    ]
+    return {
+        "count": len(images),
+        "images": compress(np.concatenate(pixels).tobytes()),
+        "labels": (
+            [None] * len(images)
+            if images.labels is None
+            else [int(label) for label in images.labels]
+        ),
+        "classes": list(images.classes or ()),
+    }
+
+
+def pack_codes(p: torch.Tensor) -> str:
+    """Features [N, B, H, W]: how many of each image are not 0, the largest, their places, and a
+    byte for each value."""
+    codes = p.flatten(1).cpu().abs().numpy()
+    largest = codes.max(1)
+    levels = np.round(255 * codes / np.maximum(largest, 1e-12)[:, None]).astype(np.uint8)
+    rows, places = levels.nonzero()
+    parts = [
+        np.bincount(rows, minlength=len(codes)).astype("<u4"),
+        largest.astype("<f4"),
+        places.astype("<u4"),
+        levels[rows, places],
+    ]
+    return compress(b"".join(part.tobytes() for part in parts))
+
+
+def compress(content: bytes) -> str:
+    """gzip in base64; the same content gives the same text."""
+    return base64.b64encode(gzip.compress(content, 9, mtime=0)).decode("ascii")

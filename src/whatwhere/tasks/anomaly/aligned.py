@@ -1,0 +1,92 @@
+"""How unlike normal ones an object in a fixed position is: a place is compared with the same place
+of normal pictures.
+
+places  a place that is far from the nearest normal one at the same place, by more than usual there
+whole   the distance of the whole picture from the nearest normal picture
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from whatwhere.errors import ImageError
+from whatwhere.tasks.anomaly.evidence import LEAST, Each
+from whatwhere.tasks.anomaly.filters import Cells
+
+OBJECT = {"places": (1.0, 0.5), "whole": (1.0, 2.0)}
+"""The kinds of evidence, as in `evidence.SURFACE`."""
+
+USUAL = 250  # pictures, at least, that tell what distances are usual
+NEAR = 1e-4  # of the squared length of a picture: smaller distances count as equal
+
+
+@dataclass(frozen=True)
+class NormalObject:
+    """What normal objects are like; it gives the kinds of evidence of `OBJECT`.
+
+    bank     [P, M, D]: the energies of every place of M normal pictures
+    squares  [P, M]: their squared lengths
+    usual    [2, P]: mean and deviation of the evidence of each place in normal pictures
+    size     [2]: rows and columns
+    """
+
+    bank: Tensor
+    squares: Tensor
+    usual: Tensor
+    size: Tensor
+
+    def maps(self, cells: Cells) -> dict[str, Tensor]:
+        """The evidence of each kind at every cell, [rows, columns]."""
+        size = cells.known.shape
+        if list(size) != (expected := self.size.tolist()):
+            raise ImageError(
+                f"a picture of {list(size)} cells was given; expected {expected}, as in fit;"
+                " aligned pictures have one size: resize them, or use aligned=False"
+            )
+        places, whole = self.far(cells)
+        mean, deviation = self.usual
+        return {"places": ((places - mean) / deviation).view(size), "whole": whole.expand(size)}
+
+    def far(self, cells: Cells, but: int = -1) -> tuple[Tensor, Tensor]:
+        """The logarithm of the squared distance of every place [P] and of the whole [] from the
+        nearest normal one.
+
+        but  number of a picture that is left out
+        """
+        x = cells.energy.flatten(1).mT[:, None]
+        squares = x.square().sum(2) + self.squares - 2 * (self.bank @ x.mT)[..., 0]  # [P, M]
+        if but >= 0 and squares.shape[1] > 1:
+            squares = squares[:, torch.arange(squares.shape[1]) != but]
+        known = cells.known.flatten()[:, None]
+        whole = (squares * known).sum(0).amin() / known.float().mean().clamp_min(NEAR)
+        return (len(known) * squares.amin(1)).clamp_min(NEAR).log(), whole.clamp_min(NEAR).log()
+
+    def most_alike(self, cells: Cells, row: int, column: int) -> Tensor:
+        """The picture, the row and the column [3, M] of normal places, the most alike to a place
+        first."""
+        number = row * cells.known.shape[1] + column
+        order = (self.bank[number] - cells.energy[:, row, column]).square().sum(1).argsort()
+        place = torch.tensor([[row], [column]]).expand(-1, len(order))
+        return torch.cat([order[None], place])
+
+
+def learn_object(pictures: Sequence[Cells], each: Each = map) -> NormalObject:
+    """What these normal pictures, which have one size, are like."""
+    if len(sizes := {tuple(cells.known.shape) for cells in pictures}) > 1:
+        raise ImageError(
+            f"aligned pictures of {len(sizes)} sizes were given; resize them to one, or use"
+            " aligned=False"
+        )
+    bank = torch.stack([cells.energy.flatten(1).mT for cells in pictures], 1)
+    normal = NormalObject(
+        bank, bank.square().sum(2), torch.empty(0), torch.tensor(pictures[0].known.shape)
+    )
+    some = range(0, len(pictures), max(1, len(pictures) // USUAL))
+    places = torch.stack(
+        [places for places, _ in each(normal.far, [pictures[n] for n in some], some)]
+    )
+    return replace(
+        normal, usual=torch.stack([places.mean(0), places.std(0, correction=0).clamp_min(LEAST)])
+    )

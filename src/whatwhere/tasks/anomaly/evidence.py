@@ -1,0 +1,363 @@
+"""How unlike normal surfaces a picture is: kinds of evidence, each measured in units of normal
+pictures.
+
+    spots    a response that is larger than those anywhere in normal pictures
+    texture  energies of a place that are far from the nearest ones of normal places
+    rows     a band of rows whose energies differ from those of the next band, by more than in
+             normal pictures
+    columns  the same for columns
+    whole    mean energies of the picture
+
+A surface may be normal everywhere but change at some place, so rows and columns compare a picture
+with itself. Rough surfaces have more evidence of some kinds than smooth ones, so a picture's is
+compared with that of normal pictures with such a surface (`Usual`). Each kind of evidence is 0 for
+the median of normal pictures and 1 for the one that `UNUSUAL` of them stay below; together they are
+a soft maximum, T log mean exp (e / T).
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from whatwhere.tasks.anomaly.filters import QUIET, Cells, around
+
+Kinds = dict[str, tuple[float, float]]
+Each = Callable[..., Iterable[Any]]  # a map of pictures, perhaps in several threads
+SURFACE = {
+    "spots": (1.0, 1.0),
+    "texture": (0.9, 1.0),
+    "rows": (1.0, 1.0),
+    "columns": (1.0, 1.0),
+    "whole": (1.0, 1.0),
+}
+SMALL_SURFACE = {"spots": (1.0, 0.5), "texture": (0.9, 0.5)}  # there is no room for bands
+RECORDING = {"spots": (1.0, 0.5), "texture": (1.0, 0.5)}
+"""The kinds of evidence: the quantile of the cells of a picture that is its evidence, and how much
+it counts. The more all of them count, the more the largest alone decides.
+"""
+
+SOFT = 1.0  # units: T of the soft maximum
+UNUSUAL = 0.9
+SHRINKAGE = 0.1  # of correlations towards 0, since pictures are few
+BAND = 4  # cells: how many rows or columns are compared with the next ones
+BANK = 6000  # normal places that others are compared with
+TOGETHER = 128  # places that are compared at a time, so that memory is bounded
+DIRECTIONS = 4  # in which the surfaces of normal pictures differ most
+CONFIDENCE = 0.95  # of the interval of false alarms
+LEAST = 0.1  # spread of evidence and of energies, where normal pictures have less
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """The distribution of normal vectors: mean [D], and whitening [D, D], which makes them
+    uncorrelated."""
+
+    mean: Tensor
+    whitening: Tensor
+
+    @classmethod
+    def of(cls, vectors: Sequence[Tensor]) -> "Gaussian":
+        """From vectors [D, n] of each picture; correlations are shrunk, and deviations are at
+        least `LEAST`."""
+        count = sum(x.shape[1] for x in vectors)
+        mean = torch.stack([x.double().sum(1, keepdim=True) for x in vectors]).sum(0) / count
+        covariance = torch.zeros(len(mean), len(mean), dtype=torch.float64)
+        for x in vectors:
+            covariance += (x - mean) @ (x - mean).mT / count
+        deviation = covariance.diagonal().sqrt().clamp_min(LEAST)
+        correlation = (1 - SHRINKAGE) * covariance / torch.outer(deviation, deviation)
+        correlation.diagonal().fill_(1.0)
+        whitening = torch.linalg.cholesky(torch.linalg.inv(correlation)).mT / deviation
+        return cls(mean[:, 0].float(), whitening.float())
+
+    def whiten(self, x: Tensor) -> Tensor:
+        """Vectors [D, n] as uncorrelated ones, whose squared length is 1 on average."""
+        return self.whitening @ (x - self.mean[:, None]) / math.sqrt(len(x))
+
+    def surprise(self, x: Tensor) -> Tensor:
+        """The logarithm of the squared distance of vectors [D, n] from the mean, [n]."""
+        return log_distance(self.whiten(x).square().sum(0))
+
+
+@dataclass(frozen=True)
+class NormalSurface:
+    """What normal surfaces are like; it gives the kinds of evidence of `SURFACE`.
+
+    peaks          [2, 2 R]: the median over pictures of the logarithm of the largest response, and
+                   what is 1 above it
+    texture        the distribution of the energies of places
+    bank           [D, M]: whitened energies of normal places
+    places         [3, M]: the picture, the row and the column of each
+    edge           [2, around + 1]: mean and deviation of the texture's evidence, by the distance
+                   from the border
+    rows, columns  distributions of the differences of bands
+    whole          distribution of the mean energies
+    nearest        as in `Search`
+    """
+
+    peaks: Tensor
+    texture: Gaussian
+    bank: Tensor
+    places: Tensor
+    edge: Tensor
+    rows: Gaussian
+    columns: Gaussian
+    whole: Gaussian
+    nearest: int
+
+    def maps(self, cells: Cells) -> dict[str, Tensor]:
+        """The evidence of each kind at every cell, [rows, columns]."""
+        size = cells.known.shape
+        middle, spread = self.peaks[..., None, None]
+        mean, deviation = self.edge[:, border_distance(size, cells.search.around)]
+        texture = self.far(texture_of(cells)).view(size)
+        rows = self.rows.surprise(steps(profile(cells, 2)))
+        columns = self.columns.surprise(steps(profile(cells, 1)))
+        return {
+            "spots": ((log_peaks(cells) - middle) / spread).amax(0),
+            "texture": around(((texture - mean) / deviation)[None], cells.search.around)[0],
+            "rows": largest_step(rows, size[0])[:, None].expand(size),
+            "columns": largest_step(columns, size[1])[None].expand(size),
+            "whole": self.whole.surprise(mean_energy(cells)).expand(size),
+        }
+
+    def far(self, texture: Tensor, but: int = -1) -> Tensor:
+        """The logarithm of the squared distance from the nearest normal places, of textures [D, n]:
+        [n].
+
+        but  number of a picture whose places are left out
+        """
+        bank = self.bank[:, self.places[0] != but] if (self.places[0] != but).any() else self.bank
+        lengths, found = bank.square().sum(0), []
+        for x in self.texture.whiten(texture).split(TOGETHER, 1):
+            # the squared distances less |x|²
+            without_x = torch.addmm(lengths, x.mT, bank, alpha=-2)
+            nearest = without_x.topk(min(self.nearest, bank.shape[1]), largest=False).values.mean(1)
+            found.append(x.square().sum(0) + nearest)
+        return log_distance(torch.cat(found))
+
+    def most_alike(self, cells: Cells, row: int, column: int) -> Tensor:
+        """The picture, the row and the column [3, M] of normal places, the most alike to a place
+        first."""
+        number = row * cells.known.shape[1] + column
+        whitened = self.texture.whiten(texture_of(cells)[:, number, None])
+        return self.places[:, (self.bank - whitened).square().sum(0).argsort()]
+
+
+def learn_surface(pictures: Sequence[Cells], seed: int, each: Each = map) -> NormalSurface:
+    search, known = pictures[0].search, [cells.known.flatten() for cells in pictures]
+    textures = [texture_of(cells) for cells in pictures]
+    texture = Gaussian.of([t[:, k] for t, k in zip(textures, known, strict=True)])
+    places = torch.cat([places_of(cells, n) for n, cells in enumerate(pictures)], 1)
+    chosen = torch.cat(known).nonzero()[:, 0]
+    chosen = chosen[
+        torch.randperm(len(chosen), generator=torch.Generator().manual_seed(seed))[:BANK]
+    ]
+    normal = NormalSurface(
+        median_and_spread(
+            torch.stack([log_peaks(cells)[:, cells.known].amax(1) for cells in pictures])
+        ),
+        texture,
+        texture.whiten(torch.cat(textures, 1)[:, chosen]),
+        places[:, chosen],
+        torch.empty(0),
+        Gaussian.of([steps(profile(cells, 2)) for cells in pictures]),
+        Gaussian.of([steps(profile(cells, 1)) for cells in pictures]),
+        Gaussian.of([mean_energy(cells) for cells in pictures]),
+        search.nearest,
+    )
+    far = torch.cat(list(each(normal.far, textures, range(len(textures)))))
+    distance = torch.cat(
+        [border_distance(cells.known.shape, search.around).flatten() for cells in pictures]
+    )
+    by_distance = [far[(distance == d) & torch.cat(known)] for d in range(search.around + 1)]
+    enough = [values if len(values) > 1 else far[torch.cat(known)] for values in by_distance]
+    edge = [
+        torch.stack([values.mean(), values.std(correction=0).clamp_min(LEAST)]) for values in enough
+    ]
+    return replace(normal, edge=torch.stack(edge, 1))
+
+
+@dataclass(frozen=True)
+class Usual:
+    """The evidence that is usual for a surface: that of normal pictures, above all of those with
+    such a surface.
+
+    A surface is described by its mean energies, along the directions in which those of normal
+    pictures differ most, in units of their deviations. A picture at a distance r counts exp(-r² /
+    2), the mean of all pictures counts 1.
+
+    mean        [D]: mean energies of all pictures
+    directions  [D, DIRECTIONS]
+    surfaces    [N, DIRECTIONS]
+    evidence    [N, k]
+    """
+
+    mean: Tensor
+    directions: Tensor
+    surfaces: Tensor
+    evidence: Tensor
+
+    @classmethod
+    def of(cls, energies: Tensor, evidence: Tensor) -> "Usual":
+        """From the mean energies [N, D] and the evidence [N, k] of normal pictures."""
+        mean = energies.mean(0)
+        _, lengths, axes = torch.linalg.svd(energies - mean, full_matrices=False)
+        deviations = (lengths / math.sqrt(len(energies))).clamp_min(LEAST)
+        directions = (axes.mT / deviations)[:, :DIRECTIONS]
+        return cls(mean, directions, (energies - mean) @ directions, evidence)
+
+    def __call__(self, energies: Tensor) -> Tensor:
+        """Of a surface with these mean energies [D]:  [k]."""
+        distances = (energies - self.mean) @ self.directions - self.surfaces
+        weights = torch.exp(-distances.square().sum(1) / 2)
+        return (weights @ self.evidence + self.evidence.mean(0)) / (weights.sum() + 1)
+
+
+def summarise(maps: Tensor, cells: Cells, quantiles: Iterable[float]) -> Tensor:
+    """The evidence of a picture [k], from that of its cells [k, rows, columns]: a quantile of each
+    kind."""
+    values = maps[:, cells.known]
+    return torch.stack([v.quantile(q) for v, q in zip(values, quantiles, strict=True)])
+
+
+def together(evidence: Tensor) -> Tensor:
+    """All kinds of evidence [k, ...] as one, [...]."""
+    return SOFT * (torch.logsumexp(evidence / SOFT, 0) - math.log(len(evidence)))
+
+
+def texture_of(cells: Cells) -> Tensor:
+    """The energies around every cell, less a share of their mean in the picture, [D, n]."""
+    return (
+        around(cells.energy, cells.search.around) - cells.search.own * mean_energy(cells)[..., None]
+    ).flatten(1)
+
+
+def mean_energy(cells: Cells) -> Tensor:
+    return cells.energy[:, cells.known].mean(1, keepdim=True)
+
+
+def surface_of(cells: Cells) -> Tensor:
+    """The mean energies of the responses, [R]; brightness is left out, since it says more about
+    the exposure."""
+    return mean_energy(cells)[: len(cells.peaks) // 2, 0]
+
+
+def log_peaks(cells: Cells) -> Tensor:
+    return cells.peaks.clamp_min(QUIET).log()
+
+
+def profile(cells: Cells, axis: int) -> Tensor:
+    """The mean energies of every row (axis 2) or column (axis 1), [D, n]; without the first and the
+    last if there are enough others. Unknown cells count as the mean of the picture.
+    """
+    energy = torch.where(cells.known, cells.energy, mean_energy(cells)[..., None]).mean(axis)
+    return energy[:, 1:-1] if energy.shape[1] > BAND + 2 else energy
+
+
+def steps(values: Tensor) -> Tensor:
+    """The differences of each `BAND` rows and the next ones, [D, n]; of half of them if there are
+    fewer."""
+    band = min(BAND, values.shape[1] // 2)
+    if not band:
+        return torch.zeros_like(values)
+    means = F.avg_pool1d(values[None], band, 1)[0]
+    return means[:, band:] - means[:, :-band]
+
+
+def largest_step(values: Tensor, size: int) -> Tensor:
+    """Of every row, the largest value of the steps that it is part of, [size]."""
+    reach = size - len(values) + 1
+    padded = F.pad(values[None], (reach - 1, reach - 1), value=-torch.inf)
+    return F.max_pool1d(padded, reach, 1)[0]
+
+
+def border_distance(size: tuple[int, ...], most: int) -> Tensor:
+    """How many cells every cell is away from the border, up to `most`, [rows, columns]."""
+    far = torch.tensor([most])  # signals have no border above and below
+    rows, columns = (
+        torch.minimum(torch.arange(n), torch.arange(n).flip(0)) if n > 1 else far for n in size
+    )
+    return torch.minimum(rows[:, None], columns).clamp(max=most)
+
+
+def places_of(cells: Cells, picture: int) -> Tensor:
+    """The number of the picture, the row and the column of every cell, [3, n]."""
+    rows, columns = (torch.arange(n) for n in cells.known.shape)
+    grid = torch.cartesian_prod(rows, columns).mT
+    return torch.cat([torch.full_like(grid[:1], picture), grid])
+
+
+def log_distance(squares: Tensor) -> Tensor:
+    return squares.clamp_min(LEAST**2).log()
+
+
+def units_of(evidence: Tensor, kinds: Kinds) -> Tensor:
+    """The units of evidence [N, k] of normal pictures: what is subtracted, and what it is divided
+    by, [2, k]."""
+    median, spread = median_and_spread(evidence)
+    return torch.stack([median, spread / torch.tensor([weight for _, weight in kinds.values()])])
+
+
+def in_units(evidence: Tensor, units: Tensor) -> Tensor:
+    """Evidence [..., k], or [k, rows, columns] with units [2, k, 1, 1]."""
+    return (evidence - units[0]) / units[1]
+
+
+def median_and_spread(values: Tensor) -> Tensor:
+    """Of pictures' evidence [N, k]: the median, and what is to be added for `UNUSUAL` of them to
+    be below, [2, k]."""
+    median = values.median(0).values
+    return torch.stack([median, (values.quantile(UNUSUAL, 0) - median).clamp_min(LEAST)])
+
+
+# The threshold for a wanted rate of false alarms, and how well so many normal pictures determine it
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """A threshold of anomaly scores.
+
+    value         pictures with larger scores are anomalies
+    false_alarms  the rate of false alarms that is expected: the wanted one, or 1 / (n + 1) if that
+                  is more
+    interval      in which the rate lies with a probability of 95 %
+    """
+
+    value: float
+    false_alarms: float
+    interval: tuple[float, float]
+
+
+def choose_threshold(normal: np.ndarray, false_alarms: float) -> Threshold:
+    """The threshold for scores like those of normal pictures, [n].
+
+    If a share α of new normal pictures may be taken for anomalies, it is the k-th largest of the n
+    scores, k = α (n + 1). The rate of false alarms that it really has is random: it follows Beta(k,
+    n + 1 - k), whatever the distribution of the scores, as long as the pictures are independent.
+    """
+    from scipy.stats import beta
+
+    count = len(normal)
+    k = max(1, math.floor(false_alarms * (count + 1)))
+    low, high = beta.ppf([(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], k, count + 1 - k)
+    return Threshold(float(np.sort(normal)[-k]), k / (count + 1), (float(low), float(high)))
+
+
+def pictures_needed(false_alarms: float, at_most: float) -> int:
+    """How many normal pictures make the rate of false alarms at most `at_most` with a probability
+    of 97.5 %.
+
+    >>> pictures_needed(0.01, at_most=0.02)
+    600
+    """
+    count = math.ceil(1 / false_alarms)
+    while choose_threshold(np.zeros(count), false_alarms).interval[1] > at_most:
+        count += math.ceil(1 / false_alarms)
+    return count

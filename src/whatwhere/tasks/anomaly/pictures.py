@@ -1,0 +1,146 @@
+"""Pictures of any sizes: folders, files, arrays, tensors or lists of them, read one at a time; and
+a sample of them."""
+
+import heapq
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from whatwhere.data import Images, load, load_groups
+from whatwhere.data.pictures import Pictures
+from whatwhere.data.signals import Signals
+from whatwhere.errors import ImageError
+
+SMALL = 96  # pixels: the side of smaller squares, which are searched at their full resolution
+LARGE_BYTES, SMALL_BYTES = 64, 384  # that `fit` needs for each value of a normal picture
+
+Source = str | Path | np.ndarray | Tensor | Images | Sequence[Any]
+"""What `load` takes, or a list of pictures [H, W], [C, H, W] or [H, W, C] of any sizes; NaN is an
+unknown pixel. Signals, which have height 1, are `load(…, signals=True)`.
+"""
+
+
+@dataclass(frozen=True)
+class PictureList:
+    """Pictures [C, H, W], read when they are asked for, and their names."""
+
+    names: Sequence[str]
+    read: Callable[[int], Tensor]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return map(self.read, range(len(self)))
+
+
+def open_pictures(source: Source) -> PictureList:
+    """The pictures of a source, in the order of their names or as they are given."""
+    if not isinstance(source, str | Path | np.ndarray | Tensor | Images):
+        listed = source
+        return PictureList(
+            [str(n) for n in range(len(listed))], lambda n: one_picture(listed[n], n)
+        )
+    groups = (images for images, _ in load_groups(source, "nan"))
+    pictures = [images.as_images() if isinstance(images, Signals) else images for images in groups]
+    entries = [(images, row) for images in pictures for row in range(len(images))]
+    files = [
+        images.pixels.pictures[row]
+        for images, row in entries
+        if isinstance(images.pixels, Pictures)
+    ]
+    if len(files) < len(entries):
+        return PictureList([str(row) for _, row in entries], lambda n: entries[n][0][entries[n][1]])
+    order = sorted(range(len(files)), key=lambda n: (str(files[n].file), files[n].page))
+    return PictureList(
+        [files[n].name for n in order], lambda n: entries[order[n]][0][entries[order[n]][1]]
+    )
+
+
+def one_picture(values: Any, number: int) -> Tensor:
+    """A picture [H, W], [C, H, W] or [H, W, C] of a list, as [C, H, W]."""
+    if not isinstance(values, np.ndarray | Tensor | list):
+        kind = type(values).__name__
+        raise ImageError(
+            f"picture {number} is a {kind}; expected an array or a tensor (of files, give their"
+            " folder)"
+        )
+    shape = tuple(np.shape(values))
+    if len(shape) not in (2, 3):
+        raise ImageError(
+            f"picture {number} has the shape {shape}; expected [H, W], [C, H, W] or [H, W, C]"
+        )
+    return load(torch.as_tensor(values)[None], allow_nan=True)[0]
+
+
+def with_channels(picture: Tensor, channels: int) -> Tensor:
+    """Grey among colour becomes colour, and colour among grey becomes grey."""
+    if len(picture) == channels:
+        return picture
+    if channels == 1 and len(picture) == 3:
+        return picture.mean(0, keepdim=True)
+    if len(picture) == 1 and channels == 3:
+        return picture.expand(3, -1, -1)
+    raise ImageError(
+        f"a picture of {len(picture)} channels was given; expected {channels}, as in fit"
+    )
+
+
+def is_large(picture: Tensor) -> bool:
+    """Whether a picture [C, H, W] is too large to be searched at its full resolution; signals
+    never are."""
+    return picture.shape[1] > 1 and picture[0].numel() >= SMALL**2
+
+
+def memory_of(picture: Tensor) -> int:
+    return picture.numel() * (LARGE_BYTES if is_large(picture) else SMALL_BYTES)
+
+
+@dataclass
+class Sample:
+    """A random sample of the pictures seen so far, for which `fit` needs at most `limit` bytes, and
+    always one picture.
+
+    Each picture gets a random key, and those of the largest keys are kept, so that a picture's
+    chance does not depend on when it came.
+
+    seen  number of pictures
+    kept  (key, number, picture), a heap
+    size  bytes that `fit` needs for them
+    """
+
+    limit: int
+    seed: int
+    seen: int = 0
+    size: int = 0
+    kept: list[tuple[float, int, Tensor]] = field(default_factory=list)
+
+    def add(self, picture: Tensor) -> None:
+        self.keep(self.seen, picture)
+        self.seen += 1
+
+    def keep(self, number: int, picture: Tensor) -> None:
+        key = random.Random(f"{self.seed} {number}").random()
+        heapq.heappush(self.kept, (key, number, picture))
+        self.size += memory_of(picture)
+        while self.size > self.limit and len(self.kept) > 1:
+            self.size -= memory_of(heapq.heappop(self.kept)[2])
+
+    @property
+    def numbers(self) -> list[int]:
+        return sorted(number for _, number, _ in self.kept)
+
+    @property
+    def channels(self) -> int:
+        return len(self.kept[0][2]) if self.kept else 0
+
+    @property
+    def pictures(self) -> list[Tensor]:
+        """The pictures that are kept, in the same order."""
+        return [picture for _, _, picture in sorted(self.kept, key=lambda entry: entry[1])]

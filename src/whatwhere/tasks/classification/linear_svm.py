@@ -1,0 +1,204 @@
+"""A linear SVM with squared hinge loss, one class against the rest, by Newton's method in torch.
+
+For each class with targets t = ±1 it solves
+
+    min_w  ½ ‖w‖² + C Σ_i max(0, 1 - t_i wᵀx_i)²,        with a 1 appended to x, so that w ends in
+           the intercept
+
+The intercept is regularised, as in LIBLINEAR, so that both have the same minimum.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from whatwhere.errors import ImageError, SpecError
+from whatwhere.tasks.classification.descriptors import Matrix
+
+LINE_STEPS = 30  # of a line search, at most
+
+
+@dataclass(frozen=True)
+class LinearSVM:
+    """A linear classifier, one against the rest.
+
+    classes     the labels, [K]
+    weights     of each class, [K, D]
+    intercepts  of each class, [K]
+
+    >>> svm = LinearSVM(np.array([3, 7]), np.array([[1.0, 0.0], [0.0, 1.0]]), np.zeros(2))
+    >>> svm.predict(np.array([[0.2, 0.9]]))
+    array([7])
+    """
+
+    classes: np.ndarray
+    weights: np.ndarray
+    intercepts: np.ndarray
+
+    def decision(self, x: Matrix) -> np.ndarray:
+        """The decision function of each class for each row, [N, K]."""
+        given, D = tuple(getattr(x, "shape", ())), self.weights.shape[1]
+        if given[1:] != (D,):
+            raise ImageError(f"rows of shape {given} were given; expected (N, {D}), as in the fit")
+        if isinstance(x, Tensor):
+            product = (x @ torch.from_numpy(self.weights.T).to(x)).cpu().numpy()
+        else:
+            product = x @ self.weights.T
+        return np.asarray(product + self.intercepts)
+
+    def predict(self, x: Matrix) -> np.ndarray:
+        """The class of each row, [N]."""
+        return np.asarray(self.classes[self.decision(x).argmax(1)])
+
+
+def fit_svm(x: Matrix, y: np.ndarray, C: float, *, device: torch.device | str = "cpu") -> LinearSVM:
+    """Fit a linear SVM with squared hinge loss, one against the rest.
+
+    x        descriptors [N, D]
+    y        labels [N]
+    C        weight of the loss against the regularisation
+    device   where it runs
+
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.repeat([0, 1], 20)
+    >>> x = rng.normal(y[:, None], 0.2, (40, 3)).astype(np.float32)
+    >>> float((fit_svm(x, y, C=1.0).predict(x) == y).mean())
+    1.0
+    """
+    check_labels(x, y)
+    if not 0 < C < float("inf"):
+        raise SpecError(f"C = {C} was given; expected a finite number above 0")
+    classes, home = np.unique(y), torch.device(device)
+    # with two classes, one is the negative of the other
+    fitted = classes if len(classes) > 2 else classes[1:]
+    targets = torch.from_numpy(np.where(y[:, None] == fitted, np.float32(1), np.float32(-1))).to(
+        home
+    )
+    w = newton(with_intercept(x, home), targets, C).T.cpu().numpy()
+    if len(classes) == 2:
+        w = np.concatenate([-w, w])
+    return LinearSVM(classes, w[:, :-1], w[:, -1])
+
+
+def check_labels(x: Matrix, y: np.ndarray) -> None:
+    """Raise an error if no classifier can be fitted to these rows and labels."""
+    if x.shape[0] == 0:
+        raise ImageError(
+            "an empty set was given; expected at least one image of each of two classes"
+        )
+    if y.ndim != 1 or len(y) != x.shape[0]:
+        raise ImageError(
+            f"{x.shape[0]:,} images and labels of shape {list(y.shape)}; expected one label per"
+            " image"
+        )
+    if len(np.unique(y)) < 2:
+        raise ImageError(f"all {len(y):,} labels are {y[0]}; expected at least two classes")
+
+
+def with_intercept(x: Matrix, device: torch.device) -> Tensor:
+    return F.pad(torch.as_tensor(x).to(device, torch.float32), (0, 1), value=1.0)
+
+
+def newton(
+    x: Tensor,
+    t: Tensor,
+    C: float | Tensor,
+    use: Tensor | None = None,
+    *,
+    tolerance: float = 1e-6,
+    steps: int = 100,
+) -> Tensor:
+    """Minimise ½‖w‖² + C Σ max(0, 1 - t xᵀw)² for all classes at once:  x [N, D], t [N, K], C [K] →
+    w [D, K].
+
+    use  which rows a class learns from, [N, K]; None: all
+
+    Every step solves H d = -g by conjugate gradients, followed by an exact line search along d for
+    each class. The iteration ends when the decrease predicted by Newton's model, -½ gᵀd, is at most
+    `tolerance` of every objective. Matrix products are float32, sums float64. If there are few
+    rows, w lies in the space that they span, and the problem is solved there, in an orthonormal
+    basis: x = Rᵀ Qᵀ, w = Q w'.
+    """
+    if 2 * x.shape[0] <= x.shape[1]:
+        Q, R = torch.linalg.qr(x.T)
+        return Q.double() @ newton(R.T.contiguous(), t, C, use, tolerance=tolerance, steps=steps)
+
+    def transposed_product(rows: Tensor, s: Tensor) -> Tensor:
+        return (s.to(x.dtype).T @ rows).T.double()  # xᵀs, written so that x is read row by row
+
+    w = x.new_zeros(x.shape[1], t.shape[1], dtype=torch.float64)
+    margin = torch.zeros_like(t, dtype=torch.float64)
+    if use is not None:
+        margin = margin.where(use, 2 * t)  # rows that are not used stay beyond the margin
+    for _ in range(steps):
+        active = (t * margin < 1).to(x.dtype)
+        residual = active * (margin - t)
+        objective = w.square().sum(0) / 2 + C * residual.square().sum(0)
+        g = w + 2 * C * transposed_product(x, residual)
+
+        near = active.any(1)  # of some class; the other rows have no part in any Hessian
+        few = 2 * int(near.sum()) < len(x)
+        rows, share = (x[near], active[near]) if few else (x, active)
+
+        def hessian(v: Tensor, rows: Tensor = rows, share: Tensor = share) -> Tensor:
+            return v + 2 * C * transposed_product(rows, share * (rows @ v.to(x.dtype)))
+
+        d = conjugate_gradient(hessian, -g)
+        if bool((-(g * d).sum(0) / 2 <= tolerance * objective).all()):
+            break
+        along = (x @ d.to(x.dtype)).double()
+        along = along if use is None else along * use
+        step = line_search((w * d).sum(0), d.square().sum(0), margin, along, t, C)
+        w, margin = w + step * d, margin + step * along
+    return w
+
+
+def conjugate_gradient(
+    H: Callable[[Tensor], Tensor], b: Tensor, tolerance: float = 0.1, steps: int = 200
+) -> Tensor:
+    """Solve H d = b for every column, to a residual of this share; a column that has converged
+    does not change."""
+    d, r = torch.zeros_like(b), b.clone()
+    q, rr = r.clone(), r.square().sum(0)
+    goal = tolerance**2 * rr
+    for _ in range(steps):
+        active = rr > goal
+        if not bool(active.any()):
+            break
+        Hq = H(q)
+        a = (rr / (q * Hq).sum(0)).where(active, torch.zeros_like(rr))
+        d, r = d + a * q, r - a * Hq
+        rr, rr_old = r.square().sum(0), rr
+        q = r + rr / rr_old.clamp(min=1e-300) * q
+    return d
+
+
+def line_search(
+    wd: Tensor, dd: Tensor, margin: Tensor, along: Tensor, t: Tensor, C: float | Tensor
+) -> Tensor:
+    """The step that minimises the objective along d, [K]: Newton's method on the piecewise linear
+    derivative.
+
+    wd, dd         the products of d with the weights and with itself, [K]
+    margin, along  the decision function and its change along d, [N, K]
+
+    `low` and `high` bracket the minimum; if a Newton step leaves the bracket, it is replaced by the
+    midpoint.
+    """
+    step, low, high = torch.ones_like(wd), torch.zeros_like(wd), torch.full_like(wd, torch.inf)
+    for _ in range(LINE_STEPS):
+        at = margin + step * along
+        active = (t * at < 1).double()
+        slope = wd + step * dd + 2 * C * (active * along * (at - t)).sum(0)
+        curvature = dd + 2 * C * (active * along.square()).sum(0)
+        low, high = torch.where(slope < 0, step, low), torch.where(slope > 0, step, high)
+        change = (slope / curvature).where(curvature > 0, torch.zeros_like(slope))
+        if bool((change.abs() <= 1e-6 * step).all()):
+            break
+        inside = (step - change >= low) & (step - change <= high)
+        step = torch.where(inside, step - change, (low + high) / 2)
+    return step

@@ -1,0 +1,255 @@
+"""A classifier of new pictures as one safetensors file: the model, the metric, and the labelled
+graph."""
+
+import os
+import tomllib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from whatwhere.data import Images, load
+from whatwhere.engines.devices import choose_device
+from whatwhere.errors import ImageError, SpecError
+from whatwhere.files import disk_errors, open_regular, readable
+from whatwhere.learning import TrainedRun, TrainingCallbacks, read_run, train
+from whatwhere.learning.defaults import choose_defaults
+from whatwhere.model import DeconvNet
+from whatwhere.model.files import (
+    checksum,
+    model_checksum,
+    model_tensors,
+    read_checked,
+    read_tensors,
+    write_checked,
+    write_tensors,
+)
+from whatwhere.progress import Stage
+from whatwhere.spec import Recipe
+from whatwhere.spec.execution import Execution, TrainingOptions
+from whatwhere.spec.tasks import Distortions
+from whatwhere.spec.toml import build, override, to_toml
+from whatwhere.tasks.classification.descriptors import describe_images
+from whatwhere.tasks.classification.metric import Metric, learn_metric
+from whatwhere.tasks.classification.poisson import Neighbours, NewRows
+
+FORMAT = "whatwhere picture classifier 1"
+
+
+@dataclass(frozen=True)
+class Describer:
+    """Images of one shape (C, H, W) → rows [N, r], in the metric of small distortions."""
+
+    model: DeconvNet
+    recipe: Recipe
+    metric: Metric
+    shape: tuple[int, int, int]
+    engine: str = "auto"
+
+    def __call__(self, images: Any, progress: Callable[[int], Any] = lambda images: None) -> Tensor:
+        if not isinstance(images, Images):
+            images = load(images, size=self.shape[1] if isinstance(images, str | Path) else None)
+        if images.shape != self.shape:
+            raise ImageError(
+                f"{images.name}: images of {'×'.join(map(str, images.shape))} were given; the"
+                f" classifier was made for {'×'.join(map(str, self.shape))}"
+            )
+        rows = describe_images(
+            self.model, images, self.recipe, engine=self.engine, progress=progress
+        )
+        return self.metric(rows).cpu()
+
+
+@dataclass(frozen=True)
+class PictureClassifier:
+    """Gives new pictures classes by the pictures that it was made from, as `GraphClassifier` does.
+
+    classes        their names, K
+    rows           of the pictures that it was made from, [N, r]
+    probabilities  of their classes, [N, K]
+    n_neighbors    that are looked at
+    describe       from images to rows; None if only rows can be classified
+    """
+
+    classes: tuple[str, ...]
+    rows: Tensor
+    probabilities: Tensor
+    n_neighbors: int = 10
+    describe: Describer | None = None
+
+    def predict_proba(
+        self, images: Any, progress: Callable[[int], Any] = lambda images: None
+    ) -> np.ndarray:
+        """The probabilities [n, K] of images as `data.load` takes them, or of rows [n, r]."""
+        queries = images
+        if self.describe is not None and getattr(images, "ndim", 0) != 2:
+            queries = self.describe(images, progress)
+        if getattr(queries, "ndim", 0) != 2 or queries.shape[1] != self.rows.shape[1]:
+            given = tuple(getattr(queries, "shape", ()))
+            raise ImageError(
+                f"rows of shape {given} were given; expected (n, {self.rows.shape[1]})"
+            )
+        known = NewRows(Neighbours(self.rows), self.probabilities, self.n_neighbors)
+        return np.asarray(known(torch.as_tensor(queries)).numpy())
+
+    def predict(self, images: Any) -> np.ndarray:
+        """The names of the classes, [n]."""
+        return np.asarray(np.array(self.classes)[self.predict_proba(images).argmax(1)])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it as one file; nothing is pickled."""
+        tensors = {"rows": self.rows.float(), "probabilities": self.probabilities.float()}
+        settings: dict[str, Any] = {"classes": self.classes, "n_neighbors": self.n_neighbors}
+        if (d := self.describe) is not None:
+            tensors |= {f"model.{name}": tensor for name, tensor in model_tensors(d.model).items()}
+            tensors |= d.metric.tensors()
+            settings |= {"how": asdict(d.metric.how), "shape": d.shape, "recipe": to_toml(d.recipe)}
+        with disk_errors(f"writing {path}", "make room, or choose another place"):
+            write_checked(Path(path), FORMAT, settings, tensors)
+
+
+def load_classifier(path: str | os.PathLike[str]) -> PictureClassifier:
+    """Read a classifier that the labelling page or `Labelling.save` wrote.
+
+    path  of the file, NAME.safetensors
+
+    >>> rows = np.eye(4, dtype=np.float32).repeat(3, 0)
+    >>> session = ww.Labelling(rows)
+    >>> session.label({0: "cat", 3: "dog"})
+    >>> session.save("classifier.safetensors")
+    >>> ww.load_classifier("classifier.safetensors").predict(rows[:4])
+    array(['cat', 'cat', 'cat', 'dog'], dtype='<U3')
+    """
+    file = Path(path)
+    with readable(file, "classifier", "save it again"):
+        settings, tensors = read_checked(file, FORMAT)
+        describe = _describer(settings, tensors) if "recipe" in settings else None
+        classes, n_neighbors = tuple(settings["classes"]), settings["n_neighbors"]
+        rows, probabilities = tensors["rows"], tensors["probabilities"]
+        if (
+            {type(name) for name in classes} != {str}
+            or type(n_neighbors) is not int
+            or n_neighbors < 1
+        ):
+            raise SpecError("its classes or its number of neighbours are of another kind")
+        if rows.ndim != 2 or 0 in rows.shape or probabilities.shape != (len(rows), len(classes)):
+            raise SpecError("its rows, probabilities and classes do not fit each other")
+        return PictureClassifier(classes, rows, probabilities, n_neighbors, describe)
+
+
+def is_classifier(path: Path) -> bool:
+    """Whether a file holds a classifier, by its beginning."""
+    try:
+        with open_regular(path) as file:
+            return FORMAT.encode() in file.read(1 << 16)
+    except OSError:
+        return False
+
+
+def _describer(settings: dict[str, Any], tensors: dict[str, Tensor]) -> Describer:
+    recipe = override(Recipe.paper(), tomllib.loads(settings["recipe"]))
+    layers = range(1, recipe.model.depth + 1)
+    filters, connectivity = (
+        [tensors[f"model.layer{k}.{part}"] for k in layers] for part in ("filters", "connectivity")
+    )
+    model = DeconvNet.from_parts(recipe.model, filters, connectivity)
+    metric = Metric.from_tensors(tensors, build(Distortions, settings["how"]))
+    channels, height, width = settings["shape"]
+    return Describer(model, recipe, metric, (channels, height, width))
+
+
+def describe_pictures(
+    images: Images,
+    run: str | os.PathLike[str] | TrainedRun | None,
+    how: Distortions,
+    options: Execution,
+    labels: Path | None,
+    stage: Stage,
+) -> tuple[Describer, Tensor]:
+    """What describes the images, and their rows [N, r].
+
+    run     also keeps the metric, for all images of this size
+    labels  the table of labels next to which the learned run, the metric and the rows are kept;
+            None keeps nothing
+    stage   shows the progress
+    """
+    kept = None if labels is None else labels.with_suffix(".run")
+    if run is None and kept is not None and kept.exists():
+        run = kept
+    trained = (
+        run
+        if isinstance(run, TrainedRun)
+        else read_run(run)
+        if run
+        else learn(images, kept, options, stage)
+    )
+    model = trained.model.to(choose_device(options.device, options.engine))
+    recipe, engine = trained.recipe, options.engine
+    settings = recipe.inference, recipe.descriptor, images.shape, how
+    made_for = checksum(f"{model_checksum(model)} {settings}", {})
+
+    def metric() -> dict[str, Tensor]:
+        with stage("learning what does not matter", len(images)) as advance:
+            return learn_metric(
+                model, images, recipe, how, engine=engine, progress=advance
+            ).tensors()
+
+    def describer(tensors: dict[str, Tensor]) -> Describer:
+        return Describer(
+            model, recipe, Metric.from_tensors(tensors, how).to(model.device), images.shape, engine
+        )
+
+    def metric_and_rows() -> dict[str, Tensor]:
+        tensors = kept_tensors(
+            trained.folder and trained.folder / "metric.safetensors", made_for, metric
+        )
+        with stage("describing the pictures", len(images)) as advance:
+            return tensors | {"rows": describer(tensors)(images, advance)}
+
+    file = labels and labels.with_suffix(".codes.safetensors")
+    tensors = kept_tensors(file, f"{made_for} {images.fingerprint}", metric_and_rows)
+    return describer(tensors), tensors["rows"]
+
+
+def kept_tensors(
+    file: Path | None, made_for: str, make: Callable[[], dict[str, Tensor]]
+) -> dict[str, Tensor]:
+    """What a file keeps, if it was made for the same; otherwise it is made, and kept if the folder
+    may be written."""
+    if file is not None and file.exists():
+        with readable(file, "file of a metric or of descriptors", "remove it"):
+            metadata, tensors = read_tensors(file)
+            if metadata.get("made_for") == made_for:
+                return tensors
+    tensors = make()
+    if file is not None:
+        with disk_errors(f"writing {file}", "make room, or choose another place"):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            if os.access(file.parent, os.W_OK):
+                write_tensors(
+                    file, tensors, {"format": "whatwhere descriptors 2", "made_for": made_for}
+                )
+    return tensors
+
+
+def learn(images: Images, out: Path | None, options: Execution, stage: Stage) -> TrainedRun:
+    """A model of the images, learned in a stream, with settings chosen from them."""
+    chosen = choose_defaults(images)
+    count, size = (
+        (chosen.image_count or len(images)) * chosen.recipe.model.depth,
+        chosen.recipe.batch_size,
+    )
+    with stage("learning features", count) as advance:
+        callbacks = TrainingCallbacks(on_batch=lambda report: advance(size))
+        return train(
+            images,
+            chosen.recipe,
+            out,
+            image_count=chosen.image_count,
+            options=TrainingOptions(engine=options.engine, device=options.device),
+            callbacks=callbacks,
+        )

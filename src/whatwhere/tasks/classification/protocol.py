@@ -1,0 +1,166 @@
+"""How error rates are measured: validation images choose C, then one test after fitting all
+training images.
+
+chosen, trials = choose(X, y)                                 # C, by validation images
+score = evaluate(X, y, X_test, y_test, chosen.C)              # refitted to all training images
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from whatwhere.errors import ImageError
+from whatwhere.tasks.classification.descriptors import Matrix
+from whatwhere.tasks.classification.linear_svm import check_labels, fit_svm
+
+C_GRID = (0.3, 3.0, 30.0)
+FOLDS = 6  # one of them is for validation: a sixth, as the paper's 10,000 of 60,000
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The validation error of one C."""
+
+    C: float
+    error: float
+
+
+@dataclass(frozen=True)
+class Score:
+    """Errors on test images: their rate, its 95 % interval, and the confusion matrix [true class,
+    predicted class].
+
+    C is 0 where the classifier is no SVM.
+    """
+
+    error: float
+    interval: tuple[float, float]
+    errors: int
+    images: int
+    classes: tuple[int, ...]
+    confusion: tuple[tuple[int, ...], ...]
+    C: float
+    solver: str
+
+
+def folds(labels: np.ndarray, count: int = FOLDS, seed: int = 0) -> np.ndarray:
+    """The fold of every image, [N]: each class is spread evenly over the folds, in random order."""
+    fold = np.empty(len(labels), np.int64)
+    generator, start = np.random.default_rng(seed), 0
+    for label in np.unique(labels):
+        rows = generator.permutation(np.flatnonzero(labels == label))
+        fold[rows] = (start + np.arange(len(rows))) % count
+        start += len(rows)  # the next class continues here, so that the folds have the same size
+    return fold
+
+
+def choose(
+    x: Matrix,
+    y: np.ndarray,
+    *,
+    grid: Sequence[float] = C_GRID,
+    validation: Sequence[np.ndarray] = (),
+    device: torch.device | str = "cpu",
+    progress: Callable[[int], Any] = lambda trials: None,
+) -> tuple[Trial, tuple[Trial, ...]]:
+    """The best C on validation images, the smallest if errors are equal, and all trials.
+
+    x           descriptors of the training images, [N, D]
+    y           their labels, [N]
+    grid        the values of C to compare
+    validation  which images are held out, in turn: bool [N] each; empty: once, a sixth of each
+                class
+    device      of the SVM
+    progress    called after every trial
+
+    >>> y = np.tile([0, 1], 30)
+    >>> x = np.random.default_rng(0).normal(y[:, None], 0.3, (60, 4)).astype(np.float32)
+    >>> best, trials = choose(x, y, grid=(0.1, 1.0))
+    >>> [trial.C for trial in trials]
+    [0.1, 1.0]
+    """
+    check_labels(x, y)
+    turns = [held.nonzero()[0] for held in validation] or [np.flatnonzero(folds(y) == 0)]
+    trials = []
+    for C in sorted(grid):
+        errors = 0
+        for held in turns:
+            rest = np.setdiff1d(np.arange(len(y)), held)
+            errors += int(
+                (fit_svm(x[rest], y[rest], C, device=device).predict(x[held]) != y[held]).sum()
+            )
+        trials.append(Trial(C, errors / sum(map(len, turns))))
+        progress(1)
+    return min(trials, key=lambda trial: trial.error), tuple(trials)
+
+
+def evaluate(
+    x: Matrix,
+    y: np.ndarray,
+    x_test: Matrix,
+    y_test: np.ndarray,
+    C: float,
+    *,
+    device: torch.device | str = "cpu",
+) -> Score:
+    """Fit all training images with the chosen C and count the errors on the test images.
+
+    x, x_test  descriptors of the training and of the test images, [N, D]
+    y, y_test  their labels, [N]
+    C          of the SVM
+    device     of the SVM
+
+    >>> y = np.tile([0, 1], 30)
+    >>> x = np.random.default_rng(0).normal(y[:, None], 0.1, (60, 4)).astype(np.float32)
+    >>> evaluate(x[:40], y[:40], x[40:], y[40:], C=1.0).errors
+    0
+    """
+    if x_test.shape[0] != len(y_test) or len(y_test) == 0:
+        raise ImageError(
+            f"{x_test.shape[0]:,} test images and {len(y_test):,} labels; expected one label per"
+            " image"
+        )
+    svm = fit_svm(x, y, C, device=device)
+    return score_predictions(svm.predict(x_test), y_test, svm.classes, C=C)
+
+
+def score_predictions(
+    predicted: np.ndarray,
+    labels: np.ndarray,
+    classes: Sequence[int] | np.ndarray = (),
+    *,
+    C: float = 0.0,
+    solver: str = "newton",
+) -> Score:
+    """The errors of a classifier's predictions [N]; `classes` are those that it knows, C is 0
+    where it is no SVM."""
+    if len(predicted) != len(labels):
+        raise ImageError(
+            f"{len(predicted):,} images and {len(labels):,} labels; expected one label per image"
+        )
+    known = np.unique(np.concatenate([np.asarray(classes, int), predicted, labels]))
+    confusion = np.zeros((len(known), len(known)), int)
+    np.add.at(confusion, (np.searchsorted(known, labels), np.searchsorted(known, predicted)), 1)
+    errors = int((predicted != labels).sum())
+    return Score(
+        error=errors / len(labels),
+        interval=wilson(errors, len(labels)),
+        errors=errors,
+        images=len(labels),
+        classes=tuple(int(c) for c in known),
+        confusion=tuple(tuple(int(n) for n in row) for row in confusion),
+        C=C,
+        solver=solver,
+    )
+
+
+def wilson(errors: float, images: int, z: float = 1.959964) -> tuple[float, float]:
+    """Wilson's 95 % interval of an error rate."""
+    rate, share = errors / images, z * z / images
+    centre = (rate + share / 2) / (1 + share)
+    reach = z / (1 + share) * math.sqrt(rate * (1 - rate) / images + share / images / 4)
+    return max(0.0, centre - reach), min(1.0, centre + reach)

@@ -1,0 +1,165 @@
+"""New images from the codes of others: what is there, and where, sampled, exchanged or
+interpolated.
+
+Features of an image depend on each other, and drawing each from its own statistics gives smudges.
+`generate` draws them window by window, each given all the others: a window of a code is replaced,
+what and where, by that of an example whose code is similar everywhere else. This is Gibbs sampling,
+with the nearest examples in place of a density.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from whatwhere.errors import ImageError
+from whatwhere.latents import Latents
+from whatwhere.model.solution import Solution
+from whatwhere.spec.checks import require_count
+
+Window = tuple[slice, slice]  # rows and columns of a map
+
+
+@torch.no_grad()
+def generate(
+    examples: Solution,
+    count: int,
+    *,
+    window: int = 5,
+    neighbours: int = 5,
+    sweeps: int = 2,
+    seed: int = 0,
+) -> Tensor:
+    """New images [count, C, H, W] that resemble the examples.
+
+    examples    what `infer` returned for images of the kind wanted, several hundred or more
+    count       number of new images
+    window      side of the windows that are replaced together, in elements of the top layer's maps
+    neighbours  of the examples nearest to the rest of a code, this many may give the window
+    sweeps      how often all windows are replaced; the more, the farther from any one example
+    seed        of the random choices
+
+    >>> model, digits = ww.load("mnist"), ww.data.load("digits")
+    >>> examples = ww.infer(model, digits[:20], ww.InferenceSpec(steps=5))
+    >>> ww.generate(examples, 4).shape
+    torch.Size([4, 1, 28, 28])
+    """
+    for name, value in (("count", count), ("window", window), ("neighbours", neighbours)):
+        require_count(name, value)
+    known = similarity_maps(examples.features)
+    if len(known) <= neighbours:
+        raise ImageError(
+            f"{len(known)} examples were given; expected more than neighbours = {neighbours} of"
+            " them"
+        )
+    generator = torch.Generator().manual_seed(seed)
+    start = torch.randint(len(known), (count,), generator=generator).to(known.device)
+    drawn, extent = examples.latents[start], known.shape[2:]
+    for _ in range(sweeps):
+        for inside in covering_windows(extent, window, generator):
+            near = nearest_elsewhere(
+                known, similarity_maps(drawn.features), inside, start, neighbours
+            )
+            donors = near.gather(
+                1, torch.randint(neighbours, (count, 1), generator=generator).to(near.device)
+            )[:, 0]
+            drawn = replace_window(drawn, examples.latents[donors], inside, extent)
+    return examples.model.decode(drawn)
+
+
+@torch.no_grad()
+def transfer(what: Solution, where: Solution) -> Tensor:
+    """Images [N, C, H, W] with the features of one solution, placed by the pooling variables of
+    another.
+
+    what, where   solutions of the same model, for as many images of the same size
+
+    >>> model, digits, few = ww.load("mnist"), ww.data.load("digits"), ww.InferenceSpec(steps=5)
+    >>> ww.transfer(ww.infer(model, digits[:2], few), ww.infer(model, digits[2:4], few)).shape
+    torch.Size([2, 1, 28, 28])
+    """
+    placed = combine(what.latents, where.latents, lambda _, b: b)
+    return what.model.decode(replace(what.latents, pooling_params=placed.pooling_params))
+
+
+@torch.no_grad()
+def morph(first: Solution, second: Solution, count: int = 8) -> Tensor:
+    """Images [count, N, C, H, W] from those of the first solution to those of the second, both ends
+    included.
+
+    first, second  solutions of the same model, for as many images of the same size
+    count          of images on the way
+
+    >>> model, digits, few = ww.load("mnist"), ww.data.load("digits"), ww.InferenceSpec(steps=5)
+    >>> ww.morph(ww.infer(model, digits[:2], few), ww.infer(model, digits[2:4], few), count=3).shape
+    torch.Size([3, 2, 1, 28, 28])
+    """
+    require_count("count", count, least=2)
+    times = torch.linspace(0, 1, count).tolist()
+    on_the_way = [
+        combine(first.latents, second.latents, partial(torch.lerp, weight=t)) for t in times
+    ]
+    return torch.stack([first.model.decode(latents) for latents in on_the_way])
+
+
+def combine(
+    first: Latents, second: Latents, function: Callable[[Tensor, Tensor], Tensor]
+) -> Latents:
+    """Latents of which every tensor is a function of those of two others, which must be of the
+    same shapes."""
+    if [tensor.shape for tensor in first.tensors()] != [
+        tensor.shape for tensor in second.tensors()
+    ]:
+        raise ImageError(
+            f"solutions with features {list(first.features.shape)} and"
+            f" {list(second.features.shape)} were given; expected two of the same model and the"
+            " same number of images of one size"
+        )
+    others = iter(second.tensors())
+    return first.map(lambda tensor: function(tensor, next(others)))
+
+
+def similarity_maps(p: Tensor) -> Tensor:
+    """What codes are compared by, [N, B, H, W]: features, blurred by an element so that small
+    shifts matter little."""
+    blurred = F.avg_pool2d(p.square(), 3, stride=1, padding=1).sqrt()
+    return F.normalize(blurred.flatten(1)).view_as(blurred)
+
+
+def covering_windows(extent: torch.Size, side: int, generator: torch.Generator) -> list[Window]:
+    """Windows that cover the map, with a random offset, in random order; some stick out."""
+    down, right = torch.randint(side, (2,), generator=generator).tolist()
+    rows, columns = range(-down, extent[0], side), range(-right, extent[1], side)
+    corners = [(max(row, 0), max(column, 0)) for row in rows for column in columns]
+    windows = [(slice(row, row + side), slice(column, column + side)) for row, column in corners]
+    return [windows[i] for i in torch.randperm(len(windows), generator=generator).tolist()]
+
+
+def nearest_elsewhere(
+    known: Tensor, maps: Tensor, inside: Window, own: Tensor, neighbours: int
+) -> Tensor:
+    """Of every map, the examples that are most similar outside the window, [count, neighbours];
+    not its own."""
+    outside = torch.ones(known.shape[2:], dtype=torch.bool, device=known.device)
+    outside[inside] = False
+    distances = torch.cdist(maps[:, :, outside].flatten(1), known[:, :, outside].flatten(1))
+    return distances.scatter(1, own[:, None], torch.inf).topk(neighbours, largest=False).indices
+
+
+def replace_window(drawn: Latents, donors: Latents, inside: Window, extent: torch.Size) -> Latents:
+    """The latents with what and where of a window taken from others; the window is scaled to the
+    maps of each layer."""
+
+    def replaced(old: Tensor, new: Tensor) -> Tensor:
+        places = zip(inside, old.shape[-2:], extent, strict=True)
+        rows, columns = (
+            slice(round(w.start * n / of), round(min(w.stop, of) * n / of)) for w, n, of in places
+        )
+        result = old.clone()
+        result[..., rows, columns] = new[..., rows, columns]
+        return result
+
+    return replace(combine(drawn, donors, replaced), background=drawn.background)

@@ -1,0 +1,1 @@
+"""Naming pictures: a session that suggests the next one, and its tables."""

@@ -1,0 +1,376 @@
+"""A labelling session: a person says what a few pictures are, and all others get a class.
+
+What to label next is chosen on the graph of the pictures. A picture is *known* as far as walks over
+the graph that start there meet a labelled one before they end; *trust* in its class is what is
+known of it times the lead of its class over the next. The picture with the least trust around it is
+suggested; those that follow are chosen as if it had a label, so that they differ from it.
+"""
+
+import os
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import sparse
+from scipy.sparse.linalg import eigsh
+
+from whatwhere.data import Images, load
+from whatwhere.data.pictures import picture_names
+from whatwhere.errors import ImageError
+from whatwhere.learning import TrainedRun
+from whatwhere.progress import Stage, no_stage
+from whatwhere.spec.execution import Execution
+from whatwhere.spec.tasks import Distortions
+from whatwhere.tasks.classification.graph import UNLABELLED, GraphClassifier
+from whatwhere.tasks.classification.picture_classifier import (
+    Describer,
+    PictureClassifier,
+    describe_pictures,
+)
+from whatwhere.tasks.classification.poisson import scipy_matrix
+from whatwhere.tasks.labelling.label_tables import (
+    NOT_SURE,
+    change,
+    change_labels,
+    read_labels,
+    write_predictions,
+)
+
+LIFE, STEPS = 0.98, 60  # share of walks that go on after a step, and the steps that are followed
+AROUND = 2  # steps over which trust is averaged
+FEWEST, FOLDS = 10, 5  # labels to hold out for an estimate of the error, and parts of them
+
+Key = int | str
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """The class of every picture: its name, its probability, and whether a person said it; arrays
+    [N]."""
+
+    classes: np.ndarray
+    probabilities: np.ndarray
+    said: np.ndarray
+
+
+class Labelling:
+    """Label a few pictures, classify all.
+
+    images        a folder of pictures, or images as `data.load` takes them; or descriptors, an
+                  array [N, D]
+    run           a run, a model file or the name of a model that describes the images; None: one is
+                  learned from them
+    labels        a CSV file: labels in it are used, and every label changes it and writes
+                  `predictions.csv` next to it. Other processes may change it, too: their labels are
+                  taken over with the next one
+    invariant_to  the distortions that leave what a picture shows the same
+    options       engine and device
+    stage         shows the progress of a slow part: called with its title and the number of its
+                  pieces, as a context
+
+    Pictures are called by their names, or by their numbers if they have none. Classes are text;
+    `not sure` leaves a picture out, `none of these` is a class for all that belongs to no other.
+
+    >>> rows = np.random.default_rng(0).normal(size=(60, 5)) + np.repeat(np.eye(3, 5) * 20, 20, 0)
+    >>> session = ww.Labelling(rows)
+    >>> for _ in range(3):
+    ...     (row,) = session.suggest(1)
+    ...     session.label({row: "abc"[row // 20]})
+    >>> found = session.predict()
+    >>> "".join(found.classes[::10]), int(found.said.sum())
+    ('aabbcc', 3)
+    """
+
+    def __init__(
+        self,
+        images: Any,
+        *,
+        run: str | os.PathLike[str] | TrainedRun | None = None,
+        labels: str | os.PathLike[str] | None = None,
+        invariant_to: Distortions | None = None,
+        options: Execution | None = None,
+        stage: Stage = no_stage,
+    ) -> None:
+        self.file = None if labels is None else Path(labels)
+        self.images: Images | None = None
+        self.describe: Describer | None = None
+        if isinstance(images, np.ndarray | torch.Tensor) and images.ndim == 2:
+            self.rows = torch.as_tensor(images).float().cpu()
+        else:
+            self.images = load(images)
+            how, options = invariant_to or Distortions(), options or Execution(device="cpu")
+            self.describe, self.rows = describe_pictures(
+                self.images, run, how, options, self.file, stage
+            )
+        if len(self.rows) < 2:
+            raise ImageError(f"{len(self.rows)} pictures were given; expected at least two")
+        named = picture_names(self.images.pixels) if self.images is not None else None
+        self.keys: list[Key] = list(named or range(len(self.rows)))
+        self.names = [str(key) for key in self.keys]
+        self.index = {name: row for row, name in enumerate(self.names)}
+        self.said: dict[int, str] = {}
+        self.elsewhere: dict[str, str] = {}  # labels of pictures that are not here now
+        self.before: list[dict[int, str | None]] = []  # what each action replaced
+        self.curve: list[
+            tuple[int, float]
+        ] = []  # numbers of labels, and the error that was estimated with them
+        self.graph = GraphClassifier()
+        self.graph.fit(self.rows.numpy(), np.zeros(len(self.rows)))
+        assert self.graph.graph_ is not None
+        self.matrix = scipy_matrix(self.graph.graph_)
+        self.degrees = np.asarray(self.matrix.sum(1)).ravel()
+        self._read()
+        self._solve()
+
+    # What a person says ---------------------------------------------------------------------------
+
+    def label(self, labels: Mapping[Any, str | None]) -> None:
+        """Give pictures their classes, by name or number; None takes a label away."""
+        rows = {
+            self._row(key): None if name is None else str(name).strip()
+            for key, name in labels.items()
+        }
+        if "" in rows.values():
+            raise ImageError("an empty class was given; expected a name")
+        self.before.append({row: self.said.get(row) for row in rows})
+        self._say(rows)
+
+    def undo(self) -> bool:
+        """Take the last `label` back; False if there is none."""
+        if not self.before:
+            return False
+        self._say(self.before.pop())
+        return True
+
+    def _say(self, rows: Mapping[int, str | None]) -> None:
+        labels = {self.names[row]: name for row, name in self.said.items()} | self.elsewhere
+        changes = {self.names[row]: name for row, name in rows.items()}
+        self._take(
+            change(labels, changes)
+            if self.file is None
+            else change_labels(self.file, changes, labels)
+        )
+        self._solve()
+        if self.file is not None:
+            file = self.file.with_name("predictions.csv")
+            write_predictions(
+                file, self.names, self.classes, self.probabilities, set(self.labelled)
+            )
+
+    def _take(self, labels: Mapping[str, str]) -> None:
+        self.said = {
+            self.index[name]: label for name, label in labels.items() if name in self.index
+        }
+        self.elsewhere = {name: label for name, label in labels.items() if name not in self.index}
+
+    def _row(self, key: Any) -> int:
+        if isinstance(key, str) and key in self.index:
+            return self.index[key]
+        if isinstance(key, int | np.integer) and 0 <= key < len(self.keys):
+            return int(key)
+        raise ImageError(
+            f"{key!r} was given; expected the name or the number of a picture, such as"
+            f" {self.keys[0]!r}"
+        )
+
+    # What follows ---------------------------------------------------------------------------------
+
+    @property
+    def classes(self) -> list[str]:
+        """The names of the classes, sorted."""
+        return sorted(set(self.said.values()) - {NOT_SURE})
+
+    @property
+    def labelled(self) -> list[int]:
+        """The rows that have a class from a person."""
+        return [row for row, name in self.said.items() if name != NOT_SURE]
+
+    def predict(self) -> Predictions:
+        """The class of every picture; '' while there is no label."""
+        said = np.zeros(len(self.rows), bool)
+        said[self.labelled] = True
+        if not self.classes:
+            return Predictions(np.full(len(said), ""), np.zeros(len(said)), said)
+        best = self.probabilities.argmax(1)
+        return Predictions(np.array(self.classes)[best], self.probabilities.max(1), said)
+
+    def _solve(self) -> None:
+        self.probabilities = self._spread(self.labelled)
+
+    def _spread(self, rows: Sequence[int]) -> np.ndarray:
+        """The probabilities [N, K] of all classes from the labels of these rows."""
+        y = np.full(len(self.rows), UNLABELLED, dtype=object)
+        for row in rows:
+            y[row] = self.said[row]
+        result = np.zeros((len(y), len(self.classes)))
+        if len(rows):
+            # parts of the graph without a label are what `suggest` looks for
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)
+                self.graph.refit(y)
+            result[:, np.searchsorted(self.classes, self.graph.classes_)] = (
+                self.graph.label_distributions_
+            )
+        return result
+
+    def suggest(self, count: int = 12) -> list[Key]:
+        """The pictures that are worth labelling next, the first most of all."""
+        return [self.keys[row] for row in self.suggested_rows(count)]
+
+    def suggested_rows(self, count: int = 12) -> list[int]:
+        """The same by their numbers."""
+        two = np.sort(self.probabilities, axis=1)[:, -2:]
+        lead = two[:, -1] - two[:, 0] if len(self.classes) > 1 else np.ones(len(two))
+        chosen: list[int] = []
+        while len(chosen) < min(count, len(self.rows) - len(self.said)):
+            trust = self._known([*self.said, *chosen]) * lead
+            for _ in range(AROUND):
+                trust = self._mean(trust)
+            trust[[*self.said, *chosen]] = np.inf
+            chosen.append(int(trust.argmin()))
+        return chosen
+
+    def _known(self, rows: Sequence[int]) -> np.ndarray:
+        """The share of walks from every picture that meet one of these rows before they
+        end, [N]."""
+        known = np.zeros(len(self.rows))
+        if not rows:  # all alike: the picture with the closest neighbours comes first
+            return np.asarray(-self.degrees)
+        for _ in range(STEPS):
+            known[rows] = 1
+            known = LIFE * self._mean(known)
+        known[rows] = 1
+        return known
+
+    def _mean(self, values: np.ndarray) -> np.ndarray:
+        """The weighted mean of the neighbours of every picture."""
+        return np.asarray(self.matrix @ values / np.maximum(self.degrees, 1e-300))
+
+    def error(self, wanted: Callable[[], bool] = lambda: True) -> float | None:
+        """An estimate of the share of wrong classes among pictures without a label; None with too
+        few labels.
+
+        Parts of the labels are held out in turn; the only label of a class never is. The labelled
+        pictures are not a fair sample, since uncertain ones are suggested, so errors are not
+        counted: they tell by how much the probabilities are too high or too low, and the corrected
+        probabilities of all other pictures give the estimate.
+
+        wanted  asked between the parts: False ends it with None
+        """
+        rows = self.labelled
+        parts = self._held_out()
+        count = sum(map(len, parts))
+        if count < FEWEST:
+            return None
+        doubt, wrong = [], 0
+        for held in parts:
+            if not wanted():
+                return None
+            shares = self._spread([row for row in rows if row not in held])[held]
+            doubt += (1 - shares.max(1)).tolist()
+            names = [self.classes[best] for best in shares.argmax(1)]
+            wrong += sum(name != self.said[row] for name, row in zip(names, held, strict=True))
+        others = np.setdiff1d(np.arange(len(self.rows)), rows)
+        rest = 1 - self.probabilities[others].max(1)
+        offset = offset_for(doubt, (wrong + 0.5) / (count + 1))
+        estimate = float(shifted(rest, offset).mean()) if len(others) else 0.0
+        self.curve = [
+            *(point for point in self.curve if point[0] < len(rows)),
+            (len(rows), estimate),
+        ]
+        return estimate
+
+    def _held_out(self) -> list[list[int]]:
+        """Parts of the labelled rows, with those of each class in as many of them as there are."""
+        parts: list[list[int]] = [[] for _ in range(FOLDS)]
+        for number, name in enumerate(self.classes):
+            members = [row for row in self.labelled if self.said[row] == name]
+            for place, row in enumerate(members if len(members) > 1 else ()):
+                parts[(number + place) % FOLDS].append(row)
+        return [part for part in parts if part]
+
+    def nearest_labelled(self, key: Any, count: int = 4) -> list[tuple[int, float]]:
+        """The labelled pictures nearest to a picture: their rows, and the cosines of their
+        descriptors."""
+        row, rows = self._row(key), np.array(self.labelled, dtype=int)
+        rows = rows[rows != row]
+        unit = torch.nn.functional.normalize(self.rows, dim=1)
+        cosines = (unit[torch.from_numpy(rows)] @ unit[row]).numpy()
+        order = np.argsort(-cosines, kind="stable")[:count]
+        return [(int(rows[i]), float(cosines[i])) for i in order]
+
+    # Files ----------------------------------------------------------------------------------------
+
+    def classifier(self) -> PictureClassifier:
+        """What gives new pictures a class."""
+        if not self.classes:
+            raise ImageError("there is no label yet; expected at least one")
+        shares = torch.from_numpy(self.probabilities).float()
+        return PictureClassifier(
+            tuple(self.classes), self.rows, shares, self.graph.n_neighbors, self.describe
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Save a classifier for new pictures, which `ww.load_classifier` and `whatwhere classify`
+        read."""
+        self.classifier().save(path)
+
+    def _read(self) -> None:
+        if self.file is None or not self.file.exists():
+            return
+        self._take(read_labels(self.file))
+        if self.elsewhere:
+            warnings.warn(
+                f"{self.file} has labels of {len(self.elsewhere):,} pictures that are not here,"
+                f" such as {next(iter(self.elsewhere))!r}; they are kept",
+                stacklevel=3,
+            )
+
+
+def shifted(doubt: np.ndarray, offset: float) -> np.ndarray:
+    """Probabilities of an error with their log odds moved by an offset."""
+    doubt = np.clip(doubt, 1e-4, 1 - 1e-4)
+    return np.asarray(1 / (1 + (1 / doubt - 1) * np.exp(-offset)))
+
+
+def offset_for(doubt: Iterable[float], share: float) -> float:
+    """The offset with which the probabilities of an error have this mean, by bisection."""
+    low, high, values = -20.0, 20.0, np.array(doubt)
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if shifted(values, middle).mean() < share else (low, middle)
+    return (low + high) / 2
+
+
+DENSE = 400  # rows up to which all eigenvectors are computed
+RANK = 0.7  # share of a place that is a rank, so that crowded regions get room
+
+
+def map_places(matrix: Any) -> np.ndarray:
+    """Places of the rows of a graph, [N, 2], from 0 to 1.
+
+    They are the second and third eigenvector of D^-½ W D^-½, divided by the roots of the degrees:
+    functions that change least between neighbours.
+
+    matrix  the weights W, [N, N], sparse and symmetric
+    """
+    count = matrix.shape[0]
+    degrees = np.maximum(np.asarray(matrix.sum(1)).ravel(), 1e-12)
+    root = sparse.diags_array(degrees**-0.5)
+    scaled = root @ matrix @ root
+    if count <= DENSE:
+        _, vectors = np.linalg.eigh(scaled.toarray())
+    else:
+        start = np.random.default_rng(0).normal(size=count)  # an eigenvector would find no others
+        values, vectors = eigsh(scaled, k=3, which="LA", v0=start, tol=1e-5)
+        vectors = vectors[:, np.argsort(values)]
+    places = np.zeros((count, 2))
+    chosen = vectors[:, -2:-4:-1] / degrees[:, None] ** 0.5
+    places[:, : chosen.shape[1]] = chosen
+    ranks = places.argsort(0, kind="stable").argsort(0, kind="stable") / max(count - 1, 1)
+    low, high = places.min(0), places.max(0)
+    return np.asarray((1 - RANK) * (places - low) / np.maximum(high - low, 1e-12) + RANK * ranks)

@@ -1,0 +1,266 @@
+"""Noise removed and gaps filled in: of images by the denoiser or a dictionary, of signals by a
+model of waveforms."""
+
+import sys
+from importlib.util import find_spec
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from whatwhere.errors import ImageError, MissingExtra, SpecError
+from whatwhere.inference import infer
+from whatwhere.inference.target import as_weights, check_mask
+from whatwhere.model import DeconvNet
+from whatwhere.spec import AutoLam, InferenceSpec
+from whatwhere.spec.tasks import RestorationSpec
+from whatwhere.tasks.restoration.denoiser import Denoiser, plane_restorer
+from whatwhere.tasks.restoration.dictionary import denoise_plane, learn_dictionary, load_dictionary
+from whatwhere.tasks.restoration.noise import PoissonGaussian, noise_of
+from whatwhere.tasks.restoration.planes import Progress, restore_images, restore_planes
+
+Noise = float | str | tuple[float, float] | None
+ImagesT = TypeVar("ImagesT", Tensor, np.ndarray)
+THRESHOLD = (
+    2.0  # of signals, 1/λ in standard deviations of the noise: chosen on simulated recordings
+)
+LARGEST = 1e15  # value whose square, summed over a picture, is within the range of float32
+FAITHFUL = 0.02  # 1/λ without noise, as a share of the smallest that leaves no event
+
+
+def denoise(
+    model: Denoiser | Tensor | DeconvNet,
+    images: ImagesT,
+    noise: Noise = None,
+    *,
+    spec: RestorationSpec | None = None,
+    progress: Progress | None = None,
+) -> ImagesT:
+    """Remove noise from images [N, C, H, W]; the result is of the same type, shape and units.
+
+    model     the trained denoiser (`load_denoiser`), which is best for photographs; or atoms [M, K,
+              K] of a dictionary, of mean 0 and length 1 (`load_dictionary`); or a `DeconvNet` of
+              signals
+    images    floats [N, C, H, W]; signals [N, C, T]
+    noise     standard deviation of white noise, in units of the images; None estimates it for each
+              image. 0 returns the images. "poisson": the images are counts. (gain, sigma): Poisson
+              noise of counts of `gain` units each, and white noise of standard deviation sigma
+    spec      how: see `RestorationSpec`
+    progress  called with the number of pixels just done
+
+    >>> model = ww.restoration.load_denoiser()
+    >>> truth = torch.linspace(0, 1, 48).expand(1, 1, 48, 48)
+    >>> noisy = truth + 0.1 * torch.randn(1, 1, 48, 48)
+    >>> clean = ww.restoration.denoise(model, noisy, noise=0.1)
+    >>> bool((clean - truth).square().mean() < 0.1 * (noisy - truth).square().mean())
+    True
+    >>> counts = torch.poisson(20 * truth)
+    >>> clean = ww.restoration.denoise(model, counts, noise="poisson")
+    >>> bool((clean - 20 * truth).square().mean() < 0.2 * (counts - 20 * truth).square().mean())
+    True
+    """
+    level = read_noise(noise)
+    if isinstance(model, DeconvNet):
+        return restore_signals(model, images, level)
+    y = as_images(model, images)
+    if isinstance(level, PoissonGaussian):
+        y, sigmas = level.stabilise(y), [1.0] * len(y)
+    else:
+        sigmas = [noise_of(image) if level is None else level for image in y]
+    if not any(sigmas):
+        return images  # to the bit
+    spec = spec or RestorationSpec()
+    with torch.no_grad():
+        if isinstance(model, Denoiser) and not spec.learn:
+            clean = restore_images(plane_restorer(model, spec, progress), y, sigmas)
+        else:
+            atoms = load_dictionary() if isinstance(model, Denoiser) else model.cpu()
+            each = zip(y.cpu(), sigmas, strict=True)
+            clean = torch.stack(
+                [by_dictionary(atoms, image, sigma, spec.learn, progress) for image, sigma in each]
+            )
+    return like(level.restore_units(clean) if isinstance(level, PoissonGaussian) else clean, images)
+
+
+def by_dictionary(
+    atoms: Tensor, image: Tensor, noise: float, learn: bool, progress: Progress | None
+) -> Tensor:
+    """An image [C, H, W] denoised with atoms [M, K, K], or with those that are learned from it,
+    beginning with them."""
+    if atoms.ndim != 3 or atoms.shape[1] != atoms.shape[2]:
+        raise SpecError(
+            f"a tensor {list(atoms.shape)} was given as the model; expected atoms [M, K, K]"
+        )
+    if find_spec("numba") is None:
+        raise MissingExtra("Numba", "cpu", "denoising by a dictionary")
+    if noise == 0:
+        return image
+    if learn:
+        atoms = learn_dictionary(atoms, image, noise)
+    return restore_planes(
+        lambda plane, level, mask: denoise_plane(atoms, plane, level, progress), image, noise
+    )
+
+
+def inpaint(
+    model: Denoiser | DeconvNet,
+    images: ImagesT,
+    mask: Tensor | np.ndarray,
+    noise: float = 0.0,
+    *,
+    spec: RestorationSpec | None = None,
+    progress: Progress | None = None,
+) -> ImagesT:
+    """Fill in the pixels of images [N, C, H, W] where the mask is 0; the result is of the same
+    type, shape and units.
+
+    model     the trained denoiser (`load_denoiser`), or a `DeconvNet` of signals
+    images    floats [N, C, H, W]; signals [N, C, T]
+    mask      [N, 1 or C, H, W] or [N, 1 or C, T], 0 where a pixel is unknown; whatever the images
+              hold there has no influence
+    noise     standard deviation of the noise of the known pixels, in units of the images. With 0
+              they come out as they went in; otherwise they are denoised, too
+    spec      how: see `RestorationSpec`
+    progress  called with the number of pixels just done
+
+    >>> model = ww.restoration.load_denoiser()
+    >>> truth = torch.linspace(0, 1, 48).expand(1, 1, 48, 48)
+    >>> known = torch.rand(1, 1, 48, 48) > 0.3
+    >>> filled = ww.restoration.inpaint(model, truth * known, known)
+    >>> bool((filled[known] == truth[known]).all()), bool((filled - truth).abs().max() < 0.2)
+    (True, True)
+    """
+    if not is_level(noise):
+        raise SpecError(
+            f"noise = {noise!r} was given; expected a standard deviation ≥ 0, in units of the"
+            " images"
+        )
+    spec, known = spec or RestorationSpec(), as_weights(mask)
+    if isinstance(model, DeconvNet):
+        return restore_signals(model, images, noise, known)
+    if spec.learn or isinstance(model, Tensor):
+        raise SpecError(
+            "a dictionary was given for inpainting; expected the trained denoiser (load_denoiser)"
+        )
+    y = as_images(model, images, known)
+    known = (known > 0).to(y)
+    with torch.no_grad():
+        filled = restore_images(
+            plane_restorer(model, spec, progress), y, [noise] * len(y), list(known)
+        )
+    given = as_tensor(images).to(y.device)
+    return like(
+        filled if noise > 0 else torch.where(known > 0, given, filled.to(given.dtype)), images
+    )
+
+
+def restore_signals(
+    model: DeconvNet,
+    signals: ImagesT,
+    noise: float | PoissonGaussian | None,
+    mask: Tensor | None = None,
+) -> ImagesT:
+    """Signals [N, C, T] as their waveforms explain them; where they are known and have no noise, as
+    they are.
+
+    noise  standard deviation; None estimates it
+    mask   [N, 1 or C, T], 0 where a sample is missing
+    """
+    if not model.spec.for_signals:
+        raise SpecError(
+            "a model of pictures was given; expected one of signals, or a denoiser (load_denoiser)"
+        )
+    if isinstance(noise, PoissonGaussian):
+        raise SpecError(
+            "noise of counts was given for signals; expected a standard deviation, or None"
+        )
+    given = checked(signals, f"[N, {model.spec.channels}, T]")
+    if noise == 0 and mask is None:
+        return signals
+    known, v = None, given
+    if mask is not None:
+        check_mask(given.unsqueeze(2), mask.unsqueeze(-2))
+        known = (mask > 0).to(given.device)
+        v = torch.where(known, given, 0)
+    lam = AutoLam(deviations=THRESHOLD) if noise is None else AutoLam(share=FAITHFUL)
+    spec = InferenceSpec.coding(lam=1 / (THRESHOLD * noise) if noise else lam)
+    clean = infer(model, v, spec, mask=None if known is None else known.float()).reconstruction.to(
+        given
+    )
+    return like(
+        torch.where(known, given, clean) if noise == 0 and known is not None else clean, signals
+    )
+
+
+def as_images(
+    model: Denoiser | Tensor, images: Tensor | np.ndarray, mask: Tensor | None = None
+) -> Tensor:
+    """Images [N, C, H, W] in the model's dtype and on its device, once they can be restored; 0
+    where a mask is 0."""
+    tensor = checked(images, "[N, C, H, W]")
+    if mask is not None:
+        check_mask(tensor, mask)
+        tensor = torch.where(mask.to(tensor.device) > 0, tensor, 0)
+    if not tensor.isfinite().all():
+        raise ImageError(
+            "images with NaN or infinite values were given; `inpaint` fills in what a mask marks"
+            " with 0"
+        )
+    if (largest := float(tensor.abs().max())) > LARGEST:
+        raise ImageError(
+            f"images with values up to {largest:.4g} were given; expected at most {LARGEST:g}:"
+            " scale them"
+        )
+    return tensor.detach().to(model.device, model.dtype)
+
+
+def checked(values: Any, shape: str) -> Tensor:
+    """Floats as a tensor; an ImageError for other values, or another number of axes than `shape`
+    has."""
+    tensor = as_tensor(values)
+    if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
+        kind = tensor.dtype if isinstance(tensor, Tensor) else type(values).__name__
+        raise ImageError(
+            f"{kind} was given; expected a float tensor or array {shape}"
+            " (`whatwhere.data.load(…)[:]`)"
+        )
+    if tensor.ndim != shape.count(",") + 1 or 0 in tensor.shape:
+        raise ImageError(f"values of shape {list(tensor.shape)} were given; expected {shape}")
+    return tensor
+
+
+def as_tensor(values: Any) -> Any:
+    """An array as a tensor; anything else as it is."""
+    return (
+        torch.from_numpy(np.ascontiguousarray(values)) if isinstance(values, np.ndarray) else values
+    )
+
+
+def read_noise(noise: Any) -> float | PoissonGaussian | None:
+    """What a user gave as noise; a SpecError for what none can have."""
+    if noise is None or is_level(noise):
+        return noise
+    if noise == "poisson":
+        return PoissonGaussian()
+    if isinstance(noise, tuple) and len(noise) == 2 and all(map(is_level, noise)) and noise[0] > 0:
+        return PoissonGaussian(*noise)
+    raise SpecError(
+        f"noise = {noise!r} was given; expected a standard deviation ≥ 0, in units of the images,"
+        " 'poisson' for counts, (gain, sigma) with gain > 0, or None"
+    )
+
+
+def is_level(noise: Any) -> bool:
+    return (
+        isinstance(noise, int | float)
+        and not isinstance(noise, bool)
+        and 0 <= noise <= sys.float_info.max
+    )
+
+
+def like(result: Tensor, images: ImagesT) -> ImagesT:
+    """The result as the images were given: array or tensor, dtype and device."""
+    if isinstance(images, np.ndarray):
+        return result.cpu().numpy().astype(images.dtype)
+    return result.to(images.device, images.dtype)

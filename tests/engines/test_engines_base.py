@@ -1,0 +1,204 @@
+"""Engines by name: which one is resolved, and what is said of the others."""
+
+import subprocess
+import sys
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten
+
+from examples import SPECS, random_images
+from whatwhere import engines
+from whatwhere.data import load as load_data
+from whatwhere.engines import ENGINES, REFERENCE, get_engine, resolve, unsupported_reasons
+from whatwhere.engines.cpu import first_use
+from whatwhere.errors import EngineError, SlowEngineWarning
+from whatwhere.inference import infer
+from whatwhere.learning import load
+from whatwhere.model import DeconvNet, Problem
+from whatwhere.model.solution import Solution
+from whatwhere.spec import InferenceSpec, LineSearch, ModelSpec, Phase, Recipe
+
+SPEC, PHASE, FEW = SPECS["2 layers"], Phase(layer=2), InferenceSpec(steps=1)
+
+
+def test_every_engine_has_the_name_it_is_listed_by() -> None:
+    assert list(ENGINES) == ["triton", "greedy", "cpu", "reference"], "fastest first"
+    assert all(engine.name == name for name, engine in ENGINES.items())
+    assert get_engine("reference") is REFERENCE
+
+
+def test_an_unknown_name_raises_an_error() -> None:
+    with pytest.raises(
+        EngineError,
+        match="'warp' was given; expected 'auto' or one of triton, greedy, cpu, reference",
+    ):
+        get_engine("warp")
+
+
+def test_auto_resolves_to_the_first_engine_without_a_reason() -> None:
+    model, v = DeconvNet(SPEC), random_images(SPEC).float()
+    reasons = unsupported_reasons(Problem(model, v, PHASE, FEW))
+    assert reasons["reference"] is None
+    assert resolve("auto", Problem(model, v, PHASE, FEW)).name == next(
+        name for name, why in reasons.items() if why is None
+    )
+    for name, why in reasons.items():
+        if why is not None:
+            with pytest.raises(EngineError, match=f"engine '{name}' does not support this"):
+                resolve(name, Problem(model, v, PHASE, FEW))
+
+
+def test_auto_says_why_it_took_the_reference() -> None:
+    model, v = DeconvNet(SPEC, dtype=torch.bfloat16), random_images(SPEC).bfloat16()
+    with pytest.warns(
+        SlowEngineWarning, match=r"took 'reference'.* times slower .*triton: .*; cpu: .*bfloat16"
+    ):
+        assert resolve("auto", Problem(model, v, PHASE, FEW)) is REFERENCE
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        resolve("reference", Problem(model, v, PHASE, FEW))  # asked for by name
+
+
+def test_a_small_problem_does_not_wait_for_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(first_use, "has_machine_code", lambda: False)
+    started: list[int] = []
+    monkeypatch.setattr(first_use, "compile_apart", lambda: started.append(1))
+    monkeypatch.setattr(engines, "FIRST_USE", first_use.FirstUse())
+    model, v, settings = DeconvNet(ModelSpec.paper()), torch.rand(1, 1, 28, 28), InferenceSpec()
+    problem = Problem(model, v, PHASE, settings)
+    with pytest.warns(SlowEngineWarning, match="small problem.* is being made"):
+        assert infer(model, v, FEW).engine == "reference"
+    assert started
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert resolve("auto", problem, 3).name == "reference"
+        assert resolve("auto", problem, 11).name == "cpu", "compiling is faster than the reference"
+        assert resolve("auto", problem, 1).name == "reference"
+        assert resolve("auto", problem, 2).name == "cpu", (
+            "many small ones are as slow as a large one"
+        )
+        assert resolve("auto", problem).name == "cpu", "training waits"
+        monkeypatch.setattr(first_use, "has_machine_code", lambda: True)
+        monkeypatch.setattr(engines, "FIRST_USE", first_use.FirstUse())
+        assert resolve("auto", problem, 1).name == "cpu"
+
+
+def test_machine_code_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    commands: list[list[str]] = []
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **options: commands.append(command))
+    first_use.compile_apart.cache_clear()
+    for _ in range(2):
+        first_use.compile_apart()
+    ((_, _, program),) = commands
+    monkeypatch.undo()
+    exec(program)  # here the machine code is there
+
+
+class NoFloat64(TorchDispatchMode):
+    """Raises where an operation makes numbers of float64, which Apple's GPUs do not have, from
+    tensors."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        given = [x for x in tree_flatten(args)[0] if isinstance(x, torch.Tensor)]
+        made = [x for x in tree_flatten(result)[0] if isinstance(x, torch.Tensor)]
+        if given and any(x.dtype == torch.float64 for x in made):
+            raise AssertionError(f"{func} makes float64")
+        return result
+
+
+@pytest.mark.parametrize("rule", ["image", "batch"])
+@pytest.mark.parametrize(
+    "name", ["2 layers", "2 layers, overlapping", "2 layers, 3-D pooling", "2 layers, max"]
+)
+def test_the_reference_needs_no_float64(name: str, rule: str) -> None:
+    """As on a device that has none: `cpu()` leaves the device, `double()` before it would not run
+    there."""
+    model, v = DeconvNet(SPECS[name]), random_images(SPECS[name]).float()
+    with NoFloat64():
+        solution = infer(
+            model, v, InferenceSpec(steps=2, step=LineSearch(per=rule)), engine="reference"
+        )
+        assert torch.isfinite(solution.reconstruction).all()
+
+
+def test_inference_resolves_its_engine_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, v, asked = DeconvNet(SPEC), random_images(SPEC, 7).float(), []
+    module = sys.modules["whatwhere.inference.infer"]  # not the function of the same name
+    monkeypatch.setattr(
+        module, "resolve", lambda *arguments: (asked.append(arguments), REFERENCE)[1]
+    )
+    infer(model, v, FEW, (Phase(layer=1), Phase(layer=2)), batch_size=2)
+    assert [problem.phase.layer for _, problem, *_ in asked] == [2]
+
+
+@pytest.mark.parametrize("name", ["reference", "cpu"])
+def test_a_solution_carries_the_engines_name(name: str) -> None:
+    pytest.importorskip("numba" if name == "cpu" else "torch")
+    solution = get_engine(name).solve(
+        Problem(DeconvNet(SPEC), random_images(SPEC).float(), PHASE, FEW)
+    )
+    assert isinstance(solution, Solution)
+    assert solution.engine == name
+    with pytest.raises(ValueError, match="without a decoder"):
+        solution.reconstruction  # noqa: B018
+    assert torch.isfinite(solution.features).all()
+
+
+# The paper's trained model through the fast engines: 50 steps beside float64, and the test error of
+# its features
+
+
+FIFTY = InferenceSpec(steps=50)
+FAST = [
+    pytest.param("cpu", marks=pytest.mark.slow),
+    pytest.param(
+        "triton",
+        marks=[
+            pytest.mark.gpu,
+            pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+        ],
+    ),
+]
+
+
+def on_its_device(engine: str) -> DeconvNet:
+    pytest.importorskip("numba" if engine == "cpu" else "triton")
+    return load("mnist").to("cuda" if engine == "triton" else "cpu")
+
+
+@pytest.mark.parametrize("engine", FAST)
+def test_after_50_steps_the_cost_is_within_a_thousandth_of_float64(engine: str) -> None:
+    model = on_its_device(engine)
+    v = load_data("digits", split="test")[: 500 if engine == "triton" else 4]
+    found = infer(model, v, FIFTY, engine=engine)
+    truth = infer(model.to(torch.float64), v, FIFTY, engine="reference")
+    cost, exact = (solution.stats.cost[-1].sum().double() for solution in (found, truth))
+    assert abs(cost / exact - 1) < 1e-3
+    difference = (found.features.double() - truth.features).norm() / truth.features.norm()
+    assert difference < 1e-3  # measured on the device: 9e-5
+
+
+# of the CPU engine, features that agree so closely are enough
+@pytest.mark.parametrize("engine", FAST[1:])
+def test_the_test_error_is_that_of_the_reference(engine: str) -> None:
+    pytest.importorskip("sklearn")
+    from whatwhere.tasks.classification import describe_images, protocol
+
+    model = on_its_device(engine)
+    training, test = load_data("digits", split="train"), load_data("digits", split="test")
+    recipe = replace(Recipe.paper(), inference=replace(FIFTY, steps=20))
+    rates = []
+    for name in (engine, "reference"):
+        x, x_test = (
+            describe_images(model, images, recipe, engine=name) for images in (training, test)
+        )
+        rates.append(protocol.evaluate(x, training.labels, x_test, test.labels, 30.0).error)
+    assert rates[0] < 0.3, "it tells digits apart"
+    assert abs(rates[0] - rates[1]) <= 5e-4

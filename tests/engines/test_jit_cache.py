@@ -1,0 +1,214 @@
+"""The cache of machine code: without a writable folder, with damaged files, with files of other
+sources."""
+
+import errno
+import importlib
+import os
+import runpy
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+numba = pytest.importorskip("numba")
+caching = importlib.import_module("numba.core.caching")
+jit = importlib.import_module("whatwhere.engines.jit")  # which imports Numba
+
+SOURCE = Path(__file__).parents[2] / "src" / "whatwhere"
+TINY = """
+from whatwhere.engines.jit import cached_jit
+
+@cached_jit
+def double(source):
+    def double(x):
+        source
+        return 2 * x
+    return double
+"""
+# A read-only file system, for root too, whose writes no permission bit prevents.
+READ_ONLY = """
+import errno, os, tempfile
+def fail(*arguments, **options):
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+tempfile.TemporaryFile = os.makedirs = fail
+"""
+
+
+def run(program: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a program in which `tiny.double` can be imported from `folder`, with nothing in the
+    environment."""
+    (folder / "tiny.py").write_text(TINY)
+    path = os.pathsep.join([str(folder), str(SOURCE.parent)])
+    inherited = {
+        name: value for name, value in os.environ.items() if name not in ("NUMBA_CACHE_DIR", "HOME")
+    }
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        env={
+            **inherited,
+            "PYTHONPATH": path,
+            "HOME": "/nonexistent",
+            "OMP_NUM_THREADS": "1",
+            **environment,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def cache_files(cache: Path) -> list[Path]:
+    return sorted(cache.rglob("*.nbc"))
+
+
+CALL = (
+    "from tiny import double; print(double(21)); print(sum(double.stats.cache_hits.values()),"
+    " 'hits')"
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with `tiny.py`, and `cache` for its machine code."""
+    (tmp_path / "tiny.py").write_text(TINY)
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    return tmp_path
+
+
+def define(folder: Path) -> Any:
+    """`double`, as a process that has not called it before defines it."""
+    return runpy.run_path(str(folder / "tiny.py"), run_name="tiny")["double"]
+
+
+def call(double: Any) -> int:
+    """Call it; how often its machine code was found in the cache."""
+    assert double(21) == 42
+    return sum(double.stats.cache_hits.values())
+
+
+def read_only(*arguments: Any, **options: Any) -> NoReturn:
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+
+@pytest.fixture
+def read_only_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """A read-only file system, for root too, whose writes no permission bit prevents."""
+
+    def start() -> None:
+        monkeypatch.setattr(tempfile, "TemporaryFile", read_only)
+        monkeypatch.setattr(caching.IndexDataCacheFile, "save", read_only)
+        monkeypatch.setattr(os, "makedirs", read_only)
+
+    return start
+
+
+def test_without_a_writable_folder_it_compiles_and_warns_once(
+    folder: Path, read_only_disk: Callable[[], None], recwarn: pytest.WarningsRecorder
+) -> None:
+    jit.warn_once.cache_clear()
+    read_only_disk()
+    for _ in range(2):
+        double = define(folder)
+        assert call(double) == 0
+    assert [jit.NOT_WRITABLE in str(warning.message) for warning in recwarn] == [True]
+
+
+def test_a_second_process_finds_the_machine_code(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    first, second = (run(CALL, tmp_path, NUMBA_CACHE_DIR=str(cache)) for _ in range(2))
+    assert (first.stdout, second.stdout) == ("42\n0 hits\n", "42\n1 hits\n"), (
+        first.stderr + second.stderr
+    )
+    assert len(cache_files(cache)) == 1
+    assert not first.stderr
+
+
+@pytest.mark.parametrize("ending", ["nbi", "nbc"])
+@pytest.mark.parametrize("damage", ["empty", "truncated", "garbage"])
+def test_damaged_machine_code_is_deleted_and_compiled_again(
+    folder: Path, damage: str, ending: str
+) -> None:
+    call(define(folder))
+    (file,) = folder.rglob(f"*.{ending}")
+    whole = file.read_bytes()
+    file.write_bytes(
+        {"empty": b"", "truncated": whole[: len(whole) // 2], "garbage": b"x" * 5000}[damage]
+    )
+    with pytest.warns(UserWarning, match="damaged machine code"):
+        assert call(define(folder)) == 0
+    assert call(define(folder)) == 1
+
+
+def test_machine_code_of_other_types_is_not_run(folder: Path) -> None:
+    """What two processes leave that compile for different types at the same moment."""
+    double = define(folder)
+    assert double(2.5) == 5.0
+    of_floats = cache_files(folder)[0].read_bytes()
+    call(double)
+    for file in cache_files(folder):
+        file.write_bytes(of_floats)
+    with pytest.warns(UserWarning, match="damaged machine code"):
+        assert call(define(folder)) == 0
+
+
+def test_machine_code_of_other_sources_is_not_run(folder: Path) -> None:
+    call(define(folder))
+    (folder / "another.py").write_text("changed = True\n")
+    assert call(define(folder)) == 0
+
+
+def test_a_folder_that_cannot_be_written_any_more_is_a_warning(
+    folder: Path, read_only_disk: Callable[[], None]
+) -> None:
+    double = define(folder)
+    read_only_disk()
+    with pytest.warns(UserWarning, match="was not cached"):
+        assert call(double) == 0
+
+
+def test_a_read_only_package_without_a_home_runs(tmp_path: Path) -> None:
+    """The loops of the engine and of the layers are defined, which looks for a cache; a small
+    function is compiled."""
+    shutil.copytree(SOURCE, tmp_path / "whatwhere", ignore=shutil.ignore_patterns("__pycache__"))
+    program = """
+from whatwhere.engines.cpu import loop
+from whatwhere.nn import cpu_pooling
+from tiny import double
+assert cpu_pooling.__file__.startswith({folder!r})
+print(double(21))
+"""
+    done = run(READ_ONLY + program.format(folder=str(tmp_path)), tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "42\n"
+    assert "set NUMBA_CACHE_DIR to a writable folder" in done.stderr
+    assert not cache_files(tmp_path)
+
+
+def test_it_is_known_whether_there_is_machine_code(folder: Path) -> None:
+    double = define(folder)
+    assert not jit.is_compiled(double)
+    call(double)
+    assert jit.is_compiled(double)
+    assert jit.is_compiled(define(folder)), "on disk"
+    (folder / "other.py").write_text("# another source")
+    assert not jit.is_compiled(define(folder))
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="no owners of files on this system")
+def test_machine_code_that_others_may_write_is_not_loaded(folder: Path) -> None:
+    jit.warn_once.cache_clear()
+    call(define(folder))
+    assert call(define(folder)) == 1, "a folder of this user's own"
+    (file,) = cache_files(folder)
+    content = file.read_bytes()
+    file.parent.chmod(0o777)
+    with pytest.warns(UserWarning, match="others may write to it"):
+        assert call(define(folder)) == 0
+    assert file.read_bytes() == content, "left as it was, and compiled elsewhere"
+    assert call(define(folder)) == 1

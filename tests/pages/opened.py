@@ -1,0 +1,132 @@
+"""The page in a browser, with everything that must not happen recorded: errors, requests to any
+host; and in Node."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import whatwhere.explorer
+
+STEPS = 20  # of inference, so that tests need not wait
+
+
+class Opened:
+    """One tab with the page. Nothing is evaluated as a string in the page, which its policy
+    forbids."""
+
+    def __init__(self, browser: Any, url: str, fragment: str = "", **context: Any) -> None:
+        self.context = browser.new_context(
+            **{"viewport": {"width": 1280, "height": 720}, **context}
+        )
+        self.tab = self.context.new_page()
+        self.tab.set_default_timeout(60_000)
+        self.errors: list[str] = []
+        self.requests: list[str] = []
+        self.tab.on(
+            "console",
+            lambda message: self.errors.append(message.text) if message.type == "error" else None,
+        )
+        self.tab.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.tab.on("request", lambda request: self.requests.append(request.url))
+        self.url, self.followed = url, 0
+        self.tab.goto(f"{url}#{fragment or f'steps={STEPS}'}")
+        self.settle()
+
+    def follow(self, fragment: str = "") -> None:
+        """Follow a link inside the page: everything is inferred again, and what was changed is
+        forgotten."""
+        self.followed += 1  # another address each time, which the page follows
+        self.settle()
+        self.tab.evaluate(
+            "hash => { document.body.setAttribute('aria-busy', 'true'); location.hash = hash; }",
+            f"steps={STEPS}&{fragment}&followed={self.followed}",
+        )
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until inference has ended, and the pictures and the address show its end."""
+        self.tab.locator("body[aria-busy=false]").wait_for()
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for what the page does in the background; what comes of it is for the test
+        to hold."""
+        for _ in range(200):
+            if condition():
+                return
+            self.tab.wait_for_timeout(100)
+
+    def number(self, selector: str) -> float:
+        return float(self.text(selector))
+
+    def text(self, selector: str) -> str:
+        """What an element says once the page has settled: the next frame draws what a click
+        changes, not the click."""
+        self.settle()
+        return str(self.tab.locator(selector).inner_text())
+
+    def pixels(self, selector: str) -> np.ndarray:
+        """A canvas as it is drawn once the page has settled: [height, width, 4]."""
+        self.settle()
+        width, height, values = self.tab.locator(selector).evaluate(
+            "c => [c.width, c.height, Array.from(c.getContext('2d').getImageData(0, 0, c.width,"
+            " c.height).data)]"
+        )
+        return np.array(values, dtype=int).reshape(height, width, 4)
+
+    def address(self) -> dict[str, str]:
+        """The state in the address, once it has been written."""
+        self.settle()
+        fragment = self.tab.evaluate("location.hash").lstrip("#")
+        return dict(part.split("=", 1) for part in fragment.split("&") if "=" in part)
+
+    def box(self, selector: str) -> dict[str, float]:
+        found: dict[str, float] = self.tab.locator(selector).bounding_box()
+        return found
+
+    def drag(self, start: tuple[float, float], end: tuple[float, float], steps: int = 8) -> None:
+        self.tab.mouse.move(*start)
+        self.tab.mouse.down()
+        self.tab.mouse.move(*end, steps=steps)
+        self.tab.mouse.up()
+
+    def check(self) -> None:
+        """Hold that nothing went wrong, and nothing was asked of any host but the page's own
+        server."""
+        errors, requests = self.errors[:], self.requests[:]
+        self.errors.clear()
+        self.requests.clear()
+        assert errors == []
+        assert [
+            url
+            for url in requests
+            if not re.match(r"(file|blob|data):", url) and not url.startswith(self.url)
+        ] == []
+
+    def __enter__(self) -> "Opened":
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        self.context.close()
+        if kind is None:
+            self.check()
+
+
+PAGE = Path(whatwhere.explorer.__file__).parent / "page"
+PAGE_MJS = Path(__file__).with_name("page.mjs")  # runs parts of the page in Node
+needs_node = pytest.mark.skipif(
+    shutil.which("node") is None, reason="needs Node, which is not installed"
+)
+
+
+def run_node(script: Path, *arguments: object) -> Any:
+    """What a script prints, read as JSON."""
+    command = ["node", str(script), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)

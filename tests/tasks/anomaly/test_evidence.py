@@ -1,0 +1,256 @@
+"""The kinds of evidence, each on cells that show it alone."""
+
+import numpy as np
+import pytest
+import torch
+
+import whatwhere as ww
+from surfaces import surface
+from whatwhere.tasks.anomaly.aligned import NEAR, learn_object
+from whatwhere.tasks.anomaly.evidence import (
+    SHRINKAGE,
+    SURFACE,
+    Gaussian,
+    Usual,
+    border_distance,
+    choose_threshold,
+    largest_step,
+    learn_surface,
+    median_and_spread,
+    pictures_needed,
+    steps,
+    summarise,
+    surface_of,
+    together,
+)
+from whatwhere.tasks.anomaly.filters import (
+    LARGE,
+    SIDE,
+    SIGNAL,
+    SMALL,
+    SMALL_OBJECT,
+    Cells,
+    brightness,
+    centred,
+    learn_channels,
+    learn_filters,
+    matched,
+    spread_patches,
+)
+
+
+def cells(seed: int) -> Cells:
+    generator = torch.Generator().manual_seed(seed)
+    energy = torch.randn(5, 12, 14, generator=generator)
+    return Cells(
+        energy,
+        torch.rand(6, 12, 14, generator=generator),
+        torch.ones(12, 14, dtype=torch.bool),
+        LARGE,
+    )
+
+
+def test_each_kind_of_evidence_sees_its_own_defect() -> None:
+    normal, usual = learn_surface([cells(n) for n in range(20)], 0), cells(50)
+    before = normal.maps(usual)
+    spot, band, column, patch, whole = (cells(50) for _ in range(5))
+    spot.peaks[2, 4, 5] = 9.0
+    band.energy[:, 6:] += 2.0
+    column.energy[:, :, 7:] += 2.0
+    patch.energy[0, 3:6, 3:6] += 6.0
+    whole.energy[1] += 2.0
+    for kind, odd in zip(SURFACE, (spot, patch, band, column, whole), strict=True):
+        assert (normal.maps(odd)[kind] - before[kind]).max() > 1.0, kind
+    seen = normal.maps(spot)
+    assert all((seen[kind] == before[kind]).all() for kind in SURFACE if kind != "spots")
+    assert (seen["spots"] != before["spots"]).nonzero().tolist() == [[4, 5]]
+
+
+def test_what_unknown_cells_show_has_no_influence() -> None:
+    def masked(seed: int, value: float) -> Cells:
+        one = cells(seed)
+        one.known[:6, :6] = False
+        # the cells around known ones are part of their texture
+        one.energy[:, :3, :3], one.peaks[:, :6, :6] = (
+            value,
+            value,
+        )
+        return one
+
+    found = []
+    for value in (0.5, 90.0):
+        normal, new = learn_surface([masked(n, value) for n in range(8)], 0), masked(50, value)
+        maps = torch.stack(list(normal.maps(new).values()))
+        parts = [
+            maps[:, new.known],
+            summarise(maps, new, [1.0] * 5),
+            surface_of(new),
+            normal.bank,
+            normal.edge,
+        ]
+        found.append(torch.cat([part.flatten() for part in parts]))
+    torch.testing.assert_close(*found)
+
+
+def test_unknown_cells_of_an_object_have_no_influence() -> None:
+    normal, hidden = learn_object([cells(n) for n in range(8)]), cells(3)
+    hidden.known[:6], hidden.energy[:, :6] = False, 90.0
+    assert normal.far(hidden)[1] == pytest.approx(np.log(NEAR), abs=1)
+    picture = surface(1)[0]
+    picture[:, :20] = torch.nan
+    found = learn_filters(
+        [surface(2)[1]], ww.load("photographs").filters[0][0], SMALL_OBJECT, aligned=True
+    )(picture)
+    assert not found.known[:5].any()
+    assert not found.energy[:, :5].any()
+    assert found.energy[:, 5:].norm() == pytest.approx(1.0)
+
+
+def test_channels_are_learned_from_known_pixels() -> None:
+    known = torch.rand(3, 8, 10, generator=torch.Generator().manual_seed(0))
+    partly = torch.nn.functional.pad(known, [0, 5], value=1.0)
+    partly[1, :, 10:] = torch.nan  # unknown in one channel is unknown
+    for search in (LARGE, SMALL):
+        (dark, mixing), expected = (
+            learn_channels([partly], search, False),
+            learn_channels([known], search, False),
+        )
+        assert dark == pytest.approx(expected[0])
+        torch.testing.assert_close(mixing, expected[1])
+
+
+def test_a_gaussian_gives_the_mahalanobis_distance_of_shrunk_correlations() -> None:
+    x = torch.randn(3, 400, generator=torch.Generator().manual_seed(0)) * torch.tensor(
+        [[1.0], [3.0], [0.5]]
+    )
+    x[1] += x[0]
+    found, deviation = Gaussian.of([x[:, :150], x[:, 150:]]), x.std(1, correction=0)
+    correlation = (1 - SHRINKAGE) * torch.corrcoef(x) + SHRINKAGE * torch.eye(3)
+    difference = (x - x.mean(1, keepdim=True)) / deviation[:, None]
+    expected = (difference * torch.linalg.solve(correlation, difference)).sum(0) / 3
+    torch.testing.assert_close(
+        found.surprise(x), expected.clamp_min(0.01).log(), rtol=1e-3, atol=1e-3
+    )
+
+
+def test_steps_compare_bands_and_mark_the_rows_of_both() -> None:
+    values = torch.tensor([[0.0] * 6 + [1.0] * 6])
+    assert steps(values)[0].tolist() == [0.5, 0.75, 1.0, 0.75, 0.5]
+    assert steps(values)[0].argmax() == 2
+    assert steps(values)[0, 2] == 1.0
+    marked = largest_step(steps(values)[0], 12)
+    assert (marked == 1.0).nonzero().flatten().tolist() == list(range(2, 10))
+    assert steps(torch.ones(2, 1)).tolist() == [[0.0], [0.0]]
+
+
+def test_units_and_the_soft_maximum() -> None:
+    median, spread = median_and_spread(torch.arange(101.0)[:, None])
+    assert (median, spread) == (50.0, 40.0)
+    evidence = torch.tensor([8.0, 0.0, 0.0])
+    assert evidence.mean() < together(evidence) < evidence.max()
+    assert together(torch.full((3, 2), 1.5)).tolist() == [1.5, 1.5]
+
+
+def test_distance_from_the_border() -> None:
+    assert border_distance((3, 5), 3).tolist() == [[0] * 5, [0, 1, 1, 1, 0], [0] * 5]
+    assert border_distance((1, 5), 3).tolist() == [[0, 1, 2, 1, 0]]  # a signal has two ends
+
+
+def test_usual_evidence_is_that_of_normal_pictures_with_such_a_surface() -> None:
+    generator = torch.Generator().manual_seed(0)
+    energies = (
+        torch.randn(60, 6, generator=generator) * torch.tensor([5.0, 4.0, 3.0, 2.0, 0.2, 0.1]) + 7
+    )
+    evidence = torch.stack([energies[:, 0] > 7, energies[:, 1] > 7], 1).float()
+    usual, rough = (
+        Usual.of(energies, evidence),
+        energies.mean(0) + torch.tensor([9.0, -8.0, 0.0, 0.0, 0.0, 0.0]),
+    )
+    values, axes = np.linalg.eigh(np.cov(energies.T, bias=True))
+    difference = (energies - rough).numpy() @ axes[:, ::-1][:, :4] / np.sqrt(values[::-1][:4])
+    weights = np.exp(-np.square(difference).sum(1) / 2)
+    expected = (weights @ evidence.numpy() + evidence.numpy().mean(0)) / (weights.sum() + 1)
+    np.testing.assert_allclose(usual(rough), expected, rtol=1e-3)
+    assert usual(rough)[0] > 0.6 > 0.4 > usual(rough)[1]
+    # like no normal picture
+    torch.testing.assert_close(usual(energies.mean(0) + 1000), evidence.mean(0))
+    torch.testing.assert_close(
+        Usual.of(energies[:1].expand(3, -1), evidence[:3])(energies[5]), evidence[:3].mean(0)
+    )
+
+
+# Matched filters against the formula, and the responses that they are made for --------------------
+
+
+def test_matched_filters_are_those_of_the_formula() -> None:
+    generator = torch.Generator().manual_seed(0)
+    root = torch.randn(SIDE**2, SIDE**2, generator=generator, dtype=torch.float64)
+    features, covariance = (
+        centred(torch.rand(3, 8, 8, generator=generator)),
+        root @ root.mT / SIDE**2,
+    )
+    filters = matched(features, covariance[None, None])[0, 0].flatten(1)
+    floor = 1e-3 * covariance.diagonal().mean() + 1e-6
+    whitened = torch.linalg.solve(covariance + floor * torch.eye(SIDE**2), features.mT).mT
+    expected = whitened / (features * whitened).sum(1, keepdim=True).sqrt()
+    torch.testing.assert_close(
+        filters, expected - expected.mean(1, keepdim=True), rtol=1e-4, atol=1e-6
+    )
+
+
+def test_responses_to_normal_pictures_have_variance_one_and_ignore_exposure() -> None:
+    pictures = list(surface(12, height=60, width=60))
+    filters = learn_filters(pictures, ww.load("photographs").filters[0][0], SMALL, aligned=False)
+    planes = [filters.planes(picture)[0] for picture in pictures]
+    responses = torch.cat([filters.responses(plane)[0].flatten(1) for plane in planes], 1)
+    assert 0.7 < responses.var(1).mean() < 1.3
+    torch.testing.assert_close(
+        filters.responses(planes[0] + 3.0)[0], filters.responses(planes[0])[0], atol=2e-3, rtol=0
+    )
+
+
+def test_few_patches_of_a_large_picture_are_measured() -> None:
+    assert spread_patches(torch.zeros(1, 1000, 1000), (SIDE, SIDE)).shape[1] < 3000
+    assert spread_patches(torch.zeros(1, 9, 10), (SIDE, SIDE)).shape[1] == 90
+
+
+def test_brightness_is_a_logarithm_or_relative_to_the_mean() -> None:
+    values = torch.tensor([[0.1, 0.2, 0.6]])
+    torch.testing.assert_close(
+        brightness(values, 0.05, LARGE), torch.tensor([[0.15, 0.25, 0.65]]).log()
+    )
+    torch.testing.assert_close(
+        brightness(7 * values, 0.05, SMALL), torch.tensor([[1 / 3, 2 / 3, 2.0]])
+    )
+    # darker than what counts as dark
+    torch.testing.assert_close(brightness(values / 100, 0.05, SMALL), values / 5)
+    assert brightness(values, 0.0, SIGNAL) is values
+
+
+# The threshold for a rate of false alarms, and its uncertainty, by simulation ---------------------
+
+
+@pytest.mark.parametrize(("count", "wanted"), [(19, 0.05), (99, 0.05), (200, 0.1)])
+def test_the_rate_of_false_alarms_is_the_expected_one_and_in_the_interval(
+    count: int, wanted: float
+) -> None:
+    generator = np.random.default_rng(0)
+    chosen = [choose_threshold(generator.normal(size=count), wanted) for _ in range(1500)]
+    sorted_scores = np.sort(generator.normal(size=200_000))
+    rates = 1 - np.searchsorted(sorted_scores, [one.value for one in chosen]) / len(sorted_scores)
+    low, high = chosen[0].interval
+    assert rates.mean() == pytest.approx(chosen[0].false_alarms, rel=0.1)
+    assert chosen[0].false_alarms <= wanted
+    assert ((low <= rates) & (rates <= high)).mean() == pytest.approx(0.95, abs=0.02)
+
+
+def test_too_few_pictures_give_the_lowest_rate_that_they_can() -> None:
+    chosen = choose_threshold(np.array([1.0, 3.0, 2.0]), 0.01)
+    assert chosen.value == 3.0
+    assert chosen.false_alarms == 0.25
+
+
+def test_how_many_pictures_one_percent_needs() -> None:
+    count = pictures_needed(0.01, at_most=0.02)
+    assert choose_threshold(np.zeros(count), 0.01).interval[1] <= 0.02
+    assert choose_threshold(np.zeros(count - 100), 0.01).interval[1] > 0.02

@@ -1,0 +1,126 @@
+"""A classifier as a file: saved by a session, it gives new pictures a class."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tiny_run as tiny
+import whatwhere as ww
+from whatwhere.errors import ImageError, RunError
+from whatwhere.spec.execution import TrainingOptions
+from whatwhere.tasks.classification.picture_classifier import is_classifier
+
+NAMES = np.array(["upright", "lying", "cross"])
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> ww.Labelling:
+    """Bars, described by a tiny run, with three labels of each class."""
+    folder = tmp_path_factory.mktemp("classifier")
+    images, labels = tiny.bars(90, seed=1)
+    how, options = ww.Distortions(copies=2), TrainingOptions(engine="reference", device="cpu")
+    session = ww.Labelling(
+        images,
+        run=tiny.make(folder / "run"),
+        labels=folder / "labels.csv",
+        invariant_to=how,
+        options=options,
+    )
+    rows = [int(row) for c in range(3) for row in np.flatnonzero(labels == c)[:5]]
+    session.label({row: NAMES[labels[row]] for row in rows})
+    return session
+
+
+def test_a_saved_classifier_gives_new_pictures_the_classes_that_the_session_would(
+    session: ww.Labelling, tmp_path: Path
+) -> None:
+    session.save(tmp_path / "classifier.safetensors")
+    loaded = ww.load_classifier(tmp_path / "classifier.safetensors")
+    assert loaded.classes == ("cross", "lying", "upright")
+    images, labels = tiny.bars(40, seed=2)
+    shares = loaded.predict_proba(images)
+    np.testing.assert_allclose(shares, session.classifier().predict_proba(images), atol=1e-4)
+    np.testing.assert_allclose(shares.sum(1), 1, atol=1e-6)
+    assert np.mean(loaded.predict(images) == NAMES[labels]) > 0.6, "chance is a third"
+    y = np.array([session.said.get(row, -1) for row in range(90)], dtype=object)
+    graph = session.graph.refit(y)
+    np.testing.assert_allclose(
+        shares, graph.predict_proba(session.describe(images).numpy()), atol=1e-4
+    )
+    with pytest.raises(ImageError, match=r"rows of shape \(2, 3\) were given"):
+        loaded.predict(np.zeros((2, 3), np.float32))
+    with pytest.raises(ImageError, match="was made for 1×10×10"):
+        loaded.predict(np.zeros((2, 12, 12), np.float32))
+
+
+def test_rows_are_described_once_for_the_same_pictures(
+    session: ww.Labelling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from whatwhere.tasks.classification import picture_classifier
+
+    def never(*given: object, **options: object) -> None:
+        raise AssertionError("described again")
+
+    images, _ = tiny.bars(90, seed=1)
+    how, options = ww.Distortions(copies=2), TrainingOptions(engine="reference", device="cpu")
+    run = session.file.with_name("run")
+    monkeypatch.setattr(picture_classifier, "describe_images", never)
+    again = ww.Labelling(images, run=run, labels=session.file, invariant_to=how, options=options)
+    np.testing.assert_array_equal(again.rows, session.rows)
+    with pytest.raises(AssertionError, match="described again"):
+        ww.Labelling(images[:89], run=run, labels=session.file, invariant_to=how, options=options)
+
+
+def test_a_damaged_or_foreign_file_raises_an_error(session: ww.Labelling, tmp_path: Path) -> None:
+    file = tmp_path / "classifier.safetensors"
+    session.save(file)
+    assert is_classifier(file)
+    os.mkfifo(tmp_path / "pipe")
+    assert not is_classifier(tmp_path / "pipe"), "and it does not wait for what the pipe will bring"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(bytes(content))
+    with pytest.raises(RunError, match="checksum does not match"):
+        ww.load_classifier(file)
+    other = ww.models.path("mnist")
+    assert not is_classifier(other)
+    with pytest.raises(RunError, match="it holds 'whatwhere model 2'"):
+        ww.load_classifier(other)
+    with pytest.raises(ImageError, match="no label yet"):
+        ww.Labelling(np.eye(5, dtype=np.float32)).save(tmp_path / "none.safetensors")
+
+
+def test_without_a_run_a_model_is_learned_in_a_stream_and_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from whatwhere.learning.defaults import Defaults
+    from whatwhere.progress import no_stage
+    from whatwhere.tasks.classification import picture_classifier
+
+    small = ww.override(tiny.recipe(), {"learning": {"each": {"update": "batch", "epochs": 1}}})
+    monkeypatch.setattr(
+        picture_classifier, "choose_defaults", lambda images: Defaults(small, 32, "")
+    )
+    images, _ = tiny.bars(30, seed=1)
+    reported: list[str] = []
+
+    def stage(title: str, total: int) -> Any:
+        reported.append(title)
+        return no_stage(title, total)
+
+    session = ww.Labelling(
+        images,
+        labels=tmp_path / "labels.csv",
+        invariant_to=ww.Distortions(copies=2),
+        options=TrainingOptions(engine="reference", device="cpu"),
+        stage=stage,
+    )
+    assert reported == [
+        "learning features",
+        "learning what does not matter",
+        "describing the pictures",
+    ]
+    assert ww.read_run(tmp_path / "labels.run").model == session.describe.model

@@ -1,0 +1,299 @@
+"""A labelling session: what is said, what follows from it, what is suggested, and what is
+written."""
+
+import csv
+import os
+import resource
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import whatwhere as ww
+from whatwhere.errors import ImageError, RunError
+from whatwhere.files import locked
+from whatwhere.tasks.labelling import label_tables
+from whatwhere.tasks.labelling import session as labelling
+from whatwhere.tasks.labelling.label_tables import change_labels, check_names, read_labels
+from whatwhere.tasks.labelling.session import map_places, offset_for, shifted
+
+CLASSES = 4
+
+
+def blobs(each: int = 40, spread: float = 0.5, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Rows around the corners of a simplex, and their classes as text."""
+    y = np.repeat(np.arange(CLASSES), each)
+    rows = 4 * np.eye(CLASSES, 6)[y] + spread * np.random.default_rng(seed).normal(size=(len(y), 6))
+    return rows.astype(np.float32), np.array(list("abcd"))[y]
+
+
+def test_the_first_suggestions_are_of_every_class_and_then_all_is_right() -> None:
+    rows, y = blobs()
+    session = ww.Labelling(rows)
+    first = session.suggest(CLASSES)
+    assert set(y[first]) == set("abcd"), "from different regions before there is any label"
+    for _ in range(CLASSES):
+        (row,) = session.suggest(1)
+        assert row not in session.said
+        session.label({row: y[row]})
+    found = session.predict()
+    assert (found.classes == y).all()
+    assert found.said.sum() == CLASSES
+    assert found.probabilities[found.said].min() == 1
+    assert len(set(session.suggest(12)) - set(session.said)) == 12
+
+
+def test_uncertain_pictures_are_suggested_before_others() -> None:
+    """Between two classes that overlap there is doubt, far from the border there is none."""
+    rng = np.random.default_rng(1)
+    rows = rng.uniform(-1, 1, size=(300, 2)).astype(np.float32)
+    y = np.where(rows[:, 0] > 0, "right", "left")
+    session = ww.Labelling(rows)
+    for _ in range(12):
+        (row,) = session.suggest(1)
+        session.label({row: y[row]})
+    lead = np.abs(session.probabilities[:, 0] - session.probabilities[:, 1])
+    assert lead[session.suggest(5)].mean() < lead.mean()
+
+
+def test_undo_relabel_not_sure_and_taking_a_label_away() -> None:
+    rows, _ = blobs()
+    session = ww.Labelling(rows)
+    session.label({0: "a", 40: "b"})
+    before = session.probabilities
+    session.label({0: "b"})
+    assert session.predict().classes[0] == "b"
+    assert session.undo()
+    assert np.array_equal(session.probabilities, before)
+    session.label({1: "not sure"})
+    assert np.array_equal(session.probabilities, before), "it has no influence"
+    assert 1 not in session.suggest(len(rows))
+    assert session.predict().said.sum() == 2
+    session.label({40: None})
+    assert session.classes == ["a"]
+    assert [session.undo() for _ in range(4)] == [True, True, True, False]
+    assert session.said == {}
+    assert set(session.predict().classes) == {""}
+
+
+def test_none_of_these_is_a_class_that_spreads() -> None:
+    rows, _ = blobs()
+    session = ww.Labelling(rows)
+    session.label({0: "a", 40: "b", 80: "none of these", 120: "none of these"})
+    found = session.predict().classes
+    assert (found[80:] == "none of these").mean() > 0.95
+    assert (found[:40] == "a").all()
+
+
+def test_labels_of_unknown_pictures_raise_an_error_and_change_nothing() -> None:
+    session = ww.Labelling(blobs()[0])
+    for key in ("cat.png", 1000, -1, 2.5):
+        with pytest.raises(ImageError, match="the name or the number of a picture"):
+            session.label({key: "a"})
+    with pytest.raises(ImageError, match="an empty class"):
+        session.label({0: "  "})
+    assert session.said == {}
+    with pytest.raises(ImageError, match="at least two"):
+        ww.Labelling(np.zeros((1, 3), np.float32))
+
+
+def test_the_error_is_estimated_once_there_are_enough_labels() -> None:
+    """Classes that overlap: an estimate near the truth, although uncertain pictures were
+    labelled."""
+    rows, y = blobs(each=150, spread=1.9)
+    session = ww.Labelling(rows)
+    assert session.error() is None
+    for _ in range(60):
+        (row,) = session.suggest(1)
+        session.label({row: y[row]})
+    others = ~session.predict().said
+    truth = np.mean(session.predict().classes[others] != y[others])
+    assert truth > 0.1, "nothing to estimate"
+    assert session.error() == pytest.approx(truth, abs=0.5 * truth)
+    assert session.curve == [(60, session.error())]
+    assert session.error(lambda: False) is None
+
+
+def test_the_only_label_of_a_class_is_not_held_out() -> None:
+    rows, _ = blobs()
+    session = ww.Labelling(rows)
+    session.label(
+        {0: "a", 120: "d"} | {40 + i: "b" for i in range(7)} | {80 + i: "c" for i in range(5)}
+    )
+    parts = session._held_out()
+    assert sorted(row for part in parts for row in part) == [*range(40, 47), *range(80, 85)]
+    assert all(len([row for row in part if row >= 80]) <= 1 for part in parts)
+    assert session.error() < 0.2
+
+
+def test_probabilities_are_shifted_to_a_given_mean() -> None:
+    doubt = np.random.default_rng(0).uniform(0, 1, 50)
+    for share in (0.02, 0.3, 0.9):
+        assert shifted(doubt, offset_for(doubt, share)).mean() == pytest.approx(share, abs=1e-6)
+    np.testing.assert_allclose(shifted(np.array([0.2, 0.8]), 0.0), [0.2, 0.8])
+
+
+def test_a_session_continues_from_its_files(tmp_path: Path) -> None:
+    rows, _ = blobs()
+    file = tmp_path / "new" / "labels.csv"
+    session = ww.Labelling(rows, labels=file)
+    session.label({0: 'a, with "quotes"', 40: "b\u00e4r"})
+    session.label({80: "not sure"})
+    assert read_labels(file) == {"0": 'a, with "quotes"', "40": "b\u00e4r", "80": "not sure"}
+    with file.with_name("predictions.csv").open(newline="", encoding="utf-8") as table:
+        lines = list(csv.DictReader(table))
+    assert [line["source"] for line in lines].count("said") == 2
+    assert lines[0]["class"] == 'a, with "quotes"'
+    file.write_text(file.read_text(encoding="utf-8") + "gone.png,c\n", encoding="utf-8")
+    with pytest.warns(
+        UserWarning, match=r"pictures that are not here, such as 'gone\.png'; they are kept"
+    ):
+        again = ww.Labelling(rows, labels=file)
+    assert again.said == session.said
+    np.testing.assert_array_equal(again.probabilities, session.probabilities)
+    again.label({1: "a"})
+    assert read_labels(file)["gone.png"] == "c"
+
+
+def test_two_sessions_on_one_table_lose_no_label(tmp_path: Path) -> None:
+    rows, _ = blobs()
+    file = tmp_path / "labels.csv"
+    one, two = (ww.Labelling(rows, labels=file) for _ in range(2))
+    one.label({0: "a", 1: "a"})
+    two.label({40: "b"})
+    assert two.said == {0: "a", 1: "a", 40: "b"}, "what the other one said counts here, too"
+    one.label({80: "c"})
+    one.undo()
+    two.label({1: "d"})
+    assert read_labels(file) == {"0": "a", "40": "b", "1": "d"}
+    np.testing.assert_array_equal(ww.Labelling(rows, labels=file).probabilities, two.probabilities)
+    file.unlink()
+    two.label({120: "e"})
+    assert read_labels(file) == {
+        "0": "a",
+        "40": "b",
+        "1": "d",
+        "120": "e",
+    }, "a file that was removed comes back"
+    file.write_text("damaged\n")
+    with pytest.raises(ImageError, match=r"line 1 of .*labels\.csv is 'damaged'"):
+        two.label({121: "e"})
+    assert file.read_text() == "damaged\n", "and is not overwritten"
+
+
+def test_writers_at_the_same_time_wait_for_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "labels.csv"
+
+    def write(writer: int) -> None:
+        for number in range(20):
+            change_labels(file, {f"{writer}-{number}": "a"}, {})
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    assert len(read_labels(file)) == 80
+    monkeypatch.setattr(label_tables, "PATIENCE", 0.05)
+    with (
+        locked(tmp_path, ""),
+        pytest.raises(RunError, match=r"another process has been writing in .* for 0\.05 s"),
+    ):
+        change_labels(file, {"more": "a"}, {})
+
+
+def test_a_full_disk_is_an_error_that_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = ww.Labelling(blobs()[0], labels=tmp_path / "labels.csv")
+    session.label({0: "a"})
+
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(RunError, match=r"labels\.csv failed"):
+        session.label({40: "b"})
+    assert read_labels(tmp_path / "labels.csv") == {"0": "a"}, "what was there stays"
+
+
+def test_labels_of_a_table_that_do_not_fit_raise_an_error(tmp_path: Path) -> None:
+    file, names = tmp_path / "labels.csv", ["a.png", "b.png", "c.png"]
+
+    def read(text: str) -> dict[str, str]:
+        file.write_text(text)
+        given = read_labels(file)
+        check_names(file, given, names)
+        return given
+
+    assert read("\ufefffile,class\na.png, cat\n\nc.png,dog") == {"a.png": "cat", "c.png": "dog"}
+    assert read("a.png,cat\na.png,cat\nb.png,dog") == {"a.png": "cat", "b.png": "dog"}
+    for text, words in (
+        (
+            "a.png,cat\nd.png,dog",
+            r"labels.csv names 'd.png'; expected one of the pictures, such as 'a.png'",
+        ),
+        ("a.png,cat\na.png,dog", "a line above gives it another one"),
+        ("a.png,cat,1", "expected the name of a picture and its class"),
+        ("a.png,", "expected the name of a picture and its class"),
+        ("a.png,cat\nb.png,cat", "names 1 classes; expected at least two"),
+        ("a.png,cat\nb.png,not sure", "names 1 classes"),
+        ("", "names 0 classes"),
+    ):
+        with pytest.raises(ImageError, match=words):
+            read(text)
+    with pytest.raises(ImageError, match="cannot be read as a table of labels"):
+        read_labels(tmp_path / "none.csv")
+
+
+def test_a_full_disk_leaves_the_labels_of_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, _ = blobs()
+    session = ww.Labelling(rows, labels=tmp_path / "labels.csv")
+    session.label({0: "a", 40: "b"})
+    before = (tmp_path / "labels.csv").read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) - 1, limits[1]))
+    try:
+        with pytest.raises(RunError, match=r"labels\.csv.*make room, or choose another place"):
+            session.label({80: "c"})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (tmp_path / "labels.csv").read_bytes() == before
+    session.label({120: "d"})
+    assert set(read_labels(tmp_path / "labels.csv").values()) >= {"a", "b", "d"}
+
+
+# The map of a graph, compared with dense linear algebra -------------------------------------------
+
+
+def chain(count: int) -> sparse.csr_array:
+    """Rows on a line, each joined to its two neighbours."""
+    weights = np.diag(np.ones(count - 1), 1)
+    return sparse.csr_array(weights + weights.T)
+
+
+def test_neighbours_are_next_to_each_other_on_the_map() -> None:
+    places = map_places(chain(40))
+    steps = np.diff(places[:, 0])
+    assert (steps > 0).all() or (steps < 0).all(), "the smoothest function of a line rises or falls"
+    assert (places.min(), places.max()) == (0, 1)
+
+
+def test_iterative_eigenvectors_give_the_same_map_as_dense_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dense = map_places(chain(60))
+    monkeypatch.setattr(labelling, "DENSE", 50)
+    few = map_places(chain(60))
+    for axis in range(2):  # an eigenvector may have either sign
+        difference = min(
+            np.abs(few[:, axis] - d).max() for d in (dense[:, axis], 1 - dense[:, axis])
+        )
+        assert difference < 0.05, axis
+
+
+def test_two_pictures_have_a_map() -> None:
+    assert map_places(chain(2)).shape == (2, 2)

@@ -1,0 +1,175 @@
+"""Noise and gaps of signals, by a model of their waveforms."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import whatwhere as ww
+from tiny_run import whatwhere
+from whatwhere.errors import ImageError, RunError, SpecError
+
+
+@pytest.fixture(scope="module")
+def model() -> ww.DeconvNet:
+    """One waveform of 16 samples, regions of one."""
+    t = torch.arange(16) - 7.5
+    filters = torch.cos(0.8 * t + 0.4) * torch.exp(-(t**2) / 20)
+    model = ww.DeconvNet(ww.ModelSpec.signals(1, 16, pool_size=1))
+    return model.with_filters(1, (filters / filters.norm())[None, None, None])
+
+
+@pytest.fixture(scope="module")
+def clean(model: ww.DeconvNet) -> torch.Tensor:
+    """Two signals with an event every 40 samples."""
+    p = torch.zeros(2, 1, 1, 315)
+    p[..., 20::40] = 3.0
+    return model.at(1, 300).decode(
+        ww.Latents(p, (ww.PoolingParams(*[torch.zeros(2, 2, 1, 1, 315)] * 2),))
+    )[:, :, 0]
+
+
+@pytest.mark.parametrize("noise", [0.3, None])
+def test_noise_is_removed(model: ww.DeconvNet, clean: torch.Tensor, noise: float | None) -> None:
+    noisy = clean + 0.3 * torch.randn(clean.shape, generator=torch.Generator().manual_seed(0))
+    restored = ww.restoration.denoise(model, noisy.numpy(), noise)
+    assert isinstance(restored, np.ndarray)
+    assert restored.shape == clean.shape
+    assert np.mean((restored - clean.numpy()) ** 2) < 0.2 * 0.3**2
+    assert ww.restoration.denoise(model, noisy, 0.0) is noisy
+
+
+def test_gaps_are_filled_in(model: ww.DeconvNet, clean: torch.Tensor) -> None:
+    known = torch.ones(2, 1, 300, dtype=torch.bool)
+    known[:, :, 90:94] = False  # a quarter of an event
+    filled = ww.restoration.inpaint(model, clean.where(known, torch.nan), known)
+    assert torch.equal(filled[known], clean[known])
+    assert float((filled - clean).abs().max()) < 0.2 * float(clean.abs().max())
+
+
+def test_what_is_wrong(model: ww.DeconvNet, clean: torch.Tensor) -> None:
+    with pytest.raises(SpecError, match="a model of pictures"):
+        ww.restoration.denoise(ww.DeconvNet(ww.ModelSpec.paper()), clean, 0.1)
+    with pytest.raises(ImageError, match=r"expected \[N, 1, T\]"):
+        ww.restoration.denoise(model, clean[0], 0.1)
+    with pytest.raises(SpecError, match="noise of counts"):
+        ww.restoration.denoise(model, clean, "poisson")
+
+
+def test_what_is_wrong_with_signals_and_masks() -> None:
+    model, signals = ww.DeconvNet(ww.ModelSpec.signals(1, 16, pool_size=1)), torch.rand(1, 1, 50)
+    with pytest.raises(
+        ImageError, match=r"Signals was given; expected a float tensor or array \[N, 1, T\]"
+    ):
+        ww.restoration.denoise(model, ww.data.load(signals.numpy(), signals=True))
+    with pytest.raises(ImageError, match="a mask of shape"):
+        ww.restoration.inpaint(model, signals, torch.ones(1, 1, 20))
+
+
+TYPES = {
+    ".npy": ["<f8", "<f4", "<i2", "|u1"],
+    ".csv": ["<f4"],
+    ".wav": ["<f4", "<i2", "<i4", "|u1"],
+}
+
+
+@pytest.mark.parametrize(
+    ("suffix", "kind"), [(suffix, kind) for suffix, kinds in TYPES.items() for kind in kinds]
+)
+def test_commands_write_a_recording_as_it_was(
+    model: ww.DeconvNet, clean: torch.Tensor, suffix: str, kind: str, tmp_path: Path
+) -> None:
+    """Its kind of file, shape, type, rate and names; known samples stay, gaps are filled as in
+    Python."""
+    ww.save(model, tmp_path / "model.safetensors")
+    recording = 0.25 * clean[0, 0].double().numpy()
+    unsigned = kind == "|u1"
+    full = 1 if "f" in kind else np.iinfo(kind).max + (not unsigned)
+    written = (
+        recording
+        if "f" in kind
+        else np.rint(recording * (128 if unsigned and suffix == ".wav" else full))
+    )
+    written = (
+        (written + (128 if unsigned and suffix == ".wav" else 0))
+        .clip(0 if unsigned else -full)
+        .astype(kind)
+    )
+    source, out, mask = (tmp_path / f"{name}{suffix}" for name in ("in", "out", "mask"))
+    known = np.ones(len(recording), np.float32)
+    known[90:94] = 0
+
+    def save(path: Path, values: np.ndarray) -> None:
+        if suffix == ".npy":
+            np.save(path, values)
+        elif suffix == ".csv":
+            np.savetxt(path, np.stack([values], 1), header="volt", comments="", fmt="%.9g")
+        else:
+            pytest.importorskip("scipy.io.wavfile").write(path, 1234, values)
+
+    save(source, written)
+    save(mask, known)
+    name = ("--model", tmp_path / "model.safetensors")
+    whatwhere("inpaint", source, mask, out, *name, "--quiet")
+    given, found = (ww.data.load(path, signals=True)[:] for path in (source, out))
+    expected = ww.restoration.inpaint(model, given, torch.from_numpy(known)[None, None] > 0)
+    step = 0 if "f" in kind else 1 / full
+    torch.testing.assert_close(found, expected, atol=step + 1e-6, rtol=0)
+    assert not torch.equal(found, given)
+    if suffix == ".npy":
+        values = np.load(out)
+        assert values.dtype == written.dtype
+        assert np.array_equal(values[known > 0], written[known > 0])
+    elif suffix == ".csv":
+        assert out.read_text().startswith("volt\n")
+        assert torch.equal(found[0, 0][known > 0], given[0, 0][known > 0])
+    else:
+        from scipy.io import wavfile
+
+        rate, values = wavfile.read(out)
+        assert (rate, values.dtype) == (1234, written.dtype)
+        assert np.abs(values[known > 0] - written[known > 0].astype(float)).max() <= (
+            256 if kind == "<i4" else 0
+        )
+
+
+def test_commands_find_gaps_by_nan_and_remove_noise(
+    model: ww.DeconvNet, clean: torch.Tensor, tmp_path: Path
+) -> None:
+    ww.save(model, tmp_path / "model.safetensors")
+    option = ("--model", tmp_path / "model.safetensors")
+    holes = clean.clone()
+    holes[:, :, 90:94] = torch.nan
+    np.save(tmp_path / "holes.npy", holes.numpy())
+    whatwhere("inpaint", tmp_path / "holes.npy", "nan", tmp_path / "filled.npy", *option)
+    expected = ww.restoration.inpaint(model, holes, holes.isfinite())
+    assert np.array_equal(np.load(tmp_path / "filled.npy"), expected.numpy())
+    noisy = clean + 0.3 * torch.randn(clean.shape, generator=torch.Generator().manual_seed(0))
+    np.save(tmp_path / "noisy.npy", noisy.numpy())
+    whatwhere("denoise", tmp_path / "noisy.npy", tmp_path / "clean.npy", *option, "--noise", 0.3)
+    assert np.array_equal(
+        np.load(tmp_path / "clean.npy"), ww.restoration.denoise(model, noisy, 0.3).numpy()
+    )
+
+
+def test_what_is_wrong_with_a_recording_of_a_command(model: ww.DeconvNet, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("1\n2\n")
+    ww.save(model, tmp_path / "model.safetensors")
+    a, out, option = (
+        tmp_path / "a.csv",
+        tmp_path / "out.csv",
+        ("--model", tmp_path / "model.safetensors"),
+    )
+    for arguments, message in (
+        (("denoise", a, out), "--model RUN, after `whatwhere train"),
+        (("denoise", a, tmp_path / "out.wav", *option), "expected a name with its ending"),
+        (("denoise", a, a, *option), "is read by this command"),
+        (("denoise", a, tmp_path / "out.png", *option), "expected a name with its ending"),
+        (("denoise", tmp_path, tmp_path / "out", *option), "was given for pictures"),
+        (("inpaint", tmp_path, "alpha", tmp_path / "out", *option), "was given for pictures"),
+        (("denoise", a, out, *option, "--noise", "poisson"), "noise of counts"),
+    ):
+        with pytest.raises((SpecError, RunError), match=message):
+            whatwhere(*arguments)
+    assert not out.exists()
