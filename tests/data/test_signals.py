@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import whatwhere as ww
-from whatwhere.data.signals import Signals, cut_windows, training_windows
+from whatwhere.data.signals import Signals, cut_windows, encode_signals, training_windows
 from whatwhere.errors import ImageError
 
 
@@ -108,3 +108,105 @@ def test_windows_cover_every_sample_and_read_no_others(tmp_path: Path) -> None:
     assert training_windows(signals) is signals  # short ones are kept whole
     with pytest.raises(ImageError, match="has 1,050"):
         cut_windows(signals, 2000)
+
+
+# Tables as other programs write them
+
+
+def written(tmp_path: Path, text: str | bytes) -> Path:
+    path = tmp_path / "a.csv"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_byte_order_mark_is_no_heading(encoding: str, tmp_path: Path) -> None:
+    path = written(tmp_path, "1.5,2\n3,4\n5,6\n".encode(encoding))
+    np.testing.assert_array_equal(ww.data.load(path)[0], [[1.5, 3, 5], [2, 4, 6]])
+
+
+@pytest.mark.parametrize(
+    ("encoding", "heading"),
+    [("utf-8", "µV,電圧"), ("utf-8-sig", "µV,b"), ("latin-1", "µV,b"), ("utf-16", "µV,電圧")],
+)
+def test_headings_keep_their_encoding(encoding: str, heading: str, tmp_path: Path) -> None:
+    content = f"{heading}\r\n1.5,2\r\n3,4\r\n".encode(encoding)
+    path = written(tmp_path, content)
+    values = ww.data.load(path)[:].numpy()
+    assert encode_signals(values, path) == content
+
+
+def test_an_empty_line_of_several_channels_is_an_unknown_sample(tmp_path: Path) -> None:
+    signals = ww.data.load(written(tmp_path, "a,b\n1,2\n\n5,6\n \n7,8\n\n"), allow_nan=True)
+    expected = [[1, np.nan, 5, np.nan, 7], [2, np.nan, 6, np.nan, 8]]
+    np.testing.assert_array_equal(signals[0], expected)
+
+
+def test_columns_that_are_numbered_have_names(tmp_path: Path) -> None:
+    path = written(tmp_path, "0,1\n0.5,0.25\n1.5,2.5\n")
+    with pytest.warns(UserWarning, match="taken for their names"):
+        signals = ww.data.load(path)
+    np.testing.assert_array_equal(signals[0], [[0.5, 1.5], [0.25, 2.5]])
+    with pytest.warns(UserWarning, match="is taken for a sample"):
+        signals = ww.data.load(written(tmp_path, "0\n0.5\n0.25\n"))
+    np.testing.assert_array_equal(signals[0], [[0, 0.5, 0.25]])
+    signals = ww.data.load(written(tmp_path, "0,1\n3,4\n5,6\n"))  # counts: nothing is unusual
+    np.testing.assert_array_equal(signals[0], [[0, 3, 5], [1, 4, 6]])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0,5;1,25\n-2,0;3,5\n", [[0.5, -2], [1.25, 3.5]]),
+        ("a, b;c\n0,5;1,25\n-2,0;3,5\n", [[0.5, -2], [1.25, 3.5]]),
+        ("0,5\t1,25\n-2,0\t3,5\n", [[0.5, -2], [1.25, 3.5]]),
+        ("volt\n0,5\n1,25\n", [[0.5, 1.25]]),
+        ("0,5\n0,05\n1,25\n", [[0.5, 0.05, 1.25]]),
+        ("0,5\n-0,5\n1,25\n", [[0.5, -0.5, 1.25]]),
+    ],
+)
+def test_decimal_commas(text: str, expected: list[list[float]], tmp_path: Path) -> None:
+    path = written(tmp_path, text)
+    values = ww.data.load(path)[:].numpy()
+    np.testing.assert_array_equal(values[0], np.float32(expected))
+    copy = written(tmp_path, encode_signals(values, path))
+    np.testing.assert_array_equal(ww.data.load(copy)[:], values)
+
+
+def test_whole_numbers_that_may_be_decimal_commas_are_reported(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="two columns of whole numbers"):
+        signals = ww.data.load(written(tmp_path, "1,523\n2,871\n"))
+    np.testing.assert_array_equal(signals[0], [[1, 2], [523, 871]])
+
+
+@pytest.mark.parametrize("kind", ["int16", "int64", "float32"])
+def test_a_wav_file_without_samples(kind: str, tmp_path: Path) -> None:
+    wavfile = pytest.importorskip("scipy.io.wavfile")
+    wavfile.write(tmp_path / "a.wav", 1000, np.zeros(0, kind))
+    with pytest.raises(ImageError, match="it has no samples"):
+        ww.data.load(tmp_path / "a.wav")
+
+
+def test_a_wav_file_of_64_bits(recording: np.ndarray, tmp_path: Path) -> None:
+    wavfile = pytest.importorskip("scipy.io.wavfile")
+    path = tmp_path / "a.wav"
+    wavfile.write(path, 1000, (recording.T.astype(float) * 2.0**63).astype(np.int64))
+    values = ww.data.load(path)[:]
+    torch.testing.assert_close(values[0], torch.from_numpy(recording))
+    copy = tmp_path / "b.wav"
+    copy.write_bytes(encode_signals(2 * values.numpy(), path))  # beyond the largest
+    torch.testing.assert_close(ww.data.load(copy)[:], (2 * values).clamp(-1, 1))
+
+
+def test_a_wav_file_that_ends_early_is_no_shorter_recording(
+    recording: np.ndarray, tmp_path: Path
+) -> None:
+    wavfile = pytest.importorskip("scipy.io.wavfile")
+    path = tmp_path / "a.wav"
+    for kind in (np.int16, np.float32):
+        wavfile.write(path, 1000, (recording.T * 100).astype(kind))
+        content = path.read_bytes()
+        for missing in (1, 4, 100, 1900):
+            path.write_bytes(content[:-missing])
+            with pytest.raises(ImageError, match="it ends early"):
+                ww.data.load(path)
