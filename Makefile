@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 # Continuous integration must never download a CUDA build of torch: there the constraint makes pip stop instead.
 PIP_FLAGS := $(if $(CI),--constraint .ci/no-cuda.txt)
 
-.PHONY: demo reproduce test lint types imports machine-code docs package coverage fuzz compare attack clean
+.PHONY: demo reproduce test check weight lint types imports core-tests machine-code docs package coverage fuzz compare attack clean
 demo: $(VENV)/.demo
 	$(BIN)/whatwhere demo
 
@@ -18,6 +18,21 @@ test: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/.dev
 	$(MAKE) --jobs 2 machine-code types lint imports
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# Before every commit, at most a minute: format, lint, types of what changed, imports, the core's tests.
+check: $(VENV)/.dev
+	$(BIN)/ruff format .
+	$(MAKE) --jobs 2 quick-lint types imports core-tests
+
+quick-lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+
+core-tests: $(VENV)/.dev
+	$(BIN)/python -m pytest tests/spec tests/ops tests/model tests/engines/test_ista.py tests/inference/test_checks.py tests/test_structure.py
+
+# How heavy the package is to read, as a table. No size is a test.
+weight: $(VENV)/.dev
+	$(BIN)/python benchmarks/weight.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -37,7 +52,8 @@ machine-code-%: $(VENV)/.dev
 
 # The documentation site, docs/_build/html; a warning is an error. GALLERY=0 leaves out running its examples.
 GALLERY ?= 1
-docs: $(VENV)/.docs
+docs: $(VENV)/.docs $(VENV)/.dev
+	$(BIN)/python -m pytest docs/checks # the numbers of the pages are those of the result files
 	$(BIN)/sphinx-build -W --keep-going -q -D plot_gallery=$(GALLERY) docs docs/_build/html
 
 # The package as users get it: built, checked, at most 5 MB, installed in an empty environment and tried there. Then the

@@ -134,36 +134,6 @@ def test_the_help_has_the_words_of_the_docstrings() -> None:
     assert sentence("β of inference") == "β of inference."
 
 
-def count() -> dict[str, list[str]]:
-    """The options of every command.
-
-    The rule of the count: a command is one that runs, so sub-commands count in place of their
-    group. Options begin with a dash; arguments, --help and the options of the program itself
-    (--version, completion) are not counted.
-    """
-
-    def walk(each: object, name: str) -> dict[str, list[str]]:
-        if hasattr(each, "commands"):
-            return {
-                k: v
-                for key, sub in each.commands.items()
-                for k, v in walk(sub, f"{name} {key}".strip()).items()
-            }
-        return {name: [p.name for p in each.params if p.param_type_name == "option"]}  # type: ignore[attr-defined]
-
-    return walk(typer.main.get_command(app), "")
-
-
-def test_there_are_few_commands_and_options() -> None:
-    """There were 19 commands with 145 options before they were made from dataclasses."""
-    options = count()
-    assert len(options) <= 17
-    assert sum(map(len, options.values())) <= 90, {
-        name: len(each) for name, each in options.items()
-    }
-    assert max(map(len, options.values())) <= 12
-
-
 def test_options_of_one_name_mean_the_same_in_every_command() -> None:
     program = typer.main.get_command(app)
     words: dict[str, set[str]] = {}

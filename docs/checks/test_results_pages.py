@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from test_readme import rows_of, study_results
+from checks.tables import rows_of, study_results
 
 PAGES, RESULTS = (
     Path(__file__).parents[2] / folder

@@ -1,0 +1,360 @@
+"""The numbers of the README and of its pages are those of the result files (`make docs`)."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from checks.tables import rows_of, study_results
+
+from reproduction.report import measured_tables
+from reproduction.reproduce import open_store
+from reproduction.results import mean_and_deviation
+from reproduction.scale import read_scale
+
+ROOT = Path(__file__).parents[2]
+README, RESULTS, START = ROOT / "README.md", ROOT / "docs/results/index.md", ROOT / "docs/start.md"
+
+
+ONE_CELL = {  # a row of the README, and where its number comes from
+    "**Gaussian pooling**": ("pooling", "Gaussian pooling / Layer 2"),
+    "its layer 1 alone": ("pooling", "Gaussian pooling / Layer 1"),
+    "max pooling": ("pooling", "Max pooling / Layer 2"),
+    "layer 1 of max pooling": ("pooling", "Max pooling / Layer 1"),
+    "without the reset of the features in training": (
+        "reset",
+        "Gaussian pooling, 2 layers / No reset",
+    ),
+    "without non-negativity: Gaussian pooling": (
+        "nonnegativity",
+        "Gaussian pooling / Positive/negative",
+    ),
+    "without non-negativity: max pooling": ("nonnegativity", "Max pooling / Positive/negative"),
+}
+MANY_LABELS = {
+    "Gaussian pooling, two layers": "This model, Gaussian pooling, 2 layers",
+    "three of them, of three seeds, side by side": "Three of them side by side (beyond the paper)",
+    "baselines, the same SVM: raw pixels": "Raw pixels",
+    "k-means on whitened patches": "k-means on whitened patches (Coates and Ng)",
+    "scattering": "Scattering (kymatio)",
+}
+
+
+FEW = [
+    f"({frame}) {method}"
+    for frame in ("a", "a, upright")
+    for method in ("this model", "scattering", "k-means")
+] + [
+    f"(a) {row}"
+    for row in ("this model, not whitened", "scattering, standardised", "k-means, standardised")
+]
+
+
+@pytest.fixture(scope="module")
+def tables() -> dict[str, dict[str, Any]]:
+    paper = read_scale("paper")
+    return measured_tables(paper, open_store(ROOT / "reproduction/results", paper))
+
+
+def test_every_error_rate_is_from_its_result_files(tables: dict[str, dict[str, Any]]) -> None:
+    rows = rows_of(RESULTS)
+    for row, (table, name) in ONE_CELL.items():
+        cell = tables[table][name]
+        mean, deviation = mean_and_deviation(cell.values)
+        expected = [
+            str(len(cell.values)),
+            f"{mean:.2f} ± {deviation:.2f}",
+            f"{cell.cell.paper:.2f}",
+        ]
+        assert rows[row] == expected, row
+
+
+IN_README = {"Gaussian pooling, two layers, as in the paper": "Gaussian pooling, two layers"}
+IN_README |= {"raw pixels": "baselines, the same SVM: raw pixels"}
+
+
+@pytest.mark.parametrize(
+    ("page", "names"), [(README, IN_README), (RESULTS, {})], ids=["README", "results"]
+)
+def test_every_error_rate_with_few_labels_is_from_its_result_files(
+    page: Path, names: dict[str, str], tables: dict[str, dict[str, Any]]
+) -> None:
+    rows = rows_of(page)
+    for row, known in (names or dict(zip(MANY_LABELS, MANY_LABELS, strict=True))).items():
+        labels = ("all", "3000", "1000", "300", "100")
+        cells = [tables["comparison"][f"{MANY_LABELS[known]} / {n} labels"] for n in labels]
+        assert rows[row] == [f"{cell.mean:.2f}" for cell in cells], row
+
+
+def test_the_errors_of_the_best_features_are_from_their_result_files(
+    tables: dict[str, dict[str, Any]],
+) -> None:
+    rows, labels = rows_of(ROOT / "docs/results/best.md"), ("3000", "1000", "300", "100")
+    best = [f"({name}{frame})" for name in "abc" for frame in ("", ", upright")]
+    for table, before, names, places in (
+        ("best", "", best, 3),
+        ("best_fashion", "Fashion-MNIST ", ["(a)", "(c)"], 2),
+    ):
+        for name in names:
+            ours, *others = (
+                tables[table][f"{name} {who} / error"]
+                for who in ("this model", "scattering", "k-means")
+            )
+            expected = [
+                f"{ours.mean:.{places}f}",
+                ", ".join(f"{value:.2f}" for value in ours.values),
+            ]
+            # without what stands in brackets
+            found = [cell.split(" (")[0] for cell in rows[before + name][1:5]]
+            assert found == [*expected, *(f"{other.mean:.2f}" for other in others)], name
+    few = {
+        row: [f"{tables['best_few'][f'{row} / {n} labels'].mean:.2f}" for n in labels]
+        for row in rows
+        if row in FEW
+    }
+    assert {row: rows[row] for row in few} == few
+    assert len(few) == len(FEW)
+    for row, name in (
+        ("three with different input stages, whitened", "this model"),
+        ("scattering, whitened", "scattering"),
+    ):
+        readme = next(cells for first, cells in rows_of(README).items() if first.startswith(row))
+        assert readme == [
+            f"{tables['best'][f'(a) {name} / error'].mean:.2f}",
+            *few[f"(a) {name}"],
+        ], row
+
+
+def svm_errors(row: dict[str, Any]) -> list[float]:
+    """The errors in % of a linear SVM with all labels, 3,000, 1,000, 300 and 100."""
+    return [
+        float(row["svm"][labels]["1.0"].split("±")[0])
+        for labels in ("all", "3000", "1000", "300", "100")
+    ]
+
+
+def test_the_errors_with_ten_labels_are_from_their_result_files() -> None:
+    rows, few = rows_of(ROOT / "docs/results/few_labels.md"), study_results("ten_labels")
+    ours, scattering = "three models, both views", "scattering, both views"
+    for row, name in {
+        ours: ours,
+        "one model, both views": "one model, both views",
+        f"{scattering}, the same metric": scattering,
+    }.items():
+        assert rows[row] == [
+            f"{error:.2f}" for error in svm_errors(few[f"mnist test svm {name}"])
+        ], row
+    readme = next(
+        cells for row, cells in rows_of(README).items() if "metric of small distortions" in row
+    )
+    assert readme == rows[ours]
+    runs = study_results("one_example")
+    for row, name in {
+        "metric of both": "both",
+        "metric of small distortions: no label is used": "distortions",
+    }.items():
+        assert float(rows[row][1]) == runs[f"omniglot test {name}"]["test"], row
+
+
+def test_the_numbers_in_sentences_are_from_the_result_files(
+    tables: dict[str, dict[str, Any]],
+) -> None:
+    text = README.read_text(encoding="utf-8")
+    cells = tables["comparison"]
+    pixels = cells[f"{MANY_LABELS[list(MANY_LABELS)[2]]} / 100 labels"].mean
+    few = study_results("ten_labels")
+    rule = few["one rule: mnist test three models"]
+    graph = np.mean(rule["10"][rule["rule"]]["draws"])
+    features = svm_errors(few["mnist test svm three models, both views"])[-1]
+    assert f"{graph:.1f} % errors if classes are known to be equally large" in text
+    digits = few["digits, metric of every 4, default, 10 labels, by draw"][
+        "svm of the graph's classes"
+    ]
+    assert f"5,000 digits on two cores with ten labels: {np.mean(digits):.1f} %" in text
+    letters = study_results("one_example")["omniglot test both"]["test"]
+    assert f"one example of each of 20 new letters: {letters:.1f} %" in text
+    assert f"a linear SVM with 100: {features:.1f} %, of raw pixels {pixels:.1f} %" in text
+    assert (
+        f"(the paper: {tables['pooling']['Gaussian pooling / Layer 2'].cell.paper} with all labels)"
+        in text
+    )
+    tutorial = rows_of(ROOT / "docs/tutorial/few_labels.md")
+    for row, name in {
+        "this model, two layers": "Gaussian pooling, two layers",
+        "raw pixels": "baselines, the same SVM: raw pixels",
+    }.items():
+        assert tutorial[row] == rows_of(RESULTS)[name][1:], row
+
+
+def test_the_numbers_of_photographs_and_defects_are_from_their_result_files() -> None:
+    text = README.read_text(encoding="utf-8")
+    rows = json.loads(
+        (ROOT / "reproduction/studies/results/denoising.json").read_text(encoding="utf-8")
+    )["denoising"]
+    chosen = {"method": "trained", "data": "bsd68", "sigma": 25, "shifts": 16}
+    (denoised,) = (row for row in rows if chosen.items() <= row.items())
+    assert f"{denoised['psnr']:.1f} dB on BSD68 at σ = 25" in text
+    tiles = anomaly_results()["tiles"]
+    assert f"AUROC {tiles['AnomalyDetector']['test']['image']:.2f} on magnetic tiles" in text
+
+
+def anomaly_results() -> dict[str, Any]:
+    return dict(
+        json.loads((ROOT / "reproduction/studies/results/anomaly.json").read_text(encoding="utf-8"))
+    )
+
+
+DETECTORS = {
+    "`AnomalyDetector`": "AnomalyDetector",
+    "the same, 10 normal pictures": "AnomalyDetector, 10 normal pictures",
+    "one-class SVM on its descriptors": "one-class SVM on our descriptors",
+    "isolation forest on its descriptors": "isolation forest on our descriptors",
+    **{
+        name: name
+        for name in ("PCA of patches", "nearest raw patches", "nearest scattering patches")
+    },
+}
+
+
+def test_the_numbers_of_the_anomaly_page_are_from_its_result_file() -> None:
+    results, page = anomaly_results(), ROOT / "docs/howto/anomaly.md"
+    text, rows = " ".join(page.read_text(encoding="utf-8").replace("**", "").split()), rows_of(page)
+    for row, method in DETECTORS.items():
+        test = results["tiles"][method]["test"]
+        expected = f"{test['image']:.3f} ± {test['standard error']:.3f}"
+        pixels = f"{test['pixel']:.3f}" if "pixel" in test else ""
+        assert [rows[row][0].replace("**", ""), rows[row][1]] == [expected, pixels], row
+    by_kind = results["tiles"]["AnomalyDetector"]["test"]["by kind"]
+    for value in (*by_kind.values(), *(row["all"] for row in results["textures, pixels"].values())):
+        assert f"{value:.3f}" in text
+    for name, draws in results["textures, other draws"].items():
+        mean, before = (
+            np.mean([draw["all"] for draw in rows.values()])
+            for rows in (draws, results["before"]["textures, other draws"][name])
+        )
+        assert f"{mean:.3f} ({before:.3f})" in text, name
+
+
+DENOISED = {  # a row of the how-to, and what the result file says of it
+    "noisy": {"method": "noisy"},
+    "total variation": {"method": "tv"},
+    "non-local means": {"method": "nlm"},
+    "SPORCO": {"method": "sporco"},
+    "sparse coding, our former way": {"method": "photographs"},
+    "BM3D": {"method": "bm3d"},
+    "**without pairs: a dictionary**": {"method": "dictionary", "learn": False},
+    **{
+        f"**trained, quality {q}{' (default)' if q == 16 else ''}**": {
+            "method": "trained",
+            "shifts": q,
+        }
+        for q in (8, 16, 32, 64)
+    },
+}
+
+
+def denoising_results() -> dict[str, Any]:
+    results = ROOT / "reproduction/studies/results/denoising.json"
+    return dict(json.loads(results.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("row", DENOISED)
+def test_the_table_of_denoising_is_from_its_result_file(row: str) -> None:
+    rows, cells = denoising_results()["denoising"], rows_of(ROOT / "docs/howto/restoration.md")[row]
+    for place, pictures in ((0, "bsd68"), (2, "set12")):
+        if (row, pictures) == ("BM3D", "bsd68"):
+            continue  # published
+        wanted = DENOISED[row] | {"data": pictures, "colour": False}
+        measured = [
+            r for r in rows if all(r.get(key, value) == value for key, value in wanted.items())
+        ]
+        measured = sorted(
+            (r for r in measured if r.get("complete", True)), key=lambda r: r["sigma"]
+        )
+        assert [r["sigma"] for r in measured] == [15, 25, 50]
+        assert cells[place] == "/".join(f"{r['psnr']:.2f}" for r in measured)
+        assert cells[place + 1] == "/".join(f"{r['ssim']:.3f}" for r in measured)
+
+
+def test_the_table_of_inpainting_is_from_its_result_file() -> None:
+    found, page = denoising_results()["inpainting"], rows_of(ROOT / "docs/howto/inpainting.md")
+    before, ours = found["pictures"]["rows"], found["pictures_fourth"]["rows"]
+    for name, rows, key in (
+        ("biharmonic", before, "biharmonic"),
+        ("sparse coding, our former way", before, "former"),
+        ("**whatwhere**", ours, "psnr"),
+    ):
+        means = [
+            np.mean([row[key] for row in rows if row["missing"] == missing])
+            for missing in (30, 50, 80)
+        ]
+        assert page[name] == [f"{mean:.2f}" for mean in means], name
+
+
+def test_colour_with_40_held_out_is_from_its_result_file() -> None:
+    colour = json.loads(
+        (ROOT / "reproduction/studies/results/denoiser_colour.json").read_text(encoding="utf-8")
+    )
+    ours, former = (
+        [colour["held_out_40"][way][f"psnr{sigma}"] for sigma in (15, 25, 50)]
+        for way in ("trained", "former")
+    )
+    assert min(np.subtract(ours, former)) >= 1  # what was asked for
+    text = " ".join((ROOT / "docs/howto/restoration.md").read_text(encoding="utf-8").split())
+    shown = ("/".join(f"{value:.2f}" for value in way) for way in (ours, former))
+    assert "{} dB on these (former way: {})".format(*shown) in text
+
+
+def test_the_seconds_of_denoising_are_those_that_were_measured() -> None:
+    rows = rows_of(ROOT / "docs/howto/restoration.md")
+    times = {
+        row["method"]: row["processor_seconds"] for row in denoising_results()["times"]["rows"]
+    }
+    for row, wanted in DENOISED.items():
+        if (method := wanted["method"]) in times and method != "trained":
+            assert rows[row][4] == f"{times[method]:.{0 if method == 'bm3d' else 1}f}"
+    speed = json.loads(
+        (ROOT / "benchmarks/results/denoising_speed.json").read_text(encoding="utf-8")
+    )["quality"]
+    for row, wanted in DENOISED.items():
+        if wanted["method"] == "trained":
+            assert rows[row][4] == f"{speed[str(wanted['shifts'])]['seconds']:.1f}"
+    assert speed["16"]["seconds"] <= 3
+    default = rows["**trained, quality 16 (default)**"]
+    decibels = float(default[0].split("/")[1])
+    assert f"{decibels:.1f} dB on BSD68 at σ = 25, in {default[4]} s a picture" in README.read_text(
+        encoding="utf-8"
+    )
+
+
+def test_the_speeds_are_from_their_result_files() -> None:
+    text = " ".join(README.read_text(encoding="utf-8").split())
+    training = json.loads(
+        (ROOT / "benchmarks/results/gpu_training.json").read_text(encoding="utf-8")
+    )["time"]
+    assert f"full training takes {training['training_seconds']:.0f} s on one H200" in text
+    measured = json.loads(
+        (ROOT / "benchmarks/results/sporco_comparison.json").read_text(encoding="utf-8")
+    )["results"]
+    ratios = []
+    for (
+        problem
+    ) in measured:  # the best setting of each program that comes within 1 % of the best objective
+        rows = [row for row in problem["rows"] if row["steps"] is not None]
+        assert all(row["cost"] <= 1.01 * problem["best"] for row in rows)
+        theirs, ours = (
+            min(row["processor"] for row in rows if row["method"].startswith(name))
+            for name in ("SPORCO", "whatwhere")
+        )
+        ratios.append(theirs / ours)
+    assert f"{min(ratios):.1f} to {max(ratios):.1f} times as fast as SPORCO" in text
+
+
+def test_the_errors_of_the_demo_are_those_that_were_measured() -> None:
+    measured = json.loads((ROOT / "benchmarks/results/demo.json").read_text(encoding="utf-8"))[
+        "result"
+    ]["scores"]
+    page = RESULTS.read_text(encoding="utf-8")
+    for score in measured:
+        assert f"| {score['name']} | {100 * score['score']['error']:.2f} % |" in page
