@@ -63,17 +63,23 @@ class Setting:
     @property
     def types(self) -> list[Any]:
         """The types that a value may have besides None."""
-        members = (
-            (self.hint,) if get_origin(self.hint) is tuple else get_args(self.hint) or (self.hint,)
-        )
+        if get_origin(self.hint) is tuple:
+            return [self.hint]
+        members = get_args(self.hint) or (self.hint,)
         return [hint for hint in members if hint is not type(None)]
 
     @property
     def metavar(self) -> str:
-        literals = [hint for hint in (self.hint, *self.types) if get_origin(hint) is Literal]
-        return "|".join(word for hint in literals for word in get_args(hint)) or METAVARS.get(
-            self.types[0], "TEXT"
-        )
+        """What stands for the value in the help: its words, or its kind."""
+        words = [
+            word
+            for hint in (self.hint, *self.types)
+            if get_origin(hint) is Literal
+            for word in get_args(hint)
+        ]
+        if words:
+            return "|".join(words)
+        return METAVARS.get(self.types[0], "TEXT")
 
     @property
     def shown_default(self) -> str:
@@ -85,12 +91,12 @@ def known_settings(kinds: Iterable[Kind]) -> dict[str, Setting]:
     known = {}
     for entry in kinds:
         kind, names = entry if isinstance(entry, tuple) else (entry, "")
-        words, hints = parse(kind.__doc__).entries, type_hints(kind)
+        words = parse(kind.__doc__).entries
+        hints = type_hints(kind)
         for f in fields(kind):
             if f.init and (not names or f.name in names.split()):
-                known[f.name] = Setting(
-                    f.name, kind, hints[f.name], getattr(kind, f.name, None), words[f.name]
-                )
+                default = getattr(kind, f.name, None)
+                known[f.name] = Setting(f.name, kind, hints[f.name], default, words[f.name])
     return known
 
 
@@ -114,9 +120,10 @@ class Settings:
 
     def override(self, spec: Spec) -> Spec:
         """The spec with what was given for its fields."""
-        return override(
-            spec, {name: v for name, v in self.table.items() if self.known[name].kind is type(spec)}
-        )
+        own = {
+            name: value for name, value in self.table.items() if self.known[name].kind is type(spec)
+        }
+        return override(spec, own)
 
     def given(self, name: str) -> bool:
         """Whether a setting, or one inside it, was given."""
@@ -162,7 +169,8 @@ def nearest(name: str, known: Mapping[str, Setting], others: Iterable[str] = ())
     others  names that it may mean as well; if one of them is nearer, it is the result
     """
     last = {path: path.rpartition(".")[2] for setting in known.values() for path in setting.paths}
-    wanted, names = name.rpartition(".")[2], dict.fromkeys([*others, *last.values()])
+    wanted = name.rpartition(".")[2]
+    names = dict.fromkeys([*others, *last.values()])
     best = [wanted] if wanted in names else difflib.get_close_matches(wanted, names, n=1)
     return [path for path in last if last[path] in best] or best
 
@@ -201,11 +209,14 @@ def command(
     flags  names of settings that are also options
     app    the program, or a group of its commands
     """
-    known, chosen = known_settings(kinds), flags.split()
+    known = known_settings(kinds)
+    chosen = flags.split()
 
     def add(function: Function) -> Function:
-        name, own = function.__name__.rstrip("_"), parse(function.__doc__)
-        parameters, hints = list[inspect.Parameter](), get_type_hints(function)
+        name = function.__name__.rstrip("_")
+        own = parse(function.__doc__)
+        hints = get_type_hints(function)
+        parameters: list[inspect.Parameter] = []
         for p in inspect.signature(function).parameters.values():
             if p.name == "settings":
                 parameters += settings_parameters(known, chosen)
@@ -234,10 +245,10 @@ def settings_parameters(
     names = ", ".join(f"{setting.name}.…" if setting.nested else setting.name for setting in others)
     text = f"Change a setting; repeatable. The settings are {names}."
     hint = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help=text)]
-    return [
-        *(flag(known[name]) for name in flags),
-        *([keyword("set", hint, None)] if others else []),
-    ]
+    parameters = [flag(known[name]) for name in flags]
+    if others:
+        parameters.append(keyword("set", hint, None))
+    return parameters
 
 
 def settings_text(known: Mapping[str, Setting], flags: Sequence[str]) -> str | None:

@@ -24,7 +24,9 @@ from whatwhere.tasks.classification import Matrix, describe_images, fit_svm, pro
 from whatwhere.tasks.classification.graph import UNLABELLED, GraphClassifier
 from whatwhere.tasks.classification.metric import learn_metric
 
-RESULT, REPORT, EXPLORER = "demo.json", "report.html", "explorer.html"
+RESULT = "demo.json"
+REPORT = "report.html"
+EXPLORER = "explorer.html"
 EXPLORED = 250  # examples in the explorer
 LEARNED = 2_000  # images that each layer learns from in a stream
 TITLE = "whatwhere: the demo"
@@ -33,7 +35,8 @@ LEAD = (
     " makes of them."
 )
 SHOWN = 36  # reconstructed digits, in the report
-LABELS, DRAWS = (1, 10), 5  # of each class for the graph, and how often they are drawn
+LABELS = (1, 10)  # of each class, for the graph
+DRAWS = 5  # how often these labels are drawn
 GRAPH_C = 0.3  # of the SVM that learns from the classes of the graph
 METRIC_SHARE = 4  # every fourth image makes the metric
 RUN_FILES = ("recipe.toml", "model.safetensors", "history.jsonl")
@@ -84,11 +87,13 @@ def run_demo(
     claim([folder / file for file in FILES], folder=folder, overwrite=overwrite)
     recipe = recipe or read_recipe("demo")
     training, test = images or (data.load("digits"), data.load("digits", split="test"))
-    y, y_test = cast(Any, training.labels), cast(Any, test.labels)
+    y = cast(Any, training.labels)
+    y_test = cast(Any, test.labels)
     with tempfile.TemporaryDirectory() as workplace:
         run = learn(recipe, training, Path(workplace) / "run", stage, engine)
         contents = {file: (Path(workplace) / "run" / file).read_bytes() for file in RUN_FILES}
-    scores, learned = [], time.monotonic() - start
+    learned = time.monotonic() - start
+    scores = []
     for name, x, x_test in descriptions(run, training, test, engine, stage):
         with stage(f"{name}: linear SVM", len(protocol.C_GRID) + 1) as advance:
             best, _ = protocol.choose(x, y, progress=advance)
@@ -112,7 +117,8 @@ def run_demo(
 
 def learn(recipe: Recipe, images: Images, folder: Path, stage: Stage, engine: str) -> TrainedRun:
     """Train all layers in a stream."""
-    depth, count = recipe.model.depth, min(LEARNED, len(images))
+    depth = recipe.model.depth
+    count = min(LEARNED, len(images))
     with stage(f"learning {depth} layers, each from {count:,} images", depth * count) as advance:
         options = TrainingOptions(engine=engine, device="cpu", checkpoint_every=0)
         callbacks = TrainingCallbacks(on_batch=lambda report: advance(report.images))
@@ -160,7 +166,8 @@ def few_label_scores(
     with stage(f"few labels: distorting {len(some):,} images", len(some)) as advance:
         metric = learn_metric(run.model, some, run.recipe, engine=engine, progress=advance)
     z, z_test = (metric(part).numpy() for part in rows)
-    counts, scores = [each * len(np.unique(y)) for each in LABELS], []
+    counts = [each * len(np.unique(y)) for each in LABELS]
+    scores = []
     with stage(f"{listed(counts)} labels: the graph", DRAWS * len(counts)) as advance:
         graph = GraphClassifier(class_prior="uniform").fit(z, y)
         for count in counts:
@@ -180,8 +187,9 @@ def demo_page(run: TrainedRun, result: dict[str, Any], test: Images) -> str:
     """The report as one HTML file; it needs no other file, and links to the explorer."""
     from whatwhere.figures import RunFigures, Section, report
 
+    inference = run.recipe.inference
+    top = run.model.spec.depth
     # the few steps that serve a classifier leave reconstructions blurred
-    inference, top = run.recipe.inference, run.model.spec.depth
     converged = InferenceSpec.coding(lam=inference.lam)
     drawing = RunFigures(run, test[:SHOWN], inference=converged, engine=result["engine"])
     explain = "Draw a digit, watch inference explain it, and move the explanation with the mouse."

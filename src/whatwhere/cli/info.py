@@ -1,6 +1,7 @@
 """`whatwhere info`: what is installed, and the models and data sets that are known by name."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,30 +38,47 @@ def info(
     download  bring the files of this data set to this machine first
     from      with --download: take the files from this folder, compressed or not
     """
-    from whatwhere.cli.outputs import Stages
-    from whatwhere.data import catalogue
-
-    facts: dict[str, Any]
     if name is None:
         if download:
             raise typer.BadParameter(
                 "--download was given without a name; also give that of a data set or a model"
             )
-        facts = gather()
-        lines = [line for title, rows in facts.items() for line in (title, *map(row, rows.items()))]
+        show_installation(json_)
+        return
+    entries = find(name)
+    if download:
+        bring(name, entries, from_)
+    facts = {kind: facts_of(entry) for kind, entry in entries.items()}
+    if json_:
+        typer.echo(json.dumps(facts, indent=2))
     else:
-        entries = find(name)
-        for entry in entries.values():
-            if download and entry.embedded is None:
-                with Stages().stage(f"downloading {name}", len(entry.files)) as advance:
-                    catalogue.download(entry, from_, advance)
-        facts = {kind: facts_of(entry) for kind, entry in entries.items()}
-        lines = [
-            line for kind, entry in entries.items() for line in description(facts[kind], entry)
-        ]
-    typer.echo(json.dumps(facts, indent=2) if json_ else "\n".join(lines).rstrip())
-    if name is not None and any("damaged" in known["files"].values() for known in facts.values()):
+        for kind, entry in entries.items():
+            typer.echo("\n".join(description(facts[kind], entry)))
+    if any("damaged" in known["files"].values() for known in facts.values()):
         raise typer.Exit(1)
+
+
+def show_installation(as_json: bool) -> None:
+    """Print what is installed, and what is known by name."""
+    facts = gather()
+    if as_json:
+        typer.echo(json.dumps(facts, indent=2))
+        return
+    for title, rows in facts.items():
+        typer.echo(title)
+        for item in rows.items():
+            typer.echo(row(item))
+
+
+def bring(name: str, entries: Mapping[str, Any], source: Path | None) -> None:
+    """Download the files of a data set or a model, or take them from a folder."""
+    from whatwhere.cli.outputs import Stages
+    from whatwhere.data import catalogue
+
+    for entry in entries.values():
+        if entry.embedded is None:
+            with Stages().stage(f"downloading {name}", len(entry.files)) as advance:
+                catalogue.download(entry, source, advance)
 
 
 def find(name: str) -> dict[str, Any]:
@@ -93,13 +111,9 @@ def description(facts: dict[str, Any], entry: Any) -> list[str]:
     known = [row(fact) for fact in facts.items() if fact[0] != "files"]
     card = entry.card.splitlines() or [f"# {entry.name}", "", *known]
     states = [f"{state:<9} {facts['folder']}/{name}" for name, state in facts["files"].items()]
-    return [
-        *card,
-        "",
-        *states,
-        *([] if facts["available"] else [f"not available: {entry.how_to_get}"]),
-        "",
-    ]
+    if not facts["available"]:
+        states.append(f"not available: {entry.how_to_get}")
+    return [*card, "", *states]
 
 
 def row(item: tuple[str, Any]) -> str:
@@ -142,10 +156,12 @@ def installed_version(package: str) -> str:
 def summary(entry: Any) -> str:
     from whatwhere.data.catalogue import missing_files
 
-    result = f" {entry.facts['result']}." if "result" in entry.facts else ""
-    return f"{entry.title}{result}" + (
-        f" (not available: {entry.how_to_get})" if missing_files(entry) else ""
-    )
+    text = entry.title
+    if "result" in entry.facts:
+        text += f" {entry.facts['result']}."
+    if missing_files(entry):
+        text += f" (not available: {entry.how_to_get})"
+    return text
 
 
 def engine_states() -> dict[str, str]:
