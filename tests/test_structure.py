@@ -77,6 +77,7 @@ COVERED_BY = {
     "tasks/labelling/session.py": "tasks/labelling/test_labelling.py",
     "tasks/events.py": "tasks/test_events_task.py",
     "pages/labelling.py": "pages/test_labelling_page.py",
+    "pages/session_pictures.py": "pages/test_labelling_page.py",
     "classification.py": "test_package.py",
     "restoration.py": "test_package.py",
     "anomaly.py": "test_package.py",

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import whatwhere.explorer
+
+from whatwhere.pages import ASSETS
 
 STEPS = 20  # of inference, so that tests need not wait
 
@@ -117,7 +118,7 @@ class Opened:
             self.check()
 
 
-PAGE = Path(whatwhere.explorer.__file__).parent / "page"
+PAGE = ASSETS
 PAGE_MJS = Path(__file__).with_name("page.mjs")  # runs parts of the page in Node
 needs_node = pytest.mark.skipif(
     shutil.which("node") is None, reason="needs Node, which is not installed"

@@ -1,6 +1,8 @@
-"""The labelling page in Chromium: labels by mouse and keyboard, undo, reload, two tabs, a folder
-that changes."""
+"""The labelling page in Chromium: every sentence that its how-to says of it."""
 
+import csv
+import io
+import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,67 +14,26 @@ from PIL import Image
 
 import tiny_run as tiny
 import whatwhere as ww
+from pages.labelled import COUNT, HOSTILE, Served, press, serving, until_said
 from pages.opened import Opened
-from whatwhere.pages.labelling import LabelPage, classes_page, page
+from whatwhere.pages.labelling import ClassSlots, LabelPage, page, what_is_missing
 from whatwhere.pages.server import PageServer
-from whatwhere.spec.execution import TrainingOptions
 from whatwhere.tasks.labelling.label_tables import read_labels
 
-HOSTILE = "<img src=x onerror=alert(1)>"
-COUNT = 40
-
-
-class Served:
-    """A session with its page, on a folder of pictures."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.pictures, self.file = folder, folder / "pictures", folder / "labels.csv"
-        self.pictures.mkdir()
-        images, self.labels = tiny.bars(COUNT, seed=3)
-        for i, image in enumerate(images):
-            name = f"{i:02d}.png" if i else f"{HOSTILE.replace('/', '')}.png"
-            Image.fromarray((255 * image.clip(0, 1)).astype(np.uint8)).save(self.pictures / name)
-        (self.pictures / "notes.txt").write_text("no picture")
-        (self.pictures / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\nbroken")
-        self.run = tiny.make(folder / "run")
-
-    def page(self) -> LabelPage:
-        with pytest.warns(UserWarning, match=r"skipped .*notes\.txt \(no picture\)"):
-            images = ww.data.load(self.pictures)
-
-        def make(stage: Any) -> ww.Labelling:
-            options = TrainingOptions(engine="reference", device="cpu")
-            how = ww.Distortions(copies=2)
-            return ww.Labelling(
-                images,
-                run=self.run,
-                labels=self.file,
-                invariant_to=how,
-                options=options,
-                stage=stage,
-            )
-
-        return LabelPage(make, images.name, self.folder / "classifier.safetensors")
+Session = tuple[Served, LabelPage, PageServer]
+ALONE = 700  # milliseconds after which a letter is surely alone
 
 
 @pytest.fixture(scope="module")
-def served(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[tuple[Served, LabelPage, PageServer]]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     made = Served(tmp_path_factory.mktemp("label"))
     shown = made.page()
-    with PageServer(shown.answer, act=shown.act) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
-        shown.thread.join()
-        assert shown.session is not None, shown.waiting
+    with serving(shown) as server:
         yield made, shown, server
-        server.shutdown()
-        thread.join()
 
 
 @pytest.fixture
-def tab(browser: Any, served: tuple[Served, LabelPage, PageServer]) -> Iterator[Opened]:
+def tab(browser: Any, served: Session) -> Iterator[Opened]:
     """A tab on a session without labels."""
     _, shown, server = served
     while shown.session.before:
@@ -82,31 +43,230 @@ def tab(browser: Any, served: tuple[Served, LabelPage, PageServer]) -> Iterator[
         yield opened
 
 
-def until_said(opened: Opened, shown: LabelPage, count: int) -> None:
-    opened.until(
-        lambda: (
-            len(shown.session.said) == count and opened.text("#counts").startswith(f"{count} of")
-        )
-    )
-    assert len(shown.session.said) == count
-
-
 def name_class(opened: Opened, name: str) -> None:
     opened.tab.locator("#class-name").fill(name)
     opened.tab.locator("#class-name").press("Enter")
 
 
+def label_truly(tab: Opened, session: Session, count: int) -> None:
+    """Label the next suggestions with their right names, by keys."""
+    made, shown, _ = session
+    for _ in range(count):
+        row = chosen_row(tab)
+        before = len(shown.session.said)
+        press(tab, f"{made.truth(row)} <Enter>")
+        until_said(tab, shown, before + 1)
+
+
+def chosen_row(tab: Opened) -> int:
+    return int(tab.tab.locator("#tray .cell[aria-pressed=true]").first.get_attribute("data-row"))
+
+
+def is_in_field(tab: Opened) -> bool:
+    return bool(tab.tab.evaluate("document.activeElement.id === 'class-name'"))
+
+
+# The keyboard -----------------------------------------------------------------------------------
+
+
 @pytest.mark.browser
-def test_labels_by_mouse_and_undo(
-    tab: Opened, served: tuple[Served, LabelPage, PageServer]
-) -> None:
+def test_the_first_key_starts_a_name_and_enter_gives_it(tab: Opened, served: Session) -> None:
     made, shown, _ = served
-    assert tab.text("#counts").startswith(f"0 of {COUNT} pictures")
-    first = int(tab.tab.locator("#tray .cell").first.get_attribute("data-row"))
+    first = chosen_row(tab)
+    press(tab, "bar <Enter>")
+    until_said(tab, shown, 1)
+    assert shown.session.said == {first: "bar"}
+    assert read_labels(made.file) == {shown.session.names[first]: "bar"}
+    assert not is_in_field(tab)
+    assert chosen_row(tab) != first, "the next suggestion is chosen"
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("name", ["upright", "zebra", "Xaver", "white", "n", "uu"])
+def test_names_may_start_with_the_letter_of_a_shortcut(
+    tab: Opened, served: Session, name: str
+) -> None:
+    _, shown, _ = served
+    if name == "n":
+        press(tab, "<Enter> n <Enter>")
+    else:
+        press(tab, f"{name} <Enter>")
+    until_said(tab, shown, 1)
+    assert list(shown.session.said.values()) == [name]
+    assert tab.tab.locator("#large").is_hidden()
+
+
+@pytest.mark.browser
+def test_digits_and_shortcuts_work_right_after_a_name(tab: Opened, served: Session) -> None:
+    _, shown, _ = served
+    press(tab, "bar <Enter>")
+    until_said(tab, shown, 1)
+    press(tab, "1")
+    until_said(tab, shown, 2)
+    press(tab, "0")
+    until_said(tab, shown, 3)
+    assert sorted(shown.session.said.values()) == ["bar", "bar", "none of these"]
+    press(tab, "u")
+    until_said(tab, shown, 2)
+    press(tab, "n")
+    tab.until(lambda: "not sure" in shown.session.said.values())
+    tab.settle()
+    undone = chosen_row(tab)
+    press(tab, "<Control+z>")
+    tab.until(lambda: len(shown.session.said) == 2)
+    tab.settle()
+    assert undone not in shown.session.said
+    assert "not sure" not in shown.session.said.values()
+
+
+@pytest.mark.browser
+def test_digits_and_shortcuts_work_wherever_the_focus_is_outside_of_the_field(
+    tab: Opened, served: Session
+) -> None:
+    _, shown, _ = served
+    press(tab, "bar <Enter>")
+    until_said(tab, shown, 1)
+    for count, place in enumerate(("#filter", "#size", "#map", "#save", "#tray .cell"), start=2):
+        tab.tab.locator(place).first.focus()
+        press(tab, "1")
+        until_said(tab, shown, count)
+    tab.tab.locator("#filter").focus()
+    press(tab, "u")
+    until_said(tab, shown, 5)
+
+
+@pytest.mark.browser
+def test_keys_that_follow_each_other_at_once_label_one_picture_each(
+    tab: Opened, served: Session
+) -> None:
+    _, shown, _ = served
+    press(tab, "bar <Enter>")
+    until_said(tab, shown, 1)
+    press(tab, "1 1 1 0")
+    until_said(tab, shown, 5)
+    assert sorted(shown.session.said.values()) == [*["bar"] * 4, "none of these"]
+
+
+@pytest.mark.browser
+def test_escape_always_leaves(tab: Opened, served: Session) -> None:
+    _, shown, _ = served
+    press(tab, "bar")
+    assert is_in_field(tab)
+    press(tab, "<Escape>")
+    assert not is_in_field(tab)
+    assert tab.tab.locator("#class-name").input_value() == ""
+    for opens, what in (("?", "#keys"), ("z", "#large")):
+        press(tab, opens)
+        tab.tab.locator(what).wait_for()
+        press(tab, "<Escape>")
+        assert tab.tab.locator(what).is_hidden()
+    tab.tab.locator("#exchange summary").click()
+    press(tab, "<Escape>")
+    assert tab.tab.locator("#export-csv").is_hidden()
+    press(tab, "<Escape>")
+    assert tab.text("#chosen") == "No picture is chosen."
+    name_class(tab, "bar")
+    assert "becomes bar" in tab.text("#armed")
+    press(tab, "<Escape>")
+    assert tab.tab.locator("#armed").inner_text() == ""
+    assert shown.session.said == {}
+
+
+@pytest.mark.browser
+def test_a_class_without_a_label_is_gone_after_undo(tab: Opened, served: Session) -> None:
+    _, shown, _ = served
+    for count, name in enumerate(("bar", "stripe"), start=1):
+        press(tab, f"{name} <Enter>")
+        until_said(tab, shown, count)
+    press(tab, "u")
+    until_said(tab, shown, 1)
+    assert "stripe" not in tab.text("#classes")
+    assert "stripe" not in tab.tab.locator("#filter").inner_text()
+    assert tab.text("#counts").endswith("1 class")
+    press(tab, "2")
+    assert is_in_field(tab), "no class has this digit: it starts a name"
+    press(tab, "<Escape>")
+
+
+@pytest.mark.browser
+def test_a_question_mark_shows_all_keys(tab: Opened) -> None:
+    press(tab, "?")
+    listed = tab.tab.locator("#key-list").inner_text()
+    for key in ("letters", "Enter", "Tab", "1 … 9", "0", "n", "x", "u", "z", "w", "Esc", "?"):
+        assert key in listed
+    press(tab, "<Escape>")
+
+
+@pytest.mark.browser
+def test_tab_completes_the_name_of_a_class(tab: Opened, served: Session) -> None:
+    _, shown, _ = served
+    press(tab, "stripe <Enter>")
+    until_said(tab, shown, 1)
+    press(tab, "st")
+    assert tab.text("#completion") == "Tab completes: stripe"
+    press(tab, "<Tab> <Enter>")
+    until_said(tab, shown, 2)
+    assert set(shown.session.said.values()) == {"stripe"}
+
+
+@pytest.mark.browser
+def test_arrows_move_in_the_suggestions_the_grid_and_the_map(tab: Opened, served: Session) -> None:
+    _, shown, _ = served
+    rows = [int(cell.get_attribute("data-row")) for cell in tab.tab.locator("#tray .cell").all()]
+    press(tab, "<ArrowRight> <ArrowRight>")
+    assert chosen_row(tab) == rows[2]
+    press(tab, "<ArrowLeft>")
+    assert chosen_row(tab) == rows[1]
+    tab.tab.locator("#show-grid").click()
+    tab.tab.locator("#grid .cell").first.focus()
+    press(tab, "<ArrowRight> <ArrowRight>")
+    assert tab.text("#chosen").startswith(f"{shown.session.names[2]}:")
+    press(tab, "bar <Enter>")
+    until_said(tab, shown, 1)
+    assert shown.session.said == {2: "bar"}
+    tab.tab.locator("#show-map").click()
+    tab.tab.locator("#map").focus()
+    before = tab.text("#chosen")
+    press(tab, "<ArrowLeft>")
+    press(tab, "<ArrowUp>")
+    assert tab.text("#chosen") != before
+
+
+def test_classes_keep_their_digits_while_they_have_a_label() -> None:
+    slots = ClassSlots()
+    slots.update(["cat", "dog"])
+    slots.update(["ant", "cat", "dog"])
+    assert dict(zip(slots.names, slots.numbers, strict=True)) == {
+        "none of these": 0,
+        "cat": 1,
+        "dog": 2,
+        "ant": 3,
+    }
+    slots.update(["ant", "dog"])
+    slots.update(["3", "ant", "bee", "dog", "7"])
+    assert dict(zip(slots.names, slots.numbers, strict=True)) == {
+        "none of these": 0,
+        "3": 1,
+        "dog": 2,
+        "ant": 3,
+        "bee": 4,
+        "7": 7,
+    }
+
+
+# Pictures ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.browser
+def test_labels_by_mouse_and_undo(tab: Opened, served: Session) -> None:
+    made, shown, _ = served
+    assert tab.text("#counts") == f"0 of {COUNT} pictures labelled, 0 classes"
+    assert "Type the name" in tab.text("#first-steps")
+    first = chosen_row(tab)
     name_class(tab, "upright")
     until_said(tab, shown, 1)
+    assert tab.tab.locator("#first-steps").is_hidden()
     assert shown.session.said == {first: "upright"}
-    assert read_labels(made.file) == {shown.session.names[first]: "upright"}
     tab.tab.locator("#tray .cell").nth(2).click()
     name_class(tab, "lying")
     until_said(tab, shown, 2)
@@ -114,10 +274,9 @@ def test_labels_by_mouse_and_undo(
     tab.tab.locator("#show-grid").click()
     tab.tab.locator("#grid .cell").nth(3).click()
     tab.tab.locator("#grid .cell").nth(6).click(modifiers=["Shift"])
+    before = len(set(shown.session.said) - {3, 4, 5, 6})
     tab.tab.locator("#classes .class").first.click()
-    until_said(
-        tab, shown, 6 if not {3, 4, 5, 6} & set(shown.session.said) else len(shown.session.said)
-    )
+    until_said(tab, shown, before + 4)
     assert {shown.session.said[row] for row in (3, 4, 5, 6)} == {"upright"}
     tab.tab.locator("#undo").click()
     until_said(tab, shown, 2)
@@ -125,48 +284,103 @@ def test_labels_by_mouse_and_undo(
 
 
 @pytest.mark.browser
-def test_labels_by_keyboard_alone(
-    tab: Opened, served: tuple[Served, LabelPage, PageServer]
+def test_the_chosen_picture_comes_from_its_file_and_is_zoomed_by_click_or_z(
+    tab: Opened, served: Session, tmp_path: Path
 ) -> None:
+    size = "i => [i.naturalWidth, i.naturalHeight]"
+    tab.until(lambda: tab.tab.locator("#picture").evaluate(size)[0] > 0)
+    assert tab.tab.locator("#picture").evaluate(size) == [250, 250], "10 pixels, 25 times as large"
+    for act in (lambda: tab.tab.locator("#zoom").click(), lambda: press(tab, "z")):
+        act()
+        tab.tab.locator("#large").wait_for()
+        box = tab.box("#large-picture")
+        assert min(box["width"], box["height"]) > 500
+        press(tab, "<Escape>")
+    press(tab, "bar <Enter>")
     _, shown, _ = served
-    tab.tab.locator("#class-name").focus()
-    tab.tab.keyboard.type("upright")
-    tab.tab.keyboard.press("Enter")
     until_said(tab, shown, 1)
-    tab.tab.locator("#tray .cell").first.focus()
-    tab.tab.keyboard.press("ArrowRight")
-    tab.tab.keyboard.press("Space")
-    tab.tab.keyboard.press("0")
+    press(tab, "z")
+    tab.tab.locator("#large").wait_for()
+    press(tab, "1")
     until_said(tab, shown, 2)
-    assert sorted(shown.session.said.values()) == ["none of these", "upright"]
-    tab.tab.locator("#map").focus()
-    tab.tab.keyboard.press("ArrowRight")
-    tab.tab.keyboard.press("n")
-    tab.until(lambda: len(shown.session.said) == 3)
-    assert "not sure" in shown.session.said.values()
-    tab.tab.keyboard.press("u")
-    until_said(tab, shown, 2)
-    tab.tab.keyboard.press("1")
-    until_said(tab, shown, 3)
-    assert list(shown.session.said.values()).count("upright") == 2
-    unnamed = tab.tab.locator("button, input, select, canvas, img").evaluate_all(
-        "all => all.filter(one => !one.closest('[hidden], [aria-hidden=true]') &&"
-        " !(one.getAttribute('aria-label') || one.textContent.trim() || one.labels?.length ||"
-        " one.getAttribute('alt'))).map(one => one.outerHTML)"
-    )
-    assert unnamed == [], "everything has words for a screen reader"
+    assert tab.tab.locator("#large").is_visible(), "labels can be given to large pictures"
+    press(tab, "<Escape>")
+
+
+def test_originals_are_sent_as_they_are_in_their_files_and_bounded(tmp_path: Path) -> None:
+    from whatwhere.pages.session_pictures import LARGEST_SIDE, SessionPictures
+
+    generator = np.random.default_rng(0)
+    sizes = ((300, 500), (3000, 100), (64, 64))
+    for number, size in enumerate(sizes):
+        noise = generator.integers(0, 256, (*size, 3), dtype=np.uint8)
+        Image.fromarray(noise).save(tmp_path / f"{number}.png")
+    with pytest.warns(UserWarning, match="3 sizes"):
+        images = ww.data.load(tmp_path)
+    pictures = SessionPictures(images)
+    sent = [Image.open(io.BytesIO(pictures.original(row))) for row in range(3)]
+    assert np.array_equal(np.asarray(sent[0]), np.asarray(Image.open(tmp_path / "0.png")))
+    assert max(sent[1].size) == LARGEST_SIDE
+    assert sent[2].size == (256, 256)
+    assert sent[2].getpixel((5, 5)) == Image.open(tmp_path / "2.png").getpixel((1, 1))
 
 
 @pytest.mark.browser
-def test_a_lasso_chooses_many(tab: Opened, served: tuple[Served, LabelPage, PageServer]) -> None:
+def test_pictures_on_the_map_are_framed_whole_and_their_size_can_be_changed(
+    tab: Opened, served: Session
+) -> None:
+    label_truly(tab, served, 3)
+    tab.tab.locator("#size").fill("24")
+    tab.tab.wait_for_timeout(500)
+    small = tab.pixels("#map")
+    tab.tab.locator("#size").fill("96")
+    tab.tab.wait_for_timeout(500)
+    large = tab.pixels("#map")
+    assert (small[..., 3] > 0).mean() < 0.5 * (large[..., 3] > 0).mean()
+    for shown in (small, large):
+        for edge in (shown[:2], shown[-2:], shown[:, :2], shown[:, -2:]):
+            assert (edge[..., 3] == 0).all(), "nothing is cut off at an edge"
+    # a picture is seen as it is: in its middle there is its own grey, not the colour of a class
+    grey = np.ptp(large[..., :3], axis=2)[large[..., 3] == 255]
+    assert (grey == 0).mean() > 0.8
+
+
+@pytest.mark.browser
+def test_the_map_uses_the_free_space_of_the_window(browser: Any, served: Session) -> None:
+    _, _, server = served
+    for width, height in ((1280, 720), (1680, 1050)):
+        size = {"width": width, "height": height}
+        with Opened(browser, server.url, viewport=size) as opened:
+            box = opened.box("#map")
+            assert box["height"] > 0.7 * height
+            assert box["y"] + box["height"] <= height
+            assert box["width"] > 0.4 * width
+            assert opened.tab.evaluate("document.documentElement.scrollHeight") <= height
+
+
+@pytest.mark.browser
+def test_why_shows_this_picture_next_to_its_neighbours(tab: Opened, served: Session) -> None:
+    label_truly(tab, served, 4)
+    press(tab, "w")
+    reasons = tab.tab.locator("#reasons .reason").first.locator("canvas")
+    reasons.first.wait_for()
+    names = [one.get_attribute("aria-label") for one in reasons.all()]
+    assert names[0].startswith("This picture")
+    assert len(names) == 4
+    assert all(", labelled " in name for name in names[1:])
+    drawn = tab.tab.locator("#reasons canvas[aria-label^=Feature]")
+    assert drawn.count() % 4 == 0
+    assert drawn.count() > 0
+
+
+@pytest.mark.browser
+def test_a_lasso_chooses_many(tab: Opened, served: Session) -> None:
     _, shown, _ = served
     box = tab.box("#map")
-    left, top, right, bottom = (
-        box["x"] + 1,
-        box["y"] + 1,
-        box["x"] + box["width"] - 1,
-        box["y"] + box["height"] - 1,
-    )
+    left = box["x"] + 1
+    top = box["y"] + 1
+    right = box["x"] + box["width"] - 1
+    bottom = box["y"] + box["height"] - 1
     tab.tab.mouse.move(left, top)
     tab.tab.mouse.down()
     for place in ((right, top), (right, bottom), (left, bottom)):
@@ -175,13 +389,176 @@ def test_a_lasso_chooses_many(tab: Opened, served: tuple[Served, LabelPage, Page
     assert tab.text("#chosen").startswith(f"{COUNT} pictures")
     name_class(tab, "all")
     until_said(tab, shown, COUNT)
+    assert tab.text("#tray-empty") == "Every picture has a label."
+
+
+# The estimate -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("classes", "words"),
+    [
+        ([], "0 of 10 labels for an estimate of the error."),
+        (["a"] * 7, "7 of 10 labels for an estimate of the error."),
+        (
+            [*["a"] * 7, "b"],
+            "7 of 10 labels for an estimate of the error."
+            " Only classes with two labels count: b has one.",
+        ),
+        (
+            [*["a"] * 7, "b", "c"],
+            "7 of 10 labels for an estimate of the error."
+            " Only classes with two labels count: b and c have one each.",
+        ),
+        (["a"] * 10, ""),
+    ],
+)
+def test_what_an_estimate_needs_is_said_in_words(classes: list[str], words: str) -> None:
+    assert what_is_missing(classes) == words
 
 
 @pytest.mark.browser
-def test_reload_two_tabs_and_why(
-    tab: Opened, browser: Any, served: tuple[Served, LabelPage, PageServer]
+def test_the_estimate_says_what_is_missing_and_its_curve_has_axes(
+    tab: Opened, served: Session
 ) -> None:
-    made, shown, server = served
+    _, shown, _ = served
+    tab.until(lambda: tab.text("#error").startswith("0 of 10 labels"))
+    label_truly(tab, served, 13)
+    tab.until(lambda: "%" in tab.text("#error"))
+    assert tab.text("#error").startswith("About ")
+    curve = tab.tab.locator("#error-curve")
+    assert "the axes end at" in curve.get_attribute("aria-label")
+    ink = tab.pixels("#error-curve")[..., 3] > 0
+    height, width = ink.shape
+    assert ink[:, : width // 10].any(), "numbers of the vertical axis"
+    assert ink[int(0.93 * height) :].any(), "the name of the horizontal axis"
+    assert len(shown.session.curve) > 0
+
+
+# Many at once -----------------------------------------------------------------------------------
+
+
+@pytest.mark.browser
+def test_unsure_pictures_come_first_and_a_class_is_confirmed_at_once(
+    tab: Opened, served: Session
+) -> None:
+    _, shown, _ = served
+    label_truly(tab, served, 8)
+    session = shown.session
+    tab.tab.locator("#show-grid").click()
+    tab.tab.locator("#filter").select_option("unsure")
+    certainty = shown._state("")["certainty"]
+    cells = tab.tab.locator("#grid .cell").all()
+    rows = [int(cell.get_attribute("data-row")) for cell in cells]
+    assert [certainty[row] for row in rows] == sorted(certainty[row] for row in rows)
+    assert not set(rows) & set(session.said)
+    # through the lens of a class, from the least to the most sure
+    predictions = session.predict()
+    open_classes = predictions.classes[~predictions.said].tolist()
+    name = max(set(open_classes), key=open_classes.count)
+    tab.tab.locator(".class-row", has_text=name).locator(".look").click()
+    members = np.flatnonzero(predictions.classes == name)
+    predicted = [int(member) for member in members if member not in session.said]
+    shown_rows = [
+        int(cell.get_attribute("data-row")) for cell in tab.tab.locator("#grid .cell").all()
+    ][: len(predicted)]
+    assert len(predicted) > 2, "too few to try it"
+    assert set(shown_rows) == set(predicted)
+    assert [certainty[row] for row in shown_rows] == sorted(certainty[row] for row in shown_rows)
+    # one is taken out by mouse, one by keys; the rest is confirmed
+    tab.tab.locator("#grid .cell").first.click()
+    press(tab, "<ArrowRight> <Space>")
+    assert tab.tab.locator("#grid .cell.out").count() == 2
+    assert tab.text("#confirm") == f"Confirm {len(predicted) - 2} pictures as {name}"
+    before = len(session.said)
+    tab.tab.locator("#confirm").click()
+    until_said(tab, shown, before + len(predicted) - 2)
+    assert not set(shown_rows[:2]) & set(session.said)
+    assert all(session.said[row] == name for row in shown_rows[2:])
+    assert tab.text("#chosen").startswith("2 pictures"), "what was taken out is chosen"
+    press(tab, "<Control+z>")
+    until_said(tab, shown, before)
+
+
+@pytest.mark.browser
+def test_a_class_without_a_chosen_picture_stays_pressed_and_every_click_gives_it(
+    tab: Opened, served: Session
+) -> None:
+    _, shown, _ = served
+    press(tab, "<Escape>")
+    name_class(tab, "bar")
+    assert "Every picture that you click becomes bar" in tab.text("#armed")
+    for count in (1, 2):
+        tab.tab.locator("#tray .cell").first.click()
+        until_said(tab, shown, count)
+    assert set(shown.session.said.values()) == {"bar"}
+    press(tab, "<Escape>")
+
+
+# Export and import ------------------------------------------------------------------------------
+
+
+@pytest.mark.browser
+def test_classes_are_exported_and_labels_imported(
+    tab: Opened, served: Session, tmp_path: Path
+) -> None:
+    made, shown, _ = served
+    session = shown.session
+    label_truly(tab, served, 5)
+    tab.tab.locator("#exchange summary").click()
+    with tab.tab.expect_download() as download:
+        tab.tab.locator("#export-csv").click()
+    with open(download.value.path(), newline="") as file:
+        table = list(csv.DictReader(file))
+    assert [line["file"] for line in table] == session.names
+    assert [line["class"] for line in table] == session.predict().classes.tolist()
+    assert sum(line["source"] == "said" for line in table) == 5
+    with tab.tab.expect_download() as download:
+        tab.tab.locator("#export-studio").click()
+    tasks = json.loads(Path(download.value.path()).read_text())
+    assert len(tasks) == COUNT
+    assert sum("annotations" in task for task in tasks) == 5
+    tab.tab.locator("#export-copies").click()
+    tab.tab.locator("#message", has_text="Written").wait_for()
+    folder = made.folder / "labels.classes"
+    found = {path.name: path.parent.name for path in folder.glob("*/*")}
+    assert len(found) == COUNT
+    # the same labels come back from Label Studio's file
+    said = {session.names[row]: name for row, name in session.said.items()}
+    for count in range(4, -1, -1):
+        press(tab, "<Control+z>")
+        until_said(tab, shown, count)
+    studio = tmp_path / "studio.json"
+    studio.write_text(json.dumps(tasks))
+    tab.tab.locator("#import-file").set_input_files(studio)
+    until_said(tab, shown, 5)
+    assert {session.names[row]: name for row, name in session.said.items()} == said
+    assert "5 new labels from studio.json" in tab.text("#message")
+    press(tab, "u")
+    tab.until(lambda: not session.said)
+    assert session.said == {}, "an import is one action"
+    tab.tab.locator("#import-file").set_input_files(
+        {"name": "x.csv", "mimeType": "text/csv", "buffer": b"file,class\nother.png,a\n"}
+    )
+    tab.tab.locator("#message", has_text="has no label of a picture that is here").wait_for()
+
+
+@pytest.mark.browser
+def test_the_classifier_is_saved_by_a_key(tab: Opened, served: Session) -> None:
+    made, shown, _ = served
+    label_truly(tab, served, 3)
+    made.classifier.unlink(missing_ok=True)
+    press(tab, "<Control+s>")
+    tab.tab.locator("#message", has_text="Saved").wait_for()
+    assert ww.load_classifier(made.classifier).classes == tuple(shown.session.classes)
+
+
+# Tabs, folders, names ---------------------------------------------------------------------------
+
+
+@pytest.mark.browser
+def test_reload_and_two_tabs(tab: Opened, browser: Any, served: Session) -> None:
+    _, shown, server = served
     name_class(tab, HOSTILE)
     until_said(tab, shown, 1)
     tab.tab.reload()
@@ -195,31 +572,22 @@ def test_reload_two_tabs_and_why(
         assert "second" in tab.text("#classes")
         tab.tab.locator("#undo").click()
         other.until(lambda: other.text("#counts").startswith("1 of"))
-    tab.tab.locator("#tray .cell").nth(1).click()
-    tab.tab.locator("#why").click()
-    tab.tab.locator("#reasons .reason").first.wait_for()
-    assert HOSTILE in tab.text("#reasons")
-    tab.tab.locator("#save").click()
-    tab.until(lambda: tab.text("#message").startswith("Saved"))
-    assert ww.load_classifier(made.folder / "classifier.safetensors").classes == (HOSTILE,)
+        assert other.text("#counts").startswith("1 of")
 
 
 @pytest.mark.browser
-def test_a_folder_that_changes_meanwhile(
-    tab: Opened, served: tuple[Served, LabelPage, PageServer]
-) -> None:
+def test_a_folder_that_changes_keeps_its_labels(tab: Opened, served: Session) -> None:
     made, shown, _ = served
-    row = shown.session.suggested_rows(1)[0]
-    file, content = (path := made.pictures / shown.session.names[row]), path.read_bytes()
-    file.unlink()
-    (made.pictures / "new.png").write_bytes(content)
+    row = chosen_row(tab)
+    file = made.pictures / shown.session.names[row]
+    content = file.read_bytes()
     try:
+        file.unlink()
+        Image.new("L", (10, 10)).save(made.pictures / "new.png")
         name_class(tab, "upright")
         until_said(tab, shown, 1)
         assert shown.session.said == {row: "upright"}
-        assert b"failed" in shown.answer(f"picture/{row}").body, (
-            "said in words, and the page goes on"
-        )
+        assert b"failed" in shown.answer(f"picture/{row}").body
         name_class(tab, "lying")
         until_said(tab, shown, 2)
     finally:
@@ -228,19 +596,20 @@ def test_a_folder_that_changes_meanwhile(
     tab.errors.clear()
 
 
-def test_what_other_pages_or_damaged_requests_send_changes_nothing(
-    served: tuple[Served, LabelPage, PageServer],
-) -> None:
+def test_what_other_pages_or_damaged_requests_send_changes_nothing(served: Session) -> None:
     _, shown, _ = served
     before = dict(shown.session.said)
     for sent in (None, [], 3, "x"):
         assert shown.act("label", sent) is None
-    for rows, name in ((None, "a"), ([10**9], "a"), (["x"], "a"), ([0], 3), ([0], " ")):
+    wrong = ((None, "a"), ([10**9], "a"), (["x"], "a"), ([0], 3), ([0], " "), ([[1]], "a"))
+    for rows, name in (*wrong, ([True], "a"), ([1.0], "a")):
         sent = {"rows": rows, "name": name}
         assert b"failed" in shown.act("label", sent).body
+    assert b"failed" in shown.act("import", {"name": "x.csv", "text": 3}).body
     assert shown.act("other", {}) is None
     assert shown.session.said == before
-    for path in ("sheet/99", "picture/99", "why/x", "picture/-1", "../labels.csv", "picture/"):
+    paths = ("sheet/99", "picture/99", "why/x", "picture/-1", "../labels.csv", "picture/")
+    for path in (*paths, "error/x", "error/", f"picture/{'9' * 5000}", "picture/²"):
         assert shown.answer(path) is None
 
 
@@ -253,7 +622,7 @@ def test_the_page_may_ask_its_own_server_alone() -> None:
 
 
 def test_the_command_serves_the_page_until_it_is_ended(
-    served: tuple[Served, LabelPage, PageServer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    served: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, _, _ = served
 
@@ -263,27 +632,58 @@ def test_the_command_serves_the_page_until_it_is_ended(
     opened: list[str] = []
     monkeypatch.setattr(PageServer, "serve_forever", end)
     monkeypatch.setattr("webbrowser.open", opened.append)
+    out = tmp_path / "labels.csv"
+    plain = ("--set", "engine=reference")
     with pytest.warns(UserWarning, match="skipped"):
-        output = tiny.whatwhere(
-            "label",
-            made.pictures,
-            made.run,
-            "--out",
-            tmp_path / "labels.csv",
-            "--set",
-            "engine=reference",
-        )
+        output = tiny.whatwhere("label", made.pictures, made.run, "--out", out, *plain)
     assert opened[0] in output
     for thread in threading.enumerate():
         if thread.name == "labelling":
             thread.join()
 
 
-def test_names_with_html_in_them_are_text_on_the_page_of_classes() -> None:
-    session = ww.Labelling(np.eye(4, dtype=np.float32).repeat(3, 0))
-    session.label({0: "<b>cat", 3: "dog"})
-    written = classes_page(session, ww.data.load(np.zeros((12, 8, 8), np.uint8)))
-    assert "<b>" not in written
-    # worth labelling next, and all classes
-    assert written.count("<figcaption>") == written.count("<img ") == 10 + 12
-    assert "&lt;b&gt;cat, 100%" in written
+# First-time users -------------------------------------------------------------------------------
+
+
+@pytest.mark.browser
+def test_the_tour_has_five_steps(tab: Opened) -> None:
+    tab.tab.locator("#start-tour").click()
+    for stop in range(1, 6):
+        assert tab.text("#tour-count") == f"{stop} of 5"
+        assert tab.tab.locator(".toured").count() == 1
+        press(tab, "<Enter>")
+    assert tab.tab.locator("#tour").is_hidden()
+
+
+@pytest.mark.browser
+def test_every_control_has_a_name_and_a_visible_focus(tab: Opened, served: Session) -> None:
+    label_truly(tab, served, 2)
+    unnamed = tab.tab.locator("button, input, select, canvas, img, a, summary").evaluate_all(
+        "all => all.filter(one => !one.closest('[hidden], [aria-hidden=true], .cell *') &&"
+        " !(one.getAttribute('aria-label') || one.textContent.trim() || one.labels?.length ||"
+        " one.getAttribute('alt'))).filter(one => one.offsetParent !== null && "
+        "!one.closest('button *')).map(one => one.outerHTML)"
+    )
+    assert unnamed == [], "everything has words for a screen reader"
+    seen: set[str] = set()
+    for _ in range(60):
+        press(tab, "<Tab>")
+        focused = tab.tab.evaluate(
+            "() => { const e = document.activeElement, s = getComputedStyle(e);"
+            " return [e.id || e.className, s.outlineStyle, parseFloat(s.outlineWidth)]; }"
+        )
+        name, style, width = focused
+        seen.add(name)
+        assert name in ("", "label", "import-file") or (style != "none" and width >= 2), focused
+    assert {"class-name", "undo", "save", "show-keys", "filter", "map", "cell"} <= seen
+
+
+@pytest.mark.browser
+def test_a_phone_shows_it_all_without_scrolling_sideways(browser: Any, served: Session) -> None:
+    _, _, server = served
+    size = {"width": 390, "height": 844}
+    with Opened(browser, server.url, viewport=size, has_touch=True, is_mobile=True) as opened:
+        assert opened.tab.evaluate("document.documentElement.scrollWidth") <= 390
+        assert opened.box("#class-name")["y"] < 844, "the picture and its name come first"
+        opened.tab.locator("#tray .cell").nth(1).tap()
+        assert opened.tab.locator("#tray .cell").nth(1).get_attribute("aria-pressed") == "true"

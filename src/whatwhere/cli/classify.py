@@ -137,7 +137,7 @@ def label_all(
     stages: Stages,
 ) -> tuple[dict[str, Any], str]:
     """Give all images a class; the result as plain values, and in words."""
-    from whatwhere.pages.labelling import classes_page
+    from whatwhere.pages.classes import classes_page
     from whatwhere.tasks.labelling.label_tables import check_names, read_labels, write_predictions
 
     given, options, distortions = (

@@ -1,36 +1,34 @@
 """The labelling page: what it reads and sends, around one `Labelling` session that all its tabs
-share.
-
-`classes_page` is the page of a session without a server: pictures of every class.
-"""
+share."""
 
 import base64
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from whatwhere.data import Images
-from whatwhere.errors import WhatwhereError
-from whatwhere.html import assemble, data_url, png, report_style, sheet, static_page, thumbnail
+from whatwhere.errors import WhatwhereError, listed
+from whatwhere.html import assemble
 from whatwhere.inference import infer
 from whatwhere.pages import ASSETS
 from whatwhere.pages.server import Content
+from whatwhere.pages.session_pictures import COLUMNS, PER_SHEET, SIDE, SessionPictures
 from whatwhere.progress import Stage
-from whatwhere.tasks.labelling.label_tables import NONE_OF_THESE, NOT_SURE
-from whatwhere.tasks.labelling.session import Labelling, map_places
+from whatwhere.tasks.labelling.exchange import ClassTable, label_studio_tasks
+from whatwhere.tasks.labelling.label_tables import NONE_OF_THESE, NOT_SURE, predictions_text
+from whatwhere.tasks.labelling.session import FEWEST, Labelling, map_places
 
-SIDE, COLUMNS, PER_SHEET = 48, 16, 256  # pixels of a small picture, and pictures of a sheet
-LARGE = 512
-SHOWN, SHOWN_SIDE = 24, 96  # pictures in a row of the page, and their largest side
+TRAY = 12  # suggestions
+NEAREST = 3  # labelled pictures in "Why?"
+SHARED = 5  # features in "Why?"
+DIGITS = 9  # digits of a row's number that are read
 
-TRAY, NEAREST, SHARED = 12, 3, 5  # suggestions; in "Why?": labelled pictures, and features
+ACTIONS = ("label", "undo", "save", "import", "folders")
 
 
 class LabelPage:
@@ -42,10 +40,14 @@ class LabelPage:
     """
 
     def __init__(self, make: Callable[[Stage], Labelling], name: str, classifier: Path) -> None:
-        self.name, self.classifier = name, classifier
+        self.name = name
+        self.classifier = classifier
         self.session: Labelling | None = None
         self.waiting: dict[str, Any] = {"stage": "reading the pictures", "share": 0.0}
-        self.lock, self.revision, self.acting, self.order = threading.Lock(), 0, 0, [NONE_OF_THESE]
+        self.lock = threading.Lock()
+        self.revision = 0
+        self.acting = 0  # requests that change something and are not answered yet
+        self.slots = ClassSlots()
         self.thread = threading.Thread(
             target=self._start, args=(make,), name="labelling", daemon=True
         )
@@ -67,20 +69,14 @@ class LabelPage:
         try:
             session = make(self._stage)
             assert session.images is not None, "descriptors alone"
-            self.images = session.images
-            small = [
-                thumbnail(image, SIDE)
-                for rows in self.images.batches(200)
-                for image in self.images[rows]
-            ]
-            self.sheets = [
-                png(sheet(small[k : k + PER_SHEET], SIDE, COLUMNS))
-                for k in range(0, len(small), PER_SHEET)
-            ]
-            self.places = map_places(session.matrix).round(4).tolist()
+            self.pictures = SessionPictures(session.images)
+            with self._stage("drawing the map", 1):
+                self.places = map_places(session.matrix).round(4).tolist()
             self.session = session
         except (WhatwhereError, OSError) as error:  # shown in the page, which has no terminal
             self.waiting = {"failed": str(error)}
+
+    # Requests -------------------------------------------------------------------------------------
 
     def answer(self, path: str) -> Content | None:
         """What GET gets."""
@@ -90,27 +86,33 @@ class LabelPage:
         if kind == "state":
             return as_json(self._state(rest))
         session = self.session
-        if session is None or (not rest.isdecimal() and kind != "error"):
+        if session is None:
             return None
-        if kind == "error" and not rest:
-            with self.lock:  # until somebody labels
-                error = session.error(lambda: self.acting == 0)
-                return as_json({"error": error, "curve": session.curve, "revision": self.revision})
+        if path == "error":
+            return as_json(self._error(session))
+        if kind == "export":
+            return self._safely(lambda: self._export(session, rest))
+        return self._row_answer(session, kind, rest)
+
+    def _row_answer(self, session: Labelling, kind: str, rest: str) -> Content | None:
+        """What is asked for by the number of a picture or of a sheet."""
+        if not (rest.isascii() and rest.isdecimal() and len(rest) <= DIGITS):
+            return None
         row = int(rest)
-        if kind == "sheet" and row < len(self.sheets):
-            return Content(self.sheets[row], "image/png")
-        if kind == "picture" and row < len(session.names):
-            return self._safely(
-                lambda: Content(png(thumbnail(self.images[row], LARGE)), "image/png")
-            )
-        if kind == "why" and row < len(session.names):
+        if kind == "sheet" and row < self.pictures.sheet_count:
+            return self._safely(lambda: Content(self.pictures.sheet(row), "image/png"))
+        if row >= len(session.names):
+            return None
+        if kind == "picture":
+            return self._safely(lambda: Content(self.pictures.original(row), "image/png"))
+        if kind == "why":
             return self._safely(lambda: as_json(self._why(session, row)))
         return None
 
     def act(self, path: str, sent: Any) -> Content | None:
-        """What POST does: label rows, undo, save a classifier; the new state comes back."""
+        """What POST does; the new state comes back."""
         session = self.session
-        if session is None or path not in ("label", "undo", "save") or not isinstance(sent, dict):
+        if session is None or path not in ACTIONS or not isinstance(sent, dict):
             return None
         self.acting += 1
         try:
@@ -118,20 +120,65 @@ class LabelPage:
         finally:
             self.acting -= 1
 
-    def _act(self, session: Labelling, path: str, sent: dict[str, Any]) -> dict[str, Any]:
+    def _act(self, session: Labelling, path: str, sent: Mapping[str, Any]) -> dict[str, Any]:
+        said: dict[str, Any] = {}
         with self.lock:
             if path == "save":
                 session.save(self.classifier)
                 return {"saved": str(self.classifier)}
-            if path == "undo":
+            if path == "folders":
+                return {"saved": str(self._write_folders(session, sent.get("links") is True))}
+            if path == "import":
+                said = self._import(session, sent)
+            elif path == "undo":
+                said = {"undone": list(session.before[-1]) if session.before else []}
                 session.undo()
             else:
-                rows, name = sent.get("rows"), sent.get("name")
-                if not isinstance(rows, list) or not rows or not isinstance(name, str | None):
-                    return {"failed": "expected rows and the name of a class"}
-                session.label(dict.fromkeys(rows, name))
+                said = self._label(session, sent)
+            if "failed" in said:
+                return said
             self.revision += 1
-        return self._state("")
+        return self._state("known") | said
+
+    def _label(self, session: Labelling, sent: Mapping[str, Any]) -> dict[str, Any]:
+        rows = sent.get("rows")
+        name = sent.get("name")
+        # bool is a kind of int, but no number of a picture
+        if not isinstance(rows, list) or not rows or any(type(row) is not int for row in rows):
+            return {"failed": "Expected the numbers of pictures."}
+        if not isinstance(name, str | None):
+            return {"failed": "Expected the name of a class."}
+        session.label(dict.fromkeys(rows, name))
+        return {}
+
+    def _import(self, session: Labelling, sent: Mapping[str, Any]) -> dict[str, Any]:
+        name = sent.get("name")
+        text = sent.get("text")
+        if not isinstance(name, str) or not isinstance(text, str):
+            return {"failed": "Expected a file of labels: .csv, or the JSON of Label Studio."}
+        before = len(session.said)
+        unknown = session.import_labels(name, text.encode(errors="replace"))
+        return {"imported": len(session.said) - before, "unknown": len(unknown)}
+
+    def _write_folders(self, session: Labelling, links: bool) -> Path:
+        beside = session.file or self.classifier
+        return session.export(beside.with_name(f"{beside.stem}.classes"), links=links)
+
+    def _export(self, session: Labelling, name: str) -> Content:
+        """Files that the browser downloads."""
+        with self.lock:
+            table = ClassTable(
+                session.names,
+                session.classes,
+                session.probabilities,
+                frozenset(session.labelled),
+            )
+        if name == "predictions.csv":
+            text = predictions_text(table.names, table.classes, table.probabilities, table.said)
+            return Content(text.encode(), "text/csv; charset=utf-8")
+        if name == "label-studio.json":
+            return as_json(label_studio_tasks(table))
+        return as_json({"failed": "Expected predictions.csv or label-studio.json."})
 
     def _safely(self, work: Callable[[], Content]) -> Content:
         """An error that a user can fix goes to the page in words."""
@@ -140,32 +187,55 @@ class LabelPage:
         except WhatwhereError as error:
             return as_json({"failed": str(error)})
 
+    # What the page shows --------------------------------------------------------------------------
+
     def _state(self, known: str) -> dict[str, Any]:
-        """All that the page shows; only its revision if the page knows it."""
+        """All that the page shows; only its revision if the page knows it.
+
+        known  the revision that the page has; '' for a page that has nothing, which gets names and
+               places as well
+        """
         session = self.session
         if session is None:
             return self.waiting
         with self.lock:
             if known == str(self.revision):
                 return {"revision": self.revision}
-            found, names = session.predict(), session.classes
-            self.order += [name for name in names if name not in self.order]
-            index = {name: number for number, name in enumerate(self.order)}
+            predictions = session.predict()
+            self.slots.update(session.classes)
+            names = self.slots.names
+            index = {name: number for number, name in enumerate(names)}
             said = {
                 row: NOT_SURE if name == NOT_SURE else index[name]
                 for row, name in session.said.items()
             }
-            return {
+            certainty = np.round(100 * predictions.probabilities).astype(int)
+            state: dict[str, Any] = {
                 "revision": self.revision,
-                "names": session.names if not known else None,
-                "places": self.places if not known else None,
-                "classes": self.order,
-                "best": [index.get(str(name), -1) for name in found.classes],
-                "certainty": np.round(100 * found.probabilities).astype(int).tolist(),
+                "classes": names,
+                "slots": self.slots.numbers,
+                "best": [index.get(str(name), -1) for name in predictions.classes],
+                "certainty": certainty.tolist(),
                 "said": said,
                 "tray": session.suggested_rows(TRAY),
                 "undo": len(session.before),
                 "elsewhere": len(session.elsewhere),
+            }
+            if not known:
+                state |= {"names": session.names, "places": self.places}
+            return state
+
+    def _error(self, session: Labelling) -> dict[str, Any]:
+        """The estimate of the error, or what it still needs."""
+        with self.lock:
+            # until somebody labels: who labels does not wait for an estimate
+            error = session.error(lambda: self.acting == 0)
+            missing = what_is_missing([session.said[row] for row in session.labelled])
+            return {
+                "error": error,
+                "curve": session.curve,
+                "missing": missing,
+                "revision": self.revision,
             }
 
     def _why(self, session: Labelling, row: int) -> dict[str, Any]:
@@ -173,44 +243,102 @@ class LabelPage:
         each of them."""
         with self.lock:
             nearest = session.nearest_labelled(row, NEAREST)
-            said = [session.said[other] for other, _ in nearest]
-        rows = [row, *(other for other, _ in nearest)]
+            classes = [session.said[other] for other, _ in nearest]
         facts = [
-            {"row": other, "cosine": round(c, 3), "class": s}
-            for (other, c), s in zip(nearest, said, strict=True)
+            {"row": other, "cosine": round(cosine, 3), "class": name}
+            for (other, cosine), name in zip(nearest, classes, strict=True)
         ]
-        if session.describe is None or not nearest:
-            return {"nearest": facts, "features": []}
-        model, spec = session.describe.model, session.describe.recipe.inference
-        images = torch.stack([self.images[each] for each in rows]).to(model.device, model.dtype)
+        why: dict[str, Any] = {"nearest": facts, "features": []}
+        if session.describe is not None and nearest:
+            why |= self._shared_features(session, [row, *(other for other, _ in nearest)])
+        return why
+
+    def _shared_features(self, session: Labelling, rows: Sequence[int]) -> dict[str, Any]:
+        """The features that the first of some pictures shares most with the others, and what each
+        feature draws in all of them."""
+        assert session.describe is not None
+        model = session.describe.model
+        images = torch.stack([self.pictures.images[each] for each in rows])
+        images = images.to(model.device, model.dtype)
+        spec = session.describe.recipe.inference
         solution = infer(model, images, spec, engine=session.describe.engine)
-        p, sized = solution.features, model.at(*images.shape[2:])
+        p = solution.features
+        height, width = images.shape[2:]
+        sized = model.at(height, width)
+        weights = sized.weights(solution.latents.pooling_params)
         strength = p.abs().sum((2, 3))
         shared = torch.minimum(strength[:1], strength[1:].mean(0)).flatten()
-        weights = sized.weights(solution.latents.pooling_params)
         features = []
-        for map_ in [int(b) for b in shared.argsort(descending=True)[:SHARED] if shared[b] > 0]:
+        for map_ in shared.argsort(descending=True)[:SHARED].tolist():
+            if shared[map_] <= 0:
+                break
             alone = torch.zeros_like(p)
             alone[:, map_] = p[:, map_]
             drawn = sized.reconstruct(alone, weights).abs().mean(1)
             shades = (255 * drawn / drawn.amax().clamp(min=1e-12)).to(torch.uint8).cpu().numpy()
-            features.append(
-                {
-                    "map": map_,
-                    "drawn": [base64.b64encode(each.tobytes()).decode() for each in shades],
-                }
-            )
-        height, width = images.shape[2:]
-        return {
-            "nearest": facts,
-            "features": features,
-            "maps": p.shape[1],
-            "height": height,
-            "width": width,
+            pictures = [base64.b64encode(each.tobytes()).decode() for each in shades]
+            features.append({"map": map_, "drawn": pictures})
+        return {"features": features, "maps": p.shape[1], "height": height, "width": width}
+
+
+class ClassSlots:
+    """The keys of classes: each has a number, and keeps it, with its colour, while it has a label.
+
+    0 is always "none of these". A class that is called by a digit gets that digit if it is free.
+    """
+
+    def __init__(self) -> None:
+        self._slots: dict[str, int] = {NONE_OF_THESE: 0}
+
+    def update(self, classes: Sequence[str]) -> None:
+        """Follow the classes that have a label."""
+        present = set(classes)
+        self._slots = {
+            name: slot
+            for name, slot in self._slots.items()
+            if name in present or name == NONE_OF_THESE
         }
+        for name in classes:
+            if name not in self._slots:
+                self._slots[name] = self._free_slot(name)
+
+    def _free_slot(self, name: str) -> int:
+        used = set(self._slots.values())
+        if len(name) == 1 and name in "123456789" and int(name) not in used:
+            return int(name)
+        return next(slot for slot in range(1, len(used) + 2) if slot not in used)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the classes in the order of their numbers."""
+        return sorted(self._slots, key=self._slots.__getitem__)
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of the classes in `names`."""
+        return sorted(self._slots.values())
+
+
+def what_is_missing(classes: Sequence[str]) -> str:
+    """What an estimate of the error still needs, in words; '' if it needs nothing.
+
+    classes  the class of every label
+    """
+    counts = {name: classes.count(name) for name in classes}
+    usable = sum(count for count in counts.values() if count > 1)
+    if usable >= FEWEST:
+        return ""
+    words = f"{usable} of {FEWEST} labels for an estimate of the error."
+    alone = [name for name, count in counts.items() if count == 1]
+    if alone:
+        verb = "has" if len(alone) == 1 else "have"
+        each = "" if len(alone) == 1 else " each"
+        words += f" Only classes with two labels count: {listed(alone)} {verb} one{each}."
+    return words
 
 
 def as_json(value: Any) -> Content:
+    """A value as an answer of the server."""
     return Content(json.dumps(value, allow_nan=False).encode(), "application/json")
 
 
@@ -222,42 +350,9 @@ def page(name: str) -> str:
         "columns": COLUMNS,
         "perSheet": PER_SHEET,
         "notSure": NOT_SURE,
+        "noneOfThese": NONE_OF_THESE,
     }
-    style = "".join(
-        (ASSETS / name).read_text(encoding="utf-8") for name in ("style.css", "label.css")
-    )
+    files = ("style.css", "label.css")
+    style = "".join((ASSETS / file).read_text(encoding="utf-8") for file in files)
     sources = "img-src 'self' data:; connect-src 'self'"
     return assemble(ASSETS / "label.html", "label", style, sources, data)
-
-
-def classes_page(session: Labelling, images: Images) -> str:
-    """Rows of pictures: those worth labelling next, then those of every class, from sure to
-    unsure."""
-    found = session.predict()
-
-    def figure(row: int) -> str:
-        words = f"{session.names[row]}: {found.classes[row]}, {found.probabilities[row]:.0%}"
-        picture = data_url(png(thumbnail(images[int(row)], SHOWN_SIDE)), "png")
-        kind = ' class="given"' if found.said[row] else ""
-        return (
-            f'<figure{kind}><img src="{picture}" alt="{escape(words)}">'
-            f"<figcaption>{escape(words)}</figcaption></figure>"
-        )
-
-    rows = [("Worth labelling next", np.array(session.suggested_rows(SHOWN), int))]
-    for name in session.classes:
-        members = np.flatnonzero(found.classes == name)
-        members = members[np.argsort(-found.probabilities[members], kind="stable")]
-        shown = np.linspace(0, len(members) - 1, min(SHOWN, len(members))).astype(int)
-        rows.append((f"{name} ({len(members):,})", members[shown]))
-    body = ""
-    for title, shown in rows:
-        body += f'<h2>{escape(title)}</h2>\n<div class="row">{"".join(map(figure, shown))}</div>\n'
-    count = len(session.labelled)
-    lead = (
-        f"{count:,} of {len(session.names):,} pictures had a label (framed). All are in"
-        " predictions.csv."
-    )
-    return static_page(
-        "Classes", report_style(), f"<h1>{escape(images.name)}</h1>\n<p>{lead}</p>\n{body}"
-    )

@@ -1,113 +1,249 @@
-// The map of all pictures: small pictures in the colours of their classes, a lasso, arrow keys.
+// The map of all pictures: small pictures in frames of the colours of their classes, a lasso, arrow keys.
 import { byId, contextOf, pointerOn, styled } from "./dom.js";
-import { css } from "./pictures.js";
+import { colourOf, markOf } from "./label_colours.js";
+import { drawSmall, whenSheetArrives } from "./label_small.js";
+import { shared } from "./label_state.js";
 
-/**
- * Set up the map.
- * @param {import("./label.js").Shared} shared
- * @param {(rows: number[], add?: boolean) => void} choose
- * @returns a function that draws it again
- */
-export function mapPanel(shared, choose) {
-  const canvas = byId("map", HTMLCanvasElement);
-  const context = contextOf(canvas);
-  const margin = 16;
-  /** @type {number[][]} */ let lasso = [];
-  /** @type {() => void} */ let again = () => {};
-  const at = (/** @type {number} */ row) => [margin + shared.places[row][0] * (canvas.width - 2 * margin), margin + shared.places[row][1] * (canvas.height - 2 * margin)];
-  const side = () => Math.max(9, Math.min(30, 700 / Math.sqrt(shared.names.length + 1)));
+const EDGE = 7; // pixels around the outermost pictures, for their frames
+const NEAR = 40; // pixels from a picture at which a click still means it
+const SMALL_MARK = 20; // pixels of a picture from which on its mark fits
 
-  /** @param {number} x @param {number} y */
-  function nearest(x, y) {
-    let [best, least] = [-1, Infinity];
-    shared.names.forEach((_, row) => {
-      const [px, py] = at(row);
-      const distance = (px - x) ** 2 + (py - y) ** 2;
-      if (distance < least) [best, least] = [row, distance];
-    });
-    return least < 40 ** 2 ? best : -1;
+/** @typedef {{ x: number, y: number }} Point */
+
+/** The map; `choose` is called with the rows that were clicked or enclosed. */
+export class PictureMap {
+  /** @param {(rows: number[], add?: boolean) => void} choose */
+  constructor(choose) {
+    this.choose = choose;
+    this.canvas = byId("map", HTMLCanvasElement);
+    this.pictures = document.createElement("canvas"); // all that a lasso and a choice do not change
+    /** @type {Point[]} */ this.lasso = [];
+    /** @type {Set<number>} */ this.shown = new Set();
+    this.side = 24;
+    this.waiting = false;
+    this.#listen();
+    new ResizeObserver(() => this.redraw()).observe(this.canvas);
+    whenSheetArrives(() => this.redraw());
   }
 
-  const point = (/** @type {MouseEvent} */ event) => {
-    const { x, y } = pointerOn(event, canvas);
-    return [x * canvas.width, y * canvas.height];
-  };
-  canvas.addEventListener("pointerdown", (event) => {
-    lasso = [point(event)];
-    canvas.setPointerCapture(event.pointerId);
-  });
-  canvas.addEventListener("pointermove", (event) => {
-    if (lasso.length === 0) return;
-    lasso.push(point(event));
-    again();
-  });
-  canvas.addEventListener("pointerup", (event) => {
-    const drawn = lasso;
-    lasso = [];
-    if (drawn.length === 0) return;
-    const extent = Math.max(...drawn.map(([x, y]) => Math.hypot(x - drawn[0][0], y - drawn[0][1])));
-    const row = nearest(drawn[0][0], drawn[0][1]);
-    if (extent > 8) choose(shared.names.map((_, n) => n).filter((n) => isInside(at(n), drawn)), event.shiftKey);
-    else choose(row < 0 ? [] : [row], event.shiftKey || event.ctrlKey);
-  });
-  canvas.addEventListener("keydown", (event) => {
-    const direction = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
+  /** Show these pictures; the others are pale. @param {number[]} rows @param {number} side pixels of a picture */
+  show(rows, side) {
+    this.shown = new Set(rows);
+    this.side = side;
+    this.redraw();
+  }
+
+  /** Draw everything again with the next frame. */
+  redraw() {
+    if (this.waiting) return;
+    this.waiting = true;
+    requestAnimationFrame(() => {
+      this.waiting = false;
+      if (this.canvas.clientWidth === 0) return; // hidden
+      this.#drawPictures();
+      this.drawChoice();
+    });
+  }
+
+  /** Where a picture is, in pixels of the page. @param {number} row @returns {Point} */
+  at(row) {
+    const margin = this.side / 2 + EDGE;
+    const [x, y] = shared.places[row];
+    return {
+      x: margin + x * (this.canvas.clientWidth - 2 * margin),
+      y: margin + y * (this.canvas.clientHeight - 2 * margin),
+    };
+  }
+
+  #drawPictures() {
+    const ratio = window.devicePixelRatio || 1;
+    for (const canvas of [this.canvas, this.pictures]) {
+      canvas.width = Math.round(this.canvas.clientWidth * ratio);
+      canvas.height = Math.round(this.canvas.clientHeight * ratio);
+    }
+    const context = contextOf(this.pictures);
+    context.scale(ratio, ratio);
+    const colours = shared.classes.map(colourOf);
+    const marks = shared.classes.map(markOf);
+    for (let row = 0; row < shared.names.length; row++) {
+      const best = shared.best[row];
+      context.globalAlpha = this.shown.has(row) ? 1 : 0.12;
+      this.#drawPicture(context, row, best < 0 ? null : colours[best], best < 0 ? "" : marks[best]);
+    }
+  }
+
+  /**
+   * A picture in its frame: broken where its class is unsure, thick where a person said it.
+   * @param {CanvasRenderingContext2D} context
+   * @param {number} row
+   * @param {string | null} colour
+   * @param {string} mark
+   */
+  #drawPicture(context, row, colour, mark) {
+    const { side } = this;
+    const { x, y } = this.at(row);
+    const left = x - side / 2;
+    const top = y - side / 2;
+    drawSmall(context, row, left, top, side);
+    if (colour === null) return;
+    const said = shared.said[row] !== undefined;
+    context.strokeStyle = colour;
+    context.lineWidth = said ? 4 : 2;
+    context.setLineDash(shared.certainty[row] < 60 ? [3, 3] : []);
+    context.strokeRect(left - 1, top - 1, side + 2, side + 2);
+    context.setLineDash([]);
+    if (side >= SMALL_MARK) drawMark(context, left - 1, top - 1, mark, colour);
+  }
+
+  /** Draw what is chosen and suggested over the pictures. */
+  drawChoice() {
+    const ratio = window.devicePixelRatio || 1;
+    const context = contextOf(this.canvas);
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.clearRect(0, 0, this.canvas.width, this.canvas.height);
+    context.drawImage(this.pictures, 0, 0);
+    context.scale(ratio, ratio);
+    for (const row of shared.tray) this.#drawSuggestion(context, row);
+    for (const row of shared.chosen) this.#drawChosen(context, row);
+    if (this.lasso.length < 2) return;
+    context.strokeStyle = styled("--accent");
+    context.lineWidth = 2;
+    context.beginPath();
+    for (const { x, y } of this.lasso) context.lineTo(x, y);
+    context.stroke();
+  }
+
+  /** @param {CanvasRenderingContext2D} context @param {number} row */
+  #drawSuggestion(context, row) {
+    const { x, y } = this.at(row);
+    drawMark(context, x + this.side / 2 - 9, y - this.side / 2 - 3, "?", styled("--text"));
+  }
+
+  /** @param {CanvasRenderingContext2D} context @param {number} row */
+  #drawChosen(context, row) {
+    const { x, y } = this.at(row);
+    const size = this.side + 9;
+    drawSmall(context, row, x - this.side / 2, y - this.side / 2, this.side);
+    context.lineWidth = 5;
+    context.strokeStyle = styled("--panel");
+    context.strokeRect(x - size / 2, y - size / 2, size, size);
+    context.lineWidth = 3;
+    context.strokeStyle = styled("--accent");
+    context.strokeRect(x - size / 2, y - size / 2, size, size);
+  }
+
+  // Pointer and keys ---------------------------------------------------------------------------------------------
+
+  /** @param {MouseEvent} event @returns {Point} */
+  #point(event) {
+    const { x, y } = pointerOn(event, this.canvas);
+    return { x: x * this.canvas.clientWidth, y: y * this.canvas.clientHeight };
+  }
+
+  #listen() {
+    const { canvas } = this;
+    canvas.addEventListener("pointerdown", (event) => {
+      this.lasso = [this.#point(event)];
+      canvas.setPointerCapture(event.pointerId);
+    });
+    canvas.addEventListener("pointermove", (event) => {
+      const point = this.#point(event);
+      const near = this.#nearest(point);
+      canvas.title = near < 0 ? "" : shared.names[near];
+      if (this.lasso.length === 0) return;
+      this.lasso.push(point);
+      this.drawChoice();
+    });
+    canvas.addEventListener("pointerup", (event) => this.#endLasso(event));
+    canvas.addEventListener("pointercancel", () => {
+      this.lasso = [];
+      this.drawChoice();
+    });
+    canvas.addEventListener("keydown", (event) => this.#move(event));
+  }
+
+  /** @param {PointerEvent} event */
+  #endLasso(event) {
+    const line = this.lasso;
+    this.lasso = [];
+    if (line.length === 0) return;
+    const [start] = line;
+    const extent = Math.max(...line.map(({ x, y }) => Math.hypot(x - start.x, y - start.y)));
+    if (extent > 8) {
+      this.choose([...this.shown].filter((row) => isInside(this.at(row), line)), event.shiftKey);
+      return;
+    }
+    const row = this.#nearest(start);
+    this.choose(row < 0 ? [] : [row], event.shiftKey || event.ctrlKey || event.metaKey);
+  }
+
+  /** The shown picture nearest to a point, -1 if none is near. @param {Point} point */
+  #nearest(point) {
+    let best = -1;
+    let least = NEAR ** 2;
+    for (const row of this.shown) {
+      const { x, y } = this.at(row);
+      const distance = (x - point.x) ** 2 + (y - point.y) ** 2;
+      if (distance < least) {
+        best = row;
+        least = distance;
+      }
+    }
+    return best;
+  }
+
+  /** Choose the next picture in the direction of an arrow key. @param {KeyboardEvent} event */
+  #move(event) {
+    const directions = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+    const direction = directions[/** @type {"ArrowLeft"} */ (event.key)];
     if (!direction) return;
     event.preventDefault();
-    const [x, y] = shared.current >= 0 ? at(shared.current) : [canvas.width / 2, canvas.height / 2];
-    let [best, least] = [-1, Infinity];
-    shared.names.forEach((_, row) => {
-      const [dx, dy] = [at(row)[0] - x, at(row)[1] - y];
-      const ahead = dx * direction[0] + dy * direction[1];
-      const cost = ahead + 3 * Math.abs(dx * direction[1] + dy * direction[0]);
-      if (row !== shared.current && ahead > 0.5 && cost < least) [best, least] = [row, cost];
-    });
-    if (best >= 0) choose([best], event.shiftKey);
-  });
-
-  return (/** @type {(name: string) => number[]} */ hueOf, /** @type {any} */ drawSmall, /** @type {Set<number>} */ shown) => {
-    again = () => {
-      context.clearRect(0, 0, canvas.width, canvas.height);
-      const size = side();
-      const hues = shared.classes.map(hueOf);
-      shared.names.forEach((_, row) => {
-        const [x, y] = at(row);
-        context.globalAlpha = shown.has(row) ? 1 : 0.12;
-        drawSmall(context, row, x - size / 2, y - size / 2, size);
-        if (shared.best[row] >= 0) {
-          const sure = (shared.certainty[row] / 100) ** 2;
-          context.fillStyle = css(hues[shared.best[row]], 0.1 + 0.5 * sure);
-          context.fillRect(x - size / 2, y - size / 2, size, size);
-        }
-        context.globalAlpha = 1;
-      });
-      context.lineWidth = 2;
-      for (const row of Object.keys(shared.said).map(Number)) frame(context, at(row), size, styled("--text"));
-      for (const row of shared.tray) frame(context, at(row), size + 2, styled("--missing"));
-      for (const row of shared.chosen) frame(context, at(row), size + 5, styled("--accent"));
-      if (lasso.length > 1) {
-        context.strokeStyle = styled("--accent");
-        context.beginPath();
-        for (const [x, y] of lasso) context.lineTo(x, y);
-        context.stroke();
+    const middle = { x: this.canvas.clientWidth / 2, y: this.canvas.clientHeight / 2 };
+    const from = shared.current >= 0 ? this.at(shared.current) : middle;
+    let best = -1;
+    let least = Infinity;
+    for (const row of this.shown) {
+      const { x, y } = this.at(row);
+      const ahead = (x - from.x) * direction[0] + (y - from.y) * direction[1];
+      const aside = Math.abs((x - from.x) * direction[1] + (y - from.y) * direction[0]);
+      const cost = ahead + 3 * aside;
+      if (row !== shared.current && ahead > 0.5 && cost < least) {
+        best = row;
+        least = cost;
       }
-    };
-    again();
-  };
+    }
+    if (best >= 0) this.choose([best], event.shiftKey);
+  }
 }
 
-/** @param {CanvasRenderingContext2D} context @param {number[]} place @param {number} size @param {string} colour */
-function frame(context, [x, y], size, colour) {
+/**
+ * A small sign on a ground of its colour, which can be read on any picture.
+ * @param {CanvasRenderingContext2D} context
+ * @param {number} left
+ * @param {number} top
+ * @param {string} text
+ * @param {string} colour
+ */
+function drawMark(context, left, top, text, colour) {
+  context.font = "bold 10px system-ui, sans-serif";
+  const width = context.measureText(text).width + 5;
+  context.fillStyle = styled("--panel");
+  context.fillRect(left, top, width, 12);
   context.strokeStyle = colour;
-  context.strokeRect(x - size / 2, y - size / 2, size, size);
+  context.lineWidth = 1;
+  context.strokeRect(left + 0.5, top + 0.5, width - 1, 11);
+  context.fillStyle = styled("--text");
+  context.fillText(text, left + 2.5, top + 9.5);
 }
 
-/** Whether a point lies inside a closed line. @param {number[]} point @param {number[][]} line */
-function isInside([x, y], line) {
+/** Whether a point lies inside a closed line. @param {Point} point @param {Point[]} line */
+function isInside(point, line) {
   let inside = false;
-  line.forEach(([ax, ay], n) => {
-    const [bx, by] = line[(n + 1) % line.length];
-    if (ay > y !== by > y && x < ((bx - ax) * (y - ay)) / (by - ay) + ax) inside = !inside;
+  line.forEach((a, n) => {
+    const b = line[(n + 1) % line.length];
+    if (a.y > point.y === b.y > point.y) return;
+    const crossing = ((b.x - a.x) * (point.y - a.y)) / (b.y - a.y) + a.x;
+    if (point.x < crossing) inside = !inside;
   });
   return inside;
 }

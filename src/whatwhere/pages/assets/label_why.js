@@ -1,39 +1,59 @@
-// "Why?": the nearest labelled pictures, and what the features that they share draw in each of them.
+// "Why?": this picture next to the nearest labelled ones, and what the features that they share draw in each of them.
 import { make } from "./dom.js";
+import { colourOf } from "./label_colours.js";
+import { smallCanvas } from "./label_small.js";
+import { shared } from "./label_state.js";
 import { css, drawParts, featureColours, pictureCanvas } from "./pictures.js";
 
 /**
  * @param {HTMLElement} place
  * @param {any} why what the server found
- * @param {{ drawSmall: any, names: string[], side: number }} page
+ * @param {number} row the picture that is explained
  */
-export function showReasons(place, why, { drawSmall, names, side }) {
+export function showReasons(place, why, row) {
   if (!why.nearest) return;
   if (why.nearest.length === 0) {
-    place.replaceChildren(make("p", { class: "quiet" }, "No other picture has a label yet."));
+    place.replaceChildren(make("p", { class: "empty" }, "No other picture has a label yet."));
     return;
   }
-  const heads = why.nearest.map((/** @type {any} */ one) => {
-    const canvas = make("canvas", { width: side, height: side, class: "picture", role: "img", "aria-label": `${names[one.row]}, labelled ${one.class}` });
-    const context = canvas.getContext("2d");
-    if (context) drawSmall(context, one.row, 0, 0, side);
-    return make("span", { title: names[one.row] }, canvas, `${one.class}, ${one.cosine.toFixed(2)}`);
-  });
-  const colours = featureColours(why.maps ?? 1);
+  const heads = [thisPicture(row), ...why.nearest.map(neighbour)];
+  place.replaceChildren(make("h3", {}, "This picture and its nearest labelled ones"), make("div", { class: "reason" }, ...heads));
+  if (why.features.length === 0) return;
+  place.append(make("h3", {}, "Features that they share: what, and where"));
+  for (const feature of why.features) place.append(...sharedFeature(feature, why));
+}
+
+/** @param {number} row */
+function thisPicture(row) {
+  const canvas = smallCanvas(row);
+  canvas.setAttribute("role", "img");
+  canvas.setAttribute("aria-label", `This picture, ${shared.names[row]}`);
+  return make("span", { title: shared.names[row] }, canvas, make("b", {}, "this"));
+}
+
+/** @param {{ row: number, class: string, cosine: number }} one */
+function neighbour(one) {
+  const name = shared.names[one.row];
+  const canvas = smallCanvas(one.row);
+  canvas.setAttribute("role", "img");
+  canvas.setAttribute("aria-label", `${name}, labelled ${one.class}`);
+  canvas.style.borderColor = colourOf(one.class);
+  const likeness = make("small", { title: "cosine of the descriptors" }, one.cosine.toFixed(2));
+  return make("span", { title: name }, canvas, one.class, likeness);
+}
+
+/** @param {{ map: number, drawn: string[] }} feature @param {any} why */
+function sharedFeature(feature, why) {
+  const colour = featureColours(why.maps ?? 1)[feature.map];
   const size = { channels: 1, height: why.height, width: why.width };
-  const rows = why.features.map((/** @type {any} */ feature) => {
-    const pictures = feature.drawn.map((/** @type {string} */ text, /** @type {number} */ n) => {
-      const pixels = Float64Array.from(atob(text), (letter) => letter.charCodeAt(0) / 255);
-      const canvas = pictureCanvas(size, `Feature ${feature.map + 1} in ${n === 0 ? "this picture" : names[why.nearest[n - 1].row]}`);
-      drawParts(canvas, [{ colour: colours[feature.map], pixels }], size);
-      return canvas;
-    });
-    const name = make("span", {}, `feature ${feature.map + 1}`);
-    name.style.borderLeft = `5px solid ${css(colours[feature.map])}`;
-    return [make("div", { class: "reason" }, ...pictures), name];
+  const pictures = feature.drawn.map((text, n) => {
+    const pixels = Float64Array.from(atob(text), (letter) => letter.charCodeAt(0) / 255);
+    const whose = n === 0 ? "this picture" : shared.names[why.nearest[n - 1].row];
+    const canvas = pictureCanvas(size, `Feature ${feature.map + 1} in ${whose}`);
+    drawParts(canvas, [{ colour, pixels }], size);
+    return canvas;
   });
-  place.replaceChildren(
-    make("h3", {}, "Nearest labelled pictures"), make("div", { class: "reason" }, make("span", {}, "this"), ...heads),
-    ...(rows.length ? [make("h3", {}, "Features that they share: what, and where")] : []), ...rows.flat(),
-  );
+  const name = make("span", { class: "feature-name" }, `feature ${feature.map + 1}`);
+  name.style.borderColor = css(colour);
+  return [make("div", { class: "reason" }, ...pictures), name];
 }

@@ -4,6 +4,7 @@ import { comparePanel } from "./compare.js";
 import { byId } from "./dom.js";
 import { elementPanel } from "./element.js";
 import { Examples } from "./examples.js";
+import { explorerStops } from "./explorer_tour.js";
 import { featurePanel, legendPanel } from "./feature.js";
 import { inferencePanel } from "./inference.js";
 import { inputPanel } from "./input.js";
@@ -69,7 +70,8 @@ async function open() {
   const pixels = page.model.channels * page.height * page.width;
   const session = new Session(page, workerSource, await Examples.unpack(page.examples, pixels, areaOfTop(page)));
   const panels = [schemePanel, addressPanel, inputPanel, inferencePanel, codePanel, outcomePanel, legendPanel];
-  for (const panel of [...panels, elementPanel, featurePanel, pairPanel, comparePanel, signalPanel, tourGuide]) panel(session);
+  for (const panel of [...panels, elementPanel, featurePanel, pairPanel, comparePanel, signalPanel]) panel(session);
+  tourGuide(explorerStops(session));
   for (const canvas of document.querySelectorAll("canvas.picture")) {
     Object.assign(canvas, { width: page.width, height: page.height });
   }

@@ -104,6 +104,16 @@ def write_predictions(
     probabilities  [N, K]
     said           the rows whose class a person said; the others are predicted
     """
+    _write_text(file, predictions_text(names, classes, probabilities, said))
+
+
+def predictions_text(
+    names: Sequence[str],
+    classes: Sequence[str],
+    probabilities: np.ndarray,
+    said: Collection[int],
+) -> str:
+    """The table of `write_predictions` as text."""
     lines = [["file", "class", "probability", "source", *classes]]
     for row, shares in enumerate(probabilities if len(classes) else ()):
         best = int(shares.argmax())
@@ -117,12 +127,20 @@ def write_predictions(
                 *(f"{p:.4f}" for p in shares),
             ]
         )
-    _write(file, lines)
+    return _as_text(lines)
 
 
 def _write(file: Path, lines: Iterable[Sequence[str]]) -> None:
+    _write_text(file, _as_text(lines))
+
+
+def _as_text(lines: Iterable[Sequence[str]]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(lines)
+    return text.getvalue()
+
+
+def _write_text(file: Path, text: str) -> None:
     with disk_errors(f"writing {file}", REMEDY):
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(file, text.getvalue().encode())
+        write_atomic(file, text.encode())

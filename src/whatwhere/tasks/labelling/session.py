@@ -21,6 +21,7 @@ from scipy.sparse.linalg import eigsh
 from whatwhere.data import Images, load
 from whatwhere.data.pictures import picture_names
 from whatwhere.errors import ImageError
+from whatwhere.files import read_regular, readable
 from whatwhere.learning import TrainedRun
 from whatwhere.progress import Stage, no_stage
 from whatwhere.spec.execution import Execution
@@ -32,7 +33,14 @@ from whatwhere.tasks.classification.picture_classifier import (
     describe_pictures,
 )
 from whatwhere.tasks.classification.poisson import scipy_matrix
+from whatwhere.tasks.labelling.exchange import (
+    ClassTable,
+    export,
+    read_foreign_labels,
+    to_pandas,
+)
 from whatwhere.tasks.labelling.label_tables import (
+    LONGEST,
     NOT_SURE,
     change,
     change_labels,
@@ -318,6 +326,41 @@ class Labelling:
         """Save a classifier for new pictures, which `ww.load_classifier` and `whatwhere classify`
         read."""
         self.classifier().save(path)
+
+    def export(self, path: str | os.PathLike[str], *, links: bool = False) -> Path:
+        """Write the class of every picture for other programs; returns what was written.
+
+        path   ends with .csv: a table; with .json: tasks for Label Studio; otherwise a new folder
+               with a sub-folder of pictures for each class
+        links  in such a folder, symbolic links instead of copies
+        """
+        return export(self._table(), self.images, path, links=links)
+
+    def to_pandas(self) -> Any:
+        """The class of every picture as a pandas DataFrame, by the names of the pictures."""
+        return to_pandas(self._table())
+
+    def import_labels(
+        self, path: str | os.PathLike[str], content: bytes | None = None
+    ) -> list[str]:
+        """Take over labels that were made elsewhere, in one action that `undo` takes back.
+
+        path     a table (.csv) with a column of names and one of classes, or the JSON of Label
+                 Studio
+        content  of the file, if it was read already
+
+        Returns the names for which there is no picture here.
+        """
+        file = Path(path)
+        if content is None:
+            with readable(file, "table of labels", "give a .csv or .json file", ImageError):
+                content = read_regular(file, LONGEST)
+        foreign = read_foreign_labels(content, file.name, self.names)
+        self.label({self.index[name]: label for name, label in foreign.labels.items()})
+        return list(foreign.unknown)
+
+    def _table(self) -> ClassTable:
+        return ClassTable(self.names, self.classes, self.probabilities, frozenset(self.labelled))
 
     def _read(self) -> None:
         if self.file is None or not self.file.exists():

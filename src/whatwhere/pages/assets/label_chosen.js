@@ -1,0 +1,66 @@
+// The chosen picture from its own file, fitted to the panel, and large at a click or a key.
+import { byId } from "./dom.js";
+import { counted, shared, wordsOf } from "./label_state.js";
+
+/** Show what is chosen. */
+export function showChosen() {
+  const isOne = shared.current >= 0 && shared.chosen.size > 0;
+  byId("chosen", HTMLElement).textContent = chosenWords();
+  byId("zoom", HTMLButtonElement).hidden = !isOne;
+  byId("why", HTMLButtonElement).hidden = !isOne;
+  if (!isOne) {
+    byId("large", HTMLDialogElement).close();
+    return;
+  }
+  const words = wordsOf(shared.current);
+  for (const id of ["picture", "large-picture"]) {
+    const picture = byId(id, HTMLImageElement);
+    picture.alt = words;
+    const isShown = id === "picture" || byId("large", HTMLDialogElement).open;
+    if (isShown) showOriginal(picture);
+  }
+  byId("large-words", HTMLElement).textContent = words;
+}
+
+function chosenWords() {
+  const count = shared.chosen.size;
+  if (count === 0 || shared.current < 0) return "No picture is chosen.";
+  if (count === 1) return wordsOf(shared.current);
+  return `${counted(count, "picture")}; the last: ${wordsOf(shared.current)}`;
+}
+
+/** @param {HTMLImageElement} picture */
+function showOriginal(picture) {
+  if (picture.dataset.row === String(shared.current)) return;
+  picture.dataset.row = String(shared.current);
+  picture.src = `picture/${shared.current}`;
+}
+
+/** Open or close the large picture. */
+export function toggleLarge() {
+  const large = byId("large", HTMLDialogElement);
+  if (large.open) {
+    large.close();
+    return;
+  }
+  if (shared.current < 0 || shared.chosen.size === 0) return;
+  large.showModal();
+  setActualSize(false);
+  showChosen();
+  byId("large-frame", HTMLElement).focus();
+}
+
+/** @param {boolean} on pixels as they are, instead of fitted to the window */
+function setActualSize(on) {
+  byId("large-frame", HTMLElement).classList.toggle("actual", on);
+  byId("large-size", HTMLElement).textContent = on ? "Fit to the window" : "Actual size";
+}
+
+/** Set up the panel. */
+export function chosenPanel() {
+  const isActual = () => byId("large-frame", HTMLElement).classList.contains("actual");
+  byId("zoom", HTMLButtonElement).addEventListener("click", toggleLarge);
+  byId("large-close", HTMLButtonElement).addEventListener("click", () => byId("large", HTMLDialogElement).close());
+  byId("large-size", HTMLButtonElement).addEventListener("click", () => setActualSize(!isActual()));
+  byId("large-picture", HTMLImageElement).addEventListener("click", () => setActualSize(!isActual()));
+}

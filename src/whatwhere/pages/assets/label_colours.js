@@ -1,0 +1,22 @@
+// The colours of classes. They differ in lightness as well as in hue, for people who see fewer colours, and are never
+// the only cue: the number of a class stands next to its colour.
+import { slotOf } from "./label_state.js";
+
+/** Of the classes 1, 2, 3, …; after the last the first follows again. The first eight are those of Okabe and Ito. */
+export const CLASS_COLOURS = [
+  "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b3a125", "#5b3a8c", "#7a4b12", "#7f9c00",
+];
+export const NONE_COLOUR = "#8a8a8a"; // of "none of these"
+
+/** The colour of a class. @param {string} name */
+export function colourOf(name) {
+  const slot = slotOf(name);
+  if (slot === 0) return NONE_COLOUR;
+  return CLASS_COLOURS[(slot - 1) % CLASS_COLOURS.length];
+}
+
+/** The mark of a class, its second cue. @param {string} name */
+export function markOf(name) {
+  const slot = slotOf(name);
+  return slot === 0 ? "–" : String(slot);
+}

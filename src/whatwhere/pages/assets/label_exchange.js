@@ -1,0 +1,32 @@
+// Export and import: files that the browser downloads, folders that the server writes, labels made elsewhere.
+import { byId } from "./dom.js";
+import { ask, counted, tell } from "./label_state.js";
+
+/** @param {(state: any) => void} take a new state */
+export function exchangePanel(take) {
+  const menu = byId("exchange", HTMLDetailsElement);
+  /** @param {boolean} links */
+  const writeFolders = async (links) => {
+    menu.open = false;
+    tell("Writing the folders …");
+    const { saved } = await ask("folders", { links });
+    if (saved) tell(`Written: ${saved}`);
+  };
+  byId("export-copies", HTMLButtonElement).addEventListener("click", () => writeFolders(false));
+  byId("export-links", HTMLButtonElement).addEventListener("click", () => writeFolders(true));
+  const input = byId("import-file", HTMLInputElement);
+  input.addEventListener("change", async () => {
+    const [file] = input.files ?? [];
+    if (!file) return;
+    menu.open = false;
+    const state = await ask("import", { name: file.name, text: await file.text() });
+    input.value = "";
+    if (state.failed) return;
+    take(state);
+    const others = state.unknown ? `; ${counted(state.unknown, "name is", "names are")} not here` : "";
+    tell(`${counted(state.imported, "new label")} from ${file.name}${others}.`);
+  });
+  document.addEventListener("click", (event) => {
+    if (event.target instanceof Node && !menu.contains(event.target)) menu.open = false;
+  });
+}

@@ -1,0 +1,179 @@
+// The keyboard. Letters start a name for the chosen pictures; digits and shortcuts work everywhere outside of the field.
+//
+// Some shortcuts are letters, and names begin with the same letters. A letter that is followed by another one at once is
+// the start of a name; alone, it is the shortcut. Enter opens the field for those who type slowly.
+import { byId, make } from "./dom.js";
+import { enterField, leaveField } from "./label_classes.js";
+import { toggleLarge } from "./label_chosen.js";
+import { classOfDigit, shared } from "./label_state.js";
+
+const ALONE = 450; // milliseconds after which a letter is alone
+
+/** All keys, as the page shows them. @type {[keys: string, what: string][]} */
+export const KEYS = [
+  ["letters", "start a name for the chosen pictures"],
+  ["Enter", "give the name and go to the next suggestion; outside of the field: go to the field"],
+  ["Tab", "in the field: complete the name of a class"],
+  ["1 … 9", "give a class by its number"],
+  ["0", "none of these: belongs to no other class"],
+  ["n", "not sure: leave the picture out"],
+  ["x, Delete", "take the label away"],
+  ["u, Ctrl+Z", "undo"],
+  ["z", "show the picture large"],
+  ["w", "why does it have this class?"],
+  ["arrows", "go to another picture: in the suggestions, in the grid, on the map"],
+  ["Space", "choose the picture, or take it out"],
+  ["Ctrl+Enter", "confirm the class that you look through"],
+  ["Ctrl+S", "save the classifier"],
+  ["Esc", "leave: the field, the large picture, a pressed class, the choice"],
+  ["?", "show these keys"],
+];
+
+/**
+ * @typedef {object} KeyActions
+ * @property {(name: string | null) => void} give a class to the chosen pictures; null takes the label away
+ * @property {() => void} undo
+ * @property {() => void} why
+ * @property {() => void} save
+ * @property {() => void} confirm
+ * @property {() => void} leave what is pressed or chosen
+ * @property {(row: number) => void} pick a picture by Enter
+ * @property {(key: string, cell: HTMLElement | null) => boolean} move by an arrow key; whether it moved
+ */
+
+/** @param {KeyActions} actions */
+export function keyboard(actions) {
+  /** @type {Record<string, () => void>} */
+  const shortcuts = {
+    u: actions.undo,
+    n: () => actions.give(shared.page.notSure),
+    x: () => actions.give(null),
+    w: actions.why,
+    z: toggleLarge,
+  };
+  let waiting = ""; // a letter that may be alone
+  let timer = 0;
+
+  const fire = () => {
+    clearTimeout(timer);
+    const letter = waiting;
+    waiting = "";
+    if (letter) shortcuts[letter]();
+  };
+
+  /** @param {string} letter */
+  const typeLetter = (letter) => {
+    const first = waiting;
+    clearTimeout(timer);
+    waiting = "";
+    if (first === "" && letter in shortcuts) {
+      waiting = letter;
+      timer = window.setTimeout(fire, ALONE);
+      return;
+    }
+    byId("large", HTMLDialogElement).close();
+    enterField(first + letter);
+  };
+
+  /** @param {KeyboardEvent} event */
+  const withControl = (event) => {
+    const key = event.key.toLowerCase();
+    if (key === "z") actions.undo();
+    else if (key === "s") actions.save();
+    else if (key === "enter") actions.confirm();
+    else return false;
+    return true;
+  };
+
+  /** A key outside of the field; returns whether it was meant for the page. @param {KeyboardEvent} event */
+  const outside = (event) => {
+    const { key, target } = event;
+    if (/^\p{L}$/u.test(key)) {
+      typeLetter(key);
+      return true;
+    }
+    fire();
+    const cell = target instanceof HTMLElement && target.dataset.row !== undefined ? target : null;
+    if (/^[0-9]$/.test(key)) {
+      const name = classOfDigit(key);
+      if (name === null) enterField(key);
+      else actions.give(name);
+      return true;
+    }
+    if (key === "?") {
+      showKeys();
+      return true;
+    }
+    if (key === "Delete") {
+      actions.give(null);
+      return true;
+    }
+    if (key.startsWith("Arrow")) return !usesArrows(target) && actions.move(key, cell);
+    if (key !== "Enter") return false;
+    if (cell !== null && !shared.chosen.has(Number(cell.dataset.row))) {
+      actions.pick(Number(cell.dataset.row));
+      return true;
+    }
+    if (cell === null && usesEnter(target)) return false;
+    enterField("");
+    return true;
+  };
+
+  document.addEventListener("keydown", (event) => {
+    if (event.defaultPrevented || event.isComposing) return;
+    if (event.key === "Escape") {
+      clearTimeout(timer);
+      waiting = "";
+      if (leaveOneThing(actions)) event.preventDefault();
+      return;
+    }
+    if (byId("keys", HTMLDialogElement).open || isText(event.target)) return;
+    let used = false;
+    if (event.ctrlKey || event.metaKey) used = withControl(event);
+    else if (!event.altKey) used = outside(event);
+    if (used) event.preventDefault();
+  });
+  keyList();
+}
+
+/** Leave what is in front; returns whether the browser is to do nothing else. @param {KeyActions} actions */
+function leaveOneThing(actions) {
+  for (const id of ["keys", "large"]) {
+    const dialog = byId(id, HTMLDialogElement);
+    if (dialog.open) {
+      dialog.close();
+      return true;
+    }
+  }
+  if (!byId("tour", HTMLElement).hidden) return false; // the tour ends itself
+  const menu = byId("exchange", HTMLDetailsElement);
+  if (menu.open) {
+    menu.open = false;
+    menu.querySelector("summary")?.focus();
+    return true;
+  }
+  if (document.activeElement === byId("class-name", HTMLInputElement)) leaveField();
+  else actions.leave();
+  return true;
+}
+
+/** @param {EventTarget | null} target */
+const isText = (target) => target instanceof HTMLInputElement && target.type !== "range" && target.type !== "file";
+
+/** @param {EventTarget | null} target */
+const usesArrows = (target) =>
+  target instanceof HTMLSelectElement || target instanceof HTMLInputElement || (target instanceof HTMLElement && target.closest("#map, #large") !== null);
+
+/** @param {EventTarget | null} target */
+const usesEnter = (target) => target instanceof HTMLElement && target.closest("button, a, summary, select, input, dialog") !== null;
+
+function showKeys() {
+  byId("keys", HTMLDialogElement).showModal();
+}
+
+function keyList() {
+  const list = byId("key-list", HTMLElement);
+  for (const [keys, what] of KEYS) list.append(make("dt", {}, make("kbd", {}, keys)), make("dd", {}, what));
+  byId("show-keys", HTMLButtonElement).addEventListener("click", showKeys);
+  byId("keys-close", HTMLButtonElement).addEventListener("click", () => byId("keys", HTMLDialogElement).close());
+}

@@ -1,0 +1,71 @@
+// Which pictures are shown, and a class that is looked through: from the least to the most sure, to confirm many at once.
+import { byId, make } from "./dom.js";
+import { counted, shared, usedClasses } from "./label_state.js";
+
+/** The class that is looked through, or null. */
+function reviewedClass() {
+  const { value } = byId("filter", HTMLSelectElement);
+  return value.startsWith("class ") ? value.slice("class ".length) : null;
+}
+
+/** The rows that the filter shows, in its order. */
+export function filteredRows() {
+  const { value } = byId("filter", HTMLSelectElement);
+  const rows = shared.names.map((_, row) => row);
+  const lessSure = (/** @type {number} */ a, /** @type {number} */ b) => shared.certainty[a] - shared.certainty[b];
+  if (value === "said") return rows.filter((row) => shared.said[row] !== undefined);
+  if (value === "unsure") return rows.filter((row) => shared.said[row] === undefined).sort(lessSure);
+  const name = reviewedClass();
+  if (name === null) return rows;
+  const number = shared.classes.indexOf(name);
+  const members = rows.filter((row) => shared.best[row] === number);
+  const predicted = members.filter((row) => shared.said[row] === undefined).sort(lessSure);
+  return [...predicted, ...members.filter((row) => shared.said[row] !== undefined)];
+}
+
+/** The class that is looked through, and its rows that would be confirmed; null if no class is. */
+export function reviewedRows() {
+  const name = reviewedClass();
+  if (name === null || byId("grid", HTMLElement).hidden) return null;
+  const rows = filteredRows().filter((row) => shared.said[row] === undefined && !shared.takenOut.has(row));
+  return { name, rows };
+}
+
+/** Show what is looked through. @param {boolean} [isGrid] */
+export function showReview(isGrid = !byId("grid", HTMLElement).hidden) {
+  const name = reviewedClass();
+  const bar = byId("review", HTMLElement);
+  bar.hidden = name === null || !isGrid;
+  if (name === null) return;
+  const open = filteredRows().filter((row) => shared.said[row] === undefined);
+  const out = open.filter((row) => shared.takenOut.has(row)).length;
+  const words = byId("review-words", HTMLElement);
+  words.textContent =
+    open.length === 0
+      ? `Every picture of ${name} has a label.`
+      : `${name}, the least sure first. Click what is wrong${out > 0 ? ` (${out} taken out)` : ""}, then`;
+  const button = byId("confirm", HTMLButtonElement);
+  button.hidden = open.length === 0;
+  button.disabled = open.length === out;
+  button.textContent = `Confirm ${counted(open.length - out, "picture")} as ${name}`;
+}
+
+/** The choices of the filter. */
+export function showFilter() {
+  const filter = byId("filter", HTMLSelectElement);
+  const { value } = filter;
+  const kinds = [["all", "all"], ["unsure", "unsure first"], ["said", "labelled"]];
+  const classes = usedClasses().map((name) => [`class ${name}`, `class ${name}`]);
+  const choices = [...kinds, ...classes];
+  filter.replaceChildren(...choices.map(([value, text]) => make("option", { value }, text)));
+  filter.value = choices.some(([one]) => one === value) ? value : "all";
+}
+
+/** @param {() => void} showView */
+export function reviewPanel(showView) {
+  byId("filter", HTMLSelectElement).addEventListener("change", () => {
+    shared.takenOut.clear();
+    byId("grid", HTMLElement).scrollTop = 0;
+    showView();
+  });
+}

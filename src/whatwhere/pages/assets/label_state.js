@@ -1,0 +1,109 @@
+// What the labelling page knows, and how it asks its server. The server has the session; every tab follows it.
+import { byId } from "./dom.js";
+
+/**
+ * What the page knows.
+ * @typedef {object} Shared
+ * @property {{ name: string, side: number, columns: number, perSheet: number, notSure: string, noneOfThese: string }} page
+ * @property {string[]} names of the pictures
+ * @property {number[][]} places on the map, from 0 to 1
+ * @property {string[]} classes in the order of their numbers; the first is "none of these"
+ * @property {number[]} slots the number of each class: its key and its colour
+ * @property {number[]} best class of every picture, -1 for none
+ * @property {number[]} certainty in %
+ * @property {Record<string, number | string>} said class by row, or "not sure"
+ * @property {number[]} tray suggestions
+ * @property {number} undo actions that can be undone
+ * @property {number} revision
+ * @property {Set<number>} chosen rows
+ * @property {number} current the row chosen last, -1 for none
+ * @property {string | null} armed the class that a click gives while no picture is chosen
+ * @property {Set<number>} takenOut rows that are not to be confirmed
+ */
+
+/** @type {Shared} */
+export const shared = {
+  page: JSON.parse(byId("data", HTMLElement).textContent ?? ""),
+  names: [],
+  places: [],
+  classes: [],
+  slots: [],
+  best: [],
+  certainty: [],
+  said: {},
+  tray: [],
+  undo: 0,
+  revision: -1,
+  chosen: new Set(),
+  current: -1,
+  armed: null,
+  takenOut: new Set(),
+};
+
+/** Show a message. @param {string} text */
+export function tell(text) {
+  byId("message", HTMLElement).textContent = text;
+}
+
+/** Ask the server. @param {string} path @param {object} [body] */
+export async function ask(path, body) {
+  const post = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+  try {
+    const answer = await (await fetch(path, body ? post : {})).json();
+    if (answer.failed) tell(answer.failed);
+    return answer;
+  } catch {
+    tell("The program does not answer: it was ended, or is busy. What was said is in the table of labels.");
+    return { failed: true };
+  }
+}
+
+/** How many of something there are, in words. @param {number} count @param {string} one @param {string} several */
+export function counted(count, one, several = `${one}s`) {
+  return `${count.toLocaleString("en")} ${count === 1 ? one : several}`;
+}
+
+/** The class of a row that a person gave, or null. @param {number} row */
+export function saidClass(row) {
+  const said = shared.said[row];
+  return typeof said === "number" ? shared.classes[said] : null;
+}
+
+/** What a picture is, in words. @param {number} row */
+export function wordsOf(row) {
+  const name = shared.names[row];
+  if (shared.said[row] === shared.page.notSure) return `${name}: not sure`;
+  const said = saidClass(row);
+  if (said !== null) return `${name}: ${said}, as you said`;
+  if (shared.best[row] < 0) return `${name}: no class yet`;
+  return `${name}: ${shared.classes[shared.best[row]]}, ${shared.certainty[row]} %`;
+}
+
+/** The classes that have a label, or all pictures of which do; "none of these" comes last, if it is used. */
+export function usedClasses() {
+  const used = shared.classes.slice(1);
+  const noneIsUsed = Object.values(shared.said).includes(0);
+  return noneIsUsed ? [...used, shared.classes[0]] : used;
+}
+
+/** The number of a class. @param {string} name */
+export function slotOf(name) {
+  return shared.slots[shared.classes.indexOf(name)] ?? 0;
+}
+
+/**
+ * The class that a digit gives: the one that is called by it, otherwise the one with this number; null for none.
+ * @param {string} digit
+ */
+export function classOfDigit(digit) {
+  if (shared.classes.includes(digit)) return digit;
+  const number = shared.slots.indexOf(Number(digit));
+  return number < 0 ? null : shared.classes[number];
+}
+
+/** The key that gives a class, or "". @param {string} name */
+export function keyOf(name) {
+  if (/^[0-9]$/.test(name)) return name;
+  const slot = String(slotOf(name));
+  return slot.length === 1 && classOfDigit(slot) === name ? slot : "";
+}

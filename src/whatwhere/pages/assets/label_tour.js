@@ -1,0 +1,30 @@
+// The tour of the labelling page.
+
+/** @type {import("./tour.js").Stop[]} */
+export const LABEL_STOPS = [
+  {
+    target: "chosen-panel",
+    title: "Say what this is",
+    text: "The picture that tells most about the others is chosen. Type the name of its class and press Enter. Click it to see it large.",
+  },
+  {
+    target: "tray-panel",
+    title: "The next one is chosen",
+    text: "Suggestions differ from each other and from all that has a label. From the second class on, the digit of a class is enough.",
+  },
+  {
+    target: "all-panel",
+    title: "All others follow",
+    text: "Pictures that are alike are close to each other. The frame is the class; it is broken where the class is unsure. Drag around pictures to choose many.",
+  },
+  {
+    target: "classes-panel",
+    title: "Confirm many at once",
+    text: "The lens next to a class shows its pictures, the least sure first. Take out what is wrong and confirm the rest.",
+  },
+  {
+    target: "error-panel",
+    title: "Stop when it is good enough",
+    text: "From ten labels on, the share of wrong classes is estimated. Save the classifier for new pictures, or export the classes of these.",
+  },
+];

@@ -1,0 +1,398 @@
+"""Labels and classes for other programs and from them: folders, pandas, Label Studio, CSV.
+
+Names of pictures are matched exactly first. A file of another program may have a path in front of
+a name, or what Label Studio puts there when it uploads a file; the last part of the name is
+compared then, if no two pictures share it.
+"""
+
+import csv
+import io
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, quote, unquote, urlsplit
+
+import numpy as np
+
+from whatwhere.data import Images
+from whatwhere.data.pictures import Picture, Pictures
+from whatwhere.errors import ImageError, MissingExtra, printable
+from whatwhere.files import disk_errors, write_atomic
+from whatwhere.html import png, thumbnail
+
+FILE_HEADINGS = ("file", "filename", "file_name", "name", "image", "picture", "path")
+CLASS_HEADINGS = ("class", "label", "category", "choice", "choices")
+SAID = "said"
+UPLOADED = re.compile(r"^[0-9a-f]{8}-")  # what Label Studio puts in front of an uploaded file
+UNSAFE = re.compile(r'[\x00-\x1f\x7f<>:"/\\|?*]')  # in the name of a folder, on any system
+LOCAL_FILES = "/data/local-files/?d="  # where Label Studio serves files of its own machine
+LARGEST_SIDE = 1 << 16  # of a picture without a file: it is written as it is
+REMEDY = "make room, or choose another place"
+
+
+@dataclass(frozen=True)
+class ClassTable:
+    """The class of every picture.
+
+    names          of the pictures
+    classes        all names of classes
+    probabilities  of the classes, [N, K]
+    said           the rows whose class a person said; the others are predicted
+    """
+
+    names: Sequence[str]
+    classes: Sequence[str]
+    probabilities: np.ndarray
+    said: frozenset[int]
+
+    def __post_init__(self) -> None:
+        if not self.classes:
+            raise ImageError("There is no class yet. Label at least one picture, then export.")
+
+    @property
+    def best(self) -> list[str]:
+        """The class of every picture."""
+        return [self.classes[number] for number in self.probabilities.argmax(1)]
+
+
+# Out ------------------------------------------------------------------------------------------
+
+
+def to_pandas(table: ClassTable) -> Any:
+    """A DataFrame with a row for each picture: its class, the probability of it, whether it was
+    said or predicted, and the probabilities of all classes."""
+    try:
+        import pandas
+    except ImportError:
+        raise MissingExtra("pandas", "tables", "a DataFrame of all classes") from None
+    sources = [SAID if row in table.said else "predicted" for row in range(len(table.names))]
+    columns: dict[str, Any] = {
+        "class": table.best,
+        "probability": table.probabilities.max(1),
+        "source": sources,
+    }
+    columns |= {f"p({name})": table.probabilities[:, k] for k, name in enumerate(table.classes)}
+    return pandas.DataFrame(columns, index=pandas.Index(list(table.names), name="file"))
+
+
+def label_studio_tasks(table: ClassTable) -> list[dict[str, Any]]:
+    """Tasks as Label Studio imports them: what a person said is an annotation, all else a
+    prediction with its probability."""
+    tasks = []
+    for row, (name, best) in enumerate(zip(table.names, table.best, strict=True)):
+        result = [
+            {
+                "from_name": "class",
+                "to_name": "image",
+                "type": "choices",
+                "value": {"choices": [best]},
+            }
+        ]
+        task: dict[str, Any] = {"data": {"image": LOCAL_FILES + quote(name), "file": name}}
+        if row in table.said:
+            task["annotations"] = [{"result": result}]
+        else:
+            score = round(float(table.probabilities[row].max()), 4)
+            task["predictions"] = [{"model_version": "whatwhere", "score": score, "result": result}]
+        tasks.append(task)
+    return tasks
+
+
+def write_label_studio(table: ClassTable, file: Path) -> None:
+    """Write the tasks for Label Studio as JSON."""
+    content = json.dumps(label_studio_tasks(table), ensure_ascii=False, indent=1)
+    with disk_errors(f"writing {file}", REMEDY):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(file, content.encode())
+
+
+def write_folders(table: ClassTable, images: Images, folder: Path, *, links: bool = False) -> Path:
+    """Write a folder with a sub-folder of pictures for each class, as `data.load` reads it.
+
+    links  symbolic links to the pictures instead of copies; pictures without a file of their own,
+           and pages of a file, are written in any case
+
+    Returns the folder. It is new: if there is one of this name, a number follows the name.
+    """
+    with disk_errors(f"writing {folder}", REMEDY):
+        folder = _make_new_folder(folder)
+        places = _class_folders(table.classes)
+        for name in set(table.best):
+            (folder / places[name]).mkdir()
+        taken: set[Path] = set()
+        for row, (name, best) in enumerate(zip(table.names, table.best, strict=True)):
+            place = _free_name(folder / places[best], name, taken)
+            _write_picture(images, row, place, links)
+    return folder
+
+
+def _write_picture(images: Images, row: int, place: Path, links: bool) -> None:
+    picture = _picture(images, row)
+    if picture is None or picture.pages > 1:
+        shades = thumbnail(images[row] / images.white, LARGEST_SIDE)
+        place.with_name(f"{place.name}.png").write_bytes(png(shades))
+    elif links:
+        place.symlink_to(picture.file.resolve())
+    else:
+        shutil.copyfile(picture.file, place)
+
+
+def _picture(images: Images, row: int) -> Picture | None:
+    return images.pixels.pictures[row] if isinstance(images.pixels, Pictures) else None
+
+
+def _make_new_folder(folder: Path) -> Path:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    number = 1
+    while True:
+        tried = folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
+        try:
+            tried.mkdir()
+        except FileExistsError:
+            number += 1
+        else:
+            return tried
+
+
+def _class_folders(classes: Sequence[str]) -> dict[str, str]:
+    """A name that every system accepts for the folder of each class."""
+    places: dict[str, str] = {}
+    used: set[str] = set()
+    for name in classes:
+        safe = UNSAFE.sub("_", name).strip(". ")[:100] or "_"
+        place = safe
+        number = 1
+        # Some systems take upper and lower case for the same.
+        while place.casefold() in used:
+            number += 1
+            place = f"{safe}-{number}"
+        used.add(place.casefold())
+        places[name] = place
+    return places
+
+
+def _free_name(folder: Path, name: str, taken: set[Path]) -> Path:
+    """A place for a picture whose name may have the folder of a label in front."""
+    safe = UNSAFE.sub("-", name).lstrip(".")[-200:] or "picture"
+    place = folder / safe
+    number = 1
+    while place in taken:
+        number += 1
+        place = folder / f"{number}-{safe}"
+    taken.add(place)
+    return place
+
+
+# In -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ForeignLabels:
+    """Labels that another program wrote.
+
+    labels   classes by the names of pictures that are here
+    unknown  names for which there is no picture here, or more than one
+    """
+
+    labels: Mapping[str, str]
+    unknown: Sequence[str]
+
+
+def read_foreign_labels(content: bytes, source: str, names: Sequence[str]) -> ForeignLabels:
+    """Read labels that were made elsewhere: CSV, or the JSON of Label Studio.
+
+    source  the name of the file, for messages; .json or .csv
+    names   of the pictures that are here
+    """
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ImageError(
+            f"Cannot read {printable(source)}: it is not UTF-8. Save it as UTF-8."
+        ) from None
+    is_json = source.lower().endswith(".json") or text.lstrip()[:1] in ("[", "{")
+    pairs = _label_studio_pairs(text, source) if is_json else _csv_pairs(text, source)
+    find = _name_finder(names)
+    labels: dict[str, str] = {}
+    unknown: list[str] = []
+    for given, label in pairs:
+        name = find(given)
+        if name is None:
+            unknown.append(given)
+        elif labels.setdefault(name, label) != label:
+            raise ImageError(
+                f"{printable(source)} gives {name!r} two classes, {labels[name]!r} and {label!r};"
+                " expected one. Remove one of them."
+            )
+    if not labels:
+        example = f", such as {unknown[0]!r}" if unknown else ""
+        raise ImageError(
+            f"{printable(source)} has no label of a picture that is here"
+            f" ({len(unknown):,} of others{example}). Expected names such as {names[0]!r}."
+        )
+    return ForeignLabels(labels, unknown)
+
+
+def _csv_pairs(text: str, source: str) -> Iterator[tuple[str, str]]:
+    """The names and classes of a table, by its heading or, without one, by its two columns."""
+    try:
+        dialect: Any = csv.Sniffer().sniff(text[:10_000], delimiters=",;\t")
+    except csv.Error:
+        dialect = csv.excel
+    try:
+        lines = list(csv.reader(io.StringIO(text, newline=""), dialect))
+    except csv.Error as error:
+        raise ImageError(f"Cannot read {printable(source)} as a table: {error}.") from None
+    heading = [cell.strip().lower() for cell in lines[0]] if lines else []
+    file_column = _column(heading, FILE_HEADINGS)
+    class_column = _column(heading, CLASS_HEADINGS)
+    source_column = _column(heading, ("source",))
+    if file_column is None or class_column is None:
+        file_column = 0
+        class_column = 1
+        source_column = None
+        start = 0
+    else:
+        start = 1
+    for number, line in enumerate(lines[start:], start=start + 1):
+        if not any(cell.strip() for cell in line):
+            continue
+        if len(line) <= max(file_column, class_column):
+            raise ImageError(
+                f"Line {number} of {printable(source)} is {','.join(line)[:80]!r}; expected the"
+                " name of a picture and its class, or a heading that names them: file,class."
+            )
+        # A table of predictions says which classes are a person's; only those are labels.
+        if source_column is not None and line[source_column] != SAID:
+            continue
+        if line[class_column].strip():
+            yield line[file_column], line[class_column].strip()
+
+
+def _column(heading: Sequence[str], known: Sequence[str]) -> int | None:
+    return next((heading.index(name) for name in known if name in heading), None)
+
+
+def _label_studio_pairs(text: str, source: str) -> Iterator[tuple[str, str]]:
+    """The names and classes of tasks, as Label Studio exports them: JSON and JSON-MIN."""
+    try:
+        tasks = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ImageError(
+            f"Cannot read {printable(source)}: it is not JSON. Export JSON or JSON-MIN."
+        ) from None
+    if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):
+        raise ImageError(
+            f"{printable(source)} is not a list of tasks. Export JSON or JSON-MIN from Label"
+            " Studio."
+        )
+    for task in tasks:
+        name = _task_name(task)
+        label = _task_class(task)
+        if name is not None and label is not None:
+            yield name, label
+
+
+def _task_name(task: Mapping[str, Any]) -> str | None:
+    data = task.get("data")
+    fields = data if isinstance(data, dict) else task
+    for key in (*FILE_HEADINGS, "file_upload"):
+        value = fields.get(key, task.get(key))
+        if isinstance(value, str) and value:
+            return value
+    return None
+
+
+def _task_class(task: Mapping[str, Any]) -> str | None:
+    """The class of the last annotation that was not cancelled; None if there is none."""
+    annotations = task.get("annotations")
+    if isinstance(annotations, list):
+        for annotation in reversed(annotations):
+            label = _annotation_class(annotation)
+            if label is not None:
+                return label
+        return None
+    return _choice(next((task[key] for key in CLASS_HEADINGS if key in task), None))
+
+
+def _annotation_class(annotation: Any) -> str | None:
+    if not isinstance(annotation, dict) or annotation.get("was_cancelled"):
+        return None
+    results = annotation.get("result")
+    for result in results if isinstance(results, list) else ():
+        value = result.get("value") if isinstance(result, dict) else None
+        label = _choice(value.get("choices")) if isinstance(value, dict) else None
+        if label is not None:
+            return label
+    return None
+
+
+def _choice(value: Any) -> str | None:
+    """A class: text, or the only one of a list of choices."""
+    if isinstance(value, dict):
+        value = value.get("choices")
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    return value.strip() if isinstance(value, str) and value.strip() else None
+
+
+def _name_finder(names: Sequence[str]) -> Callable[[str], str | None]:
+    """A function from a name of another program to the name of a picture here, or None."""
+    known = set(names)
+    by_last: dict[str, str | None] = {}
+    for name in names:
+        last = name.rpartition("/")[2]
+        by_last[last] = None if last in by_last else name
+
+    def find(given: str) -> str | None:
+        for tried in _spellings(given):
+            if tried in known:
+                return tried
+        for tried in _spellings(given):
+            last = re.split(r"[/\\]", tried)[-1]
+            for spelling in (last, UPLOADED.sub("", last)):
+                if by_last.get(spelling) is not None:
+                    return by_last[spelling]
+        return None
+
+    return find
+
+
+def _spellings(given: str) -> list[str]:
+    """A name as it is, and without what an address has around it."""
+    try:
+        parts = urlsplit(given)
+    except ValueError:
+        return [given, given.strip()]
+    local = parse_qs(parts.query).get("d", [])
+    return [given, given.strip(), *local, unquote(parts.path)]
+
+
+def export(
+    table: ClassTable, images: Images | None, path: str | os.PathLike[str], *, links: bool = False
+) -> Path:
+    """Write the classes of all pictures in the form that the name asks for: .csv, .json for Label
+    Studio, otherwise a folder by class.
+
+    Returns what was written.
+    """
+    from whatwhere.tasks.labelling.label_tables import write_predictions
+
+    file = Path(path)
+    if file.suffix.lower() == ".csv":
+        write_predictions(file, table.names, table.classes, table.probabilities, table.said)
+        return file
+    if file.suffix.lower() == ".json":
+        write_label_studio(table, file)
+        return file
+    if images is None:
+        raise ImageError(
+            f"Cannot write {printable(file)} as a folder by class: the session has descriptors"
+            " alone. Make it from pictures, or export .csv or .json."
+        )
+    return write_folders(table, images, file, links=links)
