@@ -356,10 +356,10 @@ def test_a_served_page_opens_before_the_codes_of_its_examples_are_inferred(
         server.shutdown()
 
 
-def test_the_tour_has_six_steps(opened: Opened) -> None:
+def test_the_tour_has_five_steps(opened: Opened) -> None:
     opened.tab.locator("#start-tour").click()
-    for stop in range(1, 7):
-        assert opened.text("#tour-count") == f"{stop} of 6"
+    for stop in range(1, 6):
+        assert opened.text("#tour-count") == f"{stop} of 5"
         assert opened.tab.locator(".toured").count() == 1
         opened.tab.keyboard.press("Enter")
     assert opened.tab.locator("#tour").is_hidden()
