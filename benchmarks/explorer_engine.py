@@ -16,16 +16,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import whatwhere.explorer
 from machine import machine
 
 from whatwhere import load, models
 from whatwhere.data import load as load_data
+from whatwhere.pages import ASSETS
 from whatwhere.pages.explorer import pack_model, pack_settings
 from whatwhere.spec import InferenceSpec
 
 HERE = Path(__file__).parent
-PAGE = Path(whatwhere.explorer.__file__).parent / "page"
+PAGE = ASSETS
 SETTINGS = {
     "settings of testing (λ 5, α 1)": InferenceSpec(),
     "settings of training (λ 0.5, α ½)": InferenceSpec(lam=0.5, alpha=0.5),

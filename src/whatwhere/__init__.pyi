@@ -49,7 +49,9 @@ from whatwhere.tasks.generation import transfer as transfer
 from whatwhere.tasks.labelling.session import Labelling as Labelling
 
 from . import anomaly as anomaly
+from . import classification as classification
 from . import data as data
+from . import engines as engines
 from . import figures as figures
 from . import nn as nn
 from . import restoration as restoration

@@ -79,7 +79,7 @@ def test_encode_writes_the_codes_of_the_learned_steps(run: Path, tmp_path: Path)
 def test_classify_describes_images_by_the_learned_steps(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from whatwhere import classification
+    from whatwhere.tasks import classification
 
     seen = []
 

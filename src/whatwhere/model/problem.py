@@ -30,7 +30,7 @@ class Problem:
     `sized` is the model at the images' size.
 
     >>> problem = ww.model.Problem(ww.load("mnist"), ww.data.load("digits")[:3], ww.Phase(layer=2))
-    >>> solution = ww.inference.engines.resolve("auto", problem).solve(problem)
+    >>> solution = ww.engines.resolve("auto", problem).solve(problem)
     >>> problem.objective(solution.latents).cost.shape
     torch.Size([3])
     """

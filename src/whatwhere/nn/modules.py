@@ -23,7 +23,7 @@ class GaussianPool2d(nn.Module):
     0 the sum over √(elements).
 
     kernel_size, stride, padding, ceil_mode  as in `torch.nn.MaxPool2d`; positions outside the map
-    have no weight
+                  have no weight
     gaussians     where the Gaussians come from. 'moments': μ and 1/γ are the mean and variance of
                   the position in each region, weighted by z²; gradients flow through them.
                   'learned': one Gaussian per channel, parameters `mu` and `log_gamma` [2,

@@ -99,19 +99,20 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
     Parameters
     ----------
     aligned : objects in a fixed position, in pictures of one size: a place is compared with the
-    same place of normal
-        pictures (digits, parts). False: surfaces, where it is compared with all places
+        same place of normal pictures (digits, parts). False: surfaces, where it is compared with
+        all places
     false_alarms : share of normal pictures that may be taken for anomalies: sets the threshold
     memory : MB that `fit` may use beyond the program itself, for pictures of up to a million
-    pixels. A sixteenth of it
-        holds the normal pictures that are kept
+        pixels. A sixteenth of it holds the normal pictures that are kept
     random_state : seed of the sample, an integer
 
     Attributes
     ----------
     threshold_ : a `Threshold`: its value, the rate of false alarms that is expected, and the
-    interval of that rate normal_scores_ : scores of the normal pictures, each judged by what was
-    learned from the others, (n,) offset_ : `score_samples` minus `decision_function`
+        interval of that rate
+    normal_scores_ : scores of the normal pictures, each judged by what was learned from the others,
+        (n,)
+    offset_ : `score_samples` minus `decision_function`
 
     Examples
     --------

@@ -56,20 +56,22 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     ----------
     maps : number of feature maps of each layer
     filter_size, pool_size : sides of the filters and of the pooling regions, each a number or a
-    pair (height, width) pooling_kind : 'gaussian' (inferred for every image), 'max' or 'sum' fan_in
-    : number of maps below that each map of layer 2, 3, … is connected to; None for all nonnegative
-    : images, features and filters are ≥ 0 epochs : passes over the images for each layer
+        pair (height, width)
+    pooling_kind : 'gaussian' (inferred for every image), 'max' or 'sum'
+    fan_in : number of maps below that each map of layer 2, 3, … is connected to; None for all
+    nonnegative : images, features and filters are ≥ 0
+    epochs : passes over the images for each layer
     training_lam, training_alpha, training_steps : λ, α and number of steps of inference in training
-    lam : λ of inference in `transform` and `encode` (α = 1) steps : number of steps of that
-    inference; None takes 30 in `transform`, and in `encode` as many as codes need to
-        converge (`InferenceSpec.coding`)
+    lam : λ of inference in `transform` and `encode` (α = 1)
+    steps : number of steps of that inference; None takes 30 in `transform`, and in `encode` as many
+        as codes need to converge (`InferenceSpec.coding`)
     descriptor : how features are described, a `DescriptorSpec`; None means its defaults,
-    `DescriptorSpec(raw=True)`
-        the features themselves, scaled to unit length
+        `DescriptorSpec(raw=True)` the features themselves, scaled to unit length
     size : columns of a descriptor for each layer that it describes, at most; None leaves it to
-    `descriptor` invariant_to : `Distortions` that leave what an image shows the same. `fit` learns
-    a metric from distorted copies of
-        the images, in which they count little, and descriptors become rows of at most 400 numbers
+        `descriptor`
+    invariant_to : `Distortions` that leave what an image shows the same. `fit` learns a metric from
+        distorted copies of the images, in which they count little, and descriptors become rows of
+        at most 400 numbers
     shape : shape of an image, (H, W) or (C, H, W), for rows of pixels
     batch_size : number of images inferred together
     engine : engine of the inference; 'auto' selects the fastest that supports the model

@@ -46,9 +46,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     ----------
     n_neighbors : neighbours that a row is joined to
     class_prior : shares that the classes have of all rows, if they are known roughly: 'uniform', or
-    a number for each
-        class in the order of `classes_`. Shares of the result then differ from them by a factor of
-        at most about 1.3. Helps most with one or two labels of each class. None: not known
+        a number for each class in the order of `classes_`. Shares of the result then differ from
+        them by a factor of at most about 1.3. Helps most with one or two labels of each class.
+        None: not known
     device : 'cpu', 'cuda', or 'auto', which selects a GPU if there is one
 
     Attributes
