@@ -42,7 +42,7 @@ from examples import random_latents
 from tiny_run import PLAIN, bars, make, whatwhere
 from whatwhere.errors import WhatwhereError
 from whatwhere.files import RECORD, claim_outputs
-from whatwhere.learning.checkpoint import Checkpoint
+from whatwhere.learning.checkpoint import Checkpoint, RunFacts
 from whatwhere.learning.latent_store import LatentStore
 from whatwhere.learning.run_folder import RunFolder
 from whatwhere.model.files import checksum
@@ -130,7 +130,7 @@ def readers(folder: Path) -> dict[str, Reader]:
     )
     state = Path("checkpoint", "state.safetensors")
     images_read = Checkpoint.load(run / "checkpoint").images
-    writer = RunFolder(copy, ww.read_recipe(run / "recipe.toml"), images_read, {}, None)
+    writer = RunFolder(copy, RunFacts(ww.read_recipe(run / "recipe.toml"), images_read))
     add("checkpoint", run / state, lambda _: writer._load(CPU), copy / state, "content")
     batch = latents.folder / "batch1-0.npz"
     add("latents", shutil.copy(batch, folder / "latents.npz"), lambda _: latents.read(0), batch)

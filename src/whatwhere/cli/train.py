@@ -21,7 +21,7 @@ Kind = TypeVar("Kind")
 
 @command(
     (ImageInput, "mask crop limit image_count"),
-    (TrainingOptions, "engine device store checkpoint_every"),
+    (TrainingOptions, "engine device store checkpoint_every timeout"),
     Recipe,
     flags="mask crop limit image_count device",
 )
@@ -40,6 +40,9 @@ def train(
     Without a recipe, settings are chosen from the images, and a line says which: an input stage and
     λ that suit them, and a stream of images that takes minutes.
 
+    Several processes share the images: torchrun --nproc-per-node 4 -m whatwhere train IMAGES --out
+    RUN (docs/howto/cluster.md).
+
     out     folder of a new run
     resume  folder of a run to continue from its last checkpoint, with the settings that it began
             with
@@ -48,7 +51,9 @@ def train(
     """
     from whatwhere.learning.checkpoint import Checkpoint
     from whatwhere.learning.defaults import choose_defaults
+    from whatwhere.learning.processes import is_main_process
 
+    quiet = quiet or not is_main_process()
     folder = out or resume
     if folder is None or (out and resume):
         raise typer.BadParameter(
@@ -97,28 +102,36 @@ def report_interrupts(folder: Path) -> Iterator[None]:
     """Say how a training that was stopped is continued."""
     from whatwhere.learning import TrainingStopped
     from whatwhere.learning.checkpoint import has_checkpoint
+    from whatwhere.learning.processes import is_main_process
     from whatwhere.learning.run_folder import resume_command
 
     try:
         yield
     except (TrainingStopped, KeyboardInterrupt) as stopped:
-        again = f"continue from the last checkpoint with: {resume_command(folder)}"
-        interrupted = (
-            "interrupted;"
-            f" {again if has_checkpoint(folder / 'checkpoint') else 'nothing was saved'}"
-        )
-        typer.echo(str(stopped) or interrupted, err=True)
+        then = "nothing was saved"
+        if has_checkpoint(folder / "checkpoint"):
+            then = f"continue from the last checkpoint with: {resume_command(folder)}"
+        if is_main_process():
+            typer.echo(str(stopped) or f"interrupted; {then}", err=True)
         raise typer.Exit(130) from None
 
 
 @contextmanager
 def stop_on_signal() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C (or SIGTERM) asks training to stop after its batch; a second one ends it at once."""
+    """Ctrl-C (or SIGTERM) asks training to stop after its batch; a second one ends it at once.
+
+    A process of torchrun may get one Ctrl-C twice, from the terminal and from torchrun, so there
+    more than one mean the same.
+    """
+    from whatwhere.learning.processes import started_by_torchrun
+
     asked: list[int] = []
+    may_repeat = started_by_torchrun()
 
     def ask(number: int, frame: object) -> None:
         asked.append(number)
-        signal.signal(number, before[number])
+        if not may_repeat:
+            signal.signal(number, before[number])
 
     before: dict[int, Any] = {n: signal.signal(n, ask) for n in (signal.SIGINT, signal.SIGTERM)}
     try:

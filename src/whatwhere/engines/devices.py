@@ -1,12 +1,18 @@
 """The device on which this process computes."""
 
+import os
+
 import torch
 
 from whatwhere.errors import SpecError
 
 
 def choose_device(asked: torch.device | str, engine: str = "auto") -> torch.device:
-    """The device asked for; 'auto' is a GPU where there is one and the engine can use it."""
+    """The device asked for; 'auto' is a GPU where there is one and the engine can use it.
+
+    Of the processes that torchrun starts on a machine, 'auto' and 'cuda' give each a GPU of its
+    own.
+    """
     if asked == "auto":
         asked = "cuda" if torch.cuda.is_available() and engine not in ("cpu", "greedy") else "cpu"
     try:
@@ -15,9 +21,26 @@ def choose_device(asked: torch.device | str, engine: str = "auto") -> torch.devi
         raise SpecError(
             f"device {asked!r} was given; expected auto, cpu, cuda, cuda:1, …"
         ) from None
-    if device.type == "cuda" and not torch.cuda.is_available():
+    if device.type != "cuda":
+        return device
+    if not torch.cuda.is_available():
         raise SpecError(
             f"device {str(asked)!r} was given; there is no GPU that torch can use here ('cpu'"
             " works)"
         )
-    return torch.device("cuda", device.index or 0) if device.type == "cuda" else device
+    numbered = ":" in str(device)
+    return device if numbered else torch.device("cuda", local_gpu())
+
+
+def local_gpu() -> int:
+    """The number of this process's GPU: that of the process on its machine, as torchrun sets it."""
+    rank = int(os.environ.get("LOCAL_RANK", "0"))
+    if rank == 0:
+        return 0
+    count = torch.cuda.device_count()
+    if rank >= count:
+        raise SpecError(
+            f"process {rank} of this machine has no GPU: it has {count}. Start one process for each"
+            " GPU (torchrun --nproc-per-node gpu), or give --device cpu."
+        )
+    return rank

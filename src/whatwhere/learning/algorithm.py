@@ -3,7 +3,8 @@ update the filters.
 
 The inner loop, the steps of inference, is `inference.ista`. Everything that surrounds an algorithm
 of training (which epochs and batches are left, reports, guards, stop requests, checkpoints) comes
-through its `TrainingSession`.
+through its `TrainingSession`. With several processes the session gives each its own batches, and
+adds up their sums for the filter update.
 
 In a stream the filters are updated after every batch, which is inferred from scratch (moment
 matching, then T steps), and no latents are stored: memory does not depend on the number of images.
@@ -43,7 +44,8 @@ def learn(
     for layer, learning in enumerate(recipe.learning, start=1):
         for epoch in session.epochs(layer):
             for batch in session.batches():
-                target, latents = data.read(batch), data.store.read(batch)
+                target = data.read(batch)
+                latents = data.store.read(batch)
                 if epoch - 1 in learning.reset_at and latents.p is not None:
                     latents = replace(latents, p=torch.zeros_like(latents.p))
                 phase = training_phase(layer, learning)
@@ -53,9 +55,14 @@ def learn(
                 session.end_batch(model, masked(target.v, target.mask), solution)
             for k in moving_filters(layer, learning):
                 f = solve_filters(
-                    model, k, data.stored, learning.cg_steps, session.check_sums, engines[layer - 1]
+                    model,
+                    k,
+                    data.stored,
+                    learning.cg_steps,
+                    session.sum_over_processes,
+                    engines[layer - 1],
                 )
-                model = project_filters(model, k, f)
+                model = session.same_filters(project_filters(model, k, f), k)
             session.end_epoch(model)
     return model
 
@@ -70,12 +77,15 @@ def learn_from_stream(
     """Train every layer in turn, each on its own part of the stream. `engines` has one for each
     layer."""
     for layer, learning in enumerate(recipe.learning, start=1):
-        phase, engine = training_phase(layer, learning), engines[layer - 1]
+        phase = training_phase(layer, learning)
+        engine = engines[layer - 1]
         for epoch in session.epochs(layer):
             for batch in session.batches():
                 target = data.read(layer, epoch, batch)
-                v, M = target.v, target.mask
-                mean = partial(mean_over, images=len(v), check=session.check_sums)
+                v = target.v
+                M = target.mask
+                images = data.images_in(layer, epoch, batch)
+                mean = partial(mean_over, images=images, reduce=session.sum_over_processes)
                 solution = solve(engine, Problem(model, v, phase, learning.inference, mask=M))
                 for k in moving_filters(layer, learning):
                     linear_map = engine.filter_map(
@@ -84,7 +94,7 @@ def learn_from_stream(
                     last = session.state.memory.get(f"direction{k}")
                     f, direction = step_filters(model, k, linear_map, mean, last, learning)
                     session.state.memory[f"direction{k}"] = direction
-                    model = project_filters(model, k, f)
+                    model = session.same_filters(project_filters(model, k, f), k)
                 session.end_batch(model, masked(v, M), solution)
             session.end_epoch(model)
     return model

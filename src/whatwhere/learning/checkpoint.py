@@ -4,7 +4,7 @@ latents in files."""
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,19 @@ FORMAT = "whatwhere checkpoint 3"
 STATE = "state.safetensors"
 # of a run that is resumed: settings of test time, and epochs still to come
 MAY_CHANGE = r"inference\..*|plan.*|descriptor\..*|learning\.\d+\.epochs"
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What stays the same through a run, and what it is compared with when it is resumed.
+
+    images  their fingerprint
+    notes   plain values of the caller, such as where the images came from
+    """
+
+    recipe: Recipe
+    images: str
+    notes: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -49,30 +62,22 @@ class Checkpoint(Checked):
     tensors: Mapping[str, Tensor]
 
     @classmethod
-    def of(
-        cls,
-        state: TrainingState,
-        latents: Tensor,
-        recipe: Recipe,
-        images: str,
-        notes: Mapping[str, Any],
-    ) -> "Checkpoint":
-        tensors = {
-            "latents.table": latents,
-            **(state.stats.tensors() if state.stats is not None else {}),
-        }
+    def of(cls, state: TrainingState, latents: Tensor, facts: RunFacts) -> "Checkpoint":
+        """The checkpoint of a state, with the table of its latents (`LatentStore`)."""
+        tensors = {"latents.table": latents}
+        if state.stats is not None:
+            tensors |= state.stats.tensors()
         tensors |= {f"memory.{name}": tensor for name, tensor in state.memory.items()}
         tensors |= model_tensors(state.model)
-        history = [report.table() for report in state.history]
         return cls(
-            state.layer,
-            state.epoch,
-            state.batch,
-            to_toml(recipe),
-            images,
-            dict(notes),
-            history,
-            tensors,
+            layer=state.layer,
+            epoch=state.epoch,
+            batch=state.batch,
+            recipe=to_toml(facts.recipe),
+            images=facts.images,
+            notes=dict(facts.notes),
+            history=[report.table() for report in state.history],
+            tensors=tensors,
         )
 
     def state(self, recipe: Recipe, device: torch.device) -> TrainingState:
@@ -80,11 +85,10 @@ class Checkpoint(Checked):
         layers = range(1, recipe.model.depth + 1)
         filters = [self.tensors[f"layer{k}.filters"] for k in layers]
         connectivity = [self.tensors[f"layer{k}.connectivity"] for k in layers]
-        memory = {
-            n.removeprefix("memory."): t.to(device)
-            for n, t in self.tensors.items()
-            if n.startswith("memory.")
-        }
+        memory = {}
+        for name, tensor in self.tensors.items():
+            if name.startswith("memory."):
+                memory[name.removeprefix("memory.")] = tensor.to(device)
         return TrainingState(
             model=DeconvNet.from_parts(recipe.model, filters, connectivity).to(device),
             layer=self.layer,
@@ -161,10 +165,9 @@ def position(state: TrainingState, recipe: Recipe) -> tuple[int, int]:
     trained on it.
     """
     depth = recipe.model.depth
-    done = {
-        k: max((r.epoch for r in state.history if r.layer == k), default=0)
-        for k in range(1, depth + 1)
-    }
+    done = dict.fromkeys(range(1, depth + 1), 0)
+    for report in state.history:
+        done[report.layer] = max(done[report.layer], report.epoch)
     current = min(state.layer, depth)
     for k in range(1, current):
         if recipe.learning[k - 1].epochs != done[k]:
@@ -188,11 +191,15 @@ def difference(before: Any, after: Any, name: str = "", but: str = "") -> str:
     name  of both in a recipe
     but   a pattern of settings that do not count
     """
-    old, new = settings(asdict(before), name), settings(asdict(after), name)
-    names = sorted(n for n in old | new if old.get(n) != new.get(n) and not re.fullmatch(but, n))
-    return ", ".join(
-        f"{n} was {old.get(n, 'not set')} and is now {new.get(n, 'not set')}" for n in names
-    )
+    old = settings(asdict(before), name)
+    new = settings(asdict(after), name)
+    changes = []
+    for setting in sorted(old | new):
+        was = old.get(setting, "not set")
+        now = new.get(setting, "not set")
+        if was != now and not re.fullmatch(but, setting):
+            changes.append(f"{setting} was {was} and is now {now}")
+    return ", ".join(changes)
 
 
 def settings(value: Any, name: str = "") -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """The filters of one layer as a linear least-squares problem (paper, Eqn. cg_f).
 
 With the latents fixed, the reconstruction is linear in them (see `inference.filter_map`). Every
-pass streams over the batches and adds up over images.
+pass streams over the batches and adds up over images, in float64; `reduce` then adds up over the
+processes of a training.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,7 +18,7 @@ from whatwhere.spec import EveryBatch, LearningSpec, Phase
 
 # A fresh pass over (images, latents, mask); the mask is None if all pixels count the same.
 Batches = Callable[[], Iterable[tuple[Tensor, Latents, Tensor | None]]]
-Check = Callable[[Tensor], Tensor]  # returns sums as they are, or raises an error
+Reduce = Callable[[Tensor], Tensor]  # adds up the sums of all processes, or raises an error
 
 
 def project_filters(model: DeconvNet, k: int, f: Tensor) -> DeconvNet:
@@ -37,7 +38,7 @@ def solve_filters(
     k: int,
     batches: Batches,
     steps: int,
-    check: Check = lambda total: total,
+    reduce: Reduce = lambda total: total,
     engine: Engine = REFERENCE,
 ) -> Tensor:
     """Filters of layer k after `steps` conjugate-gradient steps on ½ Σ ‖A f - v‖², in float64.
@@ -53,7 +54,7 @@ def solve_filters(
             total += part(
                 engine.filter_map(Problem(model, images, phase, latents=latents, mask=mask), k)
             )
-        return check(total) * connected
+        return reduce(total) * connected
 
     def normal(f: Tensor) -> Tensor:
         direction = f.to(model.dtype)
@@ -71,7 +72,8 @@ def conjugate_gradient(
 
     apply  multiplies by A, which is symmetric and positive semi-definite
     """
-    direction, r = residual, residual
+    r = residual
+    direction = residual
     rr = torch.sum(r * r)
     for _ in range(steps):
         image = apply(direction)
@@ -79,22 +81,24 @@ def conjugate_gradient(
         if not (rr > 0 and curvature > 0):
             break
         step = rr / curvature
-        x, r = x + step * direction, r - step * image
-        rr, rr_old = torch.sum(r * r), rr
+        x = x + step * direction
+        r = r - step * image
+        rr_old = rr
+        rr = torch.sum(r * r)
         direction = r + rr / rr_old * direction
     return x
 
 
-def mean_over(total: Tensor, images: int, check: Check) -> Tensor:
-    """The mean over images, in float64, of a sum that is finite."""
-    return check(total.double()) / images
+def mean_over(total: Tensor, images: int, reduce: Reduce) -> Tensor:
+    """The mean over the images of all processes, in float64, of this process's sum."""
+    return reduce(total.double()) / images
 
 
 def step_filters(
     model: DeconvNet,
     k: int,
     linear_map: LinearMap,
-    mean: Check,
+    mean: Reduce,
     last: Tensor | None,
     learning: LearningSpec,
 ) -> tuple[Tensor, Tensor]:
@@ -113,7 +117,8 @@ def step_filters(
     last  the direction of the batch before
     """
     assert isinstance(learning.update, EveryBatch)
-    connected, f = model.connectivity[k - 1][:, :, None, None], model.filters[k - 1].double()
+    connected = model.connectivity[k - 1][:, :, None, None]
+    f = model.filters[k - 1].double()
     r = mean(linear_map.negative_gradient(model.filters[k - 1])) * connected
     first = d = r if last is None else r + learning.update.direction_memory * last.to(r)
     for _ in range(learning.cg_steps):
@@ -122,6 +127,7 @@ def step_filters(
         # where there is nothing to gain, curvature or slope is 0 and so is the step; uphill there
         # is no step either
         step = torch.where(curvature > 0, torch.sum(r * d) / curvature, 0).clamp_min(0)
-        f, r = f + step * d, r - step * image
+        f = f + step * d
+        r = r - step * image
         d = r - torch.where(curvature > 0, torch.sum(r * image) / curvature, 0) * d
     return f, first

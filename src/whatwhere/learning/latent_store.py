@@ -9,7 +9,7 @@ what the checkpoint holds stays untouched until `retain` says that there is a ne
 import math
 import shutil
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,25 +31,34 @@ class LatentStore:
     folder     where checkpoints, or batches that are not in memory, put them; None keeps latents in
                memory only
     in_memory  False reads every batch from its file
+    local      the batches of this process; those of others are neither read nor written
     table      where each batch was written last: [batches, 2], the generation (from 1; 0: nowhere)
                and a checksum
     retained   the same of the last checkpoint
     """
 
     def __init__(
-        self, batches: int, device: torch.device, folder: Path | None, *, in_memory: bool
+        self,
+        batches: int,
+        device: torch.device,
+        folder: Path | None,
+        *,
+        in_memory: bool,
+        local: Sequence[int] | None = None,
     ) -> None:
-        self.device, self.folder = device, folder
+        self.device = device
+        self.folder = folder
+        self.local = range(batches) if local is None else local
         self.table = torch.zeros(batches, 2, dtype=torch.int64)
         self.retained = self.table.clone()
-        self._memory = [Latents() for _ in range(batches)] if in_memory else None
+        self._memory = {batch: Latents() for batch in self.local} if in_memory else None
         self._unsaved: set[int] = set()
 
     def read(self, batch: int) -> Latents:
         """The latents of a batch on the device; empty before its first inference."""
-        return (
-            self._read_file(batch).to(self.device) if self._memory is None else self._memory[batch]
-        )
+        if self._memory is not None:
+            return self._memory[batch]
+        return self._read_file(batch).to(self.device)
 
     def write(self, batch: int, latents: Latents) -> None:
         """Store the latents of a batch; in a file, wait until they are on the disk."""
@@ -60,21 +69,29 @@ class LatentStore:
             self._unsaved.add(batch)
 
     def flush(self) -> Tensor:
-        """Write what is in memory alone to the disk; returns the table for a checkpoint."""
+        """Write what is in memory alone to the disk; returns the rows of this process's batches in
+        the table for a checkpoint, 0 in those of others."""
         for batch in sorted(self._unsaved):
             self._write_file(batch, self.read(batch))
         self._unsaved.clear()
-        return self.table.clone()
+        rows = torch.zeros_like(self.table)
+        rows[list(self.local)] = self.table[list(self.local)]
+        return rows
 
     def retain(self, table: Tensor) -> None:
         """This table is in the checkpoint now: its files are not written to until there is another
         one."""
-        self.table, self.retained = table.clone(), table.clone()
+        self.table = table.clone()
+        self.retained = table.clone()
 
     def restore(self, table: Tensor) -> None:
         """Load the latents of a checkpoint; damaged ones raise an error."""
+        if table.shape != self.table.shape:
+            raise ValueError(
+                f"it has latents of {len(table):,} batches, and the images make {len(self.table):,}"
+            )
         self.retain(table)
-        for batch in range(len(table)):
+        for batch in self.local:
             latents = self._read_file(batch)
             if self._memory is not None:
                 self._memory[batch] = latents.to(self.device)
@@ -134,7 +151,8 @@ def latents_fit(needed: int, device: torch.device, folder: Path) -> bool:
     if needed <= LATENT_SHARE * free:
         return True
     on_disk = next(path for path in (folder, *folder.resolve().parents) if path.exists())
-    if 2 * needed > (space := shutil.disk_usage(on_disk).free):
+    space = shutil.disk_usage(on_disk).free
+    if 2 * needed > space:
         raise RunError(
             f"latents need {needed / 1e9:.3g} GB of memory, of which {free / 1e9:.3g} are free, or"
             f" twice that on the disk of {on_disk}, of which {space / 1e9:.3g} are free: make room,"
@@ -146,7 +164,8 @@ def latents_fit(needed: int, device: torch.device, folder: Path) -> bool:
 
 def latents_per_image(spec: ModelSpec, height: int, width: int) -> int:
     """How many numbers the latents of one image are, in the layer of training that has most."""
-    largest = pooling = 0
+    largest = 0
+    pooling = 0
     for regions in layer_regions(spec, height, width):
         features = math.prod(regions.grid)
         pooling += 2 * len(regions.axes) * features

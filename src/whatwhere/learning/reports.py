@@ -145,6 +145,9 @@ def first_epoch(recipe: Recipe, layer: int = 1, epoch: int = 1) -> tuple[int, in
     return layer, epoch
 
 
+BATCH_SUMS = 5  # numbers that `measure_batch` gives
+
+
 def measure_batch(solution: Solution, zero_cost: Tensor) -> Tensor:
     """Sums over one batch, [5], left on the device: the two terms of the cost, non-zeros, images,
     and `zero_cost`."""
@@ -153,9 +156,13 @@ def measure_batch(solution: Solution, zero_cost: Tensor) -> Tensor:
         part[-1].sum(dtype=torch.float64)
         for part in (stats.reconstruction, stats.penalty, stats.nonzeros)
     ]
-    return torch.stack(
-        [*sums, torch.full_like(sums[0], len(solution.features)), zero_cost.double()]
-    )
+    images = torch.full_like(sums[0], len(solution.features))
+    return torch.stack([*sums, images, zero_cost.double()])
+
+
+def no_batch() -> "AsyncHostCopy":
+    """The sums of a process that has no batch in a round."""
+    return AsyncHostCopy(torch.zeros(BATCH_SUMS, dtype=torch.float64))
 
 
 def per_image(sums: Tensor) -> dict[str, Any]:

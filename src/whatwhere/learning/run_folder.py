@@ -4,11 +4,10 @@ writing it."""
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,6 +17,7 @@ from whatwhere.data.models import names, resolve
 from whatwhere.errors import RunError, command, did_you_mean, printable
 from whatwhere.learning.checkpoint import (
     Checkpoint,
+    RunFacts,
     damaged,
     difference,
     has_checkpoint,
@@ -25,6 +25,7 @@ from whatwhere.learning.checkpoint import (
     training_changes,
 )
 from whatwhere.learning.latent_store import LatentStore
+from whatwhere.learning.processes import ProcessGroup
 from whatwhere.learning.reports import EpochReport, TrainingState
 from whatwhere.model import DeconvNet, save
 from whatwhere.model import load as load_file
@@ -32,6 +33,34 @@ from whatwhere.spec import Recipe
 from whatwhere.spec.toml import INCLUDED, read_recipe, to_toml
 
 LONGEST_HISTORY = 2**25  # bytes
+
+
+@dataclass(frozen=True)
+class RunLayout:
+    """Where the parts of a run are in its folder."""
+
+    path: Path
+
+    @property
+    def recipe(self) -> Path:
+        return self.path / "recipe.toml"
+
+    @property
+    def model(self) -> Path:
+        return self.path / "model.safetensors"
+
+    @property
+    def history(self) -> Path:
+        return self.path / "history.jsonl"
+
+    @property
+    def checkpoint(self) -> Path:
+        """The folder of the state, which has the latents in it."""
+        return self.path / "checkpoint"
+
+    @property
+    def latents(self) -> Path:
+        return self.checkpoint / "latents"
 
 
 @dataclass(frozen=True)
@@ -104,30 +133,32 @@ def read_run(path: str | os.PathLike[str]) -> TrainedRun:
         included = read_recipe(path.stem) if path.stem in INCLUDED else None
         recipe = included if included and included.model == model.spec else Recipe.paper(model.spec)
         return TrainedRun(path.stem, recipe, model)
-    missing = [
-        name for name in ("recipe.toml", "model.safetensors") if not os.path.isfile(path / name)
-    ]
+    layout = RunLayout(path)
+    missing = [file.name for file in (layout.recipe, layout.model) if not os.path.isfile(file)]
     if missing:
-        absent = " and no ".join(missing)
-        problem = (
-            f"there is no {absent} in it"
-            if os.path.isdir(path)
-            else "there is no such folder, or file"
-        )
-        create = command("whatwhere", "train", "--out", path)
-        raise RunError(
-            f"{printable(path)} was given as a run folder or a model file; {problem} ({create}"
-            f" creates a run){'' if os.path.isdir(path) else did_you_mean(path.name, names())}"
-        )
-    model, recipe = load_file(path / "model.safetensors"), read_recipe(path / "recipe.toml")
+        raise _no_run(path, missing)
+    model = load_file(layout.model)
+    recipe = read_recipe(layout.recipe)
     if recipe.model != model.spec:
         what = difference(model.spec, recipe.model, "model")
         raise RunError(
             f"{printable(path)}: recipe.toml does not match model.safetensors: {what}; restore one"
             " of them"
         )
-    return TrainedRun(
-        path.resolve().name, recipe, model, read_history(path / "history.jsonl"), path
+    return TrainedRun(path.resolve().name, recipe, model, read_history(layout.history), path)
+
+
+def _no_run(path: Path, missing: list[str]) -> RunError:
+    """The error of a path that is no run, since these files are missing."""
+    problem = "there is no such folder, or file"
+    meant = did_you_mean(path.name, names())
+    if os.path.isdir(path):
+        problem = f"there is no {' and no '.join(missing)} in it"
+        meant = ""
+    create = command("whatwhere", "train", "--out", path)
+    return RunError(
+        f"{printable(path)} was given as a run folder or a model file; {problem} ({create} creates"
+        f" a run){meant}"
     )
 
 
@@ -149,41 +180,46 @@ def read_history(path: Path) -> tuple[EpochReport, ...]:
 class RunFolder:
     """Writes a run to its folder while it is trained.
 
-    images  their fingerprint
-    notes   plain values of the caller, such as where the images came from
+    Process 0 writes everything but the latents; each process writes those of its own batches.
+
     store   None if no latents are stored
     """
 
     path: Path
-    recipe: Recipe
-    images: str
-    notes: Mapping[str, Any]
-    store: LatentStore | None
+    facts: RunFacts
+    store: LatentStore | None = None
+    processes: ProcessGroup = field(default_factory=ProcessGroup)
+
+    @property
+    def layout(self) -> RunLayout:
+        return RunLayout(self.path)
 
     def begin(self, state: TrainingState) -> TrainingState:
         """A new run: its first checkpoint holds only the start, so that there always is one."""
-        if has_checkpoint(self._checkpoint) or os.path.lexists(self.path / "model.safetensors"):
+        self.processes.main_first(lambda: self._begin(state))
+        self.save(state)
+        return state
+
+    def _begin(self, state: TrainingState) -> None:
+        if has_checkpoint(self.layout.checkpoint) or os.path.lexists(self.layout.model):
             raise RunError(
                 f"{printable(self.path)} holds a run already; continue it"
                 f" ({resume_command(self.path)}), or choose another folder"
             )
         self._write_texts(state)
-        self.save(state)
-        return state
 
     def resume(self, device: torch.device) -> TrainingState:
         """The state of the last checkpoint; files that a kill left inconsistent with it are
         rewritten."""
+        self.processes.main_first(self._check)
         state = self._load(device)
-        self._write_texts(state)
-        save(state.model, self.path / "model.safetensors")
-        if state.layer > self.recipe.model.depth:
-            self._drop_latents()
+        self.processes.main_first(lambda: self._rewrite(state))
         return state
 
     def write_history(self, history: Iterable[EpochReport]) -> None:
-        lines = "".join(json.dumps(report.table()) + "\n" for report in history)
-        files.write_atomic(self.path / "history.jsonl", lines.encode())
+        if self.processes.is_main:
+            lines = "".join(json.dumps(report.table()) + "\n" for report in history)
+            files.write_atomic(self.layout.history, lines.encode())
 
     def save(self, state: TrainingState) -> None:
         """Latents to the disk, then the state that points at them; only then may the last ones be
@@ -191,7 +227,8 @@ class RunFolder:
         if self.store is None:
             self._save(state, torch.zeros(0, 2, dtype=torch.int64))
             return
-        table = self.store.flush()
+        # The sum also waits until the latents of all processes are on the disk.
+        table = self.processes.all_reduce_sum(self.store.flush())
         self._save(state, table)
         self.store.retain(table)
 
@@ -199,41 +236,53 @@ class RunFolder:
         """The last checkpoint needs no latents, and they are by far the largest part of a run."""
         batches = 0 if self.store is None else len(self.store.table)
         self._save(state, torch.zeros(batches, 2, dtype=torch.int64))
-        self._drop_latents()
+        self.processes.main_first(self._drop_latents)
 
-    @property
-    def _checkpoint(self) -> Path:
-        return self.path / "checkpoint"
-
-    def _load(self, device: torch.device) -> TrainingState:
-        checkpoint = Checkpoint.load(self._checkpoint)
-        self._require_same("recipe", training_changes(checkpoint.recipe, self.recipe))
-        same_images = checkpoint.images == self.images
+    def _check(self) -> None:
+        """Raise an error for a checkpoint of another run, before anything else is read."""
+        checkpoint = Checkpoint.load(self.layout.checkpoint)
+        self._require_same("recipe", training_changes(checkpoint.recipe, self.facts.recipe))
+        same_images = checkpoint.images == self.facts.images
         self._require_same(
             "images", "" if same_images else "they are not those that the run began with"
         )
+
+    def _load(self, device: torch.device) -> TrainingState:
+        """The state in the checkpoint, and the latents of this process's batches in the store."""
+        checkpoint = Checkpoint.load(self.layout.checkpoint)
         try:
-            state = checkpoint.state(self.recipe, device)
+            state = checkpoint.state(self.facts.recipe, device)
             if self.store is not None:
                 self.store.restore(checkpoint.tensors["latents.table"])
         except (KeyError, TypeError, ValueError) as error:
-            raise damaged(self._checkpoint, error) from error
-        layer, epoch = position(state, self.recipe)
+            raise damaged(self.layout.checkpoint, error) from error
+        layer, epoch = position(state, self.facts.recipe)
         return replace(state, layer=layer, epoch=epoch)
 
+    def _rewrite(self, state: TrainingState) -> None:
+        self._write_texts(state)
+        save(state.model, self.layout.model)
+        if state.layer > self.facts.recipe.model.depth:
+            self._drop_latents()
+
     def _save(self, state: TrainingState, latents: Tensor) -> None:
-        """A checkpoint with this table of latents, and the model next to it."""
-        Checkpoint.of(state, latents, self.recipe, self.images, self.notes).save(self._checkpoint)
-        save(state.model, self.path / "model.safetensors")
+        """A checkpoint with this table of latents, and the model next to it, once all processes
+        are here; they wait until it is complete."""
+
+        def write() -> None:
+            Checkpoint.of(state, latents, self.facts).save(self.layout.checkpoint)
+            save(state.model, self.layout.model)
+
+        self.processes.main_first(write)
 
     def _write_texts(self, state: TrainingState) -> None:
         """Recipe and history as in this state: on resuming, this drops the epochs after the
         checkpoint."""
-        files.write_atomic(self.path / "recipe.toml", to_toml(self.recipe).encode())
+        files.write_atomic(self.layout.recipe, to_toml(self.facts.recipe).encode())
         self.write_history(state.history)
 
     def _drop_latents(self) -> None:
-        shutil.rmtree(self._checkpoint / "latents", ignore_errors=True)
+        shutil.rmtree(self.layout.latents, ignore_errors=True)
 
     def _require_same(self, what: str, difference: str) -> None:
         if difference:
@@ -248,35 +297,55 @@ def resume_command(path: Path) -> str:
 
 
 @contextmanager
-def open_folder(path: Path) -> Iterator[None]:
+def open_folder(path: Path, processes: ProcessGroup | None = None) -> Iterator[None]:
     """Create the folder of a run and hold its lock. An error of the disk says what happened to the
     run.
 
     If training ends without a checkpoint, since its input was rejected or it was interrupted,
-    everything that was created is removed again.
+    everything that was created is removed again. With several processes, the first one does this.
     """
-    checkpoint, latents = path / "checkpoint", path / "checkpoint" / "latents"
-    new_files = [
-        path / name for name in ("recipe.toml", "history.jsonl") if not os.path.lexists(path / name)
-    ]
-    busy = f"{printable(path)}: another process is training in this folder; wait for it, or end it"
+    processes = processes or ProcessGroup()
+    with ExitStack() as opened:
+        processes.main_first(lambda: opened.enter_context(_held_folder(path)))
+        with disk_errors_of(path):
+            yield
+
+
+@contextmanager
+def _held_folder(path: Path) -> Iterator[None]:
+    layout = RunLayout(path)
+    new_files = [file for file in (layout.recipe, layout.history) if not os.path.lexists(file)]
+    busy = (
+        f"{printable(path)}: another process is training in this folder; wait for it, or end it (to"
+        " train in several processes, start them with torchrun)"
+    )
+    with (
+        disk_errors_of(path),
+        files.new_folder(layout.checkpoint),
+        files.locked(layout.checkpoint, busy),
+    ):
+        files.sync_folder(path)
+        for folder in (path, layout.checkpoint, layout.latents):
+            if folder.exists():
+                files.remove_leftovers(folder)
+        try:
+            yield
+        except BaseException:
+            if not has_checkpoint(layout.checkpoint):
+                for file in new_files:
+                    file.unlink(missing_ok=True)
+                shutil.rmtree(layout.latents, ignore_errors=True)
+            raise
+
+
+@contextmanager
+def disk_errors_of(path: Path) -> Iterator[None]:
+    """Turn an error of the disk into one that says how the run in this folder continues."""
     try:
-        with files.new_folder(checkpoint), files.locked(checkpoint, busy):
-            files.sync_folder(path)
-            for folder in (path, checkpoint, latents):
-                if folder.exists():
-                    files.remove_leftovers(folder)
-            try:
-                yield
-            except BaseException:
-                if not has_checkpoint(checkpoint):
-                    for file in new_files:
-                        file.unlink(missing_ok=True)
-                    shutil.rmtree(latents, ignore_errors=True)
-                raise
+        yield
     except OSError:
         remedy = "make room or take another folder"
-        if has_checkpoint(checkpoint):
+        if has_checkpoint(path / "checkpoint"):
             remedy = f"the last checkpoint is intact: fix this, then {resume_command(path)}"
         with files.disk_errors(f"training in {printable(path)}", remedy):
             raise

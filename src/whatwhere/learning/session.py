@@ -11,6 +11,7 @@ from torch import Tensor
 
 from whatwhere.errors import RunError
 from whatwhere.learning import reports
+from whatwhere.learning.processes import ProcessGroup
 from whatwhere.learning.run_folder import RunFolder, resume_command
 from whatwhere.learning.training_data import StreamData, TrainingData
 from whatwhere.model import DeconvNet
@@ -19,9 +20,8 @@ from whatwhere.model.solution import Solution
 from whatwhere.spec import LearningSpec, Recipe
 
 CHECKPOINT_SHARE = 0.1  # of the time, for writing checkpoints
-RUNAWAY = (
-    10.0  # times the cost of an empty reconstruction: far from anything that inference would choose
-)
+# times the cost of an empty reconstruction: far from anything that inference would choose
+RUNAWAY = 10.0
 
 
 class TrainingStopped(RunError):
@@ -32,9 +32,25 @@ class TrainingDiverged(RunError):
     """Costs or filters are no longer usable numbers; the last checkpoint is intact."""
 
 
+@dataclass(frozen=True)
+class Round:
+    """Batches that are inferred at the same time, with this process's numbers of one of them.
+
+    first     the number of the first of these batches
+    measured  what `reports.measure_batch` gave, on its way to the host
+    """
+
+    first: int
+    measured: reports.AsyncHostCopy
+
+
 @dataclass
 class TrainingSession:
     """What an algorithm of training is given: the work that is left, and whom to report it to.
+
+    With several processes, batches are inferred in rounds. At the end of a round the processes add
+    up a few numbers: what the batches cost, and whether anyone wants to stop. So all of them stop
+    at the same batch, and a process that was killed is missed within a batch.
 
     engines           the name of each layer's engine, for reports
     folder            None if the run has none
@@ -48,20 +64,23 @@ class TrainingSession:
     callbacks: reports.TrainingCallbacks = field(default_factory=reports.TrainingCallbacks)
     folder: RunFolder | None = None
     checkpoint_every: int | None = None
-    # of batches whose numbers are still on their way to the host
-    _pending: deque[tuple[int, reports.AsyncHostCopy]] = field(default_factory=deque, init=False)
+    processes: ProcessGroup = field(default_factory=ProcessGroup)
+    # rounds whose numbers are still on their way to the host
+    _pending: deque[Round] = field(default_factory=deque, init=False)
     # when the last checkpoint was complete
     _saved: float = field(default_factory=time.monotonic, init=False)
     _saving: float = field(default=0.0, init=False)  # the seconds that it took
 
+    # Epochs ---------------------------------------------------------------------------------------
+
     def epochs(self, layer: int) -> Iterator[int]:
         """The epochs of a layer that are left, from 1."""
         while self.state.layer == layer:
-            model, self._began = self.state.model, time.perf_counter()
-            active = torch.zeros(
-                model.spec.layers[layer - 1].pooled_maps, dtype=torch.bool, device=model.device
-            )
-            self._stats = self.state.stats or reports.EpochStats(active)
+            self._began = time.perf_counter()
+            model = self.state.model
+            maps = model.spec.layers[layer - 1].pooled_maps
+            none_active = torch.zeros(maps, dtype=torch.bool, device=model.device)
+            self._stats = self.state.stats or reports.EpochStats(none_active)
             yield self.state.epoch
 
     def end_epoch(self, model: DeconvNet) -> None:
@@ -79,7 +98,7 @@ class TrainingSession:
             self.folder.write_history(self.state.history)
         self.callbacks.on_epoch(report)
         finished = layer > self.recipe.model.depth
-        stopping = self.callbacks.stop() and not finished
+        stopping = self.processes.any(self.callbacks.stop()) and not finished
         if self.folder is not None and finished:
             self.folder.finish(self.state)
         elif stopping or self._checkpoint_due():
@@ -88,7 +107,8 @@ class TrainingSession:
             self._raise_stopped()
 
     def _epoch_report(self) -> reports.EpochReport:
-        stats, end = self._stats, time.perf_counter()
+        end = time.perf_counter()
+        stats = self._stats
         stats.seconds += end - self._began
         return reports.EpochReport(
             layer=self.state.layer,
@@ -101,20 +121,30 @@ class TrainingSession:
             filter_seconds=end - self._inferred,
         )
 
+    # The batches of an epoch ----------------------------------------------------------------------
+
     def batches(self) -> Iterator[int]:
-        """The batches of the epoch that are left; raises `TrainingStopped` if someone asks to
-        stop."""
+        """This process's batches of the epoch that are left; raises `TrainingStopped` if someone
+        asks to stop."""
         # A GPU works on one batch while the numbers of the one before come to the host, so that
         # neither waits.
         ahead = 1 if self.state.model.device.type == "cuda" else 0
-        self._done, stopping = self.state.batch, False
-        for batch in range(self._done, self._batch_count):
-            yield batch
-            self._done = batch + 1
-            if len(self._pending) > ahead and (stopping := self._report_batch()):
+        together = self.data.batches_per_round
+        self._done = self.state.batch
+        stopping = False
+        for first in range(self._done - self._done % together, self._batch_count, together):
+            batch = first + self.processes.rank % together
+            self._measured = reports.no_batch()
+            # The last round may have fewer batches than processes; of the first, some may be done.
+            if self._done <= batch < self._batch_count:
+                yield batch
+            self._pending.append(Round(first, self._measured))
+            self._done = min(first + together, self._batch_count)
+            if len(self._pending) > ahead:
+                stopping = self._end_round()
+            if stopping:
                 break
-        while self._pending:
-            stopping |= self._report_batch()
+        stopping |= self._end_rounds()
         self._inferred = time.perf_counter()
         if stopping:
             self.save_within_epoch()
@@ -126,44 +156,76 @@ class TrainingSession:
             self.state = replace(self.state, model=model)
         zero_cost = lam_of(self._learning.inference) / 2 * images.square().sum()
         self._stats.active |= (solution.features != 0).any(0).flatten(1).any(1)
-        self._pending.append(
-            (self._done + 1, reports.AsyncHostCopy(reports.measure_batch(solution, zero_cost)))
-        )
+        self._measured = reports.AsyncHostCopy(reports.measure_batch(solution, zero_cost))
 
-    def check_sums(self, total: Tensor) -> Tensor:
-        """The same sums for a filter update; raises `TrainingDiverged` if they are not finite."""
+    def sum_over_processes(self, total: Tensor) -> Tensor:
+        """The sums of all processes for a filter update; raises `TrainingDiverged` if they are not
+        finite."""
+        total = self.processes.all_reduce_sum(total)
         if not total.isfinite().all():
             raise self._diverged("the sums for the filter update are not finite")
         return total
 
-    def _report_batch(self) -> bool:
-        """Check and report the first of the pending batches; True if someone asks to stop."""
-        batch, measured = self._pending.popleft()
-        sums, learning = measured.value(), self._learning
-        cost, zero_cost = float(sums[0] + sums[1]), float(sums[4])
-        if not cost <= RUNAWAY * zero_cost:  # NaN, too
-            which = f"batch {batch} of {self._batch_count}"
-            raise self._diverged(
-                f"the cost of {which} is {cost:.3g}, that of an empty reconstruction"
-                f" {zero_cost:.3g}"
-            )
+    def same_filters(self, model: DeconvNet, k: int) -> DeconvNet:
+        """The model with process 0's filters of layer k: processors of another kind may round
+        differently."""
+        if self.processes.world_size == 1:
+            return model
+        return model.with_filters(k, self.processes.broadcast(model.filters[k - 1]))
+
+    def _end_rounds(self) -> bool:
+        """End the rounds that are pending; True if someone asks to stop."""
+        stopping = False
+        while self._pending:
+            stopping |= self._end_round()
+        active = self.processes.all_reduce_sum(self._stats.active.long().cpu()) > 0
+        self._stats.active = active.to(self.state.model.device)
+        return stopping
+
+    def _end_round(self) -> bool:
+        """Add up the first of the pending rounds over all processes, check and report it; True if
+        someone asks to stop."""
+        done = self._pending.popleft()
+        processes = self.processes
+        # a row for each process, with the numbers of its batch
+        table = torch.zeros(processes.world_size, reports.BATCH_SUMS, dtype=torch.float64)
+        table[processes.rank] = done.measured.value()
+        table = processes.all_reduce_sum(table)
+        together = self.data.batches_per_round
+        for rank, row in enumerate(table):
+            self._check_cost(row, done.first + rank % together + 1)
+        sums = table.sum(0)
         self._stats.sums += sums[:4]
+        self._report_batch(sums, min(done.first + together, self._batch_count))
+        return processes.any(self.callbacks.stop())
+
+    def _check_cost(self, sums: Tensor, batch: int) -> None:
+        cost = float(sums[0] + sums[1])
+        zero_cost = float(sums[4])
+        if not cost <= RUNAWAY * zero_cost:  # also if it is NaN
+            raise self._diverged(
+                f"the cost of batch {batch} of {self._batch_count} is {cost:.3g}, that of an empty"
+                f" reconstruction {zero_cost:.3g}"
+            )
+
+    def _report_batch(self, sums: Tensor, batch: int) -> None:
         report = reports.BatchReport(
             layer=self.state.layer,
             epoch=self.state.epoch,
-            epochs=learning.epochs,
+            epochs=self._learning.epochs,
             batch=batch,
             batches=self._batch_count,
-            steps=learning.inference.steps,
+            steps=self._learning.inference.steps,
             **reports.per_image(sums),
         )
         self.callbacks.on_batch(report)
-        return self.callbacks.stop()
+
+    # Stops and checkpoints ------------------------------------------------------------------------
 
     def save_within_epoch(self) -> None:
         """A checkpoint of the batches that are done."""
-        while self._pending:
-            self._report_batch()
+        if self._pending:
+            self._end_rounds()
         self._stats.seconds += time.perf_counter() - self._began
         self.state = replace(self.state, batch=self._done, stats=self._stats)
         self._checkpoint()
@@ -177,11 +239,13 @@ class TrainingSession:
 
     def _checkpoint_due(self) -> bool:
         """Every n epochs, or as often as a tenth of the time allows."""
+        if self.folder is None:
+            return False
         if self.checkpoint_every is not None:
-            return (
-                self.checkpoint_every > 0 and len(self.state.history) % self.checkpoint_every == 0
-            )
-        return self._saving <= CHECKPOINT_SHARE * (time.monotonic() - self._saved)
+            epochs = len(self.state.history)
+            return self.checkpoint_every > 0 and epochs % self.checkpoint_every == 0
+        due = self._saving <= CHECKPOINT_SHARE * (time.monotonic() - self._saved)
+        return self.processes.any(self.processes.is_main and due)
 
     def _raise_stopped(self) -> None:
         then = "without a folder nothing was saved"
@@ -189,6 +253,8 @@ class TrainingSession:
             then = f"continue with: {resume_command(self.folder.path)}"
         done = f"{self.state.batch} of {self._batch_count} batches done"
         raise TrainingStopped(f"stopped at {self._where()}, {done}; {then}")
+
+    # Position -------------------------------------------------------------------------------------
 
     @property
     def _learning(self) -> LearningSpec:

@@ -19,15 +19,17 @@ from whatwhere.errors import SpecError
 from whatwhere.inference.auto_lam import resolve_recipe
 from whatwhere.inference.target import ImageSource, make_target
 from whatwhere.learning.algorithm import learn, learn_from_stream, training_phase
+from whatwhere.learning.checkpoint import RunFacts
 from whatwhere.learning.defaults import choose_defaults, start_from_pieces
 from whatwhere.learning.latent_store import LatentStore, latents_fit, latents_per_image
+from whatwhere.learning.processes import ProcessGroup, is_main_process, open_processes
 from whatwhere.learning.reports import (
     TrainingCallbacks,
     TrainingProgress,
     TrainingState,
     first_epoch,
 )
-from whatwhere.learning.run_folder import RunFolder, TrainedRun, open_folder
+from whatwhere.learning.run_folder import RunFolder, RunLayout, TrainedRun, open_folder
 from whatwhere.learning.session import TrainingSession
 from whatwhere.learning.training_data import (
     ImageStream,
@@ -89,14 +91,14 @@ def train(
     >>> run.history[-1].cost < run.history[0].cost
     True
     """
-    options, callbacks = options or TrainingOptions(), callbacks or TrainingCallbacks()
+    options = options or TrainingOptions()
+    callbacks = callbacks or TrainingCallbacks()
     if resume and out is None:
         raise SpecError(
             "resume=True was given without a folder; expected out='the folder of the run'"
         )
-    is_recipe = recipe is None or isinstance(recipe, Recipe)
     require(
-        is_recipe,
+        recipe is None or isinstance(recipe, Recipe),
         f"a recipe of type {type(recipe).__name__}",
         "train(images, recipe) with a Recipe, or none",
     )
@@ -105,13 +107,14 @@ def train(
         image_count = source.length
     if recipe is None:
         chosen = choose_defaults(source.known_images())
-        warnings.warn(chosen.line, stacklevel=2)
-        recipe, image_count = chosen.recipe, image_count or chosen.image_count
+        if is_main_process():
+            warnings.warn(chosen.line, stacklevel=2)
+        recipe = chosen.recipe
+        image_count = image_count or chosen.image_count
     recipe = stream_recipe(recipe, source, image_count, mask)
     if start is None:  # channels are those of the images
-        recipe = replace(
-            recipe, model=replace(recipe.model, channels=source.first_images().shape[1])
-        )
+        channels = source.first_images().shape[1]
+        recipe = replace(recipe, model=replace(recipe.model, channels=channels))
     elif start.spec != recipe.model:
         raise SpecError(
             "a start model was given that is not the recipe's; expected one of the same ModelSpec"
@@ -119,7 +122,7 @@ def train(
     recipe = resolve_recipe(recipe, source.known_images(), mask=mask, start=start)
     job = TrainingJob(recipe, source, mask, image_count, start, options, callbacks)
     folder = None if out is None else Path(out)
-    if not progress:
+    if not (progress and is_main_process()):
         return run_training(job, folder, resume)
     shown = TrainingProgress(recipe, callbacks)
     with shown.display:
@@ -141,29 +144,30 @@ class TrainingJob:
 
 def run_training(job: TrainingJob, folder: Path | None, resume: bool = False) -> TrainedRun:
     """Open what a training needs, run it, close it again."""
-    recipe, options = job.recipe, job.options
-    device = choose_device(options.device, options.engine)
+    recipe = job.recipe
+    device = choose_device(job.options.device, job.options.engine)
     first = job.images.first_images()[:1]
     with torch.no_grad(), ExitStack() as closing:
+        processes = closing.enter_context(open_processes(device, job.options.timeout))
         model = (job.start or first_model(recipe, job.images)).to(device)
-        data = closing.enter_context(open_data(job, model, folder))
-        engines = resolve_engines(options.engine, model, make_target(model, first).v, recipe)
-        state, writer = TrainingState(model, *first_epoch(recipe)), None
+        data = closing.enter_context(open_data(job, model, folder, processes))
+        engines = resolve_engines(job.options.engine, model, make_target(model, first).v, recipe)
+        state = TrainingState(model, *first_epoch(recipe))
+        writer = None
         if folder is not None:
-            closing.enter_context(open_folder(folder))
-            white = getattr(getattr(job.images, "images", None), "deep_white", None)
-            notes = {
-                **options.notes,
-                "image_shape": list(first.shape[1:]),
-                **({"deep_white": white} if white else {}),
-            }
+            closing.enter_context(open_folder(folder, processes))
             store = data.store if isinstance(data, TrainingData) else None
-            masks = "" if job.mask is None else f" {SizedStream(job.mask).fingerprint()}"
-            writer = RunFolder(folder, recipe, job.images.fingerprint() + masks, notes, store)
+            writer = RunFolder(folder, run_facts(job, first, processes), store, processes)
             state = writer.resume(device) if resume else writer.begin(state)
-        names = [engine.name for engine in engines]
         session = TrainingSession(
-            recipe, data, state, names, job.callbacks, writer, options.checkpoint_every
+            recipe,
+            data,
+            state,
+            [engine.name for engine in engines],
+            job.callbacks,
+            writer,
+            job.options.checkpoint_every,
+            processes,
         )
         try:
             if isinstance(data, StreamData):
@@ -176,6 +180,21 @@ def run_training(job: TrainingJob, folder: Path | None, resume: bool = False) ->
             raise
     name = "" if folder is None else folder.resolve().name
     return TrainedRun(name, recipe, session.state.model, session.state.history, folder)
+
+
+def run_facts(job: TrainingJob, first: torch.Tensor, processes: ProcessGroup) -> RunFacts:
+    """What a checkpoint says of its run. Process 0 writes it, so the others do not read all images
+    for their fingerprint."""
+    notes = {**job.options.notes, "image_shape": list(first.shape[1:])}
+    white = getattr(getattr(job.images, "images", None), "deep_white", None)
+    if white:
+        notes["deep_white"] = white
+    if not processes.is_main:
+        return RunFacts(job.recipe, "", notes)
+    fingerprint = job.images.fingerprint()
+    if job.mask is not None:
+        fingerprint += f" {SizedStream(job.mask).fingerprint()}"
+    return RunFacts(job.recipe, fingerprint, notes)
 
 
 def first_model(recipe: Recipe, images: ImageStream) -> DeconvNet:
@@ -198,12 +217,13 @@ def resolve_engines(
 
 @contextmanager
 def open_data(
-    job: TrainingJob, model: DeconvNet, folder: Path | None
+    job: TrainingJob, model: DeconvNet, folder: Path | None, processes: ProcessGroup | None = None
 ) -> Iterator[TrainingData | StreamData]:
     """A stream; or checked images, and a store for their latents, whose files are temporary
     without a folder."""
+    processes = processes or ProcessGroup()
     if job.recipe.learning[0].streams:
-        yield open_stream(job.recipe, job.images, job.image_count, model, job.mask)
+        yield open_stream(job.recipe, job.images, job.image_count, model, job.mask, processes)
         return
     assert isinstance(job.images, SizedStream), "stream_recipe raises"
     images = job.images.images
@@ -211,19 +231,20 @@ def open_data(
     batches = [
         slice(start, min(start + size, len(images))) for start in range(0, len(images), size)
     ]
-    needed = (
-        len(images)
-        * latents_per_image(model.spec, *images[slice(0, 1)].shape[2:])
-        * model.dtype.itemsize
-    )
+    local = processes.share(len(batches))
     in_memory = job.options.store == "memory"
     if job.options.store == "auto":
-        in_memory = latents_fit(
-            needed, model.device, Path(tempfile.gettempdir()) if folder is None else folder
-        )
+        # The processes of a machine share its memory; a GPU has one process.
+        sharing = processes.local_size if model.device.type == "cpu" else 1
+        local_images = sum(batches[batch].stop - batches[batch].start for batch in local)
+        numbers = latents_per_image(model.spec, *images[slice(0, 1)].shape[2:])
+        needed = sharing * local_images * numbers * model.dtype.itemsize
+        place_for_files = Path(tempfile.gettempdir()) if folder is None else folder
+        in_memory = latents_fit(needed, model.device, place_for_files)
     with ExitStack() as closing:
-        place = None if folder is None else folder / "checkpoint" / "latents"
+        place = None if folder is None else RunLayout(folder).latents
         if place is None and not in_memory:
             place = Path(closing.enter_context(tempfile.TemporaryDirectory()))
-        store = LatentStore(len(batches), model.device, place, in_memory=in_memory)
-        yield TrainingData(model, images, batches, store, job.mask).checked(keep=in_memory)
+        store = LatentStore(len(batches), model.device, place, in_memory=in_memory, local=local)
+        data = TrainingData(model, images, batches, store, job.mask, processes=processes)
+        yield data.checked(keep=in_memory)

@@ -2,8 +2,8 @@
 its batches, fixed ones with the latents that belong to them, or those of a stream."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from whatwhere.errors import ImageError, WhatwhereError
 from whatwhere.inference.target import ImageSource, Target, make_target
 from whatwhere.latents import Latents
 from whatwhere.learning.latent_store import LatentStore
+from whatwhere.learning.processes import ProcessGroup
 from whatwhere.model import DeconvNet
 from whatwhere.spec import EveryBatch, ModelSpec, Recipe
 from whatwhere.spec.checks import require, require_count
@@ -44,7 +45,8 @@ class SizedStream:
     order: np.ndarray | None = None
 
     def read(self, start: int, stop: int) -> Tensor:
-        size, parts = len(self.images), []
+        size = len(self.images)
+        parts = []
         while start < stop:
             first = start % size
             last = min(first + stop - start, size)
@@ -88,7 +90,8 @@ class IterableStream:
     def __init__(self, batches: Iterable[Any]) -> None:
         dataset: Any = getattr(batches, "dataset", None)
         self.length = len(dataset) if hasattr(dataset, "__len__") else None
-        self._source, self._batches = batches, iter(batches)
+        self._source = batches
+        self._batches = iter(batches)
         self._next = 0  # the number in the stream of the first image in `_waiting`
         self._waiting: list[Tensor] = []
 
@@ -98,13 +101,10 @@ class IterableStream:
             while self._waiting and self._next + len(self._waiting[0]) <= start:
                 self._next += len(self._waiting.pop(0))
         images = torch.cat(self._waiting) if len(self._waiting) > 1 else self._waiting[0]
-        rest = images[stop - self._next :]
-        images, self._waiting, self._next = (
-            images[start - self._next : stop - self._next],
-            [rest],
-            stop,
-        )
-        return images
+        wanted = images[start - self._next : stop - self._next]
+        self._waiting = [images[stop - self._next :]]
+        self._next = stop
+        return wanted
 
     def first_images(self) -> Tensor:
         """The first images, at least one, without taking them from the stream; only before the
@@ -187,12 +187,8 @@ def fingerprint(images: ImageSource) -> str:
     """A hash of all values."""
     digest = hashlib.sha256()
     for start in range(0, len(images), FINGERPRINT_BATCH):
-        values = (
-            images[slice(start, min(start + FINGERPRINT_BATCH, len(images)))]
-            .detach()
-            .cpu()
-            .contiguous()
-        )
+        rows = slice(start, min(start + FINGERPRINT_BATCH, len(images)))
+        values = images[rows].detach().cpu().contiguous()
         digest.update(f"{values.dtype} {list(values.shape)}".encode())
         digest.update(values.numpy().data)
     return digest.hexdigest()
@@ -203,11 +199,13 @@ BATCHES_PER_EPOCH = 100
 
 @dataclass(frozen=True)
 class TrainingData:
-    """What stays the same through a run.
+    """What stays the same through a run. Batch i belongs to process i modulo their number, which
+    reads its images and keeps its latents.
 
     model    whose input stage, device and dtype the images get
     masks    the weights of the pixels; None if all that are not NaN count the same
-    targets  of all batches, where they are kept in memory; None computes each when it is read
+    targets  of this process's batches, where they are kept in memory; None computes each when it is
+             read
     """
 
     model: DeconvNet
@@ -215,16 +213,27 @@ class TrainingData:
     batches: Sequence[slice]
     store: LatentStore
     masks: ImageSource | None = None
-    targets: Sequence[Target] | None = None
+    targets: Mapping[int, Target] | None = None
+    processes: ProcessGroup = field(default_factory=ProcessGroup)
+
+    @property
+    def batches_per_round(self) -> int:
+        """How many batches are inferred at the same time: one by each process."""
+        return self.processes.world_size
+
+    @property
+    def local_batches(self) -> range:
+        """The batches of this process."""
+        return self.processes.share(len(self.batches))
 
     def checked(self, *, keep: bool) -> "TrainingData":
         """The same once the model can explain all images, else an error; with `keep` in the memory
         of the device."""
-        targets = []
-        for batch in range(len(self.batches)):
+        targets = {}
+        for batch in self.local_batches:
             target = self.read(batch)
             if keep:
-                targets.append(target)
+                targets[batch] = target
         return replace(self, targets=targets) if keep else self
 
     def batch_count(self, epoch: int) -> int:
@@ -236,20 +245,20 @@ class TrainingData:
         if self.targets is not None:
             return self.targets[batch]
         rows = self.batches[batch]
-        return make_target(
-            self.model, self.images[rows], None if self.masks is None else self.masks[rows]
-        )
+        masks = None if self.masks is None else self.masks[rows]
+        return make_target(self.model, self.images[rows], masks)
 
     def stored(self) -> Iterator[tuple[Tensor, Latents, Tensor | None]]:
-        """Images, latents and masks of every batch."""
-        for batch in range(len(self.batches)):
+        """Images, latents and masks of every batch of this process."""
+        for batch in self.local_batches:
             target = self.read(batch)
             yield target.v, self.store.read(batch), target.mask
 
 
 @dataclass(frozen=True)
 class StreamData:
-    """The batches of a run: each layer's `count` images, in epochs.
+    """The batches of a run: each layer's `count` images, in epochs. Every process takes its piece
+    of every batch.
 
     passes  True: the source is sized and every epoch is one pass over it
     masks   in the order of a sized source; None if all pixels that are not NaN count the same
@@ -262,6 +271,9 @@ class StreamData:
     batch_size: int
     passes: bool = False
     masks: SizedStream | None = None
+    processes: ProcessGroup = field(default_factory=ProcessGroup)
+
+    batches_per_round = 1  # which all processes infer together
 
     def batch_count(self, epoch: int) -> int:
         """How many batches an epoch has."""
@@ -270,25 +282,45 @@ class StreamData:
         return self._batches * epoch // self.epochs - self._batches * (epoch - 1) // self.epochs
 
     def read(self, layer: int, epoch: int, batch: int) -> Target:
-        """What the model explains of a batch, on its device."""
+        """What the model explains of this process's piece of a batch, on its device.
+
+        A stream that ends is an error in all processes at the same batch.
+        """
+        if self.processes.world_size == 1:
+            return self._read(*self.rows(layer, epoch, batch))
+        error = None
         start, stop = self.rows(layer, epoch, batch)
+        try:
+            target = self._read(*self.processes.part(start, stop))
+        except StreamError as own:
+            error = own
+        if self.processes.any(error is not None):
+            where = f"images {start + 1:,} to {stop:,} of the stream"
+            raise error or StreamError(f"{where}: another process cannot use one of them")
+        return target
+
+    def images_in(self, layer: int, epoch: int, batch: int) -> int:
+        """How many images a batch has, over all processes."""
+        start, stop = self.rows(layer, epoch, batch)
+        return stop - start
+
+    def rows(self, layer: int, epoch: int, batch: int) -> tuple[int, int]:
+        """Where in the stream the images of a batch begin and end."""
+        before = 0
+        if not self.passes:
+            before = (layer - 1) * self.count
+            batch += self._batches * (epoch - 1) // self.epochs
+        start = before + self.count * batch // self._batches
+        stop = before + self.count * (batch + 1) // self._batches
+        return start, stop
+
+    def _read(self, start: int, stop: int) -> Target:
         masks = None if self.masks is None else self.masks.read(start, stop)
         images = self.stream.read(start, stop)
         try:
             return make_target(self.model, images, masks)
         except WhatwhereError as error:
             raise StreamError(f"images {start + 1:,} to {stop:,} of the stream: {error}") from error
-
-    def rows(self, layer: int, epoch: int, batch: int) -> tuple[int, int]:
-        """Where in the stream the images of a batch begin and end."""
-        before = 0
-        if not self.passes:
-            before, batch = (
-                (layer - 1) * self.count,
-                self._batches * (epoch - 1) // self.epochs + batch,
-            )
-        start, stop = (before + self.count * b // self._batches for b in (batch, batch + 1))
-        return start, stop
 
     @property
     def _batches(self) -> int:
@@ -300,7 +332,8 @@ def stream_recipe(
 ) -> Recipe:
     """The recipe with the epochs that a stream of `image_count` images for each layer is
     cut into."""
-    streaming, once = recipe.learning[0].streams, isinstance(images, IterableStream)
+    streaming = recipe.learning[0].streams
+    once = isinstance(images, IterableStream)
     require(
         streaming or not once,
         "an iterable of batches with update = 'epoch', which stores the latents of every image,",
@@ -335,15 +368,43 @@ def open_stream(
     image_count: int | None,
     model: DeconvNet,
     mask: ImageSource | None = None,
+    processes: ProcessGroup | None = None,
 ) -> StreamData:
     """The batches of a run by this recipe (see `stream_recipe`)."""
-    epochs = max(learning.epochs for learning in recipe.learning)
+    processes = processes or ProcessGroup()
     update = recipe.learning[0].update
-    count, order = image_count or 0, None
+    count = image_count or 0
+    order = None
     if isinstance(images, SizedStream):
-        images = images.shuffled() if isinstance(update, EveryBatch) and update.shuffle else images
-        count, order = image_count or len(images.images), images.order
-    masks = None if mask is None else SizedStream(mask, order)
+        if isinstance(update, EveryBatch) and update.shuffle:
+            images = images.shuffled()
+        count = image_count or len(images.images)
+        order = images.order
+    require_shares(recipe, count, processes)
     return StreamData(
-        images, model, count, epochs, recipe.batch_size, passes=image_count is None, masks=masks
+        images,
+        model,
+        count,
+        epochs=max(learning.epochs for learning in recipe.learning),
+        batch_size=recipe.batch_size,
+        passes=image_count is None,
+        masks=None if mask is None else SizedStream(mask, order),
+        processes=processes,
     )
+
+
+def require_shares(recipe: Recipe, count: int, processes: ProcessGroup) -> None:
+    """Raise a SpecError for a stream of `count` images whose batches cannot be shared out."""
+    number = processes.world_size
+    smallest = count // -(-count // recipe.batch_size)
+    require(
+        smallest >= number,
+        f"batches of {smallest} images with {number} processes",
+        "at least one image for each process (a larger batch_size, or fewer processes)",
+    )
+    for learning in recipe.learning:
+        require(
+            number == 1 or not learning.inference.per_batch,
+            f"step.per = 'batch' with update = 'batch' and {number} processes",
+            "step.per = 'image': a process does not see the tenth of the batch that sets the step",
+        )

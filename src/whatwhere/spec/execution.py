@@ -4,7 +4,7 @@ keeps and when."""
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from whatwhere.spec.checks import Checked, CountOrZero
+from whatwhere.spec.checks import Checked, CountOrZero, Positive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +35,8 @@ class TrainingOptions(Execution):
                       they fit
     checkpoint_every  epochs from one checkpoint to the next; 0 writes one only when stopped; None
                       writes one every epoch, or as seldom as limits them to a tenth of the time
+    timeout           seconds after which several processes (torchrun) give up one that does not
+                      answer; longer than the slowest batch
     notes             plain values for the checkpoint, such as where the images came from
 
     >>> ww.TrainingOptions(engine="reference", device="cpu", checkpoint_every=5).store
@@ -43,4 +45,5 @@ class TrainingOptions(Execution):
 
     store: Literal["auto", "memory", "file"] = "auto"
     checkpoint_every: CountOrZero | None = None
+    timeout: Positive = 300.0
     notes: dict[str, Any] = field(default_factory=dict)

@@ -1,0 +1,228 @@
+"""The processes of one training, which `torchrun` starts: their sums, their agreements, and the
+one that is missing.
+
+`ProcessGroup()` is one process by itself: every sum is what it was given, and nothing is waited
+for. This is the only file that knows torch.distributed.
+
+    CPU tensors    gloo    sums of reports, stop requests, the table of latents; filter sums on CPUs
+    GPU tensors    nccl    filter sums on GPUs
+
+Both kinds of sums give the same bits to every process. gloo notices a process that is killed at
+once, since its connections close; nccl would wait for its timeout. So the processes meet through
+gloo before every sum on GPUs.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.rendezvous import rendezvous
+
+from whatwhere.errors import RunError, listed
+
+GRACE = timedelta(seconds=5)  # for what the processes that are left still tell each other
+
+
+@dataclass
+class Meeting:
+    """Where every process writes how many sums it has begun: one that does not answer has begun
+    fewer.
+
+    store  keys and values that all processes see; torch exports its type only privately
+    """
+
+    store: Any
+    rank: int
+    world_size: int
+    sums: int = 0
+
+    def begin_sum(self) -> None:
+        self.sums += 1
+        self.store.set(f"sums/{self.rank}", str(self.sums))
+
+    def absent(self) -> list[int]:
+        """The processes that have not begun this sum; process 0 if the store ended with it."""
+        others = [rank for rank in range(self.world_size) if rank != self.rank]
+        absent: list[int] = []
+        try:
+            self.store.set_timeout(GRACE)
+            absent = [rank for rank in others if self._sums_of(rank) < self.sums]
+            self.store.set(f"left/{self.rank}", "")
+            if self.rank == 0:
+                # The store may end with this process, so the others read it first.
+                present = [f"left/{rank}" for rank in others if rank not in absent]
+                self.store.wait(present, GRACE)
+        except RuntimeError:
+            return absent if self.rank == 0 else [0]
+        return absent
+
+    def _sums_of(self, rank: int) -> int:
+        key = f"sums/{rank}"
+        return int(self.store.get(key)) if self.store.check([key]) else 0
+
+
+@dataclass(frozen=True)
+class ProcessGroup:
+    """The processes of a training; by default this one alone.
+
+    rank        this process's number, from 0
+    world_size  how many there are
+    local_size  how many of them share this machine and its memory
+    timeout     seconds after which a process that does not answer is given up
+    """
+
+    rank: int = 0
+    world_size: int = 1
+    local_size: int = 1
+    timeout: float = 0.0
+    meeting: Meeting | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def is_main(self) -> bool:
+        """Is this the process that writes the state of the run and talks to the user?"""
+        return self.rank == 0
+
+    def share(self, count: int) -> range:
+        """The numbers below `count` that are this process's: each belongs to exactly one."""
+        return range(self.rank, count, self.world_size)
+
+    def part(self, start: int, stop: int) -> tuple[int, int]:
+        """The begin and end of this process's piece of a range; the pieces join without gaps."""
+        length = stop - start
+        first = start + length * self.rank // self.world_size
+        last = start + length * (self.rank + 1) // self.world_size
+        return first, last
+
+    def all_reduce_sum(self, tensor: Tensor) -> Tensor:
+        """The sum of a tensor over all processes, the same bits on each."""
+        if self.meeting is None:
+            return tensor
+        if tensor.is_cuda:
+            self._together(lambda: dist.all_reduce(torch.zeros(1)))
+        summed = tensor.clone(memory_format=torch.contiguous_format)
+        self._together(lambda: dist.all_reduce(summed))
+        return summed
+
+    def broadcast(self, tensor: Tensor) -> Tensor:
+        """Process 0's tensor, on every process."""
+        if self.meeting is None:
+            return tensor
+        own = tensor if self.is_main else torch.zeros_like(tensor)
+        return self.all_reduce_sum(own)
+
+    def any(self, holds: bool) -> bool:
+        """Does it hold for any of the processes? All of them get the same answer."""
+        if self.meeting is None:
+            return holds
+        return bool(self.all_reduce_sum(torch.tensor([float(holds)])) > 0)
+
+    def barrier(self) -> None:
+        """Wait until every process is here."""
+        self.any(False)
+
+    def main_first(self, work: Callable[[], None]) -> None:
+        """Do this in process 0 while the others wait. If it raises an error, they raise it too."""
+        if self.meeting is None:
+            work()
+            return
+        key = f"main/{self.meeting.sums}"
+        if not self.is_main:
+            self.barrier()
+            problem = self.meeting.store.get(key).decode()
+            if problem:
+                raise RunError(f"process 0 ended with an error: {problem}")
+            return
+        problem = "it was interrupted"
+        try:
+            work()
+            problem = ""
+        except Exception as error:
+            problem = first_line(error)
+            raise
+        finally:
+            self.meeting.store.set(key, problem)
+            self.barrier()
+
+    def _together(self, collective: Callable[[], object]) -> None:
+        """Call a function of torch.distributed; a process that is missing is an error that names
+        it."""
+        assert self.meeting is not None
+        try:
+            self.meeting.begin_sum()
+            collective()
+        except RuntimeError as error:
+            raise RunError(self._lost(error)) from error
+
+    def _lost(self, error: RuntimeError) -> str:
+        """Which process does not answer, and what to do."""
+        absent = [] if self.meeting is None else self.meeting.absent()
+        names = "another process"
+        if absent:
+            names = f"process{'es' if len(absent) > 1 else ''} {listed(absent)}"
+        return (
+            f"process {self.rank} of {self.world_size} lost the others: {names} ended, or did not"
+            f" answer within {self.timeout:g} s ({first_line(error)}). The last checkpoint is"
+            " intact: start all processes again with --resume. If a batch takes longer than this"
+            " limit, raise it with --set timeout=SECONDS"
+        )
+
+
+def started_by_torchrun() -> bool:
+    """Did torchrun, or something that sets its variables, start several processes?"""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
+
+
+def is_main_process() -> bool:
+    """Is this the process that talks to the user? Known before the processes have met."""
+    return not started_by_torchrun() or os.environ["RANK"] == "0"
+
+
+@contextmanager
+def open_processes(device: torch.device, timeout: float) -> Iterator[ProcessGroup]:
+    """The processes that torchrun started, for as long as the block lasts; this one alone without
+    torchrun."""
+    if not started_by_torchrun():
+        yield ProcessGroup()
+        return
+    with joined(device, timeout) as group:
+        yield group
+
+
+@contextmanager
+def joined(device: torch.device, timeout: float) -> Iterator[ProcessGroup]:
+    """Meet the other processes: gloo adds up CPU tensors, nccl those of GPUs."""
+    backend = "gloo"
+    if device.type == "cuda":
+        backend = "cpu:gloo,cuda:nccl"
+        torch.cuda.set_device(device)
+    limit = timedelta(seconds=timeout)
+    try:
+        meeting_place = rendezvous("env://", timeout=limit)
+        store, rank, world_size = next(iter(meeting_place))
+        dist.init_process_group(
+            backend, store=store, rank=rank, world_size=world_size, timeout=limit
+        )
+    except (RuntimeError, ValueError) as error:
+        raise RunError(
+            f"the processes of this run did not meet within {timeout:g} s: {first_line(error)}."
+            " Start all of them at the same time, and check that each reaches the address of the"
+            " first."
+        ) from error
+    shared = cast(Any, dist).PrefixStore("whatwhere", store)
+    local_size = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    try:
+        yield ProcessGroup(rank, world_size, local_size, timeout, Meeting(shared, rank, world_size))
+    finally:
+        dist.destroy_process_group()
+
+
+def first_line(error: Exception) -> str:
+    """The first line of a message; the name of the error if it has none."""
+    lines = str(error).splitlines()
+    return lines[0] if lines else type(error).__name__
