@@ -23,9 +23,11 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 TESTS = (
-    "inference/test_engines_triton.py",
     "nn/test_triton_pooling.py",
-    "inference/test_engines_base.py",
+    "nn/test_operators.py",
+    "nn/test_transforms.py",
+    "engines/test_engines_triton.py",
+    "engines/test_engines_base.py",
 )
 IMAGES, STEPS, REPEATS = 6000, 50, 3
 
@@ -64,20 +66,46 @@ def cases() -> dict[str, Callable[[], tuple[float, float]]]:
 
         return measure
 
-    def layer(size: int, stride: int, images: int) -> Callable[[], tuple[float, float]]:
-        z = (
-            torch.randn(images, 64, 32, 32, generator=torch.Generator().manual_seed(0))
-            .cuda()
-            .requires_grad_()
-        )
+    def layer(
+        pooling: Callable[[torch.Tensor], torch.Tensor], images: int
+    ) -> Callable[[], tuple[float, float]]:
+        generator = torch.Generator().manual_seed(0)
+        z = torch.randn(images, 64, 32, 32, generator=generator).cuda().requires_grad_()
 
         def measure() -> tuple[float, float]:
             torch.cuda.synchronize()
             start = time.perf_counter()
             for _ in range(20):
-                gradient = torch.autograd.grad(F.gaussian_pool2d(z, size, stride).sum(), z)[0]
+                gradient = torch.autograd.grad(pooling(z).sum(), z)[0]
             torch.cuda.synchronize()
             return 1000 * (time.perf_counter() - start) / 20, float(gradient.mean())
+
+        return measure
+
+    def gaussian(z: torch.Tensor) -> torch.Tensor:
+        return F.gaussian_pool2d(z, 2)
+
+    def overlapping(z: torch.Tensor) -> torch.Tensor:
+        return F.gaussian_pool2d(z, 3, 2)
+
+    def largest(z: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.max_pool2d(z, 2)
+
+    def there_and_back(z: torch.Tensor) -> torch.Tensor:
+        p, where = F.gaussian_pool2d(z, 3, 2, return_where=True)
+        return F.gaussian_unpool2d(p, where, 3, 2, output_size=z.shape)
+
+    def one_image(spec: InferenceSpec) -> Callable[[], tuple[float, float]]:
+        model = ww.load("mnist").to("cuda")
+
+        def measure() -> tuple[float, float]:
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            for i in range(50):
+                solution = ww.infer(model, digits[i : i + 1], spec, engine="triton")
+            torch.cuda.synchronize()
+            milliseconds = 1000 * (time.perf_counter() - start) / 50
+            return milliseconds, float(solution.stats.cost[-1].mean())
 
         return measure
 
@@ -86,9 +114,15 @@ def cases() -> dict[str, Callable[[], tuple[float, float]]]:
         "image": inference(InferenceSpec(steps=STEPS)),
         "overlap batch": inference(batch, pool_size=3, pool_stride=2),
         "max batch": inference(batch, pooling_kind="max"),
-        "layer 2×2, ms": layer(2, 2, 512),
-        "layer 3×3 stride 2, ms": layer(3, 2, 512),
-        "layer 2×2, 1 image, ms": layer(2, 2, 1),
+        "one image, ms": one_image(InferenceSpec(steps=STEPS)),
+        "layer 2×2, ms": layer(gaussian, 512),
+        "layer 3×3 stride 2, ms": layer(overlapping, 512),
+        "layer 3×3 stride 2 and unpooling, ms": layer(there_and_back, 512),
+        "layer 2×2, 1 image, ms": layer(gaussian, 1),
+        "max pooling 2×2, ms": layer(largest, 512),
+        "compiled layer 2×2, ms": layer(torch.compile(gaussian), 512),
+        "compiled layer 3×3 stride 2, ms": layer(torch.compile(overlapping), 512),
+        "compiled max pooling 2×2, ms": layer(torch.compile(largest), 512),
     }
 
 
@@ -220,8 +254,10 @@ def main() -> None:
         print(json.dumps(result["tests"], indent=1, ensure_ascii=False))
 
 
-CASES = ("batch", "image", "overlap batch", "max batch")
-CASES += ("layer 2×2, ms", "layer 3×3 stride 2, ms", "layer 2×2, 1 image, ms")
+CASES = ("batch", "image", "overlap batch", "max batch", "one image, ms")
+CASES += ("layer 2×2, ms", "layer 3×3 stride 2, ms", "layer 3×3 stride 2 and unpooling, ms")
+CASES += ("layer 2×2, 1 image, ms", "max pooling 2×2, ms", "compiled layer 2×2, ms")
+CASES += ("compiled layer 3×3 stride 2, ms", "compiled max pooling 2×2, ms")
 
 if __name__ == "__main__":
     main()

@@ -6,7 +6,8 @@ on one CUDA GPU.
 First every fused result, forward and backward, is compared with the plain form in float64; no time
 is reported on a wrong answer. Times are medians over many runs with the cache flushed before each,
 the best of three such medians: as a program in eager mode sees them, and again as replayed CUDA
-graphs, which leaves out what Python takes to launch.
+graphs, which leaves out what Python takes to launch. `--compiled` also times both poolings inside
+`torch.compile`, forward and backward, and a small network that is trained with each.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as torch_functional
 from machine import machine
-from torch import Tensor
+from torch import Tensor, nn
 
 from whatwhere import PoolingParams
+from whatwhere.nn import GaussianPool2d
 from whatwhere.nn import functional as F
 
 
@@ -146,6 +149,85 @@ def peak_mib(function: Callable[[Tensor], Tensor], z: Tensor) -> float:
     return (torch.cuda.max_memory_allocated() - before) / 2**20
 
 
+# --- inside torch.compile
+
+COMPILED = (
+    Case((512, 64, 32, 32)),
+    Case((512, 64, 32, 32), "bfloat16"),
+    Case((64, 256, 56, 56)),
+    Case((64, 64, 112, 112), kernel=3, stride=2, padding=1),
+)
+
+
+def compiled_times(case: Case) -> dict[str, dict[str, float]]:
+    """Milliseconds of max pooling and of Gaussian pooling, forward with backward: in eager mode,
+    and compiled without a graph break."""
+    z = case.maps().requires_grad_()
+    poolings = {
+        "max": lambda z: torch_functional.max_pool2d(z, *case.window),
+        "Gaussian": lambda z: F.gaussian_pool2d(z, *case.window),
+    }
+    gradient = torch.randn_like(poolings["max"](z))
+    milliseconds: dict[str, dict[str, float]] = {"eager": {}, "compiled": {}}
+    for name, pooling in poolings.items():
+        torch.compiler.reset()
+        compiled = torch.compile(pooling, fullgraph=True)
+        milliseconds["eager"][name] = median_ms(with_gradient(pooling), z, gradient)
+        milliseconds["compiled"][name] = median_ms(with_gradient(compiled), z, gradient)
+    return milliseconds
+
+
+def network(pooling: type[nn.MaxPool2d] | type[GaussianPool2d]) -> nn.Module:
+    """Two convolutions for images of 32 × 32 in three colours."""
+    return nn.Sequential(
+        nn.Conv2d(3, 64, 3, padding=1),
+        nn.ReLU(),
+        pooling(2),
+        nn.Conv2d(64, 128, 3, padding=1),
+        nn.ReLU(),
+        pooling(2),
+        nn.Flatten(),
+        nn.Linear(128 * 8 * 8, 10),
+    )
+
+
+def training_times() -> dict[str, dict[str, float]]:
+    """Milliseconds of a training step of 512 images with each pooling, in float32 and under
+    autocast."""
+    images = torch.randn(512, 3, 32, 32, device="cuda")
+    labels = torch.randint(10, (512,), device="cuda")
+    milliseconds: dict[str, dict[str, float]] = {}
+    for mode, enabled in (("float32", False), ("autocast bfloat16", True)):
+        milliseconds[mode] = {}
+        for name, pooling in (("max", nn.MaxPool2d), ("Gaussian", GaussianPool2d)):
+            torch.compiler.reset()
+            torch.manual_seed(0)
+            model = torch.compile(network(pooling).cuda(), fullgraph=True)
+            optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+
+            def step(model=model, optimizer=optimizer, enabled=enabled) -> None:
+                with torch.autocast("cuda", torch.bfloat16, enabled):
+                    loss = torch_functional.cross_entropy(model(images), labels)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+
+            milliseconds[mode][name] = median_ms(step)
+    return milliseconds
+
+
+def time_compiled() -> dict[str, Any]:
+    """All times inside torch.compile, with the ratios to max pooling."""
+    rows = []
+    for case in COMPILED:
+        milliseconds = compiled_times(case)
+        print(case, milliseconds, flush=True)
+        rows.append({"case": asdict(case), "milliseconds": milliseconds})
+    training = training_times()
+    print("training step", training, flush=True)
+    return {"rows": rows, "training step, milliseconds": training}
+
+
 # --- right before fast
 
 TOLERANCE = {torch.float64: 1e-6, torch.float32: 2e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
@@ -230,6 +312,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="where to write every time")
     parser.add_argument("--check", action="store_true", help="check the answers only")
+    parser.add_argument("--compiled", action="store_true", help="also inside torch.compile")
     parser.add_argument(
         "--only", default="", help="only cases whose name holds this, such as 'float32 2/2/0'"
     )
@@ -237,6 +320,7 @@ def main() -> None:
     check()
     if options.check:
         return
+    compiled = time_compiled() if options.compiled else None
     rows = []
     for case in (case for case in CASES if options.only in str(case)):
         milliseconds = times(case)
@@ -251,7 +335,8 @@ def main() -> None:
             "  ".join(f"{who} {mib:.0f}" for who, mib in memory.items()),
         )
     if options.out:
-        options.out.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1))
+        found = {"machine": machine(), "rows": rows, "compiled": compiled}
+        options.out.write_text(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

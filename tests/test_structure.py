@@ -61,6 +61,8 @@ COVERED_BY = {
     "model/sized.py": "model/test_deconvnet.py",
     "nn/fused.py": "nn/test_functional.py",
     "nn/plain.py": "nn/test_functional.py",
+    "nn/triton_overlap.py": "nn/test_triton_pooling.py",
+    "nn/triton_region.py": "nn/test_triton_pooling.py",
     "tasks/restoration/restore.py": "tasks/restoration/test_denoise.py",
     "cli/bench.py": "cli/test_command.py",
     "cli/info.py": "cli/test_command.py",

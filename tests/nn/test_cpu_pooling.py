@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
-from whatwhere.errors import EngineError
 from whatwhere.latents import PoolingParams
 from whatwhere.nn import functional as F
 from whatwhere.nn import fused, plain
@@ -123,8 +122,25 @@ def test_the_number_of_threads_changes_nothing(window: tuple) -> None:
         assert torch.equal(gradient, results[0][1])
 
 
-def test_half_precision_goes_to_the_plain_form() -> None:
-    z = torch.randn(1, 1, 4, 4).bfloat16()
-    with pytest.raises(EngineError, match="bfloat16"):
-        F.gaussian_pool2d(z, 2, form="fused")
-    assert F.gaussian_pool2d(z, 2).dtype == torch.bfloat16
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_stays_in_the_kernels(dtype: torch.dtype) -> None:
+    z = torch.randn(2, 3, 8, 6).to(dtype)
+    exact = z.double().requires_grad_()
+    leaf = z.requires_grad_()
+    for window in ((2,), (3, 2, 1)):
+        ours = F.gaussian_pool2d(leaf, *window, form="fused")
+        expected = F.gaussian_pool2d(exact, *window, form="plain")
+        assert ours.dtype == dtype
+        torch.testing.assert_close(ours.double(), expected, rtol=1e-2, atol=1e-2)
+        (gradient,) = torch.autograd.grad(ours.sum(), leaf)
+        assert gradient.dtype == dtype
+        (truth,) = torch.autograd.grad(expected.sum(), exact)
+        torch.testing.assert_close(gradient.double(), truth, rtol=5e-2, atol=5e-2)
+
+
+def test_a_map_may_be_more_precise_than_its_gaussians() -> None:
+    z = torch.randn(1, 2, 4, 4, dtype=torch.float64)
+    where = PoolingParams(torch.rand(1, 2, 2, 2, 2) / 2, torch.rand(1, 2, 2, 2, 2))
+    ours = F.gaussian_pool2d(z, 2, where=where, form="fused")
+    assert ours.dtype == torch.float64
+    torch.testing.assert_close(ours, F.gaussian_pool2d(z, 2, where=where, form="plain"))

@@ -30,6 +30,8 @@ CASES = [
     ((3, 2), (2, 1), (0, 1), True, torch.float64, False, 2),
     ((1, 3), (1, 2), (0, 1), False, torch.bfloat16, True, 2),
     ((1, 2), (2, 3), (0, 1), True, torch.float64, False, 2),
+    ((3, 3), (2, 2), (1, 1), False, torch.float32, False, 2),
+    ((3, 1), (1, 2), (1, 0), False, torch.float64, True, 1),
 ]
 
 
@@ -97,7 +99,7 @@ def compile_kernels() -> None:
     def compile_only(kernel, grid):  # type: ignore[no-untyped-def]
         def launch(*arguments, **options):  # type: ignore[no-untyped-def]
             result = kernel.run(*arguments, grid=grid, warmup=True, **options)
-            compiled.append((options["RULE"].operation, result.asm["ptx"]))
+            compiled.append((kernel.__name__, options["RULE"].operation, result.asm["ptx"]))
 
         return launch
 
@@ -107,6 +109,7 @@ def compile_kernels() -> None:
         (torch.float32, (2, 2), (2, 2), False),
         (torch.bfloat16, (1, 3), (1, 2), True),
         (torch.float64, (1, 2), (1, 3), False),
+        (torch.float32, (3, 3), (2, 2), False),
     ):
         z = torch.zeros(2, 3, 8, 8, dtype=dtype)
         z = (z.contiguous(memory_format=torch.channels_last) if last else z).requires_grad_()
@@ -116,14 +119,15 @@ def compile_kernels() -> None:
         theta = PoolingParams(*(x.detach().requires_grad_() for x in (where.mu, where.gamma)))
         fused.pool(z, theta, regions).sum().backward()
         fused.unpool(p.detach(), theta, regions)
-    assert {operation for operation, _ in compiled} == {
+    assert {name for name, _, _ in compiled} == {"pooling_kernel", "slopes_kernel", "gather_kernel"}
+    assert {operation for _, operation, _ in compiled} == {
         "fit_pool",
         "fit_pool_backward",
         "pool",
         "slopes",
         "unpool",
     }
-    assert all("sm_90" in ptx for _, ptx in compiled)
+    assert all("sm_90" in ptx for _, _, ptx in compiled)
 
 
 if __name__ == "__main__":

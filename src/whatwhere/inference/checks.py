@@ -8,15 +8,23 @@ from torch import Tensor
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, Problem
-from whatwhere.model.deconvnet import all_finite
+from whatwhere.model.deconvnet import ValueRange, all_finite
 from whatwhere.spec import ModelSpec
 
+# where a model notes the versions of its filters that were found finite; torch counts a version for
+# every change in place
+FINITE = "_finite_versions"
 FLOAT_LIMIT = 2.0  # times white; non-negative floats beyond it are probably bytes
 
 
-def warn_of_bytes(spec: ModelSpec, image: Tensor) -> None:
+def warn_of_bytes(spec: ModelSpec, image: Tensor, values: ValueRange | None = None) -> None:
     """Warn of non-negative floats far beyond the model's white: they are probably bytes that were
-    not scaled."""
+    not scaled.
+
+    values  of all images, where they are known: most calls need to look no further
+    """
+    if values is not None and values.highest <= FLOAT_LIMIT * spec.input.white:
+        return
     largest, white = float(image.nan_to_num(0).max()), spec.input.white
     if largest > FLOAT_LIMIT * white and float(image.nan_to_num(0).min()) >= 0:
         warnings.warn(
@@ -45,12 +53,17 @@ def convert_latents(model: DeconvNet, latents: Latents) -> Latents:
 
 
 def check_filters(model: DeconvNet) -> None:
-    """Raise a SpecError for filters with NaN or Inf."""
+    """Raise a SpecError for filters with NaN or Inf; filters that were not changed since the last
+    check are not looked at again."""
+    versions = [f._version for f in model.filters]
+    if model.__dict__.get(FINITE) == versions:
+        return
     for k, f in enumerate(model.filters, start=1):
         if not all_finite(f):
             raise SpecError(
                 f"a model whose filters are not finite at layer {k} was given (train it again)"
             )
+    model.__dict__[FINITE] = versions
 
 
 def check_start(problem: Problem, cost: Tensor) -> None:

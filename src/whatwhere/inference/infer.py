@@ -83,12 +83,14 @@ def infer(
     source = in_model_units(model.spec, given)
     mask = mask[:, :, None] if are_signals and mask is not None and mask.ndim == 3 else mask
     checked = isinstance(source, Tensor)
+    values = None
     if isinstance(source, Tensor):
-        source, mask = check_target(model, source, mask)  # all of them, before anything is computed
+        # all of them, before anything is computed
+        source, mask, values = check_target(model, source, mask)
     if len(source) == 0:
         raise ImageError("an empty set of images was given; expected at least one")
     if isinstance(source, Tensor):
-        checks.warn_of_bytes(model.spec, source[:1])
+        checks.warn_of_bytes(model.spec, source[:1], values)
     require_count("batch_size", batch_size)
     checks.check_filters(model)
     if steps is not None:
@@ -105,20 +107,20 @@ def infer(
         weights = None if mask is None else mask[batch]
         return (input_target if checked else make_target)(model, source[batch], weights)
 
-    first = target_of(slice(0, 1))
-    sized = model.at(*first.v.shape[2:])
+    first = target_of(slice(0, batch_size))
+    # an engine that supports this phase supports those below
+    highest = max(plan, key=lambda phase: phase.layer)
+    problem = Problem(model, first.v, highest, spec, mask=first.mask)
+    sized = problem.sized
     if latents is not None:
         latents = checks.convert_latents(model, replace(latents, background=Background()))
         check_latents(sized, latents, len(source))
-    # an engine that supports this phase supports those below
-    highest = max(plan, key=lambda phase: phase.layer)
-    one = Problem(model, first.v, highest, spec, mask=first.mask)
-    resolved = resolve(engine, one, len(source))
+    resolved = resolve(engine, problem, len(source))
     solutions = []
     with torch.no_grad():
         for begin in range(0, len(source), batch_size):
             batch = slice(begin, min(begin + batch_size, len(source)))
-            target = target_of(batch)
+            target = first if begin == 0 else target_of(batch)
             if target.v.shape[2:] != first.v.shape[2:]:
                 sizes = ("×".join(map(str, v.shape[2:])) for v in (target.v, first.v))
                 raise ImageError(
@@ -126,10 +128,10 @@ def infer(
                         *sizes
                     )
                 )
-            start = Latents() if latents is None else latents[batch]
-            ended = run_plan(
-                resolved, Problem(model, target.v, plan[0], spec, start, target.mask), plan
-            )
+            if begin > 0 or latents is not None:
+                start = Latents() if latents is None else latents[batch]
+                problem = Problem(model, target.v, plan[0], spec, start, target.mask)
+            ended = run_plan(resolved, problem, plan)
             solutions.append(
                 replace(ended, latents=replace(ended.latents, background=target.background))
             )
@@ -138,19 +140,36 @@ def infer(
     stats = Stats.cat([s.stats for s in solutions])
     warn_unconverged(unfinished_changes(stats, spec), len(source), spec)
     latents = Latents.cat([s.latents for s in solutions])
-    return Solution(latents, stats, resolved.name, decoder=sized, lam=one.lam, signals=are_signals)
+    return Solution(latents, stats, resolved.name, decoder=sized, lam=problem.lam, signals=are_signals)
 
 
 def run_plan(engine: Engine, problem: Problem, plan: Sequence[Phase]) -> Solution:
     """One batch through every phase; each phase starts from the latents that the one
     before left."""
+    solution: Solution | None = None
     for phase in plan:
-        problem = replace(problem, phase=phase)
+        if solution is not None:
+            problem = replace(problem, phase=phase, latents=solution.latents)
+        elif phase != problem.phase:
+            problem = replace(problem, phase=phase)
         ended = solve(engine, problem)
-        checks.check_start(problem, ended.stats.cost[0])
-        solution = keep_the_better(problem, take_plain_steps(engine, problem, ended))
-        problem = replace(problem, latents=solution.latents)
+        first, last = first_and_last_cost(ended.stats)
+        checks.check_start(problem, first)
+        if problem.spec.schedule is not None:
+            ended = take_plain_steps(engine, problem, ended)
+            first, last = first_and_last_cost(ended.stats)
+        better = last <= first  # a cost that is not a number is not better
+        solution = ended if better.all() else keep_the_better(problem, ended, ~better)
+    assert solution is not None
     return solution
+
+
+def first_and_last_cost(stats: Stats) -> tuple[Tensor, Tensor]:
+    """The objectives before the first and after the last step, [N] each, on the host: a device is
+    waited for once."""
+    ends = slice(None, None, max(len(stats.step), 1))
+    cost = (stats.reconstruction[ends] + stats.penalty[ends]).cpu()
+    return cost[0], cost[-1]
 
 
 def take_plain_steps(engine: Engine, problem: Problem, solution: Solution) -> Solution:
@@ -163,7 +182,7 @@ def take_plain_steps(engine: Engine, problem: Problem, solution: Solution) -> So
     cost = solution.stats.cost
     # an objective of 0 cannot be lowered
     worse = ~(cost[-1] < (1 - ROUNDING) * cost[0]) & (cost[0] > 0)
-    if problem.spec.schedule is None or not worse.any():
+    if not worse.any():
         return solution
     searched = replace(problem.spec, step=LineSearch())
     plain = engine.solve(
@@ -173,8 +192,8 @@ def take_plain_steps(engine: Engine, problem: Problem, solution: Solution) -> So
     return replace(solution, latents=solution.latents.put(worse, plain.latents), stats=stats)
 
 
-def keep_the_better(problem: Problem, solution: Solution) -> Solution:
-    """Where an image's objective ended above its start, keep the start.
+def keep_the_better(problem: Problem, solution: Solution, worse: Tensor) -> Solution:
+    """Keep the start of the images [N] whose objective ended above it.
 
     It can, since the paper's steps are no line searches of the whole objective: for α < 1 a local
     minimum may lie above p = 0, and on images of extreme contrast the fixed step of the pooling
@@ -182,9 +201,7 @@ def keep_the_better(problem: Problem, solution: Solution) -> Solution:
     that keeps its start.
     """
     stats = solution.stats
-    worse = ~(stats.cost[-1] <= stats.cost[0])  # a cost that is not a number is worse, too
-    if not worse.any():
-        return solution
+    worse = worse.to(stats.penalty.device)
 
     def ended_as_begun(trace: Tensor) -> Tensor:
         return torch.cat([trace[:-1], trace[0].where(worse, trace[-1])[None]])

@@ -7,7 +7,7 @@ pixel, too.
 
 import warnings
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 from whatwhere.errors import ImageError, one_or
 from whatwhere.latents import Background
 from whatwhere.model import DeconvNet
-from whatwhere.model.deconvnet import all_finite
+from whatwhere.model.deconvnet import ValueRange, all_finite
 from whatwhere.spec import ModelSpec
 
 SCALED = (torch.bool, torch.uint8, torch.uint16, torch.int8, torch.int16)
@@ -110,7 +110,8 @@ def make_target(
     An image without a known pixel is an error, unless `allow_unknown`: a tile of a picture may have
     none.
     """
-    return input_target(model, *check_target(model, images, mask, allow_unknown=allow_unknown))
+    checked = check_target(model, images, mask, allow_unknown=allow_unknown)
+    return input_target(model, checked.images, checked.mask)
 
 
 def input_target(model: DeconvNet, images: Tensor, mask: Tensor | None) -> Target:
@@ -127,15 +128,33 @@ def input_target(model: DeconvNet, images: Tensor, mask: Tensor | None) -> Targe
     return Target(signal, None if mask is None else model.input_stage.spread_mask(mask), background)
 
 
+class CheckedImages(NamedTuple):
+    """Images that a model can explain, with unknown pixels separated.
+
+    images  [N, C, H, W], 0 where pixels are unknown
+    mask    the weights of pixels; None if all count the same
+    values  the smallest and the largest value, where they are known
+    """
+
+    images: Tensor
+    mask: Tensor | None
+    values: ValueRange | None
+
+
 def check_target(
     model: DeconvNet, images: Tensor, mask: Tensor | None = None, *, allow_unknown: bool = False
-) -> tuple[Tensor, Tensor | None]:
+) -> CheckedImages:
     """Images and mask with unknown pixels separated, once both are what the model can explain."""
-    images, mask = separate_unknown(images, None if mask is None else as_weights(mask))
-    model.check_images(images)
+    values = None
+    if mask is None and isinstance(images, Tensor) and images.is_floating_point():
+        values = ValueRange.of(images)
+    if values is None or values.has_nan:
+        images, mask = separate_unknown(images, None if mask is None else as_weights(mask))
+        values = None
+    model.check_images(images, values)
     if mask is not None:
         check_mask(images, mask, allow_unknown=allow_unknown)
-    return images, mask
+    return CheckedImages(images, mask, values)
 
 
 def as_weights(mask: object) -> Tensor:

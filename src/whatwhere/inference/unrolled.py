@@ -26,7 +26,7 @@ from whatwhere.inference.auto_lam import sample_targets
 from whatwhere.inference.infer import infer
 from whatwhere.inference.learned_steps import LearnedSteps
 from whatwhere.inference.target import ImageSource, make_target
-from whatwhere.latents import Latents
+from whatwhere.latents import Background, Latents
 from whatwhere.model import DeconvNet, Objective
 from whatwhere.model.files import model_checksum
 from whatwhere.model.problem import Problem, lam_of
@@ -84,6 +84,8 @@ class UnrolledInference(nn.Module):
         ]
         self.model_spec, self._model, self.contrast = model.spec, model, schedule.contrast
         self.settings = replace(inference, step=LineSearch(), steps=steps, tolerance=0.0)
+        # made once: torch.compile does not follow the checks of a setting
+        self.phase = joint(depth)[0]
         self.log_sizes = nn.Parameter(
             torch.tensor(sizes, dtype=model.dtype).clamp(min=SMALLEST).log()
         )
@@ -161,9 +163,9 @@ class UnrolledInference(nn.Module):
     def problem(self, model: DeconvNet, v: Tensor, mask: Tensor | None = None) -> Problem:
         """What the steps solve, with this model on what its input stage gave: all layers
         jointly."""
-        return Problem(
-            model, v, joint(self.model_spec.depth)[0], self.settings, mask=mask, pairs=True
-        )
+        # torch.compile cannot make the values that are left out, so none is
+        nothing_known = Latents(None, (), Background())
+        return Problem(model, v, self.phase, self.settings, nothing_known, mask, pairs=True)
 
     def run(self, problem: Problem) -> Latents:
         """All steps; no value is looked at, so that it can be exported."""
@@ -172,7 +174,7 @@ class UnrolledInference(nn.Module):
         state = replace(state, pooling_rate=rate.view_as(state.pooling_rate))
         for sizes in self.sizes():
             state, _, _ = ista.step(problem, state, sizes)
-        return state.latents
+        return Latents(state.p, state.theta, Background())
 
 
 def first_guess(model: DeconvNet, steps: int, inference: InferenceSpec) -> list[StepSpec]:

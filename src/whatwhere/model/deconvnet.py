@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -173,8 +173,11 @@ class DeconvNet:
         """The device that the filters are on, where inference runs."""
         return self.filters[0].device
 
-    def check_images(self, images: Tensor) -> None:
-        """Raise an ImageError for images that this model cannot explain."""
+    def check_images(self, images: Tensor, values: "ValueRange | None" = None) -> None:
+        """Raise an ImageError for images that this model cannot explain.
+
+        values  the smallest and the largest value of the images, where they are known already
+        """
         spec = self.spec
         expected = f"a float tensor [N, {spec.channels}, {'T' if spec.for_signals else 'H, W'}]"
         if not isinstance(images, Tensor):
@@ -189,21 +192,45 @@ class DeconvNet:
             raise ImageError(
                 f"images of dtype {images.dtype} were given; expected floats (divide bytes by 255)"
             )
-        if not all_finite(images):
+        if values is None:
+            values = ValueRange.of(images)
+        if not values.is_finite:
             raise ImageError(
                 "images with NaN or Inf were given; expected finite values (clean them first)"
             )
         if (
             spec.nonnegative_filters
             and spec.input.kind == "none"
-            and len(images) > 0
-            and images.min() < 0
+            and values.lowest < 0
         ):
             raise ImageError(
-                f"images with values down to {images.min():.4g} were given to a non-negative model;"
+                f"images with values down to {values.lowest:.4g} were given to a non-negative model;"
                 " expected values ≥ 0 (shift them, or make the model with nonnegative=False or"
                 " input.kind='onoff')"
             )
+
+
+class ValueRange(NamedTuple):
+    """The smallest and the largest value of a tensor; both are NaN if it has a NaN, 0 if it is
+    empty."""
+
+    lowest: float
+    highest: float
+
+    @classmethod
+    def of(cls, x: Tensor) -> "ValueRange":
+        """Both in one pass, and for a GPU in one wait."""
+        if x.numel() == 0:
+            return cls(0.0, 0.0)
+        return cls(*torch.stack(torch.aminmax(x)).tolist())
+
+    @property
+    def is_finite(self) -> bool:
+        return math.isfinite(self.lowest) and math.isfinite(self.highest)
+
+    @property
+    def has_nan(self) -> bool:
+        return math.isnan(self.lowest)
 
 
 def all_finite(x: Tensor) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from whatwhere.engines.jit import Array, cached_jit, inline_jit, jit
 from whatwhere.engines.jit.region import (
@@ -298,28 +299,39 @@ def run(source: str) -> Any:
 def launch(operation: str, regions: Regions, read: Maps, written: Maps, fit: MomentFit) -> None:
     """Run an operation of `fused` on all regions, in as many threads as pay.
 
-    Threads share the planes (one channel of one image each), so that results do not depend on their
-    number.
+    Maps in half precision are computed in float32. Threads share the planes (one channel of one
+    image each), so that results do not depend on their number.
     """
-    tensors = [
-        None if tensor is None else tensor.detach().contiguous() for tensor in (*read, *written)
-    ]
-    p = next(tensor for tensor in (tensors[1], tensors[5]) if tensor is not None)
+    given = next(tensor for tensor in read if tensor is not None)
+    dtype = torch.float64 if given.dtype == torch.float64 else torch.float32
+    sources = [None if tensor is None else plain_memory(tensor, dtype) for tensor in read]
+    targets = [None if tensor is None else plain_memory(tensor, dtype) for tensor in written]
+    # regions that overlap add their contributions, and gaps between regions stay 0
+    if targets[0] is not None and not regions.tiling:
+        targets[0].zero_()
+    p = next(tensor for tensor in (sources[1], targets[1]) if tensor is not None)
+    nothing = p.new_empty(0)
     maps = tuple(
-        p.new_empty(0).numpy() if tensor is None else tensor.view(-1).numpy() for tensor in tensors
+        (nothing if tensor is None else tensor.view(-1)).numpy() for tensor in (*sources, *targets)
     )
-    planes, rows = p.shape[0] * p.shape[1], p.shape[2]
+    planes = p.shape[0] * p.shape[1]
+    rows = p.shape[2]
     record, length = describe(regions, operation)
     how = float(fit.gamma_min), float(fit.gamma_max), fit.power
 
     def work(first: int, last: int) -> None:
-        memory = torch.zeros(length, dtype=p.dtype).numpy()
+        memory = torch.zeros(length, dtype=dtype).numpy()
         run((first * rows, last * rows), record, how, maps, memory)
 
     share(work, planes, min(torch.get_num_threads(), planes, p.numel() // PER_THREAD))
-    for given, computed in zip(written, tensors[4:], strict=True):
-        if given is not None and computed is not None and not given.is_contiguous():
-            given.copy_(computed)
+    for target, computed in zip(written, targets, strict=True):
+        if target is not None and computed is not None and not computed.is_set_to(target):
+            target.copy_(computed)
+
+
+def plain_memory(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """The tensor as the kernel needs it: contiguous and in a dtype; itself if it is that."""
+    return tensor.detach().to(dtype).contiguous()
 
 
 @lru_cache(256)

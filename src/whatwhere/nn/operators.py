@@ -1,0 +1,183 @@
+"""Kernels as PyTorch operators: called directly in eager mode, registered for programs that are
+traced.
+
+`torch.compile` sees a registered operator (`torch.ops.whatwhere.…`) as one node of its graph, with
+the shapes of its results and its derivative. A call through PyTorch's dispatcher takes longer than
+a small kernel runs, so in eager mode the kernel is called directly.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import Function
+from torch.jit._trace import is_tracing
+
+from whatwhere.ops.pooling import Regions
+from whatwhere.spec import MomentFit
+
+SETTINGS = "SymInt[] regions, float[] fit, bool return_where"
+Vjp = Callable[..., tuple[Tensor | None, ...]]
+
+
+class Settings(NamedTuple):
+    """What an operator is told in addition to its tensors.
+
+    regions       the pooling regions
+    fit           how Gaussians are fitted, for operators that fit
+    return_where  whether fitted Gaussians are returned
+    """
+
+    regions: Regions
+    fit: MomentFit = MomentFit()
+    return_where: bool = True
+
+    def numbers(self) -> tuple[list[int], list[float], bool]:
+        """The settings as arguments of a registered operator."""
+        of = self.regions
+        regions = [*of.shape, *of.size, *of.stride, *of.padding, int(of.ceil)]
+        fit = [float(self.fit.gamma_min), float(self.fit.gamma_max), float(self.fit.power)]
+        return regions, fit, self.return_where
+
+    @classmethod
+    def of(cls, numbers: Sequence[Any]) -> "Settings":
+        """The settings from arguments of a registered operator; the inverse of `numbers`."""
+        regions, fit, return_where = numbers
+        axes = [tuple(regions[first : first + 3]) for first in range(0, 12, 3)]
+        return cls(
+            Regions(*axes, ceil=bool(regions[12])),
+            MomentFit(fit[0], fit[1], int(fit[2])),
+            return_where,
+        )
+
+
+class Operator:
+    """A kernel that can be called, traced, mapped over and differentiated.
+
+    schema  the tensors and results of the registered operator, such as "(Tensor z) -> Tensor"
+    kernel  kernel(*tensors, settings) computes the results
+    empty   empty(*tensors, settings) returns results of the same shapes, uninitialised
+    vjp     vjp(ctx, *gradients) returns the gradients of the tensors, from ctx.saved_tensors and
+            ctx.settings; None: the operator has no derivative
+    """
+
+    def __init__(
+        self,
+        name: str,
+        schema: str,
+        kernel: Callable[..., Any],
+        empty: Callable[..., Any],
+        vjp: Vjp | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.function = None if vjp is None else _function(name, kernel, vjp)
+        self.registered = _register(name, schema, kernel, empty, vjp)
+
+    def __call__(self, *tensors: Tensor | None, settings: Settings) -> Any:
+        if _is_traced(tensors):
+            return self.registered(*tensors, *settings.numbers())
+        if self.function is not None and torch.is_grad_enabled():
+            return self.function.apply(*tensors, settings)
+        return self.kernel(*tensors, settings)
+
+
+def _is_traced(tensors: Sequence[Tensor | None]) -> bool:
+    """Whether PyTorch records, replaces or maps the operators that run."""
+    if torch.compiler.is_compiling() or is_tracing():
+        return True
+    if torch._C._len_torch_dispatch_stack() > 0 or torch._C._are_functorch_transforms_active():
+        return True
+    return any(type(tensor) not in (Tensor, nn.Parameter, type(None)) for tensor in tensors)
+
+
+def _save(ctx: Any, tensors: Sequence[Tensor | None], settings: Settings, results: Any) -> None:
+    # some of several results may be unused: no tensors of zeros for their gradients
+    ctx.set_materialize_grads(isinstance(results, Tensor))
+    ctx.save_for_backward(*tensors)
+    ctx.settings = settings
+
+
+def _function(name: str, kernel: Callable[..., Any], vjp: Vjp) -> Any:
+    """The kernel as an autograd function, for eager mode."""
+
+    def forward(ctx: Any, *inputs: Any) -> Any:
+        *tensors, settings = inputs
+        results = kernel(*tensors, settings)
+        _save(ctx, tensors, settings, results)
+        return results
+
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        return *vjp(ctx, *gradients), None
+
+    parts = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
+    return type(name, (Function,), parts)
+
+
+def _register(
+    name: str,
+    schema: str,
+    kernel: Callable[..., Any],
+    empty: Callable[..., Any],
+    vjp: Vjp | None,
+) -> Any:
+    """The kernel as `torch.ops.whatwhere.<name>`."""
+    tensors, results = schema.split(" -> ")
+    full = f"{tensors[:-1]}, {SETTINGS}) -> {results}"
+
+    def run(*inputs: Any) -> Any:
+        return _without_none(kernel(*inputs[:-3], Settings.of(inputs[-3:])), inputs[0])
+
+    def fake(*inputs: Any) -> Any:
+        return _without_none(empty(*inputs[:-3], Settings.of(inputs[-3:])), inputs[0])
+
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        _save(ctx, inputs[:-3], Settings.of(inputs[-3:]), output)
+
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        return *vjp(ctx, *gradients), None, None, None  # type: ignore[misc]
+
+    operator = torch.library.custom_op(f"whatwhere::{name}", run, mutates_args=(), schema=full)
+    operator.register_fake(fake)
+    if vjp is not None:
+        operator.register_autograd(backward, setup_context=setup_context)
+    operator.register_vmap(_mapped(operator))
+    return operator
+
+
+def _without_none(results: Any, like: Tensor) -> Any:
+    """The results of a registered operator, which are tensors: an empty one for None."""
+    if isinstance(results, Tensor):
+        return results
+    return tuple(like.new_empty(0) if result is None else result for result in results)
+
+
+def _mapped(operator: Callable[..., Any]) -> Callable[..., Any]:
+    """The rule of `vmap`: the axis that is mapped over joins that of the images."""
+
+    def rule(info: Any, in_dims: Sequence[Any], *inputs: Any) -> tuple[Any, Any]:
+        images = 0
+
+        def joined(tensor: Tensor | None, axis: int | None) -> Tensor | None:
+            nonlocal images
+            if tensor is None:
+                return None
+            if axis is None:
+                tensor = tensor.expand(info.batch_size, *tensor.shape)
+            else:
+                tensor = tensor.movedim(axis, 0)
+            images = tensor.shape[1]
+            return tensor.flatten(0, 1)
+
+        def parted(result: Tensor) -> Tensor:
+            if result.dim() == 1:  # stands for None
+                return result.expand(info.batch_size, 0)
+            return result.unflatten(0, (info.batch_size, images))
+
+        tensors = [joined(x, axis) for x, axis in zip(inputs[:-3], in_dims[:-3], strict=True)]
+        results = operator(*tensors, *inputs[-3:])
+        if isinstance(results, Tensor):
+            return parted(results), 0
+        return tuple(parted(result) for result in results), (0,) * len(results)
+
+    return rule
