@@ -2,7 +2,7 @@
 
 The model that ships with the package, its first 100 embedded test digits, the CPU engine. Writes
 benchmarks/results/logs.json. The last part varies the length of a block of steps, after which
-momentum starts again and the step of the pooling variables is halved (inference/convergence.py).
+momentum starts again and the step of the pooling variables is halved (engines/convergence.py).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from log import Log
 from machine import machine
 
 from whatwhere import InferenceSpec, data, infer, load, models
+from whatwhere.engines import convergence
 from whatwhere.errors import ConvergenceWarning
-from whatwhere.inference import convergence
 from whatwhere.spec import LineSearch
 
 RESULTS = Log("coding")

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from whatwhere import Solution
 from whatwhere.engines import resolve
-from whatwhere.inference.convergence import solve
+from whatwhere.engines.convergence import solve
 from whatwhere.inference.target import make_target
 from whatwhere.learning.algorithm import learn, learn_from_stream, training_phase
 from whatwhere.learning.reports import TrainingState, first_epoch

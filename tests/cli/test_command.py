@@ -3,6 +3,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -255,3 +257,13 @@ def test_the_command_prints_text_or_json(monkeypatch):
     printed = json.loads(whatwhere("bench", *arguments, "--json"))
     assert {row["engine"] for row in printed["measurements"]} == {"reference"}
     assert "× the reference" in whatwhere("bench", *arguments)
+
+
+def test_help_imports_nothing_that_takes_long() -> None:
+    code = (
+        "import sys; sys.argv = ['whatwhere', '--help']; from whatwhere.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: print(sorted({'rich', 'torch', 'numpy'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -37,6 +37,8 @@ app = typer.Typer(
     ),
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
+    # plain help: rich takes as long to import as all the rest
+    rich_markup_mode=None,
 )
 
 
@@ -231,7 +233,14 @@ def command(
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         cls = type("SuggestingCommand", (SuggestingCommand,), {"known": known})
-        app.command(name, cls=cls, help=own.prose, epilog=settings_text(known, chosen))(run)
+        # the list of commands shows `short_help` whole; it cuts what it takes from `help`
+        app.command(
+            name,
+            cls=cls,
+            help=own.prose,
+            short_help=own.prose.split("\n\n")[0],
+            epilog=settings_text(known, chosen),
+        )(run)
         return function
 
     return add

@@ -6,9 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import rich.progress as bars
-from rich.console import Console
-
 from whatwhere.files import claim_outputs, disk_errors, write_atomic
 
 
@@ -49,12 +46,17 @@ class Stages:
     says nothing."""
 
     def __init__(self, quiet: bool = False) -> None:
+        # here, and not above: `whatwhere --help` needs none of rich, whose import takes long
+        from rich.console import Console
+
         # titles hold names of files
         self.console = Console(stderr=True, quiet=quiet, highlight=False, markup=False)
 
     @contextmanager
     def stage(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
         """One stage of `total` pieces; call what it gives with the number of pieces just done."""
+        import rich.progress as bars
+
         columns = (
             bars.TextColumn("{task.description}", markup=False),
             bars.BarColumn(),

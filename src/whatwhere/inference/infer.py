@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from whatwhere.engines import Engine, resolve
+from whatwhere.engines.convergence import solve, unfinished_changes, warn_unconverged
 from whatwhere.engines.reference import ista
 from whatwhere.errors import ImageError
 from whatwhere.inference import checks
 from whatwhere.inference.auto_lam import resolve_lam
-from whatwhere.inference.convergence import solve, unfinished_changes, warn_unconverged
 from whatwhere.inference.learned_steps import Steps, resolve_steps
 from whatwhere.inference.target import (
     ImageSource,
@@ -140,7 +140,9 @@ def infer(
     stats = Stats.cat([s.stats for s in solutions])
     warn_unconverged(unfinished_changes(stats, spec), len(source), spec)
     latents = Latents.cat([s.latents for s in solutions])
-    return Solution(latents, stats, resolved.name, decoder=sized, lam=problem.lam, signals=are_signals)
+    return Solution(
+        latents, stats, resolved.name, decoder=sized, lam=problem.lam, signals=are_signals
+    )
 
 
 def run_plan(engine: Engine, problem: Problem, plan: Sequence[Phase]) -> Solution:

@@ -145,9 +145,10 @@ def check_target(
     model: DeconvNet, images: Tensor, mask: Tensor | None = None, *, allow_unknown: bool = False
 ) -> CheckedImages:
     """Images and mask with unknown pixels separated, once both are what the model can explain."""
+    given: Any = images  # a user may have given anything
     values = None
-    if mask is None and isinstance(images, Tensor) and images.is_floating_point():
-        values = ValueRange.of(images)
+    if mask is None and isinstance(given, Tensor) and given.is_floating_point():
+        values = ValueRange.of(given)
     if values is None or values.has_nan:
         images, mask = separate_unknown(images, None if mask is None else as_weights(mask))
         values = None

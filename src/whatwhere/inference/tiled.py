@@ -22,10 +22,10 @@ import torch
 from torch import Tensor
 
 from whatwhere.engines import resolve
+from whatwhere.engines.convergence import unfinished_changes, warn_unconverged
 from whatwhere.errors import ImageError, SpecError, one_or
 from whatwhere.inference.auto_lam import resolve_lam
 from whatwhere.inference.checks import check_filters
-from whatwhere.inference.convergence import unfinished_changes, warn_unconverged
 from whatwhere.inference.infer import run_plan
 from whatwhere.inference.target import Target, make_target
 from whatwhere.latents import Background, Latents, SparseLatents, SparseMap

@@ -17,7 +17,7 @@ from functools import partial
 import torch
 
 from whatwhere.engines import Engine
-from whatwhere.inference.convergence import solve
+from whatwhere.engines.convergence import solve
 from whatwhere.learning.filter_problem import (
     mean_over,
     project_filters,

@@ -198,15 +198,11 @@ class DeconvNet:
             raise ImageError(
                 "images with NaN or Inf were given; expected finite values (clean them first)"
             )
-        if (
-            spec.nonnegative_filters
-            and spec.input.kind == "none"
-            and values.lowest < 0
-        ):
+        if spec.nonnegative_filters and spec.input.kind == "none" and values.lowest < 0:
             raise ImageError(
-                f"images with values down to {values.lowest:.4g} were given to a non-negative model;"
-                " expected values ≥ 0 (shift them, or make the model with nonnegative=False or"
-                " input.kind='onoff')"
+                f"images with values down to {values.lowest:.4g} were given to a non-negative"
+                " model; expected values ≥ 0 (shift them, or make the model with"
+                " nonnegative=False or input.kind='onoff')"
             )
 
 

@@ -44,9 +44,9 @@ class Settings(NamedTuple):
     def of(cls, numbers: Sequence[Any]) -> "Settings":
         """The settings from arguments of a registered operator; the inverse of `numbers`."""
         regions, fit, return_where = numbers
-        axes = [tuple(regions[first : first + 3]) for first in range(0, 12, 3)]
+        shape, size, stride, padding = (tuple(regions[first : first + 3]) for first in (0, 3, 6, 9))
         return cls(
-            Regions(*axes, ceil=bool(regions[12])),
+            Regions(shape, size, stride, padding, bool(regions[12])),
             MomentFit(fit[0], fit[1], int(fit[2])),
             return_where,
         )

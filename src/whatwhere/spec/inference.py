@@ -155,7 +155,7 @@ class InferenceSpec(Checked):
     alpha         α of the penalty Σ|p|^α, between ½ and 1
     steps         ISTA steps, T: at most, with a tolerance; no more than those of a `Schedule`
     tolerance     an image is finished once a step changes its cost by less than this share
-                  (`inference.convergence`); 0 takes all steps, and so does a `Schedule`
+                  (`engines.convergence`); 0 takes all steps, and so does a `Schedule`
     step          β, the size of the features' steps: by a `LineSearch`, `Fixed`, or by a `Schedule`
     pooling_step  β_U, the step of the pooling variables
     moments       how the pooling variables start, and the bounds of γ that they keep: a `MomentFit`

@@ -15,6 +15,7 @@ key that is not a setting raises an error that suggests the nearest one.
 """
 
 import difflib
+import functools
 import json
 import os
 import tomllib
@@ -235,9 +236,10 @@ def _suggestion(key: str, value: Any, kind: type, where: str) -> str:
     )
 
 
-def setting_paths(kind: type) -> list[str]:
+@functools.cache
+def setting_paths(kind: type) -> tuple[str, ...]:
     """The full name of every setting below a spec, as `override` and recipe files use it."""
-    return [path for path, _ in _paths(kind, "")]
+    return tuple(path for path, _ in _paths(kind, ""))
 
 
 def _paths(kind: type, where: str) -> Iterator[tuple[str, str]]:

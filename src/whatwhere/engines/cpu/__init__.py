@@ -5,12 +5,16 @@ docs/engines/cpu.md explains it. Results do not depend on the number of threads.
 """
 
 import importlib.util
+from dataclasses import replace
 
 import torch
+from torch import Tensor
 
+from whatwhere.engines import convergence
 from whatwhere.engines.base import LinearMap, require_supported
 from whatwhere.model import Problem
 from whatwhere.model.solution import Solution
+from whatwhere.spec import Phase
 
 __all__ = ["CPUEngine", "GreedyEngine"]
 
@@ -61,11 +65,28 @@ class GreedyEngine(CPUEngine):
     converges = True
 
     def solve(self, problem: Problem) -> Solution:
-        """The codes to `tolerance`, in at most `steps` sweeps."""
+        """The codes to `tolerance`; signals that coordinate descent does not finish within its
+        budget go on by steps of all coefficients, from where it left them."""
         from whatwhere.engines.cpu.greedy import solve
 
         require_supported(self.name, self.unsupported_reason(problem))
-        return solve(problem.detach())
+        problem = problem.detach()
+        codes = solve(problem)
+        if codes.finished.all():
+            return codes.solution
+        return self.continue_by_steps(problem, codes.solution, ~codes.finished)
+
+    @staticmethod
+    def continue_by_steps(problem: Problem, solution: Solution, rest: Tensor) -> Solution:
+        """The solution with the signals `rest` [N] solved to the end by the engine `cpu`."""
+        # regions of one element have nothing to move
+        still = replace(problem, latents=solution.latents, phase=Phase(layer=1))
+        part = convergence.solve(CPUEngine(), still[rest])
+        return replace(
+            solution,
+            latents=solution.latents.put(rest, part.latents),
+            stats=convergence.append(solution.stats, part.stats, rest),
+        )
 
     def unsupported_reason(self, problem: Problem) -> str | None:
         """Why this engine does not support the problem; None if it does."""

@@ -18,7 +18,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from whatwhere.engines import Engine
+from whatwhere.engines.base import Engine
 from whatwhere.errors import ConvergenceWarning
 from whatwhere.model import Problem
 from whatwhere.model.solution import Solution, Stats

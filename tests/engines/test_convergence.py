@@ -9,10 +9,10 @@ from sklearn.linear_model import Lasso
 from torch import Tensor
 
 from examples import SPECS, random_images
-from whatwhere.engines import REFERENCE, get_engine
+from whatwhere.engines import REFERENCE, convergence, get_engine
+from whatwhere.engines.convergence import BLOCK, block_lengths, change_per_step, solve
 from whatwhere.errors import ConvergenceWarning
-from whatwhere.inference import convergence, infer
-from whatwhere.inference.convergence import BLOCK, block_lengths, change_per_step, solve
+from whatwhere.inference import infer
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.solution import Stats
