@@ -5,7 +5,9 @@
 The classifier of examples/pooling_in_a_cnn.py is trained for two epochs on the embedded digits, one
 thread; and single layers are measured forward, and forward and backward. Times are processor
 seconds (wall seconds are reported too: on a shared machine they are longer), the best of several
-rounds for layers, the median of several runs for the network (one for the plain form).
+rounds for layers, the median of several runs for the network (one for the plain form). With
+`--compiled` the network is also trained inside `torch.compile(fullgraph=True)`; compiling is not
+counted.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from statistics import median
 
@@ -32,6 +34,7 @@ POOLINGS: dict[str, Callable[[], nn.Module]] = {
     "Gaussian, plain": lambda: GaussianPool2d(2, form="plain"),
 }
 SHAPES = ((256, 32, 28, 28), (256, 64, 14, 14), (32, 64, 56, 56))
+COMPILED = {"max, compiled": "max", "Gaussian, compiled": "Gaussian, fused"}
 EPOCHS, BATCH, RUNS, ROUNDS = 2, 256, 3, 7
 
 
@@ -55,9 +58,20 @@ def seconds(function: Callable[[], object]) -> tuple[float, float]:
     return time.process_time() - start[0], time.perf_counter() - start[1]
 
 
+@cache
+def network_for(pooling: str) -> nn.Module:
+    """The network; what torch.compile made of one is used for all runs."""
+    if pooling in COMPILED:
+        return torch.compile(classifier(POOLINGS[COMPILED[pooling]]), fullgraph=True, dynamic=True)
+    return classifier(POOLINGS[pooling])
+
+
 def train(pooling: str, images: Tensor, labels: Tensor) -> None:
     torch.manual_seed(0)
-    network = classifier(POOLINGS[pooling])
+    network = network_for(pooling)
+    for layer in network.modules():
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            layer.reset_parameters()
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-3)
     for _ in range(EPOCHS):
         for rows in torch.randperm(len(images)).split(BATCH):
@@ -67,10 +81,11 @@ def train(pooling: str, images: Tensor, labels: Tensor) -> None:
             optimizer.step()
 
 
-def measure_network(images: Tensor, labels: Tensor) -> dict[str, dict[str, float]]:
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name in POOLINGS}
-    for name in POOLINGS:  # compile
-        train(name, images[:1], labels[:1])
+def measure_network(images: Tensor, labels: Tensor, compiled: bool) -> dict[str, dict[str, float]]:
+    names = [*POOLINGS, *(COMPILED if compiled else ())]
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
+    for name in names:  # compile
+        train(name, images[: BATCH + 8], labels[: BATCH + 8])
     for run in range(RUNS):  # alternating, so that a busy moment affects all of them
         for name, measured in times.items():
             if run == 0 or name != "Gaussian, plain":  # which takes long: one run
@@ -82,7 +97,7 @@ def measure_network(images: Tensor, labels: Tensor) -> dict[str, dict[str, float
             "wall": round(median(w for _, w in times[name]), 3),
             "ratio to max": round(processor[name] / processor["max"], 2),
         }
-        for name in POOLINGS
+        for name in names
     }
 
 
@@ -102,7 +117,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--out", type=Path)
-    out = parser.parse_args().out
+    parser.add_argument("--compiled", action="store_true")
+    options = parser.parse_args()
+    out = options.out
     torch.set_num_threads(1)
     digits = load("digits", split="train")
     images = digits[: min(5000, len(digits))]
@@ -113,7 +130,7 @@ def main() -> None:
         "network": {
             "images": len(images),
             "epochs": EPOCHS,
-            "seconds": measure_network(images, labels),
+            "seconds": measure_network(images, labels, options.compiled),
         },
         "layers, milliseconds": {
             "×".join(map(str, shape)): {name: measure_layer(name, shape) for name in POOLINGS}

@@ -1,7 +1,7 @@
 """Malformed latents and masks thrown at an engine: each must give a clear error or the right
 numbers, never a crash.
 
-Run as a program, `python tests/inference/malformed.py ENGINE EXAMPLES ...`, so that a crash ends a
+Run as a program, `python tests/engines/malformed.py ENGINE EXAMPLES ...`, so that a crash ends a
 process of its own. It prints one line for each outcome and fails if anything but a WhatwhereError
 is raised, or if numbers differ.
 """

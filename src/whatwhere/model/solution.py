@@ -48,6 +48,10 @@ class Stats:
         step = torch.cat([self.step, self.step.new_zeros(more, self.step.shape[1])])
         return Stats(held(self.reconstruction), held(self.penalty), held(self.nonzeros), step)
 
+    def of_images(self, images: Tensor) -> "Stats":
+        """The statistics of some images, chosen by a mask [N]."""
+        return Stats(*(getattr(self, name)[:, images] for name in Stats.__dataclass_fields__))
+
     def put(self, images: Tensor, part: "Stats") -> "Stats":
         """A copy with the statistics of some images, chosen by a mask [N], replaced."""
         names = Stats.__dataclass_fields__

@@ -39,35 +39,43 @@ PER_THREAD = 20_000  # regions for which another thread pays
 OPERATIONS = ("fit_pool", "fit_pool_backward", "pool", "slopes", "unpool")
 FIT_POOL, FIT_POOL_BACKWARD, POOL, _, UNPOOL = range(5)  # their numbers, for compiled code
 VALUES = 5  # p, μ_y, μ_x, γ_y, γ_x
-GEOMETRY = np.dtype(
-    [
-        (name, np.int64)
-        for name in (
-            "size_y",
-            "size_x",
-            "stride_y",
-            "stride_x",
-            "padding_y",
-            "padding_x",  # of a region
-            "height",
-            "width",  # of the map
-            "rows",
-            "columns",  # of regions
-            "channels",
-            "inside",  # whether all regions lie inside the map
-            "overlap",  # regions add their contributions to the map, which is 0 before
-            "tile",  # rows of regions in a tile
-            "pitch",  # of work memory
-            "operation",
-        )
-    ]
+NUMBERS = (
+    *("size_y", "size_x", "stride_y", "stride_x", "padding_y", "padding_x"),  # of a region
+    *("height", "width"),  # of the map
+    *("rows", "columns"),  # of regions
+    "channels",
+    "inside",  # whether all regions lie inside the map
+    "overlap",  # regions add their contributions to the map, which is 0 before
+    "tile",  # rows of regions in a tile
+    "pitch",  # of work memory
+    "operation",
 )
+GEOMETRY = np.dtype([(name, np.int64) for name in NUMBERS])
 Geometry = Any  # one such record
 
 
+class Rows(NamedTuple):
+    """Rows of regions, counted through all images and channels: from `first` to before `last`."""
+
+    first: int
+    last: int
+
+
+class FitRule(NamedTuple):
+    """How Gaussians are fitted; see `MomentFit`."""
+
+    gamma_min: float
+    gamma_max: float
+    power: int
+
+
 class Region(NamedTuple):
-    """LANES regions: where elements, weights and values begin, the axes, and how far OUTSIDE is
-    from weights, or 0."""
+    """LANES regions in work memory.
+
+    z, w, values  where elements, weights and values begin
+    axes          rows and columns
+    outside       how far OUTSIDE is from the weights; 0 if all elements lie in the map
+    """
 
     z: int
     w: int
@@ -76,18 +84,34 @@ class Region(NamedTuple):
     outside: int
 
 
+class Fitted(NamedTuple):
+    """What the fit of LANES regions gives, in vectors.
+
+    largest        |z|
+    total          Σ strength
+    rows, columns  μ and γ of each axis
+    variances      of the position along rows and along columns
+    """
+
+    largest: Any
+    total: Any
+    rows: tuple[Any, Any]
+    columns: tuple[Any, Any]
+    variances: tuple[Any, Any]
+
+
 # --- copies between maps and work memory
 
 
 @jit
-def copy_pairs(z: Array, g: Geometry, rows: tuple[int, int], work: Array, to_work: bool) -> None:
+def copy_pairs(z: Array, g: Geometry, rows: Rows, work: Array, to_work: bool) -> None:
     """`copy_elements` for regions of 2×2 side by side, in loops that the compiler vectorises."""
     noinline()
     M = g.pitch
-    for row in range(rows[0], rows[1]):
+    for row in range(rows.first, rows.last):
         for i in range(2):
             at = (row // g.rows * g.height + 2 * (row % g.rows) + i) * g.width
-            of = 2 * i * M + (row - rows[0]) * g.columns
+            of = 2 * i * M + (row - rows.first) * g.columns
             if to_work:
                 for x in range(g.columns):
                     work[of + x] = z[at + 2 * x]
@@ -99,27 +123,31 @@ def copy_pairs(z: Array, g: Geometry, rows: tuple[int, int], work: Array, to_wor
 
 
 @jit
-def copy_elements(z: Array, g: Geometry, rows: tuple[int, int], work: Array, to_work: bool) -> None:
+def copy_elements(z: Array, g: Geometry, rows: Rows, work: Array, to_work: bool) -> None:
     """The elements of a tile to work memory, with zeros outside the map; or back, added where
     regions overlap."""
     noinline()
-    M, step = g.pitch, g.stride_x
+    M = g.pitch
+    step = g.stride_x
     if g.size_y == 2 and g.size_x == 2 and step == 2 and g.stride_y == 2 and g.inside == 1:
         return copy_pairs(z, g, rows, work, to_work)
-    for row in range(rows[0], rows[1]):
-        plane, y = row // g.rows * g.height * g.width, row % g.rows
+    for row in range(rows.first, rows.last):
+        plane = row // g.rows * g.height * g.width
+        y = row % g.rows
         for i in range(g.size_y):
-            line, of = (
-                y * g.stride_y - g.padding_y + i,
-                i * g.size_x * M + (row - rows[0]) * g.columns,
-            )
+            line = y * g.stride_y - g.padding_y + i
+            of = i * g.size_x * M + (row - rows.first) * g.columns
             for j in range(g.size_x):
-                to, start = of + j * M, plane + line * g.width - g.padding_x + j
-                first, last = 0, g.columns
+                to = of + j * M
+                start = plane + line * g.width - g.padding_x + j
+                # the regions whose element (i, j) lies in the map: the inner loops then ask nothing
+                first = 0
+                last = g.columns
                 if g.inside == 0:
                     first = max(0, -((j - g.padding_x) // step))
                     last = min(g.columns, (g.width - 1 + g.padding_x - j) // step + 1)
-                    last = last if 0 <= line < g.height else first
+                    if not 0 <= line < g.height:
+                        last = first
                 if to_work:
                     if g.inside == 0:
                         work[to : to + g.columns] = 0
@@ -134,18 +162,23 @@ def copy_elements(z: Array, g: Geometry, rows: tuple[int, int], work: Array, to_
 
 
 @jit
-def copy_values(
-    map: Array, g: Geometry, rows: tuple[int, int], work: Array, k: int, to_work: bool
-) -> None:
+def copy_values(map: Array, g: Geometry, rows: Rows, work: Array, k: int, to_work: bool) -> None:
     """Value k of each region of a tile, from a map [N, C, h, w] of p, or of μ or γ [N, 2, C, h,
     w], or back."""
     noinline()
     start = (g.size_y * g.size_x + 2 * (g.size_y + g.size_x) + k) * g.pitch
-    axes, axis = (1, 0) if k == 0 else (2, (k - 1) % 2)
-    for row in range(rows[0], rows[1]):
-        plane, y = row // g.rows, row % g.rows
+    # p has one plane for each channel, μ and γ one for rows and one for columns
+    axes = 1
+    axis = 0
+    if k > 0:
+        axes = 2
+        axis = (k - 1) % 2
+    for row in range(rows.first, rows.last):
+        plane = row // g.rows
+        y = row % g.rows
         before = (plane // g.channels * axes + axis) * g.channels + plane % g.channels
-        at, to = (before * g.rows + y) * g.columns, start + (row - rows[0]) * g.columns
+        at = (before * g.rows + y) * g.columns
+        to = start + (row - rows.first) * g.columns
         if to_work:
             for x in range(g.columns):
                 work[to + x] = map[at + x]
@@ -155,14 +188,15 @@ def copy_values(
 
 
 @jit
-def mark_outside(g: Geometry, rows: tuple[int, int], work: Array, start: int) -> None:
+def mark_outside(g: Geometry, rows: Rows, work: Array, start: int) -> None:
     """OUTSIDE for each row and column of each region that lies outside the map, 0 for the
     others."""
     noinline()
-    for row in range(rows[0], rows[1]):
+    for row in range(rows.first, rows.last):
         top = row % g.rows * g.stride_y - g.padding_y
         for x in range(g.columns):
-            m, left = start + (row - rows[0]) * g.columns + x, x * g.stride_x - g.padding_x
+            m = start + (row - rows.first) * g.columns + x
+            left = x * g.stride_x - g.padding_x
             for i in range(g.size_y):
                 work[m + i * g.pitch] = 0 if 0 <= top + i < g.height else OUTSIDE
             for j in range(g.size_x):
@@ -175,17 +209,17 @@ def mark_outside(g: Geometry, rows: tuple[int, int], work: Array, start: int) ->
 @inline_jit
 def load_values(work: Array, at: Region) -> Any:
     """p, θ_y and θ_x."""
-    M, v = at.axes[0].step, at.values
-    rows, columns = (
-        (load(work, v + M), load(work, v + 3 * M)),
-        (load(work, v + 2 * M), load(work, v + 4 * M)),
-    )
+    M = at.axes[0].step
+    v = at.values
+    rows = load(work, v + M), load(work, v + 3 * M)
+    columns = load(work, v + 2 * M), load(work, v + 4 * M)
     return load(work, v), rows, columns
 
 
 @inline_jit
 def store_values(work: Array, at: Region, p: Any, rows: Any, columns: Any) -> None:
-    M, v = at.axes[0].step, at.values
+    M = at.axes[0].step
+    v = at.values
     store(work, v, p)
     store(work, v + M, rows[0])
     store(work, v + 2 * M, columns[0])
@@ -202,51 +236,54 @@ def set_weights(work: Array, at: Region, rows: Any, columns: Any) -> None:
 
 
 @inline_jit
-def fit(work: Array, at: Region, how: tuple[float, float, int]) -> Any:
-    """The largest |z|, Σ strength, θ_y, θ_x and variances, by `how` = (γ_min, γ_max, power); sets
-    the weights."""
-    largest, total, (mu_y, v_y), (mu_x, v_x) = fit_moments(work, at.z, at.axes, how[2], 0.0)
-    rows = mu_y, formulas.precision(v_y, total, how[0], how[1])
-    columns = mu_x, formulas.precision(v_x, total, how[0], how[1])
+def fit(work: Array, at: Region, how: FitRule) -> Fitted:
+    """Fit a Gaussian to each region, and set its weights."""
+    largest, total, (mu_y, v_y), (mu_x, v_x) = fit_moments(work, at.z, at.axes, how.power, 0.0)
+    rows = mu_y, formulas.precision(v_y, total, how.gamma_min, how.gamma_max)
+    columns = mu_x, formulas.precision(v_x, total, how.gamma_min, how.gamma_max)
     set_weights(work, at, rows, columns)
-    return largest, total, rows, columns, (v_y, v_x)
+    return Fitted(largest, total, rows, columns, (v_y, v_x))
 
 
 @jit
-def fit_gradient(work: Array, at: Region, how: tuple[float, float, int]) -> None:
+def fit_gradient(work: Array, at: Region, how: FitRule) -> None:
     """Replace z by ∇z from the gradients of p, μ and γ: those through p = Σ w z, and those through
     the fit."""
     y, x = at.axes
     d_p, d_rows, d_columns = load_values(work, at)
-    largest, total, rows, columns, (v_y, v_x) = fit(work, at, how)
-    _, of_rows, of_columns = pool_with_gradient(work, at.z, at.w, at.axes, (rows, columns))
-    scale = 1 / formulas.or_one(largest)
-    unit = scale / formulas.or_one(total)
+    # the fit again, which costs less than reading what it gave
+    fitted = fit(work, at, how)
+    theta = fitted.rows, fitted.columns
+    _, of_rows, of_columns = pool_with_gradient(work, at.z, at.w, at.axes, theta)
+    # strengths are in units of the largest element, as the fit has them
+    scale = 1 / formulas.or_one(fitted.largest)
+    unit = scale / formulas.or_one(fitted.total)
+    # gradients by θ: through p, and directly; then their slopes along the positions of elements
     by_rows = fma(d_p, of_rows[0], d_rows[0]), fma(d_p, of_rows[1], d_rows[1])
     by_columns = fma(d_p, of_columns[0], d_columns[0]), fma(d_p, of_columns[1], d_columns[1])
-    a_y, b_y, c_y = formulas.fit_slope(rows, v_y, by_rows, unit)
-    a_x, b_x, c_x = formulas.fit_slope(columns, v_x, by_columns, unit)
+    a_y, b_y, c_y = formulas.fit_slope(fitted.rows, fitted.variances[0], by_rows, unit)
+    a_x, b_x, c_x = formulas.fit_slope(fitted.columns, fitted.variances[1], by_columns, unit)
     for i in range(y.size):
-        from_y, weight = (
-            coordinate(i, y.size) - rows[0],
-            d_p * load(work, at.w + y.weights + i * y.step),
-        )
+        from_y = coordinate(i, y.size) - fitted.rows[0]
+        weight = d_p * load(work, at.w + y.weights + i * y.step)
         of_row = fma(fma(b_y, from_y, a_y), from_y, -c_y - c_x)
         for j in range(x.size):
-            from_x, k = coordinate(j, x.size) - columns[0], at.z + i * y.stride + j * x.stride
-            slope = formulas.strength_slope(load(work, k) * scale, how[2])
+            from_x = coordinate(j, x.size) - fitted.columns[0]
+            k = at.z + i * y.stride + j * x.stride
+            slope = formulas.strength_slope(load(work, k) * scale, how.power)
             share = slope * fma(fma(b_x, from_x, a_x), from_x, of_row)
             store(work, k, fma(weight, load(work, at.w + x.weights + j * x.step), share))
 
 
 @inline_jit
-def compute(work: Array, at: Region, operation: int, how: tuple[float, float, int]) -> None:
+def compute(work: Array, at: Region, operation: int, how: FitRule) -> None:
     """One operation on LANES regions: what it reads and writes are the elements and values in work
     memory."""
     y, x = at.axes
     if operation == FIT_POOL:
-        _, _, rows, columns, _ = fit(work, at, how)
-        store_values(work, at, pool_plane(work, at.z, at.w, y, x), rows, columns)
+        fitted = fit(work, at, how)
+        pooled = pool_plane(work, at.z, at.w, y, x)
+        store_values(work, at, pooled, fitted.rows, fitted.columns)
     elif operation == FIT_POOL_BACKWARD:
         fit_gradient(work, at, how)
     else:
@@ -257,25 +294,33 @@ def compute(work: Array, at: Region, operation: int, how: tuple[float, float, in
         elif operation == POOL:
             store(work, at.values, pool_plane(work, at.z, at.w, y, x))
         else:
-            pooled, (a, b), (c, d) = pool_with_gradient(work, at.z, at.w, at.axes, (rows, columns))
-            store_values(work, at, pooled, (p * a, p * b), (p * c, p * d))
+            theta = rows, columns
+            pooled, of_rows, of_columns = pool_with_gradient(work, at.z, at.w, at.axes, theta)
+            d_rows = p * of_rows[0], p * of_rows[1]
+            d_columns = p * of_columns[0], p * of_columns[1]
+            store_values(work, at, pooled, d_rows, d_columns)
 
 
 @cached_jit
 def run(source: str) -> Any:
-    def run(rows: tuple[int, int], geometry: Array, how: Any, maps: Any, work: Array) -> None:
-        """An operation on the rows of regions first … last, a tile at a time.
+    def run(rows: Rows, geometry: Array, how: FitRule, maps: Any, work: Array) -> None:
+        """An operation on rows of regions, a tile at a time.
 
         maps  flat: z, p, μ and γ that are read, then those that are written; those that are not
               given have no elements
         """
         source  # noqa: B018
         g = geometry[0]
-        M, elements, weights = g.pitch, g.size_y * g.size_x, g.size_y + g.size_x
+        # where elements, weights and values are in work memory
+        M = g.pitch
+        elements = g.size_y * g.size_x
+        weights = g.size_y + g.size_x
+        values = (elements + 2 * weights) * M
         axes = Axis(g.size_y, g.size_x * M, 0, M), Axis(g.size_x, M, g.size_y * M, M)
-        outside, values = 0 if g.inside else weights * M, (elements + 2 * weights) * M
-        for start in range(rows[0], rows[1], g.tile):
-            tile = start, min(start + g.tile, rows[1])
+        outside = 0 if g.inside else weights * M
+        for start in range(rows.first, rows.last, g.tile):
+            tile = Rows(start, min(start + g.tile, rows.last))
+            # what the operation reads; map 1 has value 0 (p), 2 has 1 and 2 (μ), 3 has 3 and 4 (γ)
             if g.inside == 0:
                 mark_outside(g, tile, work, (elements + weights) * M)
             if len(maps[0]) > 0:
@@ -283,10 +328,10 @@ def run(source: str) -> Any:
             for k in range(VALUES):
                 if len(maps[1 + (k + 1) // 2]) > 0:
                     copy_values(maps[1 + (k + 1) // 2], g, tile, work, k, True)
-            for m in range(0, (tile[1] - tile[0]) * g.columns, LANES):
-                compute(
-                    work, Region(m, elements * M + m, values + m, axes, outside), g.operation, how
-                )
+            for m in range(0, (tile.last - tile.first) * g.columns, LANES):
+                at = Region(m, elements * M + m, values + m, axes, outside)
+                compute(work, at, g.operation, how)
+            # what it writes
             for k in range(VALUES):
                 if len(maps[5 + (k + 1) // 2]) > 0:
                     copy_values(maps[5 + (k + 1) // 2], g, tile, work, k, False)
@@ -317,11 +362,11 @@ def launch(operation: str, regions: Regions, read: Maps, written: Maps, fit: Mom
     planes = p.shape[0] * p.shape[1]
     rows = p.shape[2]
     record, length = describe(regions, operation)
-    how = float(fit.gamma_min), float(fit.gamma_max), fit.power
+    how = FitRule(float(fit.gamma_min), float(fit.gamma_max), fit.power)
 
     def work(first: int, last: int) -> None:
         memory = torch.zeros(length, dtype=dtype).numpy()
-        run((first * rows, last * rows), record, how, maps, memory)
+        run(Rows(first * rows, last * rows), record, how, maps, memory)
 
     share(work, planes, min(torch.get_num_threads(), planes, p.numel() // PER_THREAD))
     for target, computed in zip(written, targets, strict=True):

@@ -70,7 +70,7 @@ def load_slopes(notes, at, holds, sizes, RULE: tl.constexpr):
     for _ in tl.static_range(12):
         numbers += (tl.load(note, mask=holds, other=0),)
         note += sizes.N * sizes.C * sizes.h * sizes.w
-    return Slopes(*numbers)
+    return Slopes(*numbers)  # type: ignore[call-arg]
 
 
 @triton.jit

@@ -14,7 +14,7 @@ from whatwhere.engines import convergence
 from whatwhere.engines.base import LinearMap, require_supported
 from whatwhere.model import Problem
 from whatwhere.model.solution import Solution
-from whatwhere.spec import Phase
+from whatwhere.spec import Fixed, Phase
 
 __all__ = ["CPUEngine", "GreedyEngine"]
 
@@ -78,10 +78,17 @@ class GreedyEngine(CPUEngine):
 
     @staticmethod
     def continue_by_steps(problem: Problem, solution: Solution, rest: Tensor) -> Solution:
-        """The solution with the signals `rest` [N] solved to the end by the engine `cpu`."""
+        """The solution with the signals `rest` [N] solved to the end by the engine `cpu`, where
+        that ends lower."""
+        # safe steps: a line search of the smooth term alone may end above the minimum
+        spec = replace(problem.spec, step=Fixed(momentum=True))
         # regions of one element have nothing to move
-        still = replace(problem, latents=solution.latents, phase=Phase(layer=1))
+        still = replace(problem, latents=solution.latents, phase=Phase(layer=1), spec=spec)
         part = convergence.solve(CPUEngine(), still[rest])
+        lower = part.stats.cost[-1] <= part.stats.cost[0]
+        if not lower.all():
+            rest = rest.masked_scatter(rest, lower)
+            part = replace(part, latents=part.latents[lower], stats=part.stats.of_images(lower))
         return replace(
             solution,
             latents=solution.latents.put(rest, part.latents),

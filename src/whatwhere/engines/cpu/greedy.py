@@ -15,8 +15,8 @@ above half of the signal's largest. A signal is finished once a sweep lowers its
 share `tolerance`, and so would all steps together.
 
 Where waveforms resemble each other or the code is dense, coordinates wait for each other and a
-sweep gains little. So a signal has a budget of steps, about the time of a block of steps of all
-coefficients; what is left after it is for those (`GreedyEngine`).
+sweep gains little. So a signal has a budget of steps; what is left after it is for steps of all
+coefficients (`GreedyEngine`).
 """
 
 from typing import Any, NamedTuple
@@ -35,7 +35,7 @@ from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import Problem
 from whatwhere.model.solution import Solution, Stats
 
-STEPS_PER_SAMPLE = 5  # of single coefficients, until steps of all of them take less time
+STEPS_PER_SAMPLE = 50  # of single coefficients: about the time of 300 steps of all of them
 ROUNDING = 8  # steps below so many units of the last place of the largest g are noise
 NO_ENERGY = 1e-12  # of a waveform inside the signal, as a share of all of it: it explains nothing
 
