@@ -10,7 +10,6 @@ from torch import Tensor
 
 import whatwhere as ww
 from whatwhere.engines import get_engine, resolve
-from whatwhere.engines.convergence import solve
 from whatwhere.errors import EngineError
 from whatwhere.latents import Latents
 from whatwhere.model import Problem
@@ -227,28 +226,3 @@ def test_problems_that_it_does_not_support() -> None:
             get_engine("greedy").solve(problem)
         assert resolve("auto", problem).name != "greedy"
     assert resolve("auto", Problem(model, v, ww.Phase(layer=1), CODING)).name == "greedy"
-
-
-def smooth_waveforms(lam: float, samples: int = 300) -> Problem:
-    """Waveforms that resemble each other, and a dense code: coordinates wait for each other."""
-    spec = ww.ModelSpec.signals(6, 40, pool_size=1)
-    x = torch.linspace(-1, 1, 40, dtype=torch.float64)
-    widths = torch.linspace(0.3, 0.5, 6, dtype=torch.float64)
-    filters = torch.exp(-((x / widths[:, None]) ** 2))
-    filters = filters / filters.norm(dim=1, keepdim=True)
-    model = ww.DeconvNet(spec, dtype=torch.float64).with_filters(1, filters[None, :, None])
-    generator = torch.Generator().manual_seed(0)
-    signals = torch.rand(2, 1, 1, samples, generator=generator, dtype=torch.float64)
-    coding = ww.InferenceSpec.coding(lam=lam)
-    return Problem(model, signals, ww.Phase(layer=1), coding)
-
-
-def test_a_code_that_coordinates_do_not_finish_is_finished_by_steps() -> None:
-    problem = smooth_waveforms(lam=500.0)
-    greedy = get_engine("greedy").solve(problem)
-    cpu = solve(get_engine("cpu"), problem)
-    # sweeps count as steps of size 1, those of all coefficients have sizes of their own
-    assert (greedy.stats.step[-1] != 1).any()
-    assert (greedy.stats.cost[-1] <= 1.0005 * cpu.stats.cost[-1]).all()
-    ends = problem.objective(greedy.latents).cost
-    torch.testing.assert_close(greedy.stats.cost[-1], ends, rtol=1e-6, atol=0)

@@ -5,16 +5,12 @@ docs/engines/cpu.md explains it. Results do not depend on the number of threads.
 """
 
 import importlib.util
-from dataclasses import replace
 
 import torch
-from torch import Tensor
 
-from whatwhere.engines import convergence
 from whatwhere.engines.base import LinearMap, require_supported
 from whatwhere.model import Problem
 from whatwhere.model.solution import Solution
-from whatwhere.spec import Fixed, Phase
 
 __all__ = ["CPUEngine", "GreedyEngine"]
 
@@ -65,35 +61,11 @@ class GreedyEngine(CPUEngine):
     converges = True
 
     def solve(self, problem: Problem) -> Solution:
-        """The codes to `tolerance`; signals that coordinate descent does not finish within its
-        budget go on by steps of all coefficients, from where it left them."""
+        """The codes to `tolerance`, in at most `steps` sweeps."""
         from whatwhere.engines.cpu.greedy import solve
 
         require_supported(self.name, self.unsupported_reason(problem))
-        problem = problem.detach()
-        codes = solve(problem)
-        if codes.finished.all():
-            return codes.solution
-        return self.continue_by_steps(problem, codes.solution, ~codes.finished)
-
-    @staticmethod
-    def continue_by_steps(problem: Problem, solution: Solution, rest: Tensor) -> Solution:
-        """The solution with the signals `rest` [N] solved to the end by the engine `cpu`, where
-        that ends lower."""
-        # safe steps: a line search of the smooth term alone may end above the minimum
-        spec = replace(problem.spec, step=Fixed(momentum=True))
-        # regions of one element have nothing to move
-        still = replace(problem, latents=solution.latents, phase=Phase(layer=1), spec=spec)
-        part = convergence.solve(CPUEngine(), still[rest])
-        lower = part.stats.cost[-1] <= part.stats.cost[0]
-        if not lower.all():
-            rest = rest.masked_scatter(rest, lower)
-            part = replace(part, latents=part.latents[lower], stats=part.stats.of_images(lower))
-        return replace(
-            solution,
-            latents=solution.latents.put(rest, part.latents),
-            stats=convergence.append(solution.stats, part.stats, rest),
-        )
+        return solve(problem.detach())
 
     def unsupported_reason(self, problem: Problem) -> str | None:
         """Why this engine does not support the problem; None if it does."""
