@@ -3,6 +3,7 @@
 import errno
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,11 @@ from whatwhere.errors import (
     listed,
     one_or,
     printable,
+    unique_printable,
 )
 from whatwhere.files import (
+    RECORD,
+    check_outputs,
     claim_outputs,
     disk_errors,
     new_folder,
@@ -28,6 +32,7 @@ from whatwhere.files import (
     read_regular,
     remove_leftovers,
     write_atomic,
+    write_result,
 )
 
 
@@ -272,3 +277,79 @@ def test_a_command_can_be_pasted(name: str) -> None:
 def test_a_command_cannot_change_the_terminal(name: str) -> None:
     line = command("printf", "%s", name)
     assert printable(line) == line
+
+
+# Folders of results
+
+
+def test_a_foreign_file_is_never_taken_for_a_result(tmp_path: Path) -> None:
+    result = tmp_path / "a.csv"
+    write_result(tmp_path, result, b"first", "make room")
+    check_outputs([result], folder=tmp_path)
+    write_result(tmp_path, result, b"second", "make room")
+    check_outputs([result], folder=tmp_path)
+    result.write_bytes(b"somebody else's")
+    with pytest.raises(RunError, match="not a result that can be made again"):
+        check_outputs([result], folder=tmp_path)
+    check_outputs([result], folder=tmp_path, overwrite=True)
+
+
+@pytest.mark.parametrize("before", [b"old", None])
+def test_a_write_that_is_killed_leaves_a_result_that_is_known(
+    before: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the record and before the file, which is the only step between two states."""
+    result = tmp_path / "a.csv"
+    if before is not None:
+        write_result(tmp_path, result, before, "make room")
+
+    def killed(path: Path, content: bytes) -> None:
+        if path == result:
+            raise KeyboardInterrupt
+        write_atomic(path, content)
+
+    monkeypatch.setattr("whatwhere.files.write_atomic", killed)
+    with pytest.raises(KeyboardInterrupt):
+        write_result(tmp_path, result, b"new", "make room")
+    check_outputs([result], folder=tmp_path)
+    if before is None:
+        result.write_bytes(b"somebody else's")
+        with pytest.raises(RunError, match="not a result"):
+            check_outputs([result], folder=tmp_path)
+
+
+def test_records_of_earlier_versions_name_results(tmp_path: Path) -> None:
+    (tmp_path / RECORD).write_text('{"files": ["a.png"]}')
+    (tmp_path / "a.png").write_bytes(b"any")
+    (tmp_path / "b.png").write_bytes(b"any")
+    check_outputs([tmp_path / "a.png"], folder=tmp_path)
+    with pytest.raises(RunError, match=r"b\.png exists already"):
+        check_outputs([tmp_path / "b.png"], folder=tmp_path)
+
+
+def test_two_processes_record_their_results_in_one_folder(tmp_path: Path) -> None:
+    """No record of one is lost by the other."""
+    script = (
+        "import sys; from pathlib import Path; from whatwhere.files import write_result\n"
+        "folder = Path(sys.argv[1])\n"
+        "for n in range(20): write_result(folder, folder / f'{sys.argv[2]}{n}', b'x', '')"
+    )
+    both = [
+        subprocess.Popen([sys.executable, "-c", script, str(tmp_path), name]) for name in ("a", "b")
+    ]
+    assert [process.wait() for process in both] == [0, 0]
+    check_outputs([tmp_path / f"{name}{n}" for name in "ab" for n in range(20)], folder=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("a\x1b.png", r"a\x1b.png"),
+        (r"a\x1b.png", r"a\\x1b.png"),
+        ("a\nb", r"a\nb"),
+        ("\\\n", r"\\n"),
+    ],
+)
+def test_names_made_printable_stay_different(texts: tuple[str, str]) -> None:
+    assert len({unique_printable(text) for text in texts}) == 2
+    assert unique_printable("Ä \\ b.png") == "Ä \\ b.png"

@@ -2,6 +2,7 @@
 
 import difflib
 import os
+import re
 import shlex
 import unicodedata
 from collections.abc import Iterable
@@ -62,6 +63,24 @@ def printable(text: object) -> str:
 _ESCAPED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Unicode categories: control, format (such as right-to-left override), surrogate, line and
 paragraph separator."""
+
+
+_ESCAPE = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|[ntr\\])")
+"""What `printable` may have written."""
+
+
+def unique_printable(text: str) -> str:
+    r"""The text as `printable` writes it, but never the same for two texts.
+
+    A name that looks as if it had been escaped gets two backslashes in place of each.
+
+    >>> unique_printable("a\x1b.png") == unique_printable("a.png")
+    False
+    """
+    escaped = printable(text)
+    if escaped == text and not _ESCAPE.search(text):
+        return text
+    return printable(text.replace("\\", "\\\\"))
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:

@@ -1,28 +1,40 @@
 """Files that appear complete or not at all, regular files only, and disk errors in plain words.
 
 A pipe or a device that a user names may block or never end, so it is not opened. What may be
-overwritten is decided by one function, `claim_outputs`.
+overwritten is decided by one function, `check_outputs`. A folder of results has a record of what
+the program wrote into it.
 """
 
+import csv
 import errno
 import fcntl
+import hashlib
 import json
 import os
 import re
 import secrets
 import stat
+import struct
 import time
+import tokenize
+import zipfile
+import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from safetensors import SafetensorError
+
 from whatwhere.errors import RunError, WhatwhereError, printable
 
 RECORD = ".whatwhere.json"
-"""In a folder of results: the names of the files that the program wrote into it."""
+"""In a folder of results: what the program knows of the files that it wrote into it."""
+
+PATIENCE = 10.0  # seconds that a process waits for another one that writes in the same folder
 
 LARGEST_JSON = 1 << 26
 LEFTOVER = re.compile(r"\..{0,40}-[0-9a-f]{16}\.part", re.DOTALL)
@@ -96,7 +108,8 @@ def locked(folder: Path, busy: str, patience: float = 0.0) -> Iterator[None]:
     busy      the message of the RunError if another process holds it
     patience  seconds to wait for that process
     """
-    handle, end = os.open(folder, os.O_RDONLY), time.monotonic() + patience
+    end = time.monotonic() + patience
+    handle = os.open(folder, os.O_RDONLY)
     try:
         while True:
             try:
@@ -124,6 +137,32 @@ def disk_errors(doing: str, remedy: str) -> Iterator[None]:
         raise RunError(f"{doing} failed: {error.strerror or error}{where}; {remedy}") from error
 
 
+DAMAGED = (
+    OSError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    ArithmeticError,
+    RuntimeError,
+    AssertionError,
+    BufferError,
+    EOFError,
+    MemoryError,
+    SyntaxError,
+    Warning,
+    csv.Error,
+    struct.error,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+    SafetensorError,
+    WhatwhereError,
+)
+"""What readers raise on damaged bytes: ours, those of the standard library and of the libraries
+that we always need. A reader of an optional library turns its errors into a ValueError."""
+
+
 @contextmanager
 def readable(
     path: Path, kind: str, remedy: str, error_kind: type[WhatwhereError] = RunError
@@ -134,7 +173,7 @@ def readable(
         yield
     except error_kind:
         raise
-    except Exception as error:  # whatever a reader may raise on damaged bytes
+    except DAMAGED as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         if isinstance(error, KeyError):
             reason = f"{error} is missing"
@@ -166,7 +205,98 @@ def read_json(path: Path) -> Any:
         return json.loads(read_regular(path, LARGEST_JSON))
 
 
+# What may be overwritten
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the program knows of a file that it wrote into a folder of results.
+
+    sha256  checksums that the file may have: the one before the last write, if the program made
+            that, too, and the one after it. A write may have been interrupted between the two.
+            None: any, in records of earlier versions and of commands that record names alone
+    """
+
+    sha256: tuple[str, ...] | None = None
+
+    def wrote(self, path: Path) -> bool:
+        """Whether the program wrote what the file contains now."""
+        return self.sha256 is None or file_checksum(path) in self.sha256
+
+
+def read_results(folder: Path) -> dict[str, Result]:
+    """The files that the program wrote into a folder, by their paths from there."""
+    record = folder / RECORD
+    if not os.path.lexists(record):
+        return {}
+    with readable(record, "record of results", "remove it"):
+        entries = read_json(record)["files"]
+        if isinstance(entries, list):  # of earlier versions
+            entries = {name: {} for name in entries}
+        results = {}
+        for name, entry in entries.items():
+            known = entry.get("sha256")
+            results[str(name)] = Result(None if known is None else tuple(map(str, known)))
+        return results
+
+
+def write_results(folder: Path, results: Mapping[str, Result]) -> None:
+    """Replace the record of a folder, which is created if it does not exist."""
+    entries = {}
+    for name in sorted(results):
+        known = results[name].sha256
+        entries[name] = {} if known is None else {"sha256": known}
+    content = json.dumps({"files": entries}, indent=1).encode()
+    with disk_errors(f"writing {folder / RECORD}", "choose another folder"):
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomic(folder / RECORD, content)
+
+
+def write_result(folder: Path, path: Path, content: bytes, remedy: str) -> None:
+    """Write a file of a folder of results, complete or not at all, and what is known of it.
+
+    The record comes first. Whenever the process ends, the file has a checksum of the record if the
+    program wrote it. So a file that somebody else puts there is never taken for a result.
+    """
+    name = os.path.relpath(path, folder)
+    with disk_errors(f"writing {path}", remedy):
+        folder.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        busy = f"another process is writing in {folder}; wait for it, or choose another place"
+        with locked(folder, busy, PATIENCE):
+            results = read_results(folder)
+            before = results.get(name)
+            current = (file_checksum(path),) if os.path.isfile(path) else ()
+            if before is None or not current or not before.wrote(path):
+                current = ()
+            new = hashlib.sha256(content).hexdigest()
+            write_results(folder, results | {name: Result((*current, new))})
+        write_atomic(path, content)
+
+
+def file_checksum(path: Path) -> str:
+    """sha256 of the content of a regular file."""
+    with open_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 def claim_outputs(
+    outputs: Iterable[Path],
+    inputs: Iterable[Path] = (),
+    *,
+    folder: Path | None = None,
+    overwrite: bool = False,
+) -> None:
+    """Check that all of these files may be written (`check_outputs`), and record their names as
+    those of results of the folder. The record is for files that `write_result` does not write."""
+    paths = list(outputs)
+    check_outputs(paths, inputs, folder=folder, overwrite=overwrite)
+    if folder is not None:
+        claimed = {os.path.relpath(path, folder): Result() for path in paths}
+        write_results(folder, read_results(folder) | claimed)
+
+
+def check_outputs(
     outputs: Iterable[Path],
     inputs: Iterable[Path] = (),
     *,
@@ -180,9 +310,9 @@ def claim_outputs(
     into the same folder of results before.
 
     outputs    the files to write
-    inputs     the files that are read; a folder stands for the files in it and in its sub-folders
-    folder     of results, which is created and gets a record of its files; None for files at places
-               of their own
+    inputs     the files that are read; a folder stands for the files in it and in its sub-folders,
+               except `folder`
+    folder     of results; None for files at places of their own
     overwrite  replace existing files, too
     """
     paths = list(outputs)
@@ -191,11 +321,10 @@ def claim_outputs(
         raise RunError(
             f"two results would be written to {printable(doubled[0])}; rename one of their sources"
         )
-    files = (
-        file for path in inputs for file in (path.rglob("*") if os.path.isdir(path) else [path])
-    )
-    sources = {_identity(file) for file in files if os.path.isfile(file)}
+    results = read_results(folder) if folder is not None else {}
     existing = [path for path in paths if os.path.lexists(path)]
+    own = [path for path in existing if _is_own(path, folder, results)]
+    sources = {_identity(file) for file in _files(inputs, folder) if os.path.isfile(file)}
     for path in existing:
         if os.path.isfile(path) and _identity(path) in sources:
             raise RunError(
@@ -206,29 +335,37 @@ def claim_outputs(
             raise RunError(
                 f"{printable(path)} is a folder, where a file is to be written; choose another name"
             )
-    own = _recorded(folder) if folder is not None else set()
-    others = [
-        path for path in existing if folder is None or os.path.relpath(path, folder) not in own
-    ]
+    others = [path for path in existing if path not in own]
     if others and not overwrite:
         more = f" (and {len(others) - 1:,} more)" if len(others) > 1 else ""
         raise RunError(
             f"{printable(others[0])} exists already{more} and is not a result that can be made"
             " again here; choose another place, or replace it with --overwrite"
         )
-    if folder is not None:
-        names = sorted(own | {os.path.relpath(path, folder) for path in paths})
-        with disk_errors(f"writing {folder / RECORD}", "choose another folder"):
-            folder.mkdir(parents=True, exist_ok=True)
-            write_atomic(folder / RECORD, json.dumps({"files": names}, indent=1).encode())
 
 
-def _recorded(folder: Path) -> set[str]:
-    """The files that the program wrote into a folder of results."""
-    if not os.path.lexists(folder / RECORD):
-        return set()
-    with readable(folder / RECORD, "record of results", "remove it"):
-        return set(map(str, read_json(folder / RECORD)["files"]))
+def _is_own(path: Path, folder: Path | None, results: Mapping[str, Result]) -> bool:
+    """Whether the program wrote a file that exists into this folder of results."""
+    if folder is None or os.path.isdir(path):
+        return False
+    result = results.get(os.path.relpath(path, folder))
+    if result is None:
+        return False
+    return not os.path.exists(path) or result.wrote(path)
+
+
+def _files(inputs: Iterable[Path], results: Path | None) -> Iterator[Path]:
+    """The files of all inputs, those in folders and their sub-folders as well, except a sub-folder
+    of results."""
+    left_out = None if results is None else results.resolve()
+    for path in inputs:
+        if not os.path.isdir(path):
+            yield path
+            continue
+        is_inside = left_out is not None and path.resolve() in left_out.parents
+        for file in path.rglob("*"):
+            if not is_inside or left_out not in file.resolve().parents:
+                yield file
 
 
 def _identity(path: Path) -> tuple[int, int]:

@@ -264,17 +264,10 @@ def judge(engine: str, problem: Problem, truth: Solution) -> Comparison:
 
 
 def describe(number: int) -> str:
+    """The problem of a number in words, whatever settings it has."""
     p = draw(number)
-    layers = "; ".join(
-        f"{s.maps} maps {s.filter_size}×{s.filter_size} {s.pooling_kind}"
-        f" {s.pool_size}×{s.pool_size}, stride {s.stride}"
-        for s in p.model.spec.layers
-    )
-    s = p.spec
-    return (
-        f"{layers}; images {list(p.images.shape)} up to {float(p.images.abs().max()):.3g}, λ"
-        f" {s.lam:.3g}, α {s.alpha}, {s.steps} steps, {s.step}, β_U {s.pooling_step:.3g}"
-    )
+    size = f"images {list(p.images.shape)} up to {float(p.images.abs().max()):.3g}"
+    return f"{p.model.spec}; {size}; {p.spec}"
 
 
 class Comparer:

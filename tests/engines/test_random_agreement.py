@@ -13,7 +13,8 @@ from whatwhere.engines.reference import ista
 from whatwhere.spec import Fixed
 
 sys.path.insert(0, str(Path(__file__).parent))
-from random_agreement import Comparison, compare, draw
+import random_agreement
+from random_agreement import Comparer, Comparison, compare, compare_many, draw
 
 ENGINES = ["cpu float64", "cpu float32", "reference float32"]
 
@@ -62,3 +63,16 @@ def test_problems_are_those_of_their_number() -> None:
     assert one.spec == two.spec
     assert torch.equal(one.images, two.images)
     assert one.model == two.model
+
+
+def test_a_case_beyond_the_tolerance_is_reported(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The report describes the problem, whatever its settings are."""
+    wrong = Comparison("DISAGREES", 0.5, "features", 1e-6)
+    monkeypatch.setattr(random_agreement, "compare", lambda engines, number: {"cpu float64": wrong})
+    compare_many(Comparer(["cpu float64"], 60.0), range(30), processes=1)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 30
+    assert all("features differs by 0.5, DISAGREES" in line for line in lines)
+    assert all("images [" in line and "steps=" in line for line in lines)

@@ -3,7 +3,10 @@
 import csv
 import io
 import json
+import socket
+import struct
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -602,7 +605,8 @@ def test_what_other_pages_or_damaged_requests_send_changes_nothing(served: Sessi
     for sent in (None, [], 3, "x"):
         assert shown.act("label", sent) is None
     wrong = ((None, "a"), ([10**9], "a"), (["x"], "a"), ([0], 3), ([0], " "), ([[1]], "a"))
-    for rows, name in (*wrong, ([True], "a"), ([1.0], "a")):
+    names = ("a\rb", "a\x1b", "\ud800", "x" * 131_073)
+    for rows, name in (*wrong, ([True], "a"), ([1.0], "a"), *(([0], name) for name in names)):
         sent = {"rows": rows, "name": name}
         assert b"failed" in shown.act("label", sent).body
     assert b"failed" in shown.act("import", {"name": "x.csv", "text": 3}).body
@@ -611,6 +615,47 @@ def test_what_other_pages_or_damaged_requests_send_changes_nothing(served: Sessi
     paths = ("sheet/99", "picture/99", "why/x", "picture/-1", "../labels.csv", "picture/")
     for path in (*paths, "error/x", "error/", f"picture/{'9' * 5000}", "picture/²"):
         assert shown.answer(path) is None
+
+
+def test_tabs_that_close_and_hostile_headers_leave_no_traceback(
+    served: tuple[Served, LabelPage, PageServer], capfd: pytest.CaptureFixture[str]
+) -> None:
+    _, _, server = served
+    host = f"127.0.0.1:{server.server_port}"
+    start = f"Host: {host}\r\nOrigin: http://{host}\r\nContent-Type: application/json\r\n"
+    requests = [
+        f"GET /{server.token}/ HTTP/1.1\r\n{start}\r\n",
+        f"GET /{server.token}/error/x HTTP/1.1\r\n{start}\r\n",
+        f"POST /{server.token}/label HTTP/1.1\r\n{start}Content-Length: {'9' * 5000}\r\n\r\n",
+        f"POST /{server.token}/label HTTP/1.1\r\n{start}Content-Length: 5000\r\n\r\n"
+        + '{"rows": ['
+        + "9" * 4500,
+        f"POST /{server.token}/label HTTP/1.1\r\n{start}Content-Length: 40\r\n\r\n{{",
+    ]
+    for request in requests * 5:
+        with socket.create_connection(("127.0.0.1", server.server_port)) as tab:
+            tab.sendall(request.encode())
+            # closed with a reset, so that the answer cannot be sent
+            tab.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    time.sleep(0.3)
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_foreign_classifier_is_not_replaced(
+    served: tuple[Served, LabelPage, PageServer],
+) -> None:
+    _, shown, _ = served
+    shown.session.label({0: "a", 5: "b"})
+    try:
+        shown.classifier.write_text("mine")
+        assert b"is no classifier" in shown.act("save", {}).body
+        assert shown.classifier.read_text() == "mine"
+        shown.classifier.unlink()
+        for _ in range(2):
+            assert b"saved" in shown.act("save", {}).body
+    finally:
+        shown.classifier.unlink(missing_ok=True)
+        shown.session.undo()
 
 
 def test_the_page_may_ask_its_own_server_alone() -> None:

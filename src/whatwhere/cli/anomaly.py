@@ -106,7 +106,7 @@ def score(
 
     model, stages = AnomalyDetector.load(detector), Stages(quiet)
     table, page = out / "scores.csv", out / "index.html"
-    claim([table, page], detector, pictures, folder=out, overwrite=overwrite)
+    claim([table, page], detector, pictures, folder=out, overwrite=overwrite, recorded=True)
     source = open_pictures(pictures)
     with stages.stage(f"scoring {len(source):,} pictures", len(source)) as advance:
         rows = []
@@ -121,11 +121,12 @@ def score(
     for value, _, name, evidence in rows:
         kinds = [f"{each:.3f}" for each in evidence.values()]
         lines.writerow([name, f"{value:.4f}", int(value > threshold.value), *kinds])
-    write(table, file.getvalue().encode())
+    write(table, file.getvalue().encode(), out)
     shown = [row[1] for row in rows[:SHOWN]]
     with stages.stage("drawing the page", len(shown)) as advance:
         drawn = drawings(model, source, shown, advance)
-        write(page, write_page(drawn, scores, model.normal_scores_, threshold).encode())
+        content = write_page(drawn, scores, model.normal_scores_, threshold).encode()
+        write(page, content, out)
     anomalies = int((scores > threshold.value).sum())
     if json_:
         typer.echo(json.dumps({"folder": str(out), "pictures": len(rows), "anomalies": anomalies}))

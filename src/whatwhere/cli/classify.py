@@ -87,7 +87,13 @@ def classify(
                 "a table of labels was given without --out; expected the folder to write"
             )
         claim(
-            [out / name for name in LABELLED], run, source, labels, folder=out, overwrite=overwrite
+            [out / name for name in LABELLED],
+            run,
+            source,
+            labels,
+            folder=out,
+            overwrite=overwrite,
+            recorded=True,
         )
         facts, words = label_all(trained, read_images(run, source), labels, out, settings, stages)
         typer.echo(json.dumps(facts) if json_ else words)
@@ -155,7 +161,7 @@ def label_all(
     write_predictions(
         predictions, session.names, session.classes, session.probabilities, session.labelled
     )
-    write(page, classes_page(session, images).encode())
+    write(page, classes_page(session, images).encode(), out)
     unsure = [session.names[row] for row in session.suggested_rows(5)]
     count, known = len(session.names), len(session.labelled)
     words = (
@@ -179,14 +185,15 @@ def classify_new(
             f"{printable(file)} is a classifier; also give the pictures to classify and --out, a"
             " folder"
         )
-    claim([out / "predictions.csv"], file, images, folder=out, overwrite=overwrite)
+    table = out / "predictions.csv"
+    claim([table], file, images, folder=out, overwrite=overwrite, recorded=True)
     pictures = ww.data.load(
         images, size=classifier.describe.shape[1] if Path(images).is_dir() else None
     )
     with stages.stage(f"classifying {pictures.name}", len(pictures)) as advance:
         shares = classifier.predict_proba(pictures, advance)
     names = picture_names(pictures.pixels) or [str(row) for row in range(len(pictures))]
-    write_predictions(out / "predictions.csv", names, classifier.classes, shares, ())
+    write_predictions(table, names, classifier.classes, shares, ())
     counts = {
         name: int((shares.argmax(1) == number).sum())
         for number, name in enumerate(classifier.classes)

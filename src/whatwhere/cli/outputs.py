@@ -6,7 +6,15 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from whatwhere.files import claim_outputs, disk_errors, write_atomic
+from whatwhere.files import (
+    check_outputs,
+    claim_outputs,
+    disk_errors,
+    write_atomic,
+    write_result,
+)
+
+REMEDY = "make room, or choose another place with --out"
 
 
 def claim(
@@ -14,21 +22,30 @@ def claim(
     *read: str | Path | None,
     folder: Path | None = None,
     overwrite: bool = False,
+    recorded: bool = False,
 ) -> None:
     """Raise an error, before anything is written, unless all of these files may be written
-    (`files.claim_outputs`).
+    (`files.check_outputs`).
 
-    read    what the command reads: runs, models, images by name or path; the figures of a run are
-            its results
-    folder  of results, if the outputs are in one
+    read      what the command reads: runs, models, images by name or path; the figures of a run are
+              its results
+    folder    of results, if the outputs are in one
+    recorded  `write` records each of them with its content; otherwise their names are recorded now
     """
     inputs = [file for source in read if source is not None for file in _files(Path(source))]
-    claim_outputs(outputs, inputs, folder=folder, overwrite=overwrite)
+    check = check_outputs if recorded else claim_outputs
+    check(outputs, inputs, folder=folder, overwrite=overwrite)
 
 
-def write(path: Path, content: bytes) -> None:
-    """Write a file, complete or not at all, and its folders."""
-    with disk_errors(f"writing {path}", "make room, or choose another place with --out"):
+def write(path: Path, content: bytes, folder: Path | None = None) -> None:
+    """Write a file, complete or not at all, and its folders.
+
+    folder  of results, which has a record of it
+    """
+    if folder is not None:
+        write_result(folder, path, content, REMEDY)
+        return
+    with disk_errors(f"writing {path}", REMEDY):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, content)
 

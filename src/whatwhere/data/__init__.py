@@ -92,6 +92,7 @@ def load_groups(
     recorded: Recorded = NOT_RECORDED,
     *,
     signals: bool = False,
+    blend: bool = True,
 ) -> list[Group]:
     """Images and their masks, where there are any; pictures of several sizes are kept whole, in a
     group for each size.
@@ -104,6 +105,7 @@ def load_groups(
             pixels of the pictures are unknown. 'nan': NaN in floats is
     recorded  as in `load`
     signals  as in `load`; NaN in signals is unknown
+    blend    transparent pixels with black; otherwise colours are as they are stored
 
     >>> from PIL import Image
     >>> import os; os.mkdir("pictures")
@@ -122,7 +124,7 @@ def load_groups(
         source, allow_nan=signals or special == "nan", recorded=recorded, signals=signals
     )
     if isinstance(opened, MixedPictures):
-        groups = opened.by_size(alpha=special == "alpha")
+        groups = replace(opened, blend=blend).by_size(alpha=special == "alpha")
     elif special == "alpha":
         raise ImageError(
             f"the mask 'alpha' was given for {opened.name}; only pictures have an alpha channel"

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 
 from whatwhere.data.images import Images, LazyPixels, white_used
 from whatwhere.data.pictures import Picture, Pictures, decode
-from whatwhere.errors import ImageError, one_or, printable
+from whatwhere.errors import ImageError, one_or, unique_printable
 
 USUAL_SIDE = 64
 MOST_CROPS = 10_000
@@ -50,11 +50,13 @@ class MixedPictures:
     """Pictures as they were found, of any sizes and kinds; `name` is for messages.
 
     recorded  by the run that they are for
+    blend     transparent pixels with black
     """
 
     pictures: Sequence[Picture]
     name: str
     recorded: Recorded = NOT_RECORDED
+    blend: bool = True
 
     @property
     def sizes(self) -> list[tuple[int, int]]:
@@ -119,17 +121,18 @@ class MixedPictures:
             [classes.index(p.label) for p in pictures if p.label is not None], np.int64
         )
 
+        def read_one(picture: Picture) -> np.ndarray:
+            pixels = decode(picture, blend=self.blend)
+            return fit(convert(pixels, whites.get(picture.dtype.name), kind))
+
         def read(rows: np.ndarray) -> np.ndarray:
-            chosen = [pictures[row] for row in rows]
-            return np.stack(
-                [fit(convert(decode(p), whites.get(p.dtype.name), kind)) for p in chosen]
-            )
+            return np.stack([read_one(pictures[row]) for row in rows])
 
         images = Images(
             Pictures((len(pictures), kind.channels, *size), kind.dtype, read, pictures),
             labels if classes else None,
             name,
-            tuple(map(printable, classes)) or None,
+            tuple(map(unique_printable, classes)) or None,
             brightest=kind.brightest,
             deep_white=whites["uint16"] if any(picture.largest for picture in pictures) else None,
         )

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from whatwhere.data.images import LazyPixels
-from whatwhere.errors import ImageError, MissingExtra, printable
+from whatwhere.errors import ImageError, MissingExtra, printable, unique_printable
 from whatwhere.files import open_regular, readable
 
 FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")
@@ -40,7 +40,11 @@ ALPHA_MODES = {
 TIFF_DTYPES = ("uint8", "uint16", "float32")
 MOST_VALUES = 1 << 27
 """Of one page of a TIFF, in all its channels."""
-SAMPLES, BITS = 277, 258  # tags: channels of a pixel, bits of each
+SAMPLES = 277  # tag: channels of a pixel
+BITS = 258  # tag: bits of each channel
+LARGEST_DPI = 1e6
+INCH = 2  # units of a TIFF's resolution
+CENTIMETRE = 3
 
 DEEP_MODES = {
     "I;16": np.uint16,
@@ -72,10 +76,21 @@ class Picture:
     @property
     def name(self) -> str:
         """The name of the file, with its label and, where there are several, its page:
-        label/name-page.tif."""
+        label/name.tif/page.
+
+        No other picture of a folder has the same: a file's name has no slash.
+        """
         label = "" if self.label is None else f"{self.label}/"
-        page = "" if self.pages == 1 else f"-{self.page + 1}"
-        return printable(f"{label}{self.file.stem}{page}{self.file.suffix}")
+        page = "" if self.pages == 1 else f"/{self.page + 1}"
+        return unique_printable(f"{label}{self.file.name}{page}")
+
+    @property
+    def earlier_name(self) -> str | None:
+        """What earlier versions called a page, which may also be the name of another file."""
+        if self.pages == 1:
+            return None
+        label = "" if self.label is None else f"{self.label}/"
+        return printable(f"{label}{self.file.stem}-{self.page + 1}{self.file.suffix}")
 
 
 def is_picture(path: Path) -> bool:
@@ -84,16 +99,18 @@ def is_picture(path: Path) -> bool:
         return path.suffix.lower() in SUFFIXES or file.read(4).startswith(MAGICS)
 
 
-def find_pictures(path: Path) -> list[Picture]:
+def find_pictures(path: Path, but: Path | None = None) -> list[Picture]:
     """The pictures of a file or of a folder, in the order of their names; all of them are decoded
     once.
 
     Sub-folders, if there are any, are the labels. Files of a folder that are not pictures, or
     damaged ones, are skipped with a warning that names them.
+
+    but  a folder in it that is left out
     """
     if not os.path.isdir(path):
         return list(_find_pages(path, None))
-    files, others = picture_files(path)
+    files, others = picture_files(path, but)
     pictures: list[Picture] = []
     skipped = dict.fromkeys(others, "no picture")
     for file, label in files:
@@ -119,16 +136,17 @@ def find_pictures(path: Path) -> list[Picture]:
     return pictures
 
 
-def decode(picture: Picture, *, known: bool = False) -> np.ndarray:
+def decode(picture: Picture, *, known: bool = False, blend: bool = True) -> np.ndarray:
     """The pixels of one picture, [C, H, W]: uint8; uint16 or float32 where the file has such grey
     values, or is TIFF.
 
-    Transparent pixels are blended with black, the ground of the model: colour · alpha.
-
     known  instead, which pixels are known, bool [1, H, W]: all but those of alpha 0
+    blend  transparent pixels with black, the ground of the model: colour · alpha. Otherwise colours
+           are as they are stored
     """
+    read = _pixels if blend else _colours
     with _open(picture.file) as opened:
-        pixels = _read_page(opened, picture.page, _known if known else _pixels)
+        pixels = _read_page(opened, picture.page, _known if known else read)
     expected = (
         ((1, *picture.shape[1:]), np.dtype(bool)) if known else (picture.shape, picture.dtype)
     )
@@ -137,12 +155,20 @@ def decode(picture: Picture, *, known: bool = False) -> np.ndarray:
     return pixels
 
 
-def picture_files(folder: Path) -> tuple[list[tuple[Path, str | None]], list[Path]]:
+def picture_files(
+    folder: Path, but: Path | None = None
+) -> tuple[list[tuple[Path, str | None]], list[Path]]:
     """The files of a folder that are named like pictures, by name, with their labels; and other
-    files next to them."""
+    files next to them.
+
+    but  a folder in it that is left out
+    """
     files = [path for pattern in ("*", "*/*") for path in folder.glob(pattern) if not path.is_dir()]
     found = sorted(path.relative_to(folder) for path in [*files, *folder.glob("*/*/*")])
     found = [file for file in found if not any(part.startswith(".") for part in file.parts)]
+    left_out = None if but is None else but.resolve()
+    if left_out is not None and folder.resolve() in left_out.parents:
+        found = [file for file in found if left_out not in (folder / file).resolve().parents]
     pictures = [
         file for file in found if file.suffix.lower() in SUFFIXES or (folder / file).is_dir()
     ]
@@ -173,6 +199,14 @@ def picture_names(pixels: object) -> list[str] | None:
     return [picture.name for picture in pixels.pictures] if isinstance(pixels, Pictures) else None
 
 
+def earlier_names(pixels: object) -> dict[str, str]:
+    """The names of pages by what earlier versions called them, unless that names a file now."""
+    pictures = pixels.pictures if isinstance(pixels, Pictures) else ()
+    names = {picture.name for picture in pictures}
+    earlier = {picture.earlier_name: picture.name for picture in pictures}
+    return {old: name for old, name in earlier.items() if old is not None and old not in names}
+
+
 def _find_pages(file: Path, label: str | None) -> Iterator[Picture]:
     with _open(file) as picture:
         pages = getattr(picture, "n_frames", 1)
@@ -196,7 +230,10 @@ def _open(file: Path) -> Iterator[Any]:
     with warnings.catch_warnings(), readable(file, "picture", REMEDY, ImageError):
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         with open_regular(file) as stream:
-            yield _open_stream(stream, Image, UnidentifiedImageError)
+            try:
+                yield _open_stream(stream, Image, UnidentifiedImageError)
+            except Image.DecompressionBombError as error:
+                raise ValueError(str(error)) from error
 
 
 def _open_stream(stream: BinaryIO, image: Any, unidentified: type[Exception]) -> Any:
@@ -245,9 +282,75 @@ def _pixels(picture: Any) -> np.ndarray:
     if picture.mode in PLAIN_MODES and not picture.has_transparency_data:
         return np.asarray(picture.convert(PLAIN_MODES[picture.mode]))
     values = np.asarray(picture.convert(ALPHA_MODES[picture.mode])).astype(np.uint16)
-    colour, alpha = values[..., :-1], values[..., -1:]
+    colour = values[..., :-1]
+    alpha = values[..., -1:]
     blended = ((colour * alpha + 127) // 255).astype(np.uint8)
     return blended[..., 0] if blended.shape[-1] == 1 else blended
+
+
+def _has_alpha(picture: Any) -> bool:
+    """Whether an open picture has an alpha channel, or a colour that is transparent."""
+    return picture.mode in ALPHA_MODES and bool(picture.has_transparency_data)
+
+
+def _colours(picture: Any) -> np.ndarray:
+    """The pixels [H, W] or [H, W, C] of an open picture without its alpha channel."""
+    if isinstance(picture, ChannelTiff) or not _has_alpha(picture):
+        return _pixels(picture)
+    colours = np.asarray(picture.convert(ALPHA_MODES[picture.mode]))[..., :-1]
+    return colours[..., 0] if colours.shape[-1] == 1 else colours
+
+
+def _alpha(picture: Any) -> np.ndarray:
+    """The alpha channel [H, W] of an open picture."""
+    if isinstance(picture, ChannelTiff) or not _has_alpha(picture):
+        return np.full((picture.height, picture.width), 255, np.uint8)
+    return np.asarray(picture.convert(ALPHA_MODES[picture.mode]))[..., -1]
+
+
+@dataclass(frozen=True)
+class Extras:
+    """What a file of a picture has besides colours.
+
+    alpha        of each page, uint8 [H, W]; None where all pixels are opaque
+    icc_profile  the profile of its colours
+    dpi          pixels per inch, across and down
+    """
+
+    alpha: tuple[np.ndarray, ...] | None = None
+    icc_profile: bytes | None = None
+    dpi: tuple[float, float] | None = None
+
+
+NO_EXTRAS = Extras()
+
+
+def read_extras(file: Path, *, filled_in: bool = False) -> Extras:
+    """What the file of a picture has besides colours.
+
+    filled_in  pixels of alpha 0 become opaque
+    """
+    with _open(file) as picture:
+        if isinstance(picture, ChannelTiff):
+            return Extras(None, picture.icc_profile, picture.dpi)
+        icc_profile = picture.info.get("icc_profile")
+        dpi = _checked_dpi(picture.info.get("dpi"))
+        pages = []
+        for page in range(getattr(picture, "n_frames", 1)):
+            alpha = _read_page(picture, page, _alpha)[0]
+            pages.append(np.where(alpha == 0, 255, alpha).astype(np.uint8) if filled_in else alpha)
+    opaque = all(int(alpha.min()) == 255 for alpha in pages)
+    return Extras(None if opaque else tuple(pages), icc_profile, dpi)
+
+
+def _checked_dpi(values: Any) -> tuple[float, float] | None:
+    """A resolution that a file can have; None for others, which damaged files have."""
+    try:
+        across, down = map(float, values)
+    except (TypeError, ValueError, ZeroDivisionError):
+        return None
+    plausible = 0 < across < LARGEST_DPI and 0 < down < LARGEST_DPI
+    return (across, down) if plausible else None
 
 
 def _known(picture: Any) -> np.ndarray:
@@ -279,14 +382,33 @@ class ChannelTiff:
     has_transparency_data = False
 
     def __init__(self, stream: BinaryIO) -> None:
-        self._pages: Any = _tifffile("reading").TiffFile(stream, name="TIFF").pages
-        self.n_frames = len(self._pages)
-        self.seek(0)
+        tifffile = _tifffile("reading")
+        try:
+            self._pages: Any = tifffile.TiffFile(stream, name="TIFF").pages
+            self.n_frames = len(self._pages)
+            self.seek(0)
+        except tifffile.TiffFileError as error:
+            raise ValueError(str(error)) from error
 
     def seek(self, page: int) -> None:
         """Go to a page."""
         self._page = self._pages[page]
-        self.width, self.height = int(self._page.imagewidth), int(self._page.imagelength)
+        self.width = int(self._page.imagewidth)
+        self.height = int(self._page.imagelength)
+
+    @property
+    def icc_profile(self) -> bytes | None:
+        """The profile of the page's colours."""
+        return self._page.iccprofile or None
+
+    @property
+    def dpi(self) -> tuple[float, float] | None:
+        """Pixels per inch of the page, across and down."""
+        unit = int(self._page.resolutionunit)
+        if unit not in (INCH, CENTIMETRE):
+            return None
+        scale = 1.0 if unit == INCH else 2.54
+        return _checked_dpi([scale * value for value in self._page.resolution])
 
     def pixels(self) -> np.ndarray:
         """The pixels of the page, [H, W, C]."""
@@ -310,12 +432,17 @@ class ChannelTiff:
         return np.atleast_3d(np.moveaxis(values, 0, -1) if page.axes == "SYX" else values)
 
 
-def write_tiff(file: BinaryIO, pages: Sequence[np.ndarray]) -> None:
+def write_tiff(file: BinaryIO, pages: Sequence[np.ndarray], extras: Extras = NO_EXTRAS) -> None:
     """Write pages [C, H, W]."""
+    options: dict[str, Any] = {"planarconfig": "separate", "metadata": None}
+    if extras.icc_profile:
+        options["iccprofile"] = extras.icc_profile
+    if extras.dpi:
+        options |= {"resolution": extras.dpi, "resolutionunit": INCH}
     with _tifffile("writing").TiffWriter(file) as writer:
         for page in pages:
             kind = "rgb" if len(page) == 3 else "minisblack"
-            writer.write(page, photometric=kind, planarconfig="separate", metadata=None)
+            writer.write(page, photometric=kind, **options)
 
 
 def _tifffile(what: str) -> Any:

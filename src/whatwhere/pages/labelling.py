@@ -3,6 +3,7 @@ share."""
 
 import base64
 import json
+import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,13 +13,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from whatwhere.errors import WhatwhereError, listed
+from whatwhere.errors import RunError, WhatwhereError, listed, printable
 from whatwhere.html import assemble
 from whatwhere.inference import infer
 from whatwhere.pages import ASSETS
-from whatwhere.pages.server import Content
+from whatwhere.pages.server import Content, is_number
 from whatwhere.pages.session_pictures import COLUMNS, PER_SHEET, SIDE, SessionPictures
 from whatwhere.progress import Stage
+from whatwhere.tasks.classification.picture_classifier import is_classifier
 from whatwhere.tasks.labelling.exchange import ClassTable, label_studio_tasks
 from whatwhere.tasks.labelling.label_tables import NONE_OF_THESE, NOT_SURE, predictions_text
 from whatwhere.tasks.labelling.session import FEWEST, Labelling, map_places
@@ -26,7 +28,6 @@ from whatwhere.tasks.labelling.session import FEWEST, Labelling, map_places
 TRAY = 12  # suggestions
 NEAREST = 3  # labelled pictures in "Why?"
 SHARED = 5  # features in "Why?"
-DIGITS = 9  # digits of a row's number that are read
 
 ACTIONS = ("label", "undo", "save", "import", "folders")
 
@@ -96,7 +97,7 @@ class LabelPage:
 
     def _row_answer(self, session: Labelling, kind: str, rest: str) -> Content | None:
         """What is asked for by the number of a picture or of a sheet."""
-        if not (rest.isascii() and rest.isdecimal() and len(rest) <= DIGITS):
+        if not is_number(rest):
             return None
         row = int(rest)
         if kind == "sheet" and row < self.pictures.sheet_count:
@@ -124,7 +125,7 @@ class LabelPage:
         said: dict[str, Any] = {}
         with self.lock:
             if path == "save":
-                session.save(self.classifier)
+                save_classifier(session, self.classifier)
                 return {"saved": str(self.classifier)}
             if path == "folders":
                 return {"saved": str(self._write_folders(session, sent.get("links") is True))}
@@ -335,6 +336,16 @@ def what_is_missing(classes: Sequence[str]) -> str:
         each = "" if len(alone) == 1 else " each"
         words += f" Only classes with two labels count: {listed(alone)} {verb} one{each}."
     return words
+
+
+def save_classifier(session: Labelling, file: Path) -> None:
+    """Save the classifier of a session, unless a file is there that the program did not write."""
+    if os.path.lexists(file) and not is_classifier(file):
+        raise RunError(
+            f"{printable(file)} exists already and is no classifier; move it, or choose another"
+            " folder for the labels"
+        )
+    session.save(file)
 
 
 def as_json(value: Any) -> Content:

@@ -7,12 +7,14 @@ without `act`, POST has no answer.
 import hmac
 import json
 import secrets
+import sys
 import webbrowser
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
 LONGEST = 1 << 20  # bytes of what a page may send
+MOST_DIGITS = 9  # of a number in an address or in a header
 
 
 class Content(NamedTuple):
@@ -24,6 +26,11 @@ class Content(NamedTuple):
 
 Answer = Callable[[str], Content | None]
 Act = Callable[[str, Any], Content | None]
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a whole number ≥ 0 of a size that a page may ask for."""
+    return text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS
 
 
 class PageServer(ThreadingHTTPServer):
@@ -48,6 +55,11 @@ class PageServer(ThreadingHTTPServer):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}/{self.token}/"
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A tab that is closed before it has read everything is no error."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
     def show(self, words: str = "Ctrl-C ends it.", browser: bool = True) -> None:
         """Print the address, open it in a browser, and serve until Ctrl-C."""
         print(f"{self.url}\n{words}", flush=True)
@@ -71,7 +83,8 @@ class PageHandler(BaseHTTPRequestHandler):
             self._send(self.server.answer(path))
 
     def do_POST(self) -> None:
-        act, path = self.server.act, self._path()
+        act = self.server.act
+        path = self._path()
         if act is None:
             self.send_error(501, "Unsupported method ('POST')")
         elif path is not None:
@@ -83,7 +96,7 @@ class PageHandler(BaseHTTPRequestHandler):
             ):
                 # a form of another site has neither
                 self.send_error(403, "Only from the page itself")
-            elif not length.isdecimal() or int(length) > LONGEST:
+            elif not is_number(length) or int(length) > LONGEST:
                 self.send_error(413, "Too long")
             else:
                 try:

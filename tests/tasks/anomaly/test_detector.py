@@ -80,6 +80,65 @@ def test_an_aligned_object_is_compared_place_by_place() -> None:
         ww.AnomalyDetector(aligned=True).fit([np.zeros((32, 32)), np.zeros((40, 32))])
 
 
+# Pictures of a broken camera, identical pictures and gaps ----------------------------------------
+
+
+@pytest.mark.parametrize("side", [24, 64, 100])
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+def test_a_picture_without_contrast_is_an_anomaly(side: int, channels: int, dtype: type) -> None:
+    largest = np.iinfo(dtype).max
+    colours = torch.tensor([1.0, 0.8, 0.6])[:channels].view(-1, 1, 1)
+    normal = (largest * surface(10, height=side, width=side) * colours).numpy().astype(dtype)
+    new = (largest * surface(2, seed=8, height=side, width=side) * colours).numpy().astype(dtype)
+    detector = ww.AnomalyDetector().fit(normal)
+    levels = [0, 1, largest // 3, largest]
+    constant = np.stack([np.full_like(normal[0], level) for level in levels])
+    assert detector.decision_function(constant).max() < -5
+    assert min(map(np.min, detector.anomaly_map(constant))) > detector.threshold_.value
+    assert detector.decision_function(new).min() > -5
+
+
+def test_a_flat_recording_is_an_anomaly() -> None:
+    generator = torch.Generator().manual_seed(0)
+    normal = ww.data.load(torch.randn(12, 1, 400, generator=generator), signals=True)
+    flat = ww.data.load(torch.full((1, 1, 400), 0.3), signals=True)
+    assert ww.AnomalyDetector().fit(normal).predict(flat).tolist() == [-1]
+
+
+def test_constant_pictures_are_normal_among_constant_ones() -> None:
+    normal = torch.linspace(0.2, 0.8, 12)[:, None, None, None].expand(-1, 1, 32, 32)
+    assert ww.AnomalyDetector().fit(normal).predict(normal[:3]).tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 12])
+@pytest.mark.parametrize("aligned", [False, True])
+def test_identical_normal_pictures_are_normal(count: int, aligned: bool) -> None:
+    for seed in range(3):
+        one = torch.rand(1, 1, 24, 28, generator=torch.Generator().manual_seed(seed))
+        detector = ww.AnomalyDetector(aligned=aligned).fit(one.expand(count, -1, -1, -1))
+        assert detector.predict(one).tolist() == [1]
+
+
+@pytest.mark.parametrize("side", [48, 100])
+def test_unknown_pixels_are_no_anomaly(side: int) -> None:
+    """Pictures with a gap score like whole ones, whether the detector has learned from gaps or
+    not."""
+    gap = (..., slice(8, 24), slice(8, 24))
+    normal, new = (surface(n, seed=n, height=side, width=side) for n in (16, 6))
+    with_gaps, new_with_gaps = normal.clone(), new.clone()
+    with_gaps[:8][gap] = torch.nan
+    new_with_gaps[gap] = torch.nan
+    for pictures in (normal, with_gaps):
+        detector = ww.AnomalyDetector().fit(pictures)
+        difference = detector.score_samples(new_with_gaps) - detector.score_samples(new)
+        assert abs(difference.mean()) < 0.5
+        near_the_gap = np.stack(detector.anomaly_map(new_with_gaps))[:, 4:28, 4:28]
+        assert np.nanmax(near_the_gap) < np.nanmax(np.stack(detector.anomaly_map(new))) + 1
+    scores = detector.normal_scores_
+    assert abs(scores[:8].mean() - scores[8:].mean()) < 1.0
+
+
 # Sources ------------------------------------------------------------------------------------------
 
 

@@ -246,7 +246,7 @@ def test_the_rate_of_false_alarms_is_the_expected_one_and_in_the_interval(
 
 def test_too_few_pictures_give_the_lowest_rate_that_they_can() -> None:
     chosen = choose_threshold(np.array([1.0, 3.0, 2.0]), 0.01)
-    assert chosen.value == 3.0
+    assert chosen.value == pytest.approx(3.0, rel=1e-3)
     assert chosen.false_alarms == 0.25
 
 

@@ -1,6 +1,8 @@
 """A classifier as a file: saved by a session, it gives new pictures a class."""
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -124,3 +126,62 @@ def test_without_a_run_a_model_is_learned_in_a_stream_and_kept(
         "describing the pictures",
     ]
     assert ww.read_run(tmp_path / "labels.run").model == session.describe.model
+
+
+def test_learning_that_was_interrupted_continues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An unfinished model is never taken for the learned one."""
+    from whatwhere.learning.defaults import Defaults
+    from whatwhere.progress import no_stage
+    from whatwhere.tasks.classification import picture_classifier
+
+    small = ww.override(tiny.recipe(), {"learning": {"each": {"update": "batch", "epochs": 1}}})
+    monkeypatch.setattr(
+        picture_classifier, "choose_defaults", lambda images: Defaults(small, 32, "")
+    )
+    images, _ = tiny.bars(30, seed=1)
+
+    def session(folder: str, stage: Any = no_stage) -> ww.Labelling:
+        return ww.Labelling(
+            images,
+            labels=tmp_path / folder / "labels.csv",
+            invariant_to=ww.Distortions(copies=2),
+            options=TrainingOptions(engine="reference", device="cpu"),
+            stage=stage,
+        )
+
+    @contextmanager
+    def interrupting(title: str, total: int) -> Iterator[Callable[[int], None]]:
+        batches = []
+
+        def advance(pieces: int) -> None:
+            batches.append(pieces)
+            if len(batches) == 3:
+                raise KeyboardInterrupt
+
+        yield advance
+
+    with pytest.raises(KeyboardInterrupt):
+        session("one", interrupting)
+    run = tmp_path / "one" / "labels.run"
+    assert (run / "model.safetensors").exists()
+    assert not picture_classifier.is_finished(run)
+    continued = session("one")
+    assert picture_classifier.is_finished(run)
+    assert continued.describe.model == session("two").describe.model
+    assert session("one").describe.model == continued.describe.model
+
+
+@pytest.mark.parametrize("far", [1e18, 1e30, 3e38])
+def test_rows_far_away_have_probabilities(far: float) -> None:
+    rows = np.eye(4, dtype=np.float32).repeat(3, 0)
+    session = ww.Labelling(rows)
+    session.label({0: "cat", 3: "dog"})
+    queries = far * np.float32([[1, 0, 0, 0], [0, -1, 0, 1], [1, 1, 1, 1]])
+    for found in (session.classifier(), session.graph):
+        shares = found.predict_proba(queries)
+        assert np.isfinite(shares).all()
+        np.testing.assert_allclose(shares.sum(1), 1, atol=1e-6)
+    with pytest.raises(ImageError, match="NaN or infinite"):
+        session.classifier().predict_proba(np.full((1, 4), np.nan, np.float32))

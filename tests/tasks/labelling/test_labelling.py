@@ -9,11 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from scipy import sparse
 
 import whatwhere as ww
-from whatwhere.errors import ImageError, RunError
-from whatwhere.files import locked
+from whatwhere.data.pictures import earlier_names, picture_names
+from whatwhere.errors import ImageError, RunError, SpecError
+from whatwhere.files import RECORD, locked
 from whatwhere.tasks.labelling import label_tables
 from whatwhere.tasks.labelling import session as labelling
 from whatwhere.tasks.labelling.label_tables import change_labels, check_names, read_labels
@@ -273,6 +275,119 @@ def chain(count: int) -> sparse.csr_array:
     """Rows on a line, each joined to its two neighbours."""
     weights = np.diag(np.ones(count - 1), 1)
     return sparse.csr_array(weights + weights.T)
+
+
+# What a person says is never lost, and goes to the picture that it was said of
+
+
+def test_a_foreign_file_of_predictions_stays(tmp_path: Path) -> None:
+    rows, _ = blobs()
+    foreign = tmp_path / "predictions.csv"
+    foreign.write_text("mine")
+    with pytest.raises(RunError, match=r"predictions\.csv is not as a labelling wrote it"):
+        ww.Labelling(rows, labels=tmp_path / "labels.csv")
+    foreign.unlink()
+    session = ww.Labelling(rows, labels=tmp_path / "labels.csv")
+    session.label({0: "a"})
+    session.label({40: "b"})
+    changed = foreign.read_text() + "a note\n"
+    foreign.write_text(changed)
+    with pytest.raises(RunError, match=r"predictions\.csv is not as a labelling wrote it"):
+        session.label({41: "b"})
+    assert foreign.read_text() == changed
+    assert read_labels(tmp_path / "labels.csv")["41"] == "b", "what was said is kept"
+
+
+def test_predictions_of_earlier_versions_are_continued(tmp_path: Path) -> None:
+    rows, _ = blobs()
+    ww.Labelling(rows, labels=tmp_path / "labels.csv").label({0: "a", 40: "b"})
+    (tmp_path / RECORD).unlink()
+    ww.Labelling(rows, labels=tmp_path / "labels.csv").label({1: "a"})
+    assert "said" in (tmp_path / "predictions.csv").read_text()
+
+
+@pytest.mark.parametrize("name", ["predictions.csv", "Predictions.CSV", "labels.run"])
+def test_labels_have_a_file_of_their_own(name: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"choose another name, such as labels\.csv"):
+        ww.Labelling(blobs()[0], labels=tmp_path / name)
+
+
+def pictures(folder: Path, *names: str) -> Path:
+    """A folder of small pictures, each of another kind."""
+    folder.mkdir(exist_ok=True)
+    rng = np.random.default_rng(0)
+    for name in names:
+        values = rng.integers(0, 256, (2, 8, 8), np.uint8)
+        pages = [Image.fromarray(page) for page in values]
+        if name.endswith(".tif") and "-" not in name:
+            pages[0].save(folder / name, save_all=True, append_images=pages[1:])
+        else:
+            pages[0].save(folder / name, format="PNG" if ".png" in name else "TIFF")
+    return folder
+
+
+HOSTILE_NAMES = (
+    " a.png",
+    "a.png",
+    "a .png",
+    "b\x1b.png",
+    r"b\x1b.png",
+    "s.tif",
+    "s-1.tif",
+    "s-2.tif",
+    "file,class.png",
+    '"q".png',
+    "new\nline.png",
+    "-.png",
+)
+
+
+def test_a_label_goes_to_its_own_picture(tmp_path: Path) -> None:
+    """Whatever the name is: spaces, control characters, pages that are called like other files."""
+    images = ww.data.load(pictures(tmp_path / "pictures", *HOSTILE_NAMES))
+    names = picture_names(images.pixels)
+    assert names is not None
+    assert len(set(names)) == len(names) == len(HOSTILE_NAMES) + 1
+    assert {"s.tif/1", "s.tif/2", "s-1.tif", " a.png", "a.png"} <= set(names)
+    file = tmp_path / "labels.csv"
+    said = {name: f"class {number}" for number, name in enumerate(names)}
+    change_labels(file, said, {})
+    assert read_labels(file) == said
+
+
+def test_labels_of_pages_by_their_earlier_names(tmp_path: Path) -> None:
+    folder = pictures(tmp_path / "pictures", "s.tif", "a.png")
+    earlier = earlier_names(ww.data.load(folder).pixels)
+    assert earlier == {"s-1.tif": "s.tif/1", "s-2.tif": "s.tif/2"}
+    pictures(folder, "s-1.tif")
+    assert earlier_names(ww.data.load(folder).pixels) == {"s-2.tif": "s.tif/2"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a\rb", "a\nb", "a\x00b", "a\x1bb", "x" * 131_073, "x" * 201, "\ud800", "a\u2028b", " "],
+)
+def test_classes_that_a_table_cannot_hold_raise(name: str, tmp_path: Path) -> None:
+    session = ww.Labelling(blobs()[0], labels=tmp_path / "labels.csv")
+    session.label({0: "a"})
+    with pytest.raises(ImageError, match="was given; expected"):
+        session.label({1: name})
+    assert read_labels(tmp_path / "labels.csv") == {"0": "a"}
+
+
+@pytest.mark.parametrize("name", ["a,b", 'a"b', "=1+1", "ä", "😀", "x" * 200, "#", "'", "file"])
+def test_all_other_classes_come_back(name: str, tmp_path: Path) -> None:
+    session = ww.Labelling(blobs()[0], labels=tmp_path / "labels.csv")
+    session.label({0: name, 40: "b"})
+    assert ww.Labelling(blobs()[0], labels=tmp_path / "labels.csv").said == {0: name, 40: "b"}
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e30])
+def test_rows_that_have_no_distances_raise(value: float) -> None:
+    rows = blobs()[0]
+    rows[3, 2] = value
+    with pytest.raises(ImageError, match="expected finite values"):
+        ww.Labelling(rows)
 
 
 def test_neighbours_are_next_to_each_other_on_the_map() -> None:

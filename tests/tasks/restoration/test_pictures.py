@@ -1,6 +1,7 @@
 """`whatwhere denoise` and `inpaint` on files: bits and known pixels kept, folders that continue,
 early errors."""
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,13 @@ from tiny_run import whatwhere
 from whatwhere.data import load
 from whatwhere.errors import ImageError, RunError
 from whatwhere.tasks.restoration import load_denoiser, load_dictionary
-from whatwhere.tasks.restoration.pictures import Task, encode_pictures, plan_jobs
+from whatwhere.tasks.restoration.pictures import (
+    Job,
+    Task,
+    encode_pictures,
+    plan_jobs,
+    write_picture,
+)
 
 DENOISER = load_denoiser()
 SHORT = ("--device", "cpu", "--quiet")
@@ -93,6 +100,13 @@ def test_transparent_pixels_are_filled_in(tmp_path: Path) -> None:
     np.testing.assert_array_equal(result[:4], colour[:4, :, :3])
 
 
+def known(size: int) -> np.ndarray:
+    """A mask with one pixel to fill in."""
+    mask = np.full((size, size), 255, np.uint8)
+    mask[0, 0] = 0
+    return mask
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "in").mkdir()
@@ -135,8 +149,9 @@ def test_an_interrupted_folder_continues_where_it_stopped(
 
 def test_a_folder_is_not_continued_with_another_model_or_other_sources(folder: Path) -> None:
     task, out = Task("denoise"), folder.parent / "out"
-    assert len(plan_jobs(task, DENOISER, folder, None, out)) == 3
-    (out / "0.png").write_bytes(b"a result")
+    jobs = plan_jobs(task, DENOISER, folder, None, out)
+    assert len(jobs) == 3
+    write_picture(jobs[0], b"a result")
     assert [job.out.name for job in plan_jobs(task, DENOISER, folder, None, out)] == [
         "1.png",
         "2.png",
@@ -159,11 +174,10 @@ def test_a_folder_is_not_continued_with_another_mask(folder: Path) -> None:
     task, out, mask = Task("inpaint"), folder.parent / "out", folder.parent / "masks"
     mask.mkdir()
     for number, size in enumerate((12, 14, 16)):
-        Image.fromarray(np.full((size, size), 255, np.uint8)).save(mask / f"{number}.png")
-    plan_jobs(task, DENOISER, folder, str(mask), out)
-    (out / "0.png").write_bytes(b"a result")
+        Image.fromarray(known(size)).save(mask / f"{number}.png")
+    write_picture(plan_jobs(task, DENOISER, folder, str(mask), out)[0], b"a result")
     assert len(plan_jobs(task, DENOISER, folder, str(mask), out)) == 2
-    Image.fromarray(np.full((12, 12), 255, np.uint8)).save(mask / "0.png", compress_level=0)
+    Image.fromarray(known(12)).save(mask / "0.png", compress_level=0)
     with pytest.raises(RunError, match=r"\(0\.png changed\)"):
         plan_jobs(task, DENOISER, folder, str(mask), out)
 
@@ -222,7 +236,7 @@ def test_masks_of_a_folder_go_by_name(folder: Path) -> None:
     masks = folder.parent / "masks"
     masks.mkdir()
     for number, size in enumerate((12, 14, 16)):
-        Image.fromarray(np.full((size, size), 255, np.uint8)).save(masks / f"{number}.png")
+        Image.fromarray(known(size)).save(masks / f"{number}.png")
     task = Task("inpaint")
     jobs = plan_jobs(task, DENOISER, folder, str(masks), folder.parent / "out")
     assert [Path(job.mask or "").name for job in jobs] == ["0.png", "1.png", "2.png"]
@@ -308,3 +322,125 @@ def test_the_card_of_the_shipped_model_has_its_checksum() -> None:
     card = file.with_suffix(".md").read_text(encoding="utf-8")
     assert hashlib.sha256(file.read_bytes()).hexdigest() in card
     assert f"{file.stat().st_size:,} bytes" in card
+
+
+# Nothing lost, nothing silent
+
+
+def test_an_interrupted_overwrite_is_continued(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pictures of former settings are not taken for results of the new ones."""
+    from whatwhere.tasks.restoration import pictures
+
+    out = folder.parent / "out"
+    whatwhere("denoise", folder, out, "--noise", 0, *SHORT)
+    real = pictures.restore_picture
+    restored = []
+
+    def killed(task: Task, model: object, job: Job, *rest: object) -> None:
+        if len(restored) == 1:
+            raise KeyboardInterrupt
+        restored.append(job.source.name)
+        real(task, model, job, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(pictures, "restore_picture", killed)
+    with pytest.raises(AssertionError):
+        whatwhere("denoise", folder, out, "--noise", 0.1, "--overwrite", *SHORT)
+    assert "1.png" not in json.loads((out / "restoration.json").read_text())
+    monkeypatch.setattr(pictures, "restore_picture", real)
+    assert "2 restored" in whatwhere("denoise", folder, out, "--noise", 0.1, *SHORT)
+    whatwhere("denoise", folder, folder.parent / "expected", "--noise", 0.1, *SHORT)
+    for name in ("0.png", "1.png", "2.png"):
+        assert (out / name).read_bytes() == (folder.parent / "expected" / name).read_bytes()
+    assert "all were there already" in whatwhere("denoise", folder, out, "--noise", 0.1, *SHORT)
+
+
+def test_a_result_that_somebody_replaced_is_not_overwritten(folder: Path) -> None:
+    out = folder.parent / "out"
+    whatwhere("denoise", folder, out, "--noise", 0, *SHORT)
+    (out / "1.png").write_bytes(b"somebody else's")
+    with pytest.raises(RunError, match=r"1\.png exists already"):
+        whatwhere("denoise", folder, out, "--noise", 0, *SHORT)
+    assert (out / "1.png").read_bytes() == b"somebody else's"
+
+
+def test_results_in_a_folder_of_their_source_are_continued(folder: Path) -> None:
+    out = folder / "out"
+    whatwhere("denoise", folder, out, "--noise", 0, *SHORT)
+    assert "all were there already" in whatwhere("denoise", folder, out, "--noise", 0, *SHORT)
+    (out / "1.png").unlink()
+    assert "1 restored" in whatwhere("denoise", folder, out, "--noise", 0, *SHORT)
+    assert sorted(path.name for path in out.glob("*.png")) == ["0.png", "1.png", "2.png"]
+
+
+def with_extras(kind: str) -> Image.Image:
+    """A noisy picture with a smooth alpha channel, 0 at a corner."""
+    alpha = np.clip(np.add.outer(np.arange(24), np.arange(24)) * 8, 0, 255).astype(np.uint8)
+    planes = [pixels(size=24, seed=s) for s in range(3 if kind == "RGBA" else 1)]
+    return Image.fromarray(np.stack([*planes, alpha], 2))
+
+
+@pytest.mark.parametrize("kind", ["LA", "RGBA"])
+@pytest.mark.parametrize("suffix", [".png", ".tif", ".webp"])
+def test_transparency_profile_and_resolution_are_kept(
+    kind: str, suffix: str, tmp_path: Path
+) -> None:
+    from PIL import ImageCms
+
+    given = with_extras(kind)
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    given.save(tmp_path / "in.png", icc_profile=profile, dpi=(300, 150))
+    for noise in (0, 0.1):
+        out = tmp_path / f"{noise}{suffix}"
+        whatwhere("denoise", tmp_path / "in.png", out, "--noise", noise, *SHORT)
+        found = Image.open(out)
+        assert found.info["icc_profile"] == profile
+        if suffix != ".webp":  # which has none
+            assert found.info["dpi"] == pytest.approx((300, 150), rel=1e-3)
+        values = np.asarray(found.convert(kind))
+        np.testing.assert_array_equal(values[..., -1], np.asarray(given)[..., -1])
+        if not noise and suffix != ".webp":  # lossless, but for colours that nobody sees
+            np.testing.assert_array_equal(values, np.asarray(given))
+    truth = picture(24, 24)[0, 0].numpy() * 255
+    assert np.abs(values[..., 0] - truth).mean() < np.abs(np.asarray(given)[..., 0] - truth).mean()
+
+
+def test_the_profile_and_resolution_of_deep_colour_are_kept(tmp_path: Path) -> None:
+    tifffile = pytest.importorskip("tifffile")
+    deep = np.stack([pixels(np.uint16, seed=s) for s in range(3)])
+    options = {"photometric": "rgb", "planarconfig": "separate", "metadata": None}
+    for unit, scale in ((2, 1.0), (3, 2.54)):
+        tifffile.imwrite(
+            tmp_path / "in.tif",
+            deep,
+            resolution=(300 / scale, 150 / scale),
+            resolutionunit=unit,
+            iccprofile=b"profile!",
+            **options,
+        )
+        out = tmp_path / "out.tif"
+        whatwhere("denoise", tmp_path / "in.tif", out, "--noise", 0.1, "--overwrite", *SHORT)
+        page = tifffile.TiffFile(out).pages[0]
+        assert page.iccprofile == b"profile!"
+        assert page.resolution == pytest.approx((300, 150), rel=1e-3)
+        assert page.resolutionunit == 2
+
+
+def test_formats_without_transparency_raise(tmp_path: Path) -> None:
+    with_extras("RGBA").save(tmp_path / "in.png")
+    for name in ("out.jpg", "out.bmp"):
+        with pytest.raises(ImageError, match=r"with transparency, which .* cannot hold"):
+            whatwhere("denoise", tmp_path / "in.png", tmp_path / name, *SHORT)
+
+
+def test_nothing_to_fill_in_is_an_error(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ImageError, match="leaves nothing to fill in"):
+        whatwhere("inpaint", folder / "0.png", "alpha", tmp_path / "out.png", *SHORT)
+    with pytest.raises(ImageError, match="3 of 3 pictures have nothing to fill in"):
+        whatwhere("inpaint", folder, "alpha", tmp_path / "out", *SHORT)
+    gap = np.full((12, 12, 2), 255, np.uint8)
+    gap[4:6, 4:6] = 0
+    Image.fromarray(gap).save(folder / "gap.png")
+    with pytest.warns(UserWarning, match="3 of 4 pictures have nothing to fill in"):
+        assert "4 restored" in whatwhere("inpaint", folder, "alpha", tmp_path / "out", *SHORT)

@@ -20,6 +20,7 @@ from whatwhere.model.files import read_checked, write_checked
 from whatwhere.spec.tasks import AnomalySpec
 from whatwhere.tasks.anomaly.aligned import OBJECT, NormalObject, learn_object
 from whatwhere.tasks.anomaly.evidence import (
+    LEAST,
     RECORDING,
     SMALL_SURFACE,
     SURFACE,
@@ -319,6 +320,12 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         excess = cross_excess(surfaces, evidence, fold)
         self.units_ = units_of(excess, self.kinds)
         self.normal_scores_ = together(in_units(excess, self.units_).mT).double().numpy()
+        if all(torch.equal(found.energy, cells[0].energy) for found in cells[1:]):
+            # Identical pictures: folds of fewer copies are no measure of all of them.
+            evidence_of_one = self._evidence(self.normal_, cells[0])[0]
+            excess_of_one = evidence_of_one - self.usual_(surfaces[0])
+            score = float(together(in_units(excess_of_one, self.units_)))
+            self.normal_scores_ = np.maximum(self.normal_scores_, score)
         self.threshold_ = choose_threshold(self.normal_scores_, spec.false_alarms)
 
     def _cross_evidence(
@@ -352,9 +359,15 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         by_cell = by_kind_and_cell.sum(0) if self.aligned else together(by_kind_and_cell)
         whole = [side * self.filters_.search.cell for side in by_cell.shape]
         pixels = F.interpolate(by_cell[None, None], whole, mode="bilinear")[0, 0, :height, :width]
+        score = float(together(evidence))
+        missing = 0.0 if self.aligned else self.usual_.missing_contrast(surface_of(cells))
+        if missing > 0:
+            dead = self.threshold_.value + missing / LEAST
+            score = max(score, dead)
+            pixels = pixels.clamp_min(dead)
         pixels = torch.where(picture.isfinite().all(0), pixels, torch.nan)
         by_kind = dict(zip(self.kinds, evidence.tolist(), strict=True))
-        return Detection(name, float(together(evidence)), by_kind, pixels)
+        return Detection(name, score, by_kind, pixels)
 
 
 def cross_excess(surfaces: Tensor, evidence: Tensor, fold: Tensor) -> Tensor:

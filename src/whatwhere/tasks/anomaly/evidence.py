@@ -50,6 +50,8 @@ BANK = 6000  # normal places that others are compared with
 TOGETHER = 128  # places that are compared at a time, so that memory is bounded
 DIRECTIONS = 4  # in which the surfaces of normal pictures differ most
 CONFIDENCE = 0.95  # of the interval of false alarms
+DULL = 4.0
+ROUNDING = 1e-4  # of a score, relative to 1 or to its size
 LEAST = 0.1  # spread of evidence and of energies, where normal pictures have less
 
 
@@ -213,6 +215,21 @@ class Usual:
         directions = (axes.mT / deviations)[:, :DIRECTIONS]
         return cls(mean, directions, (energies - mean) @ directions, evidence)
 
+    def missing_contrast(self, energies: Tensor) -> float:
+        """By how much a surface with these mean energies [D] is duller than every normal one.
+
+        It is 0 unless the responses are `DULL` times smaller than those of the dullest normal
+        picture, or nearer to none at all, QUIET. A dead or a covered camera gives such pictures.
+        They have no spot and no texture that stands out, so that the other kinds of evidence do not
+        see them.
+        """
+        lengths = self.directions.square().sum(0).clamp_min(LEAST**2)
+        normal = self.mean + self.surfaces @ (self.directions / lengths).mT
+        dullest = float(normal.mean(1).min())
+        contrast = float(energies.mean())
+        least = max(dullest - math.log(DULL), (dullest + math.log(QUIET)) / 2)
+        return dullest - contrast if contrast < least else 0.0
+
     def __call__(self, energies: Tensor) -> Tensor:
         """Of a surface with these mean energies [D]:  [k]."""
         distances = (energies - self.mean) @ self.directions - self.surfaces
@@ -255,9 +272,13 @@ def log_peaks(cells: Cells) -> Tensor:
 
 def profile(cells: Cells, axis: int) -> Tensor:
     """The mean energies of every row (axis 2) or column (axis 1), [D, n]; without the first and the
-    last if there are enough others. Unknown cells count as the mean of the picture.
+    last if there are enough others. Unknown cells do not count; a row of them is like the picture.
     """
-    energy = torch.where(cells.known, cells.energy, mean_energy(cells)[..., None]).mean(axis)
+    energy = cells.energy.mean(axis)
+    if not cells.known.all():
+        counts = cells.known.sum(axis - 1)
+        sums = (cells.energy * cells.known).sum(axis)
+        energy = torch.where(counts > 0, sums / counts.clamp_min(1), mean_energy(cells))
     return energy[:, 1:-1] if energy.shape[1] > BAND + 2 else energy
 
 
@@ -347,7 +368,10 @@ def choose_threshold(normal: np.ndarray, false_alarms: float) -> Threshold:
     count = len(normal)
     k = max(1, math.floor(false_alarms * (count + 1)))
     low, high = beta.ppf([(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], k, count + 1 - k)
-    return Threshold(float(np.sort(normal)[-k]), k / (count + 1), (float(low), float(high)))
+    value = float(np.sort(normal)[-k])
+    # A picture that is equal to a normal one must not exceed its score by a rounding error.
+    value += ROUNDING * max(1.0, abs(value))
+    return Threshold(value, k / (count + 1), (float(low), float(high)))
 
 
 def pictures_needed(false_alarms: float, at_most: float) -> int:

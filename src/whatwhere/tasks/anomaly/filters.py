@@ -33,6 +33,8 @@ NOISE = 1e-3  # of the mean variance: smaller variances are taken for rounding
 LEAST_VARIANCE = 1e-6  # that of the rounding of 8 bits
 PATCHES = 2000  # of each picture, at most, that a covariance is measured on
 FILL = 8.0  # pixels: unknown pixels become a low-pass of this width
+CLEAN = 0.9  # share of known pixels around a cell whose responses are used
+FEWEST_CLEAN = 0.25  # share of such cells; with fewer, those near gaps are used, too
 QUIET = 0.01  # added to an energy before its logarithm is taken
 
 
@@ -151,7 +153,27 @@ class Filters:
         ]
         light = mean_pool(planes, cell)
         energy = torch.cat([torch.cat(sizes).add(QUIET).log(), light])
-        return Cells(energy, torch.cat(peaks), share >= 0.5, self.search)
+        reliable = share >= 0.5
+        if not known.all():
+            reliable &= self.far_from_gaps(known, reliable)
+            # The border of a gap is no texture: such cells are like the rest of the picture.
+            usual = energy[:, reliable].mean(1)[:, None, None]
+            energy = torch.where(reliable, energy, usual)
+        return Cells(energy, torch.cat(peaks) * reliable, reliable, self.search)
+
+    def far_from_gaps(self, known: Tensor, half_known: Tensor) -> Tensor:
+        """Which cells [rows, columns] show what is known [H, W], and not the border of a gap; all
+        of them if gaps are nearly everywhere.
+
+        half_known  [rows, columns]: cells of which half of the pixels are known
+        """
+        reach = max(self.search.scales) * (SIDE // 2)
+        window = (1 if self.for_signals else 2 * reach + 1, 2 * reach + 1)
+        margin = (window[0] // 2, window[1] // 2)
+        around_pixel = F.avg_pool2d(known[None].float(), window, 1, margin, count_include_pad=False)
+        clean = mean_pool(around_pixel, self.search.cell)[0] >= CLEAN
+        enough = int((clean & half_known).sum()) >= FEWEST_CLEAN * int(half_known.sum())
+        return clean if enough else torch.ones_like(clean)
 
 
 def learn_filters(

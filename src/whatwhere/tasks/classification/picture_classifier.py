@@ -16,7 +16,14 @@ from whatwhere.data import Images, load
 from whatwhere.engines.devices import choose_device
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.files import disk_errors, open_regular, readable
-from whatwhere.learning import TrainedRun, TrainingCallbacks, read_run, train
+from whatwhere.learning import (
+    TrainedRun,
+    TrainingCallbacks,
+    has_checkpoint,
+    read_run,
+    train,
+)
+from whatwhere.learning.checkpoint import Checkpoint
 from whatwhere.learning.defaults import choose_defaults
 from whatwhere.model import DeconvNet
 from whatwhere.model.files import (
@@ -93,8 +100,11 @@ class PictureClassifier:
             raise ImageError(
                 f"rows of shape {given} were given; expected (n, {self.rows.shape[1]})"
             )
+        values = torch.as_tensor(queries)
+        if not values.float().isfinite().all():
+            raise ImageError("rows with NaN or infinite values were given; expected finite ones")
         known = NewRows(Neighbours(self.rows), self.probabilities, self.n_neighbors)
-        return np.asarray(known(torch.as_tensor(queries)).numpy())
+        return np.asarray(known(values).numpy())
 
     def predict(self, images: Any) -> np.ndarray:
         """The names of the classes, [n]."""
@@ -178,15 +188,14 @@ def describe_pictures(
     stage   shows the progress
     """
     kept = None if labels is None else labels.with_suffix(".run")
-    if run is None and kept is not None and kept.exists():
-        run = kept
-    trained = (
-        run
-        if isinstance(run, TrainedRun)
-        else read_run(run)
-        if run
-        else learn(images, kept, options, stage)
-    )
+    if isinstance(run, TrainedRun):
+        trained = run
+    elif run:
+        trained = read_run(run)
+    elif kept is not None and is_finished(kept):
+        trained = read_run(kept)
+    else:
+        trained = learn(images, kept, options, stage)
     model = trained.model.to(choose_device(options.device, options.engine))
     recipe, engine = trained.recipe, options.engine
     settings = recipe.inference, recipe.descriptor, images.shape, how
@@ -236,13 +245,20 @@ def kept_tensors(
     return tensors
 
 
+def is_finished(run: Path) -> bool:
+    """Whether a folder holds a run, and its training has come to its end."""
+    if not has_checkpoint(run / "checkpoint"):
+        return (run / "model.safetensors").exists()
+    depth = read_run(run).recipe.model.depth
+    return Checkpoint.load(run / "checkpoint").layer > depth
+
+
 def learn(images: Images, out: Path | None, options: Execution, stage: Stage) -> TrainedRun:
-    """A model of the images, learned in a stream, with settings chosen from them."""
+    """A model of the images, learned in a stream, with settings chosen from them. An unfinished run
+    in `out` continues."""
     chosen = choose_defaults(images)
-    count, size = (
-        (chosen.image_count or len(images)) * chosen.recipe.model.depth,
-        chosen.recipe.batch_size,
-    )
+    count = (chosen.image_count or len(images)) * chosen.recipe.model.depth
+    size = chosen.recipe.batch_size
     with stage("learning features", count) as advance:
         callbacks = TrainingCallbacks(on_batch=lambda report: advance(size))
         return train(
@@ -250,6 +266,7 @@ def learn(images: Images, out: Path | None, options: Execution, stage: Stage) ->
             chosen.recipe,
             out,
             image_count=chosen.image_count,
+            resume=out is not None and has_checkpoint(out / "checkpoint"),
             options=TrainingOptions(engine=options.engine, device=options.device),
             callbacks=callbacks,
         )

@@ -41,6 +41,7 @@ BALANCE_STEPS = 100
 EXACT_ROWS = 200_000
 DISTANCES = 1 << 26  # held in memory at a time
 RIDGE = 0.1  # of the mean variance of a column
+FAR = 1e15  # values of rows whose squared distances need float64
 SMALLEST = 1e-30
 NARROWING = 4.0  # weights fall to exp(-4) at the farthest neighbour (Calder et al. 2020)
 
@@ -197,6 +198,11 @@ class Neighbours:
         return torch.cat([part[0] for part in parts]), torch.cat([part[1] for part in parts])
 
     def _nearest_of_block(self, queries: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        if len(queries) and float(queries.abs().max()) > FAR:
+            # the squares of such rows are beyond the range of float32
+            squares = torch.cdist(queries.double(), self.rows.double()).square()
+            nearest, found = squares.topk(count, dim=1, largest=False)
+            return nearest, found
         distances = torch.addmm(self.squares[None, :], queries, self.rows.T, alpha=-2)
         found = distances.topk(count, dim=1, largest=False).indices
         # Products lose digits where rows are close, so the distances of those that were found are
@@ -240,7 +246,10 @@ class NewRows:
         mean = (weights[:, :, None] * self.probabilities[found]).sum(1) / weights.sum(
             1, keepdim=True
         )
-        linear = self.neighbours.centred(queries) @ self.regression
+        centred = self.neighbours.centred(queries)
+        linear = centred @ self.regression
+        if not linear.isfinite().all():
+            linear = centred.double() @ self.regression.double()
         return (mean / self.probabilities.std(correction=0).clamp(min=SMALLEST) + linear).softmax(1)
 
 

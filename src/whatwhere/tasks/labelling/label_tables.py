@@ -3,16 +3,33 @@ pictures."""
 
 import csv
 import io
+import os
+import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from whatwhere.errors import ImageError, printable
-from whatwhere.files import disk_errors, locked, read_regular, write_atomic
+from whatwhere.errors import ImageError, RunError, printable
+from whatwhere.files import (
+    disk_errors,
+    locked,
+    open_regular,
+    read_regular,
+    read_results,
+    write_atomic,
+    write_result,
+)
 
 LONGEST = 1 << 26  # table of labels, in bytes
 PATIENCE = 10.0  # seconds that a process waits for another one that writes
+LONGEST_CLASS = 200  # characters
+UNWRITABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
+"""Unicode categories that no name of a class has: control, surrogate, line and paragraph
+separator."""
+
+HEADING = ("file", "class", "probability", "source")
+HEADING_BYTES = ",".join(HEADING).encode()
 REMEDY = "make room, or choose another place"
 NOT_SURE = "not sure"
 """What a person says of a picture that is to be left out: it has no class, and is not suggested
@@ -22,12 +39,31 @@ NONE_OF_THESE = "none of these"
 """A class like others, for pictures that belong to no other one."""
 
 
-def read_labels(file: Path) -> dict[str, str]:
-    """The classes by the names of pictures; a first line `file,class` is a heading."""
-    try:
-        lines = list(
-            csv.reader(io.StringIO(read_regular(file, LONGEST).decode("utf-8-sig"), newline=""))
+def check_class(name: str) -> str:
+    """The name of a class without spaces at its ends; an ImageError for one that a table cannot
+    hold."""
+    name = name.strip()
+    if not name:
+        raise ImageError("an empty class was given; expected a name")
+    if len(name) > LONGEST_CLASS:
+        raise ImageError(
+            f"a class with a name of {len(name):,} characters was given; expected at most"
+            f" {LONGEST_CLASS}"
         )
+    if any(unicodedata.category(char) in UNWRITABLE for char in name):
+        raise ImageError(
+            f"the class {printable(name)} was given; expected a name without line breaks, control"
+            " characters and damaged characters"
+        )
+    return name
+
+
+def read_labels(file: Path) -> dict[str, str]:
+    """The classes by the names of pictures, which are kept as they are; a first line `file,class`
+    is a heading."""
+    try:
+        text = read_regular(file, LONGEST).decode("utf-8-sig")
+        lines = list(csv.reader(io.StringIO(text, newline="")))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ImageError(
             f"{printable(file)} cannot be read as a table of labels: {error}"
@@ -35,9 +71,8 @@ def read_labels(file: Path) -> dict[str, str]:
     given: dict[str, str] = {}
     for number, line in enumerate(lines, start=1):
         cells = [cell.strip() for cell in line]
-        if not any(cells) or (
-            number == 1 and [cell.lower() for cell in cells] == ["file", "class"]
-        ):
+        heading = number == 1 and [cell.lower() for cell in cells] == ["file", "class"]
+        if not any(cells) or heading:
             continue
         where = f"line {number} of {printable(file)}"
         if len(cells) != 2 or not all(cells):
@@ -45,10 +80,11 @@ def read_labels(file: Path) -> dict[str, str]:
                 f"{where} is {','.join(line)!r}; expected the name of a picture and its class:"
                 " cat1.png,cat"
             )
-        if given.setdefault(cells[0], cells[1]) != cells[1]:
+        name = line[0]
+        label = cells[1]
+        if given.setdefault(name, label) != label:
             raise ImageError(
-                f"{where} gives {cells[0]!r} the class {cells[1]!r}; a line above gives it"
-                " another one"
+                f"{where} gives {name!r} the class {label!r}; a line above gives it another one"
             )
     return given
 
@@ -69,7 +105,8 @@ def change(labels: Mapping[str, str], changes: Mapping[str, str | None]) -> dict
     """Labels by the names of pictures with some changes, the newest last; None takes a
     label away."""
     rest = {name: label for name, label in labels.items() if name not in changes}
-    return rest | {name: label for name, label in changes.items() if label is not None}
+    said = {name: label for name, label in changes.items() if label is not None}
+    return rest | said
 
 
 def change_labels(
@@ -88,8 +125,34 @@ def change_labels(
         )
         with locked(file.parent, busy, PATIENCE):
             labels = change(read_labels(file) if file.exists() else before, changes)
-            _write(file, [["file", "class"], *map(list, labels.items())])
+            lines = [["file", "class"], *map(list, labels.items())]
+            write_atomic(file, _as_text(lines).encode())
     return labels
+
+
+def check_predictions(file: Path) -> None:
+    """Raise a RunError if a file is there that the program did not write."""
+    if not os.path.lexists(file):
+        return
+    result = read_results(file.parent).get(file.name)
+    if result is None or not os.path.isfile(file):
+        is_own = _begins_like_predictions(file)
+    else:
+        is_own = result.wrote(file)
+    if not is_own:
+        raise RunError(
+            f"{printable(file)} is not as a labelling wrote it; move it, or choose another folder"
+            " for the labels"
+        )
+
+
+def _begins_like_predictions(file: Path) -> bool:
+    """Whether a file has the heading of predictions: earlier versions left no record of them."""
+    try:
+        with open_regular(file) as opened:
+            return opened.read(len(HEADING_BYTES)) == HEADING_BYTES
+    except OSError:
+        return False
 
 
 def write_predictions(
@@ -104,7 +167,8 @@ def write_predictions(
     probabilities  [N, K]
     said           the rows whose class a person said; the others are predicted
     """
-    _write_text(file, predictions_text(names, classes, probabilities, said))
+    content = predictions_text(names, classes, probabilities, said).encode()
+    write_result(file.parent, file, content, REMEDY)
 
 
 def predictions_text(
@@ -114,33 +178,16 @@ def predictions_text(
     said: Collection[int],
 ) -> str:
     """The table of `write_predictions` as text."""
-    lines = [["file", "class", "probability", "source", *classes]]
+    lines = [[*HEADING, *classes]]
     for row, shares in enumerate(probabilities if len(classes) else ()):
         best = int(shares.argmax())
         source = "said" if row in said else "predicted"
-        lines.append(
-            [
-                names[row],
-                classes[best],
-                f"{shares[best]:.4f}",
-                source,
-                *(f"{p:.4f}" for p in shares),
-            ]
-        )
+        numbers = [f"{p:.4f}" for p in shares]
+        lines.append([names[row], classes[best], numbers[best], source, *numbers])
     return _as_text(lines)
-
-
-def _write(file: Path, lines: Iterable[Sequence[str]]) -> None:
-    _write_text(file, _as_text(lines))
 
 
 def _as_text(lines: Iterable[Sequence[str]]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(lines)
     return text.getvalue()
-
-
-def _write_text(file: Path, text: str) -> None:
-    with disk_errors(f"writing {file}", REMEDY):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(file, text.encode())

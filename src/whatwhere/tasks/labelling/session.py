@@ -19,8 +19,8 @@ from scipy import sparse
 from scipy.sparse.linalg import eigsh
 
 from whatwhere.data import Images, load
-from whatwhere.data.pictures import picture_names
-from whatwhere.errors import ImageError
+from whatwhere.data.pictures import earlier_names, picture_names
+from whatwhere.errors import ImageError, SpecError, printable
 from whatwhere.files import read_regular, readable
 from whatwhere.learning import TrainedRun
 from whatwhere.progress import Stage, no_stage
@@ -44,6 +44,8 @@ from whatwhere.tasks.labelling.label_tables import (
     NOT_SURE,
     change,
     change_labels,
+    check_class,
+    check_predictions,
     read_labels,
     write_predictions,
 )
@@ -51,6 +53,7 @@ from whatwhere.tasks.labelling.label_tables import (
 LIFE, STEPS = 0.98, 60  # share of walks that go on after a step, and the steps that are followed
 AROUND = 2  # steps over which trust is averaged
 FEWEST, FOLDS = 10, 5  # labels to hold out for an estimate of the error, and parts of them
+LARGEST = 1e15  # value of a row: squares of differences are within the range of float32
 
 Key = int | str
 
@@ -104,10 +107,19 @@ class Labelling:
         stage: Stage = no_stage,
     ) -> None:
         self.file = None if labels is None else Path(labels)
+        self.predictions = None if self.file is None else self.file.with_name("predictions.csv")
+        if self.file is not None and self.predictions is not None:
+            check_files(self.file, self.predictions)
         self.images: Images | None = None
         self.describe: Describer | None = None
         if isinstance(images, np.ndarray | torch.Tensor) and images.ndim == 2:
             self.rows = torch.as_tensor(images).float().cpu()
+            largest = float(self.rows.abs().max()) if self.rows.numel() else 0.0
+            if not largest <= LARGEST:  # NaN is not, either
+                raise ImageError(
+                    f"rows with values up to {largest:g} were given; expected finite values up to"
+                    f" {LARGEST:g}: remove the others, or scale them"
+                )
         else:
             self.images = load(images)
             how, options = invariant_to or Distortions(), options or Execution(device="cpu")
@@ -120,6 +132,7 @@ class Labelling:
         self.keys: list[Key] = list(named or range(len(self.rows)))
         self.names = [str(key) for key in self.keys]
         self.index = {name: row for row, name in enumerate(self.names)}
+        self.earlier = {} if self.images is None else earlier_names(self.images.pixels)
         self.said: dict[int, str] = {}
         self.elsewhere: dict[str, str] = {}  # labels of pictures that are not here now
         self.before: list[dict[int, str | None]] = []  # what each action replaced
@@ -139,11 +152,9 @@ class Labelling:
     def label(self, labels: Mapping[Any, str | None]) -> None:
         """Give pictures their classes, by name or number; None takes a label away."""
         rows = {
-            self._row(key): None if name is None else str(name).strip()
+            self._row(key): None if name is None else check_class(str(name))
             for key, name in labels.items()
         }
-        if "" in rows.values():
-            raise ImageError("an empty class was given; expected a name")
         self.before.append({row: self.said.get(row) for row in rows})
         self._say(rows)
 
@@ -157,28 +168,33 @@ class Labelling:
     def _say(self, rows: Mapping[int, str | None]) -> None:
         labels = {self.names[row]: name for row, name in self.said.items()} | self.elsewhere
         changes = {self.names[row]: name for row, name in rows.items()}
-        self._take(
-            change(labels, changes)
-            if self.file is None
-            else change_labels(self.file, changes, labels)
-        )
+        # a page is not in the table under two names
+        changes |= {old: None for old, name in self.earlier.items() if name in changes}
+        if self.file is None:
+            self._take(change(labels, changes))
+        else:
+            self._take(change_labels(self.file, changes, labels))
         self._solve()
-        if self.file is not None:
-            file = self.file.with_name("predictions.csv")
-            write_predictions(
-                file, self.names, self.classes, self.probabilities, set(self.labelled)
-            )
+        if self.predictions is not None:
+            check_predictions(self.predictions)
+            said = set(self.labelled)
+            write_predictions(self.predictions, self.names, self.classes, self.probabilities, said)
 
     def _take(self, labels: Mapping[str, str]) -> None:
-        self.said = {
-            self.index[name]: label for name, label in labels.items() if name in self.index
-        }
-        self.elsewhere = {name: label for name, label in labels.items() if name not in self.index}
+        self.said = {}
+        self.elsewhere = {}
+        for given, label in labels.items():
+            name = self.earlier.get(given, given)
+            if name in self.index:
+                self.said[self.index[name]] = label
+            else:
+                self.elsewhere[given] = label
 
     def _row(self, key: Any) -> int:
         if isinstance(key, str) and key in self.index:
             return self.index[key]
-        if isinstance(key, int | np.integer) and 0 <= key < len(self.keys):
+        is_number = isinstance(key, int | np.integer) and not isinstance(key, bool)
+        if is_number and 0 <= key < len(self.keys):
             return int(key)
         raise ImageError(
             f"{key!r} was given; expected the name or the number of a picture, such as"
@@ -372,6 +388,17 @@ class Labelling:
                 f" such as {next(iter(self.elsewhere))!r}; they are kept",
                 stacklevel=3,
             )
+
+
+def check_files(labels: Path, predictions: Path) -> None:
+    """Raise an error unless a session may write the files next to its table of labels."""
+    for other in (predictions, labels.with_suffix(".run")):
+        if labels.name.casefold() == other.name.casefold():
+            raise SpecError(
+                f"{printable(labels)} was given for the labels; a labelling writes something else"
+                " there: choose another name, such as labels.csv"
+            )
+    check_predictions(predictions)
 
 
 def shifted(doubt: np.ndarray, offset: float) -> np.ndarray:

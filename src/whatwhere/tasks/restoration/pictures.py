@@ -1,11 +1,11 @@
 """Restoring picture files: one, or all of a folder, which continues where it was interrupted."""
 
-import hashlib
 import io
 import json
 import math
+import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,9 +14,23 @@ from torch import Tensor
 
 from whatwhere.data import Images, load_groups
 from whatwhere.data.images import brightest_of
-from whatwhere.data.pictures import find_pictures, picture_files, write_tiff
+from whatwhere.data.pictures import (
+    NO_EXTRAS,
+    Extras,
+    find_pictures,
+    picture_files,
+    read_extras,
+    write_tiff,
+)
 from whatwhere.errors import ImageError, MissingExtra, RunError, printable
-from whatwhere.files import claim_outputs, disk_errors, read_json, write_atomic
+from whatwhere.files import (
+    check_outputs,
+    disk_errors,
+    file_checksum,
+    read_json,
+    write_atomic,
+    write_result,
+)
 from whatwhere.model.files import checksum
 from whatwhere.spec.tasks import RestorationSpec
 from whatwhere.tasks.restoration.denoiser import Denoiser
@@ -24,10 +38,12 @@ from whatwhere.tasks.restoration.fill import ROUNDS
 from whatwhere.tasks.restoration.noise import noise_of
 from whatwhere.tasks.restoration.restore import Noise, denoise, inpaint
 
-# in a folder of results: the settings, the model and the sources that made them
 RECORD = "restoration.json"
+"""In a folder of results: the settings, the model, and the sources of every result that is made."""
+
 FORMATS = {".png": "PNG", ".tif": "TIFF", ".bmp": "BMP", ".webp": "WEBP", ".jpg": "JPEG"}
 FORMATS |= {".tiff": "TIFF", ".jpeg": "JPEG"}
+REMEDY = "free some space or give another place"
 SAVED_AS: dict[str, dict[str, Any]] = {"JPEG": {"quality": 95}, "WEBP": {"lossless": True}}
 
 
@@ -42,12 +58,19 @@ class Task:
 
 @dataclass(frozen=True)
 class Job:
-    """One picture to restore; `pixels` is the amount of work, for progress."""
+    """One picture to restore.
+
+    pixels   the amount of work, for progress
+    folder   of results, which has a record of them; None for a picture at a place of its own
+    sources  checksums of the files that the result is made of
+    """
 
     source: Path
     mask: str | None
     out: Path
     pixels: int
+    folder: Path | None = None
+    sources: str = ""
 
 
 def plan_jobs(
@@ -63,10 +86,15 @@ def plan_jobs(
     inputs = [source, *([] if mask is None else [Path(mask)])]
     if not source.is_dir():
         images, masks = _load(source, mask)
-        _check_format(out, images, task)
-        claim_outputs([out], inputs, overwrite=overwrite)
+        _check_format(out, source, images, task)
+        if task.name == "inpaint" and not task.noise and not _has_gaps(masks):
+            raise ImageError(
+                f"{printable(source)}: the mask {mask} leaves nothing to fill in; expected pixels"
+                " that are transparent (alpha), or black in the mask"
+            )
+        check_outputs([out], inputs, overwrite=overwrite)
         return [_job(source, mask, out, images, masks)]
-    files = dict.fromkeys(picture.file for picture in find_pictures(source))
+    files = dict.fromkeys(picture.file for picture in find_pictures(source, but=out))
     targets = {file: out / f"{file.stem}{_suffix(file)}" for file in files}
     doubled = [file.name for file in files if list(targets.values()).count(targets[file]) > 1]
     if doubled:
@@ -74,15 +102,26 @@ def plan_jobs(
             f"{source} holds {' and '.join(doubled)}, which would have one name as a result;"
             " rename one"
         )
-    own = {file: _mask_of(mask, file) for file in files}
-    jobs = [_job(file, own[file], targets[file], *_load(file, own[file])) for file in files]
-    record = _record(task, model, jobs)
+    jobs = []
+    with_gaps = 0
+    for file in files:
+        own_mask = _mask_of(mask, file)
+        images, masks = _load(file, own_mask)
+        with_gaps += _has_gaps(masks)
+        job = _job(file, own_mask, targets[file], images, masks)
+        jobs.append(replace(job, folder=out, sources=_checksums(job)))
+    if task.name == "inpaint" and not task.noise and with_gaps < len(jobs):
+        words = f"{printable(source)}: {len(jobs) - with_gaps:,} of {len(jobs):,} pictures have"
+        if not with_gaps:
+            raise ImageError(f"{words} nothing to fill in; give a mask of unknown pixels")
+        warnings.warn(f"{words} nothing to fill in, and stay as they are", stacklevel=2)
+    check_outputs(targets.values(), inputs, folder=out, overwrite=overwrite)
+    record = _settings(task, model)
     if not overwrite and (out / RECORD).exists():
-        _check_record(record, out)
-    claim_outputs(targets.values(), inputs, folder=out, overwrite=overwrite)
-    with disk_errors(f"writing {out / RECORD}", "free some space or give another place"):
-        write_atomic(out / RECORD, (json.dumps(record, indent=1) + "\n").encode())
-    return [job for job in jobs if overwrite or not job.out.exists()]
+        record |= _made(record, jobs, out)
+    # With `overwrite` no result counts as made, from here on until it is made again.
+    _write_record(out, record)
+    return [job for job in jobs if job.out.name not in record]
 
 
 def restore_picture(
@@ -93,22 +132,36 @@ def restore_picture(
     Returns the noise of every page, given or estimated.
     """
     images, masks = _load(job.source, job.mask)
-    results, levels = [], []
+    extras = read_extras(job.source, filled_in=job.mask == "alpha")
+    results = []
+    levels = []
     for page in range(len(images)):
-        image, mask = images[page : page + 1], None if masks is None else masks[page : page + 1]
+        image = images[page : page + 1]
         level = _noise(task, images, image)
-        if mask is None:
+        if masks is None:
             result = denoise(model, image, level, spec=task.spec, progress=progress)
         else:
             assert isinstance(level, float)
             assert isinstance(model, Denoiser)
+            mask = masks[page : page + 1]
             result = inpaint(model, image, mask, level, spec=task.spec, progress=progress)
         results.append(result[0].cpu().numpy())
         levels.append(level)
-    with disk_errors(f"writing {job.out}", "free some space or give another place"):
-        job.out.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(job.out, encode_pictures(results, images, FORMATS[job.out.suffix.lower()]))
+    with disk_errors(f"writing {job.out}", REMEDY):
+        kind = FORMATS[job.out.suffix.lower()]
+        write_picture(job, encode_pictures(results, images, kind, extras))
     return levels
+
+
+def write_picture(job: Job, content: bytes) -> None:
+    """Write the result of a job, then record that it is made."""
+    if job.folder is None:
+        job.out.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(job.out, content)
+        return
+    write_result(job.folder, job.out, content, REMEDY)
+    record = read_json(job.folder / RECORD)
+    _write_record(job.folder, record | {job.out.name: job.sources})
 
 
 def _noise(task: Task, images: Images, image: Tensor) -> Noise:
@@ -119,7 +172,9 @@ def _noise(task: Task, images: Images, image: Tensor) -> Noise:
     return noise_of(image[0]) if task.noise is None else task.noise
 
 
-def encode_pictures(pages: Sequence[np.ndarray], images: Images, kind: str) -> bytes:
+def encode_pictures(
+    pages: Sequence[np.ndarray], images: Images, kind: str, extras: Extras = NO_EXTRAS
+) -> bytes:
     """The file of pages [C, H, W] with pixels like those of the images; values beyond black and
     white are cut off."""
     try:
@@ -127,31 +182,39 @@ def encode_pictures(pages: Sequence[np.ndarray], images: Images, kind: str) -> b
     except ImportError:
         raise MissingExtra("Pillow", "data", "writing pictures") from None
 
-    def pixels(values: np.ndarray) -> np.ndarray:
-        if (dtype := images.pixels.dtype).kind != "f":
-            values = np.rint(
-                values.clip(0, 1).astype(np.float64) * (images.brightest or brightest_of(dtype))
-            )
-        return values.astype(dtype)
-
-    def picture(page: np.ndarray) -> Any:
-        return Image.fromarray(
-            page[0] if len(page) == 1 else np.ascontiguousarray(page.transpose(1, 2, 0))
-        )
-
+    dtype = images.pixels.dtype
+    pixels = []
+    for page in pages:
+        if dtype.kind == "f":
+            pixels.append(page.astype(dtype))
+        else:
+            white = images.brightest or brightest_of(dtype)
+            pixels.append(np.rint(page.clip(0, 1).astype(np.float64) * white).astype(dtype))
     file = io.BytesIO()
     if _needs_tiff(images):
-        write_tiff(file, list(map(pixels, pages)))
+        write_tiff(file, pixels, extras)
         return file.getvalue()
-    first, *others = (picture(pixels(page)) for page in pages)
-    several: dict[str, Any] = {"save_all": True, "append_images": others} if others else {}
-    first.save(file, format=kind, **SAVED_AS.get(kind, {}), **several)
+    pictures = []
+    for number, page in enumerate(pixels):
+        if extras.alpha:
+            page = np.concatenate([page, extras.alpha[number][None]])
+        channels_last = page[0] if len(page) == 1 else page.transpose(1, 2, 0)
+        pictures.append(Image.fromarray(np.ascontiguousarray(channels_last)))
+    options = dict(SAVED_AS.get(kind, {}))
+    if extras.icc_profile:
+        options["icc_profile"] = extras.icc_profile
+    if extras.dpi:
+        options["dpi"] = extras.dpi
+    if len(pictures) > 1:
+        options |= {"save_all": True, "append_images": pictures[1:]}
+    pictures[0].save(file, format=kind, **options)
     return file.getvalue()
 
 
 def _load(source: Path, mask: str | None) -> tuple[Images, Images | None]:
-    """The pages of a picture, which are of one size, and their masks."""
-    groups = load_groups(source, mask)
+    """The pages of a picture, which are of one size, and their masks; colours as they are, whatever
+    their transparency."""
+    groups = load_groups(source, mask, blend=False)
     if len(groups) > 1:
         raise ImageError(
             f"{printable(source)}: pages of {len(groups)} sizes; save each as a picture of its own"
@@ -159,12 +222,18 @@ def _load(source: Path, mask: str | None) -> tuple[Images, Images | None]:
     return groups[0]
 
 
+def _has_gaps(masks: Images | None) -> bool:
+    """Whether any pixel of any page is unknown."""
+    if masks is None:
+        return False
+    return any(bool((masks[page] <= 0).any()) for page in range(len(masks)))
+
+
 def _job(source: Path, mask: str | None, out: Path, images: Images, masks: Images | None) -> Job:
     if masks is not None and not all((masks[page] > 0).any() for page in range(len(masks))):
         raise ImageError(f"{printable(source)}: the mask {mask} leaves no pixel known")
-    return Job(
-        source, mask, out, math.prod((len(images), *images.shape, 1 if masks is None else ROUNDS))
-    )
+    rounds = 1 if masks is None else ROUNDS
+    return Job(source, mask, out, math.prod((len(images), *images.shape, rounds)))
 
 
 def _mask_of(mask: str | None, file: Path) -> str | None:
@@ -187,7 +256,7 @@ def _suffix(file: Path) -> str:
     return file.suffix if FORMATS[file.suffix.lower()] == "TIFF" else ".png"
 
 
-def _check_format(out: Path, images: Images, task: Task) -> None:
+def _check_format(out: Path, source: Path, images: Images, task: Task) -> None:
     """Raise an ImageError for a file to write that could not hold the result."""
     kind, dtype = FORMATS.get(out.suffix.lower()), images.pixels.dtype
     if kind is None or out.is_dir():
@@ -199,6 +268,11 @@ def _check_format(out: Path, images: Images, task: Task) -> None:
         raise ImageError(
             f"{printable(out)} was given; JPEG changes known pixels, expected .png, .tif, .bmp or"
             " .webp"
+        )
+    if kind in ("JPEG", "BMP") and read_extras(source, filled_in=task.name == "inpaint").alpha:
+        raise ImageError(
+            f"{printable(out)} was given for a picture with transparency, which {kind} cannot hold;"
+            " expected .png, .tif or .webp"
         )
     deep = dtype != np.uint8 and not (dtype == np.uint16 and kind == "PNG")
     if kind != "TIFF" and (deep or len(images) > 1 or _needs_tiff(images)):
@@ -214,29 +288,46 @@ def _needs_tiff(images: Images) -> bool:
     return channels not in (1, 3) or (channels == 3 and images.pixels.dtype != np.uint8)
 
 
-def _record(task: Task, model: Denoiser | Tensor, jobs: Sequence[Job]) -> dict[str, Any]:
-    """The settings, and the checksums of the model and of what each result is made from, by its
-    name."""
+def _settings(task: Task, model: Denoiser | Tensor) -> dict[str, Any]:
+    """The settings, and the checksum of the model."""
     numbers = {"atoms": model} if isinstance(model, Tensor) else vars(model.to("cpu"))
-    record = {"settings": json.loads(json.dumps(asdict(task))), "model": checksum("", numbers)}
-    for job in jobs:
-        files = [job.source] if job.mask in (None, "alpha") else [job.source, Path(job.mask)]
-        record[job.out.name] = " ".join(
-            hashlib.sha256(file.read_bytes()).hexdigest() for file in files
-        )
-    return record
+    return {"settings": json.loads(json.dumps(asdict(task))), "model": checksum("", numbers)}
 
 
-def _check_record(record: dict[str, Any], out: Path) -> None:
-    """Raise a RunError if a folder has results of other settings, of another model or of other
-    sources."""
+def _checksums(job: Job) -> str:
+    """The checksums of the files that a result is made of."""
+    files = [job.source] if job.mask in (None, "alpha") else [job.source, Path(job.mask)]
+    return " ".join(map(file_checksum, files))
+
+
+def _write_record(out: Path, record: dict[str, Any]) -> None:
+    with disk_errors(f"writing {out / RECORD}", REMEDY):
+        out.mkdir(parents=True, exist_ok=True)
+        write_atomic(out / RECORD, (json.dumps(record, indent=1) + "\n").encode())
+
+
+def _made(settings: dict[str, Any], jobs: Sequence[Job], out: Path) -> dict[str, Any]:
+    """What the record of a folder says about results that exist.
+
+    Raises a RunError if some are of other settings, of another model or of other sources.
+    """
     earlier = read_json(out / RECORD)
     earlier = earlier if isinstance(earlier, dict) else {}
-    made = [key for key in record if key in ("settings", "model") or (out / key).exists()]
-    other = [key for key in made if earlier.get(key) != record[key]]
+    made = {}
+    other = [key for key in settings if earlier.get(key) != settings[key]]
+    for job in jobs:
+        name = job.out.name
+        if name in earlier and job.out.exists():
+            made[name] = earlier[name]
+            if earlier[name] != job.sources:
+                other.append(name)
     if other:
         raise RunError(
             f"{printable(out)} holds results of other settings, sources or model"
             f" ({', '.join(other[:3])} changed); give what they were made with to continue, another"
             " folder, or --overwrite"
         )
+    # results of other pictures, which are not in the source any more
+    names = {job.out.name for job in jobs}
+    rest = {key: value for key, value in earlier.items() if key not in names}
+    return rest | made
