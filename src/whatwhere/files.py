@@ -27,8 +27,6 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from safetensors import SafetensorError
-
 from whatwhere.errors import RunError, WhatwhereError, printable
 
 RECORD = ".whatwhere.json"
@@ -156,11 +154,10 @@ DAMAGED = (
     tokenize.TokenError,
     zipfile.BadZipFile,
     zlib.error,
-    SafetensorError,
     WhatwhereError,
 )
-"""What readers raise on damaged bytes: ours, those of the standard library and of the libraries
-that we always need. A reader of an optional library turns its errors into a ValueError."""
+"""What readers raise on damaged bytes: ours, and those of the standard library and of NumPy. A
+reader that uses another library turns its own errors into a ValueError."""
 
 
 @contextmanager

@@ -134,12 +134,16 @@ def read_checked(path: Path, form: str, *, key: str = "settings") -> tuple[Any, 
 
 
 def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """The metadata and the tensors of a safetensors file."""
-    from safetensors import safe_open
+    """The metadata and the tensors of a safetensors file; a ValueError for damaged ones."""
+    from safetensors import SafetensorError, safe_open
 
     open_regular(path).close()  # a pipe would be waited for
-    with safe_open(path, framework="pt") as file:
-        return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return file.metadata() or {}, tensors
+    except SafetensorError as error:
+        raise ValueError(str(error)) from error
 
 
 def checksum(spec: str, tensors: Mapping[str, Tensor]) -> str:
