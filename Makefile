@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 # Continuous integration must never download a CUDA build of torch: there the constraint makes pip stop instead.
 PIP_FLAGS := $(if $(CI),--constraint .ci/no-cuda.txt)
 
-.PHONY: demo reproduce test check weight lint types imports core-tests machine-code docs package coverage fuzz compare attack clean
+.PHONY: demo reproduce test check weight lint types imports core-tests machine-code docs package coverage fuzz compare attack axe clean
 demo: $(VENV)/.demo
 	$(BIN)/whatwhere demo
 
@@ -86,6 +86,13 @@ attack: $(VENV)/.dev
 	$(BIN)/python tests/attack/hostile_files.py --files 20000
 	$(BIN)/python tests/attack/kills.py --kills 300
 	$(BIN)/python tests/attack/full_disk.py --rooms 3
+
+# axe-core on every page, at two widths, in both schemes. It is installed in a temporary folder and needs npm.
+axe: $(VENV)/.dev
+	folder=$$(mktemp -d) && npm install --silent --no-audit --no-fund --prefix $$folder axe-core && \
+	AXE_JS=$$folder/node_modules/axe-core/axe.min.js; export AXE_JS; \
+	PYTHONPATH=tests $(BIN)/python tests/pages/axe.py $$AXE_JS benchmarks/results/axe.json && \
+	$(BIN)/python -m pytest -q tests/pages/test_axe.py; status=$$?; rm -r $$folder; exit $$status
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

@@ -687,6 +687,36 @@ def test_the_command_serves_the_page_until_it_is_ended(
             thread.join()
 
 
+def test_the_command_takes_labels_from_elsewhere_and_exports_without_a_page(
+    served: Session, tmp_path: Path
+) -> None:
+    made, shown, _ = served
+    names = shown.session.names
+    foreign = tmp_path / "theirs.csv"
+    foreign.write_text(f"label;filename\nleft;/their/{names[1]}\nright;{names[2]}\n")
+    out = tmp_path / "labels.csv"
+    plain = ("--set", "engine=reference", "--out", out)
+    for form in ("all.json", "all.csv", "folders"):
+        with pytest.warns(UserWarning, match="skipped"):
+            printed = tiny.whatwhere(
+                "label",
+                made.pictures,
+                made.run,
+                "--labels-from",
+                foreign,
+                "--export",
+                tmp_path / form,
+                "--links",
+                *plain,
+            )
+        assert f"the classes of {COUNT} pictures" in printed
+    assert read_labels(out) == {names[1]: "left", names[2]: "right"}
+    assert len(json.loads((tmp_path / "all.json").read_text())) == COUNT
+    links = list((tmp_path / "folders").glob("*/*"))
+    assert len(links) == COUNT
+    assert all(link.is_symlink() for link in links)
+
+
 # First-time users -------------------------------------------------------------------------------
 
 

@@ -123,9 +123,9 @@ def test_dragging_an_ellipse_changes_the_reconstruction_where_it_should_and_nowh
 
 def test_dragging_the_rim_changes_the_precision_and_scrolling_the_strength(opened: Opened) -> None:
     region = select_first(opened)
-    x, y = place_on_screen(opened, region)
     opened.tab.locator("#gamma-x").fill("0")  # γ = 1: σ is one element of z, 2 pixels
     opened.settle()
+    x, y = place_on_screen(opened, region)
     scale = opened.box("#code")["width"] / 40
     mu, strength = opened.number("#mu-x-value"), opened.number("#amplitude-value")
     opened.drag((x + 2 * scale, y), (x + scale, y))
@@ -321,9 +321,9 @@ def test_the_number_of_active_features_is_the_true_one_where_not_all_are_drawn(
     count = int(infer(model, digit, spec, engine="reference").stats.nonzeros[-1])
     assert count > 150
     opened.tab.locator("#active-count", has_text=str(count)).wait_for()
-    assert (
-        opened.text("#active-count") == f"{count} active features of layer 2, the 48 largest shown"
-    )
+    assert opened.text("#active-count") == f"{count} active features of layer 2"
+    assert opened.text("#active-note") == "The 48 largest are shown."
+    assert opened.text("#feature-count") == f"{count} features"
     assert f"{count} active features" in opened.tab.locator("#code").get_attribute("aria-label")
 
 
@@ -389,3 +389,100 @@ def test_every_control_has_a_name(opened: Opened) -> None:
         ).map(e => e.id || e.outerHTML)"""  # noqa: E501
     )
     assert nameless == []
+
+
+def test_words_follow_the_model(opened: Opened, model: DeconvNet) -> None:
+    assert opened.text("#input-note").startswith("Draw, choose")
+    assert "% of the ink" in opened.text("#explained")
+    count = int(opened.number("#nonzeros"))
+    assert opened.text("#feature-count") == f"{count} features"
+    digits = load("digits", split="test")
+    assert export.are_strokes(model, digits)
+    greys = np.random.default_rng(0).integers(0, 256, (20, 28, 28), dtype=np.uint8)
+    assert not export.are_strokes(model, load(greys)), "a picture of greys is no stroke"
+
+
+def test_a_page_of_pictures_says_nothing_of_ink_or_digits(browser: Any, tmp_path: Path) -> None:
+    greys = np.random.default_rng(0).integers(0, 256, (3, 28, 28), dtype=np.uint8)
+    page = export.Explorer(
+        load_model(models.path("mnist")), Recipe.paper(), load(greys), name="x", engine="reference"
+    ).page()
+    file = tmp_path / "page.html"
+    file.write_text(page, encoding="utf-8")
+    with Opened(browser, file.as_uri()) as opened:
+        opened.tab.locator("#start-tour").click()
+        shown = opened.tab.locator("body").inner_text()
+        for word in ("ink", "digit", "Draw a"):
+            assert f" {word}" not in shown
+        assert "brightness that is missing" in shown
+
+
+def test_numbers_never_cover_each_other_and_more_are_shown_when_zoomed(opened: Opened) -> None:
+    opened.follow("lambda=20&alpha=1")
+    opened.tab.evaluate(
+        """() => {
+          const proto = CanvasRenderingContext2D.prototype, fill = proto.fillText, erase = proto.fillRect;
+          window.numbers = [];
+          proto.fillRect = function (...a) {
+            if (this.canvas.id === 'code') window.numbers = [];
+            return erase.apply(this, a);
+          };
+          proto.fillText = function (text, x, y) {
+            if (this.canvas.id === 'code') {
+              const half = this.measureText(text).width / 2, scale = this.getTransform().a;
+              window.numbers.push([x * scale, y * scale, half * scale]);
+            }
+            return fill.call(this, text, x, y);
+          };
+        }"""  # noqa: E501
+    )
+    counts = []
+    for _ in range(3):
+        opened.tab.locator("#zoom-in").click()
+        opened.settle()
+        numbers = opened.tab.evaluate("window.numbers")
+        counts.append(len(numbers))
+        for n, (x, y, half) in enumerate(numbers):
+            for other_x, other_y, other_half in numbers[:n]:
+                apart = abs(x - other_x) >= half + other_half or abs(y - other_y) >= 11
+                assert apart, "two numbers overlap"
+    assert counts[0] < counts[1] < counts[2]
+    assert opened.text("#zoom-value") == "8 ×"
+    for _ in range(3):
+        opened.tab.locator("#zoom-out").click()
+    opened.settle()
+
+
+def test_the_strip_of_active_features_ends_at_a_row(opened: Opened) -> None:
+    opened.follow("lambda=20&alpha=1")
+    opened.tab.locator("#active .tile").nth(47).wait_for()
+    tops, height = opened.tab.locator("#active").evaluate(
+        "list => [[...list.children].map(t => t.offsetTop - list.offsetTop), list.clientHeight]"
+    )
+    rows = sorted(set(tops))
+    assert len(rows) > 3
+    assert rows[2] < height <= rows[3], "three whole rows are seen"
+
+
+def test_the_pair_says_what_it_waits_for(opened: Opened) -> None:
+    assert opened.text("#pair-empty").startswith("Waits for a second image, B")
+    opened.follow("steps=300&image=e0")
+    opened.tab.locator("#random-other").click()
+    status = opened.tab.locator("#pair-status")
+    status.filter(has_text="Inferring the features of B").wait_for()
+    assert opened.tab.locator("#pair-b.waiting").count() == 1
+    opened.until(lambda: status.inner_text() == "")
+    assert opened.tab.locator("#pair-b.waiting").count() == 0
+
+
+def test_no_half_of_the_page_is_empty_and_headings_do_not_wrap(opened: Opened) -> None:
+    bottoms = opened.tab.locator("main > .column").evaluate_all(
+        "all => all.map(one => one.lastElementChild.getBoundingClientRect().bottom + scrollY)"
+    )
+    assert min(bottoms) > 0.75 * max(bottoms)
+    heights = opened.tab.locator("h2:visible, h3:visible").evaluate_all(
+        "all => all.map(one => one.getBoundingClientRect().height)"
+    )
+    assert max(heights) < 32
+    width = opened.tab.evaluate("document.documentElement.scrollWidth")
+    assert width <= 1280

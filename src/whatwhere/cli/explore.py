@@ -19,6 +19,7 @@ from whatwhere.cli.inputs import (
     source_of,
 )
 from whatwhere.cli.outputs import Stages, claim, write
+from whatwhere.errors import printable
 from whatwhere.spec.execution import Execution
 from whatwhere.spec.tasks import Distortions
 
@@ -52,10 +53,8 @@ def explore(
     recipe, model = open_run(run, "cpu")
     source = images or source_of(run)
     name = run.stem if run.is_file() else run.resolve().name
-    shown, engine = (
-        in_model_units(model.spec, read_examples(run, source)),
-        settings.of(Execution).engine,
-    )
+    shown = in_model_units(model.spec, read_examples(run, source))
+    engine = settings.of(Execution).engine
     explorer = Explorer(model, recipe, shown, name=name, examples=examples, engine=engine)
     if out is None:
         with PageServer(answers(explorer), port=port) as server:
@@ -74,7 +73,8 @@ def answers(explorer: Any) -> Callable[[str], Any]:
     asked for."""
     from whatwhere.pages.server import Content
 
-    page, inferring = explorer.page(served=True).encode(), Lock()
+    page = explorer.page(served=True).encode()
+    inferring = Lock()
     known: dict[str, Content] = {"": Content(page)}
     parts = {f"codes/{part}": part for part in range(explorer.parts)}
 
@@ -91,7 +91,14 @@ def answers(explorer: Any) -> Callable[[str], Any]:
 
 @command(DISTORTIONS, EXECUTION)
 def label(
-    images: str, run: str | None = None, *, out: Path = Path("labels.csv"), settings: Settings
+    images: str,
+    run: str | None = None,
+    *,
+    out: Path = Path("labels.csv"),
+    labels_from: Path | None = None,
+    export: Path | None = None,
+    links: bool = False,
+    settings: Settings,
 ) -> None:
     """Label a few pictures in a browser, and see the others fall into place.
 
@@ -99,22 +106,35 @@ def label(
     picture; the page continues from them. A model that was learned first is next to them, too, and
     the classifier that the page saves.
 
-    run  a run, a model file or the name of a model; default: one is learned from the pictures
-         first, in a stream
-    out  the table of labels
+    run          a run, a model file or the name of a model; default: one is learned from the
+                 pictures first, in a stream
+    out          the table of labels
+    labels_from  first take over labels that were made elsewhere: a .csv file with names and
+                 classes, or the .json of Label Studio
+    export       write the class of every picture instead of showing the page: a table (.csv), tasks
+                 for Label Studio (.json), or a new folder with a sub-folder for each class
+    links        in such a folder, links to the pictures instead of copies
     """
     from whatwhere.pages.labelling import LabelPage
     from whatwhere.pages.server import PageServer
     from whatwhere.progress import Stage
 
-    how, options = settings.of(Distortions), settings.of(Execution)
+    how = settings.of(Distortions)
+    options = settings.of(Execution)
     source = read_images(Path(run or ""), images)
 
     def make(stage: Stage) -> ww.Labelling:
-        return ww.Labelling(
+        session = ww.Labelling(
             source, run=run, labels=out, invariant_to=how, options=options, stage=stage
         )
+        if labels_from is not None:
+            session.import_labels(labels_from)
+        return session
 
+    if export is not None:
+        written = make(Stages(quiet=True).stage).export(export, links=links)
+        typer.echo(f"{printable(written)}: the classes of {len(source):,} pictures")
+        return
     shown = LabelPage(make, source.name, out.with_suffix(".classifier.safetensors"))
     with PageServer(shown.answer, act=shown.act) as server:
         server.show(f"Ctrl-C ends it; everything that was said is in {out}.")

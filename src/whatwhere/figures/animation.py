@@ -3,6 +3,7 @@
 import io
 from collections.abc import Callable
 from dataclasses import replace
+from typing import NamedTuple
 
 import matplotlib
 import numpy as np
@@ -20,9 +21,19 @@ from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import InferenceSpec
 from whatwhere.spec.recipe import joint
 
-FRAMES, FRAME_MS, LAST_FRAME_MS = 20, 180, 2500
-# latents, the two parts of their cost, the number of non-zero features
-Step = tuple[Latents, tuple[float, float], int]
+FRAMES = 20  # about so many of the steps are shown
+FRAME_MS = 180
+LAST_FRAME_MS = 2500
+PANEL_SIDE = 1.3  # inches of a picture
+
+
+class Step(NamedTuple):
+    """Inference after a step: the latents, the two parts of their cost (reconstruction and
+    penalty), and the number of features that are not zero."""
+
+    latents: Latents
+    cost: tuple[float, float]
+    nonzeros: int
 
 
 def animation(
@@ -44,7 +55,8 @@ def animation(
     b'GIF89a'
     """
     with torch.no_grad(), matplotlib.rc_context(style.RC):
-        steps, frames = trace(model, image, spec, progress), []
+        steps = trace(model, image, spec, progress)
+        frames = []
         # every one of the first steps, then increasingly far apart, and the last
         shown = {
             *range(min(spec.steps, 5)),
@@ -61,7 +73,8 @@ def animation(
         Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.NONE)
         for frame in frames
     )
-    durations, file = [FRAME_MS] * len(others) + [LAST_FRAME_MS], io.BytesIO()
+    durations = [FRAME_MS] * len(others) + [LAST_FRAME_MS]
+    file = io.BytesIO()
     first.save(
         file,
         "GIF",
@@ -83,31 +96,27 @@ def trace(
     problem = Problem(
         model, signal, joint(model.spec.depth)[0], resolve_lam(model, image[None], spec)
     )
-    state, steps = ista.start(problem), []
+    state = ista.start(problem)
+    steps = []
     for step in range(spec.steps + 1):
         if step:
             state = ista.step(problem, state)[0]
             progress(1)
-        cost, latents = (
-            problem.objective(state.latents),
-            replace(state.latents, background=background),
-        )
-        steps.append(
-            (latents, (float(cost.reconstruction), float(cost.penalty)), int(cost.nonzeros))
-        )
+        cost = problem.objective(state.latents)
+        latents = replace(state.latents, background=background)
+        parts = (float(cost.reconstruction), float(cost.penalty))
+        steps.append(Step(latents, parts, int(cost.nonzeros)))
     return steps
 
 
 def draw_frame(model: DeconvNet, image: Tensor, steps: list[Step], now: int) -> Figure:
     """The image, its inference after step `now`, and below the two parts of the cost up to that
     step."""
-    latents, cost, nonzeros = steps[now]
-    limit, ink, figure, side = (
-        max(1.0, float(image.max())),
-        style.is_ink(image),
-        Figure(figsize=(5.6, 2.66)),
-        1.3,
-    )
+    latents = steps[now].latents
+    cost = steps[now].cost
+    limit = max(1.0, float(image.max()))
+    ink = style.is_ink(image)
+    figure = Figure(figsize=(5.6, 2.66))
     explained = decompose(model, latents, *image.shape[1:])
     reconstruction = model.at(*image.shape[1:]).decode(latents)[0]
     panels = {
@@ -119,24 +128,22 @@ def draw_frame(model: DeconvNet, image: Tensor, steps: list[Step], now: int) -> 
             limit if model.spec.input.kind == "none" else None
         ),
     }
-    for left, (heading, rgb) in zip(
-        0.05 + np.arange(4) * (side + 0.1), panels.items(), strict=True
-    ):
+    lefts = 0.05 + np.arange(len(panels)) * (PANEL_SIDE + 0.1)
+    for left, (heading, rgb) in zip(lefts, panels.items(), strict=True):
         style.add_heading(figure, left, 0.04, heading)
-        style.add_picture(figure, left, 0.2, side, rgb)
+        style.add_picture(figure, left, 0.2, PANEL_SIDE, rgb)
     axes = style.add_panel(figure, 0.42, 1.78, 5.05, 0.56)
     axes.set_axis_on()
     for k, name in enumerate(("reconstruction", "penalty")):
         colour = style.CURVES[k]
-        axes.plot([costs[k] for _, costs, _ in steps[: now + 1]], color=colour)
+        axes.plot([step.cost[k] for step in steps[: now + 1]], color=colour)
         axes.plot(now, cost[k], "o", color=colour, clip_on=False)
         style.add_text(
             figure, 0.42 + 1.5 * k, 1.6, f"● {name} {cost[k]:.1f}", color=colour, fontweight="bold"
         )
-    style.add_text(figure, 3.42, 1.6, f"{nonzeros} non-zero features")
-    axes.set(
-        xlim=(0, max(1, len(steps) - 1)), ylim=(0, 1.1 * max(max(costs) for _, costs, _ in steps))
-    )
+    style.add_text(figure, 3.42, 1.6, f"{steps[now].nonzeros} non-zero features")
+    largest = max(max(step.cost) for step in steps)
+    axes.set(xlim=(0, max(1, len(steps) - 1)), ylim=(0, 1.1 * largest))
     axes.set_xlabel("step", labelpad=1)
     axes.tick_params(length=2, color=style.GREY)
     axes.grid(axis="y", color=style.RULE)

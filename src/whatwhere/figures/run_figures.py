@@ -87,7 +87,8 @@ def _section(section: Section) -> str:
             f' alt="{escape(section.heading)}"></figure>\n'
         )
     text = _paragraphs(section.text) + _facts(section.facts) + links
-    return f"<section>\n<h2>{escape(section.heading)}</h2>\n{text}{figure}</section>"
+    words = f'<div class="words">\n<h2>{escape(section.heading)}</h2>\n{text}</div>\n'
+    return f"<section>\n{words}{figure}</section>"
 
 
 def _paragraphs(text: str) -> str:
@@ -220,9 +221,10 @@ class RunFigures:
         ):
             spec = learning.inference
             lam = "λ chosen from the images" if isinstance(spec.lam, AutoLam) else f"λ {spec.lam:g}"
+            epochs = "1 epoch" if learning.epochs == 1 else f"{learning.epochs} epochs"
             facts[f"layer {k}"] = (
-                f"{layer.maps} maps, {layer.pooling_kind} pooling; trained for {learning.epochs}"
-                f" epochs with {lam}, α {spec.alpha:g} and {spec.steps} steps"
+                f"{layer.maps} maps, {layer.pooling_kind} pooling; trained for {epochs}"
+                f" with {lam}, α {spec.alpha:g} and {spec.steps} steps"
             )
         facts["figures"] = (
             f"of {len(self.images)} images, inferred with the settings of the training"

@@ -1,7 +1,7 @@
 """The page of a detector's findings: one HTML file without outside requests, no scripts.
 
-Pictures come least normal first. The map is drawn over a picture in red, with a scale at the top of
-the page; it disappears under the pointer. A yellow line encloses what exceeds the threshold.
+Pictures come least normal first, each as it is and, beside it, with the map: a red tint under which
+the surface can be seen, and a line around what exceeds the threshold. The page has a scale.
 """
 
 import io
@@ -14,36 +14,38 @@ import torch
 from torch import Tensor
 
 from whatwhere.errors import MissingExtra, printable
-from whatwhere.html import data_url, static_page, thumbnail
+from whatwhere.html import data_url, report_style, static_page, thumbnail
 from whatwhere.tasks.anomaly.detector import Detection
 from whatwhere.tasks.anomaly.evidence import Threshold
 
 BINS = 40  # of the histogram
 WIDTH, HEIGHT = 640, 150  # of the histogram
-SIDE = 230  # pixels of a picture's longer side on the page
-LARGEST = 1000  # pixels of it that are kept
+LARGEST = 700  # pixels of the longer side of a picture that are kept
 SHOWN_RANGE = 2.0  # how far above the threshold the red is strongest
-RED, OPAQUE = (208, 0, 0), 0.75
+RED = (208, 0, 0)
+OPAQUE = 0.45  # of the tint, where it is strongest: the surface is seen under it
 STYLE = """
-body { margin: 0 auto; max-width: 76rem; padding: 1.5rem 1rem 4rem; background: #fff; color: #222;
-       font: 1rem/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
-h1 { font-size: 1.6rem; margin: 0; } p { margin: .4rem 0; max-width: 46rem; }
+.head { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr));
+        gap: .5rem 2rem; align-items: start; }
+.head svg text { fill: var(--text); } .head svg line { stroke: var(--text); }
 .scale { width: 16rem; height: .8rem;
-         background: linear-gradient(to right, #d0000000, #d00000bf), #999; }
+         background: linear-gradient(to right, #d0000000, #d0000073), #999; }
 .ends { width: 16rem; display: flex; justify-content: space-between; font-size: .85rem;
-        color: #595959; }
-ol { list-style: none; padding: 0; display: flex; flex-wrap: wrap; gap: 1.6rem 1.2rem;
-     align-items: flex-start; }
-li { max-width: 100%; } .name { overflow-wrap: anywhere; font-size: .85rem; max-width: 15rem; }
-.score { font-variant-numeric: tabular-nums; font-size: .85rem; max-width: 15rem; }
-.score span { color: #595959; font-weight: 400; }
-.anomaly .score { color: #b00000; font-weight: 600; }
-.view { position: relative; display: inline-block; line-height: 0; }
-.view img, .view svg { width: 100%; height: 100%; } .over { position: absolute; inset: 0; }
-.view:hover .over { opacity: 0; }
-.patches { display: flex; gap: 2px; margin-top: 3px; align-items: center; }
+        color: var(--muted); }
+ol { list-style: none; padding: 0; margin: 1.5rem 0 0; display: grid; gap: 1.6rem 1.4rem;
+     grid-template-columns: repeat(auto-fill, minmax(min(100%, 30rem), 1fr)); }
+li { min-width: 0; border-top: 1px solid var(--rule); padding-top: .7rem; }
+.name { overflow-wrap: anywhere; font-size: .85rem; }
+.score { font-variant-numeric: tabular-nums; font-size: .85rem; }
+.score span { color: var(--muted); font-weight: 400; }
+.anomaly .score { color: var(--alarm); font-weight: 600; }
+.views { display: grid; grid-template-columns: 1fr 1fr; gap: .6rem; align-items: start; }
+.view { position: relative; line-height: 0; margin: 3px; }
+.view img, .view svg { width: 100%; height: 100%; }
+.view svg { overflow: visible; } .over { position: absolute; inset: 0; }
+.patches { display: flex; flex-wrap: wrap; gap: 2px; margin-top: .4rem; align-items: center; }
 .patches img { width: 44px; height: 44px; image-rendering: pixelated; }
-.patches span { font-size: .75rem; color: #595959; }
+.patches span { font-size: .75rem; color: var(--muted); }
 """
 
 
@@ -67,28 +69,31 @@ def write_page(
     normal    scores of the normal pictures, [m]
     """
     items = [item(drawing, threshold.value) for drawing in drawings]
-    anomalies, (low, high) = int((scores > threshold.value).sum()), threshold.interval
-    rest = (
-        f"<p>The {len(items):,} least normal ones are shown.</p>"
-        if len(items) < len(scores)
-        else ""
-    )
-    body = f"""<h1>{anomalies:,} of {len(scores):,} pictures are anomalies</h1>
+    anomalies = int((scores > threshold.value).sum())
+    low, high = threshold.interval
+    rest = ""
+    if len(items) < len(scores):
+        rest = f"<p>The {len(items):,} least normal ones are shown.</p>"
+    are = "picture is an anomaly" if len(scores) == 1 else "pictures are anomalies"
+    body = f"""<main><h1>{anomalies:,} of {len(scores):,} {are}</h1>
+<div class="head"><div>
+{histogram(scores, normal, threshold.value)}
+</div><div>
 <p>A picture is an anomaly if its score is above {threshold.value:.2f}. Of new normal pictures
 {100 * threshold.false_alarms:.2g} % are expected to be
 ({100 * low:.2g} to {100 * high:.2g} % with a probability of
 95 %, if the {len(normal):,} normal pictures are independent).</p>
-{histogram(scores, normal, threshold.value)}
-<p>Red: how unlike normal pictures a place is. A yellow line encloses what exceeds the threshold.
-Normal pictures may have such places, too: the score compares a picture with normal ones of such a
-surface. Point at a picture to see it
-without them. Below it: its least normal patch, and the normal patches that are most like it.</p>
+<p>On the left each picture is as it is. On the right, red shows how unlike normal pictures a place
+is, and a line encloses what exceeds the threshold. Normal pictures may have such places, too: the
+score compares a picture with normal ones of such a surface. Below: its least normal patch, and the
+normal patches that are most like it.</p>
 <div class="scale"></div>
 <div class="ends"><span>{threshold.value:.1f}</span>
 <span>{threshold.value + SHOWN_RANGE:.1f}</span></div>
-{rest}<ol>{"".join(items)}</ol>
+{rest}</div></div>
+<ol>{"".join(items)}</ol></main>
 """
-    return static_page("Anomalies", STYLE, body)
+    return static_page("Anomalies", report_style() + STYLE, body)
 
 
 def item(drawing: Drawing, threshold: float) -> str:
@@ -96,22 +101,23 @@ def item(drawing: Drawing, threshold: float) -> str:
     curves."""
     found, picture, patches = drawing.found, drawing.picture, drawing.patches
     if picture.shape[1] == 1:
-        picture, patches = curve(picture), [curve(patch) for patch in patches]
+        picture = curve(picture)
+        patches = [curve(patch) for patch in patches]
     height, width = picture.shape[1:]
     heat = found.anomaly_map.expand(height, width)
-    zoom = max(0.1, min(8.0, SIDE / max(height, width)))
-    kind, name = (
-        ' class="anomaly"' if found.score > threshold else "",
-        escape(printable(found.name)),
-    )
+    kind = ' class="anomaly"' if found.score > threshold else ""
+    name = escape(printable(found.name))
     words = ", ".join(f"{word} {value:.1f}" for word, value in found.evidence.items() if value > 1)
     patch, *normal = (image(patch, "patch") for patch in patches)
-    return f"""<li{kind}><div class="view"
-style="width:{zoom * width:.0f}px;aspect-ratio:{width}/{height}">
-{image(picture, name)}<div class="over">{map_image(heat, threshold)}</div>
-<svg class="over" viewBox="0 0 {width} {height}">
-<path d="{outline_path(heat > threshold)}" fill="none"
-stroke="#ffd400" stroke-width="{1.5 / zoom:.2f}"/></svg></div>
+    shape = f"aspect-ratio:{width}/{height}"
+    original = image(picture, name)
+    line = f'd="{outline_path(heat > threshold)}" fill="none" vector-effect="non-scaling-stroke"'
+    return f"""<li{kind}><div class="views"><div class="view" style="{shape}">{original}</div>
+<div class="view" style="{shape}">
+{original}<div class="over">{map_image(heat, threshold)}</div>
+<svg class="over" viewBox="0 0 {width} {height}" aria-hidden="true">
+<path {line} stroke="#000" stroke-width="3.5"/>
+<path {line} stroke="#ffd400" stroke-width="1.5"/></svg></div></div>
 <div class="name">{name}</div>
 <div class="score">{found.score:.2f} <span>{escape(words)}</span></div>
 <div class="patches">{patch}<span>normal:</span>{"".join(normal)}</div></li>
@@ -126,7 +132,8 @@ def curve(signal: Tensor) -> Tensor:
     highest = signal.nan_to_num(-torch.inf).amax(2, keepdim=True)
     at = ((rows - 1) * (highest - signal) / (highest - lowest).clamp_min(1e-30)).round()
     before = torch.cat([at[..., :1], at[..., :-1]], 2)
-    before, row = torch.where(before.isnan(), at, before), torch.arange(rows)[:, None]
+    before = torch.where(before.isnan(), at, before)
+    row = torch.arange(rows)[:, None]
     inside = (row >= torch.minimum(at, before)) & (row <= torch.maximum(at, before))
     return 1 - inside.float().flatten(0, 1)[None]
 
@@ -187,7 +194,7 @@ def histogram(scores: np.ndarray, normal: np.ndarray, threshold: float) -> str:
     return f"""<svg viewBox="0 -16 {WIDTH} {HEIGHT + 36}" width="{WIDTH}"
 style="max-width:100%" font-size="13"
 role="img" aria-label="histogram of scores">{bars}
-<line x1="{at:.1f}" x2="{at:.1f}" y1="0" y2="{HEIGHT}" stroke="#222"
+<line x1="{at:.1f}" x2="{at:.1f}" y1="0" y2="{HEIGHT}"
 stroke-dasharray="4 3"/><text x="{at:.1f}" y="-4" text-anchor="middle">threshold</text>
-<line x1="0" x2="{WIDTH}" y1="{HEIGHT}" y2="{HEIGHT}" stroke="#222"/>{labels}</svg>
+<line x1="0" x2="{WIDTH}" y1="{HEIGHT}" y2="{HEIGHT}"/>{labels}</svg>
 <p>Scores of normal pictures (grey) and of these pictures (red).</p>"""

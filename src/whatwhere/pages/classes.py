@@ -27,13 +27,13 @@ def classes_page(session: Labelling, images: Images) -> str:
         title = f"{name} ({len(members):,})"
         body += section(title, members[shown].tolist(), session, images, predictions)
     lead = (
-        f"{len(session.labelled):,} of {len(session.names):,} pictures had a label (framed). Every"
-        " row goes from sure to unsure. All pictures are in predictions.csv."
+        f"{len(session.labelled):,} of {len(session.names):,} pictures had a label (framed). The"
+        " pictures of a class go from sure to unsure. All pictures are in predictions.csv."
     )
     return static_page(
         "Classes",
         report_style(),
-        f'<main class="wide">\n<h1>{escape(images.name)}</h1>\n<p>{lead}</p>\n{body}</main>\n',
+        f"<main>\n<h1>{escape(images.name)}</h1>\n<p>{lead}</p>\n{body}</main>\n",
     )
 
 
@@ -42,7 +42,10 @@ def section(
 ) -> str:
     """A heading and a row of pictures."""
     figures = "".join(figure(row, session, images, predictions) for row in rows)
-    return f'<h2>{escape(title)}</h2>\n<div class="row">{figures}</div>\n'
+    return (
+        f'<section class="row-of-pictures">\n<h2>{escape(title)}</h2>\n'
+        f'<div class="row">{figures}</div>\n</section>\n'
+    )
 
 
 def figure(row: int, session: Labelling, images: Images, predictions: Predictions) -> str:

@@ -82,6 +82,9 @@ EXAMPLES = 1_000
 EXAMPLE_BYTES = 2_000_000  # of pixels, before compression: larger images come in smaller numbers
 PART = 50  # examples whose codes come together
 CODE_STEPS = 100  # of inference for the codes of the examples
+INK = (0.1, 0.9)  # below: ground; above: ink
+MOSTLY = 0.6  # share of ground from which on images are strokes
+FEW = 0.2  # share of pixels between ground and ink up to which they are
 PAGE_STEPS = 200  # with which the page begins: twice as many leave half as many features
 
 
@@ -126,10 +129,12 @@ class Explorer:
 
     def page(self, codes: Sequence[str] = (), *, served: bool = False) -> str:
         """The page with these codes; a served one asks for the others at `codes/PART`."""
-        (_, height, width), tested = self.images.shape, pack_settings(self.recipe.inference)
+        _, height, width = self.images.shape
+        tested = pack_settings(self.recipe.inference)
         data = {
             "name": self.name,
             "about": about(self.model, self.images),
+            "strokes": are_strokes(self.model, self.images),
             "height": height,
             "width": width,
             "model": self.packed,
@@ -169,6 +174,17 @@ def choose_examples(images: Images, most: int) -> np.ndarray:
     """Rows spread evenly over a set, as many as are asked for and as the page can carry."""
     count = max(1, min(most, len(images), EXAMPLE_BYTES // int(np.prod(images.shape))))
     return np.arange(count) * len(images) // count
+
+
+def are_strokes(model: DeconvNet, images: Images) -> bool:
+    """Whether images are strokes of ink, so that one can draw such an image: mostly ground, and
+    little between ground and ink."""
+    if model.spec.channels != 1 or model.spec.input.kind != "none":
+        return False
+    some = images[np.arange(min(len(images), 100))]
+    ground = float((some < INK[0]).float().mean())
+    between = float(((some >= INK[0]) & (some <= INK[1])).float().mean())
+    return ground > MOSTLY and between < FEW
 
 
 def about(model: DeconvNet, images: Images) -> str:

@@ -6,6 +6,8 @@ import { drawPlane, ellipseOf, shownRadius } from "./plane.js";
 
 /** @typedef {import("./session.js").Session} Session */
 
+const LARGEST_SCALE = 8; // of the plane
+
 /** @param {Session} session */
 export function codePanel(session) {
   const canvas = byId("code", HTMLCanvasElement);
@@ -17,12 +19,32 @@ export function codePanel(session) {
   /** @type {number | null} */ let hovered = null;
   let adding = false;
 
-  const zoom = () => (canvas.clientWidth || 480) / spanX;
+  const plane = { scale: 1, x: extent.start, y: extent.start }; // what of the plane is seen: its corner, how large
+  const zoom = () => (plane.scale * (canvas.clientWidth || 480)) / spanX;
   /** @param {MouseEvent} event */
   const at = (event) => {
     const { x, y } = pointerOn(event, canvas);
-    return { x: extent.start + x * spanX, y: extent.start + y * spanY };
+    return { x: plane.x + (x * spanX) / plane.scale, y: plane.y + (y * spanY) / plane.scale };
   };
+  /** Put a corner where it shows nothing beyond the plane. @param {number} x @param {number} y */
+  const moveTo = (x, y) => {
+    plane.x = Math.min(extent.start + spanX * (1 - 1 / plane.scale), Math.max(extent.start, x));
+    plane.y = Math.min(extent.start + spanY * (1 - 1 / plane.scale), Math.max(extent.start, y));
+    session.changed("selection");
+  };
+  /** Change the scale around a point, from 0 to 1 on the canvas. @param {number} factor @param {{ x: number, y: number }} point */
+  const zoomBy = (factor, point = { x: 0.5, y: 0.5 }) => {
+    const before = plane.scale;
+    plane.scale = Math.min(LARGEST_SCALE, Math.max(1, before * factor));
+    const shift = 1 / before - 1 / plane.scale;
+    moveTo(plane.x + point.x * spanX * shift, plane.y + point.y * spanY * shift);
+    byId("zoom-out", HTMLButtonElement).disabled = plane.scale === 1;
+    byId("zoom-in", HTMLButtonElement).disabled = plane.scale === LARGEST_SCALE;
+    byId("zoom-value", HTMLElement).textContent = plane.scale === 1 ? "" : `${plane.scale} ×`;
+  };
+  byId("zoom-in", HTMLButtonElement).addEventListener("click", () => zoomBy(2));
+  byId("zoom-out", HTMLButtonElement).addEventListener("click", () => zoomBy(0.5));
+  /** @type {{ x: number, y: number } | null} */ let held = null; // a point of the plane that moves with the pointer
 
   /** The ellipse under the pointer: the selected one first, then the nearest. @param {{ x: number, y: number }} point */
   const find = (point) => {
@@ -57,11 +79,12 @@ export function codePanel(session) {
     }
     const hit = find(point);
     const { regions } = session.network.layers[session.state.layer - 1];
+    canvas.setPointerCapture(event.pointerId);
     if (!hit) {
+      if (plane.scale > 1) held = point;
       session.set({ selected: null }, "selection");
       return;
     }
-    canvas.setPointerCapture(event.pointerId);
     drag = { kind: hit.kind, j: hit.j, axis: hit.axis };
     const feature = Math.floor(hit.j / (regions.rows * regions.columns));
     session.set({ selected: hit.j, feature }, "selection");
@@ -69,6 +92,7 @@ export function codePanel(session) {
   canvas.addEventListener("pointermove", (event) => {
     const point = at(event);
     if (drag) return dragTo(session, drag, point);
+    if (held) return moveTo(plane.x + held.x - point.x, plane.y + held.y - point.y);
     const hit = find(point);
     canvas.style.cursor = adding ? "copy" : hit ? (hit.kind === "rim" ? "nwse-resize" : "grab") : "default";
     if ((hit?.j ?? null) !== hovered) {
@@ -76,7 +100,7 @@ export function codePanel(session) {
       session.changed("selection");
     }
   });
-  for (const name of ["pointerup", "pointercancel"]) canvas.addEventListener(name, () => (drag = null));
+  for (const name of ["pointerup", "pointercancel"]) canvas.addEventListener(name, () => (drag = held = null));
   canvas.addEventListener("pointerleave", () => {
     hovered = null;
     session.changed("selection");
@@ -85,6 +109,11 @@ export function codePanel(session) {
     "wheel",
     (event) => {
       const { selected, layer } = session.state;
+      if (event.ctrlKey) {
+        event.preventDefault();
+        zoomBy(event.deltaY < 0 ? 2 : 0.5, pointerOn(event, canvas));
+        return;
+      }
       if (selected === null || layer !== session.top) return;
       event.preventDefault();
       scaleFeature(session, selected, event.deltaY < 0 ? 1.08 : 1 / 1.08);
@@ -126,8 +155,8 @@ export function codePanel(session) {
     const width = canvas.clientWidth || 480;
     [canvas.width, canvas.height] = [width * ratio, ((width * spanY) / spanX) * ratio];
     const context = contextOf(canvas);
-    context.setTransform(zoom() * ratio, 0, 0, zoom() * ratio, -extent.start * zoom() * ratio, -extent.start * zoom() * ratio);
-    drawPlane(context, session, scratch, hovered, zoom());
+    context.setTransform(zoom() * ratio, 0, 0, zoom() * ratio, -plane.x * zoom() * ratio, -plane.y * zoom() * ratio);
+    drawPlane(context, session, scratch, hovered, zoom(), plane.scale);
     describe(canvas, session);
   });
 }

@@ -35,6 +35,11 @@ export function comparePanel(session) {
     byId("gaussian-cost", HTMLElement).textContent = inWords(session.objective());
     const { report } = max;
     byId("max-cost", HTMLElement).textContent = report ? inWords(report.objective) : "being inferred …";
+    for (const id of ["max-reconstruction", "max-residual"]) {
+      const canvas = byId(id, HTMLCanvasElement);
+      canvas.classList.toggle("waiting", !report);
+      if (!report) drawImage(canvas, session.image, session.size);
+    }
     if (!report) return;
     const { p, theta } = session.latentsOf(report.latents);
     const drawn = session.toImage(descend(session.network, p, allWeights(session.network, theta)).pHat[0]);

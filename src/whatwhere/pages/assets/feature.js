@@ -150,6 +150,10 @@ async function showSamples(session, map, activations, inferred, wanted) {
   const chosen = drawSome(activations, SAMPLES, map);
   const size = { channels: session.inkSize.channels, height: 1, width: 1 };
   const tiles = chosen.map(() => pictureCanvas(size, "being inferred"));
+  for (const tile of tiles) {
+    tile.classList.add("waiting");
+    drawParts(tile, [], size);
+  }
   byId("samples", HTMLElement).replaceChildren(...tiles);
   const colour = session.colours[session.top - 1][map];
   const settings = { ...session.page.settings, steps: session.page.examples.steps };

@@ -66,6 +66,9 @@ export function inferencePanel(session) {
     play.textContent = playing ? "Pause" : "Play";
     play.setAttribute("aria-pressed", String(playing !== 0));
     byId("running", HTMLElement).hidden = !session.running;
+    const progress = byId("inference-progress", HTMLProgressElement);
+    progress.classList.toggle("idle", !session.running);
+    progress.value = Math.min(1, (session.trace.length - 1) / Math.max(1, session.state.steps));
     drawCurve(curve, session);
   });
 }

@@ -103,6 +103,9 @@ export function inputPanel(session) {
   });
   acceptFiles(session, choose);
   offerExamples(session, choose);
+  byId("input-note", HTMLElement).textContent = session.isStrokes
+    ? "Draw, choose an example, or drop or paste a picture. Inference runs while you draw."
+    : "Choose an example, or drop or paste a picture. You can paint on it: inference runs meanwhile.";
 
   session.panels.push((changes) => {
     if (!changes.has("image") && !changes.has("scheme")) return;

@@ -37,11 +37,12 @@ function classRow(name, said, members, { give, look }) {
   const words = `${name}: ${counted(said, "label")}, ${counted(members, "picture")}`;
   const button = make(
     "button",
-    { class: "class", "aria-pressed": String(shared.armed === name), "aria-label": words, title: words, onclick: () => give(name) },
+    { class: "class", "aria-pressed": String(shared.armed === name), title: words, onclick: () => give(name) },
     make("span", { class: "mark", "aria-hidden": "true" }, markOf(name)),
     make("span", { class: "class-name" }, name),
-    make("small", {}, `${said} / ${members}`),
-    make("kbd", {}, keyOf(name)),
+    make("span", { class: "hidden" }, `, ${counted(said, "label")}, ${counted(members, "picture")}`),
+    make("small", { "aria-hidden": "true" }, `${said} / ${members}`),
+    make("kbd", { "aria-hidden": "true" }, keyOf(name)),
   );
   button.style.setProperty("--hue", colourOf(name));
   const row = make("div", { class: "class-row" }, button);

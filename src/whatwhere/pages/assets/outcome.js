@@ -14,6 +14,7 @@ export function outcomePanel(session) {
   );
   const list = byId("active", HTMLElement);
   let late = 0;
+  for (const word of document.querySelectorAll(".substance")) word.textContent = session.substance;
   session.panels.push((changes) => {
     if (changes.has("image") || changes.has("scheme")) drawImage(input, session.image, session.size);
     if (!changes.has("latents") && !changes.has("selection") && !changes.has("scheme") && !changes.has("view")) return;
@@ -24,7 +25,12 @@ export function outcomePanel(session) {
     const left = e.reduce((sum, value) => sum + value * value, 0);
     const all = session.signal.reduce((sum, value) => sum + value * value, 0);
     byId("explained", HTMLElement).textContent =
-      all > 0 ? `${(100 * Math.max(0, 1 - left / all)).toFixed(0)} % of the ${session.size.photograph ? "detail" : "ink"} is explained` : "";
+      all > 0 ? `${(100 * Math.max(0, 1 - left / all)).toFixed(0)} % of the ${session.substance} is explained` : "";
+    const count = session.activeCount(session.top);
+    byId("feature-count", HTMLElement).textContent = `${count} feature${count === 1 ? "" : "s"}`;
+    // before the first step nothing is drawn yet: what is shown is only where drawing begins
+    const isWaiting = session.running && session.trace.length < 2;
+    for (const canvas of [reconstruction, coloured, residual]) canvas.classList.toggle("waiting", isWaiting);
     clearTimeout(late); // tiles take longer than a frame: they follow when the hand rests
     late = window.setTimeout(() => listTiles(list, session), 60);
   });
@@ -55,7 +61,7 @@ function listTiles(list, session) {
     }),
   );
   const [count, listed] = [session.activeCount(layer), Math.min(LISTED, active.length)];
-  byId("active-count", HTMLElement).textContent =
-    `${count} active feature${count === 1 ? "" : "s"} of layer ${layer}` + (count > listed ? `, the ${listed} largest shown` : "");
+  byId("active-count", HTMLElement).textContent = `${count} active feature${count === 1 ? "" : "s"} of layer ${layer}`;
+  byId("active-note", HTMLElement).textContent = count > listed ? `The ${listed} largest are shown.` : "";
   if (focused) /** @type {HTMLElement | null} */ (list.querySelector(`[data-j="${focused}"]`))?.focus();
 }

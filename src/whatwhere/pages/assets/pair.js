@@ -77,10 +77,19 @@ function showPair(session, b) {
   byId("pair", HTMLElement).hidden = !other;
   byId("pair-empty", HTMLElement).hidden = other !== null;
   byId("swap", HTMLButtonElement).disabled = byId("blend", HTMLInputElement).disabled = !other;
-  if (!other) return;
+  if (!other) {
+    byId("pair-status", HTMLElement).textContent = "";
+    return;
+  }
   const { latents: a, network, size } = session;
   drawImage(byId("pair-a", HTMLCanvasElement), session.reconstruction(), size);
-  if (!b) return;
+  byId("pair-status", HTMLElement).textContent = b ? "" : "Inferring the features of B …";
+  for (const id of ["pair-ab", "pair-ba", "pair-b"]) byId(id, HTMLCanvasElement).classList.toggle("waiting", !b);
+  if (!b) {
+    for (const id of ["pair-ab", "pair-ba"]) drawImage(byId(id, HTMLCanvasElement), session.reconstruction(), size);
+    drawImage(byId("pair-b", HTMLCanvasElement), session.imageOf(other), size);
+    return;
+  }
   /** @param {string} id @param {Float64Array} p @param {Theta[]} theta */
   const draw = (id, p, theta) => {
     drawImage(byId(id, HTMLCanvasElement), session.toImage(descend(network, p, allWeights(network, theta)).pHat[0]), size);

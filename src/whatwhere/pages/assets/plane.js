@@ -40,9 +40,10 @@ export const shownRadius = (radius, zoom) => Math.max(radius, 4.5 / zoom);
  * @param {Session} session
  * @param {HTMLCanvasElement} scratch
  * @param {number | null} hovered
- * @param {number} zoom
+ * @param {number} zoom pixels of the screen for a pixel of the image
+ * @param {number} scale how much larger the plane is drawn than when all of it is seen
  */
-export function drawPlane(context, session, scratch, hovered, zoom) {
+export function drawPlane(context, session, scratch, hovered, zoom, scale) {
   const { layer, selected, view } = session.state;
   const { height, width } = session.size;
   const focus = hovered ?? selected;
@@ -67,30 +68,34 @@ export function drawPlane(context, session, scratch, hovered, zoom) {
   for (const { j, map, value } of active.slice().reverse()) {
     drawEllipse(context, session, layer, j, map, Math.abs(value) / largest, j === selected, j === focus, zoom);
   }
-  drawNumbers(context, session, layer, active, focus, zoom);
+  drawNumbers(context, session, layer, active, focus, zoom, scale);
 }
 
 /**
- * The numbers of the strong features of the top layer and of the one in focus, where they do not cover each other.
+ * The numbers of the strongest features that fit, and of the one in focus: none covers another one. More fit, and weaker
+ * ones have theirs, where the plane is larger.
  * @param {CanvasRenderingContext2D} context
  * @param {Session} session
  * @param {number} k
  * @param {Active[]} active the largest first
  * @param {number | null} focus
  * @param {number} zoom
+ * @param {number} scale
  */
-function drawNumbers(context, session, k, active, focus, zoom) {
+function drawNumbers(context, session, k, active, focus, zoom, scale) {
   context.font = `600 ${11 / zoom}px system-ui, sans-serif`;
   context.textAlign = "center";
   context.lineWidth = 3 / zoom;
   context.strokeStyle = styled("--halo");
   context.fillStyle = styled("--text");
-  const strong = active.filter(({ value }) => k === session.top && Math.abs(value) >= 0.3 * Math.abs(active[0].value));
-  /** @type {{ x: number, y: number }[]} */ const placed = [];
+  const least = (0.3 / scale) * Math.abs(active[0]?.value ?? 0);
+  const strong = active.filter(({ value }) => k === session.top && Math.abs(value) >= least);
+  /** @type {{ x: number, y: number, half: number }[]} */ const placed = [];
   for (const { j, map } of [...active.filter((one) => one.j === focus), ...strong]) {
     const e = ellipseOf(session, k, j);
-    const at = { x: e.x, y: e.y - shownRadius(e.radiusY, zoom) - 3 / zoom };
-    if (placed.some(({ x, y }) => Math.abs(x - at.x) < 15 / zoom && Math.abs(y - at.y) < 11 / zoom)) continue;
+    const half = context.measureText(String(map + 1)).width / 2 + 2 / zoom; // with the halo
+    const at = { x: e.x, y: e.y - shownRadius(e.radiusY, zoom) - 3 / zoom, half };
+    if (placed.some(({ x, y, half: other }) => Math.abs(x - at.x) < half + other && Math.abs(y - at.y) < 13 / zoom)) continue;
     placed.push(at);
     context.strokeText(String(map + 1), at.x, at.y);
     context.fillText(String(map + 1), at.x, at.y);

@@ -14,6 +14,7 @@ import { unpackModel } from "./unpack.js";
  * @typedef {object} PageData
  * @property {string} name of the model
  * @property {string} about where it comes from, for the footer
+ * @property {boolean} strokes whether its images are strokes of ink
  * @property {number} height
  * @property {number} width
  * @property {import("./unpack.js").PackedModel} model
@@ -38,6 +39,11 @@ export class Shown {
     this.size = { channels: page.model.channels, height: page.height, width: page.width, photograph };
     this.inkSize = { ...this.size, channels: this.network.channels }; // of what features draw
     this.pixels = this.size.channels * page.height * page.width;
+    this.isStrokes = page.strokes;
+    /** What the image is made of, in words. */
+    this.substance = "brightness";
+    if (photograph) this.substance = "detail";
+    if (page.strokes) this.substance = "ink";
     this.colours = this.network.layers.map((layer) => featureColours(layer.regions.maps));
     this.setPixels(new Float64Array(this.pixels));
     /** @type {Latents} */ this.latents = this.emptyLatents();

@@ -1,0 +1,78 @@
+"""The accessibility check of axe-core, which is not part of the project: `make axe` installs it in
+a temporary folder and runs it.
+
+PYTHONPATH=tests python tests/pages/axe.py AXE.js OUT.json     checks all pages
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+SCRIPT = os.environ.get("AXE_JS", "")
+"""The file axe.min.js of the npm package axe-core; '' if it is not here."""
+
+SERIOUS = ("serious", "critical")
+RUN = """async () => {
+  const found = await axe.run(document, { resultTypes: ["violations"] });
+  const place = ({ target, failureSummary }) => ({ target, failureSummary });
+  return found.violations.map(({ id, impact, help, nodes }) => ({
+    id, impact, help, nodes: nodes.map(place),
+  }));
+}"""
+
+
+def violations(tab: Any, script: str = SCRIPT) -> list[dict[str, Any]]:
+    """What axe-core finds on the page that a tab shows. The tab needs `bypass_csp`."""
+    tab.add_script_tag(path=script)
+    found: list[dict[str, Any]] = tab.evaluate(RUN)
+    return found
+
+
+def serious(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [one for one in found if one["impact"] in SERIOUS]
+
+
+def main(script: str, out: str) -> None:
+    import tempfile
+
+    from playwright.sync_api import sync_playwright
+
+    from pages.conftest import chromium, hostile_page
+    from pages.labelled import Served, serving
+
+    results: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as api:
+        browser = api.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        explorer = Path(folder) / "explorer.html"
+        explorer.write_text(hostile_page(), encoding="utf-8")
+        made = Served(Path(folder) / "label")
+        shown = made.page()
+        with serving(shown) as server:
+            assert shown.session is not None
+            shown.session.label({row: made.truth(row) for row in range(0, 30, 3)})
+            for name, url in (("labelling", server.url), ("explorer", explorer.as_uri())):
+                for width in (1280, 390):
+                    for scheme in ("light", "dark"):
+                        context = browser.new_context(
+                            bypass_csp=True,
+                            color_scheme=scheme,
+                            viewport={"width": width, "height": 800},
+                        )
+                        tab = context.new_page()
+                        tab.set_default_timeout(120_000)
+                        tab.goto(url)
+                        tab.locator("body[aria-busy=false]").wait_for()
+                        results[f"{name}, {width} pixels, {scheme}"] = violations(tab, script)
+                        context.close()
+        browser.close()
+    Path(out).write_text(json.dumps(results, indent=1) + "\n")
+    for name, found in results.items():
+        kinds = ", ".join(f"{one['id']} ({one['impact']})" for one in found) or "nothing"
+        print(f"{name}: {kinds}")
+    sys.exit(any(serious(found) for found in results.values()))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,91 @@
+"""From a new folder of 60 pictures to a saved classifier, by keyboard alone and by mouse: the lists
+in `walks/` are what a person does."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tiny_run as tiny
+import whatwhere as ww
+from pages.labelled import NAMES, Served, press, serving
+from pages.opened import Opened
+from whatwhere.pages.labelling import LabelPage
+
+WALKS = Path(__file__).parent / "walks"
+COUNT = 60
+FEWEST = 13  # labels at the end of both walks
+
+
+def lines(name: str) -> list[str]:
+    text = (WALKS / f"{name}.txt").read_text(encoding="utf-8")
+    return [line for line in text.splitlines() if not line.startswith("#")]
+
+
+@pytest.fixture
+def walked(browser: Any, tmp_path: Path) -> Iterator[tuple[Served, LabelPage, Opened]]:
+    made = Served(tmp_path / "walk", COUNT)
+    shown = made.page()
+    with serving(shown) as server, Opened(browser, server.url) as opened:
+        yield made, shown, opened
+
+
+def current(opened: Opened) -> int:
+    """The row that is chosen, once all that was asked for is done."""
+    opened.settle()
+    return int(opened.tab.locator("#picture").get_attribute("data-row"))
+
+
+def check_end(made: Served, shown: LabelPage, opened: Opened) -> None:
+    opened.tab.locator("#message", has_text="Saved").wait_for()
+    said = shown.session.said
+    assert len(said) >= FEWEST
+    assert list(said.values()).count("not sure") == 1
+    wrong = [row for row, name in said.items() if name not in ("not sure", made.truth(row))]
+    assert wrong == [], "every key reached the picture that it was meant for"
+    classifier = ww.load_classifier(made.classifier)
+    assert set(classifier.classes) == set(NAMES)
+    images, _ = tiny.bars(5, seed=9)
+    found = classifier.predict(np.round(255 * images.clip(0, 1)).astype(np.uint8)[:, None])
+    assert set(found) <= set(NAMES)
+
+
+@pytest.mark.browser
+def test_the_walk_by_keyboard_alone(walked: tuple[Served, LabelPage, Opened]) -> None:
+    made, shown, opened = walked
+    moved: list[str] = []
+    opened.tab.expose_function("moved", lambda: moved.append("mouse"))
+    opened.tab.evaluate("addEventListener('pointerdown', () => moved())")
+    for line in lines("keys"):
+        for word in line.split():
+            name = made.truth(current(opened)) if word in ("NAME", "DIGIT") else ""
+            if word == "NAME":
+                press(opened, name)
+            elif word == "DIGIT":
+                slot = dict(zip(shown.slots.names, shown.slots.numbers, strict=True))[name]
+                press(opened, str(slot))
+            else:
+                press(opened, word)
+        opened.tab.wait_for_timeout(600)  # a letter that is alone is a shortcut
+        opened.settle()
+    check_end(made, shown, opened)
+    assert moved == []
+
+
+@pytest.mark.browser
+def test_the_walk_by_mouse(walked: tuple[Served, LabelPage, Opened]) -> None:
+    made, shown, opened = walked
+    for line in lines("mouse"):
+        action, _, rest = line.partition(" ")
+        if action == "click":
+            opened.tab.locator(rest).click()
+        elif action == "name":
+            opened.tab.locator("#class-name").fill(made.truth(current(opened)))
+            opened.tab.locator("#give").click()
+        else:
+            name = made.truth(current(opened))
+            opened.tab.locator(".class", has_text=name).click()
+        opened.settle()
+    check_end(made, shown, opened)
