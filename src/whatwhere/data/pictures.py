@@ -182,9 +182,9 @@ def picture_files(
         )
     labelled = [(folder / file, file.parts[0] if 2 in depths else None) for file in pictures]
     parents = {Path(), *(file.parent for file in pictures)}
-    return labelled, [
-        folder / file for file in found if file.parent in parents and file not in pictures
-    ]
+    known = set(pictures)
+    others = [file for file in found if file.parent in parents and file not in known]
+    return labelled, [folder / file for file in others]
 
 
 @dataclass(frozen=True)
