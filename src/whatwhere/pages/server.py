@@ -13,7 +13,7 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
-LONGEST = 1 << 20  # bytes of what a page may send
+LONGEST = 1 << 26  # bytes of what a page may send: a table of labels to import
 MOST_DIGITS = 9  # of a number in an address or in a header
 
 
