@@ -108,3 +108,8 @@ def command(*words: str | os.PathLike[str]) -> str:
     """A command line that can be pasted; control characters in names are escaped, so that it can
     be shown."""
     return " ".join(shlex.quote(printable(os.fspath(word))) for word in words)
+
+
+def plural(count: int, noun: str) -> str:
+    """A number of things: 1 event, 2 events, 1,000 events."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")

@@ -82,7 +82,7 @@ def test_what_is_wrong_with_arrays_and_wav_files(tmp_path: Path) -> None:
         ww.data.load(np.zeros(5, complex), signals=True)
     with pytest.raises(ImageError, match=r"expected signals \[T\]"):
         ww.data.load(np.zeros((1, 1, 1, 5)), signals=True)
-    with pytest.warns(UserWarning, match="transposed"):
+    with pytest.warns(UserWarning, match="500 × 2 values are read as 2 channels of 500 samples"):
         ww.data.load(np.zeros((500, 2)), signals=True)
     with pytest.raises(ImageError, match=r"expected \[N, H, W\].*signals=True"):  # no picture
         ww.data.load(np.zeros((2, 500)))

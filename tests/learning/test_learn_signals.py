@@ -89,7 +89,7 @@ def test_waveforms_are_found_again(tmp_path: Path) -> None:
     )
     written = np.genfromtxt(table, delimiter=",", names=True)
     found = ww.find_events(run.model, x, run.recipe.inference, threshold=0.7, engine="reference")
-    np.testing.assert_allclose(written["time"], found["time"], atol=1e-4)
+    np.testing.assert_allclose(written["sample"], found["sample"], atol=1e-4)
     assert len(found) > 50
 
 
@@ -115,7 +115,9 @@ def test_learning_starts_from_pieces_with_energy() -> None:
 def test_settings_are_chosen_for_signals() -> None:
     stream = open_images(ww.data.load(simulated(), signals=True), None)
     chosen = choose_defaults(stream.known_images())
-    assert "signals, 8 waveforms of 64 samples" in chosen.line
+    assert "settings chosen from the recording" in chosen.line
+    assert chosen.start is not None
+    assert chosen.start.spec == chosen.recipe.model
     assert chosen.recipe.model.for_signals
     assert chosen.recipe.model.channels == 1
 

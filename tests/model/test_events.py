@@ -45,6 +45,7 @@ def brute_force(model: ww.DeconvNet, latents: Latents, samples: int) -> list[tup
     """Signal, feature, time, width and amplitude of every event, by loops over the regions."""
     layer, p, theta = model.spec.layers[0], latents.p, latents.pooling_params[0]
     assert p is not None
+    peaks = [int(f.abs().argmax()) for f in model.filters[0][0, :, 0]]
     (_, size), (_, stride) = layer.pool_shape, layer.strides
     found = []
     for n, b in np.ndindex(*p.shape[:2]):
@@ -78,7 +79,7 @@ def brute_force(model: ww.DeconvNet, latents: Latents, samples: int) -> list[tup
                 total = sum(value for _, value in coefficients)
                 time = sum(i * value for i, value in coefficients) / total
                 width = np.sqrt(sum((i - time) ** 2 * value for i, value in coefficients) / total)
-                found.append((n, b, time - 4, width, total))
+                found.append((n, b, time - 8 + peaks[b], width, total))
     return sorted(found, key=lambda event: (event[0], event[2]))
 
 
@@ -90,7 +91,7 @@ def test_events_are_those_of_the_coefficients(pool: int, stride: int) -> None:
     expected = brute_force(model, latents, 61)
     assert len(expected) == len(events) > 7
     for name, column in zip(
-        ("signal", "feature", "time", "width", "amplitude"),
+        ("signal", "waveform", "sample", "width", "amplitude"),
         zip(*expected, strict=True),
         strict=True,
     ):
@@ -108,9 +109,8 @@ def test_the_amplitudes_are_those_of_the_unpooled_map() -> None:
     assert events_of(sized, latents)["amplitude"].sum() == pytest.approx(float(z.sum()))
 
 
-def test_the_time_is_that_of_the_waveforms_centre() -> None:
-    """A lone event: the reconstruction is the waveform, which begins (K - 1) / 2 samples before
-    its time."""
+def test_the_time_is_that_of_the_waveforms_peak() -> None:
+    """A lone event: the reconstruction is the waveform, and its largest value is at the event."""
     model = signals_model(1, 1)
     p = torch.zeros(1, 2, 1, 68, dtype=torch.float64)
     p[0, 1, 0, 30] = 2.5
@@ -118,11 +118,28 @@ def test_the_time_is_that_of_the_waveforms_centre() -> None:
     latents = Latents(p, (PoolingParams(flat, flat),))
     (event,) = events_of(model.at(1, 60), latents)
     assert event["amplitude"] == 2.5
-    assert event["feature"] == 1
+    assert event["waveform"] == 1
     assert event["width"] == 0
-    begin = int(event["time"] - 4)
+    assert np.isnan(event["seconds"])
     signal = model.at(1, 60).decode(latents)[0, 0, 0]
+    assert event["sample"] == int(signal.abs().argmax())
+    begin = int(event["sample"]) - int(model.filters[0][0, 1, 0].abs().argmax())
     torch.testing.assert_close(signal[begin : begin + 9], 2.5 * model.filters[0][0, 1, 0])
+
+
+def test_the_channel_is_that_of_the_peak_and_overlaps_are_doubtful() -> None:
+    model = ww.DeconvNet(ww.ModelSpec.signals(1, 9, channels=3, pool_size=1), dtype=torch.float64)
+    f = torch.zeros(3, 1, 1, 9, dtype=torch.float64)
+    f[1, 0, 0, 2] = -2.0
+    f[2, 0, 0, 6] = 1.0
+    model = model.with_filters(1, f / f.norm())
+    p = torch.zeros(1, 1, 1, 108, dtype=torch.float64)
+    p[0, 0, 0, [20, 50, 54, 90, 95]] = 1.0
+    flat = torch.zeros(1, 2, 1, 1, 108, dtype=torch.float64)
+    events = events_of(model.at(1, 100), Latents(p, (PoolingParams(flat, flat),)))
+    assert (events["channel"] == 1).all()
+    np.testing.assert_array_equal(events["doubtful"], [False, True, True, False, False])
+    np.testing.assert_array_equal(events["sample"], [14, 44, 48, 84, 89])
 
 
 def test_parents_contribute_most() -> None:
@@ -142,8 +159,8 @@ def test_parents_contribute_most() -> None:
     below = below[np.abs(below["amplitude"]) > 0.1]
     assert len(below) > 5
     for event in below:
-        nearest = strong[np.abs(above["time"][strong] - event["time"]).argmin()]
-        assert event["parent"] == np.flatnonzero(events == above[nearest])[0]
+        nearest = strong[np.abs(above["sample"][strong] - event["sample"]).argmin()]
+        assert event["parent"] == np.flatnonzero(events["layer"] == 2)[nearest]
 
 
 def test_threshold_and_errors() -> None:
@@ -151,7 +168,9 @@ def test_threshold_and_errors() -> None:
     latents = random_latents(model, 61, share=0.1)
     sized = model.at(1, 61)
     every, strong = events_of(sized, latents), events_of(sized, latents, threshold=1.0)
-    np.testing.assert_array_equal(strong, every[np.abs(every["amplitude"]) >= 1.0])
+    expected = every[np.abs(every["amplitude"]) >= 1.0]
+    for name in ("signal", "waveform", "sample", "amplitude", "width"):
+        np.testing.assert_array_equal(strong[name], expected[name])
     assert 0 < len(strong) < len(every)
     assert len(events_of(sized, Latents(torch.zeros_like(latents.p), latents.pooling_params))) == 0
     with pytest.raises(SpecError, match="threshold = -1"):
@@ -163,17 +182,41 @@ def test_threshold_and_errors() -> None:
         pictures.events()
 
 
+def row(signal: int, waveform: int, sample: float, seconds: float = np.nan) -> tuple[float, ...]:
+    """A row of a table with usual values in the other columns."""
+    return (signal, 1, waveform, sample, seconds, 2.0, 0, 0.9, False, 0.4, -1)
+
+
 def test_tables() -> None:
-    events = Events.of([(0, 1, 3, 123456.25, 0.4, 2.0, -1), (1, 1, 0, -0.5, 0.0, -1.5, -1)])
+    events = Events.of([row(0, 3, 123456.25, 4.9382504), row(1, 0, -0.5, -0.00002)])
     text = io.StringIO()
     events.to_csv(text)
     read = np.genfromtxt(io.StringIO(text.getvalue()), delimiter=",", names=True)
     assert read.dtype.names == events.dtype.names
-    np.testing.assert_allclose(read["time"], events["time"])
+    np.testing.assert_allclose(read["sample"], events["sample"])
+    np.testing.assert_allclose(read["seconds"], events["seconds"], atol=1e-6)
+    assert (events["time"] == events["sample"]).all(), "names before 0.2"
+    assert (events["feature"] == events["waveform"]).all()
+
+
+def test_a_table_without_a_rate_has_no_seconds() -> None:
+    text = io.StringIO()
+    Events.of([row(0, 3, 12.25)]).to_csv(text)
+    assert "sample" in text.getvalue()
+    assert "seconds" not in text.getvalue()
 
 
 def test_a_data_frame() -> None:
     pandas = pytest.importorskip("pandas")
-    frame = Events.of([(0, 1, 3, 12.25, 0.4, 2.0, -1)]).to_pandas()
+    frame = Events.of([row(0, 3, 12.25)]).to_pandas()
     assert isinstance(frame, pandas.DataFrame)
-    assert frame.loc[0, "time"] == 12.25
+    assert frame.loc[0, "sample"] == 12.25
+
+
+def test_annotations_of_mne() -> None:
+    pytest.importorskip("mne")
+    notes = Events.of([row(0, 3, 500.0, 2.0), row(0, 1, 750.0, 3.0)]).to_mne()
+    assert list(notes.onset) == [2.0, 3.0]
+    assert list(notes.description) == ["waveform 3", "waveform 1"]
+    with pytest.raises(ImageError, match="rate of the recording"):
+        Events.of([row(0, 3, 500.0)]).to_mne()

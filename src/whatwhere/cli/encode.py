@@ -18,11 +18,13 @@ from whatwhere.cli.inputs import (
     ImageInput,
     open_run,
     read_images,
+    read_recording,
     recorded_by,
     with_preset,
 )
 from whatwhere.cli.outputs import Stages, claim, write
-from whatwhere.errors import ImageError, printable
+from whatwhere.data.signals import unknown_gaps
+from whatwhere.errors import ImageError, plural, printable
 from whatwhere.spec import Recipe
 from whatwhere.spec.execution import Execution
 from whatwhere.spec.tasks import EncodeOptions
@@ -31,10 +33,10 @@ from whatwhere.spec.tasks import EncodeOptions
 @command(
     EncodeOptions,
     DISTORTIONS,
-    (ImageInput, "mask"),
+    (ImageInput, "mask rate"),
     EXECUTION,
     (Recipe, "inference descriptor"),
-    flags="where descriptors mask device",
+    flags="where descriptors mask rate device",
 )
 def encode(
     run: Path,
@@ -83,10 +85,15 @@ def encode(
         overwrite=overwrite,
     )
     if events is not None:
-        signals = ww.data.load(images, signals=True, allow_nan=True)
+        signals = read_recording(run, images, given.rate)
         count = write_events(events, recipe, model, signals, options, execution.engine)
-        written = {"file": str(events), "events": count}
-        typer.echo(json.dumps(written) if json_ else f"{printable(events)}: {count:,} events")
+        length = model.spec.layers[0].filter_shape[1]
+        gaps = unknown_gaps(signals, length)
+        written = {"file": str(events), "events": count, "gaps": gaps}
+        words = f"{printable(events)}: {plural(count, 'event')}"
+        if gaps:
+            words += f"; {plural(gaps, 'gap')} longer than a waveform ({length} samples) unknown"
+        typer.echo(json.dumps(written) if json_ else words)
     if out is None:
         return
     if options.descriptors:

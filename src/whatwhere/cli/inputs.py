@@ -8,7 +8,7 @@ import whatwhere as ww
 from whatwhere.cli.command import Settings
 from whatwhere.errors import SpecError
 from whatwhere.spec import Recipe
-from whatwhere.spec.checks import Checked, Count
+from whatwhere.spec.checks import Checked, Count, Positive
 from whatwhere.spec.execution import Execution
 from whatwhere.spec.inference import CODING
 from whatwhere.spec.tasks import Distortions
@@ -32,6 +32,11 @@ class ImageInput(Checked):
     limit        use only the first images
     image_count  images that each layer learns from in a stream (learning.each.update=batch); after
                  the last one the first follows again. Default: whole epochs
+    rate         samples per second of a recording, where its file does not say it (.npy, .csv
+                 without a column of times). A .npy file for which it is given is a recording
+    waveforms    number of waveforms of a recording. Default: as many as it shows
+    length       length of the waveforms of a recording: samples, such as 64, or a time, such as
+                 12ms. Default: as long as its events are
     """
 
     source: str = "digits"
@@ -39,6 +44,14 @@ class ImageInput(Checked):
     crop: Count | None = None
     limit: Count | None = None
     image_count: Count | None = None
+    rate: Positive | None = None
+    waveforms: Count | None = None
+    length: str | None = None
+
+    @property
+    def for_recordings(self) -> bool:
+        """Whether something was given that only a recording has."""
+        return (self.rate, self.waveforms, self.length) != (None, None, None)
 
     def absolute(self) -> "ImageInput":
         """The same with paths in full; names, `alpha` and `nan` stay as they are."""
@@ -51,9 +64,15 @@ class ImageInput(Checked):
         """Images of one size or their crops, and their masks; of both only the first `limit`."""
         import numpy as np
 
+        from whatwhere.data.signals import training_windows
+
         images, masks = ww.data.load_for_training(
-            self.source, self.mask, crop=self.crop, signals=signals
+            self.source, self.mask, crop=self.crop, signals=signals or self.for_recordings
         )
+        if isinstance(images, ww.data.Signals):
+            images = images.with_rate(self.rate)
+            if self.limit is not None:
+                images = training_windows(images)
         if self.limit is None or self.limit >= len(images):
             return images, masks
         rows = np.arange(self.limit)
@@ -66,6 +85,12 @@ def read_images(run: Path, source: str, labels: Path | None = None) -> "ww.data.
     What is white, and the side of squares of those of several sizes, are as in the run.
     """
     return ww.data.load(source, labels, recorded=recorded_by(run))
+
+
+def read_recording(run: Path, source: str, rate: float | None = None) -> "ww.data.Signals":
+    """A recording, with the rate that was given, or that of its file, or that of the run."""
+    signals: Any = ww.data.load(source, signals=True, allow_nan=True, rate=rate)
+    return signals if signals.rate is not None else signals.with_rate(notes_of(run).get("rate"))
 
 
 def read_examples(run: Path, source: str) -> "ww.data.Images":

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from whatwhere.cli.command import Settings, command
-from whatwhere.errors import SpecError, printable
+from whatwhere.errors import SpecError, plural, printable
 from whatwhere.spec.execution import Execution
 from whatwhere.spec.tasks import RestorationSpec
 
@@ -155,10 +155,28 @@ def restore_recording(
     opened = open_run(model, execution.device, execution.engine)[1]
     claim([out], model, recording, mask, overwrite=overwrite)
     values = load(recording, signals=True, allow_nan=mask == "nan")[:]
+    gaps = 0
     if mask is None:
         restored = restoration.denoise(opened, values, task.noise)
     else:
         known = values.isfinite() if mask == "nan" else load(mask, signals=True)[:]
         restored = restoration.inpaint(opened, values, known, task.noise)
+        gaps = leave_long_gaps(restored, known, opened.spec.layers[0].filter_shape[1])
     write(out, encode_signals(restored.cpu().numpy(), recording))
-    typer.echo(f"{printable(out)}: restored")
+    left = f"; {plural(gaps, 'gap')} longer than a waveform left unknown (NaN)" if gaps else ""
+    typer.echo(f"{printable(out)}: restored{left}")
+
+
+def leave_long_gaps(restored: Any, known: Any, longest: int) -> int:
+    """Mark gaps of signals [N, C, T] that are longer than a waveform as unknown, in place; returns
+    their number: no waveform reaches across, so that what was filled in is a guess."""
+    from whatwhere.data.signals import long_gaps
+
+    count = 0
+    seen = known.expand_as(restored) > 0
+    for signal, channels in zip(restored, seen, strict=True):
+        for values, channel in zip(signal, channels, strict=True):
+            for gap in long_gaps(channel.cpu().numpy(), longest):
+                values[gap] = float("nan")
+                count += 1
+    return count

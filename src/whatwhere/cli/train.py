@@ -12,6 +12,7 @@ import typer
 import whatwhere as ww
 from whatwhere.cli.command import Settings, command
 from whatwhere.cli.inputs import ImageInput
+from whatwhere.data.signals import samples_of
 from whatwhere.spec import Recipe
 from whatwhere.spec.execution import TrainingOptions
 from whatwhere.spec.toml import read_recipe
@@ -20,10 +21,10 @@ Kind = TypeVar("Kind")
 
 
 @command(
-    (ImageInput, "mask crop limit image_count"),
+    (ImageInput, "mask crop limit image_count rate waveforms length"),
     (TrainingOptions, "engine device store checkpoint_every timeout"),
     Recipe,
-    flags="mask crop limit image_count device",
+    flags="mask crop limit image_count rate waveforms length device",
 )
 def train(
     images: str | None = None,
@@ -68,12 +69,18 @@ def train(
     pictures, masks = given.for_training(
         signals=base is not None and settings.override(base).model.for_signals
     )
+    start = None
     if base is None:
-        base, count, line = choose_defaults(pictures)
+        defaults = choose_defaults(pictures, **waveforms_asked(given, pictures))
+        base = defaults.recipe
         if not quiet:
-            typer.echo(line, err=True)
+            typer.echo(defaults.line, err=True)
         if given.image_count is None and not settings.given("learning"):
-            given = replace(given, image_count=count)
+            given = replace(given, image_count=defaults.image_count)
+        if not settings.given("model"):
+            start = defaults.start
+    elif resume is None and (given.waveforms or given.length):
+        raise typer.BadParameter("--waveforms and --length are given without --recipe")
     options = replace(options, notes={**asdict(options), **asdict(given)})
     with report_interrupts(folder), stop_on_signal() as stop:
         callbacks = ww.TrainingCallbacks(stop=stop)
@@ -84,12 +91,21 @@ def train(
             mask=masks,
             image_count=given.image_count,
             resume=resume is not None,
+            start=start,
             progress=not quiet,
             options=options,
             callbacks=callbacks,
         )
     if not quiet:
         typer.echo(folder / "model.safetensors")
+
+
+def waveforms_asked(given: ImageInput, images: "ww.data.Images") -> dict[str, int | None]:
+    """The number and the length, in samples, of waveforms that were asked for."""
+    if not isinstance(images, ww.data.Signals):
+        return {}
+    length = None if given.length is None else samples_of(given.length, images.rate)
+    return {"waveforms": given.waveforms, "length": length}
 
 
 def from_notes(kind: type[Kind], notes: dict[str, Any]) -> Kind:

@@ -16,7 +16,13 @@ from whatwhere.data.images import Images, check_finite, few_labels, white_used
 from whatwhere.data.mixed import NOT_RECORDED, Group, MixedPictures, Recorded, match_mask
 from whatwhere.data.pictures import find_pictures, is_picture
 from whatwhere.data.signals import SUFFIXES as SIGNAL_SUFFIXES
-from whatwhere.data.signals import Signals, as_signals, cut_windows, read_signals, training_windows
+from whatwhere.data.signals import (
+    Signals,
+    as_signals,
+    cut_windows,
+    from_mne,
+    read_signals,
+)
 from whatwhere.errors import ImageError, did_you_mean, printable
 
 __all__ = [
@@ -45,6 +51,7 @@ def load(
     size: int | None = None,
     recorded: Recorded = NOT_RECORDED,
     signals: bool = False,
+    rate: float | None = None,
 ) -> Images:
     """Images from a name, a file, a folder or an array; or signals, from a .wav, .csv, .npy or .npz
     file or an array.
@@ -67,7 +74,9 @@ def load(
                smallest side, with a warning
     recorded   by a run: the side of those squares, and what is white in pixels of 16 bits
     signals    arrays [T], [C, T] or [N, C, T] are signals, and are read as `Signals`. Files named
-               .wav and .csv (a row for each sample, a column for each channel) always are
+               .wav, .csv (a row for each sample, a column for each channel) and, with MNE, .edf
+               always are, and so is MNE's `Raw`
+    rate       samples per second of signals, where the file does not say it
 
     >>> ww.data.load("digits", split="test")
     Images('digits/test', 2,000 of 1×28×28, labelled)
@@ -83,6 +92,8 @@ def load(
         signals=signals,
     )
     images = _one_size(opened, size) if isinstance(opened, MixedPictures) else opened
+    if isinstance(images, Signals):
+        images = images.with_rate(rate)
     return images if labels is None else _with_labels(images, labels)
 
 
@@ -148,7 +159,7 @@ def load_for_training(
     """Images of one size, and their masks if there are any: those of the source, or crops of its
     pictures.
 
-    Of signals, all successive windows; unknown samples are NaN.
+    Signals are whole, or in windows if a crop is given; unknown samples are NaN.
 
     source  pictures as `load` takes them, [N, C, H, W] if they are an array
     mask    as in `load_groups`, [1 or N, 1 or C, H, W]
@@ -165,7 +176,7 @@ def load_for_training(
     if isinstance(opened := groups[0][0], Signals):
         if mask not in (None, "nan"):
             raise ImageError("a mask was given for signals; mark unknown samples by NaN instead")
-        return (training_windows(opened) if crop is None else cut_windows(opened, crop)), None
+        return (opened if crop is None else cut_windows(opened, crop)), None
     if crop is None and len(groups) == 1:
         return groups[0]
     crops = mixed.random_crops(groups, crop, None, seed)
@@ -203,6 +214,8 @@ def _open(
         )
     if isinstance(source, Images):
         return source
+    if hasattr(source, "get_data") and hasattr(source, "ch_names"):
+        return from_mne(source, allow_nan=allow_nan)
     if isinstance(source, str | Path):
         opened, name = _open_path(source, recorded, allow_nan), printable(source)
         if isinstance(opened, MixedPictures | Signals):

@@ -1,13 +1,10 @@
 """Signals: recordings of one or more channels. Outside they are [N, C, T]; the model sees images
 of height 1."""
 
-import codecs
 import io
-import math
 import os
 import re
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from io import BufferedReader
 from pathlib import Path
@@ -18,29 +15,49 @@ import torch
 
 from whatwhere.data.arrays import read_array
 from whatwhere.data.images import Images, LazyPixels, PictureWindows, Rows, check_finite
-from whatwhere.errors import ImageError, MissingExtra, printable
+from whatwhere.data.tables import (
+    SECONDS,
+    encode_table,
+    read_table,
+    split_unit,
+    table_values,
+    time_column,
+    without_first_column,
+)
+from whatwhere.errors import ImageError, MissingExtra, SpecError
 from whatwhere.files import open_regular, readable
 
-SUFFIXES = (".csv", ".wav")
+SUFFIXES = (".csv", ".wav", ".edf", ".bdf", ".fif")
 """Files that hold nothing but signals."""
 
 WINDOW = 2048  # samples, for learning from longer signals
 CHECKED = 1 << 20  # samples that are looked at together
-LOOKED_AT = 1000  # lines of a table that tell whether its first line is a heading
-DECIMAL_COMMA = re.compile(r"([+-]?\d+),(\d+)")
 UNKNOWN_LENGTH = 2**32 - 1  # of the samples of a .wav file
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Signals(Images):
     """Signals as the model expects them: `signals[rows]` is a float32 tensor [n, C, T], read when
     it is asked for.
 
-    The fields are those of `Images`: `pixels` [N, C, 1, T], `labels`, `name`, `classes`,
+    The other fields are those of `Images`: `pixels` [N, C, 1, T], `labels`, `name`, `classes`,
     `allow_nan`, `white`, `brightest` and `deep_white`.
+
+    rate           samples per second; None if it is not known
+    start          seconds at the first sample
+    unit           of the values, such as 'mV'; '' if it is not known
+    channel_names  as the file gives them; None if it gives none
 
     >>> ww.data.load(np.zeros((3, 2, 500)), signals=True)
     Signals('array', 3 of 2×500, unlabelled)
+    >>> ww.data.load(np.zeros(500), signals=True, rate=250).rate
+    250.0
     """
+
+    rate: float | None = None
+    start: float = 0.0
+    unit: str = ""
+    channel_names: tuple[str, ...] | None = None
 
     def __getitem__(self, rows: Rows) -> torch.Tensor:
         if isinstance(rows, int | np.integer):
@@ -49,11 +66,65 @@ class Signals(Images):
 
     def as_images(self) -> Images:
         """The same signals as images of height 1."""
-        return Images(**{field.name: getattr(self, field.name) for field in fields(self)})
+        return Images(**{field.name: getattr(self, field.name) for field in fields(Images)})
 
     def recording(self, row: int) -> PictureWindows:
         """One signal as a picture [C, 1, T] that is read window by window."""
         return PictureWindows(self, row)
+
+    def with_rate(self, rate: float | None) -> "Signals":
+        """The same signals with this many samples per second, if a number is given."""
+        return self if rate is None else replace(self, rate=float(rate))
+
+
+def long_gaps(known: np.ndarray, longest: int) -> list[slice]:
+    """The gaps of more than `longest` samples in a signal, by the samples [T] that are known."""
+    edges = np.diff(np.concatenate([[1], known.astype(np.int8), [1]]))
+    starts = np.flatnonzero(edges == -1)
+    stops = np.flatnonzero(edges == 1)
+    pairs = zip(starts.tolist(), stops.tolist(), strict=True)
+    return [slice(first, last) for first, last in pairs if last - first > longest]
+
+
+def unknown_gaps(signals: Signals, longest: int) -> int:
+    """How many gaps in all channels of the signals are longer than this; read part by part."""
+    if signals.pixels.dtype.kind != "f":
+        return 0
+    count = 0
+    for row in range(len(signals)):
+        recording = signals.recording(row)
+        length = recording.shape[2]
+        parts = []
+        for first in range(0, length, CHECKED):
+            part = recording[:, :, first : first + CHECKED]
+            parts.append((~part.isnan()).any(0)[0].numpy())
+        count += len(long_gaps(np.concatenate(parts), longest))
+    return count
+
+
+def samples_of(length: str | int, rate: float | None) -> int:
+    """A length such as '12ms', '0.5s' or '64', in samples.
+
+    >>> samples_of("12ms", 2000), samples_of("64", None)
+    (24, 64)
+    """
+    match = re.fullmatch(r"\s*(\d*\.?\d+)\s*(s|ms|us|µs|samples)?\s*", str(length))
+    if match is None:
+        raise SpecError(
+            f"length = {str(length)[:40]!r} was given; expected samples, such as 64, or a time,"
+            " such as 12ms or 0.5s"
+        )
+    number, unit = float(match[1]), match[2]
+    if unit in SECONDS:
+        if rate is None:
+            raise SpecError(
+                f"length = {length} was given for a recording whose rate is not known; give the"
+                " samples per second (--rate), or a length in samples"
+            )
+        number *= SECONDS[unit] * rate
+    if round(number) < 2 or (unit not in SECONDS and number % 1):
+        raise SpecError(f"length = {length} was given; expected at least 2 samples, a whole number")
+    return round(number)
 
 
 def cut_windows(signals: Signals, size: int) -> Signals:
@@ -87,12 +158,23 @@ def training_windows(signals: Signals) -> Signals:
 
 
 def as_signals(values: np.ndarray, name: str, allow_nan: bool = False) -> Signals:
-    """Signals of values [T], [C, T] or [N, C, T]; floats are checked once, window by window."""
+    """Signals of values [T], [C, T] or [N, C, T]; floats are checked once, window by window.
+
+    Of values [T, C], with fewer channels than samples, the axes are swapped, and a warning says so.
+    """
     shape = values.shape
     if not 1 <= len(shape) <= 3 or 0 in shape:
         raise ImageError(
             f"{name}: an array of shape {shape}; expected signals [T], [C, T] or [N, C, T]"
         )
+    if is_transposed(shape):
+        warnings.warn(
+            f"{name}: {shape[0]:,} × {shape[1]:,} values are read as {shape[1]:,} channels of"
+            f" {shape[0]:,} samples",
+            stacklevel=4,
+        )
+        values = values.T
+        shape = values.shape
     pixels = values.reshape((1,) * (3 - len(shape)) + shape)[:, :, None]
     signals = Signals(pixels, None, name, allow_nan=allow_nan)
     if signals.shape[0] > signals.shape[2]:
@@ -108,169 +190,95 @@ def as_signals(values: np.ndarray, name: str, allow_nan: bool = False) -> Signal
     return signals
 
 
+def is_transposed(shape: tuple[int, ...]) -> bool:
+    """Whether an array of two axes has more rows than columns, which then are the samples."""
+    return len(shape) == 2 and shape[0] > shape[1]
+
+
 def read_signals(path: Path, name: str, allow_nan: bool) -> Signals:
-    """The recording of a .csv file, a row for each sample and a column for each channel, or of a
-    .wav file."""
-    values = _read_csv(path) if path.suffix.lower() == ".csv" else _read_wav(path)
-    return as_signals(values.T, name, allow_nan)
+    """The recording of a .csv file, a row for each sample and a column for each channel, of a .wav
+    file, or of an .edf or .fif file, for which `mne` is needed."""
+    suffix = path.suffix.lower()
+    if suffix == ".csv":
+        return _signals_of_table(path, name, allow_nan)
+    if suffix == ".wav":
+        rate, values = _read_wav(path)
+        return _quiet_signals(values.T, name, allow_nan).with_rate(rate)
+    return from_mne(_open_mne(path), name, allow_nan)
 
 
-def _read_csv(path: Path) -> np.ndarray:
-    """Values [T, C]; an empty field is NaN, and so is every field of an empty line."""
-    table = read_table(path)
-    if not table.lines:
-        raise ImageError(
-            f"{path}: no samples; expected a line for each sample, a column for each channel"
-        )
-    columns = max(line.count(table.separator) for line in table.lines)
-    unknown = table.separator.join(["nan"] * (columns + 1))
-    lines = [line if line.strip() else unknown for line in table.lines]  # `loadtxt` skips them
-    if table.decimal_comma:
-        lines = [line.replace(",", ".") for line in lines]
-    options: dict[str, Any] = {
-        "delimiter": table.separator,
-        "ndmin": 2,
-        "comments": None,
-        "dtype": np.float32,
-    }
+def _quiet_signals(values: np.ndarray, name: str, allow_nan: bool) -> Signals:
+    """Signals of values [C, T] of a file that says which axis is which."""
+    return as_signals(values[None], name, allow_nan)
+
+
+# Files that MNE reads -----------------------------------------------------------------------------
+
+
+def _open_mne(path: Path) -> Any:
+    """The recording of an .edf, .bdf or .fif file, as MNE's `Raw`."""
     try:
-        return np.loadtxt(lines, **options)
-    except ValueError:  # empty fields, perhaps, which only the slower way can read
-        pass
-    try:
-        return np.loadtxt(lines, converters=_number, **options)
-    except ValueError as error:
+        import mne
+    except ImportError:
         raise ImageError(
-            f"{path}: {error}; expected numbers: a line for each sample, a column for each channel"
+            f"{path}: reading {path.suffix} files needs MNE; pip install mne"
         ) from None
+    open_regular(path).close()
+    with readable(path, f"{path.suffix} file", "save it again", ImageError):
+        return mne.io.read_raw(path, preload=False, verbose="error")
 
 
-@dataclass(frozen=True)
-class Table:
-    """The text of a .csv file, and what a file like it needs.
+def from_mne(raw: Any, name: str = "Raw", allow_nan: bool = False) -> Signals:
+    """The data channels of MNE's `Raw`, in its units (V for EEG), with its rate and its names."""
+    import mne
 
-    heading        the first line, if it holds names; otherwise None
-    lines          of samples, without empty ones at the end
-    separator      of columns
-    decimal_comma  whether numbers are written 0,5
-    encoding       of the text
-    line_end       the characters that end a line
-    """
-
-    heading: str | None
-    lines: list[str]
-    separator: str
-    decimal_comma: bool
-    encoding: str
-    line_end: str
-
-
-def read_table(path: Path) -> Table:
-    """The lines of a .csv file; its separator, its decimal mark and its heading are detected."""
-    with open_regular(path) as file:
-        content = file.read()
-    encoding = _encoding(content)
-    try:
-        text = content.decode(encoding)
-    except UnicodeDecodeError as error:
-        raise ImageError(f"{path}: {error}; save it as UTF-8") from None
-    line_end = "\r\n" if "\r\n" in text else "\n"
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    while lines and not lines[-1].strip():
-        lines.pop()
-    # the second line has samples for certain; the first may hold names with any characters
-    typical = next((line for line in lines[1:] if line.strip()), lines[0] if lines else "")
-    separator = next((mark for mark in ";\t," if mark in typical), ",")
-    heading = None
-    if lines and _is_heading(path, lines, separator):
-        heading = lines.pop(0)
-    if separator != ",":
-        decimal_comma = any("," in line for line in lines)
-        return Table(heading, lines, separator, decimal_comma, encoding, line_end)
-    if _one_column_of_decimal_commas(path, heading, lines):
-        return Table(heading, lines, ";", True, encoding, line_end)
-    return Table(heading, lines, separator, False, encoding, line_end)
-
-
-def _encoding(content: bytes) -> str:
-    """By the byte-order mark; without one UTF-8, or Latin-1 where it is not UTF-8."""
-    if content.startswith(codecs.BOM_UTF8):
-        return "utf-8-sig"
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "utf-16"
-    try:
-        content.decode("utf-8")
-    except UnicodeDecodeError:
-        return "latin-1"
-    return "utf-8"
-
-
-def _is_heading(path: Path, lines: Sequence[str], separator: str) -> bool:
-    """Whether the first line holds names. Columns that are only numbered, 0, 1, 2 …, are names if
-    the samples below are no whole numbers; a warning says so."""
-    fields = [field.strip() for field in lines[0].split(separator)]
-    try:
-        for field in fields:
-            _number(field.replace(",", ".") if separator != "," else field)
-    except ValueError:
-        return True
-    below = [field.strip() for line in lines[1:LOOKED_AT] for field in line.split(separator)]
-    whole = sum(field.lstrip("+-").isdecimal() for field in below)
-    numbered = fields in (
-        [str(n) for n in range(len(fields))],
-        [str(n + 1) for n, _ in enumerate(fields)],
+    picks = mne.pick_types(raw.info, meg=True, eeg=True, ecg=True, eog=True, emg=True, misc=True)
+    if not len(picks):
+        raise ImageError(f"{name}: no channel with data; expected EEG, MEG, ECG, EOG or EMG")
+    values = raw.get_data(picks=picks).astype(np.float32)
+    kinds = {raw.get_channel_types([pick])[0] for pick in picks}
+    return replace(
+        _quiet_signals(values, name, allow_nan),
+        rate=float(raw.info["sfreq"]),
+        start=float(raw.first_time),
+        unit="V" if kinds <= {"eeg", "ecg", "eog", "emg"} else "",
+        channel_names=tuple(raw.ch_names[pick] for pick in picks),
     )
-    if not numbered or not below or 2 * whole >= len(below):
-        return False
-    name = printable(path)
-    if len(fields) == 1:
-        warnings.warn(
-            f"{name}: the first line, {fields[0]}, is taken for a sample; remove it if it is the"
-            " name of the column",
-            stacklevel=2,
-        )
-        return False
-    warnings.warn(
-        f"{name}: the first line, {lines[0]}, numbers the columns and is taken for their names;"
-        " write 0.0 in place of 0 if it is a sample",
-        stacklevel=2,
+
+
+def _signals_of_table(path: Path, name: str, allow_nan: bool) -> Signals:
+    """The recording of a table; a first column of times gives its rate, a heading its units."""
+    table = read_table(path)
+    times = time_column(table)
+    if times is not None:
+        table = without_first_column(table)
+    signals = _quiet_signals(table_values(path, table).T, name, allow_nan)
+    if times is not None:
+        signals = replace(signals, rate=times.rate, start=times.start)
+    if table.heading is None:
+        return signals
+    names = [split_unit(field) for field in table.heading.split(table.separator)]
+    if len(names) != signals.shape[0]:
+        return signals
+    units = {unit for _, unit in names}
+    return replace(
+        signals,
+        channel_names=tuple(channel for channel, _ in names),
+        unit=units.pop() if len(units) == 1 else "",
     )
-    return True
 
 
-def _one_column_of_decimal_commas(path: Path, heading: str | None, lines: Sequence[str]) -> bool:
-    """Whether a comma in each line is a decimal comma: 0,05 is a number, and so is the only field
-    below a single name. Where that is not certain, a warning says what is assumed."""
-    numbers = [DECIMAL_COMMA.fullmatch(line.strip()) for line in lines if line.strip()]
-    if not numbers or not all(numbers):
-        return False
-    parts = [number.groups() for number in numbers if number is not None]
-    one_name = heading is not None and "," not in heading
-    padded = any(len(decimals) > 1 and decimals.startswith("0") for _, decimals in parts)
-    negative_zero = any(whole in ("-0", "+0") for whole, _ in parts)
-    if one_name or padded or negative_zero:
-        return True
-    digits = max(len(decimals) for _, decimals in parts)
-    if digits >= 3 and digits > max(len(whole.lstrip("+-")) for whole, _ in parts):
-        warnings.warn(
-            f"{printable(path)}: read as two columns of whole numbers; write decimal points in"
-            " place of commas if it is one column",
-            stacklevel=2,
-        )
-    return False
-
-
-def _number(field: str) -> float:
-    return float(field) if field.strip() else math.nan
-
-
-def _read_wav(path: Path) -> np.ndarray:
-    """Values [T, C], read in windows; samples of 24, 32 and 64 bits as floats from -1 to 1."""
-    _, samples = _open_wav(path)
+def _read_wav(path: Path) -> tuple[int, np.ndarray]:
+    """Samples per second, and values [T, C], read in windows; samples of 24, 32 and 64 bits as
+    floats from -1 to 1."""
+    rate, samples = _open_wav(path)
     values = samples.reshape(len(samples), -1)
     if values.dtype in (np.int32, np.int64):
-        return np.asarray(values / np.float32(2.0 ** (8 * values.itemsize - 1)), np.float32)
-    return (values ^ 128).view(np.int8) if values.dtype == np.uint8 else values
+        scaled = values / np.float32(2.0 ** (8 * values.itemsize - 1))
+        return rate, np.asarray(scaled, np.float32)
+    if values.dtype == np.uint8:
+        return rate, (values ^ 128).view(np.int8)
+    return rate, values
 
 
 def _open_wav(path: Path) -> tuple[int, np.ndarray]:
@@ -329,7 +337,9 @@ def encode_signals(values: np.ndarray, source: Path) -> bytes:
     """
     suffix = source.suffix.lower()
     if suffix == ".csv":
-        return _encode_csv(values[0].T, read_table(source))
+        return encode_table(values[0].T, read_table(source))
+    if suffix not in (".wav", ".npy"):
+        raise ImageError(f"{source}: a recording is written as .npy, .csv or .wav")
     file = io.BytesIO()
     if suffix == ".wav":
         from scipy.io import wavfile
@@ -340,20 +350,11 @@ def encode_signals(values: np.ndarray, source: Path) -> bytes:
         wavfile.write(file, rate, samples.view(np.uint8) ^ 128 if is_bytes else samples)
     else:
         array = read_array(source)
-        np.save(file, _as_samples(values, array.dtype).reshape(array.shape))
+        samples = _as_samples(values, array.dtype)
+        if is_transposed(array.shape):
+            samples = samples[0].T
+        np.save(file, samples.reshape(array.shape))
     return file.getvalue()
-
-
-def _encode_csv(values: np.ndarray, table: Table) -> bytes:
-    """A table of values [T, C] that is written as another one."""
-    text = io.StringIO()
-    np.savetxt(text, values, fmt="%.9g", delimiter=table.separator)
-    lines = text.getvalue()
-    if table.decimal_comma:
-        lines = lines.replace(".", ",")
-    if table.heading is not None:
-        lines = f"{table.heading}\n{lines}"
-    return lines.replace("\n", table.line_end).encode(table.encoding)
 
 
 def _as_samples(values: np.ndarray, dtype: np.dtype) -> np.ndarray:

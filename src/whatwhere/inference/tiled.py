@@ -168,6 +168,7 @@ class SolvedTile:
     core             the pixels that are taken from this tile, rows and columns of the picture
     whole            all latents of the tile
     engine           that ran
+    target           what the model explained: the tile after the input stage
     """
 
     rows: slice
@@ -177,6 +178,7 @@ class SolvedTile:
     core: tuple[slice, slice]
     whole: Latents
     engine: str
+    target: Target
 
 
 @dataclass(frozen=True)
@@ -301,7 +303,7 @@ def infer_tiles(
             unfinished.append(unfinished_changes(solution.stats, spec))
             for n, (place, target) in enumerate(zip(batch, targets, strict=True)):
                 ended = replace(solution.latents[n : n + 1], background=target.background)
-                yield finish_tile(model, grid, place, ended, resolved.name)
+                yield finish_tile(model, grid, place, ended, resolved.name, target)
     warn_unconverged(torch.cat(unfinished), len(grid.tiles), spec)
 
 
@@ -369,7 +371,12 @@ def read_window(picture: Picture, window: tuple[slice, ...]) -> Tensor:
 
 
 def finish_tile(
-    model: DeconvNet, grid: TileGrid, tile: tuple[int, int], latents: Latents, engine: str
+    model: DeconvNet,
+    grid: TileGrid,
+    tile: tuple[int, int],
+    latents: Latents,
+    engine: str,
+    target: Target,
 ) -> SolvedTile:
     """Cut out of a tile what is taken from it."""
     sized, whole = (
@@ -398,5 +405,11 @@ def finish_tile(
         take(len(latents.pooling_params), latents.features), tuple(where), background
     )
     return SolvedTile(
-        *grid.window(tile), image * grid.weights(tile).to(image), codes, core, latents, engine
+        *grid.window(tile),
+        image * grid.weights(tile).to(image),
+        codes,
+        core,
+        latents,
+        engine,
+        target,
     )

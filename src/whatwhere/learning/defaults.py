@@ -18,9 +18,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from whatwhere.data.signals import Signals
+from whatwhere.data.signals import WINDOW, Signals, as_signals
 from whatwhere.inference.auto_lam import sample_rows, sample_targets
 from whatwhere.inference.target import ImageSource
+from whatwhere.learning.recordings import choose_settings
 from whatwhere.model import DeconvNet
 from whatwhere.spec import AutoLam, InferenceSpec, InputSpec, Recipe
 from whatwhere.spec.toml import read_recipe
@@ -35,28 +36,35 @@ NEAR = 0.02
 VALUES = 4_000_000  # pixels × channels of all images that each layer learns from
 # of few images: 50 digits take less than 10 s on two cores (reproduction/studies/few_images.py)
 MOST_EPOCHS = 25
+BATCHES = 8  # of an epoch of a recording
+RECORDING_EPOCHS = 6  # the waveforms are nearly right at the start
 
 
 class Defaults(NamedTuple):
     """What was chosen for images, and the line that says so; `image_count` is None if all are
-    learned from."""
+    learned from. `start` is the model to begin with, of recordings."""
 
     recipe: Recipe
     image_count: int | None
     line: str
+    start: DeconvNet | None = None
 
 
-def choose_defaults(images: ImageSource) -> Defaults:
-    """The recipe for images [N, C, H, W], and how many of them each layer learns from."""
+def choose_defaults(
+    images: ImageSource, waveforms: int | None = None, length: int | None = None
+) -> Defaults:
+    """The recipe for images [N, C, H, W] or signals, and how many of them each layer learns from.
+
+    waveforms, length  of signals: their number, and their length in samples; None chooses
+    """
     if isinstance(images, Signals):
-        images = images.as_images()
+        return choose_for_recording(images, waveforms, length)
+    if images[slice(0, 1)].shape[2] == 1:  # signals as images of height 1
+        values = images[slice(0, len(images))][:, :, 0].cpu().numpy()
+        recording = as_signals(values, "signals", allow_nan=True)
+        return choose_for_recording(recording, waveforms, length)
     sample = torch.cat([images[slice(row, row + 1)] for row in sample_rows(len(images))])
-    if sample.shape[2] == 1:  # signals
-        recipe = read_recipe("signals")
-        layer = recipe.model.layers[0]
-        words = f"signals, {layer.maps} waveforms of {layer.filter_shape[1]} samples"
-    else:
-        recipe, words = pictures_recipe(sample)
+    recipe, words = pictures_recipe(sample)
     most = max(1, VALUES // sample[0].numel())
     epochs = min(MOST_EPOCHS, max(1, most // len(images)))
     recipe = replace(
@@ -64,16 +72,45 @@ def choose_defaults(images: ImageSource) -> Defaults:
         model=replace(recipe.model, channels=sample.shape[1]),
         learning=tuple(replace(one, epochs=epochs) for one in recipe.learning),
     )
-    passes = (
-        f"{most:,} of {len(images):,}"
-        if most < len(images)
-        else f"{epochs} epochs of {len(images):,}"
-    )
+    passes = f"{epochs} epochs of {len(images):,}"
+    if most < len(images):
+        passes = f"{most:,} of {len(images):,}"
     line = (
         f"settings chosen from the images: {words}; each layer learns from {passes} images. Others:"
         " set model.input.kind or learning.each.epochs, or take another recipe, such as 'paper'"
     )
     return Defaults(recipe, most if most < len(images) else None, line)
+
+
+def choose_for_recording(
+    signals: Signals, waveforms: int | None = None, length: int | None = None
+) -> Defaults:
+    """The recipe `signals` with the waveforms and the input stage that a recording shows."""
+    recipe = read_recipe("signals")
+    chosen = choose_settings(signals, waveforms, length, recipe.seed)
+    layer = recipe.model.layers[0]
+    if chosen.waveforms is not None:
+        maps, _, samples = chosen.waveforms.shape
+        layer = replace(layer, maps=maps, filter_size=(1, samples))
+    count, channels, _, duration = signals.pixels.shape
+    model = replace(recipe.model, layers=(layer,), channels=channels, input=chosen.input)
+    windows = count * max(1, duration // WINDOW)
+    most = max(1, VALUES // (channels * min(duration, WINDOW)))
+    epochs = min(RECORDING_EPOCHS, max(1, most // windows))
+    learning = tuple(replace(one, epochs=epochs) for one in recipe.learning)
+    # batches small enough for the filters to change often
+    batch_size = max(1, min(recipe.batch_size, windows // BATCHES))
+    recipe = replace(recipe, model=model, learning=learning, batch_size=batch_size)
+    start = None
+    if chosen.waveforms is not None:
+        start = DeconvNet(model, seed=recipe.seed)
+        filters = chosen.waveforms.transpose(0, 1)[:, :, None]
+        start = start.with_filters(1, start.project(1, filters.double()).to(start.dtype))
+    line = (
+        f"settings chosen from the recording: {chosen.words}. Others: --waveforms, --length, or"
+        " --recipe signals"
+    )
+    return Defaults(recipe, most if most < windows else None, line, start)
 
 
 def pictures_recipe(sample: Tensor) -> tuple[Recipe, str]:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from whatwhere.data import Signals, load_for_training
 from whatwhere.engines import Engine, resolve
 from whatwhere.engines.devices import choose_device
 from whatwhere.errors import SpecError
@@ -102,15 +103,23 @@ def train(
         f"a recipe of type {type(recipe).__name__}",
         "train(images, recipe) with a Recipe, or none",
     )
+    if recipe is None and isinstance(images, str | Path):
+        images = load_for_training(images)[0]
+    chosen = None
+    if recipe is None and isinstance(images, Signals):
+        chosen = choose_defaults(images)
+        recipe = chosen.recipe
+        start = start or chosen.start
+        image_count = image_count or chosen.image_count
     source = open_images(images, None if recipe is None else recipe.model)
     if image_count is None and isinstance(source, IterableStream):
         image_count = source.length
     if recipe is None:
         chosen = choose_defaults(source.known_images())
-        if is_main_process():
-            warnings.warn(chosen.line, stacklevel=2)
         recipe = chosen.recipe
         image_count = image_count or chosen.image_count
+    if chosen is not None and is_main_process():
+        warnings.warn(chosen.line, stacklevel=2)
     recipe = stream_recipe(recipe, source, image_count, mask)
     if start is None:  # channels are those of the images
         channels = source.first_images().shape[1]

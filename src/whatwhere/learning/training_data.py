@@ -18,7 +18,9 @@ from whatwhere.inference.target import ImageSource, Target, make_target
 from whatwhere.latents import Latents
 from whatwhere.learning.latent_store import LatentStore
 from whatwhere.learning.processes import ProcessGroup
+from whatwhere.learning.recordings import detrended
 from whatwhere.model import DeconvNet
+from whatwhere.ops.input_stage import InputStage
 from whatwhere.spec import EveryBatch, ModelSpec, Recipe
 from whatwhere.spec.checks import require, require_count
 
@@ -168,7 +170,11 @@ def open_images(images: Any, spec: ModelSpec | None) -> ImageStream:
     ):
         images = load(images, signals=signals and images.ndim < 4, allow_nan=signals)
     if isinstance(images, Signals):
-        images = training_windows(images).as_images()
+        if spec is None:
+            images = training_windows(images).as_images()
+        else:
+            images = replace(images, white=spec.input.white)
+            images = detrended(images, InputStage(spec.input))
     sliceable = (
         hasattr(images, "__len__")
         and hasattr(images, "__getitem__")

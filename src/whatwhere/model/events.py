@@ -28,15 +28,24 @@ from whatwhere.spec import ModelSpec
 from whatwhere.spec.checks import require
 
 NEAREST = 1.5  # elements of z: without pooling, coefficients next to each other
+OVERLAP = 0.5  # of a waveform's length: events that are nearer to each other are doubtful
 FIELDS = [
     ("signal", np.int64),
     ("layer", np.int64),
-    ("feature", np.int64),
-    ("time", np.float64),
-    ("width", np.float64),
+    ("waveform", np.int64),
+    ("sample", np.float64),
+    ("seconds", np.float64),
     ("amplitude", np.float64),
+    ("channel", np.int64),
+    ("explained", np.float64),
+    ("doubtful", np.bool_),
+    ("width", np.float64),
     ("parent", np.int64),
 ]
+OLD_NAMES = {"feature": "waveform", "time": "sample"}
+"""Columns by the names that they had before version 0.2, which `events[name]` still knows."""
+
+FORMATS = {"sample": "%.4f", "seconds": "%.6f"}  # of a long recording they have more digits
 
 
 class Events(np.ndarray):
@@ -45,28 +54,34 @@ class Events(np.ndarray):
 
     signal     number of the signal
     layer      1: a waveform of the signal; 2: a group of layer 1's features
-    feature    number of the map: which waveform
-    time       of the waveform's centre, in samples with their fraction: filter element k, of K,
-               lies at sample time - (K - 1) / 2 + k
+    waveform   its number
+    sample     of the waveform's peak, its largest value, with a fraction; of a group, its centre
+    seconds    the same in seconds; NaN where the rate is not known
+    amplitude  what the waveform, of unit length, is multiplied by, in units of the signal after
+               the model's input stage
+    channel    in which the waveform has its peak
+    explained  energy of the event as a share of the recording's energy where it lies; NaN where
+               only the latents are known
+    doubtful   whether another event is nearer than half a waveform: they overlap
     width      standard deviation of the event's coefficients, in samples: 0 for one that lies on
                one sample
-    amplitude  what the waveform is multiplied by, in units of the signal after the model's input
-               stage
     parent     number of the row of the event one layer up that contributes most; -1 if there is
                none
 
     `Events.of` makes one; `shape`, `dtype`, `buffer`, `offset`, `strides` and `order` are those of
-    any array.
+    any array. `events["feature"]` and `events["time"]`, the names of columns before, give
+    `waveform` and `sample`.
 
-    >>> events = Events.of([(0, 1, 3, 120.25, 0.4, 2.0, -1)])
-    >>> events["time"], events[events["amplitude"] > 1].shape
+    >>> events = Events.of([(0, 1, 3, 120.25, 0.48, 2.0, 0, 0.9, False, 0.4, -1)])
+    >>> events["sample"], events[events["amplitude"] > 1].shape
     (array([120.25]), (1,))
     """
 
     def __getitem__(self, rows: Any) -> Any:
         """Some rows as a table, or a column, by its name, as an array."""
-        chosen = super().__getitem__(rows)
-        return chosen.view(np.ndarray) if isinstance(rows, str) else chosen
+        if isinstance(rows, str):
+            return super().__getitem__(OLD_NAMES.get(rows, rows)).view(np.ndarray)
+        return super().__getitem__(rows)
 
     @classmethod
     def of(cls, rows: Any) -> "Events":
@@ -85,10 +100,32 @@ class Events(np.ndarray):
 
         header  write the line with the names; without it, a table is continued
         """
-        formats = ["%.6g" if kind == np.float64 else "%d" for _, kind in FIELDS]
-        formats[3] = "%.4f"  # the time of a long recording has more digits
-        names = ",".join(name for name, _ in FIELDS) if header else ""
-        np.savetxt(file, np.asarray(self), fmt=formats, delimiter=",", header=names, comments="")
+        columns = [name for name, _ in FIELDS]
+        if len(self) and np.isnan(self["seconds"]).all():
+            columns.remove("seconds")
+        kinds = dict(FIELDS)
+        formats = []
+        for name in columns:
+            usual = "%.6g" if kinds[name] == np.float64 else "%d"
+            formats.append(FORMATS.get(name, usual))
+        names = ",".join(columns) if header else ""
+        table = np.asarray(self)[columns]
+        np.savetxt(file, table, fmt=formats, delimiter=",", header=names, comments="")
+
+    def to_mne(self) -> Any:
+        """The events as `mne.Annotations`: onset, no duration, 'waveform 3' as the description.
+
+        Their onsets are seconds since the first sample, if the recording starts at 0.
+        """
+        import mne
+
+        if len(self) and np.isnan(self["seconds"]).any():
+            raise ImageError(
+                "events without seconds were given; annotations need the rate of the recording"
+                " (ww.data.load(…, rate=…))"
+            )
+        names = [f"waveform {number}" for number in self["waveform"]]
+        return mne.Annotations(self["seconds"], np.zeros(len(self)), names)
 
 
 def events_of(sized: SizedModel, latents: Latents, threshold: float = 0.0) -> Events:
@@ -118,7 +155,32 @@ def events_of(sized: SizedModel, latents: Latents, threshold: float = 0.0) -> Ev
             before = sum(map(len, tables[:-1]))
             table["parent"] = _parents(sized, k, table, tables[-1], before)
         tables.append(table)
+    centres_to_peaks(tables[-1], sized)
     return _sorted(tables)
+
+
+def centres_to_peaks(events: Events, sized: SizedModel) -> None:
+    """Move the times of layer 1 from the centres of the filters to the peaks of the waveforms, and
+    name their channels and overlaps, in place."""
+    f = sized.filters[0][:, :, 0].cpu().double().numpy()  # [C, B, K]
+    _, maps, length = f.shape
+    largest = np.abs(f).transpose(1, 0, 2).reshape(maps, -1).argmax(1)
+    channel, peak = np.divmod(largest, length)
+    number = events["waveform"]
+    events["sample"] += peak[number] - (length - 1) / 2
+    events["channel"] = channel[number] % max(1, sized.spec.channels)
+    events["doubtful"] = overlapping(events, OVERLAP * length)
+
+
+def overlapping(events: Events, distance: float) -> np.ndarray:
+    """Which events are nearer than this to another one of their signal."""
+    order = np.lexsort((events["sample"], events["signal"]))
+    near = np.diff(events["sample"][order]) < distance
+    near &= np.diff(events["signal"][order]) == 0
+    doubtful = np.zeros(len(events), bool)
+    doubtful[order[:-1][near]] = True
+    doubtful[order[1:][near]] = True
+    return doubtful
 
 
 def _layer_events(spec: ModelSpec, k: int, p: Tensor, weights: Weights, threshold: float) -> Events:
@@ -150,14 +212,15 @@ def _layer_events(spec: ModelSpec, k: int, p: Tensor, weights: Weights, threshol
     spread = np.repeat(mean, np.diff(np.append(first, len(time)))) - time
     stride, offset = LayerPlaces.of(spec, 1)[k - 1].unpooled(spec.layers[k - 1].filter_shape[1])
     found = np.zeros(len(first), FIELDS).view(Events)
-    found["signal"], found["layer"], found["feature"], found["parent"] = (
-        signal[first],
-        k,
-        feature[first],
-        -1,
-    )
-    found["time"], found["amplitude"] = stride * mean + offset, whole
+    found["signal"] = signal[first]
+    found["layer"] = k
+    found["waveform"] = feature[first]
+    found["sample"] = stride * mean + offset
+    found["seconds"] = np.nan
+    found["amplitude"] = whole
+    found["explained"] = np.nan
     found["width"] = stride * np.sqrt(total(amplitude * (square + spread**2)) / whole)
+    found["parent"] = -1
     return found[np.abs(whole) >= threshold]
 
 
@@ -170,11 +233,11 @@ def _parents(sized: SizedModel, k: int, events: Events, above: Events, before: i
     by_signal = {n: np.flatnonzero(above["signal"] == n) for n in np.unique(above["signal"])}
     for n, event in enumerate(events):
         near = by_signal.get(event["signal"], np.empty(0, np.int64))
-        tap = np.rint((event["time"] - above["time"][near]) / stride + reach / 2).astype(int)
+        tap = np.rint((event["sample"] - above["sample"][near]) / stride + reach / 2).astype(int)
         # both times are means, which may lie a little beyond
         inside = (tap >= -1) & (tap <= reach + 1)
         near, tap = near[inside], tap[inside].clip(0, reach)
-        part = f[event["feature"], above["feature"][near], tap] * np.abs(above["amplitude"][near])
+        part = f[event["waveform"], above["waveform"][near], tap] * np.abs(above["amplitude"][near])
         if len(part) and part.max() > 0:
             parents[n] = before + near[part.argmax()]
     return parents
@@ -183,7 +246,7 @@ def _parents(sized: SizedModel, k: int, events: Events, above: Events, before: i
 def _sorted(tables: Sequence[Events]) -> Events:
     """All tables in one, sorted; parents follow their rows."""
     table = Events.of(np.concatenate(tables))
-    order = np.lexsort((table["time"], -table["layer"], table["signal"]))
+    order = np.lexsort((table["sample"], -table["layer"], table["signal"]))
     place = np.empty(len(order) + 1, np.int64)
     place[order], place[-1] = np.arange(len(order)), -1
     table["parent"] = place[table["parent"]]

@@ -134,8 +134,8 @@ class Solution:
 
         >>> model = ww.DeconvNet(ww.ModelSpec.signals(maps=2, length=16))
         >>> solution = ww.infer(model, torch.randn(1, 1, 100), ww.InferenceSpec.coding())
-        >>> solution.events(threshold=0.5).dtype.names
-        ('signal', 'layer', 'feature', 'time', 'width', 'amplitude', 'parent')
+        >>> solution.events(threshold=0.5).dtype.names[:6]
+        ('signal', 'layer', 'waveform', 'sample', 'seconds', 'amplitude')
         """
         return events_of(self.model, self.latents, threshold)
 

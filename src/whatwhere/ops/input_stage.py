@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere.latents import Background
+from whatwhere.ops.baseline import baseline, baseline_reach
 from whatwhere.spec import InputSpec
 
 REACH = 3.0  # standard deviations at which the Gaussian ends
@@ -40,13 +41,17 @@ class InputStage:
     @property
     def reach(self) -> int:
         """How far away, in pixels, a pixel of the image can influence the signal."""
-        low = radius(self.spec.sigma) if self.spec.kind != "none" else 0
+        low = 0
+        if self.spec.kind == "baseline":
+            low = baseline_reach(self.spec.span, self.spec.hum)
+        elif self.spec.kind != "none":
+            low = radius(self.spec.sigma)
         return low + (radius(self.spec.contrast_sigma) if self.spec.contrast else 0)
 
     def forward(self, images: Tensor, weight: Tensor | None = None) -> tuple[Tensor, Background]:
         """The signal that the model explains, and the background; unknown pixels (weight 0) become
         0."""
-        low = lowpass(images, self.spec.sigma, weight) if self.spec.kind != "none" else None
+        low = self.low_part(images, weight)
         detail = images if low is None else images - low
         if weight is not None:
             detail = torch.where(weight > 0, detail, 0)
@@ -57,6 +62,14 @@ class InputStage:
         if self.spec.kind == "onoff":  # positive parts, then negative parts
             detail = torch.cat([detail.clamp(min=0), (-detail).clamp(min=0)], 1)
         return detail, Background(low, scale)
+
+    def low_part(self, images: Tensor, weight: Tensor | None) -> Tensor | None:
+        """What is subtracted from images; None: nothing."""
+        if self.spec.kind == "none":
+            return None
+        if self.spec.kind == "baseline":
+            return baseline(images, self.spec.span, self.spec.hum, weight)
+        return lowpass(images, self.spec.sigma, weight)
 
     def inverse(self, signal: Tensor, background: Background) -> Tensor:
         """The image that a signal stands for, in the units that came in."""

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from whatwhere.spec.checks import Checked, Count, NotEmpty, Size, Within, pair, require
 
 PoolingKind = Literal["gaussian", "max", "sum"]
-InputKind = Literal["none", "highpass", "onoff"]
+InputKind = Literal["none", "highpass", "onoff", "baseline"]
 Scale = Annotated[float, Within(0, 1e6, above=True, below=True)]
 
 
@@ -89,9 +89,13 @@ class LayerSpec(Checked):
 class InputSpec(Checked):
     """What happens to an image before the model explains it, and is undone in the reconstruction.
 
-    kind             'none' (the image as it is), 'highpass' (a Gaussian low-pass is subtracted) or
+    kind             'none' (the image as it is), 'highpass' (a Gaussian low-pass is subtracted),
                      'onoff' (its positive and negative part as channels, for non-negative models)
+                     or, of signals, 'baseline' (a smooth running median is subtracted)
     sigma            of the low-pass, in pixels
+    span             of the running median, in samples: several times the length of a waveform
+    hum              with 'baseline': the frequency of the mains, in cycles per sample, which is
+                     subtracted with its harmonics; 0: there is none
     contrast         strength of local contrast normalisation, from 0 (none) to 1 (all)
     contrast_sigma   of the neighbourhood whose contrast is measured, in pixels
     contrast_floor   a contrast, in units of the image, below which little is amplified
@@ -101,6 +105,8 @@ class InputSpec(Checked):
 
     kind: InputKind = "none"
     sigma: Scale = 4.0
+    span: Count = 256
+    hum: Annotated[float, Within(0, 0.5, below=True)] = 0.0
     contrast: Annotated[float, Within(0, 1)] = 0.0
     contrast_sigma: Scale = 4.0
     contrast_floor: Scale = 0.1
@@ -136,10 +142,20 @@ class ModelSpec(Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(
-            self.input.kind != "highpass" or not self.nonnegative_filters,
-            "input.kind = 'highpass' with nonnegative = true",
+            self.input.kind not in ("highpass", "baseline") or not self.nonnegative_filters,
+            f"input.kind = '{self.input.kind}' with nonnegative = true",
             "nonnegative = false, since a high-passed image has both signs, or input.kind ="
             " 'onoff'",
+        )
+        require(
+            self.input.kind != "baseline" or self.for_signals,
+            "input.kind = 'baseline' with filters of pictures",
+            "filters and regions of height 1, or input.kind = 'highpass'",
+        )
+        require(
+            not self.input.hum or self.input.kind == "baseline",
+            f"input.hum = {self.input.hum:g} with input.kind = '{self.input.kind}'",
+            "input.kind = 'baseline'",
         )
         below = self.signal_channels
         for k, layer in enumerate(self.layers, start=1):

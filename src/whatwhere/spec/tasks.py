@@ -90,11 +90,13 @@ class EncodeOptions(Checked):
     tile       side of the overlapping tiles that pictures are inferred in, in pixels; 0: never.
                Default: 256, for pictures of more than 1,048,576 pixels
     overlap    pixels that tiles next to each other share
-    threshold  the least amplitude of an event, in units of the signals
+    threshold  the least amplitude of an event, in units of the signals; 0 writes everything that
+               inference found. Default: five standard deviations of what its waveform finds in the
+               noise of the recording, and a tenth of the energy where the event lies
     """
 
     where: bool = False
     descriptors: bool = False
     tile: CountOrZero | None = None
     overlap: CountOrZero = 64
-    threshold: NonNegative = 0.0
+    threshold: NonNegative | None = None

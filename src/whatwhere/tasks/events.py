@@ -1,21 +1,37 @@
 """Events of recordings of any length: tile by tile, in memory that does not grow with the
-recording."""
+recording.
+
+A threshold can be given, in units of the recording. By default an event must exceed DEVIATIONS
+standard deviations of what its waveform finds in the recording's noise, and hold LEAST_SHARE of the
+recording's energy where it lies: less is a correction of a larger event, whose shape varies.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import torch
+import torch.nn.functional as F
 
-from whatwhere.errors import ImageError
-from whatwhere.inference.tiled import Picture, SolvedTile, infer_tiles
+from whatwhere.data.signals import Signals
+from whatwhere.errors import ImageError, plural
+from whatwhere.inference.tiled import Picture, SolvedTile, TileGrid, infer_tiles, read_tile
 from whatwhere.model import DeconvNet
-from whatwhere.model.events import Events, events_of, join_events
-from whatwhere.model.sized import LayerPlaces
+from whatwhere.model.events import OVERLAP as OVERLAPPING
+from whatwhere.model.events import Events, events_of, join_events, overlapping
+from whatwhere.model.sized import LayerPlaces, SizedModel
 from whatwhere.spec import AutoLam, InferenceSpec, ModelSpec, Phase
+from whatwhere.spec.checks import require
+from whatwhere.tasks.overlaps import Limits, Stretch, explain_overlaps
 
 TILE = 4096  # samples
 OVERLAP = 4  # tiles share as many samples as so many waveforms have
-NOISE = 4.0  # standard deviations
+NOISE = 4.0  # standard deviations, of λ
+DEVIATIONS = 5.0  # of the noise: of a million places with nothing but white noise, 0.3 exceed it
+LEAST_SHARE = 0.1
+VISIBLE = 0.5  # of a waveform's energy on known samples: at an end or a gap, less is a guess
+SAMPLE = 16  # tiles that the noise is measured in
+MEDIAN_OF_NORMAL = 0.6745  # of |x| for a normal x of standard deviation 1
 
 
 def find_events(
@@ -24,7 +40,7 @@ def find_events(
     spec: InferenceSpec | None = None,
     plan: Sequence[Phase] = (),
     *,
-    threshold: float = 0.0,
+    threshold: float | None = None,
     tile: int = TILE,
     engine: str = "auto",
     progress: Callable[[int], None] | None = None,
@@ -37,16 +53,21 @@ def find_events(
     spec       how it is inferred, with one λ for a recording; None means
                `InferenceSpec.coding(lam=AutoLam(deviations=4))`, by which hardly an event is noise
     plan       as in `infer`
-    threshold  the least amplitude of an event, in units of the recording
+    threshold  the least amplitude of an event, in units of the recording. None: five standard
+               deviations of what its waveform finds in the noise, and a tenth of the recording's
+               energy where the event lies. 0 gives everything that inference found
     tile       samples inferred together, overlap included
     engine     as in `infer`
     progress   called after every tile with the number 1
 
     >>> model = ww.DeconvNet(ww.ModelSpec.signals(maps=2, length=16))
     >>> recording = np.random.default_rng(0).normal(size=5000)
-    >>> events = ww.find_events(model, recording, ww.InferenceSpec(lam=0.5), tile=1024)
-    >>> len(events) > 0, bool((np.diff(events["time"]) >= 0).all())
+    >>> few = ww.InferenceSpec(lam=0.5)
+    >>> events = ww.find_events(model, recording, few, threshold=0, tile=1024)
+    >>> len(events) > 0, bool((np.diff(events["sample"]) >= 0).all())
     (True, True)
+    >>> len(ww.find_events(model, recording, few, tile=1024))     # nothing but noise
+    0
     """
     tables = iter_events(
         model,
@@ -67,7 +88,7 @@ def iter_events(
     spec: InferenceSpec | None = None,
     plan: Sequence[Phase] = (),
     *,
-    threshold: float = 0.0,
+    threshold: float | None = None,
     tile: int = TILE,
     engine: str = "auto",
     progress: Callable[[int], None] | None = None,
@@ -82,13 +103,30 @@ def iter_events(
         raise ImageError(
             "a model of pictures was given; expected one of signals (ModelSpec.signals)"
         )
+    require(
+        threshold is None or threshold >= 0,
+        f"threshold = {threshold}",
+        "an amplitude ≥ 0, in units of the signals, or None",
+    )
     spec = spec or InferenceSpec.coding(lam=AutoLam(deviations=NOISE))
     overlap = OVERLAP * LayerPlaces.of(model.spec, 1)[-1].reach
     for row, picture in enumerate(pictures_of(recording, model.spec)):
+        if picture.shape[0] != model.spec.channels:
+            raise ImageError(
+                f"a recording of {plural(picture.shape[0], 'channel')} was given; expected"
+                f" {model.spec.channels}, as the model has"
+            )
+        grid = TileGrid.of(model.spec, 1, picture.shape[2], tile, overlap)
+        least = least_amplitudes(model, picture, grid, threshold)
         for solved in infer_tiles(
             model, picture, spec, plan, tile=tile, overlap=overlap, engine=engine
         ):
-            yield events_in(model, solved, row, threshold, picture.shape[2])
+            events = tile_events(model, solved, least)
+            events = events_of_core(events, model, solved, picture.shape[2])
+            events["signal"] = row
+            if isinstance(recording, Signals) and recording.rate is not None:
+                events["seconds"] = recording.start + events["sample"] / recording.rate
+            yield events
             if progress is not None:
                 progress(1)
 
@@ -99,10 +137,8 @@ def pictures_of(recording: Any, spec: ModelSpec) -> Iterator[Picture]:
         signals = recording.with_white(spec.input.white)
         yield from (signals.recording(row) for row in range(len(signals)))
         return
-    kind, shape = (
-        getattr(recording, "dtype", type(recording).__name__),
-        list(getattr(recording, "shape", ())),
-    )
+    kind = getattr(recording, "dtype", type(recording).__name__)
+    shape = list(getattr(recording, "shape", ()))
     if "float" not in str(kind) or not 1 <= len(shape) <= 3:
         raise ImageError(
             f"a recording of {kind} and shape {shape} was given; expected floats [T], [C, T] or [N,"
@@ -112,20 +148,146 @@ def pictures_of(recording: Any, spec: ModelSpec) -> Iterator[Picture]:
     yield from (signal[:, None] for signal in signals)
 
 
-def events_in(
-    model: DeconvNet, solved: SolvedTile, row: int, threshold: float, length: int
-) -> Events:
-    """The events that are taken from a tile: those whose time is in its core. The first and the
-    last tile have more."""
-    columns, core = solved.columns, solved.core[1]
-    events = events_of(model.at(1, columns.stop - columns.start), solved.whole, threshold)
-    events["signal"] = row
-    events["time"] += columns.start
-    first, last = (
-        (-np.inf if core.start == 0 else core.start),
-        (np.inf if core.stop == length else core.stop),
-    )
-    taken = (events["time"] >= first) & (events["time"] < last)
+def waveform_noise(model: DeconvNet, picture: Picture, grid: TileGrid) -> np.ndarray:
+    """The standard deviation of what each waveform finds where no event is, [B].
+
+    It is that of the correlation of the waveform with the recording, by the median, so that noise
+    of any colour, and what is left of a drift, count as much as they matter.
+    """
+    count = min(len(grid.tiles), SAMPLE)
+    tiles = [grid.tiles[len(grid.tiles) * n // count] for n in range(count)]
+    f = model.filters[0][:, :, 0].transpose(0, 1)  # [B, C, K]
+    found = []
+    with torch.no_grad():
+        for tile in tiles:
+            target = read_tile(model, picture, None, *grid.window(tile))
+            v = target.v[:, :, 0]
+            if v.shape[2] < f.shape[2]:
+                continue
+            correlation = F.conv1d(v, f)[0]
+            if target.mask is not None:
+                known = (target.mask > 0).all(1).to(v)
+                whole = F.avg_pool1d(known, f.shape[2], 1)[0, 0] > 1 - 1e-6
+                correlation = correlation[:, whole]
+            found.append(correlation)
+    if not found:
+        return np.zeros(f.shape[0])
+    values = torch.cat(found, 1).cpu()
+    if not values.shape[1]:
+        return np.zeros(f.shape[0])
+    # places near an event are left out, then once more with what is known of the noise
+    quiet = torch.ones(values.shape[1], dtype=torch.bool)
+    for _ in range(3):
+        level = values[:, quiet].abs().median(1, keepdim=True).values / MEDIAN_OF_NORMAL
+        loud = (values.abs() > DEVIATIONS * level).any(0).float()
+        near = F.max_pool1d(loud[None], 2 * f.shape[2] + 1, 1, f.shape[2])[0] > 0
+        if near.float().mean() > 0.9:
+            break
+        quiet = ~near
+    return level[:, 0].double().numpy()
+
+
+def least_amplitudes(
+    model: DeconvNet, picture: Picture, grid: TileGrid, threshold: float | None
+) -> Limits | None:
+    """What an event must have at least; None for everything that inference found."""
+    if threshold == 0:
+        return None
+    if threshold is not None:
+        return Limits(np.full(model.spec.layers[0].maps, threshold), 0.0)
+    return Limits(DEVIATIONS * waveform_noise(model, picture, grid), LEAST_SHARE)
+
+
+def chosen_rows(events: Events, taken: np.ndarray) -> Events:
+    """Some rows of a table; parents follow them."""
     number = np.append(np.where(taken, np.cumsum(taken) - 1, -1), -1)
     events["parent"] = number[events["parent"]]
     return events[taken]
+
+
+def tile_events(model: DeconvNet, solved: SolvedTile, least: Limits | None) -> Events:
+    """The events of a tile that are large enough, with their amplitudes and what they explain."""
+    sized = model.at(1, solved.columns.stop - solved.columns.start)
+    events = events_of(sized, solved.whole)
+    if len(events) == 0:
+        return events
+    stretch = stretch_of(sized, solved)
+    # groups of a second layer need their parts as inference found them
+    if least is not None and model.spec.depth == 1:
+        events = explain_overlaps(events, stretch, least)
+    measure(events, stretch)
+    if least is not None:
+        of_signal = events["layer"] == 1
+        number = np.where(of_signal, events["waveform"], 0)
+        above = np.abs(events["amplitude"]) >= least.amplitude[number]
+        above &= events["explained"] >= least.share
+        above &= visible_share(events, stretch) >= VISIBLE
+        events = chosen_rows(events, above | ~of_signal)
+    events["sample"] += solved.columns.start
+    return events
+
+
+def events_of_core(events: Events, model: DeconvNet, solved: SolvedTile, length: int) -> Events:
+    """The events that are taken from a tile: those whose time is in its core. The first and the
+    last tile have more. Overlaps are those of the events that a threshold left."""
+    core = solved.core[1]
+    near = OVERLAPPING * model.spec.layers[0].filter_shape[1]
+    for layer in np.unique(events["layer"]):
+        rows = events["layer"] == layer
+        events["doubtful"][rows] = overlapping(events[rows], near) & (layer == 1)
+    first = -np.inf if core.start == 0 else core.start
+    last = np.inf if core.stop == length else core.stop
+    return chosen_rows(events, (events["sample"] >= first) & (events["sample"] < last))
+
+
+def stretch_of(sized: SizedModel, solved: SolvedTile) -> Stretch:
+    """The samples of a tile, and what inference left of them."""
+    f = sized.filters[0][:, :, 0].transpose(0, 1).cpu().double().numpy()  # [B, C, K]
+    v = solved.target.v[0, :, 0].cpu().double()
+    weights = sized.weights(solved.whole.pooling_params)
+    fit = sized.descend(solved.whole.features, weights)[0][0, :, 0].cpu().double()
+    known = torch.ones_like(v)
+    if solved.target.mask is not None:
+        known = (solved.target.mask[0, :, 0] > 0).cpu().double().expand_as(v)
+    frame = f.shape[2]  # waveforms reach beyond the ends
+    signal = F.pad(v * known, (frame, frame)).numpy()
+    left = F.pad((v - fit) * known, (frame, frame)).numpy()
+    seen = F.pad(known, (frame, frame)).numpy()
+    return Stretch(f, signal, left, seen, frame)
+
+
+def places_of(events: Events, stretch: Stretch) -> np.ndarray:
+    """The samples that the waveform of each event of layer 1 covers, [n, K]."""
+    length = stretch.f.shape[2]
+    peaks = stretch.peaks[events["waveform"]]
+    first = np.rint(events["sample"]).astype(int) - peaks + stretch.frame
+    return first.clip(0, stretch.signal.shape[1] - length)[:, None] + np.arange(length)
+
+
+def visible_share(events: Events, stretch: Stretch) -> np.ndarray:
+    """How much of the energy of each event's waveform lies on known samples; 1 for groups."""
+    share = np.ones(len(events))
+    waves = np.flatnonzero(events["layer"] == 1)
+    seen = stretch.seen[:, places_of(events[waves], stretch)].transpose(1, 0, 2)
+    share[waves] = (stretch.f[events["waveform"][waves]] ** 2 * seen).sum((1, 2))
+    return share
+
+
+def measure(events: Events, stretch: Stretch) -> None:
+    """Correct the amplitudes of layer 1, which the penalty makes smaller, by what is left of each
+    waveform in the residual, and measure the share of the energy that each explains; in place.
+
+    Events that were explained again have both already.
+    """
+    waves = np.flatnonzero((events["layer"] == 1) & np.isnan(events["explained"]))
+    number = events["waveform"][waves]
+    place = places_of(events[waves], stretch)
+    shape = stretch.f[number] * stretch.seen[:, place].transpose(1, 0, 2)
+    energy = (shape**2).sum((1, 2)).clip(1e-12)
+    missing = (shape * stretch.left[:, place].transpose(1, 0, 2)).sum((1, 2)) / energy
+    amplitude = events["amplitude"][waves]
+    corrected = amplitude + np.where(missing * amplitude > 0, missing, 0)
+    around = (stretch.signal[:, place] ** 2).sum((0, 2))
+    events["amplitude"][waves] = corrected
+    share = corrected**2 * energy / around.clip(1e-30)
+    events["explained"][waves] = share.clip(0, 1)

@@ -1,0 +1,269 @@
+"""Tables of samples: .csv files with any usual separator, decimal mark and heading, read and
+written alike."""
+
+import codecs
+import io
+import math
+import re
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from whatwhere.errors import ImageError, printable
+from whatwhere.files import open_regular
+
+LOOKED_AT = 1000  # lines of a table that tell whether its first line is a heading
+DECIMAL_COMMA = re.compile(r"([+-]?\d+),(\d+)")
+EVEN = 0.02  # the share by which half of the distances of times may differ from their median
+SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
+"""Units of time, in seconds."""
+
+TIME_NAMES = ("time", "t", "timer", "timestamp", "seconds", "sec", "datetime", "date", "zeit")
+"""Headings of a column of times, without their units."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """The text of a .csv file, and what a file like it needs.
+
+    heading        the first line, if it holds names; otherwise None
+    lines          of samples, without empty ones at the end
+    separator      of columns
+    decimal_comma  whether numbers are written 0,5
+    encoding       of the text
+    line_end       the characters that end a line
+    """
+
+    heading: str | None
+    lines: list[str]
+    separator: str
+    decimal_comma: bool
+    encoding: str
+    line_end: str
+
+
+def read_table(path: Path) -> Table:
+    """The lines of a .csv file; its separator, its decimal mark and its heading are detected."""
+    with open_regular(path) as file:
+        content = file.read()
+    encoding = _encoding(content)
+    try:
+        text = content.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise ImageError(f"{path}: {error}; save it as UTF-8") from None
+    line_end = "\r\n" if "\r\n" in text else "\n"
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    while lines and not lines[-1].strip():
+        lines.pop()
+    # the second line has samples for certain; the first may hold names with any characters
+    typical = next((line for line in lines[1:] if line.strip()), lines[0] if lines else "")
+    separator = next((mark for mark in ";\t," if mark in typical), ",")
+    heading = None
+    if lines and _is_heading(path, lines, separator):
+        heading = lines.pop(0)
+    if separator != ",":
+        decimal_comma = any("," in line for line in lines)
+        return Table(heading, lines, separator, decimal_comma, encoding, line_end)
+    if _one_column_of_decimal_commas(path, heading, lines):
+        return Table(heading, lines, ";", True, encoding, line_end)
+    return Table(heading, lines, separator, False, encoding, line_end)
+
+
+def _encoding(content: bytes) -> str:
+    """By the byte-order mark; without one UTF-8, or Latin-1 where it is not UTF-8."""
+    if content.startswith(codecs.BOM_UTF8):
+        return "utf-8-sig"
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        return "latin-1"
+    return "utf-8"
+
+
+def _is_heading(path: Path, lines: Sequence[str], separator: str) -> bool:
+    """Whether the first line holds names. Columns that are only numbered, 0, 1, 2 …, are names if
+    the samples below are no whole numbers; a warning says so."""
+    fields = [field.strip() for field in lines[0].split(separator)]
+    try:
+        for field in fields:
+            _number(field.replace(",", ".") if separator != "," else field)
+    except ValueError:
+        return True
+    below = [field.strip() for line in lines[1:LOOKED_AT] for field in line.split(separator)]
+    whole = sum(field.lstrip("+-").isdecimal() for field in below)
+    numbered = fields in (
+        [str(n) for n in range(len(fields))],
+        [str(n + 1) for n, _ in enumerate(fields)],
+    )
+    if not numbered or not below or 2 * whole >= len(below):
+        return False
+    name = printable(path)
+    if len(fields) == 1:
+        warnings.warn(
+            f"{name}: the first line, {fields[0]}, is taken for a sample; remove it if it is the"
+            " name of the column",
+            stacklevel=2,
+        )
+        return False
+    warnings.warn(
+        f"{name}: the first line, {lines[0]}, numbers the columns and is taken for their names;"
+        " write 0.0 in place of 0 if it is a sample",
+        stacklevel=2,
+    )
+    return True
+
+
+def _one_column_of_decimal_commas(path: Path, heading: str | None, lines: Sequence[str]) -> bool:
+    """Whether a comma in each line is a decimal comma: 0,05 is a number, and so is the only field
+    below a single name. Where that is not certain, a warning says what is assumed."""
+    numbers = [DECIMAL_COMMA.fullmatch(line.strip()) for line in lines if line.strip()]
+    if not numbers or not all(numbers):
+        return False
+    parts = [number.groups() for number in numbers if number is not None]
+    one_name = heading is not None and "," not in heading
+    padded = any(len(decimals) > 1 and decimals.startswith("0") for _, decimals in parts)
+    negative_zero = any(whole in ("-0", "+0") for whole, _ in parts)
+    if one_name or padded or negative_zero:
+        return True
+    digits = max(len(decimals) for _, decimals in parts)
+    if digits >= 3 and digits > max(len(whole.lstrip("+-")) for whole, _ in parts):
+        warnings.warn(
+            f"{printable(path)}: read as two columns of whole numbers; write decimal points in"
+            " place of commas if it is one column",
+            stacklevel=2,
+        )
+    return False
+
+
+def table_values(path: Path, table: Table) -> np.ndarray:
+    """Values [T, C]; an empty field is NaN, and so is every field of an empty line."""
+    if not table.lines:
+        raise ImageError(
+            f"{path}: no samples; expected a line for each sample, a column for each channel"
+        )
+    columns = max(line.count(table.separator) for line in table.lines)
+    unknown = table.separator.join(["nan"] * (columns + 1))
+    lines = [line if line.strip() else unknown for line in table.lines]  # `loadtxt` skips them
+    if table.decimal_comma:
+        lines = [line.replace(",", ".") for line in lines]
+    options: dict[str, Any] = {
+        "delimiter": table.separator,
+        "ndmin": 2,
+        "comments": None,
+        "dtype": np.float32,
+    }
+    try:
+        return np.loadtxt(lines, **options)
+    except ValueError:  # empty fields, perhaps, which only the slower way can read
+        pass
+    try:
+        return np.loadtxt(lines, converters=_number, **options)
+    except ValueError as error:
+        raise ImageError(
+            f"{path}: {error}; expected numbers: a line for each sample, a column for each channel"
+        ) from None
+
+
+def _number(field: str) -> float:
+    return float(field) if field.strip() else math.nan
+
+
+# The column of times ------------------------------------------------------------------------------
+
+
+class TimeColumn(NamedTuple):
+    """What a table's first column of times says: samples per second, and the seconds at the
+    first."""
+
+    rate: float
+    start: float
+
+
+def split_unit(field: str) -> tuple[str, str]:
+    """The name and the unit of a heading such as 'ECG (mV)' or 'ECG [mV]'."""
+    field = field.strip().strip('"').strip()
+    match = re.fullmatch(r"(.*?)\s*[\[(]([^\])]*)[\])]", field)
+    return (match[1], match[2]) if match else (field, "")
+
+
+def time_column(table: Table) -> TimeColumn | None:
+    """What the first of several columns says, if it holds evenly spaced times.
+
+    Its heading is a name such as time, with a unit or without one (seconds, or milliseconds where
+    the rate would be below 1 Hz); or there is no heading, and the column rises by the same small
+    step from line to line.
+    """
+    fields = [line.split(table.separator, 1) for line in table.lines if line.strip()]
+    if len(fields) < 3 or any(len(parts) < 2 for parts in fields):
+        return None
+    name, unit = split_unit((table.heading or "").split(table.separator)[0])
+    name, _, suffix = name.lower().replace(" ", "_").partition("_")
+    unit = unit or (suffix if suffix in SECONDS else "")
+    if table.heading is not None and name not in (*TIME_NAMES, *SECONDS):
+        return None
+    times = _times([parts[0].strip() for parts in fields], table.decimal_comma)
+    if times is None:
+        return None
+    steps = np.diff(times)
+    step = float(np.median(steps))
+    is_even = bool((steps > 0).all() and np.median(np.abs(steps - step)) <= EVEN * step)
+    if not is_even or (table.heading is None and (step >= 1 or np.ptp(steps) > EVEN * step)):
+        return None
+    # the mean of all steps has more digits than one of them
+    step = float(times[-1] - times[0]) / (len(times) - 1)
+    seconds = SECONDS.get(unit or name, 1.0)
+    if not unit and name not in SECONDS and step >= 1:
+        seconds = 1e-3
+    return TimeColumn(1 / (step * seconds), float(times[0]) * seconds)
+
+
+def _times(fields: list[str], decimal_comma: bool) -> np.ndarray | None:
+    """Numbers, or dates as seconds since the first; None for what is neither."""
+    try:
+        return np.array([float(_with_point(field, decimal_comma)) for field in fields])
+    except ValueError:
+        pass
+    try:
+        dates = [datetime.fromisoformat(field.strip('"')) for field in fields]
+        return np.array([(date - dates[0]).total_seconds() for date in dates])
+    except (ValueError, TypeError):
+        return None
+
+
+def _with_point(field: str, decimal_comma: bool) -> str:
+    return field.replace(",", ".") if decimal_comma else field
+
+
+def without_first_column(table: Table) -> Table:
+    """The same table without its times."""
+    heading = table.heading
+    if heading is not None:
+        heading = heading.partition(table.separator)[2]
+    return replace(
+        table,
+        heading=heading,
+        lines=[line.partition(table.separator)[2] for line in table.lines],
+    )
+
+
+def encode_table(values: np.ndarray, table: Table) -> bytes:
+    """A table of values [T, C] that is written as another one, with its column of times."""
+    text = io.StringIO()
+    np.savetxt(text, values, fmt="%.9g", delimiter=table.separator)
+    lines = text.getvalue()
+    if table.decimal_comma:
+        lines = lines.replace(".", ",")
+    if time_column(table) is not None:
+        times = [line.partition(table.separator)[0] for line in table.lines]
+        rows = zip(times, lines.splitlines(), strict=True)
+        lines = "".join(f"{time}{table.separator}{row}\n" for time, row in rows)
+    if table.heading is not None:
+        lines = f"{table.heading}\n{lines}"
+    return lines.replace("\n", table.line_end).encode(table.encoding)

@@ -1,0 +1,135 @@
+"""The slow part of a recording, and the hum of the mains: what an input stage of the kind
+'baseline' takes off.
+
+    hum        a sine of the frequency `hum` and its harmonics, whose amplitude and phase change
+               slowly: 2 (G cos) ∗ x / G ∗ w, with a Gaussian G of many periods
+    slow part  of what is left, the running median of `span` samples, smoothed. Events that cover
+               less than half of a span do not move a median, so that waveforms keep their shape,
+               slow ones as well
+
+Both are the same at every place of a recording, so that tiles of it agree. An unknown sample has
+no influence.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+TAPS = 16  # values of a span whose median is taken, each the mean of the samples around it
+SMOOTH = 8  # the share of a span, as a divisor, that is the deviation of the Gaussian
+CHUNK = 1 << 16  # places whose medians are computed together
+HARMONICS = 5  # of the mains, the first one included
+PERIODS = 5  # of the hum that the deviation of its Gaussian has at least
+HALF = 0.5  # periods: the deviation of the Gaussian whose mean is taken off before
+SPANS = 2  # the same in spans: a waveform must be short in comparison
+REACH = 3.0  # standard deviations at which a Gaussian ends
+
+
+def baseline_reach(span: int, hum: float) -> int:
+    """How far away, in samples, a sample can influence the baseline."""
+    step = tap_distance(span)
+    slow = TAPS // 2 * step + step // 2 + gaussian_reach(span / SMOOTH)
+    if not hum:
+        return slow
+    return slow + gaussian_reach(hum_deviation(span, hum)) + gaussian_reach(HALF / hum)
+
+
+def baseline(x: Tensor, span: int, hum: float = 0.0, weight: Tensor | None = None) -> Tensor:
+    """The slow part of signals [N, C, 1, T], and their hum.
+
+    span    samples of the running median
+    hum     cycles per sample; 0: there is none
+    weight  [N, 1 or C, 1, T], 0 where a sample is unknown
+    """
+    known = torch.ones_like(x) if weight is None else (weight > 0).to(x).expand_as(x)
+    x = torch.where(known > 0, x, 0)
+    if not hum:
+        return slow_part(x, known, span)
+    # the hum first: at an end, or at a gap, a median would follow its slope
+    sine = hum_part(x, known, span, hum)
+    return sine + slow_part((x - sine) * known, known, span)
+
+
+def slow_part(x: Tensor, known: Tensor, span: int) -> Tensor:
+    """The smoothed running median; where no sample is known within reach, the mean of all."""
+    step = tap_distance(span)
+    medians = running_median(x, known, step)
+    mean = (x.sum(-1) / known.sum(-1).clamp(min=1))[..., None]
+    seen = (~medians.isnan()).to(x)
+    medians = medians.nan_to_num(0)
+    kernel = gaussian(span / SMOOTH, x)
+    weight = convolve(seen, kernel)
+    enough = weight > 1e-6
+    smoothed = convolve(medians, kernel) / torch.where(enough, weight, 1)
+    return torch.where(enough, smoothed, mean)
+
+
+def running_median(x: Tensor, known: Tensor, step: int) -> Tensor:
+    """The median of TAPS + 1 local means around every place, `step` samples apart; NaN without a
+    known one."""
+    box = torch.full((step,), 1 / step, dtype=x.dtype, device=x.device)
+    count = convolve(known, box)
+    enough = count > 0.5 / step
+    means = torch.where(enough, convolve(x, box) / torch.where(enough, count, 1), torch.nan)
+    margin = TAPS // 2 * step
+    padded = F.pad(means, (margin, margin), value=torch.nan)
+    length = x.shape[-1]
+    parts = []
+    for first in range(0, length, CHUNK):
+        last = min(first + CHUNK, length)
+        taps = [padded[..., first + k * step : last + k * step] for k in range(TAPS + 1)]
+        parts.append(torch.stack(taps, -1).nanmedian(-1).values)
+    return torch.cat(parts, -1)
+
+
+def hum_part(x: Tensor, known: Tensor, span: int, hum: float) -> Tensor:
+    """The hum of signals; unknown samples are 0. The mean over a period is taken off before, so
+    that a drift has no part in it."""
+    local = gaussian(HALF / hum, x)
+    level = convolve(x, local) / convolve(known, local).clamp(min=1e-6)
+    x = (x - level) * known
+    envelope = gaussian(hum_deviation(span, hum), x)
+    reach = len(envelope) // 2
+    place = torch.arange(-reach, reach + 1, dtype=torch.float64, device=x.device)
+    orders = [k for k in range(1, HARMONICS + 1) if k * hum < 0.5]
+    waves = sum(torch.cos(2 * math.pi * k * hum * place) for k in orders)
+    kernel = 2 * envelope * torch.as_tensor(waves, device=x.device).to(x)
+    return convolve(x, kernel) / convolve(known, envelope).clamp(min=1e-6)
+
+
+def tap_distance(span: int) -> int:
+    """An odd number of samples, so that a local mean has a centre."""
+    return max(1, span // TAPS) | 1
+
+
+def hum_deviation(span: int, hum: float) -> float:
+    """Of the Gaussian within which the hum keeps its amplitude and phase, in samples."""
+    return max(PERIODS / hum, SPANS * span)
+
+
+def gaussian_reach(deviation: float) -> int:
+    return math.ceil(REACH * deviation)
+
+
+def gaussian(deviation: float, like: Tensor) -> Tensor:
+    """A Gaussian of sum 1, cut off at its reach."""
+    reach = gaussian_reach(deviation)
+    place = torch.arange(-reach, reach + 1, dtype=torch.float64)
+    kernel = torch.exp(-(place**2) / (2 * deviation**2))
+    return (kernel / kernel.sum()).to(like)
+
+
+def convolve(x: Tensor, kernel: Tensor) -> Tensor:
+    """x [..., T] with a kernel of odd length, of the same length as x, 0 beyond the ends."""
+    reach = len(kernel) // 2
+    rows = x.reshape(-1, 1, x.shape[-1])
+    if len(kernel) <= 64:
+        return F.conv1d(rows, kernel.flip(0)[None, None], padding=reach).view(x.shape)
+    # a long kernel is faster by its spectrum
+    size = x.shape[-1] + len(kernel) - 1
+    size = 1 << (size - 1).bit_length()
+    spectrum = torch.fft.rfft(rows, size) * torch.fft.rfft(kernel, size)
+    full = torch.fft.irfft(spectrum, size)
+    return full[..., reach : reach + x.shape[-1]].reshape(x.shape)

@@ -1,0 +1,144 @@
+"""Events that lie on each other: which of them are there?
+
+The penalty may explain one event by two waveforms that look alike, or at two times next to each
+other. Where events are nearer than half a waveform, their stretch of the recording is explained
+again, by orthogonal matching pursuit: take the waveform and the time, near those of the events,
+that explain most of what is left; fit the amplitudes of all that are taken; go on while what is
+taken next is large enough.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from whatwhere.model.events import Events
+
+NEAR = 2  # samples around an event's time at which waveforms are tried
+CLOSE = 1.0  # samples within which a time is that of the event
+
+
+class Stretch(NamedTuple):
+    """A tile of a recording, with a frame of a waveform's length at both ends.
+
+    f       the waveforms, [B, C, K]
+    signal  [C, T], 0 where it is unknown
+    left    what inference left of it, [C, T]
+    seen    1 where it is known, [C, T]
+    frame   samples before the first
+    """
+
+    f: np.ndarray
+    signal: np.ndarray
+    left: np.ndarray
+    seen: np.ndarray
+    frame: int
+
+    @property
+    def peaks(self) -> np.ndarray:
+        """The element of each waveform that has its peak, [B]."""
+        place: np.ndarray = np.abs(self.f).max(1).argmax(1)
+        return place
+
+
+class Limits(NamedTuple):
+    """What an event must have at least: an amplitude, for each waveform, [B]; a share of the
+    energy."""
+
+    amplitude: np.ndarray
+    share: float
+
+
+def explain_overlaps(events: Events, stretch: Stretch, limits: Limits) -> Events:
+    """The events of a tile, those that lie on each other explained again; in the order of time."""
+    order = np.argsort(events["sample"], kind="stable")
+    events = events[order]
+    alone = np.ones(len(events), bool)
+    tables = []
+    for rows in groups(events["sample"], stretch.f.shape[2] / 2):
+        alone[rows] = False
+        tables.append(explain(events[rows], stretch, limits))
+    kept = np.concatenate([events[alone], *tables]) if tables else events
+    table = Events.of(kept)
+    return table[np.argsort(table["sample"], kind="stable")]
+
+
+def groups(samples: np.ndarray, distance: float) -> Iterator[slice]:
+    """Rows, in the order of time, that are nearer to the next than this; only groups of several."""
+    cuts = np.flatnonzero(np.diff(samples) >= distance) + 1
+    for first, last in zip(np.append(0, cuts), np.append(cuts, len(samples)), strict=True):
+        if last - first > 1:
+            yield slice(int(first), int(last))
+
+
+def explain(events: Events, stretch: Stretch, limits: Limits) -> Events:
+    """The same stretch of a recording explained by as few events as are large enough."""
+    length = stretch.f.shape[2]
+    begin = int(events["sample"].min()) + stretch.frame - length - NEAR
+    end = int(events["sample"].max()) + stretch.frame + length + NEAR + 1
+    begin = max(0, begin)
+    end = min(stretch.signal.shape[1], end)
+    times = events["sample"] + stretch.frame - begin
+    own = placed(stretch, events["waveform"], times, begin, end)
+    y = stretch.left[:, begin:end].ravel() + events["amplitude"] @ own
+    around = stretch.signal[:, begin:end].ravel() ** 2
+
+    waveform, time = candidates(events["waveform"], times, len(stretch.f))
+    shapes = placed(stretch, waveform, time, begin, end)
+    norm = np.sqrt((shapes**2).sum(1)).clip(1e-9)
+    energy = ((shapes != 0) @ around).clip(1e-30)
+    taken: list[int] = []
+    amplitudes = np.empty(0)
+    left = y
+    for _ in range(len(events)):
+        score = shapes @ left / norm
+        for k in taken:  # the same waveform at a time next to it is the same event
+            score[(waveform == waveform[k]) & (np.abs(time - time[k]) <= 2 * NEAR)] = -np.inf
+        best = int(score.argmax())
+        amplitude = score[best] / norm[best]
+        large = amplitude >= limits.amplitude[waveform[best]]
+        if not large or score[best] ** 2 < limits.share * energy[best]:
+            break
+        taken.append(best)
+        amplitudes = np.linalg.lstsq(shapes[taken].T, y, rcond=None)[0]
+        left = y - amplitudes @ shapes[taken]
+    found = np.zeros(len(taken), events.dtype).view(Events)
+    for n, k in enumerate(taken):
+        found[n] = events[int(np.abs(times - time[k]).argmin())]
+    found["waveform"] = waveform[taken]
+    found["sample"] = time[taken] - stretch.frame + begin
+    found["amplitude"] = amplitudes
+    share = (amplitudes * norm[taken]) ** 2 / energy[taken]
+    found["explained"] = share.clip(0, 1)
+    return found[found["amplitude"] > 0]
+
+
+def candidates(
+    waveform: np.ndarray, time: np.ndarray, waveforms: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Every waveform at the time of every event, and at samples next to it."""
+    offsets = np.arange(-NEAR, NEAR + 1)
+    times = (time[:, None] + offsets).ravel()
+    return np.repeat(np.arange(waveforms), len(times)), np.tile(times, waveforms)
+
+
+def placed(
+    stretch: Stretch, waveform: np.ndarray, time: np.ndarray, begin: int, end: int
+) -> np.ndarray:
+    """Waveforms with their peaks at times since `begin`, [n, C (end - begin)]: between samples, the
+    mean of the two shifts; 0 where samples are unknown."""
+    channels, length = stretch.f.shape[1:]
+    first = time - stretch.peaks[waveform]
+    whole = np.floor(first).astype(int)
+    fraction = (first - whole)[:, None, None]
+    frame = length + NEAR
+    shapes = np.zeros((len(time), channels, end - begin + 2 * frame))
+    whole = (whole + frame).clip(0, shapes.shape[2] - length - 1)
+    rows = np.arange(len(time))[:, None]
+    place = whole[:, None] + np.arange(length)
+    values = stretch.f[waveform].transpose(0, 2, 1)  # [n, K, C]
+    part = fraction.transpose(0, 2, 1)
+    shapes[rows, :, place] += (1 - part) * values
+    shapes[rows, :, place + 1] += part * values
+    shapes = shapes[:, :, frame:-frame] * stretch.seen[:, begin:end]
+    return shapes.reshape(len(time), -1)

@@ -1,0 +1,83 @@
+"""Columns of times and headings with units in tables of samples; reading itself is in
+test_signals.py."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import whatwhere as ww
+from whatwhere.data.signals import encode_signals
+from whatwhere.data.tables import read_table, split_unit, time_column
+
+
+def written(folder: Path, *lines: str) -> Path:
+    path = folder / "recording.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("heading", "step", "rate"),
+    [
+        ("time (s),ECG (mV)", 0.004, 250),
+        ("Time [ms];ECG [mV]", 4, 250),
+        ("t_ms,ECG", 0.5, 2000),
+        ("timer\thr", 8.5, 1000 / 8.5),
+    ],
+)
+def test_a_column_of_times_gives_the_rate(
+    tmp_path: Path, heading: str, step: float, rate: float
+) -> None:
+    mark = next(mark for mark in ";\t," if mark in heading)
+    lines = [f"{2 * step + step * n:g}{mark}{n % 5}.5" for n in range(50)]
+    signals = ww.data.load(written(tmp_path, heading, *lines))
+    assert isinstance(signals, ww.data.Signals)
+    assert signals.shape == (1, 1, 50)
+    assert signals.rate == pytest.approx(rate)
+    assert signals.start == pytest.approx(2 / rate)
+    assert float(signals[0][0, 6]) == 1.5
+
+
+def test_dates_are_times(tmp_path: Path) -> None:
+    lines = [f"2016-11-24 13:58:{n // 100:02}.{n % 100:02}0000,{n}" for n in range(300)]
+    signals = ww.data.load(written(tmp_path, "datetime,hr", *lines))
+    assert isinstance(signals, ww.data.Signals)
+    assert signals.rate == pytest.approx(100)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("left,right", "0.1,5", "0.2,6", "0.3,7"),  # its name is no time's
+        ("time,x", "0.1,5", "0.3,6", "0.2,7", "0.9,7"),  # not even
+        ("1,5", "2,6", "3,7", "4,8"),  # no heading, and steps of 1: numbers of lines, or values
+    ],
+)
+def test_other_columns_are_channels(tmp_path: Path, lines: tuple[str, ...]) -> None:
+    path = written(tmp_path, *lines)
+    assert time_column(read_table(path)) is None
+    assert ww.data.load(path).shape[0] == 2
+
+
+def test_a_heading_has_names_and_a_unit(tmp_path: Path) -> None:
+    assert split_unit(' "EMG left [µV]" ') == ("EMG left", "µV")
+    path = written(tmp_path, "time (s),I (mV),II (mV)", "0,1,2", "0.01,3,4", "0.02,5,6")
+    signals = ww.data.load(path)
+    assert isinstance(signals, ww.data.Signals)
+    assert signals.unit == "mV"
+    assert signals.channel_names == ("I", "II")
+
+
+def test_a_written_table_keeps_its_times(tmp_path: Path) -> None:
+    path = written(tmp_path, "time;x", "0,00;1,5", "0,01;2,5", "0,02;3,5")
+    signals = ww.data.load(path)
+    text = encode_signals(2 * signals[:].numpy(), path).decode()
+    assert text.splitlines() == ["time;x", "0,00;3", "0,01;5", "0,02;7"]
+
+
+def test_the_given_rate_is_used(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros(100))
+    signals = ww.data.load(tmp_path / "x.npy", signals=True, rate=30_000)
+    assert isinstance(signals, ww.data.Signals)
+    assert signals.rate == 30_000

@@ -1,0 +1,147 @@
+"""What is chosen from a recording: hum, length, number of waveforms; and by the commands, events of
+a recording with drift, hum and gaps."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import whatwhere as ww
+from tiny_run import whatwhere
+from whatwhere.data.signals import Signals, samples_of
+from whatwhere.errors import SpecError
+from whatwhere.learning.recordings import (
+    choose_settings,
+    detrended,
+    find_hum,
+    find_waveforms,
+    likeness,
+    unit,
+)
+from whatwhere.ops.input_stage import InputStage
+
+RATE = 1000.0
+LENGTH = 30
+
+
+def shapes() -> np.ndarray:
+    t = np.arange(LENGTH) - 12
+    return np.stack(
+        [
+            -np.exp(-(t**2) / 8) + 0.5 * np.exp(-((t - 7) ** 2) / 18),
+            np.exp(-(t**2) / 8) * np.cos(t),
+        ]
+    )
+
+
+def simulated(events: int = 120, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """A recording with drift and hum, float32 [T], and the samples of its peaks."""
+    rng = np.random.default_rng(seed)
+    peaks = 100 + np.cumsum(rng.integers(50, 130, events))
+    x = 0.06 * rng.standard_normal(peaks[-1] + 100)
+    for n, at in enumerate(peaks):
+        x[at - 12 : at - 12 + LENGTH] += shapes()[n % 2]
+    t = np.arange(len(x))
+    x += 2 * np.sin(2 * np.pi * t / 3000) + 0.5 * np.sin(2 * np.pi * 50.03 / RATE * t)
+    return x.astype(np.float32), peaks
+
+
+def signals(x: np.ndarray, rate: float | None = RATE) -> Signals:
+    loaded = ww.data.load(x, signals=True, rate=rate, allow_nan=True)
+    assert isinstance(loaded, Signals)
+    return loaded
+
+
+def test_the_mains_are_a_line_in_the_spectrum() -> None:
+    x = torch.from_numpy(simulated()[0])[None]
+    assert find_hum(x, RATE) * RATE == pytest.approx(50.03, abs=0.05)
+    assert find_hum(x, None) == 0
+    noise = torch.randn(1, 10_000, generator=torch.Generator().manual_seed(0))
+    assert find_hum(noise, RATE) == 0
+
+
+def test_settings_come_from_the_recording() -> None:
+    chosen = choose_settings(signals(simulated()[0]))
+    assert chosen.waveforms is not None
+    count, channels, length = chosen.waveforms.shape
+    assert (count, channels) == (2, 1)
+    assert 16 <= length <= 50
+    assert chosen.input.kind == "baseline"
+    assert chosen.input.span == 4 * length
+    true = unit(torch.from_numpy(shapes()).float()[:, None])
+    padded = torch.nn.functional.pad(true, (0, max(0, length - LENGTH)))[..., :length]
+    assert float(likeness(padded, chosen.waveforms).amax(1).min()) > 0.9
+    assert "2 waveforms of" in chosen.words
+    assert "hum of 50.0" in chosen.words
+    fixed = choose_settings(signals(simulated()[0]), waveforms=1, length=24)
+    assert fixed.waveforms is not None
+    assert fixed.waveforms.shape == (1, 1, 24)
+
+
+def test_shifted_copies_are_one_waveform() -> None:
+    rng = np.random.default_rng(0)
+    pieces = np.zeros((60, 1, 40))
+    for n in range(60):
+        at = 5 if n % 2 else 8
+        pieces[n, 0, at : at + LENGTH] = shapes()[0]
+    pieces += 0.02 * rng.standard_normal(pieces.shape)
+    found = find_waveforms(unit(torch.from_numpy(pieces).float()), None)
+    assert len(found.shapes) == 1
+    assert found.counts == [60]
+    assert found.copies > 0
+
+
+def test_a_recording_without_events_has_the_waveforms_of_the_recipe() -> None:
+    x = np.random.default_rng(0).normal(size=3000).astype(np.float32)
+    chosen = choose_settings(signals(x))
+    assert chosen.waveforms is None
+    assert "too few" in chosen.words
+
+
+def test_training_windows_have_no_drift_and_are_known_by_the_recording() -> None:
+    x, _ = simulated()
+    recording = signals(x)
+    stage = choose_settings(recording).input
+    windows = detrended(recording, InputStage(stage))
+    assert windows.shape == (1, 1, 2048)
+    assert float(windows[:].median(-1).values.abs().max()) < 0.1
+    assert windows.fingerprint == recording.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("length", "rate", "samples"), [("12ms", 2000, 24), ("0.5s", 250, 125), ("64", None, 64)]
+)
+def test_lengths_in_a_persons_words(length: str, rate: float | None, samples: int) -> None:
+    assert samples_of(length, rate) == samples
+
+
+@pytest.mark.parametrize(
+    ("length", "rate", "message"),
+    [("12ms", None, "rate is not known"), ("long", 1.0, "such as 12ms"), ("1", 1.0, "at least 2")],
+)
+def test_lengths_that_are_none(length: str, rate: float | None, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        samples_of(length, rate)
+
+
+def test_the_commands_find_all_events_and_no_others(tmp_path: Path) -> None:
+    """With drift, hum and a gap, and nothing set by hand."""
+    x, peaks = simulated()
+    x[4000:4090] = np.nan
+    inside = (peaks > 3985) & (peaks < 4105)
+    np.save(tmp_path / "x.npy", x)
+    run = tmp_path / "run"
+    table = tmp_path / "events.csv"
+    whatwhere("train", tmp_path / "x.npy", "--rate", "1000", "--out", run, "--quiet")
+    output = whatwhere("encode", run, tmp_path / "x.npy", "--events", table)
+    assert "1 gap" in output
+    events = np.genfromtxt(table, delimiter=",", names=True)
+    at = events["seconds"] * RATE
+    near = np.abs(at[:, None] - peaks).min(1)
+    found = np.abs(at[:, None] - peaks[~inside]).min(0)
+    assert (near[(at < 3985) | (at > 4105)] <= 2).mean() > 0.97
+    assert (found <= 2).mean() > 0.97
+    assert set(events["waveform"]) == {0, 1}
+    history = ww.read_run(run).history
+    assert history[-1].cost <= 1.01 * history[0].cost

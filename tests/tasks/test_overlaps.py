@@ -1,0 +1,77 @@
+"""Events that lie on each other: one event that two waveforms explain together is one, two events
+stay two."""
+
+import numpy as np
+import pytest
+
+from whatwhere.model.events import FIELDS, Events
+from whatwhere.tasks.overlaps import Limits, Stretch, explain_overlaps, groups
+
+LENGTH = 21
+
+
+def waveforms() -> np.ndarray:
+    """Two that look alike, and one that does not, [3, 1, K]."""
+    t = np.arange(LENGTH) - 10
+    shapes = np.stack([np.exp(-(t**2) / 8), np.exp(-(t**2) / 30), np.sin(t) * np.exp(-(t**2) / 18)])
+    return (shapes / np.linalg.norm(shapes, axis=1, keepdims=True))[:, None]
+
+
+def stretch(truth: list[tuple[int, int, float]], events: Events) -> Stretch:
+    """A stretch with these waveforms, peaks and amplitudes, and what the events leave of it."""
+    f = waveforms()
+    signal = np.zeros((1, 300 + 2 * LENGTH))
+    found = np.zeros_like(signal)
+    peaks = np.abs(f).max(1).argmax(1)
+
+    def add(to: np.ndarray, number: int, peak: int, amplitude: float) -> None:
+        first = peak - peaks[number] + LENGTH
+        to[:, first : first + LENGTH] += amplitude * f[number]
+
+    for number, peak, amplitude in truth:
+        add(signal, number, peak, amplitude)
+    for event in events:
+        add(found, event["waveform"], int(event["sample"]), event["amplitude"])
+    return Stretch(f, signal, signal - found, np.ones_like(signal), LENGTH)
+
+
+def events_at(*rows: tuple[int, int, float]) -> Events:
+    events = np.zeros(len(rows), FIELDS).view(Events)
+    events["waveform"] = [row[0] for row in rows]
+    events["sample"] = [row[1] for row in rows]
+    events["amplitude"] = [row[2] for row in rows]
+    events["explained"] = np.nan
+    events["layer"] = 1
+    return events
+
+
+LIMITS = Limits(np.full(3, 0.5), 0.1)
+
+
+def test_one_event_that_two_waveforms_share_is_one() -> None:
+    events = events_at((0, 100, 1.1), (1, 101, 0.8))
+    found = explain_overlaps(events, stretch([(0, 100, 2.0)], events), LIMITS)
+    assert len(found) == 1
+    assert found["waveform"][0] == 0
+    assert found["sample"][0] == 100
+    assert found["amplitude"][0] == pytest.approx(2.0, rel=1e-6)
+    assert found["explained"][0] == pytest.approx(1.0, rel=1e-6)
+
+
+def test_two_events_stay_two() -> None:
+    events = events_at((0, 100, 1.0), (2, 107, 2.0))
+    truth = [(0, 100, 1.5), (2, 107, 2.5)]
+    found = explain_overlaps(events, stretch(truth, events), LIMITS)
+    np.testing.assert_array_equal(found["waveform"], [0, 2])
+    np.testing.assert_allclose(found["amplitude"], [1.5, 2.5], rtol=1e-6)
+
+
+def test_events_alone_are_left_as_they_are() -> None:
+    events = events_at((0, 100, 1.0), (2, 180, 2.0))
+    found = explain_overlaps(events, stretch([(0, 100, 1.5), (2, 180, 2.0)], events), LIMITS)
+    np.testing.assert_array_equal(found["amplitude"], [1.0, 2.0])
+
+
+def test_groups_are_chains_of_near_events() -> None:
+    samples = np.array([0.0, 5, 9, 30, 50, 55])
+    assert list(groups(samples, 10)) == [slice(0, 3), slice(4, 6)]
