@@ -12,7 +12,9 @@ import torch
 from PIL import Image
 
 from whatwhere.data import load
+from whatwhere.data.pictures import picture_names
 from whatwhere.errors import ImageError, MissingExtra
+from whatwhere.files import RECORD
 
 
 def save(path: Path, pixels: np.ndarray, **options: object) -> None:
@@ -111,16 +113,43 @@ def test_a_picture_that_is_too_large_raises_before_it_is_decoded(
         load(tmp_path)
 
 
-def test_folders_that_do_not_say_what_the_labels_are(tmp_path: Path, grey: np.ndarray) -> None:
+def test_a_folder_without_pictures_raises(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
     with pytest.raises(ImageError, match="no pictures"):
         load(tmp_path)
+
+
+def test_pictures_at_any_depth_are_found_by_their_paths(tmp_path: Path, grey: np.ndarray) -> None:
+    save(tmp_path / "b.png", grey[2])
+    save(tmp_path / "a" / "0.png", grey[0])
+    save(tmp_path / "a" / "deep" / "er" / "0.png", grey[1])
+    images = load(tmp_path)
+    assert picture_names(images.pixels) == ["a/0.png", "a/deep/er/0.png", "b.png"]
+    assert torch.equal(images[:], load(grey)[[0, 1, 2]])
+
+
+def test_sub_folders_are_labels_only_if_every_picture_lies_directly_in_one(
+    tmp_path: Path, grey: np.ndarray
+) -> None:
+    save(tmp_path / "cat" / "0.png", grey[0])
+    save(tmp_path / "dog" / "1.png", grey[1])
+    assert load(tmp_path).classes == ("cat", "dog")
+    save(tmp_path / "dog" / "young" / "2.png", grey[2])
+    deep = load(tmp_path)
+    assert (deep.classes, deep.labels) == (None, None)
+    (tmp_path / "dog" / "young" / "2.png").unlink()
+    save(tmp_path / "3.png", grey[3])
+    assert load(tmp_path).labels is None
+
+
+def test_hidden_folders_runs_and_results_are_left_out(tmp_path: Path, grey: np.ndarray) -> None:
     save(tmp_path / "a.png", grey[0])
-    save(tmp_path / "cat" / "a.png", grey[0])
-    with pytest.raises(ImageError, match="depths"):
-        load(tmp_path)
-    save(tmp_path / "deep" / "er" / "cat" / "a.png", grey[0])
-    with pytest.raises(ImageError, match="too deep"):
-        load(tmp_path / "deep")
+    save(tmp_path / ".cache" / "b.png", grey[1])
+    save(tmp_path / "labels.run" / "figures" / "c.png", grey[2])
+    (tmp_path / "labels.run" / "recipe.toml").touch()
+    save(tmp_path / "denoised" / "a.png", grey[3])
+    (tmp_path / "denoised" / RECORD).write_text("{}")
+    assert picture_names(load(tmp_path).pixels) == ["a.png"]
 
 
 def test_a_picture_that_changes_after_loading_raises(tmp_path: Path, grey: np.ndarray) -> None:
@@ -159,8 +188,7 @@ def test_links_in_a_circle_end(tmp_path: Path, grey: np.ndarray) -> None:
     (tmp_path / "pictures" / "ant" / "loop").symlink_to(
         tmp_path / "pictures", target_is_directory=True
     )
-    with pytest.raises(ImageError, match="too deep"):
-        load(tmp_path / "pictures")
+    assert len(load(tmp_path / "pictures")) == 1
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")

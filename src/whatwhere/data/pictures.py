@@ -2,17 +2,17 @@
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from whatwhere.data.images import LazyPixels
 from whatwhere.errors import ImageError, MissingExtra, printable, unique_printable
-from whatwhere.files import open_regular, readable
+from whatwhere.files import RECORD, open_regular, readable
 
 FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
@@ -56,13 +56,39 @@ DEEP_MODES = {
 """Grey pictures of more than 8 bits, and the type of their pixels."""
 
 
+class Place(NamedTuple):
+    """Where a picture lies in a folder.
+
+    folders  the sub-folders on the way to it, the outermost first
+    label    the sub-folder, where those are labels
+    """
+
+    folders: tuple[str, ...] = ()
+    label: str | None = None
+
+    @property
+    def prefix(self) -> str:
+        """What stands before the name of the file: sub-folders, each with a slash."""
+        return "".join(f"{folder}/" for folder in self.folders)
+
+
+TOP = Place()  # in no sub-folder
+
+
+class FolderContent(NamedTuple):
+    """The files of a folder: those that are named like pictures, and others next to them."""
+
+    pictures: dict[Path, Place]
+    others: list[Path]
+
+
 @dataclass(frozen=True)
 class Picture:
     """One page of a file, as it was when it was found.
 
     shape    channels, height and width
     largest  of its values, for pixels of 16 bits; otherwise 0
-    label    the sub-folder that it is in, where those are labels
+    place    where it lies in the folder that was given
     """
 
     file: Path
@@ -70,27 +96,31 @@ class Picture:
     shape: tuple[int, int, int]
     dtype: np.dtype
     largest: int = 0
-    label: str | None = None
+    place: Place = TOP
     pages: int = 1
 
     @property
+    def label(self) -> str | None:
+        """The sub-folder that it is in, where those are labels."""
+        return self.place.label
+
+    @property
     def name(self) -> str:
-        """The name of the file, with its label and, where there are several, its page:
-        label/name.tif/page.
+        """The path of the file from the folder that was given and, where there are several, its
+        page: sub-folder/name.tif/page.
 
         No other picture of a folder has the same: a file's name has no slash.
         """
-        label = "" if self.label is None else f"{self.label}/"
         page = "" if self.pages == 1 else f"/{self.page + 1}"
-        return unique_printable(f"{label}{self.file.name}{page}")
+        return unique_printable(f"{self.place.prefix}{self.file.name}{page}")
 
     @property
     def earlier_name(self) -> str | None:
         """What earlier versions called a page, which may also be the name of another file."""
         if self.pages == 1:
             return None
-        label = "" if self.label is None else f"{self.label}/"
-        return printable(f"{label}{self.file.stem}-{self.page + 1}{self.file.suffix}")
+        name = f"{self.file.stem}-{self.page + 1}{self.file.suffix}"
+        return printable(f"{self.place.prefix}{name}")
 
 
 def is_picture(path: Path) -> bool:
@@ -100,40 +130,48 @@ def is_picture(path: Path) -> bool:
 
 
 def find_pictures(path: Path, but: Path | None = None) -> list[Picture]:
-    """The pictures of a file or of a folder, in the order of their names; all of them are decoded
-    once.
+    """The pictures of a file or of a folder, at any depth, in the order of their paths; all of
+    them are decoded once.
 
-    Sub-folders, if there are any, are the labels. Files of a folder that are not pictures, or
-    damaged ones, are skipped with a warning that names them.
+    Sub-folders are labels if every picture lies directly in one: folder/label/picture. Files of a
+    folder that are not pictures, or damaged ones, are skipped with a warning that names them.
 
     but  a folder in it that is left out
     """
     if not os.path.isdir(path):
-        return list(_find_pages(path, None))
-    files, others = picture_files(path, but)
+        return list(_find_pages(path, TOP))
+    content = folder_content(path, but)
     pictures: list[Picture] = []
-    skipped = dict.fromkeys(others, "no picture")
-    for file, label in files:
+    skipped = dict.fromkeys(content.others, "no picture")
+    for file, place in content.pictures.items():
         try:
-            pictures += list(_find_pages(file, label))  # all pages, or none
+            pictures += list(_find_pages(file, place))  # all pages, or none
         except ImageError as error:
             reason = str(error).removeprefix(f"{printable(file)} is not a usable picture: ")
             skipped[file] = reason.removesuffix(f" ({REMEDY})")
     if not pictures:
-        reasons = "".join(
-            f"; {printable(file.name)}: {reason}" for file, reason in list(skipped.items())[:3]
-        )
-        raise ImageError(
-            f"{path}: no pictures; expected {', '.join(SUFFIXES)} files in it or in its"
-            f" sub-folders{reasons}"
-        )
+        raise ImageError(_no_pictures(path, skipped))
     if skipped:
-        names = ", ".join(
-            f"{printable(file.name)} ({reason})" for file, reason in list(skipped.items())[:10]
-        )
-        more = f" and {len(skipped) - 10:,} more" if len(skipped) > 10 else ""
-        warnings.warn(f"{printable(path)}: skipped {names}{more}", stacklevel=4)
+        warnings.warn(_skipped_files(path, skipped), stacklevel=4)
     return pictures
+
+
+def _no_pictures(folder: Path, skipped: Mapping[Path, str]) -> str:
+    reasons = "".join(
+        f"; {printable(file.name)}: {reason}" for file, reason in list(skipped.items())[:3]
+    )
+    return (
+        f"{printable(folder)}: no pictures; expected {', '.join(SUFFIXES)} files in it or in its"
+        f" sub-folders{reasons}"
+    )
+
+
+def _skipped_files(folder: Path, skipped: Mapping[Path, str]) -> str:
+    names = ", ".join(
+        f"{printable(file.name)} ({reason})" for file, reason in list(skipped.items())[:10]
+    )
+    more = f" and {len(skipped) - 10:,} more" if len(skipped) > 10 else ""
+    return f"{printable(folder)}: skipped {names}{more}"
 
 
 def decode(picture: Picture, *, known: bool = False, blend: bool = True) -> np.ndarray:
@@ -155,36 +193,60 @@ def decode(picture: Picture, *, known: bool = False, blend: bool = True) -> np.n
     return pixels
 
 
-def picture_files(
-    folder: Path, but: Path | None = None
-) -> tuple[list[tuple[Path, str | None]], list[Path]]:
-    """The files of a folder that are named like pictures, by name, with their labels; and other
-    files next to them.
+def folder_content(folder: Path, but: Path | None = None) -> FolderContent:
+    """The files of a folder and of its sub-folders, at any depth, in the order of their paths.
+
+    Sub-folders are labels if every picture lies directly in one: folder/label/picture. Other
+    folders have no labels. Hidden files and folders are left out, and so are folders that the
+    program wrote: runs and results.
 
     but  a folder in it that is left out
     """
-    files = [path for pattern in ("*", "*/*") for path in folder.glob(pattern) if not path.is_dir()]
-    found = sorted(path.relative_to(folder) for path in [*files, *folder.glob("*/*/*")])
-    found = [file for file in found if not any(part.startswith(".") for part in file.parts)]
-    left_out = None if but is None else but.resolve()
-    if left_out is not None and folder.resolve() in left_out.parents:
-        found = [file for file in found if left_out not in (folder / file).resolve().parents]
-    pictures = [
-        file for file in found if file.suffix.lower() in SUFFIXES or (folder / file).is_dir()
-    ]
-    # a folder at the third level is too deep, as a picture is
-    depths = {len(file.parts): file for file in pictures}
-    if len(depths) > 1 or max(depths, default=1) > 2:
-        raise ImageError(
-            f"{folder}: pictures at different depths, or too deep"
-            f" ({', '.join(map(str, depths.values()))}); expected pictures in the folder itself, or"
-            " one sub-folder of pictures for each label"
-        )
-    labelled = [(folder / file, file.parts[0] if 2 in depths else None) for file in pictures]
+    seen: set[tuple[int, int]] = set()
+    if but is not None and os.path.isdir(but) and not os.path.samefile(but, folder):
+        seen.add(folder_identity(but))
+    files = sorted(_walk(folder, seen))
+    pictures = [file for file in files if file.suffix.lower() in SUFFIXES]
+    labelled = all(len(file.parts) == 2 for file in pictures)
+    places = {
+        folder / file: Place(file.parts[:-1], file.parts[0] if labelled else None)
+        for file in pictures
+    }
+    # Files that are no pictures are worth a word only next to pictures.
     parents = {Path(), *(file.parent for file in pictures)}
-    known = set(pictures)
-    others = [file for file in found if file.parent in parents and file not in known]
-    return labelled, [folder / file for file in others]
+    named = set(pictures)
+    others = [folder / file for file in files if file not in named and file.parent in parents]
+    return FolderContent(places, others)
+
+
+def _walk(folder: Path, seen: set[tuple[int, int]], inside: Path = Path()) -> Iterator[Path]:
+    """The paths of files from a folder down. Links are followed, to each folder once, so that a
+    circle of links ends."""
+    identity = folder_identity(folder / inside)
+    if identity in seen:
+        return
+    seen.add(identity)
+    with os.scandir(folder / inside) as found:
+        entries = sorted(found, key=lambda entry: entry.name)
+    for entry in entries:
+        path = inside / entry.name
+        if entry.name.startswith("."):
+            continue
+        if not entry.is_dir():
+            yield path
+        elif not _is_result(folder / path):
+            yield from _walk(folder, seen, path)
+
+
+def folder_identity(folder: Path) -> tuple[int, int]:
+    """What is the same for two names of one folder."""
+    status = os.stat(folder)
+    return status.st_dev, status.st_ino
+
+
+def _is_result(folder: Path) -> bool:
+    """Whether the program wrote a folder: a run, or results, which have a record of their files."""
+    return os.path.lexists(folder / RECORD) or os.path.lexists(folder / "recipe.toml")
 
 
 @dataclass(frozen=True)
@@ -207,7 +269,7 @@ def earlier_names(pixels: object) -> dict[str, str]:
     return {old: name for old, name in earlier.items() if old is not None and old not in names}
 
 
-def _find_pages(file: Path, label: str | None) -> Iterator[Picture]:
+def _find_pages(file: Path, place: Place) -> Iterator[Picture]:
     with _open(file) as picture:
         pages = getattr(picture, "n_frames", 1)
         if pages > MOST_PAGES:
@@ -216,7 +278,7 @@ def _find_pages(file: Path, label: str | None) -> Iterator[Picture]:
             pixels = _read_page(picture, page, _pixels)
             largest = int(pixels.max()) if pixels.dtype == np.uint16 else 0
             C, H, W = pixels.shape
-            yield Picture(file, page, (C, H, W), pixels.dtype, largest, label, pages)
+            yield Picture(file, page, (C, H, W), pixels.dtype, largest, place, pages)
 
 
 @contextmanager

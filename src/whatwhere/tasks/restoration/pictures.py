@@ -17,8 +17,9 @@ from whatwhere.data.images import brightest_of
 from whatwhere.data.pictures import (
     NO_EXTRAS,
     Extras,
+    Place,
     find_pictures,
-    picture_files,
+    folder_content,
     read_extras,
     write_tiff,
 )
@@ -72,6 +73,12 @@ class Job:
     folder: Path | None = None
     sources: str = ""
 
+    @property
+    def name(self) -> str:
+        """The path of the result in its folder, by which the record names it."""
+        place = self.out if self.folder is None else self.out.relative_to(self.folder)
+        return place.as_posix()
+
 
 def plan_jobs(
     task: Task,
@@ -94,8 +101,12 @@ def plan_jobs(
             )
         check_outputs([out], inputs, overwrite=overwrite)
         return [_job(source, mask, out, images, masks)]
-    files = dict.fromkeys(picture.file for picture in find_pictures(source, but=out))
-    targets = {file: out / f"{file.stem}{_suffix(file)}" for file in files}
+    places = {picture.file: picture.place for picture in find_pictures(source, but=out)}
+    files = list(places)
+    targets = {
+        file: out.joinpath(*place.folders, f"{file.stem}{_suffix(file)}")
+        for file, place in places.items()
+    }
     doubled = [file.name for file in files if list(targets.values()).count(targets[file]) > 1]
     if doubled:
         raise ImageError(
@@ -105,7 +116,7 @@ def plan_jobs(
     jobs = []
     with_gaps = 0
     for file in files:
-        own_mask = _mask_of(mask, file)
+        own_mask = _mask_of(mask, file, places[file])
         images, masks = _load(file, own_mask)
         with_gaps += _has_gaps(masks)
         job = _job(file, own_mask, targets[file], images, masks)
@@ -121,7 +132,7 @@ def plan_jobs(
         record |= _made(record, jobs, out)
     # With `overwrite` no result counts as made, from here on until it is made again.
     _write_record(out, record)
-    return [job for job in jobs if job.out.name not in record]
+    return [job for job in jobs if job.name not in record]
 
 
 def restore_picture(
@@ -161,7 +172,7 @@ def write_picture(job: Job, content: bytes) -> None:
         return
     write_result(job.folder, job.out, content, REMEDY)
     record = read_json(job.folder / RECORD)
-    _write_record(job.folder, record | {job.out.name: job.sources})
+    _write_record(job.folder, record | {job.name: job.sources})
 
 
 def _noise(task: Task, images: Images, image: Tensor) -> Noise:
@@ -236,12 +247,18 @@ def _job(source: Path, mask: str | None, out: Path, images: Images, masks: Image
     return Job(source, mask, out, math.prod((len(images), *images.shape, rounds)))
 
 
-def _mask_of(mask: str | None, file: Path) -> str | None:
+def _mask_of(mask: str | None, file: Path, place: Place) -> str | None:
     """The mask of one picture of a folder: the one of its name where masks are a folder, otherwise
-    the same for all."""
+    the same for all.
+
+    Of several masks with its name, the one in the same sub-folders.
+    """
     if mask is None or mask == "alpha" or not Path(mask).is_dir():
         return mask
-    matching = [path for path, _ in picture_files(Path(mask))[0] if path.stem == file.stem]
+    masks = folder_content(Path(mask)).pictures
+    matching = [path for path in masks if path.stem == file.stem]
+    if len(matching) > 1:
+        matching = [path for path in matching if masks[path].folders == place.folders]
     if len(matching) != 1:
         raise ImageError(
             f"{len(matching)} pictures in {mask} are named {file.stem}; expected one mask for"
@@ -316,7 +333,7 @@ def _made(settings: dict[str, Any], jobs: Sequence[Job], out: Path) -> dict[str,
     made = {}
     other = [key for key in settings if earlier.get(key) != settings[key]]
     for job in jobs:
-        name = job.out.name
+        name = job.name
         if name in earlier and job.out.exists():
             made[name] = earlier[name]
             if earlier[name] != job.sources:
@@ -328,6 +345,6 @@ def _made(settings: dict[str, Any], jobs: Sequence[Job], out: Path) -> dict[str,
             " folder, or --overwrite"
         )
     # results of other pictures, which are not in the source any more
-    names = {job.out.name for job in jobs}
+    names = {job.name for job in jobs}
     rest = {key: value for key, value in earlier.items() if key not in names}
     return rest | made
