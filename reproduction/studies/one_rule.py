@@ -32,15 +32,9 @@ from whatwhere.data import few_labels
 from whatwhere.spec.tasks import Distortions
 from whatwhere.tasks.classification import poisson
 from whatwhere.tasks.classification.descriptors import unit_length
-from whatwhere.tasks.classification.poisson import (
-    Neighbours,
-    connected_parts,
-    grow_regions,
-    neighbour_weights,
-    share_offsets,
-    solve_poisson,
-    symmetric_graph,
-)
+from whatwhere.tasks.classification.neighbour_graph import connected_parts, symmetric_graph
+from whatwhere.tasks.classification.neighbours import Neighbours, neighbour_weights
+from whatwhere.tasks.classification.poisson import grow_regions, share_offsets, solve_poisson
 
 TARGETS = {"mnist": {10: 1.2, 50: 1.1, 100: 1.0}, "fashion-mnist": {10: 31.0, 100: 18.5}}
 FEATURES = {"three models": ("image", "sigma 4", "sigma 2"), "scattering": ("scattering",)}
@@ -101,7 +95,7 @@ class Task:
 
     def regions(self, u: Tensor, drawn: list[Tensor], slack: float | None, rounds: int) -> Tensor:
         before, poisson.ROUNDS = poisson.ROUNDS, rounds
-        shares = None if slack is None else self.even
+        shares = torch.zeros_like(self.even) if slack is None else self.even  # 0: no bound
         try:
             each = [
                 grow_regions(self.graph, self.parts, u[:, d], r, self.y[r], shares)

@@ -36,14 +36,9 @@ from whatwhere.spec.tasks import Distortions
 from whatwhere.tasks.classification.descriptors import describe, unit_length
 from whatwhere.tasks.classification.linear_svm import fit_svm
 from whatwhere.tasks.classification.metric import Covariance, distort, metric_of
-from whatwhere.tasks.classification.poisson import (
-    Neighbours,
-    connected_parts,
-    grow_regions,
-    neighbour_weights,
-    solve_poisson,
-    symmetric_graph,
-)
+from whatwhere.tasks.classification.neighbour_graph import connected_parts, symmetric_graph
+from whatwhere.tasks.classification.neighbours import Neighbours, neighbour_weights
+from whatwhere.tasks.classification.poisson import grow_regions, solve_poisson
 
 BEGAN = time.monotonic()
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

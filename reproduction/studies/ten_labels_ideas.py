@@ -33,7 +33,8 @@ from whatwhere.spec.tasks import Distortions
 from whatwhere.tasks.classification.descriptors import unit_length
 from whatwhere.tasks.classification.linear_svm import fit_svm
 from whatwhere.tasks.classification.metric import distort
-from whatwhere.tasks.classification.poisson import Neighbours, neighbour_weights, symmetric_graph
+from whatwhere.tasks.classification.neighbour_graph import symmetric_graph
+from whatwhere.tasks.classification.neighbours import Neighbours, neighbour_weights
 
 KINDS = ("rotation", "shear", "scale", "shift", "elastic")
 

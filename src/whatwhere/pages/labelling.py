@@ -230,7 +230,7 @@ class LabelPage:
         """The estimate of the error, or what it still needs."""
         with self.lock:
             # until somebody labels: who labels does not wait for an estimate
-            error = session.error(lambda: self.acting == 0)
+            error = session.error()
             missing = what_is_missing([session.said[row] for row in session.labelled])
             return {
                 "error": error,

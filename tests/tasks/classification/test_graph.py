@@ -8,7 +8,6 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.datasets import load_digits
-from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import Normalizer
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -69,32 +68,6 @@ def test_few_labels_of_handwritten_digits_beat_the_nearest_labelled_row() -> Non
     nearest = truth[chosen][(unit @ unit[chosen].T).argmax(1)]
     assert errors < 0.15
     assert errors < 0.6 * np.mean(nearest != truth)
-
-
-@pytest.mark.parametrize("columns", [5, 70])
-def test_new_rows_by_neighbours_and_ridge_regression(columns) -> None:  # type: ignore[no-untyped-def]
-    """Against neighbours by brute force and scikit-learn's ridge regression."""
-    generator = np.random.default_rng(3)
-    X, new = generator.normal(size=(60, columns)), generator.normal(size=(7, columns))
-    y = np.full(60, -1)
-    y[:6] = [0, 1, 2, 0, 1, 2]
-    classifier = ww.GraphClassifier(n_neighbors=4).fit(X, y)
-    known = classifier.label_distributions_
-    squares = ((new[:, None] - X) ** 2).sum(2)
-    near = []
-    for row in squares:
-        found = row.argsort()[:4]
-        near.append(
-            np.average(known[found], axis=0, weights=np.exp(-4 * row[found] / row[found[-1]]))
-        )
-    ridge = Ridge(alpha=0.1 * ((X - X.mean(0)) ** 2).sum(0).mean()).fit(
-        X, np.eye(3)[known.argmax(1)]
-    )
-    linear = ridge.predict(new) - ridge.predict(X).mean(0)
-    scale = (ridge.predict(X) - ridge.predict(X).mean(0)).std()
-    scores = np.stack(near) / known.std() + linear / scale
-    wanted = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
-    np.testing.assert_allclose(classifier.predict_proba(new), wanted, rtol=1e-4)
 
 
 def test_labelled_rows_keep_their_class() -> None:

@@ -2,7 +2,7 @@
 neighbours."""
 
 import warnings
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -12,15 +12,11 @@ from torch import Tensor
 from whatwhere.engines.devices import choose_device
 from whatwhere.errors import ImageError, MissingExtra, SpecError
 from whatwhere.spec.checks import require_count
-from whatwhere.tasks.classification.poisson import (
-    Neighbours,
-    NewRows,
-    connected_parts,
-    grow_regions,
-    neighbour_weights,
-    poisson_learning,
-    symmetric_graph,
-)
+from whatwhere.tasks.classification import calibration
+from whatwhere.tasks.classification.neighbour_graph import connected_parts, symmetric_graph
+from whatwhere.tasks.classification.neighbours import Neighbours, neighbour_weights
+from whatwhere.tasks.classification.new_rows import NewRows
+from whatwhere.tasks.classification.poisson import TOLERANCE, grow_regions, poisson_learning
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -32,15 +28,35 @@ except ImportError:
 UNLABELLED = -1
 
 
+class HeldOut(NamedTuple):
+    """Labelled rows [n] that were held out in turn: their classes [n], and the probabilities [n, K]
+    that they got from the other labels."""
+
+    rows: Tensor
+    labels: Tensor
+    probabilities: Tensor
+
+    @classmethod
+    def none(cls, classes: int) -> "HeldOut":
+        empty = torch.zeros(0, dtype=torch.long)
+        return cls(empty, empty, torch.zeros(0, classes))
+
+
 class GraphClassifier(ClassifierMixin, BaseEstimator):
     """Semi-supervised classification: a few labelled rows, and many without a label, which show
     where classes end.
 
     Every row is joined to its nearest neighbours, by Euclidean distance; rows of unit length, as
     descriptors are, have the same neighbours by their cosine. Labels spread over this graph by
-    Poisson learning, then the regions of the classes settle so that few neighbours are in different
-    ones. New rows get theirs from their neighbours and from a ridge regression on the classes of
-    all rows. As in scikit-learn's `semi_supervised`, -1 in y marks rows without a label.
+    Poisson learning, in which all classes are equally strong. Where the shares of the classes are
+    known, their regions then settle so that few neighbours are in different ones; without shares
+    nothing would bound a region, and one class could take all rows. Probabilities are calibrated on
+    labels that are held out. New rows get theirs from their neighbours and from a ridge regression
+    on the classes of all rows.
+
+    As in scikit-learn's `semi_supervised`, -1 in y marks rows without a label. A score counts such
+    rows as wrong, since -1 is no class: in a search over settings, give `scoring=labelled_score`,
+    which leaves them out.
 
     Parameters
     ----------
@@ -56,6 +72,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     classes_ : the labels, (n_classes,)
     transduction_ : the class of every row of `fit`, (n,); labelled rows keep theirs
     label_distributions_ : probabilities of the classes for every row of `fit`, (n, n_classes)
+    held_out_ : labelled rows, their classes, and what the other labels say of them
 
     Examples
     --------
@@ -106,59 +123,86 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         known = np.array(y[labelled].tolist())
         check_classification_targets(known)
         self.classes_, labels = np.unique(known, return_inverse=True)
-        shares = self._shares()
-        spread = self._spread(
-            torch.from_numpy(np.flatnonzero(labelled)), torch.from_numpy(labels), shares
-        )
+        device = self.neighbours_.device
+        rows = torch.from_numpy(np.flatnonzero(labelled)).to(device)
+        spread = self._spread(rows, torch.from_numpy(labels).to(device), self._shares())
         self.label_distributions_ = spread.cpu().numpy()
         self.transduction_ = self.classes_[self.label_distributions_.argmax(1)]
         self.new_rows_ = NewRows(self.neighbours_, spread, self.n_neighbors)
         return self
 
     def _join(self) -> Tensor:
-        squares, found = self.neighbours_.others(
-            min(self.n_neighbors, len(self.neighbours_.rows) - 1)
-        )
-        graph = symmetric_graph(neighbour_weights(squares), found)
+        nearest = self.neighbours_.others(min(self.n_neighbors, len(self.neighbours_) - 1))
+        graph = symmetric_graph(neighbour_weights(nearest.squares), nearest.rows)
         self.parts_ = connected_parts(graph)
+        self.distances_ = nearest.squares.double().mean(1)
         return graph
 
     def _spread(self, rows: Tensor, labels: Tensor, shares: Tensor | None) -> Tensor:
         """Probabilities [N, K] of all rows; a labelled row has its own class."""
-        count, classes = len(self.neighbours_.rows), len(self.classes_)
-        device = self.neighbours_.device
-        rows, labels = rows.to(device), labels.to(device)
-        seen = labels.bincount(minlength=classes) / len(labels)
-        prior = (seen.double() if shares is None else shares).to(device)
+        count = len(self.neighbours_)
+        classes = len(self.classes_)
+        seen = labels.bincount(minlength=classes).double() / len(labels)
+        prior = seen if shares is None else shares.to(seen)
         result = prior.expand(count, classes).clone()
+        self.held_out_ = HeldOut.none(classes)
         if classes > 1 and self.graph_ is not None:
-            # Without shares all classes are equally strong: how many labels a class has may say
-            # nothing of its size.
-            even = torch.full_like(prior, 1 / classes)
-            u = poisson_learning(self.graph_, rows, labels, even if shares is None else prior)
-            walks = grow_regions(
-                self.graph_, self.parts_, u, rows, labels, None if shares is None else prior
-            )
-            reached = walks.sum(1) > 0
-            result[reached] = (walks / walks.sum(1, keepdim=True))[reached]
+            reached = torch.isin(self.parts_, self.parts_[rows])
+            if shares is None:
+                found = self._calibrated(rows, labels)
+            else:
+                found = self._regions(rows, labels, prior)
+            result[reached] = found[reached]
             if not bool(reached.all()):
-                warnings.warn(
-                    f"{int((~reached).sum()):,} of {count:,} rows are in parts of the graph without"
-                    " a label, so their probabilities are the shares of the classes; label one of"
-                    " them, or raise n_neighbors",
-                    stacklevel=3,
-                )
+                warn_of_parts(int((~reached).sum()), count)
         result[rows] = F.one_hot(labels, classes).to(result)
         return result
 
+    def _calibrated(self, rows: Tensor, labels: Tensor) -> Tensor:
+        """Probabilities [N, K] from potentials, with the sharpness of labels held out in turn."""
+        u = self._potentials(rows, labels)
+        length = calibration.usual_length(u)
+        scores = []
+        held_out = []
+        for fold in calibration.folds(labels):
+            held = rows[fold.held_out]
+            without = self._potentials(
+                rows[fold.kept], labels[fold.kept], calibration.HELD_OUT_TOLERANCE
+            )
+            scores.append(calibration.scaled(without[held], length))
+            held_out.append(fold.held_out)
+        sharpness = calibration.sharpness(scores, [labels[part] for part in held_out])
+        if held_out:
+            order = torch.cat(held_out)
+            held = (sharpness * torch.cat(scores)).softmax(1)
+            self.held_out_ = HeldOut(rows[order], labels[order], held)
+        probabilities = (sharpness * calibration.scaled(u, length)).softmax(1)
+        usual = calibration.usual_distance(self.distances_)
+        return calibration.mix_isolated(probabilities, self.distances_, usual)
+
+    def _potentials(self, rows: Tensor, labels: Tensor, tolerance: float = TOLERANCE) -> Tensor:
+        """Potentials [N, K] with classes of equal strength: how many labels a class has may say
+        nothing of its size."""
+        assert self.graph_ is not None
+        classes = len(self.classes_)
+        even = torch.full((classes,), 1 / classes, dtype=torch.float64, device=labels.device)
+        return poisson_learning(self.graph_, rows, labels, even, tolerance)
+
+    def _regions(self, rows: Tensor, labels: Tensor, shares: Tensor) -> Tensor:
+        """Shares [N, K] of walks that end in the regions of the classes, whose sizes are known."""
+        assert self.graph_ is not None
+        u = poisson_learning(self.graph_, rows, labels, shares)
+        walks = grow_regions(self.graph_, self.parts_, u, rows, labels, shares)
+        return walks / walks.sum(1, keepdim=True).clamp(min=1e-300)
+
     def _shares(self) -> Tensor | None:
         """The shares of the classes, [K], adding up to 1; None if they are not known."""
-        classes, prior = len(self.classes_), self.class_prior
+        classes = len(self.classes_)
+        prior = self.class_prior
         if prior is None:
             return None
-        shares = (
-            np.ones(classes) if isinstance(prior, str) and prior == "uniform" else np.asarray(prior)
-        )
+        uniform = isinstance(prior, str) and prior == "uniform"
+        shares = np.ones(classes) if uniform else np.asarray(prior)
         if shares.shape != (classes,) or not np.isfinite(shares).all() or not (shares > 0).all():
             raise SpecError(
                 f"class_prior = {prior!r} was given; expected None, 'uniform' or {classes} numbers"
@@ -181,3 +225,35 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 def is_unlabelled(y: np.ndarray) -> np.ndarray:
     """Which labels are -1; text never is."""
     return np.array([label == UNLABELLED for label in y.tolist()], dtype=bool)
+
+
+def labelled_score(classifier: Any, X: Any, y: Any) -> float:
+    """The accuracy on rows that have a label, for scikit-learn's searches; NaN without any.
+
+    classifier  a fitted `GraphClassifier`, or a pipeline that ends with one
+    X           rows
+    y           their labels, -1 for rows without one
+
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> X = np.concatenate([np.random.default_rng(0).normal(c, 0.3, (50, 2)) for c in (0, 2)])
+    >>> y = np.where(np.arange(100) % 5 == 0, np.arange(100) // 50, -1)
+    >>> search = GridSearchCV(
+    ...     ww.GraphClassifier(), {"n_neighbors": [5, 10]}, scoring=ww.labelled_score
+    ... )
+    >>> float(search.fit(X, y).best_score_)
+    1.0
+    """
+    y = np.asarray(y)
+    labelled = ~is_unlabelled(y)
+    if not labelled.any():
+        return float("nan")
+    right = classifier.predict(np.asarray(X)[labelled]) == y[labelled]
+    return float(np.mean(right))
+
+
+def warn_of_parts(rows: int, count: int) -> None:
+    warnings.warn(
+        f"{rows:,} of {count:,} rows are in parts of the graph without a label, so their"
+        " probabilities are the shares of the classes; label one of them, or raise n_neighbors",
+        stacklevel=5,
+    )

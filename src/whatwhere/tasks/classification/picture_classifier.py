@@ -42,7 +42,8 @@ from whatwhere.spec.tasks import Distortions
 from whatwhere.spec.toml import build, override, to_toml
 from whatwhere.tasks.classification.descriptors import describe_images
 from whatwhere.tasks.classification.metric import Metric, learn_metric
-from whatwhere.tasks.classification.poisson import Neighbours, NewRows
+from whatwhere.tasks.classification.neighbours import Neighbours
+from whatwhere.tasks.classification.new_rows import NewRows
 
 FORMAT = "whatwhere picture classifier 1"
 

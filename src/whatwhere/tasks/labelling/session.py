@@ -3,12 +3,13 @@
 What to label next is chosen on the graph of the pictures. A picture is *known* as far as walks over
 the graph that start there meet a labelled one before they end; *trust* in its class is what is
 known of it times the lead of its class over the next. The picture with the least trust around it is
-suggested; those that follow are chosen as if it had a label, so that they differ from it.
+suggested; those that follow are chosen as if it had a label, so that they differ from it. Pictures
+that are farthest from all others, a tenth, come last: a label of theirs says little of others.
 """
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,12 +28,12 @@ from whatwhere.progress import Stage, no_stage
 from whatwhere.spec.execution import Execution
 from whatwhere.spec.tasks import Distortions
 from whatwhere.tasks.classification.graph import UNLABELLED, GraphClassifier
+from whatwhere.tasks.classification.neighbour_graph import scipy_matrix
 from whatwhere.tasks.classification.picture_classifier import (
     Describer,
     PictureClassifier,
     describe_pictures,
 )
-from whatwhere.tasks.classification.poisson import scipy_matrix
 from whatwhere.tasks.labelling.exchange import (
     ClassTable,
     export,
@@ -50,9 +51,11 @@ from whatwhere.tasks.labelling.label_tables import (
     write_predictions,
 )
 
-LIFE, STEPS = 0.98, 60  # share of walks that go on after a step, and the steps that are followed
+LIFE = 0.98  # share of walks that go on after a step
+STEPS = 60  # of a walk that are followed
 AROUND = 2  # steps over which trust is averaged
-FEWEST, FOLDS = 10, 5  # labels to hold out for an estimate of the error, and parts of them
+LONELY = 0.1  # share of the pictures, those farthest from others, that are suggested last
+FEWEST = 5  # labels for an estimate of the error
 LARGEST = 1e15  # value of a row: squares of differences are within the range of float32
 
 Key = int | str
@@ -136,14 +139,15 @@ class Labelling:
         self.said: dict[int, str] = {}
         self.elsewhere: dict[str, str] = {}  # labels of pictures that are not here now
         self.before: list[dict[int, str | None]] = []  # what each action replaced
-        self.curve: list[
-            tuple[int, float]
-        ] = []  # numbers of labels, and the error that was estimated with them
+        # numbers of labels, and the error that was estimated with them
+        self.curve: list[tuple[int, float]] = []
         self.graph = GraphClassifier()
         self.graph.fit(self.rows.numpy(), np.zeros(len(self.rows)))
         assert self.graph.graph_ is not None
         self.matrix = scipy_matrix(self.graph.graph_)
         self.degrees = np.asarray(self.matrix.sum(1)).ravel()
+        distances = self.graph.distances_.cpu().numpy()
+        self.lonely = distances > np.quantile(distances, 1 - LONELY)
         self._read()
         self._solve()
 
@@ -247,16 +251,26 @@ class Labelling:
 
     def suggested_rows(self, count: int = 12) -> list[int]:
         """The same by their numbers."""
-        two = np.sort(self.probabilities, axis=1)[:, -2:]
-        lead = two[:, -1] - two[:, 0] if len(self.classes) > 1 else np.ones(len(two))
+        lead = self._lead()
         chosen: list[int] = []
         while len(chosen) < min(count, len(self.rows) - len(self.said)):
-            trust = self._known([*self.said, *chosen]) * lead
+            taken = [*self.said, *chosen]
+            trust = self._known(taken) * lead
             for _ in range(AROUND):
                 trust = self._mean(trust)
-            trust[[*self.said, *chosen]] = np.inf
-            chosen.append(int(trust.argmin()))
+            trust[taken] = np.inf
+            others = np.where(self.lonely, np.inf, trust)
+            # Once only lonely pictures are left, they are suggested, too.
+            order = others if np.isfinite(others).any() else trust
+            chosen.append(int(order.argmin()))
         return chosen
+
+    def _lead(self) -> np.ndarray:
+        """The lead of every picture's class over the next, [N]; 1 with less than two classes."""
+        if len(self.classes) < 2:
+            return np.ones(len(self.rows))
+        two = np.sort(self.probabilities, axis=1)[:, -2:]
+        return np.asarray(two[:, 1] - two[:, 0])
 
     def _known(self, rows: Sequence[int]) -> np.ndarray:
         """The share of walks from every picture that meet one of these rows before they
@@ -274,48 +288,23 @@ class Labelling:
         """The weighted mean of the neighbours of every picture."""
         return np.asarray(self.matrix @ values / np.maximum(self.degrees, 1e-300))
 
-    def error(self, wanted: Callable[[], bool] = lambda: True) -> float | None:
-        """An estimate of the share of wrong classes among pictures without a label; None with too
-        few labels.
+    def error(self) -> float | None:
+        """An estimate of the share of wrong classes among pictures without a label; None with
+        fewer than five labels, or a single class.
 
-        Parts of the labels are held out in turn; the only label of a class never is. The labelled
-        pictures are not a fair sample, since uncertain ones are suggested, so errors are not
-        counted: they tell by how much the probabilities are too high or too low, and the corrected
-        probabilities of all other pictures give the estimate.
-
-        wanted  asked between the parts: False ends it with None
+        It is the mean doubt, 1 less the probability of the class, of these pictures. Probabilities
+        are calibrated on labels that are held out in turn. The errors among these are not counted:
+        they are not a fair sample, since uncertain pictures are suggested.
         """
         rows = self.labelled
-        parts = self._held_out()
-        count = sum(map(len, parts))
-        if count < FEWEST:
+        if len(rows) < FEWEST or len(self.classes) < 2:
             return None
-        doubt, wrong = [], 0
-        for held in parts:
-            if not wanted():
-                return None
-            shares = self._spread([row for row in rows if row not in held])[held]
-            doubt += (1 - shares.max(1)).tolist()
-            names = [self.classes[best] for best in shares.argmax(1)]
-            wrong += sum(name != self.said[row] for name, row in zip(names, held, strict=True))
         others = np.setdiff1d(np.arange(len(self.rows)), rows)
-        rest = 1 - self.probabilities[others].max(1)
-        offset = offset_for(doubt, (wrong + 0.5) / (count + 1))
-        estimate = float(shifted(rest, offset).mean()) if len(others) else 0.0
-        self.curve = [
-            *(point for point in self.curve if point[0] < len(rows)),
-            (len(rows), estimate),
-        ]
+        doubt = 1 - self.probabilities[others].max(1)
+        estimate = float(doubt.mean()) if len(others) else 0.0
+        earlier = [point for point in self.curve if point[0] < len(rows)]
+        self.curve = [*earlier, (len(rows), estimate)]
         return estimate
-
-    def _held_out(self) -> list[list[int]]:
-        """Parts of the labelled rows, with those of each class in as many of them as there are."""
-        parts: list[list[int]] = [[] for _ in range(FOLDS)]
-        for number, name in enumerate(self.classes):
-            members = [row for row in self.labelled if self.said[row] == name]
-            for place, row in enumerate(members if len(members) > 1 else ()):
-                parts[(number + place) % FOLDS].append(row)
-        return [part for part in parts if part]
 
     def nearest_labelled(self, key: Any, count: int = 4) -> list[tuple[int, float]]:
         """The labelled pictures nearest to a picture: their rows, and the cosines of their
@@ -399,21 +388,6 @@ def check_files(labels: Path, predictions: Path) -> None:
                 " there: choose another name, such as labels.csv"
             )
     check_predictions(predictions)
-
-
-def shifted(doubt: np.ndarray, offset: float) -> np.ndarray:
-    """Probabilities of an error with their log odds moved by an offset."""
-    doubt = np.clip(doubt, 1e-4, 1 - 1e-4)
-    return np.asarray(1 / (1 + (1 / doubt - 1) * np.exp(-offset)))
-
-
-def offset_for(doubt: Iterable[float], share: float) -> float:
-    """The offset with which the probabilities of an error have this mean, by bisection."""
-    low, high, values = -20.0, 20.0, np.array(doubt)
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if shifted(values, middle).mean() < share else (low, middle)
-    return (low + high) / 2
 
 
 DENSE = 400  # rows up to which all eigenvectors are computed

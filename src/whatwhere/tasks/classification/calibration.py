@@ -1,0 +1,85 @@
+"""Potentials of classes as probabilities that are right as often as they say.
+
+The length of a row's potentials is changed to a power of it, so that their proportions count more
+than their strength; where they are weaker than usual, labels are far, and they count less. The
+softmax of the result, times a sharpness, is the row's probabilities. The sharpness is the one with
+which labels that were held out are most likely. Few labels say little, so it stays near one that
+was right on many sets (reproduction/studies/any_folder.py).
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+USUAL = 4.5  # sharpness
+TRUST = 0.5  # labels that the usual sharpness counts as
+STRENGTH = 0.25  # power of the length of potentials that is kept; 0 would keep their proportions
+FOLDS = 5
+HELD_OUT_TOLERANCE = 1e-3  # of the potentials of labels that are held out
+ISOLATED = 0.95  # share of rows that are as close to their neighbours as rows usually are
+
+
+class Fold(NamedTuple):
+    """Labels that are held out, and those that remain, by their positions among all labels."""
+
+    held_out: Tensor
+    kept: Tensor
+
+
+def folds(labels: Tensor) -> list[Fold]:
+    """Parts of the labels [m], the classes in turn; the only label of a class is never held out."""
+    number = torch.full_like(labels, -1)
+    for label in labels.unique().tolist():
+        members = torch.nonzero(labels == label)[:, 0]
+        if len(members) > 1:
+            place = torch.arange(len(members), device=labels.device)
+            number[members] = (place + label) % FOLDS
+    parts = [torch.nonzero(number == fold)[:, 0] for fold in range(FOLDS)]
+    positions = torch.arange(len(labels), device=labels.device)
+    return [Fold(part, positions[~torch.isin(positions, part)]) for part in parts if len(part)]
+
+
+def scaled(u: Tensor, usual_length: Tensor) -> Tensor:
+    """Potentials [N, K] whose length is a power of what it was; of usual ones it is 1."""
+    centred = u - u.mean(1, keepdim=True)
+    length = (centred.norm(dim=1, keepdim=True) / usual_length).clamp(min=1e-300)
+    return centred / usual_length * length ** (STRENGTH - 1)
+
+
+def usual_length(u: Tensor) -> Tensor:
+    """The median length of the potentials [N, K] of rows that labels reach."""
+    lengths = (u - u.mean(1, keepdim=True)).norm(dim=1)
+    reached = lengths[lengths > 0]
+    return reached.median() if len(reached) else lengths.new_ones(())
+
+
+def sharpness(scores: Sequence[Tensor], labels: Sequence[Tensor]) -> float:
+    """The sharpness with which held-out labels are most likely, near the usual one.
+
+    scores  scaled potentials of the rows that were held out, [n, K] for each fold
+    labels  their classes, [n] for each fold
+    """
+    grid = USUAL * torch.logspace(-1, 1, 81, dtype=torch.float64)
+    loss = 0.5 * TRUST * (grid / USUAL).log().square()
+    for s, y in zip(scores, labels, strict=True):
+        likelihoods = [F.cross_entropy(float(t) * s, y, reduction="sum").cpu() for t in grid]
+        loss = loss + torch.stack(likelihoods)
+    return float(grid[loss.argmin()])
+
+
+def mix_isolated(probabilities: Tensor, distances: Tensor, usual: Tensor) -> Tensor:
+    """Probabilities [N, K] that go to equal shares as rows are farther from others than usual.
+
+    distances  mean squared distance of every row from its neighbours, [N]
+    usual      the distance up to which nothing changes
+    """
+    trust = (usual / distances.clamp(min=1e-300)).clamp(max=1).square()[:, None]
+    return trust * probabilities + (1 - trust) / probabilities.shape[1]
+
+
+def usual_distance(distances: Tensor) -> Tensor:
+    """The distance that most rows are below, of distances [N]."""
+    return torch.quantile(distances.double(), ISOLATED)
