@@ -93,7 +93,10 @@ def test_progress_goes_to_standard_error_unless_quiet(run: Path, files: Path) ->
 def test_unusable_input_raises_an_error(run: Path, files: Path) -> None:
     with pytest.raises(RunError, match="was given as a run"):
         whatwhere("classify", files, files / "train.npz", *PLAIN)
-    with pytest.raises(ImageError, match=r"has no labels; give an \.npz"):
+    with pytest.raises(
+        ImageError,
+        match=r"has no labels\. To classify all pictures by the labels of a few, give --labels, a \.csv",
+    ):
         whatwhere("classify", run, files / "test.npy", *PLAIN)
     np.save(files / "short.npy", np.arange(49))
     with pytest.raises(ImageError, match="50 images and 49 labels"):
@@ -101,7 +104,10 @@ def test_unusable_input_raises_an_error(run: Path, files: Path) -> None:
     np.save(files / "same.npy", np.zeros(50, int))
     with pytest.raises(ImageError, match="all 50 labels are 0; expected at least two classes"):
         whatwhere("classify", run, files / "test.npy", "--labels", files / "same.npy", *PLAIN)
-    with pytest.raises(ImageError, match=r"has no labels; give an \.npz"):
+    with pytest.raises(
+        ImageError,
+        match=r"has no labels\. To classify all pictures by the labels of a few, give --labels, a \.csv",
+    ):
         whatwhere("classify", run, files / "train.npz", "--test", files / "test.npy", *PLAIN)
     with pytest.raises(SpecError, match="layer 3"):
         whatwhere("classify", run, files / "train.npz", "--set", "descriptor.layers=[3]", *PLAIN)

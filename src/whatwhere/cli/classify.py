@@ -220,8 +220,10 @@ def read_sets(
     for part in (training, tested):
         if part.labels is None:
             raise ImageError(
-                f"{part.name} has no labels; give an .npz file of images and labels, a folder with"
-                " a sub-folder of pictures for each class, or those of the training images with"
+                f"{part.name} has no labels. To classify all pictures by the labels of a few, give"
+                " --labels, a .csv file with the name and the class of a picture in a line, and"
+                " --out. To measure an SVM, give the labels of all: a folder in which every picture"
+                " lies directly in a sub-folder of its class, an .npz file of images and labels, or"
                 " --labels, an IDX or .npy file"
             )
     if test is not None:

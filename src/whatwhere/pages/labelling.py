@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from whatwhere.errors import RunError, WhatwhereError, listed, printable
+from whatwhere.errors import RunError, WhatwhereError, printable
 from whatwhere.html import assemble
 from whatwhere.inference import infer
 from whatwhere.pages import ASSETS
@@ -229,7 +229,6 @@ class LabelPage:
     def _error(self, session: Labelling) -> dict[str, Any]:
         """The estimate of the error, or what it still needs."""
         with self.lock:
-            # until somebody labels: who labels does not wait for an estimate
             error = session.error()
             missing = what_is_missing([session.said[row] for row in session.labelled])
             return {
@@ -325,17 +324,11 @@ def what_is_missing(classes: Sequence[str]) -> str:
 
     classes  the class of every label
     """
-    counts = {name: classes.count(name) for name in classes}
-    usable = sum(count for count in counts.values() if count > 1)
-    if usable >= FEWEST:
-        return ""
-    words = f"{usable} of {FEWEST} labels for an estimate of the error."
-    alone = [name for name, count in counts.items() if count == 1]
-    if alone:
-        verb = "has" if len(alone) == 1 else "have"
-        each = "" if len(alone) == 1 else " each"
-        words += f" Only classes with two labels count: {listed(alone)} {verb} one{each}."
-    return words
+    if len(classes) < FEWEST:
+        return f"{len(classes)} of {FEWEST} labels for an estimate of the error."
+    if len(set(classes)) < 2:
+        return "An estimate of the error needs labels of two classes."
+    return ""
 
 
 def save_classifier(session: Labelling, file: Path) -> None:

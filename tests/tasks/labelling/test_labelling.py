@@ -102,7 +102,7 @@ def test_labels_of_unknown_pictures_raise_an_error_and_change_nothing() -> None:
 
 
 def test_the_error_is_estimated_once_there_are_enough_labels() -> None:
-    """Classes that overlap: an estimate near the truth, although uncertain pictures were
+    """Classes that overlap: an estimate that is cautious, since uncertain pictures were
     labelled."""
     rows, y = blobs(each=150, spread=1.9)
     session = ww.Labelling(rows)
@@ -113,7 +113,7 @@ def test_the_error_is_estimated_once_there_are_enough_labels() -> None:
     others = ~session.predict().said
     truth = np.mean(session.predict().classes[others] != y[others])
     assert truth > 0.1, "nothing to estimate"
-    assert session.error() == pytest.approx(truth, abs=0.12)
+    assert truth - 0.05 < session.error() < 2 * truth
     assert session.curve == [(60, session.error())]
 
 

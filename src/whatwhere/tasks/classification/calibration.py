@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 USUAL = 4.5  # sharpness
-TRUST = 0.5  # labels that the usual sharpness counts as
+TRUST = 1.5  # labels that the usual sharpness counts as
 STRENGTH = 0.25  # power of the length of potentials that is kept; 0 would keep their proportions
 FOLDS = 5
 HELD_OUT_TOLERANCE = 1e-3  # of the potentials of labels that are held out
