@@ -95,7 +95,7 @@ def test_unusable_input_raises_an_error(run: Path, files: Path) -> None:
         whatwhere("classify", files, files / "train.npz", *PLAIN)
     with pytest.raises(
         ImageError,
-        match=r"has no labels\. To classify all pictures by the labels of a few, give --labels, a \.csv",
+        match=r"has no labels\. .* give --labels, a \.csv",
     ):
         whatwhere("classify", run, files / "test.npy", *PLAIN)
     np.save(files / "short.npy", np.arange(49))
@@ -106,7 +106,7 @@ def test_unusable_input_raises_an_error(run: Path, files: Path) -> None:
         whatwhere("classify", run, files / "test.npy", "--labels", files / "same.npy", *PLAIN)
     with pytest.raises(
         ImageError,
-        match=r"has no labels\. To classify all pictures by the labels of a few, give --labels, a \.csv",
+        match=r"has no labels\. .* give --labels, a \.csv",
     ):
         whatwhere("classify", run, files / "train.npz", "--test", files / "test.npy", *PLAIN)
     with pytest.raises(SpecError, match="layer 3"):

@@ -47,7 +47,7 @@ def test_weak_potentials_count_less() -> None:
     scores = scaled(u, usual_length(u))
     assert float(usual_length(u)) == pytest.approx(2**0.5)
     torch.testing.assert_close(
-        scores.norm(dim=1), torch.tensor([1.0, 100**0.25, 0.0001**0.25, 0]).double()
+        scores.norm(dim=1), torch.tensor([1.0, 100**0.5, 0.0001**0.5, 0]).double()
     )
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 USUAL = 4.5  # sharpness
 TRUST = 1.5  # labels that the usual sharpness counts as
-STRENGTH = 0.25  # power of the length of potentials that is kept; 0 would keep their proportions
+STRENGTH = 0.5  # power of the length of potentials that is kept; 0 would keep their proportions
 FOLDS = 5
 HELD_OUT_TOLERANCE = 1e-3  # of the potentials of labels that are held out
 ISOLATED = 0.95  # share of rows that are as close to their neighbours as rows usually are
