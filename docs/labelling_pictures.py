@@ -25,6 +25,7 @@ from whatwhere.pages.server import PageServer
 OUT = Path(__file__).parent / "howto"
 WIDE, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 780}
 STAGES = {0: "labelling-1.png", 9: "labelling-2.png", 20: "labelling.png"}
+REVIEW = "labelling-review.png"
 
 
 def page(folder: Path) -> tuple[LabelPage, np.ndarray]:
@@ -51,6 +52,8 @@ def label(tab: Any, truth: np.ndarray, count: int) -> None:
 
 
 def shot(tab: Any, name: str) -> None:
+    tab.locator("body[aria-busy=false]").wait_for()
+    tab.evaluate("document.activeElement.blur()")
     tab.mouse.move(2, 2)
     tab.wait_for_timeout(1500)  # the estimate of the error follows
     tab.screenshot(path=OUT / name)
@@ -75,8 +78,10 @@ def main() -> None:
                     if count == max(STAGES):
                         tab.locator("#tray .cell").nth(1).click()
                         tab.locator("#why").click()
-                        tab.locator("#reasons canvas").first.wait_for()
+                        tab.locator("#reasons .reason canvas").first.wait_for()
                     shot(tab, STAGES[count])
+            tab.locator(".look").first.click()
+            shot(tab, REVIEW)
             phone = browser.new_page(viewport=PHONE, color_scheme="dark")
             phone.goto(server.url)
             phone.locator("body[aria-busy=false]").wait_for()

@@ -26,6 +26,8 @@ from whatwhere.tasks.labelling.label_tables import NONE_OF_THESE, NOT_SURE, pred
 from whatwhere.tasks.labelling.session import FEWEST, Labelling, map_places
 
 TRAY = 12  # suggestions
+FEWER = 6  # suggestions of more than MANY pictures, since each takes time
+MANY = 10_000
 NEAREST = 3  # labelled pictures in "Why?"
 SHARED = 5  # features in "Why?"
 
@@ -218,7 +220,7 @@ class LabelPage:
                 "best": [index.get(str(name), -1) for name in predictions.classes],
                 "certainty": certainty.tolist(),
                 "said": said,
-                "tray": session.suggested_rows(TRAY),
+                "tray": session.suggested_rows(TRAY if len(session.names) <= MANY else FEWER),
                 "undo": len(session.before),
                 "elsewhere": len(session.elsewhere),
             }

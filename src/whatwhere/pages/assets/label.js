@@ -17,6 +17,8 @@ import { tourGuide } from "./tour.js";
 const POLL = 1500; // milliseconds between looks at what another tab did
 const REST = 400; // milliseconds without a label before the error is estimated
 
+const SMALLEST_CELL = 40; // pixels of a picture in the grid
+
 let view = "map";
 let anchor = -1; // where a range that shift selects begins
 /** @type {Promise<void>} */ let working = Promise.resolve(); // labels are given one after the other
@@ -230,7 +232,7 @@ function showView() {
   byId("show-grid", HTMLElement).setAttribute("aria-pressed", String(view === "grid"));
   byId("shown-count", HTMLElement).textContent = rows.length === shared.names.length ? "" : counted(rows.length, "picture");
   showReview(view === "grid");
-  if (view === "grid") grid.show(rows, side);
+  if (view === "grid") grid.show(rows, Math.max(SMALLEST_CELL, side));
   else map.show(rows, side);
 }
 

@@ -17,12 +17,11 @@ function cell(row, onClick) {
   const button = make("button", {
     class: "cell",
     title: words,
-    "aria-label": out ? `${words}; taken out` : words,
     "aria-pressed": String(shared.chosen.has(row)),
     "data-row": String(row),
     onclick: (/** @type {MouseEvent} */ event) => onClick(row, event),
   });
-  button.append(smallCanvas(row));
+  button.append(smallCanvas(row), make("span", { class: "hidden" }, out ? `${words}; taken out` : words));
   if (shared.best[row] >= 0) {
     const name = shared.classes[shared.best[row]];
     button.style.setProperty("--hue", colourOf(name));
@@ -40,10 +39,16 @@ function focusedRow(place) {
   return focused instanceof HTMLElement && place.contains(focused) ? focused.dataset.row ?? null : null;
 }
 
-/** Fill a place with cells; a cell keeps the focus. @param {HTMLElement} place @param {number[]} rows @param {OnClick} onClick */
-export function fillCells(place, rows, onClick) {
+/**
+ * Fill a place with cells; a cell keeps the focus.
+ * @param {HTMLElement} place
+ * @param {number[]} rows
+ * @param {OnClick} onClick
+ * @param {Map<number, HTMLElement>} [known] cells that are used again
+ */
+export function fillCells(place, rows, onClick, known = new Map()) {
   const focused = focusedRow(place);
-  place.replaceChildren(...rows.map((row) => cell(row, onClick)));
+  place.replaceChildren(...rows.map((row) => known.get(row) ?? cell(row, onClick)));
   if (focused === null) return;
   const again = place.querySelector(`[data-row="${focused}"]`) ?? place.firstElementChild;
   if (again instanceof HTMLElement) again.focus({ preventScroll: true });
@@ -94,7 +99,12 @@ export class Grid {
     this.seen.style.transform = `translateY(${first * rowHeight}px)`;
     this.seen.style.gridTemplateColumns = `repeat(${columns}, ${this.side + BORDER}px)`;
     this.seen.style.setProperty("--side", `${this.side}px`);
-    fillCells(this.seen, this.rows.slice(first * columns, last * columns), this.onClick);
+    // While it is scrolled, most cells stay: only those that come into sight are made.
+    /** @type {Map<number, HTMLElement>} */ const known = new Map();
+    if (!changed) {
+      for (const one of /** @type {HTMLCollectionOf<HTMLElement>} */ (this.seen.children)) known.set(Number(one.dataset.row), one);
+    }
+    fillCells(this.seen, this.rows.slice(first * columns, last * columns), this.onClick, known);
   }
 
   /** Scroll to a picture and give it the focus. @param {number} row */

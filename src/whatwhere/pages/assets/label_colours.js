@@ -2,7 +2,7 @@
 // the only cue: the number of a class stands next to its colour.
 import { slotOf } from "./label_state.js";
 
-/** Of the classes 1, 2, 3, …; after the last the first follows again. The first eight are those of Okabe and Ito. */
+/** Of the classes 1, 2, 3, …; after the last the first follows again. The first six are those of Okabe and Ito. */
 export const CLASS_COLOURS = [
   "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b3a125", "#5b3a8c", "#7a4b12", "#7f9c00",
 ];
