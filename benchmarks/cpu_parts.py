@@ -54,8 +54,8 @@ PARTS = {
     "pool 1": (pooling.pool, "state, layers[1]"),
     "up 2": (convolution.convolve_up, "state, filters, layers[1], layers[2]"),
     "pool 2": (pooling.pool, "state, layers[2]"),
-    "θ 1": (pooling.update_pooling, "state, layers[1], 0.0, (0.01, 100.0), False"),
-    "θ 2": (pooling.update_pooling, "state, layers[2], 0.0, (0.01, 100.0), False"),
+    "θ 1": (pooling.update_pooling, "state, layers[1], 0.0, Bounds(0.01, 100.0), False"),
+    "θ 2": (pooling.update_pooling, "state, layers[2], 0.0, Bounds(0.01, 100.0), False"),
     "features": (
         steps.update_features,
         "state, layers[2], Codes(state, top, top), settings[0], 0.0, 0.0",
@@ -163,7 +163,7 @@ def many(calls, state, filters, layers, packed, settings):
     for _ in range(calls):
         part({arguments})
 """
-    names = {"part": part, "Codes": Codes}
+    names = {"part": part, "Codes": Codes, "Bounds": pooling.Bounds}
     exec(source, names)
     many = numba.njit(**OPTIONS)(names["many"])
     many(1, *at_hand)

@@ -49,7 +49,8 @@ class Maps(NamedTuple):
 
 def unsupported_reason(regions: Regions, *tensors: Tensor) -> str | None:
     """Why the kernels do not support this; None if they do."""
-    if torch.compiler.is_exporting() or is_tracing():
+    # the flag itself: before torch 2.13, torch.compile takes `is_exporting()` for true
+    if torch.compiler._is_exporting_flag or is_tracing():
         return "an exported program contains plain operators only"
     first = tensors[0]
     if any(tensor.device != first.device for tensor in tensors):

@@ -47,20 +47,17 @@ def axes_of(layer: Layer) -> tuple[Axis, Axis]:
 def unpool(state: Array, layer: Layer, source: int) -> None:
     """z = w_y w_x p everywhere; summed where regions overlap."""
     noinline()
-    B, axes, overlap = (
-        layer.maps,
-        axes_of(layer),
-        layer.stride_y < layer.pool_y or layer.stride_x < layer.pool_x,
-    )
+    B = layer.maps
+    axes = axes_of(layer)
+    overlap = layer.stride_y < layer.pool_y or layer.stride_x < layer.pool_x
+    # regions that overlap add to what is there; without features they have nothing to add
     if overlap:
         for i in range(layer.z, layer.z + layer.z_rows * layer.z_columns * B, LANES):
             store(state, i, splat(state, 0))
     for row in range(layer.rows):
         for column in range(layer.columns):
-            p_at, w_at = (
-                element_offset(layer, source, row, column),
-                weights_offset(layer, row, column),
-            )
+            p_at = element_offset(layer, source, row, column)
+            w_at = weights_offset(layer, row, column)
             z_at = region_offset(layer, layer.z, row, column)
             for b in range(0, B, LANES):
                 p = load(state, p_at + b)
@@ -76,10 +73,8 @@ def pool(state: Array, layer: Layer) -> None:
     y, x = axes_of(layer)
     for row in range(layer.rows):
         for column in range(layer.columns):
-            e_at, w_at = (
-                element_offset(layer, layer.error, row, column),
-                weights_offset(layer, row, column),
-            )
+            e_at = element_offset(layer, layer.error, row, column)
+            w_at = weights_offset(layer, row, column)
             z_at = region_offset(layer, layer.z_error, row, column)
             for b in range(0, layer.maps, LANES):
                 store(state, e_at + b, pool_plane(state, z_at + b, w_at + b, y, x))
@@ -100,7 +95,8 @@ def store_pair_weights(state: Array, w: int, B: int, y: Any, x: Any) -> None:
 @inline_jit
 def elements_inside(layer: Layer, row: int, column: int) -> tuple[int, int]:
     """How many elements of a region lie in the map, along rows and columns."""
-    down, right = layer.height - row * layer.stride_y, layer.width - column * layer.stride_x
+    down = layer.height - row * layer.stride_y
+    right = layer.width - column * layer.stride_x
     return min(layer.pool_y, down), min(layer.pool_x, right)
 
 
@@ -108,17 +104,20 @@ def elements_inside(layer: Layer, row: int, column: int) -> tuple[int, int]:
 def compute_weights(state: Array, layer: Layer) -> None:
     """The weights of every region from its pooling variables."""
     noinline()
-    B, axes, pairs = layer.maps, axes_of(layer), layer.pool_y == 2 and layer.pool_x == 2
+    B = layer.maps
+    axes = axes_of(layer)
+    pairs = layer.pool_y == 2 and layer.pool_x == 2
     for row in range(layer.rows):
         for column in range(layer.columns):
-            w_at, inside = weights_offset(layer, row, column), elements_inside(layer, row, column)
+            w_at = weights_offset(layer, row, column)
+            inside = elements_inside(layer, row, column)
             for b in range(0, B, LANES):
                 theta = (row * layer.columns + column) * 2 * B + b
-                mu, gamma = layer.mu + theta, layer.gamma + theta
-                y, x = (
-                    (load(state, mu), load(state, gamma)),
-                    (load(state, mu + B), load(state, gamma + B)),
-                )
+                mu = layer.mu + theta
+                gamma = layer.gamma + theta
+                y = load(state, mu), load(state, gamma)
+                x = load(state, mu + B), load(state, gamma + B)
+                # an axis of two elements is one sigmoid; at the border one of them may be missing
                 if pairs and inside[0] == 2 and inside[1] == 2:
                     store_pair_weights(state, w_at + b, B, y, x)
                 else:
@@ -135,6 +134,13 @@ def bound_pooling(state: Array, layer: Layer, gamma_min: float, gamma_max: float
         state[layer.gamma + i] = min(max(state[layer.gamma + i], gamma_min), gamma_max)
 
 
+class Bounds(NamedTuple):
+    """Of γ."""
+
+    gamma_min: float
+    gamma_max: float
+
+
 class Places(NamedTuple):
     """Where μ, γ and the weights of LANES regions begin, and their elements."""
 
@@ -144,29 +150,41 @@ class Places(NamedTuple):
     z: int
 
 
+class Movement(NamedTuple):
+    """What moves one axis of LANES regions.
+
+    number    0 for rows, 1 for columns
+    inside    how many of the axis' elements lie in the map
+    gradient  ∇θ but for p̂
+    """
+
+    number: int
+    axis: Axis
+    inside: int
+    gradient: Any
+
+
 @jit
 def update_pooling(
-    state: Array, layer: Layer, step: float, bounds: tuple[float, float], everywhere: bool
+    state: Array, layer: Layer, step: float, bounds: Bounds, everywhere: bool
 ) -> None:
-    """θ ← bound(θ - step ∇θ) and new weights where p̂ ≠ 0; elsewhere the gradient is zero. `bounds`
-    are those of γ.
+    """θ ← bound(θ - step ∇θ) and new weights where p̂ ≠ 0; elsewhere the gradient is zero.
 
     `everywhere` is for the first step: variables that the caller gave may lie outside their bounds.
     """
     noinline()
-    B, axes, pairs = layer.maps, axes_of(layer), layer.pool_y == 2 and layer.pool_x == 2
+    B = layer.maps
+    axes = axes_of(layer)
+    pairs = layer.pool_y == 2 and layer.pool_x == 2
     for row in range(layer.rows):
         for column in range(layer.columns):
-            p_at, w_at = (
-                element_offset(layer, layer.features, row, column),
-                weights_offset(layer, row, column),
-            )
-            z_at, inside = (
-                region_offset(layer, layer.z_error, row, column),
-                elements_inside(layer, row, column),
-            )
+            p_at = element_offset(layer, layer.features, row, column)
+            w_at = weights_offset(layer, row, column)
+            z_at = region_offset(layer, layer.z_error, row, column)
+            inside = elements_inside(layer, row, column)
             theta = (row * layer.columns + column) * 2 * B
             for b in range(0, B, LANES):
+                # most features are 0, and so are the gradients of their regions
                 p = load(state, p_at + b)
                 if not (everywhere or any_nonzero(p)):
                     continue
@@ -174,29 +192,31 @@ def update_pooling(
                 if pairs and inside[0] == 2 and inside[1] == 2:
                     move_pair(state, at, axes, p * step, bounds)
                 else:
-                    move_region(state, at, axes, inside, (p * step, bounds[0], bounds[1]))
+                    move_region(state, at, axes, inside, p * step, bounds)
 
 
 @inline_jit
-def move_pair(state: Array, at: Places, axes: Any, step: Any, bounds: tuple[float, float]) -> None:
+def move_pair(state: Array, at: Places, axes: Any, step: Any, bounds: Bounds) -> None:
     """Regions of 2×2. Nothing is stored before all is loaded, so that both axes are computed in
     parallel."""
-    B, down, right, limits = (
-        axes[0].step,
-        axes[0].stride,
-        axes[1].stride,
-        (0.5, bounds[0], bounds[1]),
-    )
-    y0, y1, x0, x1 = (
-        load(state, at.w),
-        load(state, at.w + B),
-        load(state, at.w + 2 * B),
-        load(state, at.w + 3 * B),
-    )
-    z00, z01 = load(state, at.z), load(state, at.z + right)
-    z10, z11 = load(state, at.z + down), load(state, at.z + down + right)
-    my, mx = load(state, at.mu), load(state, at.mu + B)
-    gy, gx = load(state, at.gamma), load(state, at.gamma + B)
+    B = axes[0].step
+    down = axes[0].stride
+    right = axes[1].stride
+    limits = (0.5, bounds.gamma_min, bounds.gamma_max)
+    # weights along rows and columns, the error at the four elements, μ and γ
+    y0 = load(state, at.w)
+    y1 = load(state, at.w + B)
+    x0 = load(state, at.w + 2 * B)
+    x1 = load(state, at.w + 3 * B)
+    z00 = load(state, at.z)
+    z01 = load(state, at.z + right)
+    z10 = load(state, at.z + down)
+    z11 = load(state, at.z + down + right)
+    my = load(state, at.mu)
+    mx = load(state, at.mu + B)
+    gy = load(state, at.gamma)
+    gx = load(state, at.gamma + B)
+    # the slope along an axis, summed over the other with its weights
     first_y = formulas.pair_moment(y0, y1, fma(z00, x0, z01 * x1), fma(z10, x0, z11 * x1))
     first_x = formulas.pair_moment(x0, x1, fma(z00, y0, z10 * y1), fma(z01, y0, z11 * y1))
     rows = formulas.step_theta(
@@ -213,34 +233,37 @@ def move_pair(state: Array, at: Places, axes: Any, step: Any, bounds: tuple[floa
 
 
 @jit
-def move_region(state: Array, at: Places, axes: Any, inside: tuple[int, int], how: Any) -> None:
-    """Regions of any size, by `how` = (step, γ_min, γ_max). All gradients come before the first
-    new weight."""
+def move_region(
+    state: Array, at: Places, axes: Any, inside: tuple[int, int], step: Any, bounds: Bounds
+) -> None:
+    """Regions of any size. All gradients come before the first new weight."""
     y, x = axes
-    rows, columns = axis_gradient(state, at, 0, y, x), axis_gradient(state, at, 1, x, y)
-    move_axis(state, at, 0, (y, inside[0]), rows, how)
-    move_axis(state, at, 1, (x, inside[1]), columns, how)
+    rows = Movement(0, y, inside[0], axis_gradient(state, at, 0, y, x))
+    columns = Movement(1, x, inside[1], axis_gradient(state, at, 1, x, y))
+    move_axis(state, at, rows, step, bounds)
+    move_axis(state, at, columns, step, bounds)
 
 
 @jit
 def axis_gradient(state: Array, at: Places, a: int, axis: Axis, other: Axis) -> Any:
     """∇θ of axis a but for p̂."""
-    mu, gamma = load(state, at.mu + a * axis.step), load(state, at.gamma + a * axis.step)
+    mu = load(state, at.mu + a * axis.step)
+    gamma = load(state, at.gamma + a * axis.step)
+    # moments are taken about the mean: no digits are lost in narrow regions
     mean = axis_mean(state, at.w, axis)
     _, first, second = axis_moments(state, at.z, at.w, axis, other, mean)
     return formulas.theta_gradient(mu - mean, gamma, first, second)
 
 
 @jit
-def move_axis(
-    state: Array, at: Places, a: int, elements: tuple[Axis, int], gradient: Any, how: Any
-) -> None:
-    """The step of axis a and its new weights; `elements` = (the axis, how many of its elements lie
-    in the map)."""
-    axis, inside = elements
-    mu_at, gamma_at = at.mu + a * axis.step, at.gamma + a * axis.step
+def move_axis(state: Array, at: Places, move: Movement, step: Any, bounds: Bounds) -> None:
+    """The step of one axis and its new weights."""
+    axis = move.axis
+    mu_at = at.mu + move.number * axis.step
+    gamma_at = at.gamma + move.number * axis.step
     theta = load(state, mu_at), load(state, gamma_at)
-    theta = formulas.step_theta(theta, gradient, how[0], ((axis.size - 1) / 2, how[1], how[2]))
+    limits = ((axis.size - 1) / 2, bounds.gamma_min, bounds.gamma_max)
+    theta = formulas.step_theta(theta, move.gradient, step, limits)
     store(state, mu_at, theta[0])
     store(state, gamma_at, theta[1])
-    axis_weights(state, at.w, axis, theta, inside, 0)
+    axis_weights(state, at.w, axis, theta, move.inside, 0)

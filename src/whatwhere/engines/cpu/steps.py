@@ -3,6 +3,7 @@ step size."""
 
 from whatwhere.engines.cpu.convolution import convolve_down, convolve_up, scatter_down
 from whatwhere.engines.cpu.pooling import (
+    Bounds,
     bound_pooling,
     element_offset,
     pool,
@@ -194,7 +195,7 @@ def update_latents(
                 state,
                 layers[k],
                 settings.lam * rate,
-                (settings.gamma_min, settings.gamma_max),
+                Bounds(settings.gamma_min, settings.gamma_max),
                 first,
             )
     threshold = step.schedule[step.number - 1, 0] if scheduled else step.size

@@ -17,14 +17,11 @@ from whatwhere.engines.triton.step import Numbers, Rule, Tensors
 
 DOWN = {"M": 128, "num_warps": 8, "num_stages": 3}
 DOWN_NARROW = {"M": 128, "num_warps": 4, "num_stages": 3}  # few columns, as over images
-# where larger tiles would leave most processors idle
-DOWN_FEW = {
-    "M": 32,
-    "num_warps": 4,
-    "num_stages": 4,
-}
-FEW_ROWS = 4096
 UP = {"M": 64, "num_warps": 4, "num_stages": 3}
+# for at most FEW_ROWS rows, where larger tiles would leave most processors idle
+DOWN_FEW = {"M": 32, "num_warps": 4, "num_stages": 4}
+UP_FEW = {"M": 64, "num_warps": 4, "num_stages": 3}
+FEW_ROWS = 4096
 REGIONS = {"M": 32, "num_warps": 4}
 
 
@@ -266,7 +263,8 @@ class Workspace(BatchMemory):
         to it first."""
         shape, spec, count = self.shapes[k - 1], self.spec, images.stop - images.start
         above, cells = self.shapes[min(k, self.top - 1)], count * shape.cells[0] * shape.cells[1]
-        by_image = count >= UP["M"] and shape.block_row >= 64
+        launch = UP_FEW if cells <= FEW_ROWS else UP
+        by_image = count >= launch["M"] and shape.block_row >= 64
         rule = replace(
             self.rule,
             role=role,
@@ -275,9 +273,9 @@ class Workspace(BatchMemory):
             fit=spec.moments.power if fit else 0,
         )
         tiles = (
-            triton.cdiv(count, UP["M"]) * (cells // count)
+            triton.cdiv(count, launch["M"]) * (cells // count)
             if by_image
-            else triton.cdiv(cells, UP["M"])
+            else triton.cdiv(cells, launch["M"])
         )
         programs, tensors = (tiles * shape.chunks,), self.tensors(k, images, t)
         rows, region_programs = self.regions(shape, count, REGIONS["M"])
@@ -285,7 +283,7 @@ class Workspace(BatchMemory):
         if shape.tiled:
             if role == "gradient":
                 tensors = tensors._replace(z=self.trial_z)
-            options = dict(UP)
+            options = dict(launch)
             if shape.cell in ((1, 1), (2, 2)) and not fit:
                 # registers that suffice: with fewer, more programs share a processor
                 options["maxnreg"] = 80 if role == "between" else 128
@@ -293,7 +291,7 @@ class Workspace(BatchMemory):
             up.up[programs](tensors, numbers, SHAPE=shape, ABOVE=above, RULE=rule, **options)
             return
         z_error = self.z_error[k - 1][images]
-        up.propagate[programs](tensors, z_error, cells, SHAPE=shape, BY_IMAGE=by_image, **UP)
+        up.propagate[programs](tensors, z_error, cells, SHAPE=shape, BY_IMAGE=by_image, **launch)
         tensors = tensors._replace(error=z_error)
         up.up[region_programs](tensors, numbers, SHAPE=shape, ABOVE=above, RULE=rule, **REGIONS)
         if role == "gradient":
