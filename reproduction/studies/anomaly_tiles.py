@@ -276,7 +276,7 @@ def test_maps(method: str, best: str) -> dict[str, Any]:
 def descriptor_methods() -> dict[str, Any]:
     """One-class SVM and isolation forest on means and maxima of the detector's energies."""
     parts, rows = tile_parts(), {}
-    filters = ww.AnomalyDetector().fit(pixels(parts["fit"])[::10]).filters_
+    filters = ww.AnomalyDetector().fit(pixels(parts["fit"])[::10]).scorers_[0].extract
 
     def describe(part: list[Picture]) -> np.ndarray:
         energies = [filters(torch.from_numpy(p["pixels"])[None]).energy.flatten(1) for p in part]

@@ -42,6 +42,7 @@ from whatwhere.tasks.anomaly import AnomalyDetector as AnomalyDetector
 from whatwhere.tasks.classification.estimator import DeconvNetFeatures as DeconvNetFeatures
 from whatwhere.tasks.classification.graph import GraphClassifier as GraphClassifier
 from whatwhere.tasks.classification.graph import labelled_score as labelled_score
+from whatwhere.tasks.classification.map_features import MapFeatures as MapFeatures
 from whatwhere.tasks.classification.picture_classifier import load_classifier as load_classifier
 from whatwhere.tasks.events import find_events as find_events
 from whatwhere.tasks.generation import generate as generate

@@ -1,20 +1,27 @@
-"""`whatwhere anomaly fit` and `whatwhere anomaly score`: how unlike normal pictures others are,
-and where."""
+"""`whatwhere anomaly fit`, `score` and `odd`: how unlike normal pictures others are, and where."""
 
 import csv
 import io
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from whatwhere.cli.command import Settings, app, command
 from whatwhere.spec.tasks import AnomalySpec
 
+if TYPE_CHECKING:
+    from whatwhere.cli.outputs import Stages
+    from whatwhere.pages.anomalies import Drawing
+    from whatwhere.tasks.anomaly import AnomalyDetector
+    from whatwhere.tasks.anomaly.pictures import PictureList
+
 SHOWN = 200  # pictures of the page, the least normal ones
+UNSORTED = 0.1  # share of an unsorted folder that is taken for odd, unless it is given
 
 group = typer.Typer(
     name="anomaly",
@@ -24,7 +31,17 @@ group = typer.Typer(
 app.add_typer(group)
 
 
-@command(AnomalySpec, flags="aligned false_alarms", app=group)
+@dataclass(frozen=True)
+class Row:
+    """The score of a picture and its evidence of each kind, for the table."""
+
+    score: float
+    number: int
+    name: str
+    evidence: dict[str, float]
+
+
+@command(AnomalySpec, flags="aligned false_alarms contamination", app=group)
 def fit(
     normal: str,
     *,
@@ -36,42 +53,40 @@ def fit(
 ) -> None:
     """Learn what normal pictures are like, from normal pictures alone.
 
+    If some of them may be odd, say how many: `--contamination 0.1`.
+
     normal  a folder of pictures of any sizes, a data set by name, or an .npy, .npz or IDX file
     out     the detector's file
     """
     from whatwhere.cli.outputs import Stages, claim
     from whatwhere.errors import printable
     from whatwhere.files import disk_errors
-    from whatwhere.tasks.anomaly import AnomalyDetector
-    from whatwhere.tasks.anomaly.pictures import open_pictures
 
     spec = settings.override(AnomalySpec())
     claim([out], normal, overwrite=overwrite)
-    parameters = dict(vars(spec))
-    detector = AnomalyDetector(random_state=parameters.pop("seed"), **parameters)
-    pictures, stages = open_pictures(normal), Stages(quiet)
-    with stages.stage("reading and comparing normal pictures", len(pictures)) as advance:
-        detector.fit(normal, progress=advance)
+    detector = fitted(spec, normal, Stages(quiet))
     with disk_errors(f"writing {out}", "make room, or choose another place with --out"):
         out.parent.mkdir(parents=True, exist_ok=True)
         detector.save(out)
-    threshold, (low, high) = detector.threshold_, detector.threshold_.interval
+    threshold = detector.threshold_
+    low, high = threshold.interval
+    count = detector.sample_.seen
     if json_:
         facts = {
             "threshold": threshold.value,
             "false_alarms": threshold.false_alarms,
             "interval": [low, high],
         }
-        typer.echo(json.dumps({"detector": str(out), "pictures": len(pictures), **facts}))
+        typer.echo(json.dumps({"detector": str(out), "pictures": count, **facts}))
         return
     fewest = math.ceil(1 / spec.false_alarms) - 1
-    few = (
-        f"; {100 * spec.false_alarms:.2g} % takes at least {fewest:,} pictures"
-        if len(pictures) < fewest
-        else ""
-    )
+    few = ""
+    if count < fewest:
+        few = f"; {100 * spec.false_alarms:.2g} % takes at least {fewest:,} pictures"
+    left_out = len(detector.sample_.kept) - len(detector.fitted_)
+    without = f" without the {left_out:,} least normal ones" if left_out else ""
     typer.echo(
-        f"{printable(out)}: fitted to {len(pictures):,} pictures; scores above"
+        f"{printable(out)}: fitted to {count:,} pictures{without}; scores above"
         f" {threshold.value:.2f} are anomalies, {100 * threshold.false_alarms:.2g} % of normal"
         f" pictures ({100 * low:.2g} to {100 * high:.2g} %){few}"
     )
@@ -96,33 +111,103 @@ def score(
     pictures  a folder of pictures of any sizes, a data set by name, or an .npy, .npz or IDX file
     out       folder of the report
     """
-    import numpy as np
-
-    from whatwhere.cli.outputs import Stages, claim, write
-    from whatwhere.errors import printable
-    from whatwhere.pages.anomalies import write_page
+    from whatwhere.cli.outputs import Stages, claim
     from whatwhere.tasks.anomaly import AnomalyDetector
     from whatwhere.tasks.anomaly.pictures import open_pictures
 
-    model, stages = AnomalyDetector.load(detector), Stages(quiet)
-    table, page = out / "scores.csv", out / "index.html"
-    claim([table, page], detector, pictures, folder=out, overwrite=overwrite, recorded=True)
+    model = AnomalyDetector.load(detector)
+    claim(report_files(out), detector, pictures, folder=out, overwrite=overwrite, recorded=True)
     source = open_pictures(pictures)
+    stages = Stages(quiet)
+    write_report(out, model, source, scored(model, source, stages), stages, json_=json_)
+
+
+@command(AnomalySpec, flags="aligned false_alarms contamination", app=group)
+def odd(
+    pictures: str,
+    *,
+    out: Path,
+    overwrite: bool = False,
+    settings: Settings,
+    json_: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Rank the pictures of an unsorted folder by how odd they are among the others, and show where.
+
+    The folder gets the same files as that of `score`. A tenth of the pictures is taken for odd and
+    left out while the rest is learned; `--contamination` changes that. Each picture is compared
+    with what was learned from others.
+
+    pictures  a folder of pictures of any sizes, a data set by name, or an .npy, .npz or IDX file
+    out       folder of the report
+    """
+    from whatwhere.cli.outputs import Stages, claim
+    from whatwhere.tasks.anomaly.pictures import open_pictures
+
+    spec = settings.override(AnomalySpec(contamination=UNSORTED))
+    claim(report_files(out), pictures, folder=out, overwrite=overwrite, recorded=True)
+    stages = Stages(quiet)
+    model = fitted(spec, pictures, stages)
+    source = open_pictures(pictures)
+    # What a picture is like was learned from it as well, unless it was left out: a fitted picture
+    # has the score that others give it.
+    by_others = dict(zip(model.fitted_.tolist(), model.normal_scores_.tolist(), strict=True))
+    rows = [
+        replace(row, score=by_others.get(row.number, row.score))
+        for row in scored(model, source, stages)
+    ]
+    write_report(out, model, source, rows, stages, json_=json_)
+
+
+def fitted(spec: AnomalySpec, source: str, stages: "Stages") -> "AnomalyDetector":
+    """A detector with these settings, fitted to the pictures of a source."""
+    from whatwhere.tasks.anomaly import AnomalyDetector
+    from whatwhere.tasks.anomaly.pictures import open_pictures
+
+    parameters = dict(vars(spec))
+    detector = AnomalyDetector(random_state=parameters.pop("seed"), **parameters)
+    count = len(open_pictures(source))
+    with stages.stage("reading and comparing normal pictures", count) as advance:
+        return detector.fit(source, progress=advance)
+
+
+def scored(model: "AnomalyDetector", source: "PictureList", stages: "Stages") -> list[Row]:
+    """The scores of pictures, in their order; their maps would not fit in memory."""
+    rows = []
     with stages.stage(f"scoring {len(source):,} pictures", len(source)) as advance:
-        rows = []
         for number, found in enumerate(model.detect(source)):
-            rows.append((found.score, number, found.name, found.evidence))
+            rows.append(Row(found.score, number, found.name, found.evidence))
             advance(1)
-    rows.sort(key=lambda row: (-row[0], row[1]))
-    scores, threshold = np.array([row[0] for row in rows]), model.threshold_
-    file = io.StringIO()
-    lines = csv.writer(file, lineterminator="\n")
-    lines.writerow(["name", "score", "anomaly", *rows[0][3]])
-    for value, _, name, evidence in rows:
-        kinds = [f"{each:.3f}" for each in evidence.values()]
-        lines.writerow([name, f"{value:.4f}", int(value > threshold.value), *kinds])
-    write(table, file.getvalue().encode(), out)
-    shown = [row[1] for row in rows[:SHOWN]]
+    return rows
+
+
+def report_files(out: Path) -> list[Path]:
+    """The table and the page."""
+    return [out / "scores.csv", out / "index.html"]
+
+
+def write_report(
+    out: Path,
+    model: "AnomalyDetector",
+    source: "PictureList",
+    rows: Sequence[Row],
+    stages: "Stages",
+    *,
+    json_: bool,
+) -> None:
+    """Write the table and the page, the least normal pictures first, and say what was found."""
+    import numpy as np
+
+    from whatwhere.cli.outputs import write
+    from whatwhere.errors import printable
+    from whatwhere.pages.anomalies import write_page
+
+    rows = sorted(rows, key=lambda row: (-row.score, row.number))
+    threshold = model.threshold_
+    table, page = report_files(out)
+    write(table, csv_table(rows, threshold.value).encode(), out)
+    scores = np.array([row.score for row in rows])
+    shown = rows[:SHOWN]
     with stages.stage("drawing the page", len(shown)) as advance:
         drawn = drawings(model, source, shown, advance)
         content = write_page(drawn, scores, model.normal_scores_, threshold).encode()
@@ -133,20 +218,36 @@ def score(
         return
     typer.echo(
         f"{printable(out)}: {anomalies:,} of {len(rows):,} pictures are anomalies; the least normal"
-        f" is {printable(rows[0][2])} ({scores[0]:.2f})"
+        f" is {printable(rows[0].name)} ({scores[0]:.2f})"
     )
 
 
+def csv_table(rows: Sequence[Row], threshold: float) -> str:
+    file = io.StringIO()
+    lines = csv.writer(file, lineterminator="\n")
+    lines.writerow(["name", "score", "anomaly", *rows[0].evidence])
+    for row in rows:
+        kinds = [f"{value:.3f}" for value in row.evidence.values()]
+        lines.writerow([row.name, f"{row.score:.4f}", int(row.score > threshold), *kinds])
+    return file.getvalue()
+
+
 def drawings(
-    model: Any, source: Any, shown: list[int], advance: Callable[[int], None]
-) -> Iterator[Any]:
+    model: "AnomalyDetector",
+    source: "PictureList",
+    shown: Sequence[Row],
+    advance: Callable[[int], None],
+) -> Iterator["Drawing"]:
     """What the page shows of these pictures; they are scored again, since the maps of all would
     not fit in memory."""
     from whatwhere.pages.anomalies import Drawing
     from whatwhere.tasks.anomaly.pictures import PictureList
 
-    some = PictureList([source.names[n] for n in shown], lambda n: source.read(shown[n]))
+    numbers = [row.number for row in shown]
+    names = [row.name for row in shown]
+    some = PictureList(names, lambda n: source.read(numbers[n]))
     for n, found in enumerate(model.detect(some)):
         picture = some.read(n)
-        yield Drawing(found, picture, model.compared(picture, found.anomaly_map))
+        patches = model.compared(picture, found.anomaly_map)
+        yield Drawing(replace(found, score=shown[n].score), picture, patches)
         advance(1)

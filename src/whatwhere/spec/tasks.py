@@ -46,12 +46,15 @@ class AnomalySpec(Checked):
     aligned       pictures of objects in a fixed position: a place is compared with the same place
                   of normal pictures. Otherwise, for surfaces, with all places
     false_alarms  share of normal pictures that may be taken for anomalies: sets the threshold
+    contamination  share of the pictures given to `fit` that may be anomalies: the least normal ones
+                  are left out, and the rest is fitted again
     memory        MB that `fit` may use; of normal pictures that need more, a random sample is kept
     seed          of the sample
     """
 
     aligned: bool = False
     false_alarms: Annotated[float, Within(0, 0.5, above=True)] = 0.05
+    contamination: Annotated[float, Within(0, 0.5)] = 0.0
     memory: Count = 1000
     seed: CountOrZero = 0
 

@@ -59,9 +59,11 @@ def test_evidence_is_measured_against_normal_pictures_with_such_a_surface(
     fitted: ww.AnomalyDetector,
 ) -> None:
     picture = scratched(surface(1, seed=6))[0]
-    [found], cells = fitted.detect(open_pictures(picture)), fitted.filters_(picture[0])
-    excess = fitted.normal_.maps(cells)["spots"].max() - fitted.usual_(surface_of(cells))[0]
-    median, spread = fitted.units_[:, 0]
+    [found] = fitted.detect(open_pictures(picture))
+    [scorer] = fitted.scorers_
+    cells = scorer.extract(picture[0])
+    excess = scorer.normal.maps(cells)["spots"].max() - scorer.usual(surface_of(cells))[0]
+    median, spread = scorer.units[:, 0]
     assert found.evidence["spots"] == pytest.approx(float((excess - median) / spread), rel=1e-4)
 
 

@@ -1,51 +1,43 @@
 """The anomaly detector, in the interface of scikit-learn's outlier detectors."""
 
+import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere.engines.threads import workers
-from whatwhere.errors import ImageError, MissingExtra
+from whatwhere.errors import ImageError, MissingExtra, RunError, SpecError
 from whatwhere.files import readable
 from whatwhere.learning import load as load_model
-from whatwhere.model.files import read_checked, write_checked
+from whatwhere.model.files import read_checked, read_tensors, write_checked
+from whatwhere.nn.feature_maps import FeatureMaps, check_features
 from whatwhere.spec.tasks import AnomalySpec
-from whatwhere.tasks.anomaly.aligned import OBJECT, NormalObject, learn_object
+from whatwhere.tasks.anomaly.aligned import NormalObject
+from whatwhere.tasks.anomaly.contrast import Contrast
 from whatwhere.tasks.anomaly.evidence import (
-    LEAST,
-    RECORDING,
-    SMALL_SURFACE,
-    SURFACE,
     Each,
-    Kinds,
     NormalSurface,
+    Threshold,
     Usual,
     choose_threshold,
-    in_units,
-    learn_surface,
-    summarise,
-    surface_of,
-    together,
-    units_of,
 )
+from whatwhere.tasks.anomaly.features import OWN, GivenFeatures
 from whatwhere.tasks.anomaly.filters import (
     LARGE,
     SIGNAL,
     SMALL,
     SMALL_OBJECT,
-    Cells,
     Filters,
     cosines,
     learn_filters,
 )
+from whatwhere.tasks.anomaly.joined import Ranks, join
 from whatwhere.tasks.anomaly.pictures import (
     PictureList,
     Sample,
@@ -54,6 +46,7 @@ from whatwhere.tasks.anomaly.pictures import (
     open_pictures,
     with_channels,
 )
+from whatwhere.tasks.anomaly.scorer import Scorer, learn_scorer
 
 try:
     from sklearn.base import BaseEstimator, OutlierMixin
@@ -61,11 +54,14 @@ try:
 except ImportError:
     raise MissingExtra("scikit-learn", "sklearn", "AnomalyDetector") from None
 
-FORMAT = "whatwhere anomaly detector 4"
+FORMAT = "whatwhere anomaly detector 5"
+FORMER = "whatwhere anomaly detector 4"  # one source, the detector's own features
 FEATURES = "photographs"  # the model whose first layer is looked for
-FOLDS = 4  # a normal picture is judged by what was learned from the others
 COMPARED = 4  # normal patches that are shown
+FEATURE_COPIES = 4  # of the maps of a picture that `fit` holds at most
+BYTES = 4  # of a value of a map
 Progress = Callable[[int], None]
+Features = FeatureMaps | str | Sequence[FeatureMaps | str] | None
 
 
 @dataclass(frozen=True)
@@ -86,8 +82,7 @@ class Detection:
 
 
 class AnomalyDetector(OutlierMixin, BaseEstimator):
-    """Finds pictures unlike the normal ones that it was fitted to, and the places that make them
-    so.
+    """Finds pictures unlike the normal ones it was fitted to, and the places that make them so.
 
     Nothing is trained but statistics of the normal pictures: how features of photographs stand out
     from them, and which combinations of features are normal. Pictures are a folder, an array or
@@ -99,12 +94,17 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
 
     Parameters
     ----------
+    features : the features that pictures are compared by. None or "own": the detector's own. A
+        callable from pictures [n, C, h, w] to a map [n, D, h', w'] or several, such as a pretrained
+        network: these instead. A list, such as ["own", network]: all of them, joined by ranks
     aligned : objects in a fixed position, in pictures of one size: a place is compared with the
         same place of normal pictures (digits, parts). False: surfaces, where it is compared with
         all places
     false_alarms : share of normal pictures that may be taken for anomalies: sets the threshold
-    memory : MB that `fit` may use beyond the program itself, for pictures of up to a million
-        pixels. A sixteenth of it holds the normal pictures that are kept
+    contamination : share of the pictures given to `fit` that may be anomalies: the least normal
+        ones are left out, and the rest is fitted again
+    memory : MB that `fit` may use beyond the program itself and the given features, for pictures of
+        up to a million pixels. A sixteenth of it holds the normal pictures that are kept
     random_state : seed of the sample, an integer
 
     Attributes
@@ -112,6 +112,8 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
     threshold_ : a `Threshold`: its value, the rate of false alarms that is expected, and the
         interval of that rate
     normal_scores_ : scores of the normal pictures, each judged by what was learned from the others,
+        (n,)
+    fitted_ : numbers of the pictures that `normal_scores_` are of, in the order they were given,
         (n,)
     offset_ : `score_samples` minus `decision_function`
 
@@ -130,13 +132,17 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
     def __init__(
         self,
         *,
+        features: Features = None,
         aligned: bool = False,
         false_alarms: float = 0.05,
+        contamination: float = 0.0,
         memory: int = 1000,
         random_state: int = 0,
     ) -> None:
+        self.features = features
         self.aligned = aligned
         self.false_alarms = false_alarms
+        self.contamination = contamination
         self.memory = memory
         self.random_state = random_state
 
@@ -158,6 +164,8 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         for picture in open_pictures(X):
             if not picture.isfinite().any():
                 raise ImageError(f"normal picture {sample.seen} has no known pixel; remove it")
+            if not sample.seen:
+                sample.feature_bytes = self._feature_bytes(picture)
             sample.add(with_channels(picture, sample.channels or len(picture)))
             if progress:
                 progress(1)
@@ -187,15 +195,15 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         Of signals, (T,) for each.
         """
         maps = [found.anomaly_map.numpy() for found in self.detect(open_pictures(X))]
-        return [values[0] for values in maps] if self.filters_.for_signals else maps
+        if self.scorers_[0].extract.for_signals:
+            return [values[0] for values in maps]
+        return maps
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array, tags.input_tags.three_d_array, tags.input_tags.allow_nan = (
-            False,
-            True,
-            True,
-        )
+        tags.input_tags.two_d_array = False
+        tags.input_tags.three_d_array = True
+        tags.input_tags.allow_nan = True
         return tags
 
     @property
@@ -213,172 +221,240 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
 
     def compared(self, picture: Tensor, anomaly_map: Tensor) -> list[Tensor]:
         """The least normal patch of a picture [C, H, W], and the normal patches that are most like
-        it.
+        it by the first features.
 
         They are of several normal pictures, if there are several.
         """
-        picture, search = with_channels(picture, self.sample_.channels), self.filters_.search
-        cell, side = search.cell, (search.around + 1) * search.cell
-        row, column = divmod(int(anomaly_map.nan_to_num(-torch.inf).argmax()), anomaly_map.shape[1])
-        pictures, shown = self.sample_.pictures, dict[int, list[int]]()
-        for number, *place in self.normal_.most_alike(
-            self.filters_(picture), row // cell, column // cell
-        ).mT.tolist():
-            shown.setdefault(number, place)
-            if len(shown) == COMPARED:
+        picture = with_channels(picture, self.sample_.channels)
+        scorer = self.scorers_[0]
+        cells = scorer.extract(picture)
+        cell_height, cell_width = scorer.extract.cell_size(cells, picture)
+        side = round((cells.search.around + 1) * cell_height)
+        row, column = divmod(int(anomaly_map.nan_to_num(-torch.inf).argmax()), picture.shape[2])
+        place = int(row / cell_height), int(column / cell_width)
+        nearest = dict[int, list[int]]()
+        for number, *at in scorer.normal.most_alike(cells, *place).mT.tolist():
+            nearest.setdefault(number, at)
+            if len(nearest) == COMPARED:
                 break
+        pictures = self._normal_pictures()
         normal = [
-            cut(pictures[n], (r + 0.5) * cell, (c + 0.5) * cell, side)
-            for n, (r, c) in shown.items()
+            cut(pictures[number], (r + 0.5) * cell_height, (c + 0.5) * cell_width, side)
+            for number, (r, c) in nearest.items()
         ]
         return [cut(picture, row, column, side), *normal]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the detector to a safetensors file, which appears complete or not at all; nothing
-        is pickled."""
+        is pickled.
+
+        Given features are not in it: `load` needs them again, and checks that they are the same.
+        """
         check_is_fitted(self, "threshold_")
-        sample, tensors = self.sample_, dict[str, Tensor]()
+        sample = self.sample_
+        tensors = dict[str, Tensor]()
+        parameters = self.get_params()
+        del parameters["features"]
         settings = {
-            "parameters": self.get_params(),
-            "filters": take_tensors("filters", self.filters_, tensors),
-            "normal": take_tensors("normal", self.normal_, tensors),
-            "usual": take_tensors("usual", self.usual_, tensors),
-            "sample": {"limit": sample.limit, "seed": sample.seed, "seen": sample.seen},
+            "parameters": parameters,
+            "scorers": [
+                scorer_settings(scorer, f"{n}.", sample.channels, tensors)
+                for n, scorer in enumerate(self.scorers_)
+            ],
+            "sample": {
+                "limit": sample.limit,
+                "seed": sample.seed,
+                "seen": sample.seen,
+                "feature_bytes": sample.feature_bytes,
+            },
             "numbers": sample.numbers,
+            "fitted": self.fitted_.tolist(),
         }
-        tensors |= {"units": self.units_, "map_units": self.map_units_}
+        for n, ranks in enumerate(self.ranks_):
+            tensors[f"{n}.bends"] = ranks.bends
         tensors["scores"] = torch.from_numpy(self.normal_scores_)
         tensors |= {f"picture.{n}": as_bytes(picture) for n, picture in enumerate(sample.pictures)}
-        write_checked(
-            Path(path),
-            FORMAT,
-            settings,
-            {name: tensor.contiguous() for name, tensor in tensors.items()},
-        )
+        contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
+        write_checked(Path(path), FORMAT, settings, contiguous)
 
     @staticmethod
-    def load(path: str | os.PathLike[str]) -> "AnomalyDetector":
+    def load(path: str | os.PathLike[str], *, features: Features = None) -> "AnomalyDetector":
         """Read a detector that `save` wrote; a damaged file, or one of another format, raises a
-        RunError."""
+        RunError.
+
+        features  those that the detector was fitted with, unless they are its own; others raise a
+                  RunError
+        """
         file = Path(path)
         with readable(file, "anomaly detector", "copy it again, or fit again"):
-            settings, tensors = read_checked(file, FORMAT)
-            detector = AnomalyDetector(**settings["parameters"])
-            kind = NormalObject if detector.aligned else NormalSurface
-            detector.filters_ = with_tensors("filters", Filters, settings["filters"], tensors)
-            detector.normal_ = with_tensors("normal", kind, settings["normal"], tensors)
-            detector.usual_ = with_tensors("usual", Usual, settings["usual"], tensors)
+            former = read_tensors(file)[0].get("format") == FORMER
+            settings, tensors = read_checked(file, FORMER if former else FORMAT)
+            if former:
+                settings, tensors = from_former(settings, tensors)
+            detector = AnomalyDetector(features=features, **settings["parameters"])
             detector.sample_ = Sample(**settings["sample"])
-            pictures = [tensors[f"picture.{n}"] for n in range(len(settings["numbers"]))]
-            for number, picture in zip(settings["numbers"], pictures, strict=True):
-                detector.sample_.keep(
-                    number, picture.float() / 255 if picture.dtype == torch.uint8 else picture
-                )
-            detector.units_, detector.map_units_ = tensors["units"], tensors["map_units"]
+            for n, number in enumerate(settings["numbers"]):
+                detector.sample_.keep(number, from_bytes(tensors[f"picture.{n}"]))
+            detector.fitted_ = np.array(settings["fitted"])
             detector.normal_scores_ = tensors["scores"].numpy()
-            detector.threshold_ = choose_threshold(
-                detector.normal_scores_, detector._spec().false_alarms
-            )
-            detector.score_samples(pictures[:1])  # parts that do not match each other raise here
+            detector.scorers_ = detector._read_scorers(settings["scorers"], tensors)
+            detector.ranks_ = [Ranks(tensors[f"{n}.bends"]) for n in range(len(detector.scorers_))]
+            detector.contrast_ = Contrast.of(detector._normal_pictures())
+            detector.threshold_ = detector._threshold()
+            # parts that do not match each other raise here
+            detector.score_samples(detector.sample_.pictures[:1])
         return detector
 
     # Inside ---------------------------------------------------------------------------------------
 
     def _spec(self) -> AnomalySpec:
         parameters = self.get_params()
+        del parameters["features"]
         return AnomalySpec(seed=parameters.pop("random_state"), **parameters)
 
-    @property
-    def kinds(self) -> Kinds:
-        """The kinds of evidence, as in `evidence.SURFACE`."""
-        if self.aligned:
-            return OBJECT
-        return {LARGE: SURFACE, SMALL: SMALL_SURFACE, SIGNAL: RECORDING}[self.filters_.search]
+    def _sources(self) -> list[Any]:
+        """The features as a list of callables and the word for the detector's own."""
+        given = self.features
+        if given is None:
+            return [OWN]
+        listed = list(given) if isinstance(given, list | tuple) else [given]
+        for function in listed:
+            if function != OWN:
+                check_features(function)
+        if not listed:
+            raise SpecError(f"features = []: expected {OWN!r}, a callable, or a list of them")
+        return listed
 
     def _learn(self, spec: AnomalySpec, each: Each) -> None:
-        """Filters, what is normal, the units of evidence, and the threshold, from the pictures
-        that are kept."""
-        pictures = self.sample_.pictures
+        """Scorers and the threshold, from the pictures that are kept."""
+        numbers = np.array(self.sample_.numbers)
+        self.fitted_ = numbers
+        self._learn_scorers(spec, each)
+        trimmed = math.floor(spec.contamination * len(numbers))
+        if trimmed:
+            order = np.argsort(self.normal_scores_, kind="stable")
+            self.fitted_ = np.sort(numbers[order[: len(numbers) - trimmed]])
+            self._learn_scorers(spec, each)
+        self.contrast_ = Contrast.of(self._normal_pictures())
+        self.threshold_ = self._threshold()
+
+    def _learn_scorers(self, spec: AnomalySpec, each: Each) -> None:
+        pictures = self._normal_pictures()
+        learned = [
+            learn_scorer(self._extractor(source, pictures), pictures, spec.aligned, spec.seed, each)
+            for source in self._sources()
+        ]
+        self.scorers_ = [one.scorer for one in learned]
+        self.ranks_ = [Ranks.of(one.normal_scores) for one in learned]
+        scores = join(self.ranks_, [one.normal_scores for one in learned])
+        self.normal_scores_ = scores.double().numpy()
+
+    def _feature_bytes(self, picture: Tensor) -> int:
+        """Bytes that `fit` needs for each value of a picture, by the features that are given."""
+        cells = [GivenFeatures(source)(picture) for source in self._sources() if source != OWN]
+        values = sum(found.energy.numel() for found in cells)
+        return math.ceil(FEATURE_COPIES * values * BYTES / picture.numel())
+
+    def _normal_pictures(self) -> list[Tensor]:
+        """The pictures that were fitted to, in the order they were given."""
+        chosen = set(self.fitted_.tolist())
+        pictures = zip(self.sample_.numbers, self.sample_.pictures, strict=True)
+        return [picture for number, picture in pictures if number in chosen]
+
+    def _extractor(self, source: Any, pictures: Sequence[Tensor]) -> Filters | GivenFeatures:
+        if source != OWN:
+            return GivenFeatures(source)
         if all(picture.shape[1] == 1 for picture in pictures):
-            features, search = cosines(), SIGNAL
-        else:
-            small = SMALL_OBJECT if spec.aligned else SMALL
-            features, search = (
-                load_model(FEATURES).filters[0][0],
-                LARGE if any(map(is_large, pictures)) else small,
+            return learn_filters(pictures, cosines(), SIGNAL, self.aligned)
+        small = SMALL_OBJECT if self.aligned else SMALL
+        search = LARGE if any(map(is_large, pictures)) else small
+        return learn_filters(pictures, load_model(FEATURES).filters[0][0], search, self.aligned)
+
+    def _threshold(self) -> Threshold:
+        trimmed = len(self.sample_.kept) - len(self.fitted_)
+        return choose_threshold(self.normal_scores_, self._spec().false_alarms, trimmed)
+
+    def _read_scorers(self, scorers: Sequence[Any], tensors: Mapping[str, Tensor]) -> list[Scorer]:
+        """The scorers of a file, with the features that were given."""
+        sources = self._sources()
+        needed = [entry["source"] for entry in scorers]
+        given = [source if source == OWN else GivenFeatures(source).name for source in sources]
+        if [name == OWN for name in needed] != [name == OWN for name in given]:
+            raise RunError(
+                f"it was fitted with the features {', '.join(needed)}; {', '.join(given)} were"
+                " given. Give the same features, in the same order: AnomalyDetector.load(file,"
+                " features=…)"
             )
-        self.filters_ = learn_filters(pictures, features, search, spec.aligned)
-        cells: list[Cells] = list(each(self.filters_, pictures))
-        if not all(found.known.any() for found in cells):
-            raise ImageError("a normal picture has no place of known pixels; remove it")
-        learn: Any = learn_object if spec.aligned else partial(learn_surface, seed=spec.seed)
-        self.normal_ = learn(cells, each=each)
-        fold = torch.arange(len(cells)) * min(FOLDS, len(cells)) // len(cells)
-        evidence = torch.stack(self._cross_evidence(cells, fold, learn, each))
-        surfaces = torch.stack([surface_of(found) for found in cells])
-        self.usual_, self.map_units_ = Usual.of(surfaces, evidence), units_of(evidence, self.kinds)
-        excess = cross_excess(surfaces, evidence, fold)
-        self.units_ = units_of(excess, self.kinds)
-        self.normal_scores_ = together(in_units(excess, self.units_).mT).double().numpy()
-        if all(torch.equal(found.energy, cells[0].energy) for found in cells[1:]):
-            # Identical pictures: folds of fewer copies are no measure of all of them.
-            evidence_of_one = self._evidence(self.normal_, cells[0])[0]
-            excess_of_one = evidence_of_one - self.usual_(surfaces[0])
-            score = float(together(in_units(excess_of_one, self.units_)))
-            self.normal_scores_ = np.maximum(self.normal_scores_, score)
-        self.threshold_ = choose_threshold(self.normal_scores_, spec.false_alarms)
+        return [
+            self._read_scorer(entry, source, f"{n}.", tensors)
+            for n, (entry, source) in enumerate(zip(scorers, sources, strict=True))
+        ]
 
-    def _cross_evidence(
-        self, cells: list[Cells], fold: Tensor, learn: Any, each: Each
-    ) -> list[Tensor]:
-        """Of normal pictures, by what was learned without their fold; neighbours, often of one
-        object, are in one."""
-        evidence: list[Tensor] = []
-        for k in fold.unique().tolist():
-            others = [found for found, f in zip(cells, fold, strict=True) if f != k]
-            normal = learn(others, each=each) if others else self.normal_
-            inside = [found for found, f in zip(cells, fold, strict=True) if f == k]
-            evidence += each(lambda c, normal=normal: self._evidence(normal, c)[0], inside)
-        return evidence
-
-    def _evidence(self, normal: Any, cells: Cells) -> tuple[Tensor, Tensor]:
-        """Of a picture [k] and of its cells [k, rows, columns], in no units yet."""
-        found = normal.maps(cells)
-        maps = torch.stack([found[kind] for kind in self.kinds])
-        return summarise(maps, cells, [quantile for quantile, _ in self.kinds.values()]), maps
+    def _read_scorer(
+        self, entry: Any, source: Any, prefix: str, tensors: Mapping[str, Tensor]
+    ) -> Scorer:
+        kind = NormalObject if self.aligned else NormalSurface
+        extract: Filters | GivenFeatures
+        if source == OWN:
+            extract = with_tensors(f"{prefix}filters", Filters, entry["filters"], tensors)
+        else:
+            extract = GivenFeatures(source)
+            extract.check(tensors[f"{prefix}fingerprint"], self.sample_.channels)
+        return Scorer(
+            extract=extract,
+            normal=with_tensors(f"{prefix}normal", kind, entry["normal"], tensors),
+            usual=with_tensors(f"{prefix}usual", Usual, entry["usual"], tensors),
+            units=tensors[f"{prefix}units"],
+            map_units=tensors[f"{prefix}map_units"],
+            aligned=self.aligned,
+        )
 
     def _detect(self, picture: Tensor, name: str) -> Detection:
         picture = with_channels(picture, self.sample_.channels)
-        cells, (height, width) = self.filters_(picture), picture.shape[1:]
-        if not cells.known.any():
-            raise ImageError(f"picture {name} has no place of known pixels; remove it")
-        evidence, maps = self._evidence(self.normal_, cells)
-        evidence = in_units(evidence - self.usual_(surface_of(cells)), self.units_)
-        by_kind_and_cell = in_units(maps, self.map_units_[..., None, None])
-        # Of objects, the whole is the same everywhere, and would hide the places in a maximum.
-        by_cell = by_kind_and_cell.sum(0) if self.aligned else together(by_kind_and_cell)
-        whole = [side * self.filters_.search.cell for side in by_cell.shape]
-        pixels = F.interpolate(by_cell[None, None], whole, mode="bilinear")[0, 0, :height, :width]
-        score = float(together(evidence))
-        missing = 0.0 if self.aligned else self.usual_.missing_contrast(surface_of(cells))
-        if missing > 0:
-            dead = self.threshold_.value + missing / LEAST
-            score = max(score, dead)
-            pixels = pixels.clamp_min(dead)
-        pixels = torch.where(picture.isfinite().all(0), pixels, torch.nan)
-        by_kind = dict(zip(self.kinds, evidence.tolist(), strict=True))
-        return Detection(name, score, by_kind, pixels)
+        found = [scorer(picture, name) for scorer in self.scorers_]
+        evidence = dict[str, float]()
+        for scorer, one in zip(self.scorers_, found, strict=True):
+            before = f"{scorer.extract.name}: " if isinstance(scorer.extract, GivenFeatures) else ""
+            evidence |= {before + kind: value for kind, value in one.evidence.items()}
+        score = float(join(self.ranks_, [torch.tensor(one.score) for one in found]))
+        pixels = join(self.ranks_, [one.by_pixel for one in found])
+        if dead := self.contrast_.dead(picture):
+            score = max(score, self.threshold_.value + dead)
+            pixels = pixels.clamp_min(self.threshold_.value + dead)
+        known = picture.isfinite().all(0)
+        return Detection(name, score, evidence, torch.where(known, pixels, torch.nan))
 
 
-def cross_excess(surfaces: Tensor, evidence: Tensor, fold: Tensor) -> Tensor:
-    """How much evidence [N, k] exceeds what is usual for surfaces [N, D], by the pictures of other
-    folds."""
-    usual = torch.empty_like(evidence)
-    for k in fold.unique():
-        others = (fold != k) if len(fold) > 1 else fold == k
-        learned = Usual.of(surfaces[others], evidence[others])
-        usual[fold == k] = torch.stack([learned(surface) for surface in surfaces[fold == k]])
-    return evidence - usual
+def scorer_settings(
+    scorer: Scorer, prefix: str, channels: int, tensors: dict[str, Tensor]
+) -> dict[str, Any]:
+    """What a file says of a scorer; its tensors are added to `tensors`."""
+    extract = scorer.extract
+    entry: dict[str, Any] = {"source": OWN}
+    if isinstance(extract, GivenFeatures):
+        entry["source"] = extract.name
+        tensors[f"{prefix}fingerprint"] = extract.fingerprint(channels)
+    else:
+        entry["filters"] = take_tensors(f"{prefix}filters", extract, tensors)
+    entry["normal"] = take_tensors(f"{prefix}normal", scorer.normal, tensors)
+    entry["usual"] = take_tensors(f"{prefix}usual", scorer.usual, tensors)
+    tensors |= {f"{prefix}units": scorer.units, f"{prefix}map_units": scorer.map_units}
+    return entry
+
+
+def from_former(
+    settings: dict[str, Any], tensors: dict[str, Tensor]
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """A file of the former format, with one source and no pictures left out, in today's."""
+    entry = {"source": OWN}
+    entry |= {part: settings.pop(part) for part in ("filters", "normal", "usual")}
+    settings |= {"scorers": [entry], "fitted": settings["numbers"]}
+    shared = ("picture.", "scores")
+    renamed = {
+        name if name.startswith(shared) else f"0.{name}": tensor for name, tensor in tensors.items()
+    }
+    renamed["0.bends"] = Ranks.of(tensors["scores"]).bends
+    return settings, renamed
 
 
 def take_tensors(name: str, value: Any, tensors: dict[str, Tensor]) -> Any:
@@ -396,10 +472,12 @@ def take_tensors(name: str, value: Any, tensors: dict[str, Tensor]) -> Any:
 
 def with_tensors(name: str, kind: Any, value: Any, tensors: Mapping[str, Tensor]) -> Any:
     """The inverse of `take_tensors`."""
+    if kind is Tensor:
+        return tensors[name]
+    if isinstance(value, list):
+        return tuple(value)
     if not isinstance(value, dict):
-        return (
-            tensors[name] if kind is Tensor else tuple(value) if isinstance(value, list) else value
-        )
+        return value
     kinds = get_type_hints(kind)
     return kind(
         **{
@@ -424,3 +502,7 @@ def cut(picture: Tensor, row: float, column: float, side: int) -> Tensor:
         for at, size in zip((row, column), picture.shape[1:], strict=True)
     )
     return picture[:, top : top + side, left : left + side]
+
+
+def from_bytes(picture: Tensor) -> Tensor:
+    return picture.float() / 255 if picture.dtype == torch.uint8 else picture

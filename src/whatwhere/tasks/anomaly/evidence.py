@@ -38,6 +38,7 @@ SURFACE = {
 }
 SMALL_SURFACE = {"spots": (1.0, 0.5), "texture": (0.9, 0.5)}  # there is no room for bands
 RECORDING = {"spots": (1.0, 0.5), "texture": (1.0, 0.5)}
+FEATURES = {"texture": (1.0, 1.0)}  # that a user gives
 """The kinds of evidence: the quantile of the cells of a picture that is its evidence, and how much
 it counts. The more all of them count, the more the largest alone decides.
 """
@@ -50,7 +51,6 @@ BANK = 6000  # normal places that others are compared with
 TOGETHER = 128  # places that are compared at a time, so that memory is bounded
 DIRECTIONS = 4  # in which the surfaces of normal pictures differ most
 CONFIDENCE = 0.95  # of the interval of false alarms
-DULL = 4.0
 ROUNDING = 1e-4  # of a score, relative to 1 or to its size
 LEAST = 0.1  # spread of evidence and of energies, where normal pictures have less
 
@@ -121,8 +121,9 @@ class NormalSurface:
         texture = self.far(texture_of(cells)).view(size)
         rows = self.rows.surprise(steps(profile(cells, 2)))
         columns = self.columns.surprise(steps(profile(cells, 1)))
+        spots = (log_peaks(cells) - middle) / spread
         return {
-            "spots": ((log_peaks(cells) - middle) / spread).amax(0),
+            "spots": spots.amax(0) if len(spots) else torch.zeros(size),
             "texture": around(((texture - mean) / deviation)[None], cells.search.around)[0],
             "rows": largest_step(rows, size[0])[:, None].expand(size),
             "columns": largest_step(columns, size[1])[None].expand(size),
@@ -214,21 +215,6 @@ class Usual:
         deviations = (lengths / math.sqrt(len(energies))).clamp_min(LEAST)
         directions = (axes.mT / deviations)[:, :DIRECTIONS]
         return cls(mean, directions, (energies - mean) @ directions, evidence)
-
-    def missing_contrast(self, energies: Tensor) -> float:
-        """By how much a surface with these mean energies [D] is duller than every normal one.
-
-        It is 0 unless the responses are `DULL` times smaller than those of the dullest normal
-        picture, or nearer to none at all, QUIET. A dead or a covered camera gives such pictures.
-        They have no spot and no texture that stands out, so that the other kinds of evidence do not
-        see them.
-        """
-        lengths = self.directions.square().sum(0).clamp_min(LEAST**2)
-        normal = self.mean + self.surfaces @ (self.directions / lengths).mT
-        dullest = float(normal.mean(1).min())
-        contrast = float(energies.mean())
-        least = max(dullest - math.log(DULL), (dullest + math.log(QUIET)) / 2)
-        return dullest - contrast if contrast < least else 0.0
 
     def __call__(self, energies: Tensor) -> Tensor:
         """Of a surface with these mean energies [D]:  [k]."""
@@ -334,6 +320,8 @@ def in_units(evidence: Tensor, units: Tensor) -> Tensor:
 def median_and_spread(values: Tensor) -> Tensor:
     """Of pictures' evidence [N, k]: the median, and what is to be added for `UNUSUAL` of them to
     be below, [2, k]."""
+    if not values.shape[1]:
+        return values.new_zeros(2, 0)
     median = values.median(0).values
     return torch.stack([median, (values.quantile(UNUSUAL, 0) - median).clamp_min(LEAST)])
 
@@ -348,7 +336,8 @@ class Threshold:
     value         pictures with larger scores are anomalies
     false_alarms  the rate of false alarms that is expected: the wanted one, or 1 / (n + 1) if that
                   is more
-    interval      in which the rate lies with a probability of 95 %
+    interval      in which the rate lies with a probability of 95 %; where pictures were left out of
+                  the fit, its upper end counts all of them as normal ones
     """
 
     value: float
@@ -356,8 +345,10 @@ class Threshold:
     interval: tuple[float, float]
 
 
-def choose_threshold(normal: np.ndarray, false_alarms: float) -> Threshold:
+def choose_threshold(normal: np.ndarray, false_alarms: float, trimmed: int = 0) -> Threshold:
     """The threshold for scores like those of normal pictures, [n].
+
+    trimmed  number of pictures with larger scores that were left out since they may be anomalies
 
     If a share α of new normal pictures may be taken for anomalies, it is the k-th largest of the n
     scores, k = α (n + 1). The rate of false alarms that it really has is random: it follows Beta(k,
@@ -367,7 +358,9 @@ def choose_threshold(normal: np.ndarray, false_alarms: float) -> Threshold:
 
     count = len(normal)
     k = max(1, math.floor(false_alarms * (count + 1)))
-    low, high = beta.ppf([(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], k, count + 1 - k)
+    low = beta.ppf((1 - CONFIDENCE) / 2, k, count + 1 - k)
+    # The pictures left out are at worst normal ones above the threshold: k + trimmed of all.
+    high = beta.ppf((1 + CONFIDENCE) / 2, k + trimmed, count + 1 - k)
     value = float(np.sort(normal)[-k])
     # A picture that is equal to a normal one must not exceed its score by a rounding error.
     value += ROUNDING * max(1.0, abs(value))

@@ -132,6 +132,16 @@ class Filters:
             for scale, weight in zip(self.search.scales, weights, strict=True)
         ]
 
+    def cell_size(self, cells: Cells, picture: Tensor) -> tuple[float, float]:
+        """Height and width of a cell in pixels."""
+        return self.search.cell, self.search.cell
+
+    def to_pixels(self, by_cell: Tensor, size: Sequence[int]) -> Tensor:
+        """Values of cells [rows, columns] at every pixel of a picture of this size."""
+        extent = [side * self.search.cell for side in by_cell.shape]
+        pixels = F.interpolate(by_cell[None, None], extent, mode="bilinear")[0, 0]
+        return pixels[: size[0], : size[1]]
+
     def cells(self, planes: Tensor, responses: Sequence[Tensor], known: Tensor) -> Cells:
         cell = self.search.cell
         share, sides = (

@@ -99,6 +99,7 @@ def is_large(picture: Tensor) -> bool:
 
 
 def memory_of(picture: Tensor) -> int:
+    """Bytes that `fit` needs for a normal picture, by the detector's own features."""
     return picture.numel() * (LARGE_BYTES if is_large(picture) else SMALL_BYTES)
 
 
@@ -110,14 +111,16 @@ class Sample:
     Each picture gets a random key, and those of the largest keys are kept, so that a picture's
     chance does not depend on when it came.
 
-    seen  number of pictures
-    kept  (key, number, picture), a heap
-    size  bytes that `fit` needs for them
+    seen           number of pictures
+    feature_bytes  that `fit` needs for each value of a picture, by features that a user gives
+    kept           (key, number, picture), a heap
+    size           bytes that `fit` needs for them
     """
 
     limit: int
     seed: int
     seen: int = 0
+    feature_bytes: int = 0
     size: int = 0
     kept: list[tuple[float, int, Tensor]] = field(default_factory=list)
 
@@ -128,9 +131,13 @@ class Sample:
     def keep(self, number: int, picture: Tensor) -> None:
         key = random.Random(f"{self.seed} {number}").random()
         heapq.heappush(self.kept, (key, number, picture))
-        self.size += memory_of(picture)
+        self.size += self.cost(picture)
         while self.size > self.limit and len(self.kept) > 1:
-            self.size -= memory_of(heapq.heappop(self.kept)[2])
+            self.size -= self.cost(heapq.heappop(self.kept)[2])
+
+    def cost(self, picture: Tensor) -> int:
+        """Bytes that `fit` needs for a picture."""
+        return max(memory_of(picture), self.feature_bytes * picture.numel())
 
     @property
     def numbers(self) -> list[int]:

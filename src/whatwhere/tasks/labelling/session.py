@@ -24,10 +24,12 @@ from whatwhere.data.pictures import earlier_names, picture_names
 from whatwhere.errors import ImageError, SpecError, printable
 from whatwhere.files import read_regular, readable
 from whatwhere.learning import TrainedRun
+from whatwhere.nn.feature_maps import FeatureMaps
 from whatwhere.progress import Stage, no_stage
 from whatwhere.spec.execution import Execution
 from whatwhere.spec.tasks import Distortions
 from whatwhere.tasks.classification.graph import UNLABELLED, GraphClassifier
+from whatwhere.tasks.classification.map_features import MapFeatures
 from whatwhere.tasks.classification.neighbour_graph import scipy_matrix
 from whatwhere.tasks.classification.picture_classifier import (
     Describer,
@@ -76,6 +78,8 @@ class Labelling:
 
     images        a folder of pictures, or images as `data.load` takes them; or descriptors, an
                   array [N, D]
+    features      instead of a run, a callable from pictures [n, C, h, w] to maps, such as a
+                  pretrained network: its maps describe the images, as in `MapFeatures`
     run           a run, a model file or the name of a model that describes the images; None: one is
                   learned from them
     labels        a CSV file: labels in it are used, and every label changes it and writes
@@ -104,6 +108,7 @@ class Labelling:
         images: Any,
         *,
         run: str | os.PathLike[str] | TrainedRun | None = None,
+        features: FeatureMaps | None = None,
         labels: str | os.PathLike[str] | None = None,
         invariant_to: Distortions | None = None,
         options: Execution | None = None,
@@ -123,6 +128,9 @@ class Labelling:
                     f"rows with values up to {largest:g} were given; expected finite values up to"
                     f" {LARGEST:g}: remove the others, or scale them"
                 )
+        elif features is not None:
+            self.images = load(images)
+            self.rows = torch.from_numpy(MapFeatures(features).fit_transform(self.images))
         else:
             self.images = load(images)
             how, options = invariant_to or Distortions(), options or Execution(device="cpu")

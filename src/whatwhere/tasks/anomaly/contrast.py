@@ -1,0 +1,52 @@
+"""Pictures without contrast, such as those of a dead or a covered camera.
+
+No spot and no texture of theirs stands out, so that evidence may call them the most normal of all:
+whatever the features, a picture with far less contrast than every normal one is an anomaly.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch.nn.functional as F
+from torch import Tensor
+
+DULL = 4.0  # times less contrast than the dullest normal picture
+NONE = 1e-4  # contrast that counts as none: less than half a level of 8 bits
+DIM = 0.1  # of the brightness of the darkest normal picture: what is darker counts as equally dark
+SCORE = 10.0  # for each factor e of missing contrast
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """The least contrast and the least brightness of normal pictures."""
+
+    least: float
+    darkest: float
+
+    @classmethod
+    def of(cls, pictures: Sequence[Tensor]) -> "Contrast":
+        """Of normal pictures, each [C, H, W]."""
+        darkest = min(brightness(picture) for picture in pictures)
+        return cls(min(log_contrast(picture, darkest) for picture in pictures), darkest)
+
+    def dead(self, picture: Tensor) -> float:
+        """How far above the threshold the score of a picture without contrast is; otherwise 0."""
+        missing = self.least - log_contrast(picture, self.darkest)
+        return SCORE * missing if missing > math.log(DULL) else 0.0
+
+
+def brightness(picture: Tensor) -> float:
+    """The mean size of the known pixels."""
+    return float(picture[:, picture.isfinite().all(0)].abs().mean())
+
+
+def log_contrast(picture: Tensor, darkest: float) -> float:
+    """The logarithm of the mean difference of known pixels from those around them, relative to the
+    brightness."""
+    known = picture.isfinite().all(0)
+    values = picture.where(known, 0.0)[None]
+    around = F.avg_pool2d(values, 3, 1, 1, count_include_pad=False)[0]
+    share = F.avg_pool2d(known[None].float(), 3, 1, 1, count_include_pad=False)[0]
+    difference = (picture - around / share.clamp_min(NONE))[:, known].abs().mean()
+    return math.log(float(difference) / max(brightness(picture), DIM * darkest, NONE) + NONE)

@@ -1,0 +1,170 @@
+"""One source of features and what normal pictures are like in it: scores and maps of pictures.
+
+A normal picture is scored by what was learned from the others, so that its score is like that of a
+new normal picture: thresholds and joined scores rest on that.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from whatwhere.errors import ImageError
+from whatwhere.tasks.anomaly.aligned import OBJECT, NormalObject, learn_object
+from whatwhere.tasks.anomaly.evidence import (
+    FEATURES,
+    RECORDING,
+    SMALL_SURFACE,
+    SURFACE,
+    Each,
+    Kinds,
+    NormalSurface,
+    Usual,
+    in_units,
+    learn_surface,
+    summarise,
+    surface_of,
+    together,
+    units_of,
+)
+from whatwhere.tasks.anomaly.features import GivenFeatures
+from whatwhere.tasks.anomaly.filters import LARGE, SIGNAL, SMALL, Cells, Filters
+
+FOLDS = 4  # a normal picture is judged by what was learned from the others
+
+
+class Scored(NamedTuple):
+    """What a source of features says of a picture.
+
+    score     the higher, the less normal
+    evidence  of each kind, in units of normal pictures
+    by_pixel  [H, W]
+    """
+
+    score: float
+    evidence: dict[str, float]
+    by_pixel: Tensor
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """A source of features, what normal pictures are like in it, and the units of its evidence.
+
+    extract    from a picture to its cells
+    normal     what normal cells are like
+    usual      the evidence that is usual for a picture's surface
+    units      [2, k], of the evidence of pictures
+    map_units  [2, k], of the evidence of cells
+    aligned    whether a place is compared with the same place
+    """
+
+    extract: Filters | GivenFeatures
+    normal: NormalSurface | NormalObject
+    usual: Usual
+    units: Tensor
+    map_units: Tensor
+    aligned: bool
+
+    @property
+    def kinds(self) -> Kinds:
+        """The kinds of evidence, as in `evidence.SURFACE`."""
+        return kinds_of(self.extract, self.aligned)
+
+    def __call__(self, picture: Tensor, name: str) -> Scored:
+        """What is found in a picture [C, H, W]; its name is for errors."""
+        cells = self.extract(picture)
+        if not cells.known.any():
+            raise ImageError(f"picture {name} has no place of known pixels; remove it")
+        evidence, maps = evidence_of(self.normal, cells, self.kinds)
+        evidence = in_units(evidence - self.usual(surface_of(cells)), self.units)
+        by_kind_and_cell = in_units(maps, self.map_units[..., None, None])
+        # Of objects, the whole is the same everywhere, and would hide the places in a maximum.
+        by_cell = by_kind_and_cell.sum(0) if self.aligned else together(by_kind_and_cell)
+        pixels = self.extract.to_pixels(by_cell, picture.shape[1:])
+        by_kind = dict(zip(self.kinds, evidence.tolist(), strict=True))
+        return Scored(float(together(evidence)), by_kind, pixels)
+
+
+class Learned(NamedTuple):
+    """A scorer, and the scores [N] of the normal pictures, each by what was learned from others."""
+
+    scorer: Scorer
+    normal_scores: Tensor
+
+
+def learn_scorer(
+    extract: Filters | GivenFeatures,
+    pictures: Sequence[Tensor],
+    aligned: bool,
+    seed: int,
+    each: Each,
+) -> Learned:
+    """What normal pictures [C, H, W] are like in these features."""
+    cells: list[Cells] = list(each(extract, pictures))
+    if not all(found.known.any() for found in cells):
+        raise ImageError("a normal picture has no place of known pixels; remove it")
+    learn: Any = learn_object if aligned else partial(learn_surface, seed=seed)
+    kinds = kinds_of(extract, aligned)
+    normal = learn(cells, each=each)
+    fold = torch.arange(len(cells)) * min(FOLDS, len(cells)) // len(cells)
+    evidence = torch.stack(cross_evidence(cells, fold, kinds, learn, each))
+    surfaces = torch.stack([surface_of(found) for found in cells])
+    excess = cross_excess(surfaces, evidence, fold)
+    units = units_of(excess, kinds)
+    scorer = Scorer(
+        extract=extract,
+        normal=normal,
+        usual=Usual.of(surfaces, evidence),
+        units=units,
+        map_units=units_of(evidence, kinds),
+        aligned=aligned,
+    )
+    scores = together(in_units(excess, units).mT)
+    if all(torch.equal(found.energy, cells[0].energy) for found in cells[1:]):
+        # Identical pictures: folds of fewer copies are no measure of all of them.
+        one = evidence_of(normal, cells[0], kinds)[0] - scorer.usual(surfaces[0])
+        scores = scores.clamp_min(float(together(in_units(one, units))))
+    return Learned(scorer, scores)
+
+
+def kinds_of(extract: Filters | GivenFeatures, aligned: bool) -> Kinds:
+    if aligned:
+        return OBJECT
+    if isinstance(extract, GivenFeatures):
+        return FEATURES
+    return {LARGE: SURFACE, SMALL: SMALL_SURFACE, SIGNAL: RECORDING}[extract.search]
+
+
+def cross_evidence(
+    cells: Sequence[Cells], fold: Tensor, kinds: Kinds, learn: Any, each: Each
+) -> list[Tensor]:
+    """The evidence of normal pictures, by what was learned without their fold; neighbours, often of
+    one object, are in one."""
+    evidence: list[Tensor] = []
+    for k in fold.unique().tolist():
+        inside = [found for found, f in zip(cells, fold, strict=True) if f == k]
+        others = [found for found, f in zip(cells, fold, strict=True) if f != k]
+        normal = learn(others or inside, each=each)
+        evidence += each(lambda c, normal=normal: evidence_of(normal, c, kinds)[0], inside)
+    return evidence
+
+
+def evidence_of(normal: Any, cells: Cells, kinds: Kinds) -> tuple[Tensor, Tensor]:
+    """Of a picture [k] and of its cells [k, rows, columns], in no units yet."""
+    found = normal.maps(cells)
+    maps = torch.stack([found[kind] for kind in kinds])
+    return summarise(maps, cells, [quantile for quantile, _ in kinds.values()]), maps
+
+
+def cross_excess(surfaces: Tensor, evidence: Tensor, fold: Tensor) -> Tensor:
+    """How much evidence [N, k] exceeds what is usual for surfaces [N, D], by the pictures of other
+    folds."""
+    usual = torch.empty_like(evidence)
+    for k in fold.unique():
+        others = (fold != k) if len(fold) > 1 else fold == k
+        learned = Usual.of(surfaces[others], evidence[others])
+        usual[fold == k] = torch.stack([learned(surface) for surface in surfaces[fold == k]])
+    return evidence - usual
