@@ -24,7 +24,7 @@ from torch import Tensor
 from whatwhere.inference import infer
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.model import DeconvNet, deconvnet
-from whatwhere.ops.convolution import project_filters
+from whatwhere.ops.filters import project_filters
 from whatwhere.spec import (
     EveryEpoch,
     InferenceSpec,

@@ -27,6 +27,7 @@ TESTS = (
     "nn/test_operators.py",
     "nn/test_transforms.py",
     "engines/test_engines_triton.py",
+    "engines/test_support.py",
     "engines/test_engines_base.py",
 )
 IMAGES, STEPS, REPEATS = 6000, 50, 3

@@ -64,7 +64,7 @@ class Names:
     def recipe_name(self, recipe: Recipe, base: Recipe, data: DataSpec) -> str:
         """The kind of pooling, the number of layers, and what else differs from the base and from
         the scale's data."""
-        kinds = dict.fromkeys(layer.pooling_kind for layer in recipe.model.layers)
+        kinds = dict.fromkeys(layer.pooling.kind for layer in recipe.model.layers)
         depth = recipe.model.depth
         parts = ["-".join(kinds), f"{depth}layer{'s' if depth > 1 else ''}"]
         base = first_layers(base, min(depth, base.model.depth))
@@ -117,7 +117,7 @@ def changes(table: Any, base: Any, path: str = "") -> list[tuple[str, Any]]:
     """The settings, by their own name, that differ from those of another table of settings."""
     if isinstance(table, dict) and isinstance(base, dict):
         pairs = [
-            (key, table[key], base.get(key)) for key in table if key not in ("seed", "pooling_kind")
+            (key, table[key], base.get(key)) for key in table if key not in ("seed", "pooling")
         ]
         return [change for key, value, other in pairs for change in changes(value, other, key)]
     if (

@@ -49,7 +49,7 @@ OVERLAPPING = ModelSpec(
 )
 OVERLAPPING_MAX = replace(
     OVERLAPPING,
-    layers=tuple(replace(layer, maps=6, pooling_kind="max") for layer in OVERLAPPING.layers),
+    layers=tuple(replace(layer, maps=6, pooling="max") for layer in OVERLAPPING.layers),
 )
 RECTANGULAR = SPECS["2 layers, rectangular"]
 RECTANGULAR_WIDE = ModelSpec(
@@ -59,7 +59,7 @@ RECTANGULAR_WIDE = ModelSpec(
     )
 )
 RECTANGULAR_MAX = replace(
-    RECTANGULAR, layers=tuple(replace(layer, pooling_kind="max") for layer in RECTANGULAR.layers)
+    RECTANGULAR, layers=tuple(replace(layer, pooling="max") for layer in RECTANGULAR.layers)
 )
 SIGNALS = ModelSpec(
     layers=(

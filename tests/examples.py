@@ -45,14 +45,14 @@ SPECS = {
     ),
     "2 layers, max": ModelSpec(
         layers=(
-            LayerSpec(maps=3, filter_size=3, pooling_kind="max"),
-            LayerSpec(maps=4, filter_size=3, pooling_kind="max"),
+            LayerSpec(maps=3, filter_size=3, pooling="max"),
+            LayerSpec(maps=4, filter_size=3, pooling="max"),
         )
     ),
     "2 layers, sum": ModelSpec(
         layers=(
-            LayerSpec(maps=3, filter_size=3, pooling_kind="sum"),
-            LayerSpec(maps=4, filter_size=3, pooling_kind="sum"),
+            LayerSpec(maps=3, filter_size=3, pooling="sum"),
+            LayerSpec(maps=4, filter_size=3, pooling="sum"),
         )
     ),
     "2 layers, signed": ModelSpec(
@@ -112,7 +112,7 @@ def random_latents(model: DeconvNet, images: torch.Tensor, seed: int = 1) -> Lat
     fitted = start_pooling(Problem(model, images, Phase(layer=model.spec.depth)))
     thetas = []
     for theta, layer in zip(fitted, model.spec.layers, strict=True):
-        if layer.pooling_kind == "gaussian":
+        if layer.pooling.moves:
             mu = torch.randn(theta.mu.shape, generator=generator, dtype=images.dtype) / 2
             gamma = 8 * torch.rand(theta.mu.shape, generator=generator, dtype=images.dtype)
             theta = PoolingParams(mu, gamma)

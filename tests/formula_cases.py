@@ -1,4 +1,4 @@
-"""Arguments for every formula of `ops.formulas`, and what torch computes from them in float64.
+"""Arguments for every formula of `formulas`, and what torch computes from them in float64.
 
 A case is a formula and its arguments: names of random numbers, constants, and tuples of these.
 `render` writes the call in the language of a backend, so that Numba, Triton and the page's
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from whatwhere.ops import formulas
+import whatwhere.formulas as formulas
 
 # constants that float32 holds exactly: Triton takes them as such
 THETA, BOUNDS, GAMMA_BOUNDS = ("mu", "gamma"), (0.5, 0.015625, 100.0), (0.015625, 100.0)
@@ -34,12 +34,14 @@ CASES: dict[str, tuple[str, tuple[Any, ...]]] = {
     "precision": ("precision", ("share", "maybe", *GAMMA_BOUNDS)),
     "precision, γ below 1": ("precision", ("share", "maybe", 0.125, 0.5)),
     "fit_slope": ("fit_slope", (("mu", "inverse"), "share", ("x", "y"), 0.7)),
+    "cost": ("cost", ("x", (0, 0.5))),
+    "shrink": ("shrink", ("x", "share", (0, 0.5))),
     "powered, α 1": ("powered", ("x", 1.0)),
     "powered, α ½": ("powered", ("x", 0.5)),
     "powered, α 0.7": ("powered", ("y", 0.7)),
-    "shrink, α 1": ("shrink", ("x", "share", 1.0)),
-    "shrink, α ½": ("shrink", ("x", "share", 0.5)),
-    "shrink, α 0.7": ("shrink", ("x", "share", 0.7)),
+    "shrink_powered, α 1": ("shrink_powered", ("x", "share", 1.0)),
+    "shrink_powered, α ½": ("shrink_powered", ("x", "share", 0.5)),
+    "shrink_powered, α 0.7": ("shrink_powered", ("x", "share", 0.7)),
     "line_search": ("line_search", ("share", "maybe")),
     "next_momentum": ("next_momentum", ("gamma", "x")),
     "ahead": ("ahead", ("x", "y", 0.4)),

@@ -14,12 +14,12 @@ from whatwhere.ops.convolution import convolve_down, convolve_up, filter_gradien
 from whatwhere.ops.pooling import (
     Regions,
     Weights,
-    fit_flat,
-    fit_switches,
+    fit,
     gather,
     gaussian_weights,
     scatter,
 )
+from whatwhere.spec import Max, Sum
 
 REGIONS = {
     "2×2": Regions.of((3, 6, 8), 2),
@@ -55,9 +55,9 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
 def weights_of(kind: str, regions: Regions, n: int = 2) -> Weights:
     signal = draw(n, *regions.shape, seed=5)
     if kind == "max":
-        return gaussian_weights(fit_switches(signal, regions), regions)
+        return gaussian_weights(fit(Max(), signal, regions), regions)
     if kind == "sum":
-        return gaussian_weights(fit_flat(signal, regions), regions)
+        return gaussian_weights(fit(Sum(), signal, regions), regions)
     shape = (n, len(regions.axes), *regions.grid)
     return gaussian_weights(
         PoolingParams(draw(*shape, seed=3) / 2, 4 * draw(*shape, seed=4).abs()), regions

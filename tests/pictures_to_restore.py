@@ -30,7 +30,7 @@ def model(channels: int = 1, size: int = 5, pool: int = 1, kind: str = "highpass
         maps=f.shape[1],
         filter_size=size,
         pool_size=pool,
-        pooling_kind="gaussian" if pool > 1 else "sum",
+        pooling="gaussian" if pool > 1 else "sum",
     )
     spec = ModelSpec(
         layers=(layer,),

@@ -81,7 +81,7 @@ CLOSE = ModelSpec(layers=(LayerSpec(maps=2, filter_size=3, pool_stride=1),))
 
 
 def with_switches(layer: LayerSpec) -> LayerSpec:
-    return replace(layer, pooling_kind="max")
+    return replace(layer, pooling="max")
 
 
 def schedule(steps: int) -> dict[str, Any]:

@@ -20,8 +20,17 @@ from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.files import model_checksum
 from whatwhere.ops.convolution import convolve_up
-from whatwhere.ops.pooling import fit_moments, gaussian_weights
-from whatwhere.spec import DistillSpec, Fixed, InferenceSpec, LineSearch, Recipe, Schedule, StepSpec
+from whatwhere.ops.pooling import fit, gaussian_weights
+from whatwhere.spec import (
+    DistillSpec,
+    Fixed,
+    Gaussian,
+    InferenceSpec,
+    LineSearch,
+    Recipe,
+    Schedule,
+    StepSpec,
+)
 from whatwhere.spec.recipe import joint
 from whatwhere.spec.toml import override, parse_toml, to_toml
 
@@ -147,9 +156,7 @@ def test_untied_steps_infer_with_their_filters_on_the_pass_up(engine: str) -> No
     )
     theta = found.latents.pooling_params[0]
     s = convolve_up(images, upward[0])
-    moments = fit_moments(
-        s, model.at(6, 5).regions[0], spec.moments.gamma_min, spec.moments.gamma_max
-    )
+    moments = fit(Gaussian(), s, model.at(6, 5).regions[0], spec.moments)
     assert torch.allclose(theta.mu, moments.mu)
     expected = (
         0.02 * 4.0 * gaussian_weights(moments, model.at(6, 5).regions[0]).pool(s) - 0.01

@@ -10,9 +10,10 @@ from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
 from whatwhere.errors import EngineError, SpecError
+from whatwhere.formulas.fits import SWITCH
 from whatwhere.latents import PoolingParams
 from whatwhere.nn import functional as F
-from whatwhere.ops.pooling import SWITCH, Regions
+from whatwhere.ops.pooling import Regions
 from whatwhere.spec import MomentFit
 
 # kernel_size, stride, padding, ceil_mode

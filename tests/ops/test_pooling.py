@@ -9,18 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from operators import KINDS, REGIONS, draw, weights_of
+from whatwhere.formulas.fits import SWITCH
 from whatwhere.latents import PoolingParams
 from whatwhere.ops.pooling import (
-    SWITCH,
     Regions,
     bound,
-    fit_flat,
-    fit_moments,
-    fit_switches,
+    fit,
     gaussian_weights,
     has_pairs,
     pair_weights,
 )
+from whatwhere.spec import Gaussian, Max, MomentFit, Sum
 
 
 def elements(regions: Regions, region: tuple[int, int, int]) -> list[tuple[int, int, int]]:
@@ -85,7 +84,7 @@ def test_every_element_has_a_region_and_unit_weights(
     s: int, t: int, b: int, h: int, w: int, maps: int
 ) -> None:
     regions = Regions.of((b * maps, h, w), s, min(s, t), maps)
-    flat = fit_flat(torch.zeros(1, *regions.shape, dtype=torch.float64), regions)
+    flat = fit(Sum(), torch.zeros(1, *regions.shape, dtype=torch.float64), regions)
     weights = gaussian_weights(flat, regions)
     ones = torch.ones(1, *regions.grid, dtype=torch.float64)
     assert (weights.unpool(ones) > 0).all()  # every element of z is reached
@@ -112,7 +111,7 @@ def test_gradient_is_autograds(name: str, gamma: float) -> None:
 
 def test_gradient_of_features_that_are_zero_is_zero() -> None:
     regions = REGIONS["2×2"]
-    theta = fit_moments(draw(1, *regions.shape), regions, 0.01, 100)
+    theta = fit(Gaussian(), draw(1, *regions.shape), regions, MomentFit(0.01, 100))
     weights, p = gaussian_weights(theta, regions), torch.zeros(1, *regions.grid).double()
     found = weights.gradient(draw(1, *regions.shape), p, theta)
     assert (found.mu == 0).all()
@@ -125,7 +124,7 @@ def test_gradient_of_features_that_are_zero_is_zero() -> None:
 @pytest.mark.parametrize("power", [1, 2])
 def test_moments_are_those_of_the_signal(name: str, power: int) -> None:
     regions, signal = REGIONS[name], draw(1, *REGIONS[name].shape).abs()
-    theta = fit_moments(signal, regions, 0.0, 1e6, power)
+    theta = fit(Gaussian(), signal, regions, MomentFit(0.0, 1e6, power))
     for j in itertools.product(*map(range, regions.grid)):
         inside = elements(regions, j)
         s = torch.tensor([float(signal[0, *i]) ** power for i in inside], dtype=torch.float64)
@@ -144,7 +143,7 @@ def test_moments_are_those_of_the_signal(name: str, power: int) -> None:
 
 def test_moments_of_an_empty_region_are_flat_and_centred() -> None:
     regions = REGIONS["3×3 ragged"]
-    theta = fit_moments(torch.zeros(1, *regions.shape), regions, 0.25, 100)
+    theta = fit(Gaussian(), torch.zeros(1, *regions.shape), regions, MomentFit(0.25, 100))
     assert (theta.mu == 0).all()
     assert (theta.gamma == 0.25).all()
 
@@ -152,7 +151,9 @@ def test_moments_of_an_empty_region_are_flat_and_centred() -> None:
 @pytest.mark.parametrize("contrast", [1e-30, 1e-3, 1e3, 1e30])
 def test_moments_do_not_depend_on_contrast(contrast: float) -> None:
     regions, signal = REGIONS["2×2"], draw(1, *REGIONS["2×2"].shape).float()
-    plain, scaled = (fit_moments(c * signal, regions, 0.01, 100) for c in (1, contrast))
+    plain, scaled = (
+        fit(Gaussian(), c * signal, regions, MomentFit(0.01, 100)) for c in (1, contrast)
+    )
     torch.testing.assert_close(
         (scaled.mu, scaled.gamma), (plain.mu, plain.gamma), rtol=1e-3, atol=1e-3
     )
@@ -162,7 +163,7 @@ def test_moments_do_not_depend_on_contrast(contrast: float) -> None:
 def test_max_pooling_takes_the_largest(name: str) -> None:
     regions = REGIONS[name]
     signal = draw(2, *regions.shape, seed=9)
-    pooled = gaussian_weights(fit_switches(signal, regions), regions).pool(signal)
+    pooled = gaussian_weights(fit(Max(), signal, regions), regions).pool(signal)
     for n in range(2):
         for j in itertools.product(*map(range, regions.grid)):
             values = [float(signal[n, *i]) for i in elements(regions, j)]
@@ -172,21 +173,21 @@ def test_max_pooling_takes_the_largest(name: str) -> None:
 def test_max_pooling_is_torchs() -> None:
     signal = draw(2, 3, 6, 8).abs()
     regions = Regions.of((3, 6, 8), 2)
-    pooled = gaussian_weights(fit_switches(signal, regions), regions).pool(signal)
+    pooled = gaussian_weights(fit(Max(), signal, regions), regions).pool(signal)
     assert torch.equal(pooled, torch.nn.functional.max_pool2d(signal, 2))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_switches_are_one_hot_in_every_dtype(dtype: torch.dtype) -> None:
     regions, signal = REGIONS["3×3 ragged"], draw(1, 2, 7, 8).to(dtype)
-    for w in gaussian_weights(fit_switches(signal, regions), regions).factors:
+    for w in gaussian_weights(fit(Max(), signal, regions), regions).factors:
         assert set(w.unique().tolist()) == {0.0, 1.0}
 
 
 def test_sum_pooling_sums() -> None:
     signal = draw(2, 3, 6, 8)
     regions = Regions.of((3, 6, 8), 2)
-    pooled = gaussian_weights(fit_flat(signal, regions), regions).pool(signal)
+    pooled = gaussian_weights(fit(Sum(), signal, regions), regions).pool(signal)
     # weights ½, so Σ w² = 1
     torch.testing.assert_close(pooled, 2 * torch.nn.functional.avg_pool2d(signal, 2))
 
@@ -204,10 +205,10 @@ def test_bounds() -> None:
     theta = PoolingParams(
         torch.full((1, 3, *regions.grid), 9.0), torch.full((1, 3, *regions.grid), 1e9)
     )
-    kept = bound(theta, regions, 0.5, 50)
+    kept = bound(theta, regions, MomentFit(0.5, 50))
     assert kept.mu[0, :, 0, 0, 0].tolist() == [0.5, 1.0, 1.0]  # half of what the region spans
     assert (kept.gamma == 50).all()
-    assert (bound(theta.map(torch.neg), regions, 0.5, 50).gamma == 0.5).all()
+    assert (bound(theta.map(torch.neg), regions, MomentFit(0.5, 50)).gamma == 0.5).all()
 
 
 # Pooling in 2 × 2 regions, against the general form and against its own definition ----------------

@@ -1,4 +1,4 @@
-"""Every formula of the page gives the numbers of `ops.formulas`."""
+"""Every formula of the page gives the numbers of `formulas`."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from torch.nn.functional import conv2d, conv_transpose2d
 
 from formula_cases import CASES, evaluate, expected, inputs
 from pages.opened import PAGE, PAGE_MJS, needs_node, run_node
-from whatwhere.ops.formulas import FORMULAS
+from whatwhere.formulas import FORMULAS
 
 EXPORT = re.compile(r"^export (?:const|function) (\w+)", re.MULTILINE)
 NAMES = [

@@ -9,16 +9,22 @@ from whatwhere.spec import (
     AutoLam,
     DescriptorSpec,
     EveryEpoch,
+    Fixed,
     InferenceSpec,
     LayerSpec,
     LearningSpec,
     LineSearch,
+    Max,
     ModelSpec,
     MomentFit,
     Phase,
+    Power,
     Recipe,
+    Sum,
+    build,
 )
 from whatwhere.spec.checks import Checked, Count, Within
+from whatwhere.spec.toml import override
 
 
 def test_the_papers_settings() -> None:
@@ -92,7 +98,7 @@ BAD = {
     "pool_size = 0": lambda: LayerSpec(maps=2, pool_size=(2, 0)),
     "pool_size = True": lambda: LayerSpec(maps=2, pool_size=True),
     "maps = 5 with pool_maps = 2": lambda: LayerSpec(maps=5, pool_maps=2),
-    "pooling_kind = 'mean'": lambda: LayerSpec(maps=2, pooling_kind="mean"),
+    "pooling = 'mean'": lambda: LayerSpec(maps=2, pooling="mean"),
     r"layers = \(\)": lambda: ModelSpec(layers=()),
     "fan_in = 2 at layer 1": lambda: ModelSpec(layers=(LayerSpec(maps=3, fan_in=2),)),
     "normalise = 'x'": lambda: ModelSpec(layers=(LayerSpec(maps=3),), normalise="x"),
@@ -108,13 +114,13 @@ BAD = {
     "alpha = 0.4": lambda: InferenceSpec(alpha=0.4),
     "steps = -1": lambda: InferenceSpec(steps=-1),
     "per = 'big'": lambda: LineSearch(per="big"),
-    "step = 'fixed'": lambda: InferenceSpec(step="fixed"),
+    "step = 'fix'": lambda: InferenceSpec(step="fix"),
     "pooling_step = -1": lambda: InferenceSpec(pooling_step=-1.0),
     "gamma_min = 2": lambda: MomentFit(gamma_min=2.0, gamma_max=1.0),
     "power = 3": lambda: MomentFit(power=3),
     "lam = 'automatic'": lambda: InferenceSpec(lam="automatic"),
-    r"lam = AutoLam\(.*\) with alpha = 0.5": lambda: InferenceSpec(
-        lam=AutoLam(share=0.1), alpha=0.5
+    r"lam = AutoLam\(.*\) with penalty = Power\(alpha=0.5\)": lambda: InferenceSpec(
+        lam=AutoLam(share=0.1), penalty=Power(alpha=0.5)
     ),
     "relative = -1.0": lambda: AutoLam(relative=-1),
     "share = 1.0": lambda: AutoLam(share=1),
@@ -166,3 +172,45 @@ def test_settings_for_coding_converge_and_can_be_changed() -> None:
     assert spec.tolerance > 0
     assert spec.steps > InferenceSpec().steps
     assert InferenceSpec.coding(lam=2.0, steps=9) == replace(spec, lam=2.0, steps=9)
+
+
+# Settings under the names that they once had -----------------------------------------------------
+
+
+def test_old_names_are_still_keywords_and_attributes() -> None:
+    spec = InferenceSpec(alpha=0.5)  # type: ignore[call-arg]
+    assert spec == InferenceSpec(penalty=Power(alpha=0.5))
+    assert spec.alpha == 0.5  # type: ignore[attr-defined]
+    assert replace(spec, alpha=0.7).penalty == Power(alpha=0.7)
+    layer = LayerSpec(maps=2, pooling_kind="max")  # type: ignore[call-arg]
+    assert layer == LayerSpec(maps=2, pooling=Max())
+    assert layer.pooling_kind == "max"  # type: ignore[attr-defined]
+    with pytest.raises(SpecError, match=r"alpha = 2.*at most 1"):
+        InferenceSpec(alpha=2)  # type: ignore[call-arg]
+    with pytest.raises(SpecError, match=r"pooling\.kind = 'mean'.*'gaussian' or 'max' or 'sum'"):
+        LayerSpec(maps=2, pooling_kind="mean")  # type: ignore[call-arg]
+    with pytest.raises(AttributeError, match="'InferenceSpec' object has no attribute 'beta'"):
+        spec.beta  # type: ignore[attr-defined] # noqa: B018
+
+
+def test_old_names_are_read_in_files_and_tables() -> None:
+    old = {
+        "model": {"layers": {"each": {"pooling_kind": "max"}}},
+        "learning": {"1": {"inference": {"alpha": 0.7}}},
+        "inference": {"alpha": 0.5},
+    }
+    recipe = override(Recipe.paper(), old)
+    assert [layer.pooling for layer in recipe.model.layers] == [Max(), Max()]
+    assert recipe.learning[0].inference.penalty == Power(alpha=0.7)
+    assert recipe.learning[1].inference.penalty == Power(alpha=0.5)
+    assert recipe.inference.penalty == Power(alpha=0.5)
+    assert build(InferenceSpec, {"alpha": 0.5}) == InferenceSpec(penalty=Power(alpha=0.5))
+    with pytest.raises(SpecError, match=r"inference\.penalty.*alpha = 3"):
+        override(Recipe.paper(), {"inference": {"alpha": 3}})
+
+
+def test_a_choice_can_be_given_by_its_name() -> None:
+    assert LayerSpec(maps=2, pooling="sum").pooling == Sum()  # type: ignore[arg-type]
+    assert InferenceSpec(step="fixed").step == Fixed()  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match="pooling = 3 was given; expected Gaussian or Max or Sum"):
+        LayerSpec(maps=2, pooling=3)  # type: ignore[arg-type]

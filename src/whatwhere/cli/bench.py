@@ -15,7 +15,7 @@ from typing import Any
 import typer
 
 from whatwhere.cli.command import Settings, command
-from whatwhere.spec import InferenceSpec, LineSearch, Phase
+from whatwhere.spec import InferenceSpec, LineSearch, Phase, Power
 from whatwhere.spec.execution import Execution
 
 
@@ -50,8 +50,10 @@ def bench(
 
 def cases(steps: int) -> dict[str, tuple[Phase, InferenceSpec]]:
     """The paper's settings in training and at test, for the top layer and for layer 1."""
-    training = InferenceSpec(lam=0.5, alpha=0.5, step=LineSearch(per="batch"), steps=steps)
-    test = InferenceSpec(lam=5.0, alpha=1.0, steps=steps)
+    training = InferenceSpec(
+        lam=0.5, penalty=Power(alpha=0.5), step=LineSearch(per="batch"), steps=steps
+    )
+    test = InferenceSpec(lam=5.0, steps=steps)
     joint, layer_1 = Phase(layer=2, update_pooling=(1, 2)), Phase(layer=1, update_pooling=(1,))
     return {
         "joint, batch step, α ½": (joint, training),

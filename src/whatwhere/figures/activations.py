@@ -147,7 +147,8 @@ def where_map(
 
     >>> model = ww.load("mnist")
     >>> images = ww.data.load("digits", split="test")[:4]
-    >>> latents = ww.infer(model, images, ww.InferenceSpec(lam=0.5, alpha=0.5, steps=10)).latents
+    >>> spec = ww.InferenceSpec(lam=0.5, penalty=ww.Power(alpha=0.5), steps=10)
+    >>> latents = ww.infer(model, images, spec).latents
     >>> figure = ww.figures.where_map(model, images, latents, layer=1, feature=4)
     """
     active, spec = gaussians(model, images, latents, layer, feature), model.spec.layers[layer - 1]

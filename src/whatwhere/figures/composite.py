@@ -111,7 +111,8 @@ def reconstructions(model: DeconvNet, images: Tensor, latents: Latents) -> Figur
 
     >>> model = ww.load("mnist")
     >>> images = ww.data.load("digits", split="test")[:4]
-    >>> latents = ww.infer(model, images, ww.InferenceSpec(lam=0.5, alpha=0.5, steps=10)).latents
+    >>> spec = ww.InferenceSpec(lam=0.5, penalty=ww.Power(alpha=0.5), steps=10)
+    >>> latents = ww.infer(model, images, spec).latents
     >>> figure = ww.figures.reconstructions(model, images, latents)
     """
     return page([[reconstruction_panel(model, images, latents, columns=6)]])
@@ -136,7 +137,7 @@ def composite(model: DeconvNet, images: Tensor, latents: Sequence[Latents]) -> F
 
     >>> model = ww.load("mnist")
     >>> images = ww.data.load("digits", split="test")[:4]
-    >>> spec = ww.InferenceSpec(lam=0.5, alpha=0.5, steps=5)
+    >>> spec = ww.InferenceSpec(lam=0.5, penalty=ww.Power(alpha=0.5), steps=5)
     >>> layers = [ww.infer(model, images, spec, [ww.Phase(layer=k)]).latents for k in (1, 2)]
     >>> figure = ww.figures.composite(model, images, layers)
     """

@@ -93,7 +93,8 @@ def decomposition(model: DeconvNet, image: Tensor, latents: Latents) -> Figure:
 
     >>> model = ww.load("mnist")
     >>> images = ww.data.load("digits", split="test")[:4]
-    >>> latents = ww.infer(model, images, ww.InferenceSpec(lam=0.5, alpha=0.5, steps=10)).latents
+    >>> spec = ww.InferenceSpec(lam=0.5, penalty=ww.Power(alpha=0.5), steps=10)
+    >>> latents = ww.infer(model, images, spec).latents
     >>> figure = ww.figures.decomposition(model, images[0], latents[:1])
     """
     contributions, layer = decompose(model, latents, *image.shape[1:]), len(latents.pooling_params)
@@ -126,7 +127,7 @@ def decomposition(model: DeconvNet, image: Tensor, latents: Latents) -> Figure:
     for i, (heading, rgb) in enumerate(panels.items()):
         style.add_heading(figure, i * (SIDE + 0.2), y + 0.04, f"({next(letters)}) {heading}")
         axes = style.add_picture(figure, i * (SIDE + 0.2) + 0.01, y + 0.21, SIDE, rgb)
-        if i == 0 and model.spec.layers[layer - 1].pooling_kind == "gaussian":
+        if i == 0 and model.spec.layers[layer - 1].pooling.moves:
             for feature, colour in zip(contributions.features, contributions.colours, strict=True):
                 active = gaussians(model, image[None], latents, layer, int(feature))
                 draw_ellipses(axes, active.in_pixels(model, layer), colour)

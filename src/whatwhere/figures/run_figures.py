@@ -173,7 +173,7 @@ class RunFigures:
     def _figures(self) -> dict[str, Callable[[], Section]]:
         model, history = self.run.model.spec, {epoch.layer for epoch in self.run.history}
         layers = range(1, model.depth + 1)
-        where = [k for k in layers if model.layers[k - 1].pooling_kind == "gaussian"]
+        where = [k for k in layers if model.layers[k - 1].pooling.moves]
         kinds = {
             "decomposition": (layers, self._decomposition),
             "where": (where, self._where),
@@ -223,8 +223,8 @@ class RunFigures:
             lam = "λ chosen from the images" if isinstance(spec.lam, AutoLam) else f"λ {spec.lam:g}"
             epochs = "1 epoch" if learning.epochs == 1 else f"{learning.epochs} epochs"
             facts[f"layer {k}"] = (
-                f"{layer.maps} maps, {layer.pooling_kind} pooling; trained for {epochs}"
-                f" with {lam}, α {spec.alpha:g} and {spec.steps} steps"
+                f"{layer.maps} maps, {layer.pooling.kind} pooling; trained for {epochs}"
+                f" with {lam}, {spec.penalty} and {spec.steps} steps"
             )
         facts["figures"] = (
             f"of {len(self.images)} images, inferred with the settings of the training"

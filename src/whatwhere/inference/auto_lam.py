@@ -66,7 +66,8 @@ def resolve_lam(
         if spec.lam.deviations is not None:
             threshold = spec.lam.deviations * noise_level(seen)
         elif spec.lam.share is None:
-            return replace(spec, lam=spec.lam.relative * strength(seen) ** (spec.alpha - 2))
+            exponent = spec.penalty.degree - 2
+            return replace(spec, lam=spec.lam.relative * strength(seen) ** exponent)
         else:
             threshold = spec.lam.share * max(
                 largest_correlation(model, one, layer, spec) for one in seen

@@ -73,7 +73,8 @@ def infer(
 
     >>> model = ww.load("mnist")
     >>> digits = ww.data.load("digits", split="test")
-    >>> solution = ww.infer(model, digits[:2], ww.InferenceSpec(lam=0.5, alpha=0.5, steps=20))
+    >>> spec = ww.InferenceSpec(lam=0.5, penalty=ww.Power(alpha=0.5), steps=20)
+    >>> solution = ww.infer(model, digits[:2], spec)
     >>> solution.features.shape, solution.reconstruction.shape
     (torch.Size([2, 48, 10, 10]), torch.Size([2, 1, 28, 28]))
     >>> bool((solution.stats.cost[-1] < solution.stats.cost[0]).all())

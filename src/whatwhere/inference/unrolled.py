@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from whatwhere.engines.reference import ista
 from whatwhere.engines.reference.step_size import pooling_rate, safe_step
 from whatwhere.errors import ImageError, SpecError
+from whatwhere.formulas.step import next_momentum
 from whatwhere.inference.auto_lam import sample_targets
 from whatwhere.inference.infer import infer
 from whatwhere.inference.learned_steps import LearnedSteps
@@ -30,7 +31,6 @@ from whatwhere.latents import Background, Latents
 from whatwhere.model import DeconvNet, Objective
 from whatwhere.model.files import model_checksum
 from whatwhere.model.problem import Problem, lam_of
-from whatwhere.ops import formulas
 from whatwhere.spec import InferenceSpec, LineSearch, Schedule, StepSpec
 from whatwhere.spec.checks import require, require_count, shown
 from whatwhere.spec.inference import DistillSpec
@@ -183,7 +183,7 @@ def first_guess(model: DeconvNet, steps: int, inference: InferenceSpec) -> list[
     beta = 2 * safe_step(model, model.spec.depth, lam_of(inference))
     t, schedule, pooling_step = torch.ones((), dtype=torch.float64), [], (inference.pooling_step,)
     for _ in range(steps):
-        t, share = formulas.next_momentum(t, 0 * t)
+        t, share = next_momentum(t, 0 * t)
         schedule.append(
             StepSpec(
                 size=beta, threshold=beta, extrapolation=float(share), pooling_step=pooling_step

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from whatwhere.errors import EngineError, ImageError, SpecError
-from whatwhere.model.sized import SizedModel, layer_regions
-from whatwhere.ops.convolution import project_filters, random_connectivity
+from whatwhere.errors import ImageError, SpecError
+from whatwhere.model.sized import SizedModel, layer_regions, move_filters
+from whatwhere.ops.filters import project_filters, random_connectivity
 from whatwhere.ops.input_stage import InputStage
 from whatwhere.spec import LayerSpec, ModelSpec
 
@@ -99,9 +99,8 @@ class DeconvNet:
             return NotImplemented
         if self.spec != other.spec or self.dtype != other.dtype:
             return False
-        ours, theirs = (
-            model.filters + model.connectivity + model.upward for model in (self, other)
-        )
+        ours = self.filters + self.connectivity + self.upward
+        theirs = other.filters + other.connectivity + other.upward
         return all(torch.equal(a, b.to(a.device)) for a, b in zip(ours, theirs, strict=True))
 
     def __hash__(self) -> int:
@@ -139,19 +138,9 @@ class DeconvNet:
 
     def to(self, *args: Any, **kwargs: Any) -> "DeconvNet":
         """The same model on another device, in another dtype."""
-        try:
-            filters = [f.to(*args, **kwargs) for f in self.filters]
-        except (
-            RuntimeError,
-            AssertionError,
-        ) as error:  # torch raises either where a device is unknown or missing
-            given = ", ".join(map(str, (*args, *kwargs.values())))
-            reason = str(error).splitlines()[0]
-            raise EngineError(
-                f"{given} was given, which this machine does not offer: {reason} (try 'cpu')"
-            ) from None
+        filters = move_filters(self.filters, *args, **kwargs)
         connectivity = [c.to(f.device) for c, f in zip(self.connectivity, filters, strict=True)]
-        upward = None if self.tied else [f.to(*args, **kwargs) for f in self.upward]
+        upward = None if self.tied else move_filters(self.upward, *args, **kwargs)
         return self.from_parts(self.spec, filters, connectivity, upward, source=self.source)
 
     @property
@@ -161,7 +150,8 @@ class DeconvNet:
 
     def at(self, height: int, width: int) -> SizedModel:
         """The model for images of this size, which reconstructs and propagates."""
-        return SizedModel(self, height, width, layer_regions(self.spec, height, width))
+        regions = layer_regions(self.spec, height, width)
+        return SizedModel(self.spec, self.filters, self.upward, height, width, regions)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -253,12 +243,11 @@ def _describe(layer: LayerSpec) -> str:
     words = [f"{layer.maps} maps {times(layer.filter_shape)}"]
     if layer.fan_in is not None:
         words.append(f"fan-in {layer.fan_in}")
-    pooling = f"{layer.pooling_kind} {times(layer.pool_shape)}"
-    if layer.strides != layer.pool_shape:
-        pooling += (
-            " stride"
-            f" {layer.pool_stride if isinstance(layer.pool_stride, int) else times(layer.strides)}"
-        )
+    pooling = f"{layer.pooling.kind} {times(layer.pool_shape)}"
+    if isinstance(layer.pool_stride, int) and layer.strides != layer.pool_shape:
+        pooling += f" stride {layer.pool_stride}"
+    elif layer.strides != layer.pool_shape:
+        pooling += f" stride {times(layer.strides)}"
     if layer.pool_maps > 1:
         pooling += f" of {layer.pool_maps} maps"
     return ", ".join([*words, pooling])

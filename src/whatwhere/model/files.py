@@ -85,11 +85,17 @@ def model_tensors(model: DeconvNet) -> dict[str, Tensor]:
 
 
 def spec_fields(spec: ModelSpec) -> dict[str, Any]:
-    """The settings of a model as plain values; one that is younger than files with checksums only
-    where it is set."""
+    """The settings of a model as plain values, in the form of the first files: checksums cover it.
+
+    A setting that is younger stands there only where it is set, and a kind of pooling that has no
+    settings under its old name.
+    """
     fields = asdict(spec)
     if not fields["signed_filters"]:
         del fields["signed_filters"]
+    for layer in fields["layers"]:
+        if set(layer["pooling"]) == {"kind"}:
+            layer["pooling_kind"] = layer.pop("pooling")["kind"]
     return fields
 
 

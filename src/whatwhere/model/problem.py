@@ -15,12 +15,13 @@ from whatwhere.spec import AutoLam, InferenceSpec, Phase
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Explain images by features and pooling variables: min λ/2 ‖M ⊙ (R p - v)‖² + Σ|p|^α.
+    """Explain images by features and pooling variables: min λ/2 ‖M ⊙ (R p - v)‖² + Σ|p|^α, the
+    second term by `InferenceSpec.penalty`.
 
     model    whose filters make R
     images   v, [N, C, H, W], as the model's input stage gives them
     phase    what is inferred: the features of which layer, the pooling variables of which layers
-    spec     how: λ as a number, α, the steps
+    spec     how: λ as a number, the penalty, the steps
     latents  where to start from: what is missing is fitted, p starts at 0
     mask     M ≥ 0, [N, 1 or C, H, W]; None if all pixels count the same
     pairs    pool 2 × 2 regions by operations that back-propagate faster (`SizedModel.pairs`); equal
@@ -82,12 +83,10 @@ class Problem:
 
     @property
     def moving(self) -> tuple[int, ...]:
-        """The layers whose pooling variables move: of those that the phase names, the Gaussian
-        ones."""
+        """The layers whose pooling variables move: of those that the phase names, the ones whose
+        kind of pooling has variables that do."""
         layers = self.model.spec.layers
-        return tuple(
-            k for k in self.phase.update_pooling if layers[k - 1].pooling_kind == "gaussian"
-        )
+        return tuple(k for k in self.phase.update_pooling if layers[k - 1].pooling.moves)
 
     @property
     def signal(self) -> Tensor:
@@ -102,10 +101,10 @@ class Problem:
 
     def objective(self, latents: Latents) -> Objective:
         """The cost of every image at these latents, in its parts (Eqn. multi)."""
-        v_hat = self.sized.reconstruct(latents.features, self.sized.weights(latents.pooling_params))
-        return objective(
-            residual(v_hat, self.images, self.mask), latents.features, self.lam, self.spec.alpha
-        )
+        p = latents.features
+        v_hat = self.sized.reconstruct(p, self.sized.weights(latents.pooling_params))
+        e = residual(v_hat, self.images, self.mask)
+        return objective(e, p, self.lam, self.spec.penalty)
 
     def require_latents(self, k: int) -> None:
         """Raise an ImageError unless there are the latents that an update of layer k's filters
@@ -142,28 +141,20 @@ def check_latents(model: SizedModel, latents: Latents, images: int) -> None:
         zip(latents.pooling_params, model.regions, strict=False), start=1
     ):
         for tensor in (theta.mu, theta.gamma):
-            _check(
-                f"pooling variables of layer {k}",
-                tensor,
-                [(images, len(regions.axes), *regions.grid)],
-                model.model,
-            )
+            shape = (images, len(regions.axes), *regions.grid)
+            _check(f"pooling variables of layer {k}", tensor, [shape], model)
     if latents.p is not None:
-        _check(
-            f"features of layer {depth}",
-            latents.p,
-            [(images, *model.regions[depth - 1].grid)],
-            model.model,
-        )
+        grid = model.regions[depth - 1].grid
+        _check(f"features of layer {depth}", latents.p, [(images, *grid)], model)
 
 
-def _check(what: str, tensor: Tensor, shapes: Sequence[tuple[int, ...]], model: DeconvNet) -> None:
+def _check(
+    what: str, tensor: Tensor, shapes: Sequence[tuple[int, ...]], model: DeconvNet | SizedModel
+) -> None:
     """Raise an ImageError for a tensor of none of these shapes, or of another dtype or device than
     the model."""
-    if tuple(tensor.shape) not in shapes or (tensor.dtype, tensor.device) != (
-        model.dtype,
-        model.device,
-    ):
+    same_kind = tensor.dtype == model.dtype and tensor.device == model.device
+    if tuple(tensor.shape) not in shapes or not same_kind:
         raise ImageError(
             f"{what} of shape {list(tensor.shape)}, {tensor.dtype} on {tensor.device}, were given;"
             f" expected {' or '.join(str(list(shape)) for shape in shapes)}, {model.dtype} on"

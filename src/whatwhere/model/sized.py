@@ -3,24 +3,23 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from whatwhere.errors import EngineError
 from whatwhere.latents import Latents, PoolingParams, SparseLatents, SparseMap
-from whatwhere.ops import formulas
 from whatwhere.ops.convolution import convolve_down, convolve_up
+from whatwhere.ops.input_stage import InputStage
 from whatwhere.ops.pooling import Regions, Weights, gaussian_weights, has_pairs, pair_weights
-from whatwhere.spec import ModelSpec
-
-if TYPE_CHECKING:
-    from whatwhere.model.deconvnet import DeconvNet
+from whatwhere.spec import ModelSpec, Penalty
 
 
 @dataclass(frozen=True)
 class Objective:
-    """The parts of the cost C = λ/2 ‖M ⊙ (Rp - v)‖² + Σ|p|^α of every image.
+    """The parts of the cost C = λ/2 ‖M ⊙ (Rp - v)‖² + Σ|p|^α of every image; the second term is
+    that of `InferenceSpec.penalty`.
 
     reconstruction  the first term, [N]
     penalty         the second term, [N]
@@ -45,7 +44,9 @@ class Objective:
 class SizedModel:
     """A model for images of height × width; `model.at(height, width)` makes it.
 
-    model          the model
+    spec           the architecture
+    filters        of every layer, [B_{k-1}, B_k, K, L]
+    upward         those of the pass up: the same ones, unless the model has others
     height, width  of the images, in pixels
     regions        the pooling regions of every layer, which hold the sizes of z_k and p_k
     pairs          pool 2 × 2 regions by `ops.pooling.PairWeights`, which back-propagates faster;
@@ -56,25 +57,30 @@ class SizedModel:
     [(16, 16, 16), (48, 10, 10)]
     """
 
-    model: "DeconvNet"
+    spec: ModelSpec
+    filters: tuple[Tensor, ...]
+    upward: tuple[Tensor, ...]
     height: int
     width: int
     regions: tuple[Regions, ...]
     pairs: bool = False
 
     @property
-    def spec(self) -> ModelSpec:
-        """The architecture."""
-        return self.model.spec
+    def dtype(self) -> torch.dtype:
+        """The dtype of the filters."""
+        return self.filters[0].dtype
 
     @property
-    def filters(self) -> tuple[Tensor, ...]:
-        """The filters of every layer, [B_{k-1}, B_k, K, L]."""
-        return self.model.filters
+    def device(self) -> torch.device:
+        """The device that the filters are on, where inference runs."""
+        return self.filters[0].device
 
     def to(self, *args: Any, **kwargs: Any) -> "SizedModel":
         """The same model on another device, in another dtype."""
-        return replace(self, model=self.model.to(*args, **kwargs))
+        filters = move_filters(self.filters, *args, **kwargs)
+        tied = self.upward is self.filters
+        upward = filters if tied else move_filters(self.upward, *args, **kwargs)
+        return replace(self, filters=filters, upward=upward)
 
     def weights(self, pooling_params: Sequence[PoolingParams]) -> tuple[Weights, ...]:
         """The pooling weights of layers 1 … len(pooling_params)."""
@@ -98,7 +104,7 @@ class SizedModel:
         on the way."""
         unpooled = []
         for k in range(start + 1, len(weights) + 1):
-            unpooled.append(convolve_up(signal, self.model.upward[k - 1]))
+            unpooled.append(convolve_up(signal, self.upward[k - 1]))
             signal = weights[k - 1].pool(unpooled[-1])
         return signal, unpooled
 
@@ -115,7 +121,7 @@ class SizedModel:
         """The images that latents reconstruct, [N, C, H, W]: R p, with what the input stage took
         off put back."""
         signal = self.reconstruct(latents.features, self.weights(latents.pooling_params))
-        return self.model.input_stage.inverse(signal, latents.background)
+        return InputStage(self.spec.input).inverse(signal, latents.background)
 
     def sparse(self, latents: Latents, *, where: bool = True) -> list[SparseLatents]:
         """The latents of each image without what has no influence on its reconstruction; `dense()`
@@ -123,27 +129,34 @@ class SizedModel:
 
         where   keep the pooling variables of the regions in use, too
         """
-        top = len(latents.pooling_params)
-        stages = (
-            self.descend(latents.features, self.weights(latents.pooling_params), to=1)
-            if where
-            else []
-        )
+        thetas = latents.pooling_params
+        top = len(thetas)
+        stages = []
+        if where:
+            stages = self.descend(latents.features, self.weights(thetas), to=1)
         codes = []
         for n, p in enumerate(latents.features):
             features = SparseMap.of(p[None], p != 0, self.regions[top - 1].grid)
-            used = tuple(
-                SparseMap.of(torch.cat([theta.mu[n], theta.gamma[n]]), stage[n] != 0, regions.grid)
-                for stage, theta, regions in zip(
-                    stages, latents.pooling_params, self.regions, strict=False
-                )
-            )
-            codes.append(
-                SparseLatents(
-                    features, used, latents.background.map(lambda part, n=n: part[n : n + 1])
-                )
-            )
+            used = []
+            for stage, theta, regions in zip(stages, thetas, self.regions, strict=False):
+                variables = torch.cat([theta.mu[n], theta.gamma[n]])
+                used.append(SparseMap.of(variables, stage[n] != 0, regions.grid))
+            background = latents.background.map(lambda part, n=n: part[n : n + 1])
+            codes.append(SparseLatents(features, tuple(used), background))
         return codes
+
+
+def move_filters(filters: Sequence[Tensor], *args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
+    """Filters on another device, in another dtype; raises an EngineError for a device that this
+    machine does not offer."""
+    try:
+        return tuple(f.to(*args, **kwargs) for f in filters)
+    except (RuntimeError, AssertionError) as error:  # torch raises either for a missing device
+        given = ", ".join(map(str, (*args, *kwargs.values())))
+        reason = str(error).splitlines()[0]
+        raise EngineError(
+            f"{given} was given, which this machine does not offer: {reason} (try 'cpu')"
+        ) from None
 
 
 def residual(v_hat: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -156,11 +169,11 @@ def masked(x: Tensor, mask: Tensor | None) -> Tensor:
     return x if mask is None else mask * x
 
 
-def objective(e: Tensor, p: Tensor, lam: float, alpha: float) -> Objective:
+def objective(e: Tensor, p: Tensor, lam: float, penalty: Penalty) -> Objective:
     """The parts of the cost from the residual e."""
     return Objective(
         reconstruction=lam / 2 * e.square().flatten(1).sum(1),
-        penalty=formulas.powered(p, alpha).flatten(1).sum(1),
+        penalty=penalty.cost(p).flatten(1).sum(1),
         nonzeros=(p != 0).flatten(1).sum(1),
     )
 
@@ -169,7 +182,8 @@ def layer_regions(spec: ModelSpec, height: int, width: int) -> tuple[Regions, ..
     """The pooling regions of every layer for images of this size: they follow from the
     size below."""
     regions: list[Regions] = []
-    rows, columns = height, width
+    rows = height
+    columns = width
     for layer in spec.layers:
         K, L = layer.filter_shape
         z = (layer.maps, rows + K - 1, columns + L - 1)
@@ -195,12 +209,12 @@ class LayerPlaces:
         (1)."""
         places = [cls(1, 0.0, 1)]
         for layer in spec.layers:
-            below, K, s = places[-1], layer.filter_shape[axis], layer.pool_shape[axis]
+            below = places[-1]
+            K = layer.filter_shape[axis]
+            s = layer.pool_shape[axis]
             # z(i) explains what lies K - 1 before i up to i; a region is s of them
-            offset, reach = (
-                below.offset + below.stride * (s - K) / 2,
-                below.reach + below.stride * (K + s - 2),
-            )
+            offset = below.offset + below.stride * (s - K) / 2
+            reach = below.reach + below.stride * (K + s - 2)
             places.append(cls(below.stride * layer.strides[axis], offset, reach))
         return tuple(places)
 

@@ -7,7 +7,7 @@ from torch import Tensor
 from whatwhere.latents import PoolingParams
 from whatwhere.ops import pooling as ops
 from whatwhere.ops.pooling import Regions
-from whatwhere.spec import MomentFit
+from whatwhere.spec import Gaussian, MomentFit
 
 
 def fit_pool(
@@ -15,7 +15,7 @@ def fit_pool(
 ) -> tuple[Tensor, PoolingParams]:
     """Fit a Gaussian to every region and pool with it:  [N, C, H, W] → p [N, C, h, w] and where."""
     s = precise(z)
-    theta = ops.fit_moments(s, regions, fit.gamma_min, fit.gamma_max, fit.power)
+    theta = ops.fit(Gaussian(), s, regions, fit)
     p = ops.gaussian_weights(theta, regions).pool(s)
     return laid_out_like(p.to(z.dtype), z), theta.map(lambda tensor: tensor.to(z.dtype))
 

@@ -9,7 +9,7 @@ from whatwhere.errors import ImageError
 from whatwhere.inference.unrolled import UnrolledInference
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet
-from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, PoolingKind
+from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, PoolingKind, pooling_of
 from whatwhere.spec.checks import Size
 
 Where = tuple[PoolingParams, ...]
@@ -61,10 +61,9 @@ class SparseCode2d(UnrolledInference):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
+        pooling = pooling_of(pooling_kind)
         layers = tuple(
-            LayerSpec(
-                maps=count, filter_size=kernel_size, pool_size=pool_size, pooling_kind=pooling_kind
-            )
+            LayerSpec(maps=count, filter_size=kernel_size, pool_size=pool_size, pooling=pooling)
             for count in ([maps] if isinstance(maps, int) else maps)
         )
         spec = ModelSpec(layers=layers, channels=in_channels, nonnegative=nonnegative)

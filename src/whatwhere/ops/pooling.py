@@ -22,13 +22,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from whatwhere.formulas import fits
+from whatwhere.formulas import pooling as formulas
 from whatwhere.latents import PoolingParams
-from whatwhere.ops import formulas
+from whatwhere.spec import MomentFit, Pooling
 from whatwhere.spec.checks import Size, pair
-
-SWITCH = (
-    1e4  # a precision at which every element but the one at μ has weight 0 exactly, in every dtype
-)
 
 
 @dataclass(frozen=True)
@@ -115,9 +113,7 @@ class Regions:
     def coordinates(self, axis: int, like: Tensor) -> Tensor:
         """x_i of a region's elements along an axis, centred: [s, 1, 1] shaped to stand on that
         axis of a region."""
-        s = self.size[axis]
-        x = torch.arange(s, dtype=like.dtype, device=like.device) - (s - 1) / 2
-        return x.view([s if a == axis else 1 for a in range(3)] + [1, 1])
+        return fits.coordinates(self.size[axis], axis, like)
 
     def exists(self, axis: int, device: torch.device) -> Tensor | None:
         """Which elements lie inside the map, shaped for a region's elements; None where all do."""
@@ -232,56 +228,30 @@ def scatter(elements: Tensor, regions: Regions) -> Tensor:
     return z[:, :, top : top + height, left : left + width]
 
 
-def bound(
-    pooling: PoolingParams, regions: Regions, gamma_min: float, gamma_max: float
-) -> PoolingParams:
+def bounds_of(
+    regions: Regions, moments: MomentFit, like: Tensor
+) -> tuple[float | Tensor, float, float]:
+    """What keeps a mean inside its region and a precision between its bounds, on all axes of
+    pooling variables `like` these: the `bounds` of the formulas."""
+    reaches = [(regions.size[axis] - 1) / 2 for axis in regions.axes]
+    reach: float | Tensor = reaches[0]
+    if len(set(reaches)) > 1:
+        reach = like.new_tensor(reaches).view(-1, 1, 1, 1)
+    return reach, moments.gamma_min, moments.gamma_max
+
+
+def bound(pooling: PoolingParams, regions: Regions, moments: MomentFit) -> PoolingParams:
     """Keep every mean inside its region and every precision between its bounds."""
-    bounds = [((regions.size[axis] - 1) / 2, gamma_min, gamma_max) for axis in regions.axes]
-    theta = zip(pooling.mu.unbind(1), pooling.gamma.unbind(1), bounds, strict=True)
-    mu, gamma = zip(*(formulas.bound(*axis) for axis in theta), strict=True)
-    return PoolingParams(torch.stack(mu, 1), torch.stack(gamma, 1))
+    bounds = bounds_of(regions, moments, pooling.mu)
+    return PoolingParams(*formulas.bound(pooling.mu, pooling.gamma, bounds))
 
 
-def fit_moments(
-    signal: Tensor, regions: Regions, gamma_min: float, gamma_max: float, power: int = 2
+def fit(
+    kind: Pooling, signal: Tensor, regions: Regions, moments: MomentFit | None = None
 ) -> PoolingParams:
-    """Fit each region's Gaussian to |s|^power of the bottom-up signal s: μ its mean, γ = 1 / its
-    variance, bounded.
-
-    A region without signal is centred and flat.
-    """
-    s = gather(signal, regions)
-    largest = s.abs().amax((2, 3, 4), keepdim=True)
-    s = formulas.strength(s / formulas.or_one(largest), power)
-    total = s.sum((2, 3, 4), keepdim=True)
-    s = s / formulas.or_one(total)
-    mu, gamma = [], []
-    for axis in regions.axes:
-        x = regions.coordinates(axis, s)
-        mean = (s * x).sum((2, 3, 4), keepdim=True)
-        variance = (s * (x - mean).square()).sum((2, 3, 4))
-        mu.append(mean.squeeze((2, 3, 4)))
-        gamma.append(formulas.precision(variance, total.squeeze((2, 3, 4)), gamma_min, gamma_max))
-    return bound(
-        PoolingParams(torch.stack(mu, 1), torch.stack(gamma, 1)), regions, gamma_min, gamma_max
-    )
-
-
-def fit_switches(signal: Tensor, regions: Regions) -> PoolingParams:
-    """Max pooling: all weight on the largest |s| of each region, the first of them where several
-    are."""
-    where = gather(signal, regions).abs().flatten(2, 4).argmax(2)
-    _, s_y, s_x = regions.size
-    index = {0: where // (s_y * s_x), 1: where // s_x % s_y, 2: where % s_x}
-    centre = [index[axis] - (regions.size[axis] - 1) / 2 for axis in regions.axes]
-    mu = torch.stack(centre, 1).to(signal.dtype)
-    return PoolingParams(mu, torch.full_like(mu, SWITCH))
-
-
-def fit_flat(signal: Tensor, regions: Regions) -> PoolingParams:
-    """Sum pooling: the same weight everywhere."""
-    mu = signal.new_zeros(signal.shape[0], len(regions.axes), *regions.grid)
-    return PoolingParams(mu, torch.zeros_like(mu))
+    """The pooling variables that a kind of pooling chooses by the bottom-up signal at z."""
+    elements = gather(signal, regions)
+    return PoolingParams(*kind.fit(elements, regions.axes, moments or MomentFit()))
 
 
 # --- regions of 2 × 2 elements side by side, in fewer operations

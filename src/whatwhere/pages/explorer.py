@@ -35,7 +35,7 @@ def pack_model(model: DeconvNet) -> dict[str, Any]:
         {
             "maps": layer.maps,
             "filterSize": layer.filter_size,
-            "kind": layer.pooling_kind,
+            "kind": layer.pooling.kind,
             "poolSize": layer.pool_size,
             "stride": layer.strides[0],
             "filters": to_base64(filters, np.float32),
@@ -64,7 +64,7 @@ def pack_settings(spec: InferenceSpec) -> dict[str, Any]:
     """The settings of inference under the names that the page uses."""
     return {
         "lambda": spec.lam,
-        "alpha": spec.alpha,
+        "alpha": spec.penalty.alpha,
         "steps": spec.steps,
         "poolingStep": spec.pooling_step,
         "gammaMin": spec.moments.gamma_min,

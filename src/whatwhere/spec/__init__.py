@@ -9,11 +9,20 @@ from whatwhere.spec.inference import (
     Fixed,
     InferenceSpec,
     LineSearch,
-    MomentFit,
     Schedule,
     StepSpec,
 )
-from whatwhere.spec.model import InputKind, InputSpec, LayerSpec, ModelSpec, PoolingKind
+from whatwhere.spec.model import InputKind, InputSpec, LayerSpec, ModelSpec
+from whatwhere.spec.penalty import Penalty, Power
+from whatwhere.spec.pooling import (
+    Gaussian,
+    Max,
+    MomentFit,
+    Pooling,
+    PoolingKind,
+    Sum,
+    pooling_of,
+)
 from whatwhere.spec.recipe import (
     DescriptorSpec,
     EveryBatch,
@@ -33,20 +42,27 @@ __all__ = [
     "EveryBatch",
     "EveryEpoch",
     "Fixed",
+    "Gaussian",
     "InferenceSpec",
     "InputKind",
     "InputSpec",
     "LayerSpec",
     "LearningSpec",
     "LineSearch",
+    "Max",
     "ModelSpec",
     "MomentFit",
+    "Penalty",
     "Phase",
+    "Pooling",
     "PoolingKind",
+    "Power",
     "Recipe",
     "RestorationSpec",
     "Schedule",
     "StepSpec",
+    "Sum",
     "build",
     "follow_depth",
+    "pooling_of",
 ]

@@ -11,9 +11,20 @@ import functools
 import math
 import numbers
 import types
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from whatwhere.errors import SpecError
 
@@ -73,16 +84,62 @@ def pair(size: Size) -> tuple[int, int]:
     return (size, size) if isinstance(size, int) else size
 
 
-class Checked:
+@dataclass(frozen=True)
+class OldName:
+    """Where a setting is that once had another name: `setting.field`, of the choice `kind`."""
+
+    setting: str
+    field: str
+    kind: str | None = None
+
+    def table(self, value: Any) -> dict[str, Any]:
+        """The setting as a table of a recipe, from the value that the old name was given."""
+        return {"kind": self.kind, self.field: value} if self.kind else {self.field: value}
+
+    def read(self, spec: Any) -> Any:
+        """The value that the old name stands for."""
+        return getattr(getattr(spec, self.setting), self.field)
+
+
+def rename_old(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by their names of today."""
+    new = dict(given)
+    for name, old in getattr(kind, "OLD_NAMES", {}).items():
+        if name in new:
+            new[old.setting] = old.table(new.pop(name))
+    return new
+
+
+class AcceptsOldNames(type):
+    """Specs whose settings can also be given by the names of `OLD_NAMES`, as keywords."""
+
+    if not TYPE_CHECKING:  # a type checker knows the names of today only
+
+        def __call__(cls, *args: Any, **given: Any) -> Any:
+            return super().__call__(*args, **rename_old(cls, given))
+
+
+class Checked(metaclass=AcceptsOldNames):
     """A frozen dataclass whose fields are checked against their annotations, so that it can be
     written to a file.
 
-    Lists become tuples and numbers of NumPy become Python's.
+    Lists become tuples and numbers of NumPy become Python's. A choice may also be given as in a
+    recipe file, by its name.
     """
+
+    OLD_NAMES: ClassVar[Mapping[str, OldName]] = {}
 
     def __post_init__(self) -> None:
         for name, hint in _cached_hints(cast(Hashable, type(self)), include_extras=True).items():
             object.__setattr__(self, name, convert(getattr(self, name), hint, name))
+
+    if not TYPE_CHECKING:  # a type checker would believe that every attribute exists
+
+        def __getattr__(self, name: str) -> Any:
+            if name not in self.OLD_NAMES:
+                kind = type(self).__name__
+                raise AttributeError(f"{kind!r} object has no attribute {name!r}")
+            return self.OLD_NAMES[name].read(self)
 
 
 def type_hints(kind: type) -> dict[str, Any]:
@@ -97,48 +154,104 @@ def _cached_hints(kind: Any, include_extras: bool = False) -> dict[str, Any]:
 
 
 def convert(value: Any, hint: Any, name: str) -> Any:
-    """The value as the type of its setting; only numbers and sequences are converted, nothing is
-    guessed."""
+    """The value as the type of its setting; only numbers, sequences and the names of choices are
+    converted, nothing is guessed."""
     if get_origin(hint) is Annotated:
         plain_hint, bounds = get_args(hint)
         value = convert(value, plain_hint, name)
         bounds.check(name, value)
         return value
-    members = [h for h in union_members(hint) if h is not type(None)]
-    if value is None and len(members) < len(union_members(hint)):
-        return None
-    if len(members) > 1:  # a choice of specs, a number, or several numbers
-        if type(value) in members:
-            return value
-        forms = {h: _plain_form(h) for h in members}
-        if not (members := [h for h, (_, types) in forms.items() if isinstance(value, types)]):
-            expected = " or ".join(words for words, _ in forms.values())
-            raise SpecError(f"{name} = {shown(value)} was given; expected {expected}")
-    (member,) = members
-    if member is not hint:
-        return convert(value, member, name)
+    if len(union_members(hint)) > 1:
+        return _convert_union(value, hint, name)
+    if is_choice(hint):
+        return _convert_choice(value, [hint], name)
     if get_origin(hint) is Literal:
         choices = get_args(hint)
-        require(
-            value in choices, f"{name} = {shown(value)}", "one of " + ", ".join(map(repr, choices))
-        )
+        expected = "one of " + ", ".join(map(repr, choices))
+        require(value in choices, f"{name} = {shown(value)}", expected)
         return value
     if get_origin(hint) is tuple:
-        pair = ... not in get_args(hint)
-        fits = isinstance(value, list | tuple) and (not pair or len(value) == len(get_args(hint)))
-        require(fits, f"{name} = {shown(value)}", PAIR if pair else "a list")
-        return tuple(convert(item, get_args(hint)[0], name) for item in value)
+        return _convert_tuple(value, hint, name)
+    return _convert_scalar(value, hint, name)
+
+
+def _convert_union(value: Any, hint: Any, name: str) -> Any:
+    """A value that may be None, a choice of specs, a number, or several numbers."""
+    members = [member for member in union_members(hint) if member is not type(None)]
+    if value is None and len(members) < len(union_members(hint)):
+        return None
+    if len(members) == 1:
+        return convert(value, members[0], name)
+    if type(value) in members:
+        return value
+    specs = [member for member in members if is_choice(member)]
+    if specs and isinstance(value, str | dict):
+        return _convert_choice(value, specs, name)
+    forms = {member: _plain_form(member) for member in members}
+    fitting = [member for member, (_, types) in forms.items() if isinstance(value, types)]
+    if not fitting:
+        expected = " or ".join(words for words, _ in forms.values())
+        raise SpecError(f"{name} = {shown(value)} was given; expected {expected}")
+    return convert(value, fitting[0], name)
+
+
+def is_choice(hint: Any) -> bool:
+    """Whether a type is a spec of a choice: it has a name, its `kind`, which cannot be set."""
+    return is_dataclass(hint) and any(f.name == "kind" and not f.init for f in fields(hint))
+
+
+def _convert_choice(value: Any, specs: Sequence[Any], name: str) -> Any:
+    """One of some specs: itself, its name, or a table with its name and its settings."""
+    if type(value) in specs:
+        return value
+    if not isinstance(value, str | dict):
+        expected = " or ".join(spec.__name__ for spec in specs)
+        raise SpecError(f"{name} = {shown(value)} was given; expected {expected}")
+    chosen, settings = choose_kind(value, specs, name)
+    return chosen(**settings)
+
+
+def choose_kind(
+    value: str | dict[str, Any], specs: Sequence[Any], name: str, old: Any = None
+) -> tuple[Any, dict[str, Any]]:
+    """The spec that a table of a choice stands for, and its settings; a name alone is a table of
+    nothing else.
+
+    old  the spec that a table without a name keeps
+    """
+    kinds = {spec.kind: spec for spec in specs}
+    table = {"kind": value} if isinstance(value, str) else dict(value)
+    kind = table.pop("kind", None)
+    if kind is None and old in specs:
+        return old, table
+    if kind is None and len(specs) == 1:
+        return specs[0], table
+    if kind not in kinds:
+        given = f"{name}.kind = {shown(kind)}"
+        if isinstance(value, str):
+            given = f"{name} = {shown(value)}"
+        raise SpecError(f"{given} was given; expected {' or '.join(map(repr, kinds))}")
+    return kinds[kind], table
+
+
+def _convert_tuple(value: Any, hint: Any, name: str) -> tuple[Any, ...]:
+    """Several values of one type, or a pair."""
+    items = get_args(hint)
+    is_pair = ... not in items
+    fits = isinstance(value, list | tuple) and (not is_pair or len(value) == len(items))
+    require(fits, f"{name} = {shown(value)}", PAIR if is_pair else "a list")
+    return tuple(convert(item, items[0], name) for item in value)
+
+
+def _convert_scalar(value: Any, hint: Any, name: str) -> Any:
+    """A number, a text, a truth value, a table (dict[str, Any] stays as it is) or a spec."""
     is_bool = isinstance(value, bool)
     if hint is float and isinstance(value, numbers.Real) and not is_bool:
         return finite(value, name)
     if hint is int and isinstance(value, numbers.Integral) and not is_bool:
-        require(
-            abs(int(value)) <= LARGEST,
-            f"{name} = {shown(value)}",
-            f"an integer of at most {LARGEST:,}",
-        )
+        expected = f"an integer of at most {LARGEST:,}"
+        require(abs(int(value)) <= LARGEST, f"{name} = {shown(value)}", expected)
         return int(value)
-    # dict[str, Any] stays as it is
     if not isinstance(value, get_origin(hint) or hint) or is_bool is not (hint is bool):
         raise SpecError(
             f"{name} = {shown(value)} was given; expected {hint.__name__}, not"
@@ -152,7 +265,9 @@ def _plain_form(hint: Any) -> tuple[str, tuple[type, ...]]:
     a spec."""
     if is_dataclass(hint):
         return cast(type, hint).__name__, ()
-    return (PAIR, (list, tuple)) if get_origin(hint) is tuple else ("a number", (numbers.Real,))
+    if get_origin(hint) is tuple:
+        return PAIR, (list, tuple)
+    return "a number", (numbers.Real,)
 
 
 def union_members(hint: Any) -> tuple[Any, ...]:

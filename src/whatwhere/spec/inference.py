@@ -1,11 +1,11 @@
 """The settings of inference. Import them from `whatwhere.spec`, with all others.
 
-A choice between ways is a value with fields of its own (`step`, `lam`); `kind` is its name in a
-recipe file.
+A choice between ways is a value with fields of its own (`step`, `lam`, `penalty`); `kind` is its
+name in a recipe file.
 """
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from whatwhere.spec.checks import (
     Checked,
@@ -13,32 +13,13 @@ from whatwhere.spec.checks import (
     CountOrZero,
     NonNegative,
     NotEmpty,
+    OldName,
     Positive,
     Within,
     require,
 )
-
-
-@dataclass(frozen=True)
-class MomentFit(Checked):
-    """How a region's Gaussian is fitted: μ and 1/γ are the mean and variance of the position,
-    weighted by |s|^power.
-
-    gamma_min, gamma_max  bounds of the precision γ, in 1 / element²
-    power                 of the signal s: 1 or 2
-
-    >>> MomentFit(gamma_max=20.0).power
-    2
-    """
-
-    gamma_min: NonNegative = 0.01
-    gamma_max: NonNegative = 100.0
-    power: Annotated[int, Within(1, 2)] = 2
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        bounds = f"gamma_min = {self.gamma_min}, gamma_max = {self.gamma_max}"
-        require(self.gamma_min <= self.gamma_max, bounds, "gamma_min ≤ gamma_max")
+from whatwhere.spec.penalty import Penalty, Power
+from whatwhere.spec.pooling import MomentFit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +72,11 @@ class Fixed(Checked):
     momentum: bool = False
 
 
+def of_layer(values: tuple[float, ...], k: int) -> float:
+    """The value of layer k; the last one serves every layer above."""
+    return values[min(k, len(values)) - 1]
+
+
 @dataclass(frozen=True, kw_only=True)
 class StepSpec(Checked):
     """The sizes of one step of a `Schedule`.
@@ -112,7 +98,7 @@ class StepSpec(Checked):
 
     def pooling_step_of(self, k: int) -> float:
         """β_U of layer k."""
-        return self.pooling_step[min(k, len(self.pooling_step)) - 1]
+        return of_layer(self.pooling_step, k)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,8 +110,7 @@ class Schedule(Checked):
                  (contrast / max |v|)² for every image, so that brighter images take the same steps;
                  None: by 1
     mu_scale, gamma_scale  the fitted start of μ and γ is multiplied by these, a number for each
-                           layer; the last one
-                 serves every layer above
+                           layer; the last one serves every layer above
 
     >>> ww.InferenceSpec(step=ww.Schedule(steps=[ww.StepSpec(size=0.01, threshold=0.01)] * 5)).steps
     5
@@ -152,7 +137,7 @@ class InferenceSpec(Checked):
 
     lam           λ, the weight of the reconstruction against the sparsity penalty; `AutoLam`
                   chooses it from the images
-    alpha         α of the penalty Σ|p|^α, between ½ and 1
+    penalty       what features cost: `Power`, Σ|p|^α
     steps         ISTA steps, T: at most, with a tolerance; no more than those of a `Schedule`
     tolerance     an image is finished once a step changes its cost by less than this share
                   (`engines.convergence`); 0 takes all steps, and so does a `Schedule`
@@ -167,8 +152,10 @@ class InferenceSpec(Checked):
     whatwhere.errors.SpecError: lam = -1... expected a number above 0...
     """
 
+    OLD_NAMES: ClassVar = {"alpha": OldName("penalty", "alpha", kind="power")}
+
     lam: Positive | AutoLam = 5.0
-    alpha: Annotated[float, Within(0.5, 1)] = 1.0
+    penalty: Penalty = Power()
     steps: CountOrZero = 50
     tolerance: NonNegative = 0.0
     step: LineSearch | Fixed | Schedule = LineSearch()
@@ -178,8 +165,9 @@ class InferenceSpec(Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.lam, AutoLam):
-            given = f"lam = {self.lam} with alpha = {self.alpha}"
-            require(self.alpha == 1 or self.lam.share is None, given, "alpha = 1, or no share")
+            given = f"lam = {self.lam} with penalty = {self.penalty!r}"
+            known = self.lam.share is None or self.penalty.is_convex
+            require(known, given, "penalty.alpha = 1, or no share")
         if isinstance(self.step, Schedule):
             object.__setattr__(self, "steps", min(self.steps, len(self.step.steps)))
 
@@ -210,12 +198,10 @@ class InferenceSpec(Checked):
 
     def start_scales(self, k: int) -> tuple[float, float]:
         """What the fitted μ and γ of layer k are multiplied by."""
-        if (schedule := self.schedule) is None:
+        schedule = self.schedule
+        if schedule is None:
             return 1.0, 1.0
-        mu, gamma = (
-            scales[min(k, len(scales)) - 1] for scales in (schedule.mu_scale, schedule.gamma_scale)
-        )
-        return mu, gamma
+        return of_layer(schedule.mu_scale, k), of_layer(schedule.gamma_scale, k)
 
 
 @dataclass(frozen=True, kw_only=True)

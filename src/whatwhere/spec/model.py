@@ -2,11 +2,20 @@
 all others."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-from whatwhere.spec.checks import Checked, Count, NotEmpty, Size, Within, pair, require
+from whatwhere.spec.checks import (
+    Checked,
+    Count,
+    NotEmpty,
+    OldName,
+    Size,
+    Within,
+    pair,
+    require,
+)
+from whatwhere.spec.pooling import Gaussian, Pooling
 
-PoolingKind = Literal["gaussian", "max", "sum"]
 InputKind = Literal["none", "highpass", "onoff", "baseline"]
 Scale = Annotated[float, Within(0, 1e6, above=True, below=True)]
 
@@ -19,7 +28,7 @@ class LayerSpec(Checked):
     maps          number of unpooled maps, B
     filter_size   size of the filters, K, in elements of the map below: their side, or a pair
                   (height, width)
-    pooling_kind  'gaussian' (inferred for every image), 'max' (switches) or 'sum' (flat)
+    pooling       `Gaussian` (inferred for every image), `Max` (switches) or `Sum` (flat)
     pool_size     size of the pooling regions, in elements: their side, or a pair (height, width)
     pool_stride   distance between regions, a number or a pair; None means they do not overlap
     pool_maps     neighbouring maps pooled together (the paper's footnote on 3-D pooling)
@@ -31,9 +40,11 @@ class LayerSpec(Checked):
     (1, 64)
     """
 
+    OLD_NAMES: ClassVar = {"pooling_kind": OldName("pooling", "kind")}
+
     maps: Count
     filter_size: Size = 5
-    pooling_kind: PoolingKind = "gaussian"
+    pooling: Pooling = Gaussian()
     pool_size: Size = 2
     pool_stride: Size | None = None
     pool_maps: Count = 1
@@ -214,8 +225,7 @@ class ModelSpec(Checked):
         maps       number of waveforms
         length     of a waveform, in samples
         pool_size, pool_stride  of the regions, in samples. The defaults give the most accurate
-                                times; a size of 1 is
-                   the plain convolutional sparse code
+                                times; a size of 1 is the plain convolutional sparse code
 
         >>> ww.DeconvNet(ww.ModelSpec.signals(maps=5, length=32))
         DeconvNet(1 → 5 maps 1×32, gaussian 1×2 stride 1×1; float32, cpu)

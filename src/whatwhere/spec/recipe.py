@@ -12,6 +12,7 @@ from whatwhere.errors import listed
 from whatwhere.spec.checks import Checked, Count, CountOrZero, NotEmpty, Within, require
 from whatwhere.spec.inference import InferenceSpec, LineSearch
 from whatwhere.spec.model import ModelSpec
+from whatwhere.spec.penalty import Power
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,8 +142,11 @@ class DescriptorSpec(Checked):
 
 
 def _paper_learning() -> tuple[LearningSpec, ...]:
-    training = InferenceSpec(lam=2.0, alpha=0.5, steps=100, step=LineSearch(per="batch"))
-    return (LearningSpec(inference=training), LearningSpec(inference=replace(training, lam=0.5)))
+    first = InferenceSpec(
+        lam=2.0, penalty=Power(alpha=0.5), steps=100, step=LineSearch(per="batch")
+    )
+    second = replace(first, lam=0.5)
+    return LearningSpec(inference=first), LearningSpec(inference=second)
 
 
 @dataclass(frozen=True, kw_only=True)

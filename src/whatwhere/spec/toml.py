@@ -8,6 +8,7 @@
     [inference]
     lam = 20.0
     step = { kind = "line_search", per = "image", momentum = true }
+    penalty = { kind = "power", alpha = 0.5 }
 
 A setting that is a choice has a table with its `kind`; a name alone, `step = "fixed"`, is short for
 one with only that. Without `kind` the choice stays, and so do its settings that are not given. A
@@ -26,7 +27,15 @@ from typing import Any, Final, TypeVar, cast, get_args, get_origin
 
 from whatwhere.errors import SpecError
 from whatwhere.files import read_regular, readable
-from whatwhere.spec.checks import convert, shown, type_hints, union_members
+from whatwhere.spec.checks import (
+    choose_kind,
+    convert,
+    is_choice,
+    rename_old,
+    shown,
+    type_hints,
+    union_members,
+)
 from whatwhere.spec.recipe import Recipe, follow_depth
 
 Spec = TypeVar("Spec")
@@ -76,17 +85,16 @@ def override(spec: Spec, changes: dict[str, Any], where: str = "") -> Spec:
     Recipe(layers of 8 maps, 50 epochs, batch_size=1000, seed=0)
     """
     new = _parse_fields(type(spec), changes, where, spec)
+    # a list of learning settings is meant as it stands
     if (
         isinstance(spec, Recipe)
         and "model" in new
         and not isinstance(changes.get("learning"), list)
     ):
-        learning, depth = new.get("learning", spec.learning), new["model"].depth
-        new["learning"] = (
-            learning
-            if "learning" in new and len(learning) > depth
-            else follow_depth(learning, depth)
-        )
+        depth = new["model"].depth
+        learning = new.get("learning", spec.learning)
+        too_many = "learning" in new and len(learning) > depth  # which the recipe reports
+        new["learning"] = learning if too_many else follow_depth(learning, depth)
     return _named(where, lambda: cast(Spec, replace(cast(Any, spec), **new)))
 
 
@@ -104,7 +112,9 @@ def _parse_fields(
     kind: type, content: dict[str, Any], where: str, old: Any = None
 ) -> dict[str, Any]:
     """The values of a table by field; `old` has what the tables in it leave out."""
-    hints, new = settable(kind), dict[str, Any]()
+    hints = settable(kind)
+    content = rename_old(kind, content)
+    new: dict[str, Any] = {}
     # the model first: the learning settings follow it
     for key in sorted(content, key=lambda key: key != "model"):
         if key not in hints:
@@ -126,33 +136,19 @@ def settable(kind: type) -> dict[str, Any]:
 
 def _parse(hint: Any, old: Any, value: Any, name: str) -> Any:
     """The value of a setting; `old`, where there is one, has what a table leaves out."""
-    if (item := _item_spec(hint)) is not None:
+    item = _item_spec(hint)
+    if item is not None:
         return _override_items(item, old or (), value, name)
-    if is_dataclass(hint):
+    choices = [spec for spec in _specs(hint) if is_choice(spec)]
+    if choices and isinstance(value, dict | str):
+        chosen, table = choose_kind(value, choices, name, type(old))
+    elif is_dataclass(hint) and not choices:
         chosen, table = hint, value
-    elif (specs := _specs(hint)) and isinstance(value, dict | str):
-        chosen, table = _choose(specs, type(old), value, name)
     else:
         return convert(value, hint, name)
     if type(old) is chosen:
         return override(old, _table(name, table), f"{name}.")
-    return build(cast(type, chosen), table, f"{name}.")
-
-
-def _choose(specs: list[Any], old: type, value: Any, name: str) -> tuple[Any, dict[str, Any]]:
-    """The spec that a table of a choice stands for, and its settings; a name alone is a table of
-    nothing else."""
-    kinds = {spec.kind: spec for spec in specs}
-    table = {"kind": value} if isinstance(value, str) else dict(value)
-    kind = table.pop("kind", None)
-    if kind is None and (old in specs or len(specs) == 1):
-        return (old if old in specs else specs[0]), table
-    if kind not in kinds:
-        given = (
-            f"{name} = {shown(value)}" if isinstance(value, str) else f"{name}.kind = {shown(kind)}"
-        )
-        raise SpecError(f"{given} was given; expected {' or '.join(map(repr, kinds))}")
-    return kinds[kind], table
+    return build(chosen, table, f"{name}.")
 
 
 def to_toml(recipe: Recipe) -> str:
@@ -164,7 +160,9 @@ def _lines(spec: Any, path: str, header: str = "[{}]") -> list[str]:
     plain, tables = [], []
     for f in fields(spec):
         value = getattr(spec, f.name)
-        if is_dataclass(value):
+        if is_choice(value) and not settable(type(value)):
+            plain.append(f"{f.name} = {json.dumps(value.kind)}")  # a name alone is short for it
+        elif is_dataclass(value):
             tables += _lines(value, f"{path}{f.name}.")
         elif isinstance(value, tuple) and value and is_dataclass(value[0]):
             # as a list, which is read as it stands; tables by number would be differences
@@ -181,27 +179,28 @@ def _override_items(kind: type, old: tuple[Any, ...], value: Any, name: str) -> 
     if isinstance(value, list | tuple):
         return tuple(build(kind, item, f"{name}.{i}.") for i, item in enumerate(value, start=1))
     items: dict[int, Any] = dict(enumerate(old, start=1))
-    table = _table(name, value)
-    for i in items if "each" in table else ():
-        items[i] = override(items[i], _table(f"{name}.each", table["each"]), f"{name}.each.")
+    table = dict(_table(name, value))
+    if "each" in table:
+        changes = _table(f"{name}.each", table.pop("each"))
+        items = {i: override(item, changes, f"{name}.each.") for i, item in items.items()}
     for key, item in table.items():
-        if key == "each":
-            continue
+        path = f"{name}.{key}."
         if not key.isdecimal() or not 1 <= int(key) <= len(items) + 1:
-            near = " or ".join(
-                repr(path) for path, last in _paths(kind, f"{name}.each.") if last == key
-            )
-            expected = f"expected a number from 1 to {len(items) + 1}, or 'each'"
-            raise SpecError(
-                f"{name}.{key} was given; {expected}" + (f"; did you mean {near}?" if near else "")
-            )
-        number, path = int(key), f"{name}.{key}."
-        items[number] = (
-            override(items[number], _table(path[:-1], item), path)
-            if number in items
-            else build(kind, item, path)
-        )
+            raise SpecError(_not_a_number(kind, name, key, len(items)))
+        number = int(key)
+        if number in items:
+            items[number] = override(items[number], _table(path[:-1], item), path)
+        else:
+            items[number] = build(kind, item, path)
     return tuple(items[i] for i in sorted(items))
+
+
+def _not_a_number(kind: type, name: str, key: str, items: int) -> str:
+    """What to write in place of a key that is neither the number of an item nor 'each'."""
+    expected = f"expected a number from 1 to {items + 1}, or 'each'"
+    near = [path for path, last in _paths(kind, f"{name}.each.") if last == key]
+    suggestion = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+    return f"{name}.{key} was given; {expected}{suggestion}"
 
 
 def _item_spec(hint: Any) -> Any:
@@ -224,16 +223,16 @@ def _table(name: str, value: Any) -> dict[str, Any]:
 def _suggestion(key: str, value: Any, kind: type, where: str) -> str:
     """What to write for an unknown key: its new form, or settings here or deeper down, of this
     name or spelt alike."""
-    if text := INSTEAD.get((kind.__name__, key)):
-        return f" any more; write {text.format(value=json.dumps(value, default=str))}"
+    instead = INSTEAD.get((kind.__name__, key))
+    if instead is not None:
+        return f" any more; write {instead.format(value=json.dumps(value, default=str))}"
     known = list(settable(kind))
     paths = {f"{where}{name}": name for name in known} | dict(_paths(kind, where))
     near = difflib.get_close_matches(key, list(dict.fromkeys(paths.values())), n=1, cutoff=0.5)
     close = sorted((path for path, name in paths.items() if name in near), key=len)
-    suggestion = " or ".join(map(repr, close))
-    return (
-        f"; did you mean {suggestion}?" if close else f"; the settings here are {', '.join(known)}"
-    )
+    if close:
+        return f"; did you mean {' or '.join(map(repr, close))}?"
+    return f"; the settings here are {', '.join(known)}"
 
 
 @functools.cache
@@ -246,10 +245,11 @@ def _paths(kind: type, where: str) -> Iterator[tuple[str, str]]:
     """Every setting below a spec: its full path and its own name; the path of a layer's setting
     has `each`."""
     for name, hint in settable(kind).items():
-        if (item := _item_spec(hint)) is not None:
+        item = _item_spec(hint)
+        if item is not None:
             yield from _paths(item, f"{where}{name}.each.")
             continue
-        if not is_dataclass(hint):
+        if not is_dataclass(hint) or is_choice(hint):
             yield f"{where}{name}", name
         for spec in _specs(hint):
             yield from _paths(spec, f"{where}{name}.")
@@ -266,10 +266,9 @@ def _named(where: str, make: Callable[[], Spec]) -> Spec:
 
 
 INSTEAD: Final[Mapping[tuple[str, str], str]] = {
-    (
-        "InferenceSpec",
-        "step_size",
-    ): 'step = {{ kind = "line_search", per = "image" }}, or per = "batch", or step = "fixed"',
+    ("InferenceSpec", "step_size"): (
+        'step = {{ kind = "line_search", per = "image" }}, or per = "batch", or step = "fixed"'
+    ),
     ("InferenceSpec", "momentum"): "step.momentum = {value}",
     ("InferenceSpec", "shrinkage"): "nothing: a step shrinks as the paper prints it",
     ("InferenceSpec", "search_every"): "nothing: β is searched for in every step",

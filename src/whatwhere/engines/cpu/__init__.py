@@ -9,10 +9,84 @@ import importlib.util
 import torch
 
 from whatwhere.engines.base import LinearMap, require_supported
+from whatwhere.engines.support import ABOVE_0, ALL, ANY, Kinds, Only, Support
 from whatwhere.model import Problem
 from whatwhere.model.solution import Solution
+from whatwhere.spec import Fixed, Gaussian, LineSearch, Max, Power, Schedule, Sum
 
 __all__ = ["CPUEngine", "GreedyEngine"]
+
+CPU = Support(
+    inference={
+        "lam": ANY,
+        "penalty": Kinds(Power),
+        "penalty.alpha": ANY,
+        "steps": ANY,
+        "tolerance": ANY,  # `engines.convergence` runs blocks of steps
+        "step": Kinds(LineSearch, Fixed, Schedule),
+        "step.per": ANY,
+        "step.momentum": ANY,
+        "step.steps": ANY,
+        "step.steps.each.size": ANY,
+        "step.steps.each.threshold": ANY,
+        "step.steps.each.extrapolation": ANY,
+        "step.steps.each.pooling_step": ANY,
+        "step.contrast": ANY,
+        "step.mu_scale": ANY,
+        "step.gamma_scale": ANY,
+        "pooling_step": ANY,
+        "moments.gamma_min": ANY,
+        "moments.gamma_max": ANY,
+        "moments.power": ANY,
+    },
+    model={
+        "layers.each.maps": ANY,
+        "layers.each.filter_size": ANY,
+        "layers.each.pooling": Kinds(Gaussian, Max, Sum),
+        "layers.each.pool_size": ANY,
+        "layers.each.pool_stride": ANY,
+        "layers.each.fan_in": ANY,  # filters that are not connected are 0
+        "channels": ANY,
+        "nonnegative": ANY,
+        # how filters are projected when they are learned, and what happens to images before
+        "signed_filters": ANY,
+        "normalise": ANY,
+        "input": ALL,
+    },
+)
+"""What the kernels support."""
+
+GREEDY = Support(
+    inference={
+        "lam": ANY,
+        "penalty": Kinds(Power),
+        "penalty.alpha": Only(1),
+        "steps": ANY,
+        "tolerance": ABOVE_0,
+        # coordinate descent takes no steps along a gradient, and there is no pooling to move
+        "step": Kinds(LineSearch, Fixed),
+        "step.per": ANY,
+        "step.momentum": ANY,
+        "pooling_step": ANY,
+        "moments": ALL,
+    },
+    model={
+        "layers.each.maps": ANY,
+        "layers.each.filter_size": ANY,
+        # of one element, which has all the weight
+        "layers.each.pooling": Kinds(Gaussian, Max, Sum),
+        "layers.each.pool_size": Only(1, (1, 1)),
+        "layers.each.pool_stride": Only(None, 1),
+        "layers.each.fan_in": ANY,  # filters that are not connected are 0
+        "channels": ANY,
+        "nonnegative": ANY,
+        # how filters are projected when they are learned, and what happens to images before
+        "signed_filters": ANY,
+        "normalise": ANY,
+        "input": ALL,
+    },
+)
+"""What coordinate descent supports."""
 
 
 class CPUEngine:
@@ -20,12 +94,12 @@ class CPUEngine:
 
     name = "cpu"
     converges = False
+    support = CPU
 
     def solve(self, problem: Problem) -> Solution:
         """Run all steps of one phase for one batch of images."""
-        from whatwhere.engines.cpu.batch_solver import (
-            BatchSolver,  # here: importing Numba takes a second
-        )
+        # here: importing Numba takes a second
+        from whatwhere.engines.cpu.batch_solver import BatchSolver
 
         require_supported(self.name, self.unsupported_reason(problem))
         return BatchSolver(problem.detach()).solve()
@@ -35,11 +109,19 @@ class CPUEngine:
         from whatwhere.engines.cpu.filters import CPUFilterMap
 
         problem.require_latents(k)
-        require_supported(self.name, CPUEngine.unsupported_reason(self, problem))
+        require_supported(self.name, self.unsupported_filters(problem))
         return CPUFilterMap(problem.detach(), k)
+
+    def unsupported_filters(self, problem: Problem) -> str | None:
+        """Why this engine does not support a filter map; None if it does."""
+        return self.unsupported_machine(problem) or CPU.unsupported_reason(problem)
 
     def unsupported_reason(self, problem: Problem) -> str | None:
         """Why this engine does not support the problem; None if it does."""
+        return self.unsupported_machine(problem) or self.support.unsupported_reason(problem)
+
+    def unsupported_machine(self, problem: Problem) -> str | None:
+        """Why this engine does not support the device or the numbers of a problem."""
         if importlib.util.find_spec("numba") is None:
             return "it needs the package numba (pip install 'whatwhere[cpu]')"
         model = problem.model
@@ -49,8 +131,6 @@ class CPUEngine:
             return (
                 f"{model.dtype} images and filters were given, it needs float32 or float64 for both"
             )
-        if any(layer.pool_maps > 1 for layer in model.spec.layers[: problem.phase.layer]):
-            return "regions of several maps (pool_maps > 1) are pooled by the reference only"
         return None
 
 
@@ -59,6 +139,7 @@ class GreedyEngine(CPUEngine):
 
     name = "greedy"
     converges = True
+    support = GREEDY
 
     def solve(self, problem: Problem) -> Solution:
         """The codes to `tolerance`, in at most `steps` sweeps."""
@@ -69,24 +150,11 @@ class GreedyEngine(CPUEngine):
 
     def unsupported_reason(self, problem: Problem) -> str | None:
         """Why this engine does not support the problem; None if it does."""
-        spec, layer = problem.spec, problem.model.spec.layers[0]
-        if (
-            problem.phase.layer > 1
-            or layer.pool_shape != (1, 1)
-            or layer.strides != (1, 1)
-            or layer.pool_maps > 1
-        ):
+        layer = problem.model.spec.layers[0]
+        if problem.phase.layer > 1:
             return "it needs one layer without pooling (pool_size = 1)"
         if problem.images.shape[2] != 1 or layer.filter_shape[0] != 1:
             return "it needs signals, images of height 1"
-        if (
-            spec.tolerance == 0
-            or spec.alpha != 1
-            or spec.schedule is not None
-            or not problem.model.tied
-        ):
-            return (
-                "it needs a tolerance above 0, alpha = 1 and no learned steps"
-                " (InferenceSpec.coding())"
-            )
+        if not problem.model.tied:
+            return "it needs steps that were not learned (InferenceSpec.coding())"
         return super().unsupported_reason(problem)

@@ -11,7 +11,7 @@ from torch import Tensor
 from whatwhere.engines.cpu.layout import pack_model
 from whatwhere.engines.cpu.loop import Images, Memory, advance
 from whatwhere.engines.cpu.records import SETTINGS, Network
-from whatwhere.engines.cpu.start import FLAT, KNOWN, MOMENTS, SWITCHES
+from whatwhere.engines.cpu.start import FITS, KNOWN
 from whatwhere.engines.reference.step_size import batch_sample, pooling_rate, safe_step
 from whatwhere.engines.threads import chunks, flushed_denormals, solver_pool
 from whatwhere.latents import Latents, PoolingParams
@@ -27,22 +27,21 @@ class BatchSolver:
     read them."""
 
     def __init__(self, problem: Problem) -> None:
-        model, images, latents, phase, spec = (
-            problem.model,
-            problem.images,
-            problem.latents,
-            problem.phase,
-            problem.spec,
-        )
+        model = problem.model
+        images = problem.images
+        latents = problem.latents
+        phase = problem.phase
+        spec = problem.spec
         N, T = len(images), spec.steps
-        self.spec, self.lam, self.dtype = spec, problem.lam, images.dtype
+        self.spec = spec
+        self.lam = problem.lam
+        self.dtype = images.dtype
         packed = pack_model(model, images.shape[2], images.shape[3], phase.layer, problem.moving)
         self.layers, self.filters, self.state_size = packed.table, packed.filters, packed.state_size
         self.kept_memory = packed.kept_memory
-        fits = {"gaussian": MOMENTS, "max": SWITCHES, "sum": FLAT}
         for k, layer in enumerate(model.spec.layers[: phase.layer], start=1):
-            known = layer.pooling_kind == "gaussian" and k <= len(latents.pooling_params)
-            self.layers[k]["fit"] = KNOWN if known else fits[layer.pooling_kind]
+            known = layer.pooling.moves and k <= len(latents.pooling_params)
+            self.layers[k]["fit"] = KNOWN if known else FITS[type(layer.pooling)]
         self.settings = pack_settings(model, spec)
         if N == 1 and spec.per_batch:
             self.settings["line_search"] = self.settings["own_step"] = True
@@ -160,9 +159,11 @@ class BatchSolver:
 def pack_settings(model: DeconvNet, spec: InferenceSpec) -> np.ndarray:
     """The settings that the kernels read, one record."""
     record = np.zeros(1, SETTINGS)
-    for name in ("lam", "alpha", "pooling_step"):
-        record[name] = getattr(spec, name)
-    record["gamma_min"], record["gamma_max"] = spec.moments.gamma_min, spec.moments.gamma_max
+    record["lam"] = spec.lam
+    record["penalty_kind"], record["penalty_parameter"] = spec.penalty.code
+    record["pooling_step"] = spec.pooling_step
+    record["gamma_min"] = spec.moments.gamma_min
+    record["gamma_max"] = spec.moments.gamma_max
     record["moment_power"] = spec.moments.power
     record["momentum"] = spec.momentum or spec.schedule is not None
     record["nonnegative"] = model.spec.nonnegative

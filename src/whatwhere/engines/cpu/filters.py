@@ -83,7 +83,7 @@ def add_gradients(source: str) -> Any:
             for j in range(1, len(layers)):
                 if not layers[j].unpooled:
                     compute_weights(state, layers[j])
-            _, nonzeros = penalty_and_nonzeros(state, layers[len(layers) - 1], 1.0)
+            _, nonzeros = penalty_and_nonzeros(state, layers[len(layers) - 1], (0, 1.0))
             reconstruct(state, network, Target(targets.image[n], targets.mask[n]), nonzeros)
             for j in range(1, k):
                 convolve_up(state, filters, layers[j - 1], layers[j])

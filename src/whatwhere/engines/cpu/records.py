@@ -65,7 +65,8 @@ Layer = Any  # one row of such a table
 SETTINGS = np.dtype(
     [
         ("lam", np.float64),
-        ("alpha", np.float64),
+        ("penalty_kind", np.int64),  # the penalty's `code`
+        ("penalty_parameter", np.float64),
         ("pooling_step", np.float64),
         ("gamma_min", np.float64),
         ("gamma_max", np.float64),

@@ -19,11 +19,13 @@ from whatwhere.engines.jit import Array, inline_jit, jit
 from whatwhere.engines.jit.region import coordinate, fit_moments
 from whatwhere.engines.jit.simd import LANES, load, noinline, splat, store, total
 from whatwhere.engines.jit.vector_math import absolute, formulas, maximum, where
-from whatwhere.ops.pooling import SWITCH
+from whatwhere.formulas.fits import SWITCH
+from whatwhere.spec import Gaussian, Max, Sum
 
 ROUNDING = 20  # of Winograd's method, in units of the last place of the largest signal
 # values of `layer.fit`: where the pooling variables of a layer come from
 KNOWN, MOMENTS, SWITCHES, FLAT = range(4)
+FITS = {Gaussian: MOMENTS, Max: SWITCHES, Sum: FLAT}  # by the kind of pooling
 
 
 @inline_jit

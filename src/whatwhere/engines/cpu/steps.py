@@ -118,12 +118,13 @@ def update_features(
     - old)."""
     noinline()
     y, g, length = top.features, top.error, top.rows * top.columns * top.maps
-    step, alpha, nonnegative = settings.lam * beta, settings.alpha, settings.nonnegative
+    step, nonnegative = settings.lam * beta, settings.nonnegative
+    penalty = (settings.penalty_kind, settings.penalty_parameter)
     slope, cut = splat(state, 0), splat(state, threshold)
     for i in range(0, length, LANES):
         at, before = load(state, y + i), load(codes.memory, codes.old + i)
         moved = at - load(state, g + i) * step
-        shrunk = formulas.shrink(moved, cut, alpha)
+        shrunk = formulas.shrink(moved, cut, penalty)
         shrunk = maximum(shrunk, 0.0) if nonnegative else shrunk
         slope = fma(at - shrunk, shrunk - before, slope)
         store(codes.memory, codes.new + i, shrunk)
@@ -140,20 +141,20 @@ def move_ahead(state: Array, top: Layer, codes: Codes, share: float) -> None:
 
 
 @jit
-def penalty_and_nonzeros(state: Array, top: Layer, alpha: float) -> tuple[float, int]:
-    """Σ|p|^α and the number of p ≠ 0."""
+def penalty_and_nonzeros(state: Array, top: Layer, penalty: tuple[int, float]) -> tuple[float, int]:
+    """The cost of all features, by the `code` of a penalty, and the number of p ≠ 0."""
     noinline()
-    penalty, nonzeros, end = 0.0, 0.0, top.features + top.rows * top.columns * top.maps
+    cost, nonzeros, end = 0.0, 0.0, top.features + top.rows * top.columns * top.maps
     for block in range(top.features, end, BLOCK):
         sizes, counts = splat(state, 0), splat(state, 0)
         for i in range(block, min(block + BLOCK, end), LANES):
             p = load(state, i)
             if any_nonzero(p):
                 counts = counts + where(p != 0, 1.0, 0.0)
-                sizes = sizes + formulas.powered(p, alpha)
-        penalty += total(sizes)
+                sizes = sizes + formulas.cost(p, penalty)
+        cost += total(sizes)
         nonzeros += total(counts)
-    return penalty, int(nonzeros)
+    return cost, int(nonzeros)
 
 
 @inline_jit
@@ -161,9 +162,9 @@ def record_objective(
     state: Array, network: Network, target: Target, settings: Settings, trace: Array
 ) -> None:
     """Reconstruct, and write the objective's parts and the number of non-zeros into `trace`."""
-    penalty, nonzeros = penalty_and_nonzeros(
-        state, network.layers[len(network.layers) - 1], settings.alpha
-    )
+    top = network.layers[len(network.layers) - 1]
+    code = (settings.penalty_kind, settings.penalty_parameter)
+    penalty, nonzeros = penalty_and_nonzeros(state, top, code)
     trace[0] = settings.lam / 2 * reconstruct(state, network, target, nonzeros)
     trace[1], trace[2] = penalty, nonzeros
 

@@ -22,7 +22,7 @@ import numba
 import numpy as np
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
-from whatwhere.ops import formulas
+from whatwhere.formulas import SOURCES
 
 Array = np.ndarray
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -60,7 +60,7 @@ def cached_jit(define: Callable[[str], Function]) -> Function:
     digest = hashlib.sha256()
     for file in [
         *(file for folder in own for file in sorted(folder.glob("*.py"))),
-        Path(formulas.__file__),
+        *SOURCES,
     ]:
         digest.update(file.read_bytes())
     compiled: Any = numba.njit(**OPTIONS)(define(digest.hexdigest()))

@@ -1,4 +1,4 @@
-"""Arithmetic on vectors: operators, functions, and the formulas of `ops.formulas` compiled by
+"""Arithmetic on vectors: operators, functions, and the formulas of `formulas` compiled by
 Numba.
 
 Numbers among vectors are broadcast. Products and sums are fused where the processor can.
@@ -13,7 +13,7 @@ from numba import extending, types
 
 from whatwhere.engines.jit import inline_jit
 from whatwhere.engines.jit.simd import LANES, Vector, broadcast, call, intrinsic, vector_ir
-from whatwhere.ops.formulas import compile_formulas
+from whatwhere.formulas import compile_formulas
 
 TINY = 2e-35  # `exp` returns zero below this
 # in float32 and float64: an integer added to it ends up in the last bits

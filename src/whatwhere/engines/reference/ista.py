@@ -8,11 +8,11 @@ from torch import Tensor
 
 from whatwhere.engines.reference.pooling_update import Scales, start_pooling, step_pooling
 from whatwhere.engines.reference.step_size import line_search, pooling_rate, safe_step
+from whatwhere.formulas.step import ahead, next_momentum
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import Objective, Problem
 from whatwhere.model.sized import masked, objective, residual
 from whatwhere.model.solution import Solution, Stats
-from whatwhere.ops import formulas
 from whatwhere.spec import Fixed, LineSearch, StepSpec
 
 
@@ -89,7 +89,7 @@ def step(
             line_search(problem, g, U) if isinstance(spec.step, LineSearch) else state.beta
         )
 
-    p = formulas.shrink(y - lam * beta * g, threshold, spec.alpha)  # gradient and shrinkage step
+    p = spec.penalty.shrink(y - lam * beta * g, threshold)  # gradient and shrinkage step
     p = p.clamp(min=0) if model.spec.nonnegative else p  #  projection step
     for k in problem.moving:  #                             pooling variables
         beta_U = (
@@ -99,11 +99,11 @@ def step(
             theta[k - 1], errors[k - 1], p_hat[k], U[k - 1], spec.moments, lam * beta_U
         )
 
-    ahead, t = accelerate(y, p, state.p, state.t) if spec.momentum else (p, state.t)
+    next_y, t = accelerate(y, p, state.p, state.t) if spec.momentum else (p, state.t)
     if sizes is not None:
-        ahead = formulas.ahead(p, state.p, sizes.extrapolation)
-    state = replace(state, p=p, theta=tuple(theta), y=ahead, t=t)
-    return state, objective(e, y, lam, spec.alpha), beta.flatten()
+        next_y = ahead(p, state.p, sizes.extrapolation)
+    state = replace(state, p=p, theta=tuple(theta), y=next_y, t=t)
+    return state, objective(e, y, lam, spec.penalty), beta.flatten()
 
 
 def start(problem: Problem, scales: Scales | None = None) -> IstaState:
@@ -129,8 +129,8 @@ def start_features(problem: Problem) -> Tensor:
 def accelerate(y: Tensor, p: Tensor, p_old: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
     """FISTA's next point y = p + (t - 1)/t' (p - p_old), restarted where it points uphill
     (O'Donoghue, Candès)."""
-    t, share = formulas.next_momentum(t, ((y - p) * (p - p_old)).sum((1, 2, 3), keepdim=True))
-    return formulas.ahead(p, p_old, share), t
+    t, share = next_momentum(t, ((y - p) * (p - p_old)).sum((1, 2, 3), keepdim=True))
+    return ahead(p, p_old, share), t
 
 
 def stats(trace: list[Objective], betas: list[Tensor]) -> Stats:

@@ -4,11 +4,12 @@ from collections.abc import Callable
 
 from torch import Tensor
 
+from whatwhere.formulas.pooling import step_theta
 from whatwhere.latents import PoolingParams
 from whatwhere.model import Problem
 from whatwhere.ops import pooling as ops
 from whatwhere.ops.convolution import convolve_up
-from whatwhere.spec import MomentFit, PoolingKind
+from whatwhere.spec import MomentFit, Pooling
 
 Scales = Callable[[int], tuple[float | Tensor, float | Tensor]]
 """What the fitted start of μ and γ of a layer is multiplied by: numbers
@@ -19,49 +20,45 @@ def start_pooling(problem: Problem, scales: Scales | None = None) -> tuple[Pooli
     """Fit the pooling variables of layers 1 … phase.layer to the images propagated up (paper,
     "Initialization").
 
-    Gaussians that are known already are latent variables, and stay. Switches are no latents but a
-    function of the image and the filters, so they are computed again. `scales` are given in place
-    of those of the spec.
+    Variables that move and are known already are latents, and stay: those of Gaussians. Switches
+    are no latents but a function of the image and the filters, so they are computed again. `scales`
+    are given in place of those of the spec.
     """
-    model, known, layer = problem.sized, problem.latents.pooling_params, problem.phase.layer
-    if len(known) >= layer and all(
-        below.pooling_kind == "gaussian" for below in model.spec.layers[:layer]
-    ):
-        return known[:layer]  # there is none left to fit
-    signal, fitted = problem.signal, []
-    for k, regions in enumerate(model.regions[:layer], start=1):
-        kind = model.spec.layers[k - 1].pooling_kind
-        s = convolve_up(signal, model.model.upward[k - 1])
-        if kind == "gaussian" and k <= len(known):
-            fitted.append(known[k - 1])
+    model = problem.sized
+    known = problem.latents.pooling_params
+    layers = model.spec.layers[: problem.phase.layer]
+    if len(known) >= len(layers) and all(layer.pooling.moves for layer in layers):
+        return known[: len(layers)]  # there is none left to fit
+    scales = scales or problem.spec.start_scales
+    signal = problem.signal
+    thetas: list[PoolingParams] = []
+    for k, layer in enumerate(layers, start=1):
+        regions = model.regions[k - 1]
+        s = convolve_up(signal, model.upward[k - 1])
+        if layer.pooling.moves and k <= len(known):
+            theta = known[k - 1]
         else:
-            fitted.append(
-                fit(
-                    kind, s, regions, problem.spec.moments, (scales or problem.spec.start_scales)(k)
-                )
-            )
-        signal = ops.gaussian_weights(fitted[-1], regions).pool(s)
-    return tuple(fitted)
+            theta = fit(layer.pooling, s, regions, problem.spec.moments, scales(k))
+        thetas.append(theta)
+        signal = ops.gaussian_weights(theta, regions).pool(s)
+    return tuple(thetas)
 
 
 def fit(
-    kind: PoolingKind,
+    kind: Pooling,
     signal: Tensor,
     regions: ops.Regions,
     moments: MomentFit,
     scales: tuple[float | Tensor, float | Tensor] = (1.0, 1.0),
 ) -> PoolingParams:
-    """The pooling variables that a bottom-up signal at z suggests; those of a Gaussian times
+    """The pooling variables that a bottom-up signal at z suggests; those that move, times
     `scales`."""
-    if kind == "gaussian":
-        theta = ops.fit_moments(
-            signal, regions, moments.gamma_min, moments.gamma_max, moments.power
-        )
-        if isinstance(scales[0], float) and scales == (1.0, 1.0):
-            return theta
-        scaled = PoolingParams(scales[0] * theta.mu, scales[1] * theta.gamma)
-        return ops.bound(scaled, regions, moments.gamma_min, moments.gamma_max)
-    return ops.fit_switches(signal, regions) if kind == "max" else ops.fit_flat(signal, regions)
+    theta = ops.fit(kind, signal, regions, moments)
+    unscaled = isinstance(scales[0], float) and scales == (1.0, 1.0)
+    if unscaled or not kind.moves:
+        return theta
+    scaled = PoolingParams(scales[0] * theta.mu, scales[1] * theta.gamma)
+    return ops.bound(scaled, regions, moments)
 
 
 def step_pooling(
@@ -75,5 +72,6 @@ def step_pooling(
     """θ ← bound(θ - λ β_U ∇θ) from the error at z and the features p̂ of the same layer; `step` is
     λ β_U."""
     gradient = weights.gradient(error, p, theta)
-    moved = PoolingParams(theta.mu - step * gradient.mu, theta.gamma - step * gradient.gamma)
-    return ops.bound(moved, weights.regions, moments.gamma_min, moments.gamma_max)
+    bounds = ops.bounds_of(weights.regions, moments, theta.mu)
+    moved = step_theta((theta.mu, theta.gamma), (gradient.mu, gradient.gamma), step, bounds)
+    return PoolingParams(*moved)

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from whatwhere.formulas import step as formulas
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.sized import masked
-from whatwhere.ops import formulas
 from whatwhere.ops.pooling import Weights
 
 BATCH_SHARE = 0.1  # of a mini-batch that the batch rule looks at, as in the paper

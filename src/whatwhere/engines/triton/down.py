@@ -222,7 +222,7 @@ def lowest_bit(bits):
 class UnpoolRule:
     """What `unpool` is compiled for."""
 
-    alpha: float
+    penalty: tuple[int, float]  # its `code`
     measure: bool  # and mark active regions
     accelerate: (
         bool  # first move p, the last change of the features, ahead of these by FISTA's momentum
@@ -251,7 +251,7 @@ def unpool(tensors, numbers, SHAPE: tl.constexpr, RULE: tl.constexpr, M: tl.cons
         store_unpooled(p_hat * c, z, region_weights(planes, p_hat, SHAPE), tile, here, SHAPE)
     if RULE.measure:
         mark_active(tensors.active, p_hat, tile.row, 0, numbers, SHAPE)
-        measure_features(tensors, p_hat, part, exists, RULE.alpha)
+        measure_features(tensors, p_hat, part, exists, RULE.penalty)
 
 
 @triton.jit

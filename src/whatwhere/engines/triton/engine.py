@@ -19,12 +19,22 @@ import torch
 from whatwhere.engines.base import require_supported
 from whatwhere.engines.reference.ista import start_features
 from whatwhere.engines.reference.pooling_update import start_pooling
+from whatwhere.engines.support import ALL, ANY, Kinds, Support
 from whatwhere.engines.triton.shapes import cell_sides
 from whatwhere.latents import Latents
 from whatwhere.model import Problem
 from whatwhere.model.deconvnet import times
 from whatwhere.model.solution import Solution
-from whatwhere.spec import Fixed, InferenceSpec
+from whatwhere.spec import (
+    Fixed,
+    Gaussian,
+    InferenceSpec,
+    LineSearch,
+    Max,
+    Power,
+    Schedule,
+    Sum,
+)
 
 if TYPE_CHECKING:
     from whatwhere.engines.triton.filters import TritonFilterMap
@@ -32,10 +42,49 @@ if TYPE_CHECKING:
 
 MAX_REGION = 64  # elements of a pooling region: loops over them are unrolled
 MAX_CELL = 16  # elements from one region to the next, which a program holds in registers
-MAX_RECORDED = (
-    64  # images whose start is recorded in a CUDA graph, too: of more, its memory would be large
-)
+# images whose start is recorded in a CUDA graph, too: of more, its memory would be large
+MAX_RECORDED = 64
 MAX_CACHED = 4  # workspaces that are cached for the next call
+
+TRITON = Support(
+    inference={
+        "lam": ANY,
+        "penalty": Kinds(Power),
+        "penalty.alpha": ANY,
+        "steps": ANY,
+        "tolerance": ANY,  # `engines.convergence` runs blocks of steps
+        "step": Kinds(LineSearch, Fixed, Schedule),
+        "step.per": ANY,
+        "step.momentum": ANY,
+        "step.steps": ANY,
+        "step.steps.each.size": ANY,
+        "step.steps.each.threshold": ANY,
+        "step.steps.each.extrapolation": ANY,
+        "step.steps.each.pooling_step": ANY,
+        "step.contrast": ANY,
+        "step.mu_scale": ANY,
+        "step.gamma_scale": ANY,
+        "pooling_step": ANY,
+        "moments.gamma_min": ANY,
+        "moments.gamma_max": ANY,
+        "moments.power": ANY,
+    },
+    model={
+        "layers.each.maps": ANY,
+        "layers.each.filter_size": ANY,
+        "layers.each.pooling": Kinds(Gaussian, Max, Sum),
+        "layers.each.pool_size": ANY,  # within the limits of `unsupported_size`
+        "layers.each.pool_stride": ANY,
+        "layers.each.fan_in": ANY,  # filters that are not connected are 0
+        "channels": ANY,
+        "nonnegative": ANY,
+        # how filters are projected when they are learned, and what happens to images before
+        "signed_filters": ANY,
+        "normalise": ANY,
+        "input": ALL,
+    },
+)
+"""What the kernels support."""
 
 
 class Prepared:
@@ -109,7 +158,7 @@ def starts_from_zero(problem: Problem) -> bool:
     """
     spec = problem.model.spec
     regular = all(
-        layer.pooling_kind == "gaussian" and layer.strides == layer.pool_shape
+        layer.pooling.moves and layer.strides == layer.pool_shape
         for layer in spec.layers[: problem.phase.layer]
     )
     scheduled = problem.spec.schedule is not None and problem.spec.steps > 0
@@ -170,12 +219,14 @@ def prepare(problem: Problem, *, from_zero: bool = False) -> Prepared:
 
 def unsupported(problem: Problem) -> str | None:
     """What the kernels do not support, by name."""
-    model = problem.model
-    if model.dtype != torch.float32:
-        return f"its kernels are for float32; the model is {model.dtype}"
-    for k, layer in enumerate(model.spec.layers[: problem.phase.layer], start=1):
-        if layer.pool_maps > 1:
-            return "regions of several maps (pool_maps > 1) are pooled by the reference only"
+    if problem.model.dtype != torch.float32:
+        return f"its kernels are for float32; the model is {problem.model.dtype}"
+    return TRITON.unsupported_reason(problem) or unsupported_size(problem)
+
+
+def unsupported_size(problem: Problem) -> str | None:
+    """The regions that are too large for the kernels."""
+    for k, layer in enumerate(problem.model.spec.layers[: problem.phase.layer], start=1):
         if math.prod(layer.pool_shape) > MAX_REGION:
             return (
                 f"the pooling regions of layer {k} hold {times(layer.pool_shape)} elements; at most"

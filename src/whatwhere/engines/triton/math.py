@@ -1,4 +1,4 @@
-"""`ops.formulas` compiled by Triton, and what `ops.pooling` does with them, for tiles held in
+"""`formulas` compiled by Triton, and what `ops.pooling` does with them, for tiles held in
 registers."""
 
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import triton
 import triton.language as tl
 
-from whatwhere.ops.formulas import compile_formulas
+from whatwhere.formulas import compile_formulas
 
 # Functions of our own around Triton's, since its interpreter replaces those in `tl` for the time of
 # a launch.

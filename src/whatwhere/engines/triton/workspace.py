@@ -144,7 +144,10 @@ class Workspace(BatchMemory):
         """What a pass up or a step is compiled for, but for its role."""
         spec = self.spec
         return Rule(
-            spec.alpha, self.model_spec.nonnegative, spec.momentum, spec.schedule is not None
+            penalty=spec.penalty.code,
+            nonnegative=self.model_spec.nonnegative,
+            momentum=spec.momentum,
+            scheduled=spec.schedule is not None,
         )
 
     # --- the parts of a step
@@ -228,7 +231,7 @@ class Workspace(BatchMemory):
         weights = (self.weights_before if before else self.weights)[k - 1][images]
         if shape.tiled or measure:
             rows, programs = self.regions(shape, count)
-            rule = down.UnpoolRule(self.spec.alpha, measure, accelerate)
+            rule = down.UnpoolRule(self.spec.penalty.code, measure, accelerate)
             tensors = self.tensors(k, images, t, p=p[images], weights=weights)
             numbers = self.numbers(rows, k, t, next_step=next_step)
             down.unpool[programs](tensors, numbers, SHAPE=shape, RULE=rule, **ELEMENTWISE)

@@ -1,6 +1,6 @@
 // Algorithm 1 of the paper, its inner loop, for one image: infer the features p (what) and the Gaussians θ (where).
 import { convolveDown, convolveUp, filtersOf } from "./convolution.js";
-import { lineSearch, powered, shrink } from "./formulas.js";
+import { lineSearch, powered, shrinkPowered } from "./formulas.js";
 import { fitTheta } from "./moments.js";
 import { signalChannels } from "./stage.js";
 import { pool, regionCount, regionsOf, unpool, updatePooling, weightsOf } from "./pooling.js";
@@ -185,7 +185,7 @@ export function step(network, image, latents, weights, settings) {
   for (let j = 0; j < p.length; j++) {
     const moved = p[j] - lambda * beta * g[j]; //                          gradient step
     if (network.nonnegative && moved <= 0) continue; //                    projection step: shrinkage keeps the sign
-    next[j] = shrink(moved, beta, alpha); //                               shrinkage step
+    next[j] = shrinkPowered(moved, beta, alpha); //                               shrinkage step
   }
   network.layers.forEach(({ kind, regions }, k) => {
     if (kind !== "gaussian") return; //                            switches do not move

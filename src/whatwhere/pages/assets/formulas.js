@@ -1,5 +1,5 @@
-// The formulas of the model on single numbers: those of `ops/formulas.py`, under the same names in camel case.
-// `tests/explorer/test_formulas_js.py` compares every one of them with it.
+// The formulas of the model on single numbers: those of `formulas/`, under the same names in camel case.
+// `tests/pages/test_formulas_js.py` compares every one of them with it.
 
 /** @typedef {[number, number]} Pair */
 
@@ -97,7 +97,7 @@ export const powered = (p, alpha) => Math.abs(p) ** alpha;
  * @param {number} beta
  * @param {number} alpha
  */
-export function shrink(p, beta, alpha) {
+export function shrinkPowered(p, beta, alpha) {
   const size = Math.abs(p);
   const smaller = size - (alpha === 1 ? beta : beta * alpha * size ** (alpha - 1));
   if (!(smaller > 0)) return 0;

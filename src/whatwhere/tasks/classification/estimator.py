@@ -23,7 +23,9 @@ from whatwhere.spec import (
     LearningSpec,
     ModelSpec,
     PoolingKind,
+    Power,
     Recipe,
+    pooling_of,
 )
 from whatwhere.spec.checks import Size, pair
 from whatwhere.spec.inference import LineSearch
@@ -267,7 +269,11 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _recipe(self) -> Recipe:
         layers, below = [], self.image_shape_[0]
-        kind: dict[str, Any] = {"filter_size": self.filter_size, "pool_size": self.pool_size}
+        kind: dict[str, Any] = {
+            "filter_size": self.filter_size,
+            "pool_size": self.pool_size,
+            "pooling": pooling_of(self.pooling_kind),
+        }
         if not isinstance(self.maps, Sequence):
             raise SpecError(
                 f"maps = {self.maps!r} was given; expected a number for each layer, such as"
@@ -275,13 +281,11 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             )
         for k, maps in enumerate(self.maps):
             fan_in = None if k == 0 or self.fan_in is None else min(self.fan_in, below)
-            layers.append(
-                LayerSpec(maps=maps, fan_in=fan_in, pooling_kind=self.pooling_kind, **kind)
-            )
+            layers.append(LayerSpec(maps=maps, fan_in=fan_in, **kind))
             below = maps
         training = InferenceSpec(
             lam=self.training_lam,
-            alpha=self.training_alpha,
+            penalty=Power(alpha=self.training_alpha),
             steps=self.training_steps,
             step=LineSearch(per="batch"),
         )

@@ -1,17 +1,10 @@
-"""The formulas of the model on single numbers, each written once.
-
-torch runs them on tensors as they are. Numba and Triton compile the same source over functions of
-their own in place of torch's (`compile_formulas`), and use it on vectors and tiles. What every
-backend adds is layout: where the numbers are, and the order of sums over them.
+"""Gaussian pooling on single numbers: the weights of a region, their gradient, the step of θ, and
+the moment fit.
 
 Along an axis a region has elements at x, centred; its Gaussian is θ = (μ, γ) with weights w = √q.
 """
 
-from collections.abc import Callable
-from types import FunctionType, ModuleType
-from typing import Any
-
-from torch import abs, clamp, exp, pow, rsqrt, sqrt, where
+from torch import abs, clamp, exp, rsqrt, sqrt, where
 from torch import clamp_min as maximum
 
 # --- the weights of a region's elements along one axis
@@ -117,79 +110,3 @@ def fit_slope(theta, variance, slopes, unit):
     free = where(1 / variance == theta[1], -theta[1] * theta[1], 0.0)
     b = unit * slopes[1] * free
     return unit * slopes[0], b, where(b == 0, 0.0, b * variance)
-
-
-# --- sparsity: the penalty Σ|p|^α, and the shrinkage that lowers it
-
-
-def powered(p, alpha):
-    """|p|^α."""
-    size = abs(p)
-    if alpha == 1:
-        result = size
-    elif alpha == 0.5:
-        result = sqrt(size)
-    else:
-        result = pow(size, alpha)
-    return result
-
-
-def shrink(p, beta, alpha):
-    """One gradient step of size β on the penalty, p - β α |p|^(α-1) sign p, that stops at zero.
-
-    α = 1 is the soft threshold (Eqn. shrink), α = ½ the printed step (Eqn. shrinkL05).
-    Deviation: where the step would cross zero, and at zero, where the print is undefined, p becomes
-    0.
-    """
-    if alpha == 1:
-        cut = beta
-    else:
-        size = abs(p)
-        # at zero its power has no derivative that is a number, not even where the result does not
-        # depend on it
-        size = where(size > 0, size, 1e-30)
-        if alpha == 0.5:  # noqa: SIM108
-            cut = beta * 0.5 * rsqrt(size)
-        else:
-            cut = beta * alpha * pow(size, alpha - 1)
-    return p - clamp(p, -cut, cut)
-
-
-# --- steps
-
-
-def line_search(above, below):
-    """β = ‖g‖² / (λ ‖M ⊙ R g‖²) (Eqn. autostep); 0 where there is no gradient."""
-    return where(below > 0, above / below, 0.0)
-
-
-def next_momentum(t, uphill):
-    """FISTA's next t, and the share (t - 1) / t' of the last change by which the next point is
-    ahead.
-
-    Restarted where the last step led uphill (O'Donoghue, Candès).
-    """
-    t = where(uphill > 0, 1.0, t)
-    after = (1 + sqrt(1 + 4 * (t * t))) * 0.5
-    return after, (t - 1) / after
-
-
-def ahead(p, p_old, share):
-    """The point ahead of p by a share of its last change."""
-    return p + share * (p - p_old)
-
-
-FORMULAS = [value for value in list(globals().values()) if isinstance(value, FunctionType)]
-
-
-def compile_formulas(decorate: Callable[..., Any], **names: Any) -> ModuleType:
-    """The formulas for another backend: `decorate` compiles them over its functions `names` in
-    place of torch's."""
-    compiled = ModuleType("formulas")
-    scope = vars(compiled)
-    scope.update(names)
-    for formula in FORMULAS:
-        copy = FunctionType(formula.__code__, scope, formula.__name__)
-        copy.__module__, copy.__qualname__ = __name__, formula.__qualname__
-        scope[formula.__name__] = decorate(copy)
-    return compiled

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from formula_cases import CASES, expected, inputs, render
+from whatwhere.formulas import FORMULAS
 from whatwhere.model.sized import objective
-from whatwhere.ops.formulas import FORMULAS, shrink
+from whatwhere.spec import Power
 
 
 def call(case: str, number: str) -> str:
@@ -118,7 +119,7 @@ def by_brute_force(p: float, beta: float, alpha: float) -> float:
 
 @given(p=st.floats(-5, 5), beta=st.floats(0.001, 3))
 def test_soft_threshold_minimises(p: float, beta: float) -> None:
-    found = float(shrink(torch.tensor([p], dtype=torch.float64), torch.tensor(beta), 1.0))
+    found = float(Power().shrink(torch.tensor([p], dtype=torch.float64), torch.tensor(beta)))
     assert found == pytest.approx(by_brute_force(p, beta, 1.0), abs=1e-6)
 
 
@@ -127,11 +128,8 @@ def test_soft_threshold_minimises(p: float, beta: float) -> None:
 def test_gradient_shrinkage_as_printed(alpha: float, p: float, beta: float) -> None:
     stepped = p - beta * alpha * abs(p) ** (alpha - 1) * np.sign(p)
     expected = stepped if stepped * p > 0 else 0.0
-    found = float(
-        shrink(
-            torch.tensor([p], dtype=torch.float64), torch.tensor(beta, dtype=torch.float64), alpha
-        )
-    )
+    given = torch.tensor([p], dtype=torch.float64), torch.tensor(beta, dtype=torch.float64)
+    found = float(Power(alpha=alpha).shrink(*given))
     assert found == pytest.approx(expected, rel=1e-12, abs=1e-15)
 
 
@@ -139,7 +137,7 @@ def test_gradient_shrinkage_as_printed(alpha: float, p: float, beta: float) -> N
 @pytest.mark.parametrize("beta", [0.0, 0.5])
 def test_zero_stays_zero(alpha: float, beta: float) -> None:
     zero = torch.zeros(3)
-    assert (shrink(zero, torch.tensor(beta), alpha) == 0).all()
+    assert (Power(alpha=alpha).shrink(zero, torch.tensor(beta)) == 0).all()
 
 
 @pytest.mark.parametrize("alpha", [0.5, 0.75, 1.0])
@@ -147,5 +145,6 @@ def test_penalty(alpha: float) -> None:
     p = torch.tensor([[-2.0, 0.0], [3.0, 0.25]], dtype=torch.float64)
     expected = [2.0**alpha, 3.0**alpha + 0.25**alpha]
     torch.testing.assert_close(
-        objective(p, p, 1.0, alpha).penalty, torch.tensor(expected, dtype=torch.float64)
+        objective(p, p, 1.0, Power(alpha=alpha)).penalty,
+        torch.tensor(expected, dtype=torch.float64),
     )

@@ -1,0 +1,148 @@
+"""What an engine declares to support: settings by their paths, and which values of each.
+
+    Support(
+        inference={"lam": ANY, "penalty": Kinds(Power), "penalty.alpha": ANY, "tolerance": ABOVE_0},
+        model={"layers.each.maps": ANY, "layers.each.pool_maps": Only(1)},
+    )
+
+A setting that a declaration does not name must have its default. So a setting, a penalty or a kind
+of pooling that is new is never ignored: an engine that does not know it does not support it, and
+says so by name.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from whatwhere.model import Problem
+from whatwhere.spec import InferenceSpec, ModelSpec
+from whatwhere.spec.checks import is_choice, shown
+
+
+@dataclass(frozen=True)
+class Values:
+    """The values of a setting that an engine supports.
+
+    holds  whether it supports a value
+    words  the values that it supports, as an error says them
+    deep   the settings below this one are supported, too
+    """
+
+    holds: Callable[[Any], bool]
+    words: str
+    deep: bool = False
+
+
+ANY = Values(lambda value: True, "any value")
+"""Every value of a setting."""
+
+ALL = Values(lambda value: True, "any value", deep=True)
+"""Every value of a setting, and of all settings below it: the engine does not see them."""
+
+ABOVE_0 = Values(lambda value: value > 0, "a number above 0")
+
+
+def Only(*values: Any) -> Values:
+    """These values."""
+    return Values(lambda value: value in values, " or ".join(map(str, values)))
+
+
+def Kinds(*kinds: type) -> Values:
+    """These kinds of a choice; their own settings are declared by themselves."""
+    return Values(lambda value: isinstance(value, kinds), " or ".join(k.__name__ for k in kinds))
+
+
+class Setting(NamedTuple):
+    """A setting of a spec.
+
+    path     as in a declaration: a layer's setting has `each`
+    name     as in a message: it has the number of the layer
+    value    the value
+    default  what it is if nothing is said; MISSING if there is none
+    """
+
+    path: str
+    name: str
+    value: Any
+    default: Any
+
+
+def settings_of(spec: Any, path: str = "", name: str = "") -> Iterator[Setting]:
+    """Every setting of a spec, and then those below it."""
+    for f in fields(spec):
+        if not f.init:  # the `kind` of a choice, which its type says already
+            continue
+        yield Setting(path + f.name, name + f.name, getattr(spec, f.name), default_of(f))
+
+
+def default_of(f: Field[Any]) -> Any:
+    """The default of a setting."""
+    return f.default if f.default_factory is MISSING else f.default_factory()
+
+
+@dataclass(frozen=True, eq=False)
+class Support:
+    """The declaration of an engine.
+
+    inference  values of the settings of `InferenceSpec` that it supports, by their paths
+    model      the same of `ModelSpec`
+    """
+
+    inference: Mapping[str, Values]
+    model: Mapping[str, Values]
+
+    def unsupported_reason(self, problem: Problem) -> str | None:
+        """The first setting of a problem that is not declared; None if all are. Layers above the
+        phase do not count."""
+        return _reason(self, problem.spec, problem.model.spec, problem.phase.layer)
+
+
+@lru_cache(maxsize=64)  # an engine asks again for every batch
+def _reason(
+    support: Support, inference: InferenceSpec, model: ModelSpec, layers: int
+) -> str | None:
+    undeclared = [
+        *_undeclared(support.inference, inference, "", "inference."),
+        *_undeclared(support.model, model, "", "model.", layers),
+    ]
+    return undeclared[0] if undeclared else None
+
+
+def _undeclared(
+    declared: Mapping[str, Values], spec: Any, path: str, name: str, items: int | None = None
+) -> Iterator[str]:
+    """What a declaration does not say of the settings of a spec; of lists of specs, of the first
+    `items`."""
+    for setting in settings_of(spec, path, name):
+        value = setting.value
+        values = declared.get(setting.path)
+        if values is None and _has_parts(value) and not is_choice(value):
+            yield from _below(declared, setting, items)
+        elif values is None:
+            if value != setting.default:
+                known = "" if setting.default is MISSING else f" (it supports {setting.default!r})"
+                yield f"{setting.name} = {shown(value)}{known}"
+        elif not values.holds(value):
+            yield f"{setting.name} = {shown(value)} (it supports {values.words})"
+        elif not values.deep:
+            yield from _below(declared, setting, items)
+
+
+def _has_parts(value: Any) -> bool:
+    """Whether a value has settings of its own: a spec, or a list of specs."""
+    return is_dataclass(value) or (
+        isinstance(value, tuple) and len(value) > 0 and is_dataclass(value[0])
+    )
+
+
+def _below(declared: Mapping[str, Values], setting: Setting, items: int | None) -> Iterator[str]:
+    """What a declaration does not say of the settings below one."""
+    if not _has_parts(setting.value):
+        return
+    if not isinstance(setting.value, tuple):
+        yield from _undeclared(declared, setting.value, f"{setting.path}.", f"{setting.name}.")
+        return
+    for number, item in enumerate(setting.value[:items], start=1):
+        name = f"{setting.name}.{number}."
+        yield from _undeclared(declared, item, f"{setting.path}.each.", name)
