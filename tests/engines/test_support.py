@@ -47,6 +47,7 @@ SCHEDULE: dict[str, Any] = {
     "steps": [STEP, STEP],
 }
 DETAILS = {"input": {"kind": "onoff", "sigma": 1.0, "contrast": 0.5, "contrast_sigma": 1.0}}
+BASELINE = {"nonnegative": False, "input": {"kind": "baseline", "span": 3}}
 
 # What a setting needs beside it, or no automatic change would tell: the settings before the change.
 BEFORE: dict[str, dict[str, Any]] = {
@@ -60,6 +61,8 @@ BEFORE: dict[str, dict[str, Any]] = {
     "inference.step.mu_scale": {"step": SCHEDULE},
     "inference.step.gamma_scale": {"step": SCHEDULE},
     "model.input": DETAILS,
+    "model.input.span": BASELINE,
+    "model.input.hum": BASELINE,
 }
 # Settings that no rule of `changed` changes well.
 AFTER: dict[str, Any] = {
@@ -77,6 +80,7 @@ AFTER: dict[str, Any] = {
     "model.layers.each.pool_maps": 2,
     "model.layers.each.fan_in": 1,
     "model.input.kind": "none",
+    "model.input.hum": 0.1,
 }
 # Why a setting cannot matter to an engine, though it is declared.
 DESCENT = "coordinate descent takes no steps along a gradient"

@@ -17,7 +17,7 @@ from torch import Tensor
 from whatwhere.errors import RunError, SpecError
 from whatwhere.files import open_regular, readable, write_atomic
 from whatwhere.model.deconvnet import DeconvNet
-from whatwhere.spec import ModelSpec
+from whatwhere.spec import InputSpec, ModelSpec
 from whatwhere.spec.checks import require
 from whatwhere.spec.toml import build
 
@@ -93,6 +93,9 @@ def spec_fields(spec: ModelSpec) -> dict[str, Any]:
     fields = asdict(spec)
     if not fields["signed_filters"]:
         del fields["signed_filters"]
+    for name in ("span", "hum"):
+        if getattr(spec.input, name) == getattr(InputSpec, name):
+            del fields["input"][name]
     for layer in fields["layers"]:
         if set(layer["pooling"]) == {"kind"}:
             layer["pooling_kind"] = layer.pop("pooling")["kind"]
