@@ -140,6 +140,7 @@ DAMAGED = (
     ValueError,
     TypeError,
     LookupError,
+    NameError,
     AttributeError,
     ArithmeticError,
     RuntimeError,

@@ -33,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import kills
 from kills import Command
 
-from tiny_run import PLAIN, bars
+from tiny_run import PLAIN
 from whatwhere.cli import app
 from whatwhere.errors import WhatwhereError
 
@@ -64,9 +64,9 @@ def commands(inputs: Path) -> dict[str, Command]:
             begin, lambda disk: [*begin(disk), *(["--overwrite"] if (disk / out).is_file() else [])]
         )
 
-    mask = ("inpaint", pictures, inputs / "mask.png")
+    mask = ("inpaint", pictures, inputs / "mask.png")  # labelling has a test of its own
     return {
-        **kills.commands(inputs),
+        **{name: known for name, known in kills.commands(inputs).items() if name != "label"},
         "encode": same(
             "encode", inputs / "run", images, "--preset", "recipe", out="codes.npz", settings=PLAIN
         ),
@@ -80,21 +80,13 @@ def commands(inputs: Path) -> dict[str, Command]:
             out="classes",
             settings=PLAIN,
         ),
-        "figures": same(
-            "figures", inputs / "run", images, out="figures", settings=("--set", "count=4", *engine)
-        ),
+        "figures": same("figures", inputs / "run", images, out="figures", settings=engine),
         "explore": same("explore", inputs / "run", images, out="page.html", settings=engine),
     }
 
 
 def make_inputs(folder: Path, only: Sequence[str]) -> Path:
-    kills.make_inputs(folder, only)
-    kinds = bars(30)[1]
-    (folder / "labels.csv").write_text(
-        "".join(f"{row},{kind}\n" for row, kind in enumerate(kinds[:12]))
-    )
-    shutil.copy(folder / "pictures" / "0.png", folder / "mask.png")
-    return folder
+    return kills.make_inputs(folder, only)
 
 
 def run(arguments: Sequence[object], largest_file: int | None = None) -> tuple[str, str]:

@@ -26,6 +26,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -36,18 +37,24 @@ from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from parts import attack_in_parts, report, write_counts
+
 import whatwhere as ww
 from data_files import write_idx
 from examples import random_latents
 from tiny_run import PLAIN, bars, make, whatwhere
+from whatwhere.data.signals import encode_signals
 from whatwhere.errors import WhatwhereError
-from whatwhere.files import RECORD, claim_outputs
+from whatwhere.files import RECORD, check_outputs, claim_outputs, write_result
 from whatwhere.learning.checkpoint import Checkpoint, RunFacts
 from whatwhere.learning.latent_store import LatentStore
 from whatwhere.learning.run_folder import RunFolder
 from whatwhere.model.files import checksum
 from whatwhere.tasks.classification.picture_classifier import is_classifier
+from whatwhere.tasks.labelling.exchange import read_foreign_labels
 from whatwhere.tasks.labelling.label_tables import read_labels
+from whatwhere.tasks.restoration import load_denoiser
+from whatwhere.tasks.restoration.pictures import Task, plan_jobs, restore_picture
 
 SLOWEST = 10  # seconds for one file
 MEMORY = 1 << 30  # bytes
@@ -152,16 +159,121 @@ def readers(folder: Path) -> dict[str, Reader]:
         "file,class\n" + "".join(f"{n},{label}\n" for n, label in enumerate(labels))
     )
     add("labels", folder / "labels.csv", read_labels)
-    claim_outputs([folder / "result" / "a.png"], folder=folder / "result")
-    record = folder / "result" / RECORD
-    shutil.copy(record, folder / "record.json")
-    add(
-        "results",
-        folder / "record.json",
-        lambda _: claim_outputs([record.with_name("b")], folder=record.parent),
-        record,
-    )
+    add("labels of a session", folder / "labels.csv", lambda path: label_with(path))
+    add_foreign_labels(folder, add)
+    add_signals(folder, add)
+    add_extras(folder, images, add)
+    add_records(folder, add)
     return found
+
+
+def label_with(path: Path) -> int:
+    """Say something in a session whose table is this file; nothing in the table is lost."""
+    rows = np.eye(6, dtype=np.float32).repeat(2, 0)
+    session = ww.Labelling(rows, labels=path)
+    before = dict(session.said) | session.elsewhere
+    session.label({1: "new"})
+    again = read_labels(path)
+    assert again["1"] == "new"
+    assert len(again) == len(before | {1: ""}), "a label was lost"
+    return len(again)
+
+
+def add_foreign_labels(folder: Path, add: Callable[..., None]) -> None:
+    """Labels of other programs."""
+    names = [f"{n}.png" for n in range(6)]
+    (folder / "foreign.csv").write_text("name,label\n" + "".join(f"{n},a\n" for n in names))
+    choice = {"from_name": "class", "to_name": "image", "type": "choices"}
+    result = [choice | {"value": {"choices": ["a"]}}]
+    tasks = [{"data": {"image": n}, "annotations": [{"result": result}]} for n in names]
+    (folder / "foreign.json").write_text(json.dumps(tasks))
+    for kind in ("csv", "json"):
+        add(
+            f"labels of others, {kind}",
+            folder / f"foreign.{kind}",
+            lambda path: (
+                read_foreign_labels(path.read_bytes(), path.name, names)
+                if path.is_file() and path.stat().st_size < 1 << 30
+                else None
+            ),
+        )
+
+
+def add_signals(folder: Path, add: Callable[..., None]) -> None:
+    """Recordings in every format, and a recording that is written again."""
+    from scipy.io import wavfile
+
+    values = np.random.default_rng(0).uniform(-0.9, 0.9, (60, 2))
+    tables = {
+        "table.csv": "left,right\n" + "".join(f"{a:.6g},{b:.6g}\n" for a, b in values),
+        "semicolons.csv": "".join(f"{a:.4f};{b:.4f}\n".replace(".", ",") for a, b in values),
+        "one.csv": "\ufeff" + "".join(f"{a:.6g}\r\n" for a, _ in values),
+    }
+    for name, text in tables.items():
+        (folder / name).write_text(text, encoding="utf-8")
+        add(name, folder / name, read_recording)
+    for kind in ("int16", "int32", "int64", "uint8", "float32"):
+        is_float = kind == "float32"
+        scaled = values if is_float else 100 * (values + (kind == "uint8"))
+        wavfile.write(folder / f"{kind}.wav", 1000, scaled.astype(kind))
+        add(f"{kind}.wav", folder / f"{kind}.wav", read_recording)
+    np.save(folder / "signals.npy", values.T.astype(np.float32))
+    add("signals.npy", folder / "signals.npy", read_recording)
+
+
+def read_recording(path: Path) -> int:
+    """Read a recording, and write another one like it, which has as many samples."""
+    values = ww.data.load(path, signals=True, allow_nan=True)[:].numpy()
+    copy = path.with_name(f"copy{path.suffix}")
+    copy.write_bytes(encode_signals(values, path))
+    again = ww.data.load(copy, signals=True, allow_nan=True)[:].numpy()
+    assert again.shape == values.shape, "the copy is not like the recording"
+    return values.size
+
+
+def add_extras(folder: Path, images: np.ndarray, add: Callable[..., None]) -> None:
+    """Pictures with transparency, a profile and a resolution, deep colour, and a folder of them."""
+    from whatwhere.data.pictures import read_extras, write_tiff
+
+    alpha = np.stack([(255 * images[n]).astype(np.uint8) for n in range(4)], 2)
+    for kind in ("png", "webp", "tif"):
+        file = folder / f"alpha.{kind}"
+        Image.fromarray(alpha).save(file, icc_profile=b"profile" * 9, dpi=(300, 300))
+        add(f"alpha.{kind}", file, lambda path: (read_extras(path), ww.data.load(path)[:]))
+    if find_spec("tifffile") is None:
+        return
+    with open(folder / "deep.tif", "wb") as file:
+        write_tiff(file, [alpha.transpose(2, 0, 1)[:3].astype(np.uint16) * 257])
+    add("deep.tif", folder / "deep.tif", lambda path: (read_extras(path), ww.data.load(path)[:]))
+
+
+def add_records(folder: Path, add: Callable[..., None]) -> None:
+    """What the program keeps about its results."""
+    results = folder / "result"
+    claim_outputs([results / "a.png"], folder=results)
+    write_result(results, results / "b.csv", b"1", "")
+    shutil.copy(results / RECORD, folder / "record.json")
+
+    def write(_: Path) -> None:
+        write_result(results, results / "b.csv", b"2", "")
+        check_outputs([results / "b.csv"], folder=results)
+
+    add("results", folder / "record.json", write, results / RECORD)
+    pictures = folder / "to restore"
+    pictures.mkdir()
+    Image.fromarray(np.full((8, 8), 99, np.uint8)).save(pictures / "a.png")
+    out = folder / "restored"
+    task = Task("denoise", noise=0.0)
+    denoiser = load_denoiser()
+    for job in plan_jobs(task, denoiser, pictures, None, out):
+        restore_picture(task, denoiser, job, lambda pixels: None)
+    shutil.copy(out / "restoration.json", folder / "restoration.json")
+    add(
+        "restoration",
+        folder / "restoration.json",
+        lambda _: plan_jobs(task, denoiser, pictures, None, out),
+        out / "restoration.json",
+    )
 
 
 def score(path: Path, images: np.ndarray) -> np.ndarray:
@@ -364,8 +476,13 @@ def attack_reader(name: str, reader: Reader, count: int, seed: int) -> collectio
     return tally
 
 
-def attack(count: int, seed: int = 0) -> dict[str, collections.Counter[str]]:
-    """Read `count` hostile files, divided among the readers; the outcomes of each reader."""
+def attack(
+    count: int, seed: int = 0, out: Path | None = None
+) -> dict[str, collections.Counter[str]]:
+    """Read `count` hostile files, divided among the readers; the outcomes of each reader.
+
+    out  gets the counts after each reader
+    """
     torch.set_num_threads(1)
     totals: dict[str, collections.Counter[str]] = {}
     with tempfile.TemporaryDirectory() as temporary:
@@ -380,6 +497,8 @@ def attack(count: int, seed: int = 0) -> dict[str, collections.Counter[str]]:
         resource.setrlimit(resource.RLIMIT_AS, (used + MEMORY, resource.RLIM_INFINITY))
         for name, reader in known.items():
             totals[name] = attack_reader(name, reader, -(-count // len(known)), seed)
+            if out is not None:
+                write_counts(out, totals)
         resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     return totals
 
@@ -388,26 +507,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--files", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="for several processes")
     parser.add_argument("--out", type=Path, help="write the counts to this JSON file")
     arguments = parser.parse_args()
     began = time.monotonic()
-    totals = attack(arguments.files, arguments.seed)
-    total = sum(totals.values(), collections.Counter())
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    for name, tally in totals.items():
-        print(f"{name:24} {dict(tally)}")
-    print(
-        f"{total.total():,} files: {dict(total)}; {time.monotonic() - began:.0f} s; peak"
-        f" {peak:.2f} GB"
-    )
-    if arguments.out:
-        counts = {name: dict(tally) for name, tally in totals.items()}
-        arguments.out.write_text(
-            json.dumps(
-                {"files": total.total(), "peak_gb": round(peak, 2), "readers": counts}, indent=1
-            )
+    if arguments.processes > 1:
+        size = ["--files", str(-(-arguments.files // arguments.processes))]
+        totals = attack_in_parts(
+            __file__, size, arguments.seed, arguments.processes, arguments.seconds
         )
-    sys.exit(any(key.startswith("FAULT") for key in total))
+    else:
+        totals = attack(arguments.files, arguments.seed, arguments.out)
+    faults = report(totals)
+    who = resource.RUSAGE_CHILDREN if arguments.processes > 1 else resource.RUSAGE_SELF
+    peak = resource.getrusage(who).ru_maxrss / 2**20
+    print(f"{time.monotonic() - began:.0f} s; peak {peak:.2f} GB")
+    if arguments.out:
+        write_counts(arguments.out, totals)
+    sys.exit(faults)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """Commands killed at a random moment, then run again:  python tests/attack/kills.py --kills 300
 (also: make attack)
 
-Every command runs in a process of its own, which is killed (SIGKILL) after a time drawn between 0
-and what it takes undisturbed. Then every file of its output must be complete, and the same command,
-run again to its end, must give the result of one that nobody disturbed, to the bit. What differs or
-is torn counts as a fault and fails the program.
+Every command runs in a process of its own, which gets SIGKILL, SIGTERM or SIGINT after a time drawn
+between 0 and what it takes undisturbed. Then every file of its output must be complete, and the
+same command, run again to its end, must give the result of one that nobody disturbed, to the bit.
+What differs or is torn counts as a fault and fails the program.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from parts import Tallies, attack_in_parts, report, write_counts
+
 import whatwhere as ww
 from tiny_run import PLAIN, bars, make
 
@@ -40,6 +42,8 @@ from whatwhere import anomaly, classification, data, inference, learning, restor
 from whatwhere.cli import app
 from whatwhere.files import LEFTOVER
 from whatwhere.learning.run_folder import read_history
+
+SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL, signal.SIGINT)
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,38 @@ def commands(inputs: Path) -> dict[str, Command]:
     def denoise(out: Path) -> list[object]:
         return ["denoise", pictures, out / "clean", "--noise", "0.1", "--device", "cpu"]
 
+    def denoise_again(out: Path) -> list[object]:
+        """Over results of other settings. Run again, it needs no --overwrite."""
+        clean = out / "clean"
+        options = ["--noise", "0.2", "--device", "cpu"]
+        if clean.exists():
+            return ["denoise", pictures, clean, *options]
+        shutil.copytree(inputs / "clean", clean)
+        return ["denoise", pictures, clean, *options, "--overwrite"]
+
+    def denoise_again_or_continue(out: Path) -> list[object]:
+        record = out / "clean" / "restoration.json"
+        settings = json.loads(record.read_text())["settings"] if record.exists() else {}
+        began = settings.get("noise") == 0.2
+        return [*denoise_again(out), *([] if began else ["--overwrite"])]
+
+    def inpaint(out: Path) -> list[object]:
+        return ["inpaint", pictures, inputs / "mask.png", out / "filled", "--device", "cpu"]
+
+    def classify(out: Path) -> list[object]:
+        table = ("--labels", inputs / "labels.csv", "--out", out / "classes")
+        return ["classify", run, images, *table, *PLAIN]
+
+    def classify_new(out: Path) -> list[object]:
+        return ["classify", inputs / "classifier.safetensors", images, "--out", out / "classes"]
+
+    def figures(out: Path) -> list[object]:
+        options = ("--only", "filters", "--only", "cost-1", "--set", "engine=reference")
+        return ["figures", run, images, "--out", out / "figures", *options]
+
+    def label(out: Path) -> list[object]:
+        return ["labels one by one", out / "labels.csv"]
+
     def distill(out: Path) -> list[object]:
         """Learned steps are saved next to the model, so it works on a copy."""
         if not (out / "run").exists():
@@ -111,6 +147,13 @@ def commands(inputs: Path) -> dict[str, Command]:
         "encode": same("encode", run, images, "--preset", "recipe", name="codes.npz"),
         "decode": same("decode", run, inputs / "codes.npz", name="pictures"),
         "denoise": Command(denoise, denoise),
+        "denoise --overwrite": Command(denoise_again, denoise_again_or_continue),
+        "inpaint": Command(inpaint, inpaint),
+        "classify": Command(classify, classify),
+        "classify by a classifier": Command(classify_new, classify_new),
+        "figures": Command(figures, figures),
+        "explore": same("explore", run, images, name="page.html"),
+        "label": Command(label, label),
         "distill": Command(distill, distill),
         "anomaly fit": same("anomaly", "fit", pictures, name="detector.safetensors"),
         "anomaly score": same(
@@ -132,11 +175,35 @@ def start(arguments: Sequence[object]) -> int:
     try:
         if arguments[0] == "make":
             make(Path(str(arguments[1])))
+        elif arguments[0] == "make a classifier":
+            make_classifier(*(Path(str(path)) for path in arguments[1:]))
+        elif arguments[0] == "labels one by one":
+            label_one_by_one(Path(str(arguments[1])))
         else:
             app([str(a) for a in arguments], standalone_mode=False)
         status = 0
     finally:
         os._exit(status)
+
+
+def make_classifier(run: Path, file: Path) -> None:
+    """A classifier of bars, as the labelling page saves it."""
+    images, kinds = bars(30)
+    session = ww.Labelling(images, run=run, invariant_to=ww.Distortions(copies=2))
+    session.label({row: f"kind {kind}" for row, kind in enumerate(kinds[:12])})
+    session.save(file)
+
+
+def label_one_by_one(file: Path) -> None:
+    """What a person says on the labelling page, with every label in the files."""
+    rows = np.eye(6, dtype=np.float32).repeat(4, 0)
+    session = ww.Labelling(rows, labels=file)
+    said = list(session.said)
+    expected = list(range(len(said)))
+    assert said == expected, f"labels of {said} were read; the first ones were said"
+    for row in range(len(said), len(rows)):
+        session.label({row: f"class {row // 4}"})
+    session.label({0: "class 0"})  # a session that had said everything writes predictions again
 
 
 def finish(arguments: Sequence[object]) -> bool:
@@ -157,6 +224,17 @@ def make_inputs(folder: Path, only: Sequence[str] = ()) -> Path:
     if not only or "decode" in only:
         options = ("--out", folder / "codes.npz", "--where", "--preset", "recipe", *PLAIN)
         assert finish(["encode", folder / "run", folder / "images.npy", *options])
+    if not only or "denoise --overwrite" in only:
+        options = ("--noise", "0.1", "--device", "cpu")
+        assert finish(["denoise", folder / "pictures", folder / "clean", *options])
+    mask = np.full((10, 10), 255, np.uint8)
+    mask[3:5, 3:5] = 0
+    Image.fromarray(mask).save(folder / "mask.png")
+    kinds = bars(30)[1]
+    lines = [f"{row},{kind}\n" for row, kind in enumerate(kinds[:12])]
+    (folder / "labels.csv").write_text("".join(lines))
+    if not only or "classify by a classifier" in only:
+        assert finish(["make a classifier", folder / "run", folder / "classifier.safetensors"])
     if not only or "anomaly score" in only:
         assert finish(
             ["anomaly", "fit", folder / "pictures", "--out", folder / "detector.safetensors"]
@@ -204,50 +282,68 @@ def result(folder: Path) -> dict[str, str]:
     return sums
 
 
-def attack(
-    kills: int, seed: int = 0, only: Sequence[str] = ()
-) -> dict[str, collections.Counter[str]]:
-    """Kill every command, or `only` these, equally often; the outcomes of each."""
+def attack(kills: int, seed: int = 0, only: Sequence[str] = (), out: Path | None = None) -> Tallies:
+    """Kill every command, or `only` these, equally often; the outcomes of each.
+
+    out  gets the counts after each command
+    """
     torch.set_num_threads(1)
     chance = random.Random(seed)
-    totals: dict[str, collections.Counter[str]] = {}
+    totals: Tallies = {}
     with tempfile.TemporaryDirectory() as temporary:
         inputs = make_inputs(Path(temporary) / "inputs", only)
         known = {
             name: command for name, command in commands(inputs).items() if not only or name in only
         }
-        for name, command in known.items():
-            whole, duration = Path(temporary) / "whole", math.inf
-            for _ in range(2):  # the first time may also fill a cache
-                whole.mkdir()
-                began = time.monotonic()
-                assert finish(command.first(whole)), f"{name} fails undisturbed"
-                duration, expected = min(duration, time.monotonic() - began), result(whole)
-                shutil.rmtree(whole)
-            assert expected, f"{name} writes nothing"
-            tally, share = collections.Counter[str](), -(-kills // len(known))
-            for number in range(3 * share):
-                if tally["killed"] == share:
-                    break
-                out = Path(temporary) / f"out{number}"
-                out.mkdir()
-                pid = start(command.first(out))
-                time.sleep(chance.random() * duration)
-                os.kill(pid, signal.SIGKILL)
-                killed = os.WIFSIGNALED(os.waitpid(pid, 0)[1])
-                faults = torn(out)
-                if not finish(command.again(out)):
-                    faults.append("cannot be run again")
-                elif result(out) != expected:
-                    faults.append("another result")
-                tally["killed" if killed else "had ended"] += 1
-                for fault in faults:
-                    tally[f"FAULT {fault}"] += 1
-                    print(f"{name}, number {number}: {fault}", flush=True)
-                shutil.rmtree(out)
-            totals[name] = tally
-            print(f"{name:18} {dict(tally)}", flush=True)
+        # parts of an attack are of different commands if there are few kills for each
+        order = sorted(known, key=lambda name: random.Random(f"{seed} {name}").random())
+        for name in order:
+            share = kills * (len(totals) + 1) // len(known) - kills * len(totals) // len(known)
+            totals[name] = attack_command(name, known[name], Path(temporary), share, chance)
+            print(f"{name:24} {dict(totals[name])}", flush=True)
+            if out is not None:
+                write_counts(out, totals)
     return totals
+
+
+def attack_command(
+    name: str, command: Command, folder: Path, share: int, chance: random.Random
+) -> collections.Counter[str]:
+    """Kill one command `share` times, at times within its duration."""
+    tally = collections.Counter[str]()
+    if not share:
+        return tally
+    duration = math.inf
+    for _ in range(2):  # the first time may also fill a cache
+        whole = folder / "whole"
+        whole.mkdir()
+        began = time.monotonic()
+        assert finish(command.first(whole)), f"{name} fails undisturbed"
+        duration = min(duration, time.monotonic() - began)
+        expected = result(whole)
+        shutil.rmtree(whole)
+    assert expected, f"{name} writes nothing"
+    for number in range(3 * share):
+        if tally["killed"] == share:
+            break
+        out = folder / f"out{number}"
+        out.mkdir()
+        pid = start(command.first(out))
+        time.sleep(chance.random() * duration)
+        os.kill(pid, SIGNALS[number % len(SIGNALS)])
+        ended = os.waitpid(pid, 0)[1]
+        killed = ended != 0
+        faults = torn(out)
+        if not finish(command.again(out)):
+            faults.append("cannot be run again")
+        elif result(out) != expected:
+            faults.append("another result")
+        tally["killed" if killed else "had ended"] += 1
+        for fault in faults:
+            tally[f"FAULT {fault}"] += 1
+            print(f"{name}, number {number}: {fault}", flush=True)
+        shutil.rmtree(out)
+    return tally
 
 
 def main() -> None:
@@ -255,16 +351,22 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--commands", nargs="+", default=(), help="only these")
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="for several processes")
     parser.add_argument("--out", type=Path, help="write the counts to this JSON file")
     arguments = parser.parse_args()
-    totals = attack(arguments.kills, arguments.seed, arguments.commands)
-    total = sum(totals.values(), collections.Counter())
-    print(dict(total))
-    if arguments.out:
-        arguments.out.write_text(
-            json.dumps({name: dict(tally) for name, tally in totals.items()}, indent=1)
+    if arguments.processes > 1:
+        size = ["--kills", str(-(-arguments.kills // arguments.processes))]
+        totals = attack_in_parts(
+            __file__, size, arguments.seed, arguments.processes, arguments.seconds
         )
-    sys.exit(any(key.startswith("FAULT") for key in total))
+    else:
+        only = arguments.commands
+        totals = attack(arguments.kills, arguments.seed, only, arguments.out)
+    faults = report(totals)
+    if arguments.out:
+        write_counts(arguments.out, totals)
+    sys.exit(faults)
 
 
 if __name__ == "__main__":

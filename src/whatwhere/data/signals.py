@@ -32,6 +32,7 @@ SUFFIXES = (".csv", ".wav", ".edf", ".bdf", ".fif")
 
 WINDOW = 2048  # samples, for learning from longer signals
 CHECKED = 1 << 20  # samples that are looked at together
+MOST_PARTS = 1000  # of a .wav file, before its samples
 UNKNOWN_LENGTH = 2**32 - 1  # of the samples of a .wav file
 
 
@@ -307,9 +308,15 @@ def _check_wav_length(file: BufferedReader) -> None:
     `ds64` part gives the size.
     """
     size = os.fstat(file.fileno()).st_size
-    order: Literal["big", "little"] = "big" if file.read(12)[:4] == b"RIFX" else "little"
+    kind = file.read(12)[:4]
+    if kind not in (b"RIFF", b"RIFX", b"RF64"):
+        raise ValueError("it does not begin like a .wav file")
+    order: Literal["big", "little"] = "big" if kind == b"RIFX" else "little"
     announced_64 = None
-    while len(head := file.read(8)) == 8:
+    for _ in range(MOST_PARTS):
+        head = file.read(8)
+        if len(head) < 8:
+            return
         length = int.from_bytes(head[4:], order)
         if head[:4] == b"ds64":
             announced_64 = int.from_bytes(file.read(16)[8:], order)
@@ -326,6 +333,7 @@ def _check_wav_length(file: BufferedReader) -> None:
                 f"it announces {length:,} bytes of samples and has {rest:,}, so it ends early"
             )
         return
+    raise ValueError(f"it has more than {MOST_PARTS:,} parts before its samples")
 
 
 def encode_signals(values: np.ndarray, source: Path) -> bytes:

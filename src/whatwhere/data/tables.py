@@ -4,6 +4,7 @@ written alike."""
 import codecs
 import io
 import math
+import os
 import re
 import warnings
 from collections.abc import Sequence
@@ -15,8 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from whatwhere.errors import ImageError, printable
-from whatwhere.files import open_regular
+from whatwhere.files import open_regular, readable
 
+LARGEST_TABLE = 1 << 30  # bytes of a .csv file
 LOOKED_AT = 1000  # lines of a table that tell whether its first line is a heading
 DECIMAL_COMMA = re.compile(r"([+-]?\d+),(\d+)")
 EVEN = 0.02  # the share by which half of the distances of times may differ from their median
@@ -49,13 +51,17 @@ class Table:
 
 def read_table(path: Path) -> Table:
     """The lines of a .csv file; its separator, its decimal mark and its heading are detected."""
-    with open_regular(path) as file:
+    with open_regular(path) as file, readable(path, "table", "save it as UTF-8", ImageError):
+        size = os.fstat(file.fileno()).st_size
+        if size > LARGEST_TABLE:
+            raise ValueError(
+                f"it has {size:,} bytes; expected at most {LARGEST_TABLE:,}: save it as .npy"
+            )
         content = file.read()
-    encoding = _encoding(content)
-    try:
+        encoding = _encoding(content)
         text = content.decode(encoding)
-    except UnicodeDecodeError as error:
-        raise ImageError(f"{path}: {error}; save it as UTF-8") from None
+        if "\0" in text:
+            raise ValueError("it has bytes of 0, so it is no text")
     line_end = "\r\n" if "\r\n" in text else "\n"
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     while lines and not lines[-1].strip():
