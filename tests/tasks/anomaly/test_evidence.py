@@ -17,6 +17,7 @@ from whatwhere.tasks.anomaly.evidence import (
     largest_step,
     learn_surface,
     median_and_spread,
+    neighbours,
     pictures_needed,
     steps,
     summarise,
@@ -59,7 +60,16 @@ def test_each_kind_of_evidence_sees_its_own_defect() -> None:
     column.energy[:, :, 7:] += 2.0
     patch.energy[0, 3:6, 3:6] += 6.0
     whole.energy[1] += 2.0
-    for kind, odd in zip(SURFACE, (spot, patch, band, column, whole), strict=True):
+    defects = {
+        "spots": spot,
+        "texture": patch,
+        "neighbours": patch,
+        "rows": band,
+        "columns": column,
+        "whole": whole,
+    }
+    assert set(defects) == set(SURFACE)
+    for kind, odd in defects.items():
         assert (normal.maps(odd)[kind] - before[kind]).max() > 1.0, kind
     seen = normal.maps(spot)
     assert all((seen[kind] == before[kind]).all() for kind in SURFACE if kind != "spots")
@@ -83,7 +93,7 @@ def test_what_unknown_cells_show_has_no_influence() -> None:
         maps = torch.stack(list(normal.maps(new).values()))
         parts = [
             maps[:, new.known],
-            summarise(maps, new, [1.0] * 5),
+            summarise(maps, new, [1.0] * len(maps)),
             surface_of(new),
             normal.bank,
             normal.edge,
@@ -141,6 +151,29 @@ def test_steps_compare_bands_and_mark_the_rows_of_both() -> None:
     marked = largest_step(steps(values)[0], 12)
     assert (marked == 1.0).nonzero().flatten().tolist() == list(range(2, 10))
     assert steps(torch.ones(2, 1)).tolist() == [[0.0], [0.0]]
+
+
+def test_neighbours_predict_a_place_of_normal_pictures() -> None:
+    """A place that does not continue its neighbours is seen where it is."""
+
+    def smooth(seed: int) -> Cells:
+        one = cells(seed)
+        slope = torch.randn(5, 1, 1, generator=torch.Generator().manual_seed(seed))
+        rows = torch.arange(12.0)[:, None].expand(12, 14)
+        energy = slope * rows / 4 + 0.05 * one.energy
+        return Cells(energy, one.peaks, one.known, LARGE)
+
+    normal = learn_surface([smooth(n) for n in range(20)], 0)
+    usual, odd = smooth(50), smooth(50)
+    odd.energy[:, 5:8, 6:9] += 1.0
+    rise = normal.maps(odd)["neighbours"] - normal.maps(usual)["neighbours"]
+    assert rise.max() > 3.0
+    row, column = divmod(int(rise.argmax()), 14)
+    assert 4 <= row <= 8
+    assert 5 <= column <= 9
+    around_it = [neighbours(usual.energy, 5)[k::5][:, 6, 7] for k in range(5)]
+    expected = [usual.energy[k, [6, 6, 1, 11], [2, 12, 7, 7]] for k in range(5)]
+    torch.testing.assert_close(torch.stack(around_it), torch.stack(expected))
 
 
 def test_units_and_the_soft_maximum() -> None:

@@ -16,8 +16,6 @@ from surfaces import scratched, surface
 from whatwhere.errors import ImageError, RunError, SpecError
 from whatwhere.tasks.anomaly.features import MOST_CHANNELS, GivenFeatures, projected
 
-SCORES = (-1.0136887, 0.7425591, 0.2708386)  # of the version that wrote the file
-
 
 def small_network(seed: int = 0) -> nn.Module:
     """Fixed random filters, rectified, at strides 4 and 8."""
@@ -150,12 +148,24 @@ def test_a_file_needs_the_features_that_it_was_fitted_with(tmp_path: Path) -> No
             ww.AnomalyDetector.load(tmp_path / "detector", features=wrong)
 
 
-def test_a_detector_of_the_former_format_loads_and_scores_as_it_did() -> None:
-    detector = ww.AnomalyDetector.load(Path(__file__).parent / "format_4.detector")
-    pictures = (255 * surface(3, seed=5, height=24, width=28)).round().to(torch.uint8)
-    np.testing.assert_allclose(detector.score_samples(pictures), SCORES, rtol=1e-4)
-    assert detector.threshold_.value == pytest.approx(0.3931603, abs=2e-4)
-    assert len(detector.partial_fit(pictures).normal_scores_) == 9
+@pytest.mark.parametrize(
+    ("file", "size", "scores", "threshold"),
+    [
+        ("format_4.detector", (24, 28), [-1.0136887, 0.7425591], 0.3931603),
+        ("format_4_large.detector", (97, 100), [-1.8233943, -27.5911026], 0.9156537),
+    ],
+)
+def test_a_detector_of_the_former_format_loads_and_scores_as_it_did(
+    file: str, size: tuple[int, int], scores: list[float], threshold: float
+) -> None:
+    detector = ww.AnomalyDetector.load(Path(__file__).parent / file)
+    height, width = size
+    seen = len(detector.normal_scores_)
+    count = 3 if file == "format_4.detector" else 2
+    pictures = (255 * surface(count, seed=5, height=height, width=width)).round().to(torch.uint8)
+    np.testing.assert_allclose(detector.score_samples(pictures)[:2], scores, rtol=1e-4)
+    assert detector.threshold_.value == pytest.approx(threshold, abs=2e-4)
+    assert len(detector.partial_fit(pictures).normal_scores_) == seen + count
 
 
 def test_many_channels_are_projected_and_keep_their_distances() -> None:
@@ -176,10 +186,10 @@ def test_the_sample_leaves_room_for_the_maps_of_given_features() -> None:
     def wide(pictures: Tensor) -> Tensor:
         return pictures.expand(-1, 200, -1, -1)
 
-    detector = ww.AnomalyDetector(features=wide, memory=20).fit(surface(12))
+    detector = ww.AnomalyDetector(features=wide, memory=40).fit(surface(12))
     values = 48 * 56
-    assert detector.sample_.feature_bytes == 4 * 4 * 200
-    assert len(detector.sample_.kept) == 20_000_000 // (values * 4 * 4 * 200)
+    assert detector.sample_.feature_bytes == 6 * 4 * 200
+    assert len(detector.sample_.kept) == 40_000_000 // (values * 6 * 4 * 200)
 
 
 # The promise on false alarms, by simulation -------------------------------------------------------

@@ -1,12 +1,14 @@
 """How unlike normal surfaces a picture is: kinds of evidence, each measured in units of normal
 pictures.
 
-    spots    a response that is larger than those anywhere in normal pictures
-    texture  energies of a place that are far from the nearest ones of normal places
-    rows     a band of rows whose energies differ from those of the next band, by more than in
-             normal pictures
-    columns  the same for columns
-    whole    mean energies of the picture
+    spots       a response that is larger than those anywhere in normal pictures
+    texture     energies of a place that are far from the nearest ones of normal places
+    neighbours  energies of a place that those around it do not predict, as they do in normal
+                pictures
+    rows        a band of rows whose energies differ from those of the next band, by more than in
+                normal pictures
+    columns     the same for columns
+    whole       mean energies of the picture
 
 A surface may be normal everywhere but change at some place, so rows and columns compare a picture
 with itself. Rough surfaces have more evidence of some kinds than smooth ones, so a picture's is
@@ -17,7 +19,7 @@ a soft maximum, T log mean exp (e / T).
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +33,14 @@ Kinds = dict[str, tuple[float, float]]
 Each = Callable[..., Iterable[Any]]  # a map of pictures, perhaps in several threads
 SURFACE = {
     "spots": (1.0, 1.0),
+    "texture": (0.99, 1.0),
+    "neighbours": (0.9, 1.0),
+    "rows": (1.0, 1.0),
+    "columns": (1.0, 1.0),
+    "whole": (1.0, 1.0),
+}
+FORMER_SURFACE = {  # of files before format 5
+    "spots": (1.0, 1.0),
     "texture": (0.9, 1.0),
     "rows": (1.0, 1.0),
     "columns": (1.0, 1.0),
@@ -38,7 +48,7 @@ SURFACE = {
 }
 SMALL_SURFACE = {"spots": (1.0, 0.5), "texture": (0.9, 0.5)}  # there is no room for bands
 RECORDING = {"spots": (1.0, 0.5), "texture": (1.0, 0.5)}
-FEATURES = {"texture": (1.0, 1.0)}  # that a user gives
+FEATURES = {"texture": (0.99, 1.0), "neighbours": (0.99, 1.0)}  # that a user gives
 """The kinds of evidence: the quantile of the cells of a picture that is its evidence, and how much
 it counts. The more all of them count, the more the largest alone decides.
 """
@@ -88,6 +98,85 @@ class Gaussian:
 
 
 @dataclass(frozen=True)
+class Regression:
+    """The energies of a place as its neighbours predict them, linearly, from normal pictures.
+
+    mean, deviation  [D], of the energies
+    weights          [4 D, D]: the share of each neighbour's energies
+    residual         the distribution of what is not predicted
+    edge             as in `NormalSurface`
+    """
+
+    mean: Tensor
+    deviation: Tensor
+    weights: Tensor
+    residual: Gaussian
+    edge: Tensor
+
+    def unpredicted(self, cells: Cells) -> Tensor:
+        """What the neighbours of every place do not predict, [D, n], in deviations."""
+        standard = (local_energy(cells) - self.mean) / self.deviation
+        return (standard - self.predict(standard, cells.search.gap)).flatten(1)
+
+    def predict(self, standard: Tensor, gap: int) -> Tensor:
+        predicted = self.weights.mT @ neighbours(standard, gap).flatten(1)
+        return predicted.view(standard.shape)
+
+    def surprise(self, cells: Cells) -> Tensor:
+        """The logarithm of the squared distance of what is not predicted, [n]."""
+        return self.residual.surprise(self.unpredicted(cells))
+
+
+def no_regression() -> Regression:
+    nothing = torch.empty(0)
+    return Regression(nothing, nothing, nothing, Gaussian(nothing, nothing), nothing)
+
+
+def neighbours(grid: Tensor, gap: int) -> Tensor:
+    """The places left, right, above and below every place [D, rows, columns], `gap` cells away:
+    [4 D, rows, columns]; what is at the border continues beyond it."""
+    rows, columns = grid.shape[1:]
+    padded = F.pad(grid[None], [gap] * 4, mode="replicate")[0]
+    left = padded[:, gap : gap + rows, :columns]
+    right = padded[:, gap : gap + rows, 2 * gap :]
+    above = padded[:, :rows, gap : gap + columns]
+    below = padded[:, 2 * gap :, gap : gap + columns]
+    return torch.cat([left, right, above, below])
+
+
+def learn_regression(pictures: Sequence[Cells]) -> Regression:
+    """Ridge regression of places on their neighbours, from normal pictures."""
+    search = pictures[0].search
+    energies = [local_energy(cells) for cells in pictures]
+    inside = [e[:, cells.known] for e, cells in zip(energies, pictures, strict=True)]
+    count = sum(e.shape[1] for e in inside)
+    mean = torch.stack([e.double().sum(1) for e in inside]).sum(0) / count
+    squares = torch.stack([(e - mean[:, None]).square().sum(1) for e in inside]).sum(0)
+    deviation = (squares / count).sqrt().clamp_min(LEAST)
+    channels = len(mean)
+    products = torch.zeros(4 * channels, 4 * channels, dtype=torch.float64)
+    targets = torch.zeros(4 * channels, channels, dtype=torch.float64)
+    for energy, cells in zip(energies, pictures, strict=True):
+        standard = (energy - mean[:, None, None]) / deviation[:, None, None]
+        near = neighbours(standard, search.gap)[:, cells.known]
+        products += near @ near.mT / count
+        targets += near @ standard[:, cells.known].mT / count
+    products.diagonal().add_(SHRINKAGE)
+    weights = torch.linalg.solve(products, targets)
+    plain = Regression(
+        mean[:, None, None].float(),
+        deviation[:, None, None].float(),
+        weights.float(),
+        no_regression().residual,
+        torch.empty(0),
+    )
+    rest = [plain.unpredicted(cells)[:, cells.known.flatten()] for cells in pictures]
+    learned = replace(plain, residual=Gaussian.of(rest))
+    surprises = [learned.surprise(cells) for cells in pictures]
+    return replace(learned, edge=edge_statistics(surprises, pictures))
+
+
+@dataclass(frozen=True)
 class NormalSurface:
     """What normal surfaces are like; it gives the kinds of evidence of `SURFACE`.
 
@@ -101,6 +190,7 @@ class NormalSurface:
     rows, columns  distributions of the differences of bands
     whole          distribution of the mean energies
     nearest        as in `Search`
+    neighbours     how places depend on those around them, if `Search.gap` asks for it
     """
 
     peaks: Tensor
@@ -112,23 +202,26 @@ class NormalSurface:
     columns: Gaussian
     whole: Gaussian
     nearest: int
+    neighbours: Regression = field(default_factory=no_regression)
 
     def maps(self, cells: Cells) -> dict[str, Tensor]:
         """The evidence of each kind at every cell, [rows, columns]."""
         size = cells.known.shape
         middle, spread = self.peaks[..., None, None]
-        mean, deviation = self.edge[:, border_distance(size, cells.search.around)]
-        texture = self.far(texture_of(cells)).view(size)
+        spots = (log_peaks(cells) - middle) / spread
         rows = self.rows.surprise(steps(profile(cells, 2)))
         columns = self.columns.surprise(steps(profile(cells, 1)))
-        spots = (log_peaks(cells) - middle) / spread
-        return {
+        found = {
             "spots": spots.amax(0) if len(spots) else torch.zeros(size),
-            "texture": around(((texture - mean) / deviation)[None], cells.search.around)[0],
+            "texture": by_border(self.far(texture_of(cells)), self.edge, cells),
             "rows": largest_step(rows, size[0])[:, None].expand(size),
             "columns": largest_step(columns, size[1])[None].expand(size),
             "whole": self.whole.surprise(mean_energy(cells)).expand(size),
         }
+        if self.neighbours.edge.numel():
+            surprise = self.neighbours.surprise(cells)
+            found["neighbours"] = by_border(surprise, self.neighbours.edge, cells)
+        return found
 
     def far(self, texture: Tensor, but: int = -1) -> Tensor:
         """The logarithm of the squared distance from the nearest normal places, of textures [D, n]:
@@ -175,16 +268,34 @@ def learn_surface(pictures: Sequence[Cells], seed: int, each: Each = map) -> Nor
         Gaussian.of([mean_energy(cells) for cells in pictures]),
         search.nearest,
     )
-    far = torch.cat(list(each(normal.far, textures, range(len(textures)))))
-    distance = torch.cat(
-        [border_distance(cells.known.shape, search.around).flatten() for cells in pictures]
-    )
-    by_distance = [far[(distance == d) & torch.cat(known)] for d in range(search.around + 1)]
-    enough = [values if len(values) > 1 else far[torch.cat(known)] for values in by_distance]
-    edge = [
-        torch.stack([values.mean(), values.std(correction=0).clamp_min(LEAST)]) for values in enough
-    ]
-    return replace(normal, edge=torch.stack(edge, 1))
+    far = list(each(normal.far, textures, range(len(textures))))
+    normal = replace(normal, edge=edge_statistics(far, pictures))
+    return replace(normal, neighbours=learn_regression(pictures)) if search.gap else normal
+
+
+def edge_statistics(values: Sequence[Tensor], pictures: Sequence[Cells]) -> Tensor:
+    """Mean and deviation of values [n] of each picture's cells, by the distance from the border,
+    [2, around + 1]."""
+    most = pictures[0].search.around
+    known = torch.cat([cells.known.flatten() for cells in pictures])
+    inside = torch.cat(list(values))[known]
+    distances = [border_distance(cells.known.shape, most).flatten() for cells in pictures]
+    distance = torch.cat(distances)[known]
+    statistics = []
+    for d in range(most + 1):
+        some = inside[distance == d]
+        if len(some) < 2:
+            some = inside
+        statistics.append(torch.stack([some.mean(), some.std(correction=0).clamp_min(LEAST)]))
+    return torch.stack(statistics, 1)
+
+
+def by_border(values: Tensor, edge: Tensor, cells: Cells) -> Tensor:
+    """Values [n] of cells in deviations of normal places as far from the border, smoothed, [rows,
+    columns]."""
+    size = cells.known.shape
+    mean, deviation = edge[:, border_distance(size, cells.search.around)]
+    return around(((values.view(size) - mean) / deviation)[None], cells.search.around)[0]
 
 
 @dataclass(frozen=True)
@@ -237,9 +348,15 @@ def together(evidence: Tensor) -> Tensor:
 
 def texture_of(cells: Cells) -> Tensor:
     """The energies around every cell, less a share of their mean in the picture, [D, n]."""
-    return (
-        around(cells.energy, cells.search.around) - cells.search.own * mean_energy(cells)[..., None]
-    ).flatten(1)
+    side = cells.search.texture or cells.search.around
+    own = cells.search.own * mean_energy(cells)[..., None]
+    return (around(cells.energy, side) - own).flatten(1)
+
+
+def local_energy(cells: Cells) -> Tensor:
+    """The energies around every cell, [D, rows, columns]; unknown cells are like the picture."""
+    energy = torch.where(cells.known, cells.energy, mean_energy(cells)[..., None])
+    return around(energy, cells.search.around)
 
 
 def mean_energy(cells: Cells) -> Tensor:

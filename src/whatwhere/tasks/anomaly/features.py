@@ -22,7 +22,7 @@ MOST_CHANNELS = 256  # more are projected on as many random directions
 PROBE = (64, 72)  # height and width of the picture that tells features apart
 ALIKE = 1e-2  # of the largest value: other processors and versions of a network round differently
 
-GIVEN = Search(scales=(), cell=0, around=3, own=0.0, nearest=5)
+GIVEN = Search(scales=(), cell=0, around=3, own=0.0, nearest=5, texture=1, gap=3)
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,8 @@ class Search:
                judged by itself
     nearest    number of normal places that a place is compared with
     logarithm  of brightness: dark marks stand out more than bright ones
+    texture    the same as `around`, for the texture alone; 0: as `around`
+    gap        cells between a place and those that it is predicted from; 0: it is not
     """
 
     scales: tuple[int, ...]
@@ -57,9 +59,12 @@ class Search:
     own: float = 0.5
     nearest: int = 30
     logarithm: bool = False
+    texture: int = 0
+    gap: int = 0
 
 
-LARGE = Search(scales=(2, 4), cell=8, logarithm=True)
+LARGE = Search(scales=(2, 4), cell=8, logarithm=True, texture=1, gap=5)
+FORMER_LARGE = Search(scales=(2, 4), cell=8, logarithm=True)  # of files before format 5
 SMALL = Search(scales=(1,), cell=2, around=5, own=1.0, nearest=5)
 SMALL_OBJECT = Search(scales=(1,), cell=4)
 SIGNAL = Search(scales=(1, 2, 4), cell=4)

@@ -16,6 +16,7 @@ from whatwhere.errors import ImageError
 from whatwhere.tasks.anomaly.aligned import OBJECT, NormalObject, learn_object
 from whatwhere.tasks.anomaly.evidence import (
     FEATURES,
+    FORMER_SURFACE,
     RECORDING,
     SMALL_SURFACE,
     SURFACE,
@@ -31,7 +32,7 @@ from whatwhere.tasks.anomaly.evidence import (
     units_of,
 )
 from whatwhere.tasks.anomaly.features import GivenFeatures
-from whatwhere.tasks.anomaly.filters import LARGE, SIGNAL, SMALL, Cells, Filters
+from whatwhere.tasks.anomaly.filters import FORMER_LARGE, LARGE, SIGNAL, SMALL, Cells, Filters
 
 FOLDS = 4  # a normal picture is judged by what was learned from the others
 
@@ -135,7 +136,13 @@ def kinds_of(extract: Filters | GivenFeatures, aligned: bool) -> Kinds:
         return OBJECT
     if isinstance(extract, GivenFeatures):
         return FEATURES
-    return {LARGE: SURFACE, SMALL: SMALL_SURFACE, SIGNAL: RECORDING}[extract.search]
+    by_search = {
+        LARGE: SURFACE,
+        FORMER_LARGE: FORMER_SURFACE,
+        SMALL: SMALL_SURFACE,
+        SIGNAL: RECORDING,
+    }
+    return by_search[extract.search]
 
 
 def cross_evidence(
