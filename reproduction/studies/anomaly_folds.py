@@ -51,6 +51,7 @@ from reproduction.studies.tile_folds import (
 RESULTS = Path(__file__).parent / "results" / "anomaly_folds.json"
 ODD = (0.0, 0.05, 0.1)  # shares of odd pictures among those that are fitted to
 CONTAMINATION = 0.1  # what the detector is told
+EVERY = 40.0  # seconds between the tables that are written
 STEEL_FIT = 60  # pictures of a kind of steel that are fitted to; the other 40 are scored
 
 Maps = Callable[[Sequence[np.ndarray], Sequence[np.ndarray]], list[np.ndarray]]
@@ -339,6 +340,7 @@ def main(tile_file: str, steel_file: str, processes: str = "2", out: str = str(R
     os.environ.update(TILES=tile_file, STEEL=steel_file, OMP_NUM_THREADS="1")
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     found: dict[tuple[Any, ...], Any] = {}
+    due = time.monotonic() + EVERY
     with ProcessPoolExecutor(int(processes), get_context("spawn")) as pool:
         waiting: dict[Future[Any], tuple[Any, ...]] = {
             pool.submit(work, *arguments): key for key, work, arguments in jobs()
@@ -347,8 +349,10 @@ def main(tile_file: str, steel_file: str, processes: str = "2", out: str = str(R
             key = waiting[done]
             found[key] = done.result()
             print(*key, flush=True)
-            if key[0] != "baseline" or len(found) == len(waiting):
-                Path(out).write_text(json.dumps(summary(found), indent=1) + "\n")
+            # Tables take seconds: now and then is enough, so that an interruption keeps most.
+            if time.monotonic() > due or len(found) == len(waiting):
+                Path(out).write_text(json.dumps(summary(found)) + "\n")
+                due = time.monotonic() + EVERY
 
 
 if __name__ == "__main__":
