@@ -1,6 +1,7 @@
 """Draw the picture of howto/anomaly.md:  python docs/anomaly_pictures.py magnetic-tiles.zip
 
-The least normal tile with a defect of each kind, of the validation part, and maps.
+A tile with a defect of each kind, drawn at random from a fold that the detector was not fitted to,
+the same tile with its map, and the defect.
 """
 
 from __future__ import annotations
@@ -9,31 +10,47 @@ import sys
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import numpy as np
 
 import whatwhere as ww
 
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS.parent))
-from reproduction.studies.anomaly_tiles import KINDS, parts_of, read_tiles  # noqa: E402
+from reproduction.studies.anomaly_tiles import KINDS, Picture, read_tiles  # noqa: E402
+from reproduction.studies.tile_folds import folds_of, normal_pictures  # noqa: E402
+
+FOLD = 0  # that is drawn from
+SEED = 0
+STRONGEST = 2.0  # units above the threshold where the red is strongest
+
+
+def drawn_tiles(pictures: list[Picture], fold: np.ndarray) -> list[Picture]:
+    """A tile of each kind of defect, at random from the fold."""
+    generator = np.random.default_rng(SEED)
+    inside = [p for p, k in zip(pictures, fold, strict=True) if k == FOLD]
+    by_kind = [[p for p in inside if p["kind"] == kind] for kind in KINDS]
+    return [some[generator.integers(len(some))] for some in by_kind]
 
 
 def main(path: str) -> None:
-    parts = parts_of(read_tiles(path))
-    detector = ww.AnomalyDetector().fit([p["pixels"] for p in parts["fit"]][::3])
-    shown = []
-    for kind in KINDS:
-        odd = [p for p in parts["validation"] if p["kind"] == kind]
-        shown.append(odd[int(detector.score_samples([p["pixels"] for p in odd]).argmin())])
+    pictures = read_tiles(path)
+    fold = folds_of(pictures)
+    normal = normal_pictures(pictures, fold, {FOLD})
+    detector = ww.AnomalyDetector().fit([pictures[n]["pixels"] for n in normal])
+    shown = drawn_tiles(pictures, fold)
     threshold = detector.threshold_.value
-    figure, axes = plt.subplots(1, len(KINDS), figsize=(9, 2.6), layout="constrained")
     maps = detector.anomaly_map([p["pixels"] for p in shown])
-    for axis, picture, heat in zip(axes, shown, maps, strict=True):
-        axis.imshow(picture["pixels"], cmap="gray")
-        alpha = ((heat - threshold) / 2).clip(0, 0.7)
-        drawn = axis.imshow(heat, cmap="Reds", alpha=alpha, vmin=threshold, vmax=threshold + 2)
-        axis.contour(picture["mask"], [0.5], colors="#ffd400", linewidths=0.8)
-        axis.set(xticks=[], yticks=[], title=picture["kind"])
-    figure.colorbar(drawn, ax=axes, shrink=0.7)
+    scores = -detector.decision_function([p["pixels"] for p in shown])
+    figure, axes = plt.subplots(2, len(KINDS), figsize=(9, 4.6), layout="constrained")
+    for column, picture, heat, score in zip(axes.T, shown, maps, scores, strict=True):
+        for axis in column:
+            axis.imshow(picture["pixels"], cmap="gray")
+            axis.set(xticks=[], yticks=[])
+        column[0].set_title(picture["kind"])
+        column[0].contour(picture["mask"], [0.5], colors="#ffd400", linewidths=1.0)
+        alpha = ((heat - threshold) / STRONGEST).clip(0, 0.7)
+        column[1].imshow(heat, cmap="Reds", alpha=alpha, vmin=threshold, vmax=threshold + STRONGEST)
+        column[1].set_xlabel(f"{score:+.1f}")
     figure.savefig(DOCS / "images" / "anomaly.png", dpi=110)
 
 

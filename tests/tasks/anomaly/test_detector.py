@@ -141,6 +141,20 @@ def test_unknown_pixels_are_no_anomaly(side: int) -> None:
     assert abs(scores[:8].mean() - scores[8:].mean()) < 1.0
 
 
+def test_odd_pictures_are_left_out_of_a_fit_that_is_told_of_them() -> None:
+    odd, _ = scratched(surface(2, seed=6))
+    mixed = torch.cat([surface(10), odd, surface(8, seed=1)])
+    detector = ww.AnomalyDetector(contamination=0.1).fit(mixed)
+    assert sorted(set(range(20)) - set(detector.fitted_.tolist())) == [10, 11]
+    assert len(detector.normal_scores_) == 18
+    new = scratched(surface(3, seed=7))[0]
+    clean = ww.AnomalyDetector().fit(torch.cat([surface(10), surface(8, seed=1)]))
+    np.testing.assert_array_equal(detector.score_samples(new), clean.score_samples(new))
+    told, not_told = (d.threshold_.interval for d in (detector, clean))
+    assert told[0] == not_told[0]
+    assert told[1] > not_told[1]
+
+
 # Sources ------------------------------------------------------------------------------------------
 
 

@@ -277,6 +277,19 @@ def test_the_rate_of_false_alarms_is_the_expected_one_and_in_the_interval(
     assert ((low <= rates) & (rates <= high)).mean() == pytest.approx(0.95, abs=0.02)
 
 
+def test_the_interval_allows_for_normal_pictures_that_were_left_out() -> None:
+    """Clean scores whose largest tenth is left out: the rate lies in the interval nevertheless."""
+    generator = np.random.default_rng(0)
+    inside = []
+    for _ in range(400):
+        scores = np.sort(generator.random(100))
+        chosen = choose_threshold(scores[:90], 0.05, trimmed=10)
+        low, high = chosen.interval
+        inside.append(low <= 1 - chosen.value <= high)
+    assert np.mean(inside) > 0.94
+    assert choose_threshold(scores, 0.05).interval[1] < high
+
+
 def test_too_few_pictures_give_the_lowest_rate_that_they_can() -> None:
     chosen = choose_threshold(np.array([1.0, 3.0, 2.0]), 0.01)
     assert chosen.value == pytest.approx(3.0, rel=1e-3)

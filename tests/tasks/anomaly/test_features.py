@@ -15,6 +15,7 @@ import whatwhere as ww
 from surfaces import scratched, surface
 from whatwhere.errors import ImageError, RunError, SpecError
 from whatwhere.tasks.anomaly.features import MOST_CHANNELS, GivenFeatures, projected
+from whatwhere.tasks.anomaly.joined import Ranks, join
 
 
 def small_network(seed: int = 0) -> nn.Module:
@@ -76,6 +77,19 @@ def test_joined_evidence_names_the_features() -> None:
     [found] = detector.detect(ww.anomaly.open_pictures(surface(1, seed=5)))
     assert list(found.evidence)[:2] == ["spots", "texture"]
     assert any(kind.startswith("edges: ") for kind in found.evidence)
+
+
+def test_ranks_are_shares_of_normal_pictures_and_keep_the_order() -> None:
+    normal = torch.linspace(0, 1, 1001) ** 3
+    ranks = Ranks.of(normal)
+    at = normal.quantile(torch.tensor([0.5, 0.9]))
+    torch.testing.assert_close(ranks(at), -torch.tensor([0.5, 0.1]).log(), rtol=1e-3, atol=1e-3)
+    values = ranks(torch.linspace(-3, 5, 200))
+    assert (values.diff() > 0).all()
+    assert join([ranks], [at]) is at
+    doubled = Ranks.of(2 * normal + 1)
+    torch.testing.assert_close(join([ranks, doubled], [at, 2 * at + 1]), ranks(at))
+    assert Ranks.of(torch.zeros(9))(torch.tensor([0.0, 1.0])).diff() > 0
 
 
 def test_unknown_pixels_are_filled_before_features_see_them() -> None:
