@@ -30,7 +30,9 @@ from whatwhere.spec import AutoLam, InputSpec
 from whatwhere.tasks.classification import describe_images
 from whatwhere.tasks.classification.metric import Metric
 
-FEW_STEPS = (*PLAIN, "--preset", "recipe")
+EXACT = ("--set", "exact=true")
+ONE_STEP = ("--set", "inference.steps=1")
+FEW_STEPS = (*PLAIN, *EXACT, "--preset", "recipe")
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +59,13 @@ def test_features_pooling_variables_and_labels(run: Path, images: Path, tmp_path
     np.testing.assert_array_equal(codes.labels, labels)
     for i in (0, 36):
         np.testing.assert_allclose(codes.decode(model, i), solution.reconstruction[i], atol=1e-5)
-    with np.load(out) as written:
-        shapes = {name: list(written[name].shape) for name in written}
-    assert json.loads(printed) == {"file": str(out), "engine": "reference", "arrays": shapes}
+    assert json.loads(printed) == {
+        "file": str(out),
+        "engine": "reference",
+        "images": 37,
+        "bytes": out.stat().st_size,
+        "shard": "1/1",
+    }
     assert [path.name for path in out.parent.iterdir()] == ["codes.npz"]  # nothing is left behind
 
 
@@ -68,9 +74,8 @@ def test_features_alone_unless_asked(run: Path, tmp_path: Path) -> None:
     printed = whatwhere(
         "encode", run, tmp_path / "bars.npy", "--out", tmp_path / "codes.npz", *FEW_STEPS
     )
-    with np.load(tmp_path / "codes.npz") as written:
-        assert {name.split("_")[0] for name in written} == {"features", "image", "format"}
-    assert "features_shape [5, 3]" in printed
+    assert ww.load_codes(tmp_path / "codes.npz").depth == 0
+    assert "codes of 5 images" in printed
     assert "reference engine" in printed
 
 
@@ -129,7 +134,8 @@ def test_a_large_picture_in_tiles(tmp_path: Path) -> None:
     stage = InputSpec(kind="onoff", sigma=1.0, contrast=0.5, contrast_sigma=1.0)
     model = ww.DeconvNet(ww.ModelSpec(layers=(ww.LayerSpec(maps=3, filter_size=3),), input=stage))
     ww.save(model, tmp_path / "model.safetensors")
-    asked = ("--where", "--set", "tile=40", "--set", "overlap=16", "--preset", "recipe", *PLAIN)
+    size = ("--set", "tile=40", "--set", "overlap=16")
+    asked = ("--where", *size, "--preset", "recipe", *PLAIN, *EXACT)
     whatwhere(
         "encode",
         tmp_path / "model.safetensors",
@@ -153,7 +159,7 @@ def test_codes_are_converged_unless_asked_otherwise(run: Path, tmp_path: Path) -
     pixels, _ = tiny.bars(3)
     np.save(tmp_path / "bars.npy", pixels)
     v, model = torch.from_numpy(pixels)[:, None], ww.load(run / "model.safetensors")
-    out = ("--out", tmp_path / "codes.npz", "--overwrite", *PLAIN)
+    out = ("--out", tmp_path / "codes.npz", "--overwrite", *PLAIN, *EXACT)
 
     def features(*options: str) -> np.ndarray:
         whatwhere("encode", run, tmp_path / "bars.npy", *out, *options)
@@ -267,21 +273,119 @@ def encode_process(run: Path, images: Path, out: Path, **options: Any) -> subpro
         "--out",
         str(out),
         *FEW_STEPS,
+        *ONE_STEP,
     ]
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options)
 
 
-def test_a_signal_leaves_nothing_behind(run: Path, tmp_path: Path) -> None:
+def wait_for(condition: Any, seconds: float = 200) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_stopped_command_continues_when_it_is_given_again(
+    run: Path, tmp_path: Path, number: int
+) -> None:
+    """Blocks that were complete are kept, and nothing else; the result is the same file."""
     out = tmp_path / "new" / "codes.npz"
-    process = encode_process(run, many_bars(tmp_path, 100), out)
-    assert process.stderr is not None
-    assert "encoding" in process.stderr.readline()
-    time.sleep(0.5)
-    process.send_signal(signal.SIGTERM)
+    images = many_bars(tmp_path, 50)
+    model = run / "model.safetensors"  # whose batches are of 1,000 images
+    kept = out.parent / ".codes.npz.blocks"
+    process = encode_process(model, images, out)
+    wait_for(lambda: len(list(kept.glob("block*.npz"))) >= 2)
+    process.send_signal(number)
     _, errors = process.communicate(timeout=120)
-    assert process.returncode == 128 + signal.SIGTERM
+    assert process.returncode == (-number if number == signal.SIGKILL else 128 + number)
     assert "Traceback" not in errors
-    assert not out.parent.exists()
+    assert not out.exists()
+    first = (kept / "block0000000.npz").stat()
+    again = encode_process(model, images, out)
+    wait_for(lambda: len(list(kept.glob("block*.npz"))) >= 3 or out.exists())
+    if (kept / "block0000000.npz").exists():
+        assert (kept / "block0000000.npz").stat().st_mtime_ns == first.st_mtime_ns
+    again.communicate(timeout=120)
+    assert [path.name for path in out.parent.iterdir()] == ["codes.npz"]
+    codes = ww.load_codes(out)
+    assert len(codes) == 10_000
+    for image in (1, 1001, 9_801):  # the same 200 bars over and over
+        np.testing.assert_allclose(codes.latents(image).p, codes.latents(1).p, atol=1e-6)
+
+
+def test_blocks_of_other_work_are_not_continued(run: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "bars.npy", tiny.bars(5)[0])
+    kept = tmp_path / ".codes.npz.blocks"
+    kept.mkdir()
+    (kept / "made_for").write_text("other images")
+    (kept / "block0000000.npz").write_bytes(b"of other images")
+    whatwhere("encode", run, tmp_path / "bars.npy", "--out", tmp_path / "codes.npz", *FEW_STEPS)
+    assert len(ww.load_codes(tmp_path / "codes.npz")) == 5
+    assert not kept.exists()
+
+
+# Shards -------------------------------------------------------------------------------------------
+
+
+def shard_process(run: Path, images: Path, out: Path, shard: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "whatwhere", "encode", run, images, "--out", out]
+    command += ["--shard", shard, *FEW_STEPS, *ONE_STEP]
+    return subprocess.Popen([str(word) for word in command], stderr=subprocess.PIPE, text=True)
+
+
+def test_two_processes_write_parts_that_are_read_as_one(
+    run: Path, images: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "codes"
+    processes = [shard_process(run, images, out, shard) for shard in ("1/2", "2/2")]
+    errors = [process.communicate(timeout=120)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], errors
+    assert errors[0].splitlines()[0] == "part 1/2 of the pictures (--shard)"
+    whatwhere("encode", run, images, "--out", tmp_path / "whole.npz", *FEW_STEPS, *ONE_STEP)
+    joined, whole = ww.load_codes(out), ww.load_codes(tmp_path / "whole.npz")
+    np.testing.assert_array_equal(joined.features, whole.features)
+    np.testing.assert_array_equal(joined.labels, whole.labels)
+
+
+def test_a_killed_shard_is_named_and_run_again_alone(run: Path, tmp_path: Path) -> None:
+    images = many_bars(tmp_path, 50)
+    out = tmp_path / "codes"
+    model = run / "model.safetensors"
+    first = shard_process(model, images, out, "1/2")
+    killed = shard_process(model, images, out, "2/2")
+    kept = out / ".part-00002-of-00002.npz.blocks"
+    wait_for(lambda: kept.exists() and list(kept.glob("block*.npz")))
+    killed.kill()
+    killed.communicate(timeout=60)
+    first.communicate(timeout=120)
+    with pytest.raises(ImageError, match=r"part 2 of 2 is missing; run .* with --shard 2/2"):
+        ww.load_codes(out)
+    again = shard_process(model, images, out, "2/2")
+    again.communicate(timeout=120)
+    assert again.returncode == 0
+    codes = ww.load_codes(out)
+    assert len(codes) == 10_000
+    assert sorted(path.name for path in out.iterdir()) == [
+        "part-00001-of-00002.npz",
+        "part-00002-of-00002.npz",
+    ]
+
+
+def test_learned_steps_are_the_default_where_the_model_has_them(tmp_path: Path) -> None:
+    np.save(tmp_path / "digits.npy", ww.data.load("digits").pixels[:3])
+    out = ("--out", tmp_path / "codes.npz", "--where", "--overwrite", *PLAIN)
+    whatwhere("encode", "mnist", tmp_path / "digits.npy", *out, *EXACT)
+    model = ww.load("mnist")
+    digits = ww.data.load("digits")[:3]
+    learned = ww.infer(model, digits, steps="learned", engine="reference")
+    codes = ww.load_codes(tmp_path / "codes.npz")
+    np.testing.assert_allclose(codes.features, learned.features, atol=1e-6)
+    whatwhere("encode", "mnist", tmp_path / "digits.npy", *out)
+    small = ww.load_codes(tmp_path / "codes.npz")
+    for i in range(3):
+        error = (small.decode(model, i) - codes.decode(model, i)).square().mean()
+        assert 10 * torch.log10(1 / error) > 38, "dB from the exact code"
 
 
 def test_a_recipe_that_is_not_the_models_raises(run: Path, images: Path, tmp_path: Path) -> None:
@@ -331,7 +435,7 @@ def test_descriptors_in_the_metric_that_the_run_keeps(
 # `whatwhere decode` as a person uses it -----------------------------------------------------------
 
 
-RECIPE_STEPS = ("--preset", "recipe", *PLAIN)
+RECIPE_STEPS = ("--preset", "recipe", *PLAIN, *EXACT)
 
 
 def test_codes_become_the_reconstruction(run: Path, tmp_path: Path) -> None:

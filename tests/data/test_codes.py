@@ -11,13 +11,15 @@ import torch
 
 from examples import SPECS, random_images
 from whatwhere.data import arrays
-from whatwhere.data.codes import CodesWriter, load_codes
+from whatwhere.data.codes import load_codes, write_block
+from whatwhere.data.small_codes import CodeRows
 from whatwhere.errors import ImageError
 from whatwhere.inference import infer
 from whatwhere.latents import SparseLatents, SparseMap
 from whatwhere.model import DeconvNet
 from whatwhere.model.solution import Solution
 from whatwhere.spec import InferenceSpec, InputSpec, LayerSpec, ModelSpec
+from whatwhere.tasks.coding import block_arrays, code_rows
 
 STAGE = ModelSpec(
     layers=(LayerSpec(maps=4, filter_size=3),),
@@ -40,11 +42,15 @@ def write(
     sizes: list[tuple[int, int]],
     where: bool,
 ) -> None:
-    writer = CodesWriter(where=where)
-    for solution, size in zip(solutions, sizes, strict=True):
-        for code in model.at(*size).sparse(solution.latents, where=where):
-            writer.add(code, (model.spec.channels, *size))
-    writer.save(path, labels=np.arange(len(writer)))
+    """A file of one block in 32 bits, which is the former format of codes."""
+    rows = [
+        code_rows(model, solution.latents, (model.spec.channels, *size), where=where, exact=True)
+        for solution, size in zip(solutions, sizes, strict=True)
+    ]
+    count = sum(len(one) for one in rows)
+    arrays = block_arrays(model, rows, exact=True, more={"labels": np.arange(count)})
+    with open(path, "wb") as file:
+        write_block(file, arrays, compress=False)
 
 
 @pytest.mark.parametrize(
@@ -179,17 +185,12 @@ def test_a_missing_array_is_named(tmp_path: Path, good: dict[str, np.ndarray]) -
             load_codes(tmp_path / "bad.npz")
 
 
-def test_places_in_any_order_are_written_in_order(tmp_path: Path) -> None:
+def test_places_in_any_order_are_written_in_order() -> None:
     places = torch.tensor([20, 3, 7, 31])
-    writer = CodesWriter()
-    writer.add(SparseLatents(SparseMap((2, 4, 4), places, places[:, None].float()), ()), (1, 4, 4))
-    writer.save(tmp_path / "codes.npz")
-    codes = load_codes(tmp_path / "codes.npz")
-    assert (
-        codes.arrays["features_indices"].tolist()
-        == codes.arrays["features_values"].tolist()
-        == [3, 7, 20, 31]
-    )
+    code = SparseLatents(SparseMap((2, 4, 4), places, places[:, None].float()), ())
+    arrays = CodeRows.of_sparse(code, (1, 4, 4)).exact()
+    assert arrays["features_indices"].tolist() == [3, 7, 20, 31]
+    assert arrays["features_values"].tolist() == [3, 7, 20, 31]
 
 
 def test_a_file_takes_no_more_memory_than_it_has_bytes(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from whatwhere.cli.command import Settings, app, command
+from whatwhere.cli.inputs import SHARD, open_shard
 from whatwhere.spec.tasks import AnomalySpec
 
 if TYPE_CHECKING:
@@ -92,13 +93,14 @@ def fit(
     )
 
 
-@command(app=group)
+@command(SHARD, app=group, flags="shard")
 def score(
     detector: Path,
     pictures: str,
     *,
     out: Path,
     overwrite: bool = False,
+    settings: Settings,
     json_: bool = False,
     quiet: bool = False,
 ) -> None:
@@ -109,15 +111,19 @@ def score(
 
     detector  a file that `whatwhere anomaly fit` wrote
     pictures  a folder of pictures of any sizes, a data set by name, or an .npy, .npz or IDX file
-    out       folder of the report
+    out       folder of the report; with --shard, each part has a folder in it
     """
     from whatwhere.cli.outputs import Stages, claim
     from whatwhere.tasks.anomaly import AnomalyDetector
     from whatwhere.tasks.anomaly.pictures import open_pictures
 
+    shard = open_shard(settings, quiet=quiet)
+    out = shard.part_of(out)
     model = AnomalyDetector.load(detector)
     claim(report_files(out), detector, pictures, folder=out, overwrite=overwrite, recorded=True)
     source = open_pictures(pictures)
+    if not shard.is_all:
+        source = some_of(source, shard.rows(len(source)))
     stages = Stages(quiet)
     write_report(out, model, source, scored(model, source, stages), stages, json_=json_)
 
@@ -241,7 +247,6 @@ def drawings(
     """What the page shows of these pictures; they are scored again, since the maps of all would
     not fit in memory."""
     from whatwhere.pages.anomalies import Drawing
-    from whatwhere.tasks.anomaly.pictures import PictureList
 
     numbers = [row.number for row in shown]
     names = [row.name for row in shown]
@@ -251,3 +256,10 @@ def drawings(
         patches = model.compared(picture, found.anomaly_map)
         yield Drawing(replace(found, score=shown[n].score), picture, patches)
         advance(1)
+
+
+def some_of(source: "PictureList", rows: Sequence[int]) -> "PictureList":
+    """These pictures of a list of pictures."""
+    from whatwhere.tasks.anomaly.pictures import PictureList
+
+    return PictureList([source.names[row] for row in rows], lambda n: source.read(rows[n]))

@@ -12,7 +12,9 @@ from whatwhere.cli.command import Settings, command
 from whatwhere.cli.inputs import (
     DISTORTIONS,
     EXECUTION,
+    SHARD,
     open_run,
+    open_shard,
     read_examples,
     read_images,
     source_of,
@@ -22,7 +24,7 @@ from whatwhere.cli.outputs import Stages, claim, write
 from whatwhere.errors import ImageError, SpecError, printable
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import Checked, NotEmpty, Positive
-from whatwhere.spec.execution import Execution
+from whatwhere.spec.execution import Execution, Shard
 from whatwhere.spec.tasks import Distortions
 
 
@@ -38,7 +40,14 @@ class ClassifyOptions(Checked):
     balanced: bool = False
 
 
-@command(ClassifyOptions, DISTORTIONS, EXECUTION, (Recipe, "inference descriptor"), flags="device")
+@command(
+    ClassifyOptions,
+    DISTORTIONS,
+    EXECUTION,
+    SHARD,
+    (Recipe, "inference descriptor"),
+    flags="device shard",
+)
 def classify(
     run: Path,
     images: str | None = None,
@@ -66,15 +75,21 @@ def classify(
             of a picture in a line
     test    test images with labels: a data set, a folder with a sub-folder for each class, or an
             .npz file; default: the test images of a named set, or a held-out sixth
-    out     with a table of labels or a classifier: the folder to write
+    out     with a table of labels or a classifier: the folder to write; with --shard, each part has
+            a folder in it
     """
     from whatwhere.tasks.classification import describe_images, protocol
     from whatwhere.tasks.classification.picture_classifier import is_classifier
 
     if run.is_file() and is_classifier(run):
-        facts, words = classify_new(run, images, out, overwrite, Stages(quiet))
+        shard = open_shard(settings, quiet=quiet)
+        facts, words = classify_new(run, images, out, overwrite, Stages(quiet), shard)
         typer.echo(json.dumps(facts) if json_ else words)
         return
+    if settings.given("shard"):
+        raise SpecError(
+            "--shard was given; new pictures can be classified in parts, by a saved classifier"
+        )
     execution, options, stages = settings.of(Execution), settings.of(ClassifyOptions), Stages(quiet)
     recipe, model = with_preset(
         *open_run(run, execution.device, execution.engine), preset, settings
@@ -172,7 +187,12 @@ def label_all(
 
 
 def classify_new(
-    file: Path, images: str | None, out: Path | None, overwrite: bool, stages: Stages
+    file: Path,
+    images: str | None,
+    out: Path | None,
+    overwrite: bool,
+    stages: Stages,
+    shard: Shard,
 ) -> tuple[dict[str, Any], str]:
     """Give new images the classes of a saved classifier; the result as plain values, and
     in words."""
@@ -185,14 +205,18 @@ def classify_new(
             f"{printable(file)} is a classifier; also give the pictures to classify and --out, a"
             " folder"
         )
+    out = shard.part_of(out)
     table = out / "predictions.csv"
     claim([table], file, images, folder=out, overwrite=overwrite, recorded=True)
     pictures = ww.data.load(
         images, size=classifier.describe.shape[1] if Path(images).is_dir() else None
     )
+    rows = shard.rows(len(pictures))
+    if not shard.is_all:
+        pictures = pictures.subset(list(rows))
     with stages.stage(f"classifying {pictures.name}", len(pictures)) as advance:
         shares = classifier.predict_proba(pictures, advance)
-    names = picture_names(pictures.pixels) or [str(row) for row in range(len(pictures))]
+    names = picture_names(pictures.pixels) or [str(row) for row in rows]
     write_predictions(table, names, classifier.classes, shares, ())
     counts = {
         name: int((shares.argmax(1) == number).sum())

@@ -15,8 +15,10 @@ from whatwhere.cli.command import Settings, command
 from whatwhere.cli.inputs import (
     DISTORTIONS,
     EXECUTION,
+    SHARD,
     ImageInput,
     open_run,
+    open_shard,
     read_images,
     read_recording,
     recorded_by,
@@ -24,7 +26,7 @@ from whatwhere.cli.inputs import (
 )
 from whatwhere.cli.outputs import Stages, claim, write
 from whatwhere.data.signals import unknown_gaps
-from whatwhere.errors import ImageError, plural, printable
+from whatwhere.errors import ImageError, SpecError, plural, printable
 from whatwhere.spec import Recipe
 from whatwhere.spec.execution import Execution
 from whatwhere.spec.tasks import EncodeOptions
@@ -35,8 +37,9 @@ from whatwhere.spec.tasks import EncodeOptions
     DISTORTIONS,
     (ImageInput, "mask rate"),
     EXECUTION,
+    SHARD,
     (Recipe, "inference descriptor"),
-    flags="where descriptors mask rate device",
+    flags="where descriptors mask rate device shard",
 )
 def encode(
     run: Path,
@@ -53,32 +56,38 @@ def encode(
     """Infer the top layer's features of images with the model of a run. Pictures may be of several
     sizes.
 
-    The file holds the features that are not 0, and `labels` and `names` where there are any; with
-    --where also the pooling variables of the regions in use. `whatwhere decode` makes images of it,
-    and Python reads it with `whatwhere.load_codes`. With --descriptors it holds the array
-    `descriptors`, a row for each image, which are of one size; the metric is learned from the
-    images, without labels, and saved with the run. With --events the events of signals of any
-    length are written as a table: which waveform, when, how strongly.
+    A command that was stopped continues when it is given again. With --shard, --out is a folder
+    that gets a part for each shard; `whatwhere decode` and `load_codes` read the folder as one.
+
+    The file holds the features that are not 0, in few bits unless exact=true is set, and `labels`
+    and `names` where there are any; with --where also the pooling variables of the regions in use.
+    `whatwhere decode` makes images of it, and Python reads it with `whatwhere.load_codes`. With
+    --descriptors it holds the array `descriptors`, a row for each image, which are of one size; the
+    metric is learned from the images, without labels, and saved with the run. With --events the
+    events of signals of any length are written as a table: which waveform, when, how strongly.
 
     out     the .npz file to write
     events  the .csv file of events to write, for a model of signals
-    preset  as for `classify`; default: coding, and recipe with --descriptors
+    preset  as for `classify`; default: learned where the model has learned steps, otherwise coding;
+            recipe with --descriptors
     """
     from whatwhere.cli.encoding import Encoder, write_descriptors, write_events
     from whatwhere.inference import resolve_lam
 
-    execution, options = settings.of(Execution), settings.of(EncodeOptions)
-    preset = preset or ("recipe" if options.descriptors else "coding")
-    recipe, model = with_preset(
-        *open_run(run, execution.device, execution.engine), preset, settings
-    )
+    execution = settings.of(Execution)
+    options = settings.of(EncodeOptions)
+    shard = open_shard(settings, quiet=quiet)
+    opened = open_run(run, execution.device, execution.engine)
+    preset = preset or default_preset(opened[1], settings)
+    recipe, model = with_preset(*opened, preset, settings)
     given = settings.override(ImageInput(source=images))
     if out is None and events is None:
         raise typer.BadParameter(
             "give --out FILE for codes, or --events FILE for a table of events of signals"
         )
+    file = None if out is None else shard.part_of(out, ".npz")
     claim(
-        [path for path in (out, events) if path is not None],
+        [path for path in (file, events) if path is not None],
         run,
         images,
         given.mask,
@@ -94,15 +103,17 @@ def encode(
         if gaps:
             words += f"; {plural(gaps, 'gap')} longer than a waveform ({length} samples) unknown"
         typer.echo(json.dumps(written) if json_ else words)
-    if out is None:
+    if file is None:
         return
     if options.descriptors:
+        pictures = read_images(run, images)
+        if not shard.is_all:
+            require_metric(run)
+            pictures = pictures.subset(list(shard.rows(len(pictures))))
         trained = ww.TrainedRun(run.name, recipe, model, folder=run if run.is_dir() else None)
-        shape = write_descriptors(
-            out, trained, read_images(run, images), settings, Stages(quiet).stage
-        )
-        facts = {"file": str(out), "arrays": {"descriptors": shape}}
-        typer.echo(json.dumps(facts) if json_ else f"{printable(out)}: descriptors {shape}")
+        shape = write_descriptors(file, trained, pictures, settings, Stages(quiet).stage)
+        facts = {"file": str(file), "arrays": {"descriptors": shape}}
+        typer.echo(json.dumps(facts) if json_ else f"{printable(file)}: descriptors {shape}")
         return
     groups = ww.data.load_groups(
         images, given.mask, recorded_by(run), signals=model.spec.for_signals
@@ -111,15 +122,51 @@ def encode(
     recipe = replace(
         recipe, inference=resolve_lam(model, most, recipe.inference, recipe.plan, mask=masks)
     )
-    encoder = Encoder(recipe, model, groups, options, execution.engine)
+    encoder = Encoder(recipe, model, groups, options, execution.engine, shard)
     title = groups[0][0].name if len(groups) == 1 else f"{images} ({len(groups)} sizes or kinds)"
-    with Stages(quiet).stage(f"encoding {title}", encoder.pieces) as advance:
-        shapes = encoder.write(out, advance)
-    facts = {"file": str(out), "engine": encoder.engine_used, "arrays": shapes}
-    words = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-    typer.echo(
-        json.dumps(facts) if json_ else f"{printable(out)}: {words} ({encoder.engine_used} engine)"
-    )
+    title = f"encoding {title} ({preset_words(preset, recipe)})"
+    with Stages(quiet).stage(title, encoder.pieces) as advance:
+        encoder.write(file, advance)
+    size = file.stat().st_size
+    result: dict[str, object] = {
+        "file": str(file),
+        "engine": encoder.engine_used,
+        "images": encoder.images,
+        "bytes": size,
+        "shard": str(shard),
+    }
+    words = f"codes of {encoder.images:,} images, {size / 1e6:,.2f} MB"
+    if encoder.engine_used:
+        words += f" ({encoder.engine_used} engine)"
+    typer.echo(json.dumps(result) if json_ else f"{printable(file)}: {words}")
+
+
+def default_preset(model: "ww.DeconvNet", settings: Settings) -> str:
+    """Learned steps where the model has them, since they take a tenth of the time; otherwise
+    converged codes."""
+    from whatwhere.inference.learned_steps import saved_steps
+
+    if settings.of(EncodeOptions).descriptors:
+        return "recipe"
+    if settings.given("inference") or model.source is None or not saved_steps(model.source):
+        return "coding"
+    return "learned"
+
+
+def preset_words(preset: str, recipe: Recipe) -> str:
+    """How images are inferred, for the title of the work."""
+    if preset.startswith("learned"):
+        return f"{recipe.inference.steps} learned steps; --preset coding takes until it converges"
+    return f"--preset {preset}"
+
+
+def require_metric(run: Path) -> None:
+    """Raise an error unless the run keeps a metric, which all shards use."""
+    if not (run / "metric.safetensors").is_file():
+        raise SpecError(
+            f"--descriptors was given with shards, and {printable(run)} keeps no metric for all of"
+            " them. Learn it first: encode some of the images with --descriptors and --shard 1/1."
+        )
 
 
 @command()
@@ -132,7 +179,7 @@ def decode(
     one size. Any other name is a folder, in which every image becomes a PNG picture of its own name
     or number.
 
-    codes  a file that `whatwhere encode --where` wrote
+    codes  a file that `whatwhere encode --where` wrote, or a folder of the parts of all shards
     out    an .npz file for all images, or a folder for a PNG picture of each
     """
     import torch
@@ -140,12 +187,13 @@ def decode(
     from whatwhere.data.arrays import write_npz
 
     _, model = open_run(run, "auto")
-    loaded, as_array = ww.load_codes(codes), out.suffix == ".npz"
+    loaded = ww.load_codes(codes)
+    as_array = out.suffix == ".npz"
     numbers = [f"{i:0{len(str(len(loaded)))}}" for i in range(len(loaded))]
     files = [out] if as_array else [out / name for name in picture_names(loaded.names or numbers)]
     if as_array:
         loaded.require_one_size("an .npz file of images")
-    elif not set(loaded.arrays["image_shape"][:, 0]) <= {1, 3}:
+    elif not set(loaded.image_shapes[:, 0]) <= {1, 3}:
         raise ImageError(
             f"{printable(codes)} has images that are neither grey nor colour; write an .npz file"
         )

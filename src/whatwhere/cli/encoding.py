@@ -1,10 +1,13 @@
 """Inference on groups of images, each of one size, for a file of codes."""
 
+import hashlib
+import math
+import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -12,11 +15,18 @@ import torch
 from whatwhere.cli.command import Settings
 from whatwhere.data import Images
 from whatwhere.data.arrays import write_npz
-from whatwhere.data.codes import CodesWriter
+from whatwhere.data.codes import block_name, join_blocks, write_block
 from whatwhere.data.images import PictureWindows
 from whatwhere.data.pictures import picture_names
+from whatwhere.data.small_codes import CodeRows
 from whatwhere.engines.threads import workers
-from whatwhere.files import disk_errors, open_atomic
+from whatwhere.files import (
+    disk_errors,
+    new_folder,
+    open_atomic,
+    remove_leftovers,
+    write_atomic,
+)
 from whatwhere.inference import infer
 from whatwhere.inference.target import in_model_units
 from whatwhere.inference.tiled import TILE, TileGrid, infer_tiled
@@ -24,19 +34,43 @@ from whatwhere.latents import SparseLatents
 from whatwhere.learning import TrainedRun
 from whatwhere.model import DeconvNet
 from whatwhere.model.events import join_events
+from whatwhere.model.files import model_checksum
 from whatwhere.progress import Stage
 from whatwhere.spec import Recipe
-from whatwhere.spec.execution import Execution
+from whatwhere.spec.execution import Execution, Shard
 from whatwhere.spec.tasks import Distortions, EncodeOptions
 from whatwhere.tasks.classification.picture_classifier import describe_pictures
+from whatwhere.tasks.coding import block_arrays, code_rows
 from whatwhere.tasks.events import iter_events
 
 LARGE_PICTURE = 1 << 20  # pixels; a larger one is inferred in tiles
 BATCH_PIXELS = 1 << 22
 Array = np.ndarray[Any, Any]
+BLOCK_IMAGES = 1000  # of a block: what is lost when a command is killed, and read for one image
+BLOCK_PIXELS = 1 << 24
 Group = tuple[Images, Images | None]  # images of one size, and their masks
-Batch = tuple[Images, Images | None, slice]  # images of one size, their masks, and which of them
 Advance = Callable[[int], None]
+
+
+class Batch(NamedTuple):
+    """Images that are inferred together: a group, its masks, which of them, and all names."""
+
+    images: Images
+    masks: Images | None
+    rows: slice
+    names: Sequence[str] | None
+
+    @property
+    def length(self) -> int:
+        return self.rows.stop - self.rows.start
+
+    @property
+    def labels(self) -> Array | None:
+        return None if self.images.labels is None else self.images.labels[self.rows]
+
+    @property
+    def picture_names(self) -> Array | None:
+        return None if self.names is None else np.asarray(self.names[self.rows])
 
 
 def write_events(
@@ -76,7 +110,12 @@ def write_descriptors(
 
 
 class Encoder:
-    """Infers images with the settings of a recipe and writes their codes."""
+    """Infers images with the settings of a recipe and writes their codes, block by block.
+
+    A block that is complete stays when the command is stopped; the same command continues after it.
+
+    shard  which part of every group
+    """
 
     def __init__(
         self,
@@ -85,24 +124,59 @@ class Encoder:
         groups: Sequence[Group],
         options: EncodeOptions,
         engine: str = "auto",
+        shard: Shard | None = None,
     ) -> None:
-        self.recipe, self.model, self.options, self.engine = recipe, model, options, engine
-        self.groups = [(in_model_units(model.spec, images), masks) for images, masks in groups]
+        self.recipe = recipe
+        self.model = model
+        self.options = options
+        self.engine = engine
+        self.shard = shard or Shard()
+        self.groups = [self._group(*group) for group in groups]
         self.engine_used = ""
+        self.blocks = list(self._plan())
+
+    @property
+    def images(self) -> int:
+        """How many images are encoded."""
+        return sum(len(images) for images, _ in self.groups)
 
     @property
     def pieces(self) -> int:
         """The number of pieces that progress is counted in: images, or tiles of large ones."""
         return sum(len(images) * self._tiles_of(images) for images, _ in self.groups)
 
-    def write(self, out: Path, advance: Advance) -> dict[str, list[int]]:
-        """Write all codes; returns the shapes of the arrays in the file."""
-        writer = CodesWriter(where=self.options.where)
-        with self._map() as each:
-            for images, codes in each(partial(self._codes, advance), self._batches()):
-                for code in codes:
-                    writer.add(code, images.shape)
-        return writer.save(out, **self._descriptions())
+    def write(self, out: Path, advance: Advance) -> None:
+        """Write all codes, continuing what a stopped command left."""
+        with ExitStack() as opened:
+            with disk_errors(f"writing {out}", "make room, or choose another place with --out"):
+                opened.enter_context(new_folder(out.parent))
+                kept = opened.enter_context(kept_blocks(out, self._identity()))
+            each = opened.enter_context(self._map())
+            for number, block in enumerate(self.blocks):
+                self._write_block(kept / block_name(number), block, each, advance)
+            counts = [sum(batch.length for batch in block) for block in self.blocks]
+            join_blocks(out, [kept / block_name(number) for number in range(len(counts))], counts)
+
+    def _write_block(
+        self, file: Path, block: list[Batch], each: Callable[..., Iterator[Any]], advance: Advance
+    ) -> None:
+        """Infer and write a block, unless a command that was stopped has left it."""
+        if file.exists():
+            advance(sum(self._pieces_of(batch) for batch in block))
+            return
+        parts = list(each(partial(self._codes, advance), block))
+        arrays = self._arrays(block, parts)
+        doing = f"writing {file}"
+        with disk_errors(doing, "make room, then give the command again"), open_atomic(file) as out:
+            write_block(out, arrays, compress=not self.options.exact)
+
+    def _group(self, images: Any, masks: Images | None) -> Group:
+        """The images of a group that belong to this shard, in the model's units."""
+        images = in_model_units(self.model.spec, images)
+        if self.shard.is_all:
+            return images, masks
+        rows = np.array(self.shard.rows(len(images)), np.int64)
+        return images.subset(rows), None if masks is None else masks.subset(rows)
 
     def _map(self) -> AbstractContextManager[Callable[..., Iterator[Any]]]:
         """`map` for batches: several pictures of sizes of their own at the same time, each in one
@@ -112,52 +186,91 @@ class Encoder:
         )
         return workers() if small and len(self.groups) > 1 else nullcontext(map)
 
+    def _plan(self) -> Iterator[list[Batch]]:
+        """Batches in blocks of about BLOCK_IMAGES images, fewer of large ones."""
+        block: list[Batch] = []
+        images = 0
+        pixels = 0
+        for batch in self._batches():
+            block.append(batch)
+            images += batch.length
+            pixels += batch.length * math.prod(batch.images.shape)
+            if images >= BLOCK_IMAGES or pixels >= BLOCK_PIXELS:
+                yield block
+                block = []
+                images = 0
+                pixels = 0
+        if block:
+            yield block
+
     def _batches(self) -> Iterator[Batch]:
         """Batches of as many images as the recipe says, fewer of large ones; pictures in tiles one
         by one."""
         for images, masks in self.groups:
             size = 1 if self._tiles_of(images) > 1 else self.recipe.batch_size
             if not self.recipe.inference.per_batch:  # then a batch has no influence on its images
-                size = min(
-                    size,
-                    max(
-                        torch.get_num_threads(), BATCH_PIXELS // (images.shape[1] * images.shape[2])
-                    ),
-                )
+                most = BATCH_PIXELS // (images.shape[1] * images.shape[2])
+                size = min(size, max(torch.get_num_threads(), most))
+            names = picture_names(images.pixels)
             for rows in images.batches(size):
-                yield images, masks, rows
+                yield Batch(images, masks, rows, names)
 
-    def _codes(self, advance: Advance, batch: Batch) -> tuple[Images, list[SparseLatents]]:
-        """The images of a batch, and their codes."""
-        (images, masks, rows), spec, plan, options = (
-            batch,
+    def _codes(self, advance: Advance, batch: Batch) -> CodeRows:
+        """The codes of a batch."""
+        if self._tiles_of(batch.images) > 1:
+            return self._tiled_codes(advance, batch)
+        images, masks, rows, _ = batch
+        v = images[rows].to(self.model.device)
+        mask = None if masks is None else masks[rows]
+        solution = infer(
+            self.model,
+            v,
             self.recipe.inference,
             self.recipe.plan,
-            self.options,
+            mask=mask,
+            engine=self.engine,
+            batch_size=len(v),
         )
-        if self._tiles_of(images) > 1:
-            picture = PictureWindows(images, rows.start)
-            mask = None if masks is None else PictureWindows(masks, rows.start)
-            size: Any = {"tile": options.tile or TILE, "overlap": options.overlap}
-            tiled = infer_tiled(
-                self.model,
-                picture,
-                spec,
-                plan,
-                mask=mask,
-                engine=self.engine,
-                progress=advance,
-                **size,
-            )
-            self.engine_used = tiled.engine
-            return images, [tiled.latents]
-        v, M = images[rows].to(self.model.device), None if masks is None else masks[rows]
-        solution = infer(self.model, v, spec, plan, mask=M, engine=self.engine, batch_size=len(v))
         self.engine_used = solution.engine
         advance(len(v))
-        return images, list(
-            self.model.at(*images.shape[1:]).sparse(solution.latents, where=options.where)
+        options = self.options
+        return code_rows(
+            self.model, solution.latents, images.shape, where=options.where, exact=options.exact
         )
+
+    def _tiled_codes(self, advance: Advance, batch: Batch) -> CodeRows:
+        """The code of one large picture."""
+        images, masks, rows, _ = batch
+        tiled = infer_tiled(
+            self.model,
+            PictureWindows(images, rows.start),
+            self.recipe.inference,
+            self.recipe.plan,
+            mask=None if masks is None else PictureWindows(masks, rows.start),
+            engine=self.engine,
+            progress=advance,
+            tile=self.options.tile or TILE,
+            overlap=self.options.overlap,
+        )
+        self.engine_used = tiled.engine
+        code = tiled.latents
+        if not self.options.where:
+            code = SparseLatents(code.features, ())
+        return CodeRows.of_sparse(code, images.shape)
+
+    def _arrays(self, block: list[Batch], parts: list[CodeRows]) -> dict[str, Array]:
+        """The arrays of a block, with labels and names where all of its images have them."""
+        more: dict[str, Array] = {}
+        labels = [batch.labels for batch in block]
+        names = [batch.picture_names for batch in block]
+        for name, given in (("labels", labels), ("names", names)):
+            present = [values for values in given if values is not None]
+            if len(present) == len(block):
+                more[name] = np.concatenate(present)
+        return block_arrays(self.model, parts, exact=self.options.exact, more=more)
+
+    def _pieces_of(self, batch: Batch) -> int:
+        return batch.length * self._tiles_of(batch.images)
 
     def _tiles_of(self, images: Images) -> int:
         """The number of tiles of each image; 1: it is inferred as a whole."""
@@ -169,13 +282,42 @@ class Encoder:
             TileGrid.of(self.model.spec, height, width, tile or TILE, self.options.overlap).tiles
         )
 
-    def _descriptions(self) -> dict[str, Array]:
-        """Labels of the images and names of their files, where all have them."""
-        labels = [images.labels for images, _ in self.groups]
-        names = [picture_names(images.pixels) for images, _ in self.groups]
-        found: dict[str, list[Any]] = {"labels": labels, "names": names}
-        return {
-            name: np.concatenate(parts)
-            for name, parts in found.items()
-            if all(part is not None for part in parts)
-        }
+    def _identity(self) -> str:
+        """What blocks of a stopped command must have in common with this one: images, model,
+        settings."""
+        digest = hashlib.sha256()
+        for images, masks in self.groups:
+            digest.update(f"{images.name} {images.pixels.shape} {images.pixels.dtype}".encode())
+            digest.update(f"{masks is not None}".encode())
+            # The first and the last image stand for all: reading all of them takes as long as work.
+            ends = np.array([0, len(images) - 1]) if len(images) else np.zeros(0, np.int64)
+            digest.update(np.ascontiguousarray(images.pixels[ends]).tobytes())
+        counts = [batch.length for block in self.blocks for batch in block]
+        facts = (self.recipe.inference, self.recipe.plan, self.options, self.shard, counts)
+        digest.update(f"{model_checksum(self.model)} {facts} {self.engine}".encode())
+        return digest.hexdigest()
+
+
+@contextmanager
+def kept_blocks(out: Path, identity: str) -> Iterator[Path]:
+    """The folder of complete blocks, next to the file that they become.
+
+    Blocks of other work are removed from it. When the work is done, or has left no block, it is
+    removed.
+    """
+    with suppress(FileNotFoundError):
+        out.lstat()  # a name that is too long is an error before any work
+    folder = out.with_name(f".{out.name[:40]}.blocks")
+    about = folder / "made_for"
+    if not about.is_file() or about.read_text() != identity:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        write_atomic(about, identity.encode())
+    remove_leftovers(folder)
+    try:
+        yield folder
+    except BaseException:
+        if not list(folder.glob("block*.npz")):
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    shutil.rmtree(folder, ignore_errors=True)

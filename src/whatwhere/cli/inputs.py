@@ -4,16 +4,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import typer
+
 import whatwhere as ww
 from whatwhere.cli.command import Settings
 from whatwhere.errors import SpecError
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import Checked, Count, Positive
-from whatwhere.spec.execution import Execution
+from whatwhere.spec.execution import Execution, Shard, Sharding, choose_shard
 from whatwhere.spec.inference import CODING
 from whatwhere.spec.tasks import Distortions
 
 EXECUTION = (Execution, "engine device")  # the settings that every command with inference has
+SHARD = (Sharding, "shard")  # of every command that treats pictures one by one
 
 DISTORTIONS = (Distortions, "rotation shear scale shift elastic brightness colour copies")
 
@@ -77,6 +80,14 @@ class ImageInput(Checked):
             return images, masks
         rows = np.arange(self.limit)
         return images.subset(rows), None if masks is None else masks.subset(rows)
+
+
+def open_shard(settings: Settings, *, quiet: bool = False) -> Shard:
+    """The part of the pictures that this command treats; the first line of its output says so."""
+    shard = choose_shard(settings.of(Sharding).shard)
+    if not shard.is_all and not quiet:
+        typer.echo(f"part {shard} of the pictures ({shard.origin})", err=True)
+    return shard
 
 
 def read_images(run: Path, source: str, labels: Path | None = None) -> "ww.data.Images":

@@ -4,6 +4,7 @@ standard error."""
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from whatwhere.files import (
@@ -58,6 +59,9 @@ def _files(source: Path) -> Iterable[Path]:
     return [source]
 
 
+LINE_SECONDS = 10.0  # from one line about progress to the next, where there is no bar
+
+
 class Stages:
     """Stages one after the other, each with a bar on a terminal and its time at the end; `quiet`
     says nothing."""
@@ -78,14 +82,65 @@ class Stages:
             bars.TextColumn("{task.description}", markup=False),
             bars.BarColumn(),
             bars.MofNCompleteColumn(),
+            bars.TextColumn("{task.fields[rate]}"),
             bars.TimeRemainingColumn(compact=True, elapsed_when_finished=True),
         )
-        start, no_bar = time.monotonic(), self.console.quiet or not self.console.is_terminal
+        start = time.monotonic()
+        no_bar = self.console.quiet or not self.console.is_terminal
         if no_bar:
             self.console.print(f"{title} …", soft_wrap=True)
+        pace = Pace(total, start)
         with bars.Progress(
             *columns, console=self.console, transient=True, disable=no_bar
         ) as display:
-            task = display.add_task(title, total=total)
-            yield lambda pieces: display.update(task, advance=pieces)
+            task = display.add_task(title, total=total, rate="")
+
+            def advance(pieces: int) -> None:
+                pace.add(pieces)
+                display.update(task, advance=pieces, rate=pace.rate)
+                if no_bar and pace.line_is_due():
+                    self.console.print(f"{title}: {pace.words}", soft_wrap=True)
+
+            yield advance
         self.console.print(f"{title}: {time.monotonic() - start:.1f} s", soft_wrap=True)
+
+
+@dataclass
+class Pace:
+    """How fast a stage is, and when a line says so where there is no bar.
+
+    started  when, by the clock of `time.monotonic`
+    """
+
+    total: int
+    started: float
+    done: int = 0
+    last_line: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.last_line = self.started
+
+    def add(self, pieces: int) -> None:
+        self.done += pieces
+
+    @property
+    def per_second(self) -> float:
+        return self.done / max(time.monotonic() - self.started, 1e-9)
+
+    @property
+    def rate(self) -> str:
+        return f"{self.per_second:,.3g}/s"
+
+    @property
+    def words(self) -> str:
+        """How much is done, the rate, and the time that is left."""
+        left = (self.total - self.done) / max(self.per_second, 1e-9)
+        return f"{self.done:,} of {self.total:,}, {self.rate}, {left:,.0f} s left"
+
+    def line_is_due(self) -> bool:
+        """Once in LINE_SECONDS."""
+        now = time.monotonic()
+        if self.done >= self.total or now - self.last_line < LINE_SECONDS:
+            return False
+        self.last_line = now
+        return True

@@ -8,6 +8,7 @@ from typing import Any
 import typer
 
 from whatwhere.cli.command import Settings, command
+from whatwhere.cli.inputs import SHARD, open_shard
 from whatwhere.errors import SpecError, plural, printable
 from whatwhere.spec.execution import Execution
 from whatwhere.spec.tasks import RestorationSpec
@@ -15,7 +16,7 @@ from whatwhere.spec.tasks import RestorationSpec
 RECORDINGS = (".csv", ".wav", ".npy")
 
 
-@command(RestorationSpec, (Execution, "device"), flags="device learn")
+@command(RestorationSpec, (Execution, "device"), SHARD, flags="device learn shard")
 def denoise(
     pictures: Path,
     out: Path,
@@ -29,7 +30,7 @@ def denoise(
     """Remove noise from a picture, from all pictures of a folder, or from a recording.
 
     8-bit pictures stay 8 bit, 16-bit grey ones 16 bit. A folder that was interrupted continues
-    where it stopped.
+    where it stopped. With --shard, each part has a folder in OUT.
 
     out        the picture to write, or the folder for those of a folder; its ending is the format.
                Of a recording (.npy, .csv or .wav) a file with the same ending
@@ -42,10 +43,10 @@ def denoise(
     from whatwhere.tasks.restoration.pictures import Task
 
     task = Task("denoise", settings.of(RestorationSpec), parse_noise(noise))
-    restore(task, model, (pictures, None, out), overwrite, settings.of(Execution), quiet)
+    restore(task, model, (pictures, None, out), overwrite, settings, quiet)
 
 
-@command((RestorationSpec, "quality tile"), (Execution, "device"), flags="device")
+@command((RestorationSpec, "quality tile"), (Execution, "device"), SHARD, flags="device shard")
 def inpaint(
     pictures: Path,
     mask: str,
@@ -73,7 +74,7 @@ def inpaint(
     from whatwhere.tasks.restoration.pictures import Task
 
     task = Task("inpaint", settings.of(RestorationSpec), noise)
-    restore(task, model, (pictures, mask, out), overwrite, settings.of(Execution), quiet)
+    restore(task, model, (pictures, mask, out), overwrite, settings, quiet)
 
 
 def parse_noise(text: str | None) -> Any:
@@ -94,7 +95,7 @@ def restore(
     model: Path | None,
     paths: tuple[Path, str | None, Path],
     overwrite: bool,
-    execution: Execution,
+    settings: Settings,
     quiet: bool,
 ) -> None:
     """Check everything, then restore picture after picture, or the recording. paths: of pictures,
@@ -105,6 +106,13 @@ def restore(
     from whatwhere.tasks.restoration.pictures import plan_jobs, restore_picture
 
     pictures, mask, out = paths
+    execution = settings.of(Execution)
+    shard = open_shard(settings, quiet=quiet)
+    if not shard.is_all and not pictures.is_dir():
+        raise SpecError(
+            f"part {shard} of {printable(pictures)} was asked for ({shard.origin}); expected a"
+            " folder of pictures, or --shard 1/1"
+        )
     # an array may be a picture
     if out.suffix.lower() in RECORDINGS or pictures.suffix.lower() in RECORDINGS[:2]:
         return restore_recording(task, model, paths, overwrite, execution)
@@ -113,7 +121,8 @@ def restore(
         raise SpecError(f"--model {printable(model)} was given for pictures; expected {known}")
     device = choose_device(execution.device, execution.engine)
     restorer = load_dictionary() if model else load_denoiser().to(device)
-    jobs, stages = plan_jobs(task, restorer, pictures, mask, out, overwrite), Stages(quiet)
+    jobs = plan_jobs(task, restorer, pictures, mask, out, overwrite, shard)
+    stages = Stages(quiet)
     for job in jobs:
         with stages.stage(f"{task.name} {job.source.name}", job.pixels) as advance:
             levels = restore_picture(task, restorer, job, advance)
@@ -122,8 +131,10 @@ def restore(
                 f"{job.source.name}: noise {', '.join(f'{level:.3g}' for level in levels)},"
                 " estimated"
             )
+    folder = shard.part_of(out)
     typer.echo(
-        f"{printable(out)}: {len(jobs):,} restored" + ("" if jobs else " (all were there already)")
+        f"{printable(folder)}: {len(jobs):,} restored"
+        + ("" if jobs else " (all were there already)")
     )
 
 

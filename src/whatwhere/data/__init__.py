@@ -14,6 +14,7 @@ from whatwhere.data import arrays, catalogue, mixed
 from whatwhere.data.catalogue import checksums
 from whatwhere.data.images import Images, check_finite, few_labels, white_used
 from whatwhere.data.mixed import NOT_RECORDED, Group, MixedPictures, Recorded, match_mask
+from whatwhere.data.parts import find_parts
 from whatwhere.data.pictures import find_pictures, is_picture
 from whatwhere.data.signals import SUFFIXES as SIGNAL_SUFFIXES
 from whatwhere.data.signals import (
@@ -30,6 +31,7 @@ __all__ = [
     "Signals",
     "checksums",
     "few_labels",
+    "find_parts",
     "load",
     "load_for_training",
     "load_groups",

@@ -90,10 +90,15 @@ def open_npz(path: Path, kind: str = ".npz file", remedy: str = REMEDY) -> Itera
     """The arrays of an .npz file by name; each is read into memory when it is asked for."""
     damage = readable(path, kind, remedy, ImageError)
     with damage, open_regular(path) as file, np.load(file, allow_pickle=False) as archive:
-        _check_decompressed(
-            sum(member.file_size for member in archive.zip.infolist() if member.compress_type)
-        )
+        check_decompressed(archive)
         yield archive
+
+
+def check_decompressed(archive: NpzFile) -> None:
+    """Raise a ValueError if the compressed arrays of an archive are larger than the limit."""
+    assert archive.zip is not None, "it is open"
+    compressed = (member for member in archive.zip.infolist() if member.compress_type)
+    _check_decompressed(sum(member.file_size for member in compressed))
 
 
 Channels = Literal["first", "last"]

@@ -1,46 +1,158 @@
-"""Sparse codes in an .npz file: collected image by image, read dense or sparse.
+"""Sparse codes in files: written block by block, read by image, dense or sparse.
 
-docs/reference/file_formats.md lists its arrays. Images may be of several sizes.
+A block is the codes of some images, a NumPy archive whose arrays docs/reference/file_formats.md
+lists; `data.small_codes` says how it becomes small. A file of codes holds blocks one after the
+other, so that it is written and read in little memory. A folder of parts (`--shard`) is read as
+one. Images may be of several sizes.
 """
 
-import math
+import io
 import os
 import re
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.data.arrays import open_npz, write_npz
-from whatwhere.errors import ImageError
+from whatwhere.data.arrays import check_decompressed, open_npz
+from whatwhere.data.parts import find_parts
+from whatwhere.data.small_codes import expand
+from whatwhere.errors import ImageError, printable
+from whatwhere.files import disk_errors, new_folder, open_atomic, open_regular, readable
 from whatwhere.latents import Background, Latents, SparseLatents, SparseMap
 
 Array = np.ndarray[Any, Any]
-FORMAT = "whatwhere codes 1"
-MOST_PLACES = 2**31  # of a code, so that indices are int32
+FORMAT = "whatwhere codes 1"  # of a block
+BLOCKS = "whatwhere codes 2"  # of a file of blocks
 # places that a file may mean: so many, or so many for each of its values
-DENSE_LIMIT, DENSE_RATIO = (
-    1 << 28,
-    1000,
-)
+DENSE_LIMIT = 1 << 28
+DENSE_RATIO = 1000
 KNOWN = re.compile(
     r"(features|where[1-9])_(shape|indptr|indices)|features_values|(mu|gamma)[1-9]|image_shape|low|scale|labels"
     "|names"
 )
 """The names of the arrays; others are not read."""
 
+REMEDY = "copy it again, or encode the images again"
 
-@dataclass(frozen=True, repr=False)
+
 class Codes:
     """The codes of N images, which may be of several sizes.
 
-    `codes[i]` is what and where of one image; `codes.features` are the features of all, dense.
+    `codes[i]` is what and where of one image; `codes.features` are the features of all, dense. Only
+    the block of the image that is asked for is in memory.
     """
+
+    def __init__(self, blocks: "Sequence[StoredBlock]", name: str) -> None:
+        self.name = name
+        self._blocks = blocks
+        self._starts = np.cumsum([0, *(block.count for block in blocks)])
+        self._loaded: tuple[int, CodeBlock] | None = None
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def __repr__(self) -> str:
+        where = "with" if self.depth else "without"
+        return f"Codes({self.name!r}, {len(self):,} images, {where} pooling variables)"
+
+    @property
+    def depth(self) -> int:
+        """Layers whose pooling variables the file has; 0 without `--where`."""
+        return self._block(0).depth
+
+    @cached_property
+    def labels(self) -> Array | None:
+        """int64 [N], if there are any."""
+        return self._joined("labels")
+
+    @cached_property
+    def names(self) -> list[str] | None:
+        """The files of the pictures, if the images were a folder."""
+        names = self._joined("names")
+        return None if names is None else [str(name) for name in names]
+
+    @cached_property
+    def image_shapes(self) -> Array:
+        """Channels, height and width of every image, int64 [N, 3]."""
+        shapes = self._joined("image_shape")
+        assert shapes is not None
+        return shapes
+
+    @property
+    def arrays(self) -> Mapping[str, Array]:
+        """The arrays of a file of one block."""
+        if len(self._blocks) != 1:
+            raise ImageError(
+                f"{self.name}: codes in {len(self._blocks)} blocks; read them by image"
+            )
+        return self._block(0).arrays
+
+    @property
+    def features(self) -> Array:
+        """The top layer's features of all images, float32 [N, B, H, W]."""
+        self.require_one_size("dense features")
+        return np.concatenate([self._block(number).features for number in range(len(self._blocks))])
+
+    def __getitem__(self, image: int) -> SparseLatents:
+        """What and where of one image."""
+        block, row = self._find(image)
+        return block[row]
+
+    def latents(self, image: int) -> Latents:
+        """What and where of one image, dense, as `infer` returns them."""
+        return self[image].dense()
+
+    def decode(self, model: Any, image: int) -> Tensor:
+        """The image [C, H, W] that a code reconstructs with the model that made it, a
+        `DeconvNet`."""
+        block, row = self._find(image)
+        return block.decode(model, row)
+
+    def require_one_size(self, purpose: str) -> None:
+        """Raise an ImageError for codes of images of several sizes."""
+        if len(np.unique(self.image_shapes, axis=0)) != 1:
+            raise ImageError(
+                f"{self.name}: codes of several sizes; {purpose} needs one (codes[i] is that of one"
+                " image)"
+            )
+
+    def _find(self, image: int) -> "tuple[CodeBlock, int]":
+        """The block of an image, and its row there."""
+        image = range(len(self))[image]
+        number = int(np.searchsorted(self._starts, image, side="right")) - 1
+        return self._block(number), image - int(self._starts[number])
+
+    def _block(self, number: int) -> "CodeBlock":
+        if self._loaded is None or self._loaded[0] != number:
+            self._loaded = (number, self._blocks[number].load())
+        return self._loaded[1]
+
+    def _joined(self, name: str) -> Array | None:
+        """An array of all images; None if not all blocks have it."""
+        parts = [self._block(number).arrays.get(name) for number in range(len(self._blocks))]
+        present = [part for part in parts if part is not None]
+        return np.concatenate(present) if len(present) == len(parts) else None
+
+
+@dataclass(frozen=True)
+class StoredBlock:
+    """Codes of some images that lie together: their number, and how they are read."""
+
+    count: int
+    load: "Callable[[], CodeBlock]"
+
+
+@dataclass(frozen=True, repr=False)
+class CodeBlock:
+    """The codes of a block of images: arrays of values, image after image."""
 
     arrays: Mapping[str, Array]
     name: str
@@ -48,33 +160,14 @@ class Codes:
     def __len__(self) -> int:
         return len(self.arrays["features_shape"])
 
-    def __repr__(self) -> str:
-        values = len(self.arrays["features_values"])
-        where = "with" if self.depth else "without"
-        return (
-            f"Codes({self.name!r}, {len(self):,} images, {values:,} non-zeros, {where} pooling"
-            " variables)"
-        )
-
     @cached_property
     def depth(self) -> int:
         """Layers whose pooling variables the file has; 0 without `--where`."""
         return sum(name.startswith("mu") for name in self.arrays)
 
     @property
-    def labels(self) -> Array | None:
-        """int64 [N], if there are any."""
-        return self.arrays.get("labels")
-
-    @property
-    def names(self) -> list[str] | None:
-        """The files of the pictures, if the images were a folder."""
-        return None if "names" not in self.arrays else [str(name) for name in self.arrays["names"]]
-
-    @property
     def features(self) -> Array:
         """The top layer's features of all images, float32 [N, B, H, W]."""
-        self.require_one_size("dense features")
         grid = self._shape("features_shape", 0)
         return np.asarray(
             torch.cat([self._map("features", i).dense() for i in range(len(self))]).view(-1, *grid)
@@ -85,10 +178,6 @@ class Codes:
         image = range(len(self))[image]
         where = tuple(self._map(f"where{k}", image) for k in range(1, self.depth + 1))
         return SparseLatents(self._map("features", image), where, self._background(image))
-
-    def latents(self, image: int) -> Latents:
-        """What and where of one image, dense, as `infer` returns them."""
-        return self[image].dense()
 
     def decode(self, model: Any, image: int) -> Tensor:
         """The image [C, H, W] that a code reconstructs with the model that made it, a
@@ -103,9 +192,8 @@ class Codes:
         if [self._shape(f"where{k}_shape", image) for k in range(1, self.depth + 1)] != grids:
             raise ImageError(f"{self.name}: codes of another model; give the one that encoded them")
         with torch.no_grad():
-            reconstruction: Tensor = sized.decode(self.latents(image).to(sized.filters[0].device))[
-                0
-            ]
+            latents = self[image].dense().to(sized.filters[0].device)
+            reconstruction: Tensor = sized.decode(latents)[0]
         return reconstruction
 
     def _map(self, name: str, image: int) -> SparseMap:
@@ -117,7 +205,8 @@ class Codes:
 
     def _background(self, image: int) -> Background:
         C, H, W = self._shape("image_shape", image)
-        before, parts = self.arrays["image_shape"][:image], {}
+        before = self.arrays["image_shape"][:image]
+        parts = {}
         for name, channels, first in (
             ("low", C, before.prod(1).sum()),
             ("scale", 1, before[:, 1:].prod(1).sum()),
@@ -131,78 +220,50 @@ class Codes:
         a, b, c = (int(side) for side in self.arrays[name][image])
         return a, b, c
 
-    def require_one_size(self, purpose: str) -> None:
-        """Raise an ImageError for codes of images of several sizes."""
-        if len(np.unique(self.arrays["features_shape"], axis=0)) != 1:
-            raise ImageError(
-                f"{self.name}: codes of several sizes; {purpose} needs one (codes[i] is that of one"
-                " image)"
-            )
+
+# Writing -----------------------------------------------------------------------------------------
 
 
-class CodesWriter:
-    """Collects the codes of images, and writes them to an .npz file.
+def write_block(file: BinaryIO, arrays: Mapping[str, Array], *, compress: bool) -> None:
+    """Write a block as a NumPy archive."""
+    method = zipfile.ZIP_LZMA if compress else zipfile.ZIP_STORED
+    with zipfile.ZipFile(file, "w", method) as archive:
+        for name, values in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asanyarray(values), allow_pickle=False)
 
-    where   write the pooling variables and the background, too: all that decoding needs
+
+def join_blocks(path: Path, blocks: Sequence[Path], counts: Sequence[int]) -> None:
+    """One file of codes from the files of its blocks, whose bytes are copied.
+
+    counts  how many images each block has
     """
+    doing = f"writing {path}"
+    with (
+        disk_errors(doing, "make room, or choose another folder"),
+        new_folder(path.parent),
+        open_atomic(path) as file,
+        zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive,
+    ):
+        for name, values in (("format", np.array(BLOCKS)), ("counts", np.array(counts, np.int64))):
+            with archive.open(f"{name}.npy", "w") as member:
+                np.lib.format.write_array(member, values, allow_pickle=False)
+        for number, block in enumerate(blocks):
+            archive.write(block, block_name(number))
 
-    def __init__(self, *, where: bool = False) -> None:
-        self.where = where
-        self._shapes: list[tuple[int, int, int]] = []  # of the images
-        self._grids: dict[str, list[tuple[int, int, int]]] = {}
-        self._parts: dict[str, list[Array]] = {}  # of each array, one for each image
 
-    def __len__(self) -> int:
-        return len(self._shapes)
+def block_name(number: int) -> str:
+    """The name of a block in a file of codes."""
+    return f"block{number:07}.npz"
 
-    def add(self, code: SparseLatents, shape: tuple[int, int, int]) -> None:
-        """The code of one image of this shape [C, H, W]."""
-        self._shapes.append(shape)
-        self._add_map("features", code.features)
-        if self.where:
-            for k, layer in enumerate(code.where, start=1):
-                self._add_map(f"where{k}", layer)
-            for name in ("low", "scale"):
-                if (pixels := getattr(code.background, name)) is not None:
-                    self._parts.setdefault(name, []).append(pixels.cpu().numpy().ravel())
 
-    def save(self, path: Path, **more: Array) -> dict[str, list[int]]:
-        """Write the file, with these arrays besides; returns the shapes of its arrays."""
-        arrays = {name: np.concatenate(parts) for name, parts in self._parts.items()} | more
-        for name, grids in self._grids.items():
-            lengths = [len(part) for part in self._parts[f"{name}_indices"]]
-            arrays[f"{name}_shape"] = np.array(grids, np.int64)
-            arrays[f"{name}_indptr"] = np.cumsum([0, *lengths], dtype=np.int64)
-        arrays |= {"image_shape": np.array(self._shapes, np.int64), "format": np.array(FORMAT)}
-        write_npz(path, arrays)
-        return {name: list(values.shape) for name, values in arrays.items()}
-
-    def _add_map(self, name: str, layer: SparseMap) -> None:
-        """The places of one image in ascending order, and their values, which are several arrays
-        of equal width."""
-        if math.prod(layer.grid) >= MOST_PLACES:
-            raise ImageError(
-                f"a code of {layer.grid} was given; expected fewer than {MOST_PLACES:,} places"
-            )
-        indices, values, keys = (
-            layer.indices.cpu().numpy(),
-            layer.values.cpu().numpy(),
-            _value_names(name),
-        )
-        order = np.argsort(indices)
-        columns = np.split(values[order], len(keys), axis=1)
-        columns = [part[:, 0] for part in columns] if name == "features" else columns
-        for key, part in zip(
-            (f"{name}_indices", *keys), (indices[order].astype(np.int32), *columns), strict=True
-        ):
-            self._parts.setdefault(key, []).append(part)
-        self._grids.setdefault(name, []).append(layer.grid)
+# Reading -----------------------------------------------------------------------------------------
 
 
 def load_codes(path: str | os.PathLike[str]) -> Codes:
-    """The codes in an .npz file that `whatwhere encode` wrote.
+    """The codes in a file that `whatwhere encode` wrote, or in a folder of its parts (`--shard`).
 
-    path  of the file
+    path  of the file or the folder
 
     >>> from whatwhere.cli import app
     >>> np.save("three.npy", ww.data.load("digits").pixels[:3])
@@ -212,19 +273,57 @@ def load_codes(path: str | os.PathLike[str]) -> Codes:
     >>> ww.load_codes("codes.npz").features.shape
     (3, 48, 10, 10)
     """
-    with open_npz(
-        Path(path), "file of codes", "copy it again, or encode the images again"
-    ) as archive:
-        if str(archive.get("format")) != FORMAT:
-            raise ValueError("it was not written by `whatwhere encode`")
-        arrays: dict[str, Array] = {
-            name: np.asarray(archive[name]) for name in archive if KNOWN.fullmatch(name)
-        }
-        codes = Codes(arrays, str(path))
-        _check_images(arrays)
-        for layer in ("features", *(f"where{k}" for k in range(1, codes.depth + 1))):
-            _check_map(layer, arrays)
-    return codes
+    given = Path(path)
+    files = find_parts(given) if given.is_dir() else [given]
+    blocks = [block for file in files for block in _stored_blocks(file)]
+    if not blocks:
+        raise ImageError(f"{printable(given)} has no codes; {REMEDY}")
+    return Codes(blocks, str(path))
+
+
+def _stored_blocks(path: Path) -> list[StoredBlock]:
+    """The blocks of one file; a file of the former format is one block, read at once."""
+    with open_npz(path, "file of codes", REMEDY) as archive:
+        kind = str(archive.get("format"))
+        if kind != BLOCKS:
+            block = _checked_block(archive, str(path))
+            return [StoredBlock(len(block), lambda: block)]
+        counts = np.asarray(archive["counts"])
+        if counts.ndim != 1 or counts.dtype.kind != "i" or (counts < 1).any():
+            raise ValueError("the number of images of its blocks is damaged")
+        for number in range(len(counts)):
+            if block_name(number) not in archive.files:
+                raise ValueError(f"block {number + 1} of {len(counts)} is missing")
+    return [_stored_block(path, number, int(count)) for number, count in enumerate(counts)]
+
+
+def _stored_block(path: Path, number: int, count: int) -> StoredBlock:
+    def load() -> CodeBlock:
+        with ExitStack() as opened:
+            opened.enter_context(readable(path, "file of codes", REMEDY, ImageError))
+            outer = zipfile.ZipFile(opened.enter_context(open_regular(path)))
+            inner = io.BytesIO(outer.read(block_name(number)))
+            archive = opened.enter_context(np.load(inner, allow_pickle=False))
+            check_decompressed(archive)
+            block = _checked_block(archive, str(path))
+            if len(block) != count:
+                raise ValueError(f"block {number + 1} has {len(block)} images; expected {count}")
+        return block
+
+    return StoredBlock(count, load)
+
+
+def _checked_block(archive: Mapping[str, Array], name: str) -> CodeBlock:
+    """The arrays of a block, once they are known to belong together; a ValueError otherwise."""
+    if str(archive.get("format")) != FORMAT:
+        raise ValueError("it was not written by `whatwhere encode`")
+    arrays = expand(archive)
+    arrays = {key: values for key, values in arrays.items() if KNOWN.fullmatch(key)}
+    block = CodeBlock(arrays, name)
+    _check_images(arrays)
+    for layer in ("features", *(f"where{k}" for k in range(1, block.depth + 1))):
+        _check_map(layer, arrays)
+    return block
 
 
 def _check_images(arrays: Mapping[str, Array]) -> None:
@@ -245,8 +344,11 @@ def _check_images(arrays: Mapping[str, Array]) -> None:
 def _check_map(layer: str, arrays: Mapping[str, Array]) -> None:
     """Raise a ValueError unless the places ascend within their grids, and have one finite value
     each."""
-    shape, indptr, indices = (arrays[f"{layer}_{part}"] for part in ("shape", "indptr", "indices"))
-    values, counts = [arrays[key] for key in _value_names(layer)], np.diff(indptr)
+    shape = arrays[f"{layer}_shape"]
+    indptr = arrays[f"{layer}_indptr"]
+    indices = arrays[f"{layer}_indices"]
+    values = [arrays[key] for key in _value_names(layer)]
+    counts = np.diff(indptr)
     valid = (
         {part.dtype.kind for part in (shape, indptr, indices)} == {"i"}
         and shape.shape == arrays["image_shape"].shape == (len(counts), 3)
@@ -268,4 +370,6 @@ def _check_map(layer: str, arrays: Mapping[str, Array]) -> None:
 
 
 def _value_names(layer: str) -> tuple[str, ...]:
-    return ("features_values",) if layer == "features" else (f"mu{layer[5:]}", f"gamma{layer[5:]}")
+    if layer == "features":
+        return ("features_values",)
+    return (f"mu{layer[5:]}", f"gamma{layer[5:]}")

@@ -1,10 +1,14 @@
 """How work is computed, apart from what it computes: engine and device, and for training what it
 keeps and when."""
 
+import os
+import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
-from whatwhere.spec.checks import Checked, CountOrZero, Positive
+from whatwhere.errors import SpecError
+from whatwhere.spec.checks import Checked, Count, CountOrZero, Positive, require
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,3 +51,81 @@ class TrainingOptions(Execution):
     checkpoint_every: CountOrZero | None = None
     timeout: Positive = 300.0
     notes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Shard(Checked):
+    """A part of the work of a command that treats pictures one by one.
+
+    index   which part, from 1
+    count   of how many
+    origin  where this was said: an option, or the variables of a scheduler
+    """
+
+    index: Count = 1
+    count: Count = 1
+    origin: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        expected = f"a part from 1/{self.count} to {self.count}/{self.count}"
+        require(self.index <= self.count, f"shard {self.index}/{self.count}", expected)
+
+    @property
+    def is_all(self) -> bool:
+        """Is this the only part?"""
+        return self.count == 1
+
+    def rows(self, total: int) -> range:
+        """This part of `total` things in their order; the parts join without gaps."""
+        return range(
+            total * (self.index - 1) // self.count,
+            total * self.index // self.count,
+        )
+
+    def part_of(self, out: Path, suffix: str = "") -> Path:
+        """Where this part is written: `out` itself if it is the only one, otherwise a file with
+        this ending, or a folder, in the folder `out`."""
+        if self.is_all:
+            return out
+        return out / f"part-{self.index:05}-of-{self.count:05}{suffix}"
+
+    def __str__(self) -> str:
+        return f"{self.index}/{self.count}"
+
+
+def choose_shard(given: str | None) -> Shard:
+    """The part that `--shard` names; without it, that of this task of a Slurm array, or of this
+    process of torchrun."""
+    if given is not None:
+        match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", given)
+        if match is None:
+            raise SpecError(f"--shard {given!r} was given; expected I/N, such as 1/4")
+        return Shard(int(match[1]), int(match[2]), "--shard")
+    if "SLURM_ARRAY_TASK_ID" in os.environ and "SLURM_ARRAY_TASK_COUNT" in os.environ:
+        first = int(os.environ.get("SLURM_ARRAY_TASK_MIN", "0"))
+        index = int(os.environ["SLURM_ARRAY_TASK_ID"]) - first + 1
+        return Shard(index, int(os.environ["SLURM_ARRAY_TASK_COUNT"]), "SLURM_ARRAY_TASK_ID")
+    if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
+        return Shard(int(os.environ["RANK"]) + 1, int(os.environ["WORLD_SIZE"]), "RANK")
+    return Shard()
+
+
+def part_number(path: Path) -> Shard:
+    """Which part a file is, by its name; a SpecError for another name."""
+    match = re.fullmatch(r"part-([0-9]{5,9})-of-([0-9]{5,9})", path.stem)
+    if match is None:
+        raise SpecError(f"{path.name!r} is not the name of a part; expected part-00001-of-00004")
+    return Shard(int(match[1]), int(match[2]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sharding(Checked):
+    """Which part of the pictures a command treats.
+
+    shard  I/N: the I-th of N parts, which together are all pictures; each can run on a machine of
+           its own. Default: the part of this task of a Slurm array (SLURM_ARRAY_TASK_ID and
+           SLURM_ARRAY_TASK_COUNT) or of this process of torchrun (RANK and WORLD_SIZE); 1/1 is all
+    """
+
+    shard: str | None = None

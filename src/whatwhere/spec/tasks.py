@@ -90,6 +90,7 @@ class EncodeOptions(Checked):
     where      also write the pooling variables, which decoding needs
     descriptors  write rows for a classifier instead, in a metric in which small distortions count
                  little
+    exact      write values in 32 bits, exactly; the file is about ten times as large
     tile       side of the overlapping tiles that pictures are inferred in, in pixels; 0: never.
                Default: 256, for pictures of more than 1,048,576 pixels
     overlap    pixels that tiles next to each other share
@@ -100,6 +101,7 @@ class EncodeOptions(Checked):
 
     where: bool = False
     descriptors: bool = False
+    exact: bool = False
     tile: CountOrZero | None = None
     overlap: CountOrZero = 64
     threshold: NonNegative | None = None

@@ -33,6 +33,7 @@ from whatwhere.files import (
     write_result,
 )
 from whatwhere.model.files import checksum
+from whatwhere.spec.execution import Shard
 from whatwhere.spec.tasks import RestorationSpec
 from whatwhere.tasks.restoration.denoiser import Denoiser
 from whatwhere.tasks.restoration.fill import ROUNDS
@@ -87,9 +88,13 @@ def plan_jobs(
     mask: str | None,
     out: Path,
     overwrite: bool = False,
+    shard: Shard | None = None,
 ) -> list[Job]:
     """The pictures that are still to be restored. All of them are checked, before any work is
-    done."""
+    done.
+
+    shard  which part of a folder; its results are in a folder of their own, in `out`
+    """
     inputs = [source, *([] if mask is None else [Path(mask)])]
     if not source.is_dir():
         images, masks = _load(source, mask)
@@ -103,9 +108,11 @@ def plan_jobs(
         return [_job(source, mask, out, images, masks)]
     places = {picture.file: picture.place for picture in find_pictures(source, but=out)}
     files = list(places)
+    if shard is not None and not shard.is_all:
+        files = [files[row] for row in shard.rows(len(files))]
+        out = shard.part_of(out)
     targets = {
-        file: out.joinpath(*place.folders, f"{file.stem}{_suffix(file)}")
-        for file, place in places.items()
+        file: out.joinpath(*places[file].folders, f"{file.stem}{_suffix(file)}") for file in files
     }
     doubled = [file.name for file in files if list(targets.values()).count(targets[file]) > 1]
     if doubled:

@@ -1,0 +1,296 @@
+"""Codes in few bits: the arrays of a block as `encode` writes them by default, and back.
+
+    exact                           small
+    features_values   float32       features_levels  uint8 or int8, in 31sts of the image's largest
+                                    features_largest float32 [N]
+    …_indptr          int64         …_counts         uint32 [N]
+    …_indices         int32         …_gaps           uint8, uint16 or uint32: empty places before it
+    mu1, gamma1       float32       angle1           int8, for regions of two elements along an axis
+                                    mu1_levels, gamma1_levels   int8, for others
+    low, scale        float32       float16
+
+**Two elements** along an axis have the weights w₊ = cos φ, w₋ = sin φ, and φ is a function of γμ
+alone. So only φ is stored, in ANGLES steps from the equal weights to either end: an error of at
+most 4.5° in φ, 0.08 in a weight. What comes back are the μ = ±½ and γ with these weights.
+
+**Regions without effect** are left out: those whose p̂ · |φ| is below EFFECT of the image's largest
+p̂. They come back with equal weights.
+
+Measured on digits: docs/explanation/millions.md.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from whatwhere.errors import ImageError
+from whatwhere.latents import Latents, PoolingParams, SparseLatents, SparseMap
+
+Array = np.ndarray[Any, Any]
+LEVELS = 31  # of features
+ANGLES = 5  # steps from equal weights to all weight on one element
+EFFECT = 0.06
+SATURATED = 25.0  # |γμ| of all weight on one element
+MU_LEVELS = 127  # from the centre of a region to its end
+GAMMA_OCTAVE = 16  # levels for a factor of two
+MOST_PLACES = 2**31  # of a code, so that indices are int32
+
+
+@dataclass(frozen=True)
+class MapRows:
+    """Values at some places of a map, of several images one after the other.
+
+    grid     B, H and W of the map
+    counts   places of every image, [N]
+    places   offsets in the flattened grid, ascending within an image, [n]
+    values   [n, V]
+    """
+
+    grid: tuple[int, int, int]
+    counts: Array
+    places: Array
+    values: Array
+
+    @classmethod
+    def of(cls, values: Tensor, chosen: Tensor) -> "MapRows":
+        """The chosen places [N, B, H, W] of values [N, V, B, H, W]."""
+        N, V, B, H, W = values.shape
+        _require_places((B, H, W))
+        image, place = chosen.reshape(N, -1).nonzero(as_tuple=True)
+        kept = values.reshape(N, V, -1)[image, :, place]
+        counts = torch.bincount(image, minlength=N)
+        return cls((B, H, W), counts.cpu().numpy(), place.cpu().numpy(), kept.cpu().float().numpy())
+
+    @classmethod
+    def of_sparse(cls, layer: SparseMap) -> "MapRows":
+        """The places of one image, which may be in any order."""
+        _require_places(layer.grid)
+        places = layer.indices.cpu().numpy()
+        order = np.argsort(places)
+        values = layer.values.cpu().float().numpy()
+        return cls(layer.grid, np.array([len(places)]), places[order], values[order])
+
+    def arrays(self, name: str) -> dict[str, Array]:
+        """Its places, exact."""
+        N = len(self.counts)
+        return {
+            f"{name}_shape": np.tile(np.array(self.grid, np.int64), (N, 1)),
+            f"{name}_indptr": np.concatenate([[0], np.cumsum(self.counts)]).astype(np.int64),
+            f"{name}_indices": self.places.astype(np.int32),
+        }
+
+
+@dataclass(frozen=True)
+class CodeRows:
+    """What and where of several images of one size.
+
+    shape       channels, height and width of the images
+    where       of each layer, μ and γ of its regions; empty without `--where`
+    background  the arrays `low` and `scale`, where the input stage has them
+    """
+
+    shape: tuple[int, int, int]
+    features: MapRows
+    where: tuple[MapRows, ...]
+    background: Mapping[str, Array]
+
+    def __len__(self) -> int:
+        return len(self.features.counts)
+
+    @classmethod
+    def of(
+        cls, latents: Latents, used: Sequence[Tensor], shape: tuple[int, int, int]
+    ) -> "CodeRows":
+        """The codes in the latents of a batch.
+
+        used  for each layer, the regions whose pooling variables are kept, [N, B, H, W]; empty
+              keeps none
+        """
+        p = latents.features
+        where = []
+        for chosen, theta in zip(used, latents.pooling_params, strict=False):
+            where.append(MapRows.of(torch.cat([theta.mu, theta.gamma], 1), chosen))
+        return cls(shape, MapRows.of(p[:, None], p != 0), tuple(where), _background(latents, where))
+
+    @classmethod
+    def of_sparse(cls, code: SparseLatents, shape: tuple[int, int, int]) -> "CodeRows":
+        """The code of one picture."""
+        where = tuple(MapRows.of_sparse(layer) for layer in code.where)
+        return cls(shape, MapRows.of_sparse(code.features), where, _background(code, where))
+
+    def exact(self) -> dict[str, Array]:
+        """The arrays of a block in 32 bits."""
+        arrays = self.features.arrays("features")
+        arrays["features_values"] = self.features.values[:, 0]
+        for k, layer in enumerate(self.where, start=1):
+            arrays |= layer.arrays(f"where{k}")
+            arrays[f"mu{k}"], arrays[f"gamma{k}"] = np.split(layer.values, 2, axis=1)
+        arrays |= self.background
+        arrays["image_shape"] = np.tile(np.array(self.shape, np.int64), (len(self), 1))
+        return arrays
+
+
+def _background(code: Latents | SparseLatents, where: Sequence[MapRows]) -> dict[str, Array]:
+    """What decoding puts back; nothing without pooling variables, which cannot be decoded."""
+    arrays = {}
+    for name in ("low", "scale"):
+        pixels = getattr(code.background, name)
+        if where and pixels is not None:
+            arrays[name] = pixels.cpu().float().numpy().ravel()
+    return arrays
+
+
+def _require_places(grid: tuple[int, int, int]) -> None:
+    if math.prod(grid) >= MOST_PLACES:
+        raise ImageError(f"a code of {grid} was given; expected fewer than {MOST_PLACES:,} places")
+
+
+def join(rows: Sequence[CodeRows]) -> dict[str, Array]:
+    """The exact arrays of several batches, which may be of several sizes, one after the other."""
+    parts = [one.exact() for one in rows]
+    joined = {}
+    for name in parts[0]:
+        if name.endswith("_indptr"):
+            counts = np.concatenate([np.diff(part[name]) for part in parts])
+            joined[name] = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        else:
+            joined[name] = np.concatenate([part[name] for part in parts])
+    return joined
+
+
+# Regions without effect ---------------------------------------------------------------------------
+
+
+def effective(stage: Tensor, theta: PoolingParams, two: bool) -> Tensor:
+    """Where the pooling variables of a layer change the reconstruction, [N, B, H, W].
+
+    stage  p̂ of the layer, [N, B, H, W]
+    two    whether its regions have two elements along every axis
+    """
+    strength = stage.abs()
+    largest = strength.flatten(1).amax(1)[:, None, None, None]
+    if not two:
+        return strength > EFFECT * largest
+    turned = angle(theta.mu * theta.gamma).abs().amax(1)
+    uneven = turned >= math.pi / 4 / ANGLES / 2  # what rounds to equal weights is left out
+    return uneven & (strength * turned > EFFECT * largest)
+
+
+def angle(product: Tensor) -> Tensor:
+    """φ - 45° of γμ, in radians: tan φ = w₊ / w₋ = exp(γμ / 2)."""
+    return torch.atan(torch.exp(product.clamp(-SATURATED, SATURATED) / 2)) - math.pi / 4
+
+
+# In few bits, and back ----------------------------------------------------------------------------
+
+
+def shrink(arrays: Mapping[str, Array], two: Sequence[bool], reach: Sequence[Array]) -> Any:
+    """The arrays of a block in few bits.
+
+    two    for each layer, whether its regions have two elements along every axis
+    reach  for each layer, the largest |μ| along every axis
+    """
+    small = {name: arrays[name] for name in ("image_shape", "labels", "names") if name in arrays}
+    for name in ("low", "scale"):
+        if name in arrays:
+            small[name] = arrays[name].astype(np.float16)
+    # Features that round to 0 are left out, so places are found first.
+    counts = np.diff(arrays["features_indptr"])
+    values = arrays["features_values"]
+    image = np.repeat(np.arange(len(counts)), counts)
+    largest = np.zeros(len(counts), np.float32)
+    np.maximum.at(largest, image, np.abs(values))
+    levels = np.rint(values / np.where(largest > 0, largest, 1)[image] * LEVELS)
+    kept = levels != 0
+    small["features_largest"] = largest
+    small["features_levels"] = levels[kept].astype(np.int8)
+    counts = np.bincount(image[kept], minlength=len(counts))
+    small |= _places("features", arrays, counts, arrays["features_indices"][kept])
+    for k, (pair, most) in enumerate(zip(two, reach, strict=True), start=1):
+        mu = arrays[f"mu{k}"]
+        gamma = arrays[f"gamma{k}"]
+        counts = np.diff(arrays[f"where{k}_indptr"])
+        small |= _places(f"where{k}", arrays, counts, arrays[f"where{k}_indices"])
+        if pair:
+            turned = angle(torch.from_numpy(mu * gamma)).numpy()
+            small[f"angle{k}"] = np.rint(turned * (4 * ANGLES / math.pi)).astype(np.int8).T
+        else:
+            levels = np.rint(mu / most * MU_LEVELS).clip(-127, 127)
+            small[f"mu{k}_levels"] = levels.astype(np.int8).T
+            small[f"mu{k}_reach"] = most.astype(np.float32)
+            small[f"gamma{k}_levels"] = _gamma_levels(gamma).T
+    return small
+
+
+def expand(stored: Mapping[str, Array]) -> dict[str, Array]:
+    """The exact arrays of a block, from those of `shrink`; others come back as they are."""
+    arrays = {name: np.asarray(stored[name]) for name in stored}
+    for name in ("low", "scale"):
+        if name in arrays and arrays[name].dtype == np.float16:
+            arrays[name] = arrays[name].astype(np.float32)
+    for name in [name.removesuffix("_gaps") for name in arrays if name.endswith("_gaps")]:
+        counts = arrays.pop(f"{name}_counts").astype(np.int64)
+        steps = arrays.pop(f"{name}_gaps").astype(np.int64) + 1
+        indptr = np.concatenate([[0], np.cumsum(counts)])
+        if counts.ndim != 1 or indptr[-1] != len(steps):
+            raise ValueError(f"{name} has {len(steps)} places, where its images have {indptr[-1]}")
+        # The sums of all steps, less what they were before the first place of the image.
+        total = np.concatenate([[0], np.cumsum(steps)])
+        indices = total[1:] - np.repeat(total[indptr[:-1]], counts) - 1
+        if indices.max(initial=0) >= MOST_PLACES:
+            raise ValueError(f"{name} has places beyond its grid")
+        arrays[f"{name}_indptr"] = indptr
+        arrays[f"{name}_indices"] = indices.astype(np.int32)
+        if name == "features":
+            levels = arrays.pop("features_levels").astype(np.float32)
+            largest = arrays.pop("features_largest")
+            if len(largest) != len(counts) or len(levels) != len(steps):
+                raise ValueError("the values of features do not belong to their places")
+            arrays["features_values"] = levels * np.repeat(largest, counts) / LEVELS
+        else:
+            _expand_gaussians(name.removeprefix("where"), arrays)
+    return arrays
+
+
+def _expand_gaussians(k: str, arrays: dict[str, Array]) -> None:
+    """μ and γ of layer k from their levels."""
+    if f"angle{k}" in arrays:
+        level = arrays.pop(f"angle{k}").T.astype(np.float64)
+        # at the last level the tangent is infinite: all weight is on one element
+        inside = np.minimum(np.abs(level), ANGLES - 1e-9) * (math.pi / 4 / ANGLES)
+        product = np.minimum(2 * np.log(np.tan(inside + math.pi / 4)), SATURATED)
+        arrays[f"mu{k}"] = (0.5 * np.sign(level)).astype(np.float32)
+        arrays[f"gamma{k}"] = (2 * product).astype(np.float32)
+        return
+    levels = arrays.pop(f"mu{k}_levels").T.astype(np.float32)
+    arrays[f"mu{k}"] = levels * arrays.pop(f"mu{k}_reach") / MU_LEVELS
+    octaves = arrays.pop(f"gamma{k}_levels").T.astype(np.float32)
+    gamma = np.exp2(octaves / GAMMA_OCTAVE)
+    arrays[f"gamma{k}"] = np.where(octaves == -128, 0, gamma).astype(np.float32)
+
+
+def _gamma_levels(gamma: Array) -> Array:
+    """γ on a logarithmic scale; -128 for 0."""
+    with np.errstate(divide="ignore"):
+        levels = np.rint(GAMMA_OCTAVE * np.log2(gamma)).clip(-127, 127)
+    return np.where(gamma > 0, levels, -128).astype(np.int8)
+
+
+def _places(name: str, arrays: Mapping[str, Array], counts: Array, indices: Array) -> Any:
+    """Places as gaps within each image, in as few bytes as the largest needs."""
+    first = np.zeros(len(indices), bool)
+    begins = np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(np.int64)
+    first[begins[counts > 0]] = True
+    before = np.concatenate([[-1], indices[:-1]]).astype(np.int64)
+    gaps = indices - np.where(first, -1, before) - 1
+    dtype = np.min_scalar_type(int(gaps.max(initial=0)))
+    return {
+        f"{name}_shape": arrays[f"{name}_shape"],
+        f"{name}_counts": counts.astype(np.uint32),
+        f"{name}_gaps": gaps.astype(dtype),
+    }
