@@ -248,9 +248,7 @@ def drawings(
     not fit in memory."""
     from whatwhere.pages.anomalies import Drawing
 
-    numbers = [row.number for row in shown]
-    names = [row.name for row in shown]
-    some = PictureList(names, lambda n: source.read(numbers[n]))
+    some = some_of(source, [row.number for row in shown])
     for n, found in enumerate(model.detect(some)):
         picture = some.read(n)
         patches = model.compared(picture, found.anomaly_map)
