@@ -31,8 +31,9 @@ from torch import Tensor
 from whatwhere import Latents, data
 from whatwhere.engines import get_engine
 from whatwhere.engines.reference.filter_map import FilterMap, LinearMap
-from whatwhere.learning.filter_problem import conjugate_gradient, project_filters
+from whatwhere.learning.filter_problem import project_filters
 from whatwhere.model import DeconvNet, Problem
+from whatwhere.ops.conjugate_gradient import conjugate_gradient
 from whatwhere.spec import InferenceSpec, LineSearch, ModelSpec, Phase
 
 RESULTS = Path(__file__).parent / "results" / "streaming.json"

@@ -47,7 +47,11 @@ SCHEDULE: dict[str, Any] = {
     "steps": [STEP, STEP],
 }
 DETAILS = {"input": {"kind": "onoff", "sigma": 1.0, "contrast": 0.5, "contrast_sigma": 1.0}}
-BASELINE = {"nonnegative": False, "input": {"kind": "baseline", "span": 3}}
+BASELINE = {
+    "layers": [{"maps": 4, "filter_size": [1, 5], "pool_size": 1}],
+    "signed_filters": True,
+    "input": {"kind": "baseline", "span": 3},
+}
 
 # What a setting needs beside it, or no automatic change would tell: the settings before the change.
 BEFORE: dict[str, dict[str, Any]] = {

@@ -11,8 +11,9 @@ from operators import draw
 from whatwhere.engines import REFERENCE
 from whatwhere.engines.reference.filter_map import FilterMap
 from whatwhere.latents import Latents
-from whatwhere.learning.filter_problem import conjugate_gradient, project_filters, solve_filters
+from whatwhere.learning.filter_problem import project_filters, solve_filters
 from whatwhere.model import DeconvNet, Problem
+from whatwhere.ops.conjugate_gradient import conjugate_gradient
 from whatwhere.spec import LayerSpec, LearningSpec, ModelSpec, Phase
 
 NAMES = [

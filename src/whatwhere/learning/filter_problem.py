@@ -14,6 +14,7 @@ from whatwhere.engines import REFERENCE, Engine
 from whatwhere.engines.base import LinearMap
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, Problem
+from whatwhere.ops.conjugate_gradient import conjugate_gradient
 from whatwhere.spec import EveryBatch, LearningSpec, Phase
 
 # A fresh pass over (images, latents, mask); the mask is None if all pixels count the same.
@@ -62,31 +63,6 @@ def solve_filters(
 
     gradient = summed(lambda linear_map: linear_map.negative_gradient(model.filters[k - 1]))
     return conjugate_gradient(normal, gradient, model.filters[k - 1].double(), steps)
-
-
-def conjugate_gradient(
-    apply: Callable[[Tensor], Tensor], residual: Tensor, x: Tensor, steps: int
-) -> Tensor:
-    """Take `steps` steps towards A x = b from x, whose residual b - A x is given; stop where
-    nothing is left to gain.
-
-    apply  multiplies by A, which is symmetric and positive semi-definite
-    """
-    r = residual
-    direction = residual
-    rr = torch.sum(r * r)
-    for _ in range(steps):
-        image = apply(direction)
-        curvature = torch.sum(direction * image)
-        if not (rr > 0 and curvature > 0):
-            break
-        step = rr / curvature
-        x = x + step * direction
-        r = r - step * image
-        rr_old = rr
-        rr = torch.sum(r * r)
-        direction = r + rr / rr_old * direction
-    return x
 
 
 def mean_over(total: Tensor, images: int, reduce: Reduce) -> Tensor:

@@ -8,7 +8,6 @@ For each class with targets t = ±1 it solves
 The intercept is regularised, as in LIBLINEAR, so that both have the same minimum.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,9 +16,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere.errors import ImageError, SpecError
+from whatwhere.ops.conjugate_gradient import conjugate_gradient
 from whatwhere.tasks.classification.descriptors import Matrix
 
 LINE_STEPS = 30  # of a line search, at most
+NEWTON_STEPS = 200  # of conjugate gradients, at most
+NEWTON_SHARE = 0.1  # of the residual of Newton's equation that may be left
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,9 @@ def newton(
         def hessian(v: Tensor, rows: Tensor = rows, share: Tensor = share) -> Tensor:
             return v + 2 * C * transposed_product(rows, share * (rows @ v.to(x.dtype)))
 
-        d = conjugate_gradient(hessian, -g)
+        d = conjugate_gradient(
+            hessian, -g, torch.zeros_like(g), NEWTON_STEPS, dim=0, tolerance=NEWTON_SHARE
+        )
         if bool((-(g * d).sum(0) / 2 <= tolerance * objective).all()):
             break
         along = (x @ d.to(x.dtype)).double()
@@ -155,26 +159,6 @@ def newton(
         step = line_search((w * d).sum(0), d.square().sum(0), margin, along, t, C)
         w, margin = w + step * d, margin + step * along
     return w
-
-
-def conjugate_gradient(
-    H: Callable[[Tensor], Tensor], b: Tensor, tolerance: float = 0.1, steps: int = 200
-) -> Tensor:
-    """Solve H d = b for every column, to a residual of this share; a column that has converged
-    does not change."""
-    d, r = torch.zeros_like(b), b.clone()
-    q, rr = r.clone(), r.square().sum(0)
-    goal = tolerance**2 * rr
-    for _ in range(steps):
-        active = rr > goal
-        if not bool(active.any()):
-            break
-        Hq = H(q)
-        a = (rr / (q * Hq).sum(0)).where(active, torch.zeros_like(rr))
-        d, r = d + a * q, r - a * Hq
-        rr, rr_old = r.square().sum(0), rr
-        q = r + rr / rr_old.clamp(min=1e-300) * q
-    return d
 
 
 def line_search(

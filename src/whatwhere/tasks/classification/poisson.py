@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from whatwhere.tasks.classification.linear_svm import conjugate_gradient
+from whatwhere.ops.conjugate_gradient import conjugate_gradient
 from whatwhere.tasks.classification.neighbour_graph import degrees, product_of
 
 TAU = 3e-3
@@ -66,7 +66,9 @@ def solve_poisson(graph: Tensor, source: Tensor, tolerance: float = TOLERANCE) -
     def system(v: Tensor) -> Tensor:
         return (1 + TAU) * v - product(v / root) / root
 
-    return conjugate_gradient(system, source / root, tolerance, STEPS) / root
+    right = source / root
+    start = torch.zeros_like(right)
+    return conjugate_gradient(system, right, start, STEPS, dim=0, tolerance=tolerance) / root
 
 
 def grow_regions(

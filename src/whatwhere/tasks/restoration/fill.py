@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from whatwhere.ops.conjugate_gradient import conjugate_gradient
+
 ROUNDS, LAST_ROUNDS = 24, 8  # all, and those with all shifts of the grid
 EARLY_SHARE = 4  # before these: a quarter of the shifts
 RELAXATION = 1.7
@@ -30,10 +32,9 @@ IN_GAPS, MOST = (
     1.25,
 )
 # of conjugate gradients; towards a first guess, which large gaps are filled with
-SOLVER_STEPS, PULL = (
-    40,
-    0.01,
-)
+SOLVER_STEPS = 40
+PULL = 0.01
+NEGLIGIBLE = 1e-12  # a squared residual that is solved
 
 
 def fill_in(
@@ -86,17 +87,14 @@ def faint_detail(removed: Tensor, known: Tensor) -> Tensor:
 def continued(u: Tensor, known: Tensor) -> Tensor:
     """Values [H, W], and in the gaps others of the least curvature near those given, by conjugate
     gradients."""
-    rest = direction = torch.where(known, 0, -laplacian(laplacian(u)))
-    strength = rest.square().sum()
-    for _ in range(SOLVER_STEPS):
-        if strength < 1e-12:
-            break
-        change = torch.where(known, 0, bending(direction))
-        step = strength / (direction * change).sum()
-        u, rest, before = u + step * direction, rest - step * change, strength
-        strength = rest.square().sum()
-        direction = rest + strength / before * direction
-    return u
+    rest = torch.where(known, 0, -laplacian(laplacian(u)))
+    return conjugate_gradient(
+        lambda direction: torch.where(known, 0, bending(direction)),
+        rest,
+        u,
+        SOLVER_STEPS,
+        floor=NEGLIGIBLE,
+    )
 
 
 def bending(u: Tensor) -> Tensor:
