@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image, ImageDraw, ImageFont
 
 import whatwhere as ww
 
@@ -36,13 +37,15 @@ def smooth(rng: np.random.Generator, side: int) -> np.ndarray:
 
 
 def text(rng: np.random.Generator, side: int) -> np.ndarray:
-    """Dark glyphs of random strokes on a bright ground."""
-    page = np.full((side, side), 0.9)
-    for top in range(4, side - 8, 10):
-        for left in range(3, side - 6, 6):
-            glyph = rng.random((7, 4)) < 0.45
-            page[top : top + 7, left : left + 4][glyph] = 0.1
-    return page
+    """Lines of letters on a bright ground."""
+    page = Image.new("L", (side, side), 230)
+    letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 ,."
+    size = int(rng.integers(8, 15))
+    font = ImageFont.load_default(size)
+    for top in range(2, side, size + 3):
+        line = "".join(rng.choice(list(letters), side // 3))
+        ImageDraw.Draw(page).text((2, top), line, fill=25, font=font)
+    return np.asarray(page) / 255
 
 
 def lattice(rng: np.random.Generator, side: int) -> np.ndarray:

@@ -38,6 +38,9 @@ BEYOND = 5.0
 FAINT = 12 / 255
 FEW = 512  # pixels, of which noise twice as strong is as hard to tell
 PROBE = 0.1  # standard deviations of the noise by which the input is changed for this
+CUT_OFF = 0.02  # share of pixels that are equally dark or bright, from which on they were cut off
+CAUTION = 0.9  # of the noise that is left, since it also depends on the picture then
+RARE = 0.01  # probability that a picture of noise has a wave that is taken for texture
 GREY = 0.5  # taken off a picture from 0 to 1, so that features explain deviations from it
 
 
@@ -214,18 +217,59 @@ def plane_restorer(
 
 def denoise_safely(denoise: Callable[..., Tensor], plane: Tensor, noise: float) -> Tensor:
     """Without noise, and not without texture that looks like it."""
-    clean = denoise(plane, noise)
-    if noise >= FAINT * (1 + FEW / plane.numel()):
+
+    def denoise_textured(noisy: Tensor, progress: bool = True) -> Tensor:
+        clean = denoise(noisy, noise) if progress else denoise(noisy, noise, progress=None)
+        return clean + periodic_part(noisy - clean, noise)
+
+    clean = denoise_textured(plane)
+    left = noise_within_range(plane, clean, noise)
+    if left == noise >= FAINT * (1 + FEW / plane.numel()):
         return at_most_the_noise(plane, clean, noise)
-    signs = (
-        2.0 * torch.randint(2, plane.shape, generator=torch.Generator().manual_seed(0)).to(plane)
-        - 1
-    )
-    change = denoise(plane + PROBE * noise * signs, noise, progress=None) - clean
-    return plane.lerp(
-        clean,
-        share_of_noise(plane - clean, noise, float((signs * change).mean()) / (PROBE * noise)),
-    )
+    generator = torch.Generator().manual_seed(0)
+    signs = 2.0 * torch.randint(2, plane.shape, generator=generator).to(plane) - 1
+    change = denoise_textured(plane + PROBE * noise * signs, progress=False) - clean
+    divergence = float((signs * change).mean()) / (PROBE * noise)
+    return plane.lerp(clean, share_of_noise(plane - clean, left, divergence))
+
+
+def noise_within_range(noisy: Tensor, clean: Tensor, noise: float) -> float:
+    """The noise that is left of `noise` where values beyond black and white were cut off.
+
+    That they were shows in a picture that has its lowest or its highest value many times. Near
+    these, a value x ± σ n is cut off, so that its error is smaller.
+    """
+    low = float(noisy.min())
+    high = float(noisy.max())
+    share = float(((noisy == low) | (noisy == high)).float().mean())
+    if share < CUT_OFF:
+        return noise
+    normal = torch.distributions.Normal(0.0, 1.0)
+    kept = 0.0
+    for distance in (clean - low, high - clean):
+        # the half of the noise that leads towards one end: E min(σ |n|, distance)² / 2
+        d = distance.double().clamp(min=0) / noise
+        tail = 1 - normal.cdf(d)
+        inner = 0.5 - tail - d * torch.exp(-d.square() / 2) / math.sqrt(2 * math.pi)
+        kept += float((inner + d.square() * tail).mean())
+    return CAUTION * noise * math.sqrt(min(max(kept, 0.0), 1.0))
+
+
+def periodic_part(removed: Tensor, noise: float) -> Tensor:
+    """The waves in what was removed [H, W] that noise of this standard deviation does not have.
+
+    White noise has a Fourier coefficient of n σ² · t with the probability exp(-t); among n of them
+    none is above t = log (n / RARE). Lattices, stripes and halftones, which a denoiser of
+    photographs takes for noise, have few coefficients, far above.
+    """
+    count = removed.numel()
+    spectrum = torch.fft.rfft2(removed)
+    power = spectrum.real.square() + spectrum.imag.square()
+    limit = count * noise**2 * math.log(count / RARE)
+    strong = power > limit
+    if not strong.any():
+        return torch.zeros_like(removed)
+    return torch.fft.irfft2(spectrum * strong, s=removed.shape)
 
 
 def at_most_the_noise(noisy: Tensor, clean: Tensor, noise: float) -> Tensor:
