@@ -22,13 +22,13 @@ from whatwhere import load, models
 from whatwhere.data import load as load_data
 from whatwhere.pages import ASSETS
 from whatwhere.pages.explorer import pack_model, pack_settings
-from whatwhere.spec import InferenceSpec
+from whatwhere.spec import InferenceSpec, Power
 
 HERE = Path(__file__).parent
 PAGE = ASSETS
 SETTINGS = {
     "settings of testing (λ 5, α 1)": InferenceSpec(),
-    "settings of training (λ 0.5, α ½)": InferenceSpec(lam=0.5, alpha=0.5),
+    "settings of training (λ 0.5, α ½)": InferenceSpec(lam=0.5, penalty=Power(alpha=0.5)),
 }
 
 

@@ -39,6 +39,7 @@ from whatwhere.spec import (
     LineSearch,
     ModelSpec,
     Phase,
+    Power,
     Recipe,
 )
 from whatwhere.tasks.classification import describe_images, protocol
@@ -55,9 +56,11 @@ MODELS = {  # layers
 }
 JOINT = Phase(layer=2, update_pooling=(1, 2))
 RULES = {
-    "batch step, α ½": InferenceSpec(lam=0.5, alpha=0.5, step=LineSearch(per="batch")),
+    "batch step, α ½": InferenceSpec(
+        lam=0.5, penalty=Power(alpha=0.5), step=LineSearch(per="batch")
+    ),
     "image step, α 1": InferenceSpec(),
-    "image step, α ½": InferenceSpec(alpha=0.5),
+    "image step, α ½": InferenceSpec(penalty=Power(alpha=0.5)),
 }
 MEASURED_BY_REFERENCE = ("batch step, α ½", "image step, α 1")
 STEPS = {"reference": 5}  # of the others 50

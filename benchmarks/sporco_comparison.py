@@ -53,6 +53,7 @@ from whatwhere.spec import (
     ModelSpec,
     Phase,
     Recipe,
+    Sum,
 )
 
 CLOSE = 1.01  # of the best objective
@@ -81,7 +82,7 @@ class Visit:
 
 def learn_filters() -> DeconvNet:
     """16 filters of 5×5, learnt on 500 digits without pooling."""
-    spec = ModelSpec(layers=(LayerSpec(maps=16, pool_size=1, pooling_kind="sum"),))
+    spec = ModelSpec(layers=(LayerSpec(maps=16, pool_size=1, pooling=Sum()),))
     brief = {
         "batch_size": 500,
         "learning": {

@@ -21,7 +21,7 @@ from log import Log
 from machine import machine
 
 from whatwhere import InferenceSpec, data, infer, load, models
-from whatwhere.spec import Fixed, LineSearch, Recipe
+from whatwhere.spec import Fixed, LineSearch, Power, Recipe
 from whatwhere.tasks.classification import describe_images, fit_svm
 
 RESULTS = Log("step_rules")
@@ -90,7 +90,7 @@ def main() -> None:
                 {
                     "rule": name,
                     "alpha": alpha,
-                    **measure(InferenceSpec(alpha=alpha, **change), digits),
+                    **measure(InferenceSpec(penalty=Power(alpha=alpha), **change), digits),
                 }
             )
             print(rows[-1], flush=True)
