@@ -78,8 +78,10 @@ def classify(
     out     with a table of labels or a classifier: the folder to write; with --shard, each part has
             a folder in it
     """
-    from whatwhere.tasks.classification import describe_images, protocol
+    from whatwhere.tasks.classification import protocol
+    from whatwhere.tasks.classification.anywhere import describe_where
     from whatwhere.tasks.classification.picture_classifier import is_classifier
+    from whatwhere.tasks.classification.where import choose_where, with_choice
 
     if run.is_file() and is_classifier(run):
         shard = open_shard(settings, quiet=quiet)
@@ -118,11 +120,13 @@ def classify(
             "--out was given without a table of labels; give one with --labels, a .csv file"
         )
     sets = read_sets(run, source, labels, test)
+    choice = choose_where(model, sets[0], recipe, execution.engine)
+    recipe = with_choice(recipe, choice)
     rows = []
     for name, part in zip(("training", "test"), sets, strict=True):
         with stages.stage(f"describing {len(part):,} {name} images", len(part)) as advance:
             rows.append(
-                describe_images(model, part, recipe, engine=execution.engine, progress=advance)
+                describe_where(model, part, recipe, engine=execution.engine, progress=advance)
             )
     (x, x_test), (y, y_test) = rows, [cast(Any, part.labels) for part in sets]
     with stages.stage("choosing C on validation images", len(options.C)) as advance:
@@ -135,6 +139,7 @@ def classify(
             "training": sets[0].name,
             "test": sets[1].name,
             "dimensions": x.shape[1],
+            "where": choice.line,
         }
         validation = [{"C": trial.C, "error": trial.error} for trial in trials]
         typer.echo(json.dumps({**facts, "validation": validation, **asdict(score)}))
@@ -143,7 +148,7 @@ def classify(
             f"{sets[0].name} ({len(sets[0]):,} images), tested on {sets[1].name} ({len(sets[1]):,}"
             " images)"
         )
-        typer.echo("\n".join(result_lines(score, sets[0].classes)))
+        typer.echo("\n".join([*result_lines(score, sets[0].classes), choice.line]))
 
 
 LABELLED = ("predictions.csv", "index.html")
@@ -183,7 +188,9 @@ def label_all(
         f"{printable(out)}: {count:,} images, {len(session.classes)} classes from {known:,} labels"
     )
     facts = {"folder": str(out), "images": count, "labels": known, "worth_labelling": unsure}
-    return facts, f"{words}; worth labelling next: {', '.join(unsure)}"
+    assert session.describe is not None
+    facts["where"] = session.describe.why
+    return facts, f"{words}; worth labelling next: {', '.join(unsure)}\n{session.describe.why}"
 
 
 def classify_new(

@@ -32,9 +32,10 @@ def info(
     """Show versions, devices, engines, and the models and data sets that are known by name.
 
     With a name, show what is known of it and verify its files; the exit status is 1 if one is
-    damaged. WHATWHERE_DATA sets another folder for downloads.
+    damaged. With the folder of a run, show its model and what its rows describe. WHATWHERE_DATA
+    sets another folder for downloads.
 
-    name      of a model or a data set
+    name      of a model or a data set, or the folder of a run
     download  bring the files of this data set to this machine first
     from      with --download: take the files from this folder, compressed or not
     """
@@ -44,6 +45,9 @@ def info(
                 "--download was given without a name; also give that of a data set or a model"
             )
         show_installation(json_)
+        return
+    if (Path(name) / "recipe.toml").is_file():
+        show_run(Path(name), json_)
         return
     entries = find(name)
     if download:
@@ -68,6 +72,22 @@ def show_installation(as_json: bool) -> None:
         typer.echo(title)
         for item in rows.items():
             typer.echo(row(item))
+
+
+def show_run(run: Path, as_json: bool) -> None:
+    """Print the recipe of a run, and what its rows describe, once that is chosen."""
+    from whatwhere.learning import read_run
+    from whatwhere.tasks.classification.where import WHERE_FILE, read_choice
+
+    recipe = read_run(run).recipe
+    choice = read_choice(run / WHERE_FILE)
+    line = f"where: {recipe.descriptor.where}; chosen when rows are first made"
+    if choice is not None:
+        line = choice.line
+    if as_json:
+        typer.echo(json.dumps({"run": str(run), "recipe": repr(recipe), "where": line}, indent=2))
+    else:
+        typer.echo(f"{run}: {recipe!r}\n{line}")
 
 
 def bring(name: str, entries: Mapping[str, Any], source: Path | None) -> None:

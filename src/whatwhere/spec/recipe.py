@@ -113,6 +113,9 @@ class LearningSpec(Checked):
         return isinstance(self.update, EveryBatch)
 
 
+Where = Literal["auto", "keep", "forget", "both"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class DescriptorSpec(Checked):
     """How features become the vector that a linear classifier sees.
@@ -126,6 +129,9 @@ class DescriptorSpec(Checked):
                     cells of these sides give more, strides become larger, then patches and cells
     cell_statistic  what a cell becomes: 'rms' (root mean square), 'max' or 'mean'
     raw             take the features as they are instead
+    where           'keep': describe what is at a place, by the settings above. 'forget': how
+                    strong each feature is anywhere, for textures. 'both': side by side. 'auto':
+                    chosen from the images, by how much places explain
 
     >>> both = {"descriptor": {"layers": [1, 2], "cell": 2}}
     >>> ww.override(ww.Recipe.paper(), both).descriptor.layers
@@ -139,6 +145,7 @@ class DescriptorSpec(Checked):
     size: Count = 10_000
     cell_statistic: Literal["rms", "max", "mean"] = "rms"
     raw: bool = False
+    where: Where = "auto"
 
 
 def _paper_learning() -> tuple[LearningSpec, ...]:

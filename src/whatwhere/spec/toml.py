@@ -283,7 +283,6 @@ INSTEAD: Final[Mapping[tuple[str, str], str]] = {
     ("InferenceSpec", "contrast"): "step.contrast = {value}, of a schedule",
     ("InferenceSpec", "mu_scale"): "step.mu_scale = {value}, of a schedule",
     ("InferenceSpec", "gamma_scale"): "step.gamma_scale = {value}, of a schedule",
-    ("DescriptorSpec", "where"): "nothing: positions did not help a classifier",
     ("StepSpec", "momentum"): "extrapolation = {value}",
     ("LearningSpec", "reset_at"): 'update.reset_at = {value}; nothing with update = "batch"',
     ("LearningSpec", "momentum"): 'update.direction_memory = {value}, with update = "batch"',

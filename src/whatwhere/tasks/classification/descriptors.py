@@ -142,7 +142,8 @@ def describe_images(
     """Infer and describe images batch by batch on the device of the model: a matrix [N, D],
     float32.
 
-    A layer below the top one is inferred on its own, as if the model ended there.
+    A layer below the top one is inferred on its own, as if the model ended there. `where` of the
+    descriptor has no influence here: `anywhere.describe_where` follows it.
 
     model       the model
     images      a tensor [N, C, H, W], or images that are read batch by batch

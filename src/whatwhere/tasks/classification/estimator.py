@@ -31,8 +31,15 @@ from whatwhere.spec.checks import Size, pair
 from whatwhere.spec.inference import LineSearch
 from whatwhere.spec.recipe import EveryBatch, EveryEpoch
 from whatwhere.spec.tasks import Distortions
-from whatwhere.tasks.classification import Matrix, describe_images
+from whatwhere.tasks.classification import Matrix
+from whatwhere.tasks.classification.anywhere import (
+    describe_anywhere,
+    describe_where,
+    learn_anywhere,
+)
+from whatwhere.tasks.classification.descriptors import describe_images, unit_length
 from whatwhere.tasks.classification.metric import learn_metric
+from whatwhere.tasks.classification.where import choose_where
 
 try:
     from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -67,8 +74,10 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     lam : λ of inference in `transform` and `encode` (α = 1)
     steps : number of steps of that inference; None takes 30 in `transform`, and in `encode` as many
         as codes need to converge (`InferenceSpec.coding`)
-    descriptor : how features are described, a `DescriptorSpec`; None means its defaults,
-        `DescriptorSpec(raw=True)` the features themselves, scaled to unit length
+    descriptor : how features are described, a `DescriptorSpec`. None describes what is at a place;
+        `DescriptorSpec()` chooses from the images of `fit` whether places matter;
+        `DescriptorSpec(raw=True, where="keep")` takes the features themselves, scaled to unit
+        length
     size : columns of a descriptor for each layer that it describes, at most; None leaves it to
         `descriptor`
     invariant_to : `Distortions` that leave what an image shows the same. `fit` learns a metric from
@@ -84,6 +93,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     ----------
     model_ : the trained `DeconvNet`
     metric_ : the `Metric` of small distortions, with `invariant_to`
+    where_ : what is described, with `DescriptorSpec(where="auto")`: 'keep', 'forget' or 'both'
     history_ : one `EpochReport` per epoch
     image_shape_ : (C, H, W) of the images
     scale_ : the number by which images are divided
@@ -186,13 +196,23 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             v, recipe, start=start, options=TrainingOptions(engine=self.engine, device=self.device)
         )
         self.model_, self.history_ = trained.model.to("cpu"), trained.history
+        if self.descriptor is not None and self.descriptor.where == "auto":
+            # chosen anew by every fit
+            recipe = replace(self._recipe(), descriptor=self.descriptor)
+            choice = choose_where(self._model_in_use(), v, recipe, self.engine)
+            self.where_ = choice.where
         if self.invariant_to is not None:
-            metric = learn_metric(
-                self._model_in_use(), v, self._recipe(), self.invariant_to, engine=self.engine
-            )
-            self.metric_ = metric.to("cpu")
+            self._learn_metrics(v, self.invariant_to)
         self._n_features_out = self._describe(torch.zeros(1, *self.image_shape_)).shape[1]
         return self
+
+    def _learn_metrics(self, v: Tensor, how: Distortions) -> None:
+        model = self._model_in_use()
+        recipe = self._recipe()
+        if recipe.descriptor.where != "forget":
+            self.metric_ = learn_metric(model, v, recipe, how, engine=self.engine).to("cpu")
+        if recipe.descriptor.where != "keep":
+            self.anywhere_ = learn_anywhere(model, v, recipe, engine=self.engine).to("cpu")
 
     # Images and features --------------------------------------------------------------------------
 
@@ -226,8 +246,18 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         )
 
     def _describe(self, v: Tensor) -> Matrix:
-        rows = describe_images(self._model_in_use(), v, self._recipe(), engine=self.engine)
-        return rows if self.invariant_to is None else self.metric_(rows).numpy()
+        model = self._model_in_use()
+        recipe = self._recipe()
+        if self.invariant_to is None:
+            return describe_where(model, v, recipe, engine=self.engine)
+        parts = []
+        if recipe.descriptor.where != "keep":
+            anywhere = describe_anywhere(model, v, recipe, engine=self.engine)
+            parts.append(self.anywhere_(anywhere))
+        if recipe.descriptor.where != "forget":
+            parts.append(self.metric_(describe_images(model, v, recipe, engine=self.engine)))
+        rows = parts[0] if len(parts) == 1 else unit_length(torch.cat(parts, 1))
+        return rows.numpy()
 
     def _model_in_use(self) -> DeconvNet:
         return self.model_.to(choose_device(self.device, self.engine))
@@ -292,7 +322,9 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         learning = LearningSpec(
             inference=training, epochs=self.epochs, update=EveryEpoch(reset_at=())
         )
-        described = self.descriptor or DescriptorSpec()
+        described = self.descriptor or DescriptorSpec(where="keep")
+        if described.where == "auto":
+            described = replace(described, where=getattr(self, "where_", "keep"))
         return Recipe(
             model=ModelSpec(
                 layers=tuple(layers), channels=self.image_shape_[0], nonnegative=self.nonnegative

@@ -16,7 +16,12 @@ from whatwhere.tasks.classification import calibration
 from whatwhere.tasks.classification.neighbour_graph import connected_parts, symmetric_graph
 from whatwhere.tasks.classification.neighbours import Neighbours, neighbour_weights
 from whatwhere.tasks.classification.new_rows import NewRows
-from whatwhere.tasks.classification.poisson import TOLERANCE, grow_regions, poisson_learning
+from whatwhere.tasks.classification.poisson import (
+    TOLERANCE,
+    grow_regions,
+    poisson_learning,
+    tau_for,
+)
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -186,7 +191,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         assert self.graph_ is not None
         classes = len(self.classes_)
         even = torch.full((classes,), 1 / classes, dtype=torch.float64, device=labels.device)
-        return poisson_learning(self.graph_, rows, labels, even, tolerance)
+        tau = tau_for(len(rows), len(self.neighbours_))
+        return poisson_learning(self.graph_, rows, labels, even, tolerance, tau)
 
     def _regions(self, rows: Tensor, labels: Tensor, shares: Tensor) -> Tensor:
         """Shares [N, K] of walks that end in the regions of the classes, whose sizes are known."""

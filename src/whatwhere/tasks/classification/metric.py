@@ -85,15 +85,17 @@ class Metric:
             self.mean.to(device), self.matrix.to(device), self.variances.to(device), self.how
         )
 
-    def tensors(self) -> dict[str, Tensor]:
+    def tensors(self, prefix: str = "metric") -> dict[str, Tensor]:
         """What a file holds of it; `from_tensors` is the inverse."""
         parts = {"mean": self.mean, "matrix": self.matrix, "variances": self.variances}
-        return {f"metric.{name}": tensor.cpu() for name, tensor in parts.items()}
+        return {f"{prefix}.{name}": tensor.cpu() for name, tensor in parts.items()}
 
     @classmethod
-    def from_tensors(cls, tensors: Mapping[str, Tensor], how: Distortions) -> "Metric":
+    def from_tensors(
+        cls, tensors: Mapping[str, Tensor], how: Distortions, prefix: str = "metric"
+    ) -> "Metric":
         mean, matrix, variances = (
-            tensors[f"metric.{name}"].float() for name in ("mean", "matrix", "variances")
+            tensors[f"{prefix}.{name}"].float() for name in ("mean", "matrix", "variances")
         )
         if mean.ndim != 1 or variances.ndim != 1 or matrix.shape != (len(variances), len(mean)):
             raise SpecError("the sizes of its tensors do not match")

@@ -3,10 +3,10 @@ graph."""
 
 import os
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -40,23 +40,34 @@ from whatwhere.spec import Recipe
 from whatwhere.spec.execution import Execution, TrainingOptions
 from whatwhere.spec.tasks import Distortions
 from whatwhere.spec.toml import build, override, to_toml
-from whatwhere.tasks.classification.descriptors import describe_images
+from whatwhere.tasks.classification.anywhere import describe_anywhere, learn_anywhere
+from whatwhere.tasks.classification.descriptors import describe_images, unit_length
 from whatwhere.tasks.classification.metric import Metric, learn_metric
 from whatwhere.tasks.classification.neighbours import Neighbours
 from whatwhere.tasks.classification.new_rows import NewRows
+from whatwhere.tasks.classification.where import WHERE_FILE, choose_where, with_choice
 
 FORMAT = "whatwhere picture classifier 1"
+ANYWHERE = "anywhere"  # prefix of the tensors of the metric of what is anywhere
 
 
 @dataclass(frozen=True)
 class Describer:
-    """Images of one shape (C, H, W) → rows [N, r], in the metric of small distortions."""
+    """Images of one shape (C, H, W) → rows [N, r] of what is at a place, of what is anywhere, or of
+    both side by side, as the recipe says.
+
+    metric    of rows of what is at a place: of small distortions
+    anywhere  of rows of what is anywhere: of the quarters of pictures
+    why       the line that says what rows describe, and why
+    """
 
     model: DeconvNet
     recipe: Recipe
-    metric: Metric
+    metric: Metric | None
     shape: tuple[int, int, int]
     engine: str = "auto"
+    anywhere: Metric | None = None
+    why: str = ""
 
     def __call__(self, images: Any, progress: Callable[[int], Any] = lambda images: None) -> Tensor:
         if not isinstance(images, Images):
@@ -66,10 +77,22 @@ class Describer:
                 f"{images.name}: images of {'×'.join(map(str, images.shape))} were given; the"
                 f" classifier was made for {'×'.join(map(str, self.shape))}"
             )
-        rows = describe_images(
-            self.model, images, self.recipe, engine=self.engine, progress=progress
-        )
-        return self.metric(rows).cpu()
+        parts = []
+        if self.anywhere is not None:
+            rows = describe_anywhere(self.model, images, self.recipe, engine=self.engine)
+            parts.append(self.anywhere(rows).cpu())
+        if self.metric is not None:
+            rows = describe_images(
+                self.model, images, self.recipe, engine=self.engine, progress=progress
+            )
+            parts.append(self.metric(rows).cpu())
+        return unit_length(torch.cat(parts, 1)) if len(parts) > 1 else parts[0]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Its metrics, as a file holds them."""
+        place = {} if self.metric is None else self.metric.tensors()
+        anywhere = {} if self.anywhere is None else self.anywhere.tensors(ANYWHERE)
+        return place | anywhere
 
 
 @dataclass(frozen=True)
@@ -117,8 +140,9 @@ class PictureClassifier:
         settings: dict[str, Any] = {"classes": self.classes, "n_neighbors": self.n_neighbors}
         if (d := self.describe) is not None:
             tensors |= {f"model.{name}": tensor for name, tensor in model_tensors(d.model).items()}
-            tensors |= d.metric.tensors()
-            settings |= {"how": asdict(d.metric.how), "shape": d.shape, "recipe": to_toml(d.recipe)}
+            tensors |= d.tensors()
+            how = Distortions() if d.metric is None else d.metric.how
+            settings |= {"how": asdict(how), "shape": d.shape, "recipe": to_toml(d.recipe)}
         with disk_errors(f"writing {path}", "make room, or choose another place"):
             write_checked(Path(path), FORMAT, settings, tensors)
 
@@ -168,9 +192,27 @@ def _describer(settings: dict[str, Any], tensors: dict[str, Tensor]) -> Describe
         [tensors[f"model.layer{k}.{part}"] for k in layers] for part in ("filters", "connectivity")
     )
     model = DeconvNet.from_parts(recipe.model, filters, connectivity)
-    metric = Metric.from_tensors(tensors, build(Distortions, settings["how"]))
+    place, anywhere = read_metrics(tensors, build(Distortions, settings["how"]))
     channels, height, width = settings["shape"]
-    return Describer(model, recipe, metric, (channels, height, width))
+    return Describer(model, recipe, place, (channels, height, width), anywhere=anywhere)
+
+
+class Metrics(NamedTuple):
+    """The metrics of rows of what is at a place, and of what is anywhere."""
+
+    place: Metric | None
+    anywhere: Metric | None
+
+
+def read_metrics(tensors: Mapping[str, Tensor], how: Distortions) -> Metrics:
+    """The metrics that a file holds; one of an earlier version has only that of places."""
+    place = Metric.from_tensors(tensors, how) if "metric.mean" in tensors else None
+    anywhere = None
+    if f"{ANYWHERE}.mean" in tensors:
+        anywhere = Metric.from_tensors(tensors, Distortions(), ANYWHERE)
+    if place is None and anywhere is None:
+        raise SpecError("it has no metric")
+    return Metrics(place, anywhere)
 
 
 def describe_pictures(
@@ -198,20 +240,30 @@ def describe_pictures(
     else:
         trained = learn(images, kept, options, stage)
     model = trained.model.to(choose_device(options.device, options.engine))
-    recipe, engine = trained.recipe, options.engine
+    engine = options.engine
+    file = None if trained.folder is None else trained.folder / WHERE_FILE
+    choice = choose_where(model, images, trained.recipe, engine, kept_in=file)
+    recipe = with_choice(trained.recipe, choice)
     settings = recipe.inference, recipe.descriptor, images.shape, how
     made_for = checksum(f"{model_checksum(model)} {settings}", {})
+    where = recipe.descriptor.where
 
     def metric() -> dict[str, Tensor]:
+        tensors: dict[str, Tensor] = {}
         with stage("learning what does not matter", len(images)) as advance:
-            return learn_metric(
-                model, images, recipe, how, engine=engine, progress=advance
-            ).tensors()
+            if where != "keep":
+                anywhere = learn_anywhere(model, images, recipe, engine=engine)
+                tensors |= anywhere.tensors(ANYWHERE)
+            if where != "forget":
+                place = learn_metric(model, images, recipe, how, engine=engine, progress=advance)
+                tensors |= place.tensors()
+        return tensors
 
     def describer(tensors: dict[str, Tensor]) -> Describer:
-        return Describer(
-            model, recipe, Metric.from_tensors(tensors, how).to(model.device), images.shape, engine
-        )
+        place, anywhere = read_metrics(tensors, how)
+        place = place and place.to(model.device)
+        anywhere = anywhere and anywhere.to(model.device)
+        return Describer(model, recipe, place, images.shape, engine, anywhere, choice.line)
 
     def metric_and_rows() -> dict[str, Tensor]:
         tensors = kept_tensors(
@@ -220,8 +272,8 @@ def describe_pictures(
         with stage("describing the pictures", len(images)) as advance:
             return tensors | {"rows": describer(tensors)(images, advance)}
 
-    file = labels and labels.with_suffix(".codes.safetensors")
-    tensors = kept_tensors(file, f"{made_for} {images.fingerprint}", metric_and_rows)
+    codes = labels and labels.with_suffix(".codes.safetensors")
+    tensors = kept_tensors(codes, f"{made_for} {images.fingerprint}", metric_and_rows)
     return describer(tensors), tensors["rows"]
 
 

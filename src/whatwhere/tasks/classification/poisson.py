@@ -12,7 +12,8 @@ classes solve
 
 and the largest potential is the class of a row. τ ends the walks that carry labels after about 1/τ
 steps, so that a label reaches its surroundings and not the whole graph (chosen on validation images
-of digits and clothes: reproduction/studies/one_rule.py).
+of digits and clothes: reproduction/studies/one_rule.py; with many labels in a small set, on steel
+surfaces and blood cells).
 """
 
 import torch
@@ -32,7 +33,12 @@ BALANCE_STEPS = 100
 
 
 def poisson_learning(
-    graph: Tensor, rows: Tensor, labels: Tensor, shares: Tensor, tolerance: float = TOLERANCE
+    graph: Tensor,
+    rows: Tensor,
+    labels: Tensor,
+    shares: Tensor,
+    tolerance: float = TOLERANCE,
+    tau: float | None = None,
 ) -> Tensor:
     """The potentials [N, K] of classes.
 
@@ -42,8 +48,15 @@ def poisson_learning(
     shares     that the classes have of all rows, [K]: a class with more labels than its share is
                scaled down
     tolerance  of the residual, relative to F
+    tau        τ; None for the usual one
     """
-    return solve_poisson(graph, label_sources(graph, rows, labels, shares), tolerance)
+    return solve_poisson(graph, label_sources(graph, rows, labels, shares), tolerance, tau)
+
+
+def tau_for(labels: int, rows: int) -> float:
+    """τ for a number of labels: walks need not go farther than to the next label, which is about
+    as many steps away as there are rows for each label."""
+    return max(TAU, labels / rows)
 
 
 def label_sources(graph: Tensor, rows: Tensor, labels: Tensor, shares: Tensor) -> Tensor:
@@ -55,16 +68,19 @@ def label_sources(graph: Tensor, rows: Tensor, labels: Tensor, shares: Tensor) -
     return source
 
 
-def solve_poisson(graph: Tensor, source: Tensor, tolerance: float = TOLERANCE) -> Tensor:
+def solve_poisson(
+    graph: Tensor, source: Tensor, tolerance: float = TOLERANCE, tau: float | None = None
+) -> Tensor:
     """u of (L + τD) u = F for every column of F [N, K], by conjugate gradients.
 
     The system is scaled by D^-½ on both sides.
     """
     root = degrees(graph).sqrt()[:, None]
     product = product_of(graph)
+    kept = 1 + (TAU if tau is None else tau)
 
     def system(v: Tensor) -> Tensor:
-        return (1 + TAU) * v - product(v / root) / root
+        return kept * v - product(v / root) / root
 
     right = source / root
     start = torch.zeros_like(right)

@@ -1,0 +1,113 @@
+"""Whether the place of a feature says something, seen without labels.
+
+For objects in a fixed position the mean of a feature map over all pictures has structure in space;
+for textures it is flat. The share of the maps' variance that places explain decides: rows hold what
+is at a place, what is anywhere, or both side by side, which is the safe choice in between
+(reproduction/studies/any_folder.py).
+"""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from whatwhere.errors import SpecError
+from whatwhere.files import disk_errors, read_json, readable, write_atomic
+from whatwhere.inference import infer
+from whatwhere.inference.target import ImageSource, in_model_units
+from whatwhere.model import DeconvNet
+from whatwhere.spec import Recipe
+from whatwhere.spec.recipe import Where
+
+FORGET = 0.05  # share of the variance below which only what is anywhere is described
+KEEP = 0.3  # share above which only what is at a place is described
+SAMPLE = 100  # images that are looked at
+WHERE_FILE = "where.json"  # in the folder of a run
+
+
+class WhereChoice(NamedTuple):
+    """What rows describe, and the line that says why."""
+
+    where: Where
+    line: str
+
+
+def place_share(features: Tensor) -> float:
+    """The share of the variance of feature maps [N, B, H, W] that places explain.
+
+    Chance explains 1/N of it, which is taken off.
+    """
+    p = features.double()
+    by_map = p - p.mean((0, 2, 3), keepdim=True)
+    total = float(by_map.square().mean())
+    if total == 0 or len(p) < 2:
+        return 0.0
+    share = float(by_map.mean(0).square().mean()) / total
+    return max(0.0, (share - 1 / len(p)) / (1 - 1 / len(p)))
+
+
+def choose_where(
+    model: DeconvNet,
+    images: ImageSource,
+    recipe: Recipe,
+    engine: str = "auto",
+    kept_in: Path | None = None,
+) -> WhereChoice:
+    """What rows of these images describe: what the recipe says, or by the share of places.
+
+    kept_in  the file that keeps the choice: one that is there is taken
+    """
+    given = recipe.descriptor.where
+    if recipe.descriptor.raw and given == "auto":
+        return WhereChoice("keep", "where: keep, since raw features were asked for")
+    if given != "auto":
+        return WhereChoice(given, f"where: {given}, as the recipe says")
+    if (kept := read_choice(kept_in)) is not None:
+        return kept
+    choice = choose_by_share(model, images, recipe, engine)
+    if kept_in is not None and os.access(kept_in.parent, os.W_OK):
+        with disk_errors(f"writing {kept_in}", "make room"):
+            write_atomic(kept_in, json.dumps(choice._asdict(), indent=1).encode())
+    return choice
+
+
+def read_choice(file: Path | None) -> WhereChoice | None:
+    """The choice that a file keeps; None without one."""
+    if file is None or not file.exists():
+        return None
+    with readable(file, "choice of what rows describe", "remove it"):
+        kept = read_json(file)
+        if kept["where"] not in ("keep", "forget", "both"):
+            raise SpecError(f"where = {kept['where']!r}; expected keep, forget or both")
+        return WhereChoice(kept["where"], str(kept["line"]))
+
+
+def choose_by_share(
+    model: DeconvNet, images: ImageSource, recipe: Recipe, engine: str
+) -> WhereChoice:
+    """The choice by the share of the variance that places explain in some of the images."""
+    images = in_model_units(model.spec, images)
+    if images[0:1].shape[2] == 1:
+        return WhereChoice("keep", "where: keep, since a signal's rows need its times")
+    count = min(len(images), SAMPLE)
+    rows = [len(images) * number // count for number in range(count)]
+    sample = torch.cat([images[slice(row, row + 1)] for row in rows])
+    v = sample.to(model.device, model.dtype)
+    plan = recipe.plan or ()
+    found = infer(model, v, recipe.inference, plan, engine=engine, batch_size=len(v))
+    share = place_share(found.features)
+    where: Where = "both"
+    if share < FORGET:
+        where = "forget"
+    elif share >= KEEP:
+        where = "keep"
+    return WhereChoice(where, f"where: {where}, since places explain {share:.0%} of the features")
+
+
+def with_choice(recipe: Recipe, choice: WhereChoice) -> Recipe:
+    """The same recipe with the choice in place of 'auto'."""
+    return replace(recipe, descriptor=replace(recipe.descriptor, where=choice.where))

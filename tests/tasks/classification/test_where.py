@@ -1,0 +1,81 @@
+"""Whether places matter: the share that they explain, the choice, and the file that keeps it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+import whatwhere as ww
+from whatwhere.errors import SpecError
+from whatwhere.tasks.classification.where import (
+    WhereChoice,
+    choose_where,
+    place_share,
+    read_choice,
+    with_choice,
+)
+
+
+def small_model() -> ww.DeconvNet:
+    layer = ww.LayerSpec(maps=4, filter_size=3, pool_size=2)
+    return ww.DeconvNet(ww.ModelSpec(layers=(layer,)), seed=0)
+
+
+def recipe_of(model: ww.DeconvNet) -> ww.Recipe:
+    recipe = ww.Recipe.paper(model.spec)
+    return replace(recipe, inference=ww.InferenceSpec(steps=5), batch_size=50)
+
+
+def centred(count: int = 40, side: int = 16) -> torch.Tensor:
+    """A square in the middle, of different brightness."""
+    generator = torch.Generator().manual_seed(0)
+    images = torch.zeros(count, 1, side, side)
+    images[:, :, 5:11, 5:11] = 0.5 + 0.5 * torch.rand(count, 1, 1, 1, generator=generator)
+    return images
+
+
+def textures(count: int = 40, side: int = 32) -> torch.Tensor:
+    """Bright dots anywhere."""
+    noise = torch.rand(count, 1, side, side, generator=torch.Generator().manual_seed(0))
+    return (noise > 0.95).float()
+
+
+def test_the_share_is_one_for_the_same_maps_and_none_for_noise() -> None:
+    generator = torch.Generator().manual_seed(0)
+    one = torch.rand(1, 3, 8, 8, generator=generator).double()
+    assert place_share(one.expand(20, 3, 8, 8)) == pytest.approx(1)
+    assert place_share(torch.rand(50, 3, 8, 8, generator=generator)) < 0.02
+    assert place_share(torch.zeros(5, 3, 8, 8)) == 0
+
+
+def test_places_are_kept_for_objects_in_the_middle_and_forgotten_for_textures() -> None:
+    model = small_model()
+    recipe = recipe_of(model)
+    kept = choose_where(model, centred(), recipe, "reference")
+    assert kept.where == "keep"
+    assert "places explain" in kept.line
+    assert choose_where(model, textures(), recipe, "reference").where == "forget"
+
+
+def test_what_the_recipe_says_is_not_changed() -> None:
+    model = small_model()
+    recipe = ww.override(recipe_of(model), {"descriptor": {"where": "both"}})
+    assert choose_where(model, textures(), recipe).where == "both"
+    with pytest.raises(SpecError, match="where"):
+        ww.DescriptorSpec(where="somewhere")
+
+
+def test_a_choice_is_kept_and_taken_again(tmp_path: Path) -> None:
+    model = small_model()
+    recipe = recipe_of(model)
+    file = tmp_path / "where.json"
+    first = choose_where(model, centred(), recipe, "reference", kept_in=file)
+    assert read_choice(file) == first
+    assert choose_where(model, textures(), recipe, "reference", kept_in=file) == first
+    assert with_choice(recipe, first).descriptor.where == "keep"
+    file.write_text('{"where": "auto", "line": ""}')
+    with pytest.raises(Exception, match="expected keep, forget or both"):
+        read_choice(file)
+    assert read_choice(None) is None
+    assert WhereChoice("keep", "a").line == "a"
