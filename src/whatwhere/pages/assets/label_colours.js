@@ -1,6 +1,6 @@
 // The colours of classes. They differ in lightness as well as in hue, for people who see fewer colours, and are never
-// the only cue: the number of a class stands next to its colour.
-import { slotOf } from "./label_state.js";
+// the only cue: the key of a class stands next to its colour.
+import { keyOf, slotOf } from "./label_state.js";
 
 /** Of the classes 1, 2, 3, …; after the last the first follows again. The first six are those of Okabe and Ito. */
 export const CLASS_COLOURS = [
@@ -15,8 +15,8 @@ export function colourOf(name) {
   return CLASS_COLOURS[(slot - 1) % CLASS_COLOURS.length];
 }
 
-/** The mark of a class, its second cue. @param {string} name */
+/** The mark of a class, its second cue: its key or, where it has none, how its name begins. @param {string} name */
 export function markOf(name) {
-  const slot = slotOf(name);
-  return slot === 0 ? "–" : String(slot);
+  if (slotOf(name) === 0) return "–";
+  return keyOf(name) || name.slice(0, 2);
 }

@@ -17,9 +17,9 @@ export function showReasons(place, why, row) {
     return;
   }
   const heads = [thisPicture(row), ...why.nearest.map(neighbour)];
-  place.replaceChildren(make("h3", {}, "This picture and its nearest labelled ones"), make("div", { class: "reason" }, ...heads));
+  place.replaceChildren(make("h3", {}, "Nearest labelled pictures"), make("div", { class: "reason" }, ...heads));
   if (why.features.length === 0) return;
-  place.append(make("h3", {}, "Features that they share: what, and where"));
+  place.append(make("h3", {}, "Features that they share"));
   for (const feature of why.features) place.append(...sharedFeature(feature, why));
 }
 
