@@ -20,8 +20,11 @@ DOWN_NARROW = {"M": 128, "num_warps": 4, "num_stages": 3}  # few columns, as ove
 UP = {"M": 64, "num_warps": 4, "num_stages": 3}
 # for at most FEW_ROWS rows, where larger tiles would leave most processors idle
 DOWN_FEW = {"M": 32, "num_warps": 4, "num_stages": 4}
-UP_FEW = {"M": 64, "num_warps": 4, "num_stages": 3}
 FEW_ROWS = 4096
+# for an image or two: the smallest tiles, whose loops are as long and run on more processors
+DOWN_SINGLE = {"M": 16, "num_warps": 4, "num_stages": 4}
+UP_SINGLE = {"M": 16, "num_warps": 2, "num_stages": 3}
+SINGLE_ROWS = 512
 REGIONS = {"M": 32, "num_warps": 4}
 
 
@@ -175,9 +178,9 @@ class Workspace(BatchMemory):
             shape, under = self.shapes[k - 1], max(k - 2, 0)
             below = self.shapes[under] if k > 1 else None
             rows = images * shape.groups[0] * shape.groups[1]
-            options = (
-                DOWN_FEW if rows <= FEW_ROWS else DOWN if shape.down_tile == 64 else DOWN_NARROW
-            )
+            options = DOWN if shape.down_tile == 64 else DOWN_NARROW
+            if rows <= FEW_ROWS:
+                options = DOWN_SINGLE if rows <= SINGLE_ROWS // 2 else DOWN_FEW
             sparse = t is not None and shape.can_skip and rows > FEW_ROWS and k == self.top
             count = (
                 triton.cdiv(images, options["M"]) * (rows // images)
@@ -266,7 +269,7 @@ class Workspace(BatchMemory):
         to it first."""
         shape, spec, count = self.shapes[k - 1], self.spec, images.stop - images.start
         above, cells = self.shapes[min(k, self.top - 1)], count * shape.cells[0] * shape.cells[1]
-        launch = UP_FEW if cells <= FEW_ROWS else UP
+        launch = UP_SINGLE if cells <= SINGLE_ROWS else UP
         by_image = count >= launch["M"] and shape.block_row >= 64
         rule = replace(
             self.rule,
