@@ -4,7 +4,8 @@ torch runs them on tensors as they are. Numba and Triton compile the same source
 their own in place of torch's (`compile_formulas`), and use it on vectors and tiles. What every
 backend adds is layout: where the numbers are, and the order of sums over them.
 
-`fits` is for torch alone: how the kinds of pooling choose the variables of whole regions.
+A backend imports them from `penalty`, `pooling` and `step`, or compiles all of them. `fits` is for
+torch alone: how the kinds of pooling choose the variables of whole regions.
 """
 
 from collections.abc import Callable
@@ -13,49 +14,8 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from whatwhere.formulas import penalty, pooling, step
-from whatwhere.formulas.penalty import cost, powered, shrink, shrink_powered
-from whatwhere.formulas.pooling import (
-    bound,
-    exponent,
-    fit_slope,
-    or_one,
-    pair_difference,
-    pair_moment,
-    pair_weights,
-    precision,
-    step_theta,
-    strength,
-    strength_slope,
-    theta_gradient,
-    weights_from_difference,
-)
-from whatwhere.formulas.step import ahead, line_search, next_momentum
 
-__all__ = [
-    "FORMULAS",
-    "SOURCES",
-    "ahead",
-    "bound",
-    "compile_formulas",
-    "cost",
-    "exponent",
-    "fit_slope",
-    "line_search",
-    "next_momentum",
-    "or_one",
-    "pair_difference",
-    "pair_moment",
-    "pair_weights",
-    "powered",
-    "precision",
-    "shrink",
-    "shrink_powered",
-    "step_theta",
-    "strength",
-    "strength_slope",
-    "theta_gradient",
-    "weights_from_difference",
-]
+__all__ = ["FORMULAS", "SOURCES", "compile_formulas"]
 
 FORMULAS = [
     value

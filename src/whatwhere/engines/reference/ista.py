@@ -1,7 +1,9 @@
 """Algorithm 1 of the paper, its inner loop: infer the features and the pooling variables of one
 batch of images."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,6 +15,7 @@ from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import Objective, Problem
 from whatwhere.model.sized import masked, objective, residual
 from whatwhere.model.solution import Solution, Stats
+from whatwhere.ops.pooling import Weights
 from whatwhere.spec import Fixed, LineSearch, StepSpec
 
 
@@ -54,7 +57,9 @@ class IstaState:
 def solve(problem: Problem) -> Solution:
     """T steps of ISTA on the features of `phase.layer`, and of gradient descent on its pooling
     variables."""
-    state, trace, betas = start(problem), [], []
+    state = start(problem)
+    trace: list[Objective] = []
+    betas: list[Tensor] = []
     schedule = problem.spec.schedule
     for number in range(problem.spec.steps):
         sizes = None if schedule is None else schedule.steps[number]
@@ -72,46 +77,79 @@ def step(
 
     `sizes` are given in place of those that the rule of `spec.step` chooses.
     """
-    model, spec, lam, mask = problem.sized, problem.spec, problem.lam, problem.mask
-    y, theta = state.y, list(state.theta)
-    U = model.weights(theta)
-    #                          reconstruct: p̂_0 = R p, and p̂_k on the way
-    p_hat = model.descend(y, U)
-    e = residual(p_hat[0], problem.images, mask)  #         e = M ⊙ (R p - v)
-    #         ∇p = Rᵀ (M ⊙ e), and the error at every z_k
-    g, errors = model.ascend(masked(e, mask), U)
-    if sizes is not None:
-        beta, threshold = (
-            torch.ones_like(state.beta) * size for size in (sizes.size, sizes.threshold)
-        )
-    else:
-        beta = threshold = (
-            line_search(problem, g, U) if isinstance(spec.step, LineSearch) else state.beta
-        )
+    model = problem.sized
+    spec = problem.spec
+    lam = problem.lam
+    y = state.y
+    theta = list(state.theta)
 
-    p = spec.penalty.shrink(y - lam * beta * g, threshold)  # gradient and shrinkage step
-    p = p.clamp(min=0) if model.spec.nonnegative else p  #  projection step
-    for k in problem.moving:  #                             pooling variables
-        beta_U = (
-            spec.pooling_step if sizes is None else sizes.pooling_step_of(k) * state.pooling_rate
-        )
+    # reconstruct: p̂_0 = R p, and p̂_k on the way
+    U = model.weights(theta)
+    p_hat = model.descend(y, U)
+    e = residual(p_hat[0], problem.images, problem.mask)  # e = M ⊙ (R p - v)
+
+    # propagate: ∇p = Rᵀ (M ⊙ e), and the error at every z_k
+    g, errors = model.ascend(masked(e, problem.mask), U)
+
+    # the features: gradient, shrinkage and projection
+    beta, threshold = step_sizes(problem, state, sizes, g, U)
+    p = spec.penalty.shrink(y - lam * beta * g, threshold)
+    if model.spec.nonnegative:
+        p = p.clamp(min=0)
+
+    # the pooling variables, from the errors and features that both passes left
+    for k in problem.moving:
+        beta_U: float | Tensor = spec.pooling_step
+        if sizes is not None:
+            beta_U = sizes.pooling_step_of(k) * state.pooling_rate
         theta[k - 1] = step_pooling(
             theta[k - 1], errors[k - 1], p_hat[k], U[k - 1], spec.moments, lam * beta_U
         )
 
-    next_y, t = accelerate(y, p, state.p, state.t) if spec.momentum else (p, state.t)
+    # the point that the next step starts from
+    next_y = p
+    t = state.t
     if sizes is not None:
         next_y = ahead(p, state.p, sizes.extrapolation)
+    elif spec.momentum:
+        next_y, t = accelerate(y, p, state.p, state.t)
     state = replace(state, p=p, theta=tuple(theta), y=next_y, t=t)
     return state, objective(e, y, lam, spec.penalty), beta.flatten()
 
 
+class StepSizes(NamedTuple):
+    """How far a step goes along the gradient, and what the shrinkage takes off, [N, 1, 1, 1]."""
+
+    beta: Tensor
+    threshold: Tensor
+
+
+def step_sizes(
+    problem: Problem,
+    state: IstaState,
+    sizes: StepSpec | LearnedSizes | None,
+    g: Tensor,
+    U: Sequence[Weights],
+) -> StepSizes:
+    """The sizes that are given, or those that the rule of `spec.step` chooses for the gradient
+    g."""
+    if sizes is not None:
+        ones = torch.ones_like(state.beta)
+        return StepSizes(ones * sizes.size, ones * sizes.threshold)
+    if isinstance(problem.spec.step, LineSearch):
+        beta = line_search(problem, g, U)
+        return StepSizes(beta, beta)
+    return StepSizes(state.beta, state.beta)
+
+
 def start(problem: Problem, scales: Scales | None = None) -> IstaState:
     """The state before the first step; `scales` as in `start_pooling`."""
-    p, theta = start_features(problem), start_pooling(problem, scales)
+    p = start_features(problem)
+    theta = start_pooling(problem, scales)
     ones = p.new_ones(p.shape[0], 1, 1, 1)  # not len(): a size may be symbolic (torch.export)
-    fixed = isinstance(problem.spec.step, Fixed)
-    beta = ones * safe_step(problem.model, problem.phase.layer, problem.lam) if fixed else 0 * ones
+    beta = 0 * ones
+    if isinstance(problem.spec.step, Fixed):
+        beta = ones * safe_step(problem.model, problem.phase.layer, problem.lam)
     contrast = problem.spec.schedule.contrast if problem.spec.schedule else None
     rate = pooling_rate(problem.images, problem.mask, contrast).view(-1, 1, 1, 1, 1)
     return IstaState(p=p, theta=theta, y=p, t=ones, beta=beta, pooling_rate=rate)

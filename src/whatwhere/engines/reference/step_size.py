@@ -26,20 +26,21 @@ def line_search(problem: Problem, g: Tensor, weights: Sequence[Weights]) -> Tens
 
     0 where there is no gradient.
     """
-    mask, per_batch = problem.mask, problem.spec.per_batch
-    seen, N = g, len(g)
+    N = len(g)
+    seen = g
+    mask = problem.mask
+    per_batch = problem.spec.per_batch
     if per_batch:
         first = slice(0, batch_sample(N))
-        seen, weights, mask = (
-            g[first],
-            [w[first] for w in weights],
-            None if mask is None else mask[first],
-        )
+        seen = g[first]
+        weights = [w[first] for w in weights]
+        mask = None if mask is None else mask[first]
     numerator = seen.square().sum((1, 2, 3), keepdim=True)
     gained = masked(problem.sized.reconstruct(seen, weights), mask)
     denominator = problem.lam * gained.square().sum((1, 2, 3), keepdim=True)
     if per_batch:
-        numerator, denominator = numerator.sum(0, keepdim=True), denominator.sum(0, keepdim=True)
+        numerator = numerator.sum(0, keepdim=True)
+        denominator = denominator.sum(0, keepdim=True)
     beta: Tensor = formulas.line_search(numerator, denominator)
     return beta.expand(N, 1, 1, 1)
 
