@@ -1,0 +1,118 @@
+"""Classes for Ray Data: by themselves, and in a real local Ray whose worker is killed."""
+
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import tiny_run as tiny
+import whatwhere as ww
+from whatwhere.anomaly import AnomalyDetector
+from whatwhere.ray_data import Describe, Encode, Score
+from whatwhere.spec import InferenceSpec
+from whatwhere.tasks.classification import describe_images
+
+PLAIN = {"device": "cpu", "engine": "reference"}
+SPEC = InferenceSpec(lam=2.0, steps=3)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    return tiny.make(tmp_path_factory.mktemp("ray") / "run")
+
+
+def dense(shape, places, values) -> np.ndarray:
+    flat = np.zeros(int(np.prod(shape)), np.float32)
+    flat[places] = values
+    return flat.reshape(shape)
+
+
+def test_codes_are_those_of_infer_in_any_mix_of_sizes(run):
+    bars = tiny.bars(5)[0]
+    column = np.empty(5, object)
+    for number, picture in enumerate(bars):
+        column[number] = picture if number % 2 else picture[:8]
+    batch = {"image": column, "name": np.array(list("abcde"))}
+    coded = Encode(run, SPEC, where=True, **PLAIN)(batch)
+    assert coded["name"].tolist() == list("abcde")
+    assert "image" not in coded
+    model = ww.load(run)
+    for number, picture in enumerate(column):
+        expected = ww.infer(model, torch.from_numpy(picture)[None, None], SPEC, engine="reference")
+        found = dense(
+            coded["features_shape"][number],
+            coded["features_indices"][number],
+            coded["features_values"][number],
+        )
+        np.testing.assert_allclose(found, expected.features[0], atol=1e-6)
+        assert len(coded["mu1"][number]) == 2 * len(coded["where1_indices"][number])
+
+
+def test_descriptors_are_those_of_describe_images(run):
+    bars = tiny.bars(4)[0]
+    found = Describe(run, **PLAIN)({"image": bars})["descriptor"]
+    recipe = ww.read_run(run).recipe
+    images = torch.from_numpy(bars)[:, None]
+    expected = describe_images(ww.load(run), images, recipe, engine="reference")
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+class KilledOnce(Encode):
+    """Kills the first worker that gets a batch."""
+
+    def __init__(self, flag: str, **keywords) -> None:
+        torch.set_num_threads(1)
+        super().__init__(**keywords)
+        self.flag = Path(flag)
+
+    def __call__(self, batch):
+        try:
+            self.flag.touch(exist_ok=False)
+        except FileExistsError:
+            return super().__call__(batch)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_a_real_ray_with_a_killed_worker_gives_the_result_of_one_process(run, tmp_path):
+    ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
+    pytest.importorskip("ray.data", reason="the extra `ray` is not installed")
+    bars = tiny.bars(24)[0]
+    search = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    environment = {"env_vars": {"PYTHONPATH": search}}
+    ray.init(num_cpus=2, include_dashboard=False, runtime_env=environment, log_to_driver=False)
+    try:
+        rows = [{"image": picture, "number": n} for n, picture in enumerate(bars)]
+        flag = tmp_path / "killed"
+        settings = {"flag": str(flag), "model": str(run), "spec": SPEC, **PLAIN}
+        coded = ray.data.from_items(rows, override_num_blocks=6).map_batches(
+            KilledOnce, fn_constructor_kwargs=settings, batch_size=4, concurrency=2
+        )
+        coded.write_parquet(str(tmp_path / "codes"))
+        found = {
+            row["number"]: row for row in ray.data.read_parquet(str(tmp_path / "codes")).take_all()
+        }
+    finally:
+        ray.shutdown()
+    assert flag.exists(), "no worker was killed"
+    assert sorted(found) == list(range(24))
+    alone = Encode(run, SPEC, **PLAIN)({"image": bars})
+    for number, row in found.items():
+        assert list(row["features_indices"]) == alone["features_indices"][number].tolist()
+        np.testing.assert_allclose(
+            row["features_values"], alone["features_values"][number], atol=1e-6
+        )
+
+
+def test_scores_are_those_of_the_detector(tmp_path):
+    generator = np.random.default_rng(0)
+    normal = generator.random((8, 40, 40)).astype(np.float32)
+    detector = AnomalyDetector().fit(normal[:, None])
+    detector.save(tmp_path / "detector.safetensors")
+    found = Score(tmp_path / "detector.safetensors")({"image": normal[:3]})
+    expected = [one.score for one in detector.detect(normal[:3, None])]
+    np.testing.assert_allclose(found["score"], expected, rtol=1e-5)
+    assert found["anomaly"].dtype == bool
