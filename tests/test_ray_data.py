@@ -10,7 +10,7 @@ import torch
 
 import tiny_run as tiny
 import whatwhere as ww
-from whatwhere.anomaly import AnomalyDetector
+from whatwhere.anomaly import AnomalyDetector, open_pictures
 from whatwhere.ray_data import Describe, Encode, Score
 from whatwhere.spec import InferenceSpec
 from whatwhere.tasks.classification import describe_images
@@ -113,6 +113,6 @@ def test_scores_are_those_of_the_detector(tmp_path):
     detector = AnomalyDetector().fit(normal[:, None])
     detector.save(tmp_path / "detector.safetensors")
     found = Score(tmp_path / "detector.safetensors")({"image": normal[:3]})
-    expected = [one.score for one in detector.detect(normal[:3, None])]
+    expected = [one.score for one in detector.detect(open_pictures(normal[:3, None]))]
     np.testing.assert_allclose(found["score"], expected, rtol=1e-5)
     assert found["anomaly"].dtype == bool

@@ -32,7 +32,7 @@ from whatwhere.inference.learned_steps import resolve_steps, saved_steps
 from whatwhere.inference.target import in_model_units
 from whatwhere.learning import read_run
 from whatwhere.spec import InferenceSpec
-from whatwhere.tasks.anomaly import AnomalyDetector
+from whatwhere.tasks.anomaly import AnomalyDetector, open_pictures
 from whatwhere.tasks.classification import describe_images
 from whatwhere.tasks.coding import code_rows
 from whatwhere.tasks.restoration import denoise, load_denoiser
@@ -107,7 +107,7 @@ class Describe:
         images = load(stacked(batch[self.column]))
         found = describe_images(self.model, images, self.recipe, engine=self.engine)
         kept = {name: values for name, values in batch.items() if name != self.column}
-        return {**kept, "descriptor": found.cpu().numpy()}
+        return {**kept, "descriptor": np.asarray(found)}
 
 
 class Denoise:
@@ -147,7 +147,8 @@ class Score:
         count = len(batch[self.column])
         scores = np.zeros(count)
         for numbers, images in same_sizes(batch[self.column]):
-            scores[numbers] = [found.score for found in self.detector.detect(images)]
+            opened = open_pictures(images)
+            scores[numbers] = [found.score for found in self.detector.detect(opened)]
         kept = {name: values for name, values in batch.items() if name != self.column}
         limit = self.detector.threshold_.value
         return {**kept, "score": scores, "anomaly": scores > limit}
