@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import tiny_run as tiny
 import whatwhere as ww
@@ -185,3 +186,15 @@ def test_rows_far_away_have_probabilities(far: float) -> None:
         np.testing.assert_allclose(shares.sum(1), 1, atol=1e-6)
     with pytest.raises(ImageError, match="NaN or infinite"):
         session.classifier().predict_proba(np.full((1, 4), np.nan, np.float32))
+
+
+def test_a_classifier_of_an_earlier_version_loads() -> None:
+    """It has one metric, of places, and a recipe that does not say where."""
+    classifier = ww.load_classifier(Path(__file__).with_name("earlier_classifier.safetensors"))
+    assert classifier.describe is not None
+    assert classifier.describe.anywhere is None
+    images = torch.zeros(12, 1, 8, 8)
+    images[:6, :, 2:4] = 1
+    images[6:, :, :, 2:4] = 1
+    images += 0.1 * torch.rand(images.shape, generator=torch.Generator().manual_seed(0))
+    assert classifier.predict(images).tolist() == ["across"] * 6 + ["along"] * 6
