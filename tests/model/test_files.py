@@ -224,3 +224,13 @@ def test_a_setting_that_is_younger_than_the_included_learned_steps_leaves_their_
     assert model_checksum(
         DeconvNet.from_parts(other, model.filters, model.connectivity)
     ) != model_checksum(model)
+
+
+def test_a_new_setting_does_not_change_the_checksum_of_a_stored_model() -> None:
+    """Learned steps and codes name the model that they belong to by it."""
+    import whatwhere as ww
+    from whatwhere.model.files import model_checksum
+
+    model = ww.load("mnist")
+    assert model.source is not None
+    assert model_checksum(model) == ww.LearnedSteps.load(model.source).model_checksum
