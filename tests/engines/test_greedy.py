@@ -10,6 +10,8 @@ from torch import Tensor
 
 import whatwhere as ww
 from whatwhere.engines import get_engine, resolve
+from whatwhere.engines.convergence import solve
+from whatwhere.engines.cpu import greedy
 from whatwhere.errors import EngineError
 from whatwhere.latents import Latents
 from whatwhere.model import Problem
@@ -229,3 +231,53 @@ def test_problems_that_it_does_not_support() -> None:
             get_engine("greedy").solve(problem)
         assert resolve("auto", problem).name != "greedy"
     assert resolve("auto", Problem(model, v, ww.Phase(layer=1), CODING)).name == "greedy"
+
+
+def smooth_waveforms(lam: float, samples: int = 300) -> Problem:
+    """Waveforms that resemble each other, and a dense code: coordinates wait for each other."""
+    spec = ww.ModelSpec.signals(6, 40, pool_size=1)
+    x = torch.linspace(-1, 1, 40, dtype=torch.float64)
+    widths = torch.linspace(0.3, 0.5, 6, dtype=torch.float64)
+    filters = torch.exp(-((x / widths[:, None]) ** 2))
+    filters = filters / filters.norm(dim=1, keepdim=True)
+    model = ww.DeconvNet(spec, dtype=torch.float64).with_filters(1, filters[None, :, None])
+    generator = torch.Generator().manual_seed(0)
+    signals = torch.rand(2, 1, 1, samples, generator=generator, dtype=torch.float64)
+    coding = ww.InferenceSpec.coding(lam=lam)
+    return Problem(model, signals, ww.Phase(layer=1), coding)
+
+
+@pytest.mark.parametrize("lam", [500.0, 10_000.0])
+def test_a_dense_code_of_similar_waveforms_never_ends_above_that_of_cpu(lam: float) -> None:
+    problem = smooth_waveforms(lam)
+    ours = get_engine("greedy").solve(problem)
+    cpu = solve(get_engine("cpu"), problem)
+    assert (ours.stats.cost[-1] <= cpu.stats.cost[-1]).all()
+    ends = problem.objective(ours.latents).cost
+    torch.testing.assert_close(ours.stats.cost[-1], ends, rtol=1e-6, atol=0)
+
+
+def test_a_signal_that_coordinates_do_not_finish_is_solved_by_cpu_as_well(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problem = smooth_waveforms(lam=500.0)
+    monkeypatch.setattr(greedy, "STEPS_PER_SAMPLE", 1)
+    monkeypatch.setattr(greedy, "STEPS_TIMES_WAVEFORMS", 0)
+    codes = greedy.solve(problem)
+    assert not codes.finished.any()
+    ours = get_engine("greedy").solve(problem)
+    cpu = solve(get_engine("cpu"), problem)
+    assert (cpu.stats.cost[-1] < codes.solution.stats.cost[-1]).any()
+    lowest = torch.minimum(cpu.stats.cost[-1], codes.solution.stats.cost[-1])
+    torch.testing.assert_close(ours.stats.cost[-1], lowest, rtol=1e-12, atol=0)
+    ends = problem.objective(ours.latents).cost
+    torch.testing.assert_close(ours.stats.cost[-1], ends, rtol=1e-6, atol=0)
+
+
+def test_a_finished_code_is_within_a_thousandth_of_the_lasso() -> None:
+    problem = smooth_waveforms(lam=20.0, samples=120)
+    codes = greedy.solve(problem)
+    assert codes.finished.all()
+    for signal, cost in zip(problem.images[:, :, 0], codes.solution.stats.cost[-1], strict=True):
+        least = least_cost(problem.model, signal, 20.0, torch.ones_like(signal))
+        assert least * (1 - 1e-6) <= cost <= least * 1.001

@@ -5,14 +5,16 @@ docs/engines/cpu.md explains it. Results do not depend on the number of threads.
 """
 
 import importlib.util
+from dataclasses import replace
 
 import torch
 
+from whatwhere.engines import convergence
 from whatwhere.engines.base import LinearMap, require_supported
 from whatwhere.engines.support import ABOVE_0, ALL, ANY, Kinds, Only, Support
 from whatwhere.model import Problem
 from whatwhere.model.solution import Solution
-from whatwhere.spec import Fixed, Gaussian, LineSearch, Max, Power, Schedule, Sum
+from whatwhere.spec import Fixed, Gaussian, LineSearch, Max, Phase, Power, Schedule, Sum
 
 __all__ = ["CPUEngine", "GreedyEngine"]
 
@@ -142,11 +144,28 @@ class GreedyEngine(CPUEngine):
     support = GREEDY
 
     def solve(self, problem: Problem) -> Solution:
-        """The codes to `tolerance`, in at most `steps` sweeps."""
+        """The codes to `tolerance`. Signals that coordinate descent does not finish within its
+        budget are solved by the engine `cpu` as well, and the lower objective counts."""
         from whatwhere.engines.cpu.greedy import solve
 
         require_supported(self.name, self.unsupported_reason(problem))
-        return solve(problem.detach())
+        problem = problem.detach()
+        codes = solve(problem)
+        solution = codes.solution
+        rest = ~codes.finished
+        if not rest.any():
+            return solution
+        # regions of one element have nothing to move
+        part = convergence.solve(CPUEngine(), replace(problem, phase=Phase(layer=1))[rest])
+        lower = part.stats.cost[-1] < solution.stats.cost[-1][rest]
+        chosen = rest.masked_scatter(rest, lower)
+        steps = max(len(solution.stats.step), len(part.stats.step))
+        better = part.stats.padded(steps).of_images(lower)
+        return replace(
+            solution,
+            latents=solution.latents.put(chosen, part.latents[lower]),
+            stats=solution.stats.padded(steps).put(chosen, better),
+        )
 
     def unsupported_reason(self, problem: Problem) -> str | None:
         """Why this engine does not support the problem; None if it does."""

@@ -12,7 +12,10 @@ and changes g by -δ ⟨d, d'⟩ where waveforms overlap, which depends on their
 Where a waveform reaches beyond an end, or a sample is masked, the product is computed. A sweep
 visits segments of two waveforms' length; in each it takes the largest step, in n |δ|, until none is
 above half of the signal's largest. A signal is finished once a sweep lowers its cost by at most the
-share `tolerance`, and so would all steps together.
+share `tolerance`, so would all steps together, and the duality gap shows that the minimum is near.
+
+Where waveforms resemble each other or the code is dense, coordinates wait for each other and a
+sweep gains little. So a signal has a budget of steps; `GreedyEngine` says what follows.
 """
 
 from typing import Any, NamedTuple
@@ -31,6 +34,11 @@ from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import Problem
 from whatwhere.model.solution import Solution, Stats
 
+# The budget of a signal in steps of single coefficients: about the time of 300 steps of all of
+# them, or of half a second
+STEPS_PER_SAMPLE = 50
+STEPS_TIMES_WAVEFORMS = 5e7
+LARGEST_GAP = 3  # times the tolerance: a finished cost is at most this share above its minimum
 ROUNDING = 8  # steps below so many units of the last place of the largest g are noise
 NO_ENERGY = 1e-12  # of a waveform inside the signal, as a share of all of it: it explains nothing
 
@@ -72,15 +80,30 @@ class Signal(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """ρ; `low` = -ρ where coefficients may be negative; the tolerance; the most sweeps."""
+    """What a descent is told.
+
+    rho        ρ = 1/λ
+    low        -ρ where coefficients may be negative, else far below it
+    tolerance  the share of the cost that a sweep gains at the end
+    sweeps     at most so many
+    budget     at most so many steps of single coefficients
+    """
 
     rho: float
     low: float
     tolerance: float
     sweeps: int
+    budget: int
 
 
-def solve(problem: Problem) -> Solution:
+class Codes(NamedTuple):
+    """What the descent left: the solution, and which signals [N] are finished."""
+
+    solution: Solution
+    finished: torch.Tensor
+
+
+def solve(problem: Problem) -> Codes:
     """The codes of all signals; threads share them."""
     images, mask, (C, B, _, K) = problem.images, problem.mask, problem.model.filters[0].shape
     N, T = len(images), images.shape[3]
@@ -89,14 +112,20 @@ def solve(problem: Problem) -> Solution:
     waveforms = Waveforms(d.transpose(0, 1).flatten().numpy(), gram.flatten().numpy(), C, B, K)
     rho, most = 1 / problem.lam, problem.spec.steps
     rule = Rule(
-        rho, -1e30 if problem.model.spec.nonnegative else -rho, problem.spec.tolerance, most
+        rho,
+        low=-1e30 if problem.model.spec.nonnegative else -rho,
+        tolerance=problem.spec.tolerance,
+        sweeps=most,
+        budget=max(STEPS_PER_SAMPLE * C * T, int(STEPS_TIMES_WAVEFORMS / (B * K))),
     )
     p, v = (
         start_features(problem).clone(memory_format=torch.contiguous_format),
         images[:, :, 0].contiguous().numpy(),
     )
     weights = None if mask is None else mask.square().expand_as(images)[:, :, 0].numpy()
-    trace, taken = np.zeros((N, most + 1, 3)), np.zeros(N, np.int64)
+    trace = np.zeros((N, most + 1, 3))
+    taken = np.zeros(N, np.int64)
+    finished = np.zeros(N, np.bool_)
 
     def work(chunk: slice) -> None:
         signal = new_signal(waveforms, T, v.dtype)
@@ -110,7 +139,7 @@ def solve(problem: Problem) -> Solution:
                 prepare(signal, waveforms)
             z[:], signal.at[:] = p[n, :, 0].numpy(), -1
             signal.z[signal.n == 0] = 0
-            taken[n] = descend(signal, waveforms, rule, v[n], trace[n])
+            taken[n], finished[n] = descend(signal, waveforms, rule, v[n], trace[n])
             p[n, :, 0] = torch.from_numpy(z)
 
     with solver_pool() as pool:
@@ -124,7 +153,8 @@ def solve(problem: Problem) -> Solution:
         nonzeros.long(),
         torch.from_numpy(np.diff(point, axis=0)).to(p),
     )
-    return Solution(Latents(p, pooling_params(problem)), stats, engine="greedy")
+    solution = Solution(Latents(p, pooling_params(problem)), stats, engine="greedy")
+    return Codes(solution, torch.from_numpy(finished))
 
 
 def new_signal(waveforms: Waveforms, length: int, dtype: np.dtype) -> Signal:
@@ -296,41 +326,91 @@ def search_changed(signal: Signal, rule: Rule) -> tuple[float, float]:
     return largest, gain
 
 
+@jit
+def duality_gap(signal: Signal, waveforms: Waveforms, rule: Rule, v: Array) -> float:
+    """How far ½ ‖M ⊙ (v - D z)‖² + ρ Σ|z| is above its minimum, at most.
+
+    With r = M ⊙ (v - D z) and a scale s ≤ 1 such that no ⟨M d, s r⟩ exceeds ρ, the minimum is at
+    least s ⟨r, M ⊙ v⟩ - s²/2 ‖r‖². Sums are computed anew, as those of many small changes drift.
+    """
+    noinline()
+    squares = residual(signal, waveforms, v)
+    correlate(signal, waveforms)
+    signal.at[:] = -1
+    penalty = 0.0
+    slope = 0.0
+    for i in range(len(signal.z)):
+        penalty += abs(signal.z[i])
+        # where coefficients may not be negative, a negative slope is no constraint
+        slope = max(slope, signal.g[i], -signal.g[i] if rule.low == -rule.rho else 0.0)
+    K = waveforms.length
+    samples = len(signal.w) // waveforms.channels
+    product = 0.0
+    for c in range(waveforms.channels):
+        for t in range(v.shape[1]):
+            product += signal.r[c * samples + 2 * K - 1 + t] * v[c, t]
+    scale = min(1.0, rule.rho / slope) if slope > 0 else 1.0
+    return squares / 2 + rule.rho * penalty - scale * product + scale * scale * squares / 2
+
+
 @cached_jit
 def descend(source: str) -> Any:
-    def descend(signal: Signal, waveforms: Waveforms, rule: Rule, v: Array, trace: Array) -> int:
+    def descend(
+        signal: Signal, waveforms: Waveforms, rule: Rule, v: Array, trace: Array
+    ) -> tuple[int, bool]:
         """All sweeps for one signal v [C, T], from z on. Writes `trace` [sweeps + 1, 3]; returns
-        the sweeps taken."""
+        the sweeps taken, and whether the signal is finished."""
         source  # noqa: B018
-        error, penalty, nonzeros, slope = residual(signal, waveforms, v) / 2, 0.0, 0, 0.0
+        # what the start costs, and the largest slope, to which rounding is relative
+        error = residual(signal, waveforms, v) / 2
+        penalty = 0.0
+        nonzeros = 0
+        slope = 0.0
         correlate(signal, waveforms)
         for i in range(len(signal.z)):
-            penalty, nonzeros = penalty + abs(signal.z[i]), nonzeros + (signal.z[i] != 0)
+            penalty += abs(signal.z[i])
+            nonzeros += signal.z[i] != 0
             slope = max(slope, abs(signal.g[i]))
-        floor, taken, (largest, _) = (
-            ROUNDING * slope * np.finfo(signal.g.dtype).eps,
-            0,
-            search_changed(signal, rule),
-        )
-        trace[0, 0], trace[0, 1], trace[0, 2] = error / rule.rho, penalty, nonzeros
-        while taken < rule.sweeps:
-            level, gained = max(largest / 2, floor), 0.0
+        floor = ROUNDING * slope * np.finfo(signal.g.dtype).eps
+        largest, _ = search_changed(signal, rule)
+        trace[0, 0] = error / rule.rho
+        trace[0, 1] = penalty
+        trace[0, 2] = nonzeros
+        taken = 0
+        steps = 0
+        finished = False
+        while taken < rule.sweeps and steps < rule.budget and not finished:
+            # steps below half of the largest can wait: those that are taken may make them needless
+            level = max(largest / 2, floor)
+            gained = 0.0
             for s in range(len(signal.best)):
                 if signal.at[s] < 0:
                     search(signal, rule, s)
-                while signal.best[s] > level:
+                while signal.best[s] > level and steps < rule.budget:
                     errors, sizes, more = step(signal, waveforms, rule, signal.at[s])
-                    error, penalty, nonzeros = error + errors, penalty + sizes, nonzeros + more
+                    error += errors
+                    penalty += sizes
+                    nonzeros += more
                     gained -= errors + rule.rho * sizes
+                    steps += 1
                     search(signal, rule, s)
             largest, possible = search_changed(signal, rule)
             taken += 1
-            trace[taken, 0], trace[taken, 1], trace[taken, 2] = error / rule.rho, penalty, nonzeros
-            if largest <= floor or max(gained, possible) <= rule.tolerance * (
-                error + rule.rho * penalty
-            ):
-                break
+            trace[taken, 0] = error / rule.rho
+            trace[taken, 1] = penalty
+            trace[taken, 2] = nonzeros
+            # a sweep that the budget cut short may have gained little for that reason
+            if steps < rule.budget:
+                cost = error + rule.rho * penalty
+                little = max(gained, possible) <= rule.tolerance * cost
+                if largest <= floor:
+                    finished = True
+                elif little:
+                    gap = duality_gap(signal, waveforms, rule, v)
+                    finished = gap <= LARGEST_GAP * rule.tolerance * cost
+                    largest, _ = search_changed(signal, rule)
+        # sums of many small changes drift: the last one is computed anew
         trace[taken, 0] = residual(signal, waveforms, v) / 2 / rule.rho
-        return taken
+        return taken, finished
 
     return descend
