@@ -116,7 +116,7 @@ def test_it_is_finished_within_about_the_tolerance_of_the_minimum() -> None:
     for tolerance in (1e-2, 1e-3, 1e-4):
         stats = ww.infer(model, signals, replace(CODING, tolerance=tolerance)).stats
         gap, last = stats.cost[-1] / least - 1, stats.step.sum(0).long()
-        assert tolerance / 3 < float(gap.max()) < 10 * tolerance
+        assert float(gap.max()) <= 3 * tolerance
         before, after = (stats.cost.gather(0, sweep[None]) for sweep in (last - 1, last))
         assert (before - after <= tolerance * after).all()  # what its last sweep gained
 
@@ -194,7 +194,7 @@ def test_float32_ends_although_its_rounding_is_above_the_tolerance() -> None:
 def test_waveforms_are_learned_with_it() -> None:
     model, signals = example(samples=200, dtype=torch.float32)
     recipe = replace(ww.read_recipe("signals"), model=model.spec)
-    changes = {"epochs": 2, "inference": {"lam": 2.0, "tolerance": 1e-2}}
+    changes = {"epochs": 4, "inference": {"lam": 2.0, "tolerance": 1e-3}}
     for update in ("batch", "epoch"):
         each = {**changes, "update": {"kind": update}}
         brief, here = (
@@ -219,13 +219,10 @@ def test_problems_that_it_does_not_support() -> None:
     )
     v = signals[:, :, None]
     for problem, why in (
-        (Problem(pooled, v, ww.Phase(layer=1), CODING), "pool_size = "),
+        (Problem(pooled, v, ww.Phase(layer=1), CODING), "without pooling"),
         (Problem(images, v.expand(-1, -1, 5, -1), ww.Phase(layer=1), CODING), "height 1"),
-        (Problem(model, v, ww.Phase(layer=1), ww.InferenceSpec(steps=5)), "tolerance = 0.0"),
-        (
-            Problem(model, v, ww.Phase(layer=1), replace(CODING, penalty=ww.Power(alpha=0.5))),
-            "penalty.alpha = 0.5",
-        ),
+        (Problem(model, v, ww.Phase(layer=1), ww.InferenceSpec(steps=5)), "a tolerance above 0"),
+        (Problem(model, v, ww.Phase(layer=1), replace(CODING, alpha=0.5)), "alpha = 1"),
     ):
         with pytest.raises(EngineError, match=f"engine 'greedy' does not support this: .*{why}"):
             get_engine("greedy").solve(problem)
