@@ -219,10 +219,13 @@ def test_problems_that_it_does_not_support() -> None:
     )
     v = signals[:, :, None]
     for problem, why in (
-        (Problem(pooled, v, ww.Phase(layer=1), CODING), "without pooling"),
+        (Problem(pooled, v, ww.Phase(layer=1), CODING), "pool_size = "),
         (Problem(images, v.expand(-1, -1, 5, -1), ww.Phase(layer=1), CODING), "height 1"),
-        (Problem(model, v, ww.Phase(layer=1), ww.InferenceSpec(steps=5)), "a tolerance above 0"),
-        (Problem(model, v, ww.Phase(layer=1), replace(CODING, alpha=0.5)), "alpha = 1"),
+        (Problem(model, v, ww.Phase(layer=1), ww.InferenceSpec(steps=5)), "tolerance = 0.0"),
+        (
+            Problem(model, v, ww.Phase(layer=1), replace(CODING, penalty=ww.Power(alpha=0.5))),
+            "penalty.alpha = 0.5",
+        ),
     ):
         with pytest.raises(EngineError, match=f"engine 'greedy' does not support this: .*{why}"):
             get_engine("greedy").solve(problem)
