@@ -10,19 +10,19 @@ from whatwhere.tasks.anomaly.aligned import NEAR, learn_object
 from whatwhere.tasks.anomaly.evidence import (
     SHRINKAGE,
     SURFACE,
+    ExpectedEvidence,
     Gaussian,
-    Usual,
+    band_differences,
     border_distance,
     choose_threshold,
-    largest_step,
+    largest_difference,
     learn_surface,
     median_and_spread,
     neighbours,
     pictures_needed,
-    steps,
+    soft_maximum,
     summarise,
     surface_of,
-    together,
 )
 from whatwhere.tasks.anomaly.filters import (
     LARGE,
@@ -105,7 +105,7 @@ def test_what_unknown_cells_show_has_no_influence() -> None:
 def test_unknown_cells_of_an_object_have_no_influence() -> None:
     normal, hidden = learn_object([cells(n) for n in range(8)]), cells(3)
     hidden.known[:6], hidden.energy[:, :6] = False, 90.0
-    assert normal.far(hidden)[1] == pytest.approx(np.log(NEAR), abs=1)
+    assert normal.log_nearest_distance(hidden)[1] == pytest.approx(np.log(NEAR), abs=1)
     picture = surface(1)[0]
     picture[:, :20] = torch.nan
     found = learn_filters(
@@ -139,18 +139,18 @@ def test_a_gaussian_gives_the_mahalanobis_distance_of_shrunk_correlations() -> N
     difference = (x - x.mean(1, keepdim=True)) / deviation[:, None]
     expected = (difference * torch.linalg.solve(correlation, difference)).sum(0) / 3
     torch.testing.assert_close(
-        found.surprise(x), expected.clamp_min(0.01).log(), rtol=1e-3, atol=1e-3
+        found.log_mahalanobis(x), expected.clamp_min(0.01).log(), rtol=1e-3, atol=1e-3
     )
 
 
 def test_steps_compare_bands_and_mark_the_rows_of_both() -> None:
     values = torch.tensor([[0.0] * 6 + [1.0] * 6])
-    assert steps(values)[0].tolist() == [0.5, 0.75, 1.0, 0.75, 0.5]
-    assert steps(values)[0].argmax() == 2
-    assert steps(values)[0, 2] == 1.0
-    marked = largest_step(steps(values)[0], 12)
+    assert band_differences(values)[0].tolist() == [0.5, 0.75, 1.0, 0.75, 0.5]
+    assert band_differences(values)[0].argmax() == 2
+    assert band_differences(values)[0, 2] == 1.0
+    marked = largest_difference(band_differences(values)[0], 12)
     assert (marked == 1.0).nonzero().flatten().tolist() == list(range(2, 10))
-    assert steps(torch.ones(2, 1)).tolist() == [[0.0], [0.0]]
+    assert band_differences(torch.ones(2, 1)).tolist() == [[0.0], [0.0]]
 
 
 def test_neighbours_predict_a_place_of_normal_pictures() -> None:
@@ -180,8 +180,8 @@ def test_units_and_the_soft_maximum() -> None:
     median, spread = median_and_spread(torch.arange(101.0)[:, None])
     assert (median, spread) == (50.0, 40.0)
     evidence = torch.tensor([8.0, 0.0, 0.0])
-    assert evidence.mean() < together(evidence) < evidence.max()
-    assert together(torch.full((3, 2), 1.5)).tolist() == [1.5, 1.5]
+    assert evidence.mean() < soft_maximum(evidence) < evidence.max()
+    assert soft_maximum(torch.full((3, 2), 1.5)).tolist() == [1.5, 1.5]
 
 
 def test_distance_from_the_border() -> None:
@@ -196,7 +196,7 @@ def test_usual_evidence_is_that_of_normal_pictures_with_such_a_surface() -> None
     )
     evidence = torch.stack([energies[:, 0] > 7, energies[:, 1] > 7], 1).float()
     usual, rough = (
-        Usual.of(energies, evidence),
+        ExpectedEvidence.of(energies, evidence),
         energies.mean(0) + torch.tensor([9.0, -8.0, 0.0, 0.0, 0.0, 0.0]),
     )
     values, axes = np.linalg.eigh(np.cov(energies.T, bias=True))
@@ -208,7 +208,8 @@ def test_usual_evidence_is_that_of_normal_pictures_with_such_a_surface() -> None
     # like no normal picture
     torch.testing.assert_close(usual(energies.mean(0) + 1000), evidence.mean(0))
     torch.testing.assert_close(
-        Usual.of(energies[:1].expand(3, -1), evidence[:3])(energies[5]), evidence[:3].mean(0)
+        ExpectedEvidence.of(energies[:1].expand(3, -1), evidence[:3])(energies[5]),
+        evidence[:3].mean(0),
     )
 
 

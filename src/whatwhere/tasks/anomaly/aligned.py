@@ -45,11 +45,11 @@ class NormalObject:
                 f"a picture of {list(size)} cells was given; expected {expected}, as in fit;"
                 " aligned pictures have one size: resize them, or use aligned=False"
             )
-        places, whole = self.far(cells)
+        places, whole = self.log_nearest_distance(cells)
         mean, deviation = self.usual
         return {"places": ((places - mean) / deviation).view(size), "whole": whole.expand(size)}
 
-    def far(self, cells: Cells, but: int = -1) -> tuple[Tensor, Tensor]:
+    def log_nearest_distance(self, cells: Cells, but: int = -1) -> tuple[Tensor, Tensor]:
         """The logarithm of the squared distance of every place [P] and of the whole [] from the
         nearest normal one.
 
@@ -63,7 +63,7 @@ class NormalObject:
         whole = (squares * known).sum(0).amin() / known.float().mean().clamp_min(NEAR)
         return (len(known) * squares.amin(1)).clamp_min(NEAR).log(), whole.clamp_min(NEAR).log()
 
-    def most_alike(self, cells: Cells, row: int, column: int) -> Tensor:
+    def nearest_places(self, cells: Cells, row: int, column: int) -> Tensor:
         """The picture, the row and the column [3, M] of normal places, the most alike to a place
         first."""
         number = row * cells.known.shape[1] + column
@@ -85,7 +85,10 @@ def learn_object(pictures: Sequence[Cells], each: Each = map) -> NormalObject:
     )
     some = range(0, len(pictures), max(1, len(pictures) // USUAL))
     places = torch.stack(
-        [places for places, _ in each(normal.far, [pictures[n] for n in some], some)]
+        [
+            places
+            for places, _ in each(normal.log_nearest_distance, [pictures[n] for n in some], some)
+        ]
     )
     return replace(
         normal, usual=torch.stack([places.mean(0), places.std(0, correction=0).clamp_min(LEAST)])

@@ -22,9 +22,9 @@ from whatwhere.tasks.anomaly.aligned import NormalObject
 from whatwhere.tasks.anomaly.contrast import Contrast
 from whatwhere.tasks.anomaly.evidence import (
     Each,
+    ExpectedEvidence,
     NormalSurface,
     Threshold,
-    Usual,
     choose_threshold,
 )
 from whatwhere.tasks.anomaly.features import OWN, GivenFeatures
@@ -233,7 +233,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         row, column = divmod(int(anomaly_map.nan_to_num(-torch.inf).argmax()), picture.shape[2])
         place = int(row / cell_height), int(column / cell_width)
         nearest = dict[int, list[int]]()
-        for number, *at in scorer.normal.most_alike(cells, *place).mT.tolist():
+        for number, *at in scorer.normal.nearest_places(cells, *place).mT.tolist():
             nearest.setdefault(number, at)
             if len(nearest) == COMPARED:
                 break
@@ -403,7 +403,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         return Scorer(
             extract=extract,
             normal=with_tensors(f"{prefix}normal", kind, entry["normal"], tensors),
-            usual=with_tensors(f"{prefix}usual", Usual, entry["usual"], tensors),
+            usual=with_tensors(f"{prefix}usual", ExpectedEvidence, entry["usual"], tensors),
             units=tensors[f"{prefix}units"],
             map_units=tensors[f"{prefix}map_units"],
             aligned=self.aligned,

@@ -12,9 +12,9 @@ pictures.
 
 A surface may be normal everywhere but change at some place, so rows and columns compare a picture
 with itself. Rough surfaces have more evidence of some kinds than smooth ones, so a picture's is
-compared with that of normal pictures with such a surface (`Usual`). Each kind of evidence is 0 for
-the median of normal pictures and 1 for the one that `UNUSUAL` of them stay below; together they are
-a soft maximum, T log mean exp (e / T).
+compared with that of normal pictures with such a surface (`ExpectedEvidence`). Each kind of
+evidence is 0 for the median of normal pictures and 1 for the one that `UPPER_QUANTILE` of them stay
+below; together they are a soft maximum, T log mean exp (e / T).
 """
 
 import math
@@ -53,12 +53,12 @@ FEATURES = {"texture": (0.99, 1.0), "neighbours": (0.99, 1.0)}  # that a user gi
 it counts. The more all of them count, the more the largest alone decides.
 """
 
-SOFT = 1.0  # units: T of the soft maximum
-UNUSUAL = 0.9
+TEMPERATURE = 1.0  # units: T of the soft maximum
+UPPER_QUANTILE = 0.9
 SHRINKAGE = 0.1  # of correlations towards 0, since pictures are few
 BAND = 4  # cells: how many rows or columns are compared with the next ones
 BANK = 6000  # normal places that others are compared with
-TOGETHER = 128  # places that are compared at a time, so that memory is bounded
+QUERIES = 128  # places that are compared at a time, so that memory is bounded
 DIRECTIONS = 4  # in which the surfaces of normal pictures differ most
 CONFIDENCE = 0.95  # of the interval of false alarms
 ROUNDING = 1e-4  # of a score, relative to 1 or to its size
@@ -92,7 +92,7 @@ class Gaussian:
         """Vectors [D, n] as uncorrelated ones, whose squared length is 1 on average."""
         return self.whitening @ (x - self.mean[:, None]) / math.sqrt(len(x))
 
-    def surprise(self, x: Tensor) -> Tensor:
+    def log_mahalanobis(self, x: Tensor) -> Tensor:
         """The logarithm of the squared distance of vectors [D, n] from the mean, [n]."""
         return log_distance(self.whiten(x).square().sum(0))
 
@@ -122,9 +122,9 @@ class Regression:
         predicted = self.weights.mT @ neighbours(standard, gap).flatten(1)
         return predicted.view(standard.shape)
 
-    def surprise(self, cells: Cells) -> Tensor:
+    def log_mahalanobis(self, cells: Cells) -> Tensor:
         """The logarithm of the squared distance of what is not predicted, [n]."""
-        return self.residual.surprise(self.unpredicted(cells))
+        return self.residual.log_mahalanobis(self.unpredicted(cells))
 
 
 def no_regression() -> Regression:
@@ -172,8 +172,8 @@ def learn_regression(pictures: Sequence[Cells]) -> Regression:
     )
     rest = [plain.unpredicted(cells)[:, cells.known.flatten()] for cells in pictures]
     learned = replace(plain, residual=Gaussian.of(rest))
-    surprises = [learned.surprise(cells) for cells in pictures]
-    return replace(learned, edge=edge_statistics(surprises, pictures))
+    distances = [learned.log_mahalanobis(cells) for cells in pictures]
+    return replace(learned, edge=edge_statistics(distances, pictures))
 
 
 @dataclass(frozen=True)
@@ -209,21 +209,21 @@ class NormalSurface:
         size = cells.known.shape
         middle, spread = self.peaks[..., None, None]
         spots = (log_peaks(cells) - middle) / spread
-        rows = self.rows.surprise(steps(profile(cells, 2)))
-        columns = self.columns.surprise(steps(profile(cells, 1)))
+        rows = self.rows.log_mahalanobis(band_differences(profile(cells, 2)))
+        columns = self.columns.log_mahalanobis(band_differences(profile(cells, 1)))
         found = {
             "spots": spots.amax(0) if len(spots) else torch.zeros(size),
-            "texture": by_border(self.far(texture_of(cells)), self.edge, cells),
-            "rows": largest_step(rows, size[0])[:, None].expand(size),
-            "columns": largest_step(columns, size[1])[None].expand(size),
-            "whole": self.whole.surprise(mean_energy(cells)).expand(size),
+            "texture": by_border(self.log_nearest_distance(texture_of(cells)), self.edge, cells),
+            "rows": largest_difference(rows, size[0])[:, None].expand(size),
+            "columns": largest_difference(columns, size[1])[None].expand(size),
+            "whole": self.whole.log_mahalanobis(mean_energy(cells)).expand(size),
         }
         if self.neighbours.edge.numel():
-            surprise = self.neighbours.surprise(cells)
-            found["neighbours"] = by_border(surprise, self.neighbours.edge, cells)
+            distance = self.neighbours.log_mahalanobis(cells)
+            found["neighbours"] = by_border(distance, self.neighbours.edge, cells)
         return found
 
-    def far(self, texture: Tensor, but: int = -1) -> Tensor:
+    def log_nearest_distance(self, texture: Tensor, but: int = -1) -> Tensor:
         """The logarithm of the squared distance from the nearest normal places, of textures [D, n]:
         [n].
 
@@ -231,14 +231,14 @@ class NormalSurface:
         """
         bank = self.bank[:, self.places[0] != but] if (self.places[0] != but).any() else self.bank
         lengths, found = bank.square().sum(0), []
-        for x in self.texture.whiten(texture).split(TOGETHER, 1):
+        for x in self.texture.whiten(texture).split(QUERIES, 1):
             # the squared distances less |x|²
             without_x = torch.addmm(lengths, x.mT, bank, alpha=-2)
             nearest = without_x.topk(min(self.nearest, bank.shape[1]), largest=False).values.mean(1)
             found.append(x.square().sum(0) + nearest)
         return log_distance(torch.cat(found))
 
-    def most_alike(self, cells: Cells, row: int, column: int) -> Tensor:
+    def nearest_places(self, cells: Cells, row: int, column: int) -> Tensor:
         """The picture, the row and the column [3, M] of normal places, the most alike to a place
         first."""
         number = row * cells.known.shape[1] + column
@@ -263,12 +263,12 @@ def learn_surface(pictures: Sequence[Cells], seed: int, each: Each = map) -> Nor
         texture.whiten(torch.cat(textures, 1)[:, chosen]),
         places[:, chosen],
         torch.empty(0),
-        Gaussian.of([steps(profile(cells, 2)) for cells in pictures]),
-        Gaussian.of([steps(profile(cells, 1)) for cells in pictures]),
+        Gaussian.of([band_differences(profile(cells, 2)) for cells in pictures]),
+        Gaussian.of([band_differences(profile(cells, 1)) for cells in pictures]),
         Gaussian.of([mean_energy(cells) for cells in pictures]),
         search.nearest,
     )
-    far = list(each(normal.far, textures, range(len(textures))))
+    far = list(each(normal.log_nearest_distance, textures, range(len(textures))))
     normal = replace(normal, edge=edge_statistics(far, pictures))
     return replace(normal, neighbours=learn_regression(pictures)) if search.gap else normal
 
@@ -299,7 +299,7 @@ def by_border(values: Tensor, edge: Tensor, cells: Cells) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Usual:
+class ExpectedEvidence:
     """The evidence that is usual for a surface: that of normal pictures, above all of those with
     such a surface.
 
@@ -319,7 +319,7 @@ class Usual:
     evidence: Tensor
 
     @classmethod
-    def of(cls, energies: Tensor, evidence: Tensor) -> "Usual":
+    def of(cls, energies: Tensor, evidence: Tensor) -> "ExpectedEvidence":
         """From the mean energies [N, D] and the evidence [N, k] of normal pictures."""
         mean = energies.mean(0)
         _, lengths, axes = torch.linalg.svd(energies - mean, full_matrices=False)
@@ -341,9 +341,9 @@ def summarise(maps: Tensor, cells: Cells, quantiles: Iterable[float]) -> Tensor:
     return torch.stack([v.quantile(q) for v, q in zip(values, quantiles, strict=True)])
 
 
-def together(evidence: Tensor) -> Tensor:
+def soft_maximum(evidence: Tensor) -> Tensor:
     """All kinds of evidence [k, ...] as one, [...]."""
-    return SOFT * (torch.logsumexp(evidence / SOFT, 0) - math.log(len(evidence)))
+    return TEMPERATURE * (torch.logsumexp(evidence / TEMPERATURE, 0) - math.log(len(evidence)))
 
 
 def texture_of(cells: Cells) -> Tensor:
@@ -385,7 +385,7 @@ def profile(cells: Cells, axis: int) -> Tensor:
     return energy[:, 1:-1] if energy.shape[1] > BAND + 2 else energy
 
 
-def steps(values: Tensor) -> Tensor:
+def band_differences(values: Tensor) -> Tensor:
     """The differences of each `BAND` rows and the next ones, [D, n]; of half of them if there are
     fewer."""
     band = min(BAND, values.shape[1] // 2)
@@ -395,7 +395,7 @@ def steps(values: Tensor) -> Tensor:
     return means[:, band:] - means[:, :-band]
 
 
-def largest_step(values: Tensor, size: int) -> Tensor:
+def largest_difference(values: Tensor, size: int) -> Tensor:
     """Of every row, the largest value of the steps that it is part of, [size]."""
     reach = size - len(values) + 1
     padded = F.pad(values[None], (reach - 1, reach - 1), value=-torch.inf)
@@ -435,12 +435,12 @@ def in_units(evidence: Tensor, units: Tensor) -> Tensor:
 
 
 def median_and_spread(values: Tensor) -> Tensor:
-    """Of pictures' evidence [N, k]: the median, and what is to be added for `UNUSUAL` of them to
-    be below, [2, k]."""
+    """Of pictures' evidence [N, k]: the median, and what is to be added for `UPPER_QUANTILE` of
+    them to be below, [2, k]."""
     if not values.shape[1]:
         return values.new_zeros(2, 0)
     median = values.median(0).values
-    return torch.stack([median, (values.quantile(UNUSUAL, 0) - median).clamp_min(LEAST)])
+    return torch.stack([median, (values.quantile(UPPER_QUANTILE, 0) - median).clamp_min(LEAST)])
 
 
 # The threshold for a wanted rate of false alarms, and how well so many normal pictures determine it

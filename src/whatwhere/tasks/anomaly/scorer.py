@@ -21,14 +21,14 @@ from whatwhere.tasks.anomaly.evidence import (
     SMALL_SURFACE,
     SURFACE,
     Each,
+    ExpectedEvidence,
     Kinds,
     NormalSurface,
-    Usual,
     in_units,
     learn_surface,
+    soft_maximum,
     summarise,
     surface_of,
-    together,
     units_of,
 )
 from whatwhere.tasks.anomaly.features import GivenFeatures
@@ -64,7 +64,7 @@ class Scorer:
 
     extract: Filters | GivenFeatures
     normal: NormalSurface | NormalObject
-    usual: Usual
+    usual: ExpectedEvidence
     units: Tensor
     map_units: Tensor
     aligned: bool
@@ -83,10 +83,10 @@ class Scorer:
         evidence = in_units(evidence - self.usual(surface_of(cells)), self.units)
         by_kind_and_cell = in_units(maps, self.map_units[..., None, None])
         # Of objects, the whole is the same everywhere, and would hide the places in a maximum.
-        by_cell = by_kind_and_cell.sum(0) if self.aligned else together(by_kind_and_cell)
+        by_cell = by_kind_and_cell.sum(0) if self.aligned else soft_maximum(by_kind_and_cell)
         pixels = self.extract.to_pixels(by_cell, picture.shape[1:])
         by_kind = dict(zip(self.kinds, evidence.tolist(), strict=True))
-        return Scored(float(together(evidence)), by_kind, pixels)
+        return Scored(float(soft_maximum(evidence)), by_kind, pixels)
 
 
 class Learned(NamedTuple):
@@ -118,16 +118,16 @@ def learn_scorer(
     scorer = Scorer(
         extract=extract,
         normal=normal,
-        usual=Usual.of(surfaces, evidence),
+        usual=ExpectedEvidence.of(surfaces, evidence),
         units=units,
         map_units=units_of(evidence, kinds),
         aligned=aligned,
     )
-    scores = together(in_units(excess, units).mT)
+    scores = soft_maximum(in_units(excess, units).mT)
     if all(torch.equal(found.energy, cells[0].energy) for found in cells[1:]):
         # Identical pictures: folds of fewer copies are no measure of all of them.
         one = evidence_of(normal, cells[0], kinds)[0] - scorer.usual(surfaces[0])
-        scores = scores.clamp_min(float(together(in_units(one, units))))
+        scores = scores.clamp_min(float(soft_maximum(in_units(one, units))))
     return Learned(scorer, scores)
 
 
@@ -172,6 +172,6 @@ def cross_excess(surfaces: Tensor, evidence: Tensor, fold: Tensor) -> Tensor:
     usual = torch.empty_like(evidence)
     for k in fold.unique():
         others = (fold != k) if len(fold) > 1 else fold == k
-        learned = Usual.of(surfaces[others], evidence[others])
+        learned = ExpectedEvidence.of(surfaces[others], evidence[others])
         usual[fold == k] = torch.stack([learned(surface) for surface in surfaces[fold == k]])
     return evidence - usual
