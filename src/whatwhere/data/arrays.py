@@ -1,8 +1,8 @@
 """Arrays in files, IDX, .npy and .npz, and arrays as images: supported types and shapes, the axis
 of the channels.
 
-Files that are not compressed are mapped into memory, so that what is not used is not read. Nothing
-is unpickled.
+Large files that are not compressed are mapped into memory, so that what is not used is not read.
+Nothing is unpickled.
 """
 
 import gzip
@@ -29,20 +29,26 @@ IDX_AXES = 4
 DECOMPRESSED_LIMIT = 1 << 30
 """The most bytes that are decompressed into memory; what is not compressed may have any size."""
 
+LARGEST_READ = 1 << 28
+"""Bytes of an array file that is read; a larger one is mapped."""
+
 REMEDY = "copy, download or save it again"
 
 
 def read_array(path: Path) -> np.ndarray:
-    """The array of an .npy or IDX file, mapped from the file; of an IDX file that gzip compressed,
-    in memory."""
+    """The array of an .npy or IDX file, mapped from the file if it is large; of an IDX file that
+    gzip compressed, in memory."""
     with open_regular(path) as file, readable(path, "array file", REMEDY, ImageError):
         start = file.peek(len(NPY_MAGIC))
         if start.startswith(NPY_MAGIC):
-            return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+            mode: Literal["r"] | None = "r" if _is_mapped(file) else None
+            return np.asarray(np.load(path, mmap_mode=mode, allow_pickle=False))
         if not start.startswith(GZIP_MAGIC):
             dtype, shape = _read_idx_header(file)
             _check_length(shape, dtype, os.fstat(file.fileno()).st_size - file.tell())
-            return np.asarray(np.memmap(file, dtype, "r", file.tell(), shape))
+            if _is_mapped(file):
+                return np.asarray(np.memmap(file, dtype, "r", file.tell(), shape))
+            return np.fromfile(file, dtype, math.prod(shape)).reshape(shape)
         stream = cast(IO[bytes], gzip.GzipFile(fileobj=file))
         dtype, shape = _read_idx_header(stream)
         content, length = bytearray(), math.prod(shape) * dtype.itemsize
@@ -52,6 +58,15 @@ def read_array(path: Path) -> np.ndarray:
             content += chunk
         _check_length(shape, dtype, len(content))
         return np.ndarray(shape, dtype, content)
+
+
+def _is_mapped(file: IO[bytes]) -> bool:
+    """Whether an array is too large to be read at once.
+
+    A map ends the process (SIGBUS) if another one makes the file shorter, so smaller files are
+    read: what was loaded stays as it was.
+    """
+    return os.fstat(file.fileno()).st_size > LARGEST_READ
 
 
 def _read_idx_header(stream: IO[bytes]) -> tuple[np.dtype, tuple[int, ...]]:

@@ -1,5 +1,6 @@
 """Noise and gaps of signals, by a model of their waveforms."""
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +47,19 @@ def test_gaps_are_filled_in(model: ww.DeconvNet, clean: torch.Tensor) -> None:
     filled = ww.restoration.inpaint(model, clean.where(known, torch.nan), known)
     assert torch.equal(filled[known], clean[known])
     assert float((filled - clean).abs().max()) < 0.2 * float(clean.abs().max())
+
+
+def test_gaps_longer_than_the_waveforms_are_reported(model: ww.DeconvNet) -> None:
+    signals = torch.randn(2, 1, 3000, generator=torch.Generator().manual_seed(0))
+    known = torch.ones(2, 1, 3000, dtype=torch.bool)
+    known[0, :, 500:2000] = False
+    known[1, :, 100:110] = False
+    with pytest.warns(UserWarning, match=r"1 gaps .* 16 samples \(the longest has 1,500"):
+        ww.restoration.inpaint(model, signals, known)
+    known[0, :, 510:2000] = True
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        ww.restoration.inpaint(model, signals, known)
 
 
 def test_what_is_wrong(model: ww.DeconvNet, clean: torch.Tensor) -> None:

@@ -2,6 +2,7 @@
 model of waveforms."""
 
 import sys
+import warnings
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
@@ -183,6 +184,7 @@ def restore_signals(
         check_mask(given.unsqueeze(2), mask.unsqueeze(-2))
         known = (mask > 0).to(given.device)
         v = torch.where(known, given, 0)
+        warn_of_long_gaps(model, known)
     lam = AutoLam(deviations=THRESHOLD) if noise is None else AutoLam(share=FAITHFUL)
     spec = InferenceSpec.coding(lam=1 / (THRESHOLD * noise) if noise else lam)
     clean = infer(model, v, spec, mask=None if known is None else known.float()).reconstruction.to(
@@ -191,6 +193,33 @@ def restore_signals(
     return like(
         torch.where(known, given, clean) if noise == 0 and known is not None else clean, signals
     )
+
+
+def warn_of_long_gaps(model: DeconvNet, known: Tensor) -> None:
+    """Warn of gaps in which no waveform can be inferred from known samples, [N, 1 or C, T]."""
+    reach = 1
+    step = 1
+    for layer in model.spec.layers:
+        reach += step * (layer.filter_shape[1] - 1 + layer.pool_shape[1] - 1)
+        step *= layer.strides[1]
+    unknown = ~known.any(1)
+    if unknown.shape[1] <= reach:
+        return
+    windows = unknown.unfold(1, reach + 1, 1).all(2)
+    long_gaps = windows & ~torch.nn.functional.pad(windows, (1, 0))[:, :-1]
+    if count := int(long_gaps.sum()):
+        longest = int(torch.diff(known_places(unknown)).max()) - 1
+        warnings.warn(
+            f"{count:,} gaps are longer than the model's waveforms, {reach:,} samples (the longest"
+            f" has {longest:,}). Where no known sample is near, they are filled with 0",
+            stacklevel=4,
+        )
+
+
+def known_places(unknown: Tensor) -> Tensor:
+    """The places of known samples of all signals [N, T] in a row, with one before and one after
+    each signal."""
+    return (~torch.nn.functional.pad(unknown, (1, 1))).flatten().nonzero()[:, 0]
 
 
 def as_images(
