@@ -209,7 +209,7 @@ def draw_labelling() -> None:
 def draw_signals() -> None:
     """Of howto/signals.md: the figure of the example with spikes."""
     example = IMAGES.parents[1] / "examples" / "gallery" / "17_spikes.py"
-    runpy.run_path(str(example))["figure"].savefig(IMAGES / "signals.png", dpi=80)
+    runpy.run_path(str(example))["figure"].savefig(IMAGES / "signals.png", dpi=130)
 
 
 if __name__ == "__main__":

@@ -125,6 +125,14 @@ def test_lengths_that_are_none(length: str, rate: float | None, message: str) ->
         samples_of(length, rate)
 
 
+def test_a_model_of_signals_is_checked_before_training(tmp_path: Path) -> None:
+    np.savetxt(tmp_path / "x.csv", simulated()[0])
+    layers = "model.layers=[{maps=2,filter_size=[1,24]}]"  # its regions are two rows high
+    with pytest.raises(SpecError, match="--waveforms 2 --length 24"):
+        whatwhere("train", tmp_path / "x.csv", "--out", tmp_path / "run", "--set", layers)
+    assert not (tmp_path / "run").exists()
+
+
 def test_the_commands_find_all_events_and_no_others(tmp_path: Path) -> None:
     """With drift, hum and a gap, and nothing set by hand."""
     x, peaks = simulated()

@@ -9,7 +9,7 @@ import typer
 
 import whatwhere as ww
 from whatwhere.cli.command import Settings, command
-from whatwhere.cli.inputs import read_examples, source_of
+from whatwhere.cli.inputs import read_examples, read_recording, source_of
 from whatwhere.cli.outputs import Stages, claim, write
 from whatwhere.spec.execution import Execution
 
@@ -41,10 +41,19 @@ def figures(
     """
     from whatwhere.inference.target import in_model_units
 
-    source, trained = images or source_of(run), ww.read_run(run)
-    examples = in_model_units(trained.model.spec, read_examples(run, source))
-    engine, stage = settings.of(Execution).engine, Stages(quiet).stage
-    drawing = ww.figures.RunFigures(trained, choose_images(examples), engine=engine, stage=stage)
+    source = images or source_of(run)
+    trained = ww.read_run(run)
+    engine = settings.of(Execution).engine
+    stage = Stages(quiet).stage
+    drawing: Any = None
+    if trained.model.spec.for_signals and trained.model.spec.depth == 1:
+        signals = read_recording(run, source)
+        drawing = ww.figures.RecordingFigures(trained, signals, engine=engine, stage=stage)
+    # a recording is not a picture, but who asks for the figures of one gets them
+    if drawing is None or (only and not set(only) <= set(drawing.names)):
+        examples = in_model_units(trained.model.spec, read_examples(run, source))
+        chosen = choose_images(examples)
+        drawing = ww.figures.RunFigures(trained, chosen, engine=engine, stage=stage)
     names = only or drawing.names
     for name in names:
         drawing.check(name)

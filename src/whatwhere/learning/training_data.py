@@ -170,6 +170,12 @@ def open_images(images: Any, spec: ModelSpec | None) -> ImageStream:
     ):
         images = load(images, signals=signals and images.ndim < 4, allow_nan=signals)
     if isinstance(images, Signals):
+        require(
+            spec is None or spec.for_signals,
+            "a model of pictures for signals",
+            "filters and regions of height 1, such as layers = [{ maps = 2, filter_size = [1, 24],"
+            " pool_size = [1, 2], pool_stride = [1, 1] }] (or --waveforms 2 --length 24)",
+        )
         if spec is None:
             images = training_windows(images).as_images()
         else:

@@ -96,7 +96,7 @@ class EncodeOptions(Checked):
     overlap    pixels that tiles next to each other share
     threshold  the least amplitude of an event, in units of the signals; 0 writes everything that
                inference found. Default: five standard deviations of what its waveform finds in the
-               noise of the recording, and a tenth of the energy where the event lies
+               noise of the recording, and a fifth of the energy where the event lies
     """
 
     where: bool = False

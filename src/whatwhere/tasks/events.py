@@ -28,7 +28,7 @@ TILE = 4096  # samples
 OVERLAP = 4  # tiles share as many samples as so many waveforms have
 NOISE = 4.0  # standard deviations, of λ
 DEVIATIONS = 5.0  # of the noise: of a million places with nothing but white noise, 0.3 exceed it
-LEAST_SHARE = 0.1
+LEAST_SHARE = 0.2
 VISIBLE = 0.5  # of a waveform's energy on known samples: at an end or a gap, less is a guess
 SAMPLE = 16  # tiles that the noise is measured in
 MEDIAN_OF_NORMAL = 0.6745  # of |x| for a normal x of standard deviation 1
@@ -54,7 +54,7 @@ def find_events(
                `InferenceSpec.coding(lam=AutoLam(deviations=4))`, by which hardly an event is noise
     plan       as in `infer`
     threshold  the least amplitude of an event, in units of the recording. None: five standard
-               deviations of what its waveform finds in the noise, and a tenth of the recording's
+               deviations of what its waveform finds in the noise, and a fifth of the recording's
                energy where the event lies. 0 gives everything that inference found
     tile       samples inferred together, overlap included
     engine     as in `infer`
@@ -287,7 +287,9 @@ def measure(events: Events, stretch: Stretch) -> None:
     missing = (shape * stretch.left[:, place].transpose(1, 0, 2)).sum((1, 2)) / energy
     amplitude = events["amplitude"][waves]
     corrected = amplitude + np.where(missing * amplitude > 0, missing, 0)
-    around = (stretch.signal[:, place] ** 2).sum((0, 2))
+    around = (stretch.signal[:, place].transpose(1, 0, 2) ** 2 * stretch.covered[number]).sum(
+        (1, 2)
+    )
     events["amplitude"][waves] = corrected
     share = corrected**2 * energy / around.clip(1e-30)
     events["explained"][waves] = share.clip(0, 1)

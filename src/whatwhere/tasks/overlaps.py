@@ -15,7 +15,7 @@ import numpy as np
 from whatwhere.model.events import Events
 
 NEAR = 2  # samples around an event's time at which waveforms are tried
-CLOSE = 1.0  # samples within which a time is that of the event
+FAINT = 0.1  # of a waveform's largest value: what is less covers nothing
 
 
 class Stretch(NamedTuple):
@@ -39,6 +39,19 @@ class Stretch(NamedTuple):
         """The element of each waveform that has its peak, [B]."""
         place: np.ndarray = np.abs(self.f).max(1).argmax(1)
         return place
+
+    @property
+    def covered(self) -> np.ndarray:
+        """Where each waveform is, not where it has ended or has no part in a channel, [B, C, K]."""
+        return significant(self.f)
+
+
+def significant(shapes: np.ndarray) -> np.ndarray:
+    """Where the values of waveforms [n, ...] are more than FAINT of their largest."""
+    size = np.abs(shapes)
+    largest = size.max(tuple(range(1, size.ndim)), keepdims=True)
+    chosen: np.ndarray = size > FAINT * largest
+    return chosen
 
 
 class Limits(NamedTuple):
@@ -86,7 +99,7 @@ def explain(events: Events, stretch: Stretch, limits: Limits) -> Events:
     waveform, time = candidates(events["waveform"], times, len(stretch.f))
     shapes = placed(stretch, waveform, time, begin, end)
     norm = np.sqrt((shapes**2).sum(1)).clip(1e-9)
-    energy = ((shapes != 0) @ around).clip(1e-30)
+    energy = (significant(shapes) @ around).clip(1e-30)
     taken: list[int] = []
     amplitudes = np.empty(0)
     left = y

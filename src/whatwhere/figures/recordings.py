@@ -1,0 +1,357 @@
+"""Figures of a recording: its waveforms as curves, the recording with its events and what is left
+of it, a raster, amplitudes and intervals; all in the recording's units."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from whatwhere.data.signals import Signals
+from whatwhere.errors import SpecError, plural
+from whatwhere.figures import style
+from whatwhere.figures.composite import cost
+from whatwhere.figures.run_figures import Section, report
+from whatwhere.learning import TrainedRun
+from whatwhere.model import DeconvNet
+from whatwhere.model.events import Events
+from whatwhere.progress import Stage, no_stage
+from whatwhere.tasks.events import find_events
+
+SHOWN = 12  # events in the stretch of a recording that is drawn
+LONGEST = 60  # waveforms' lengths of that stretch
+MOST_CHANNELS = 8  # that are drawn
+
+
+def colour_of(waveform: int) -> str:
+    return style.CURVES[waveform % len(style.CURVES)]
+
+
+def label_of(signals: Signals) -> str:
+    return f"value ({signals.unit})" if signals.unit else "value"
+
+
+def times_of(samples: np.ndarray, signals: Signals) -> np.ndarray:
+    """Seconds where the rate is known, samples otherwise."""
+    if signals.rate is None:
+        return samples
+    seconds: np.ndarray = signals.start + samples / signals.rate
+    return seconds
+
+
+def axis_of(signals: Signals) -> str:
+    return "samples" if signals.rate is None else "seconds"
+
+
+@style.styled
+def waveforms(model: DeconvNet, signals: Signals, events: Events) -> Figure:
+    """Every waveform as a curve in each channel, as large as its median event.
+
+    model    of the waveforms
+    signals  the recording, for its units
+    events   of the recording
+    """
+    f = model.filters[0][:, :, 0].cpu().numpy()  # [C, B, K]
+    channels = min(f.shape[0], MOST_CHANNELS)
+    count = f.shape[1]
+    height = 0.9 + 0.75 * channels
+    figure = Figure(figsize=(min(style.PAGE, 1.2 + 1.5 * count), height), layout="constrained")
+    panels = figure.subplots(channels, count, squeeze=False, sharey=True, sharex=True)
+    unit = "samples"
+    scale = 1.0
+    if signals.rate is not None:
+        unit = "ms"
+        scale = 1000 / signals.rate
+    for number in range(count):
+        own = events[events["waveform"] == number]
+        size = float(np.median(own["amplitude"])) if len(own) else 0.0
+        peak = int(np.abs(f[:, number]).max(0).argmax())
+        place = (np.arange(f.shape[2]) - peak) * scale
+        for channel in range(channels):
+            axes = panels[channel, number]
+            axes.axvline(0, color=style.RULE, linewidth=0.6)
+            axes.plot(place, size * f[channel, number], color=colour_of(number))
+        panels[0, number].set_title(f"waveform {number}\n{plural(len(own), 'event')}")
+        panels[-1, number].set_xlabel(unit)
+    for channel in range(channels):
+        name = label_of(signals)
+        if signals.channel_names is not None:
+            name = f"{signals.channel_names[channel]}\n{name}"
+        elif f.shape[0] > 1:
+            name = f"channel {channel}\n{name}"
+        panels[channel, 0].set_ylabel(name)
+    return figure
+
+
+@style.styled
+def recording(model: DeconvNet, signals: Signals, events: Events, stretch: slice) -> Figure:
+    """A stretch of a recording: with its events at their peaks, coloured by waveform, and what is
+    left once the events are taken off.
+
+    stretch  the samples that are drawn
+    """
+    x = signals.recording(0)[:, :, stretch][None]
+    channels = min(x.shape[1], MOST_CHANNELS)
+    fit = fitted(model, signals, events, stretch)
+    low = slow_part(model, signals, stretch)
+    height = 1.0 + 0.8 * (channels + 1)
+    figure = Figure(figsize=(style.PAGE, height), layout="constrained")
+    panels = figure.subplots(channels + 1, 1, squeeze=False, sharex=True)[:, 0]
+    samples = np.arange(stretch.start, stretch.stop)
+    at = times_of(samples, signals)
+    inside = events[(events["sample"] >= stretch.start) & (events["sample"] < stretch.stop)]
+    for channel in range(channels):
+        axes = panels[channel]
+        axes.plot(at, x[0, channel, 0].numpy(), color=style.GREY, linewidth=0.7)
+        mark_events(axes, inside, channel, x[0, :, 0].numpy(), signals, stretch.start)
+        axes.set_ylabel(channel_label(signals, channel, x.shape[1]))
+    residual = x[0, :channels, 0].numpy() - low[:channels] - fit[:channels]
+    for channel in range(channels):
+        panels[-1].plot(at, residual[channel], color=style.GREY, linewidth=0.5)
+    panels[-1].set_ylabel("left")
+    panels[-1].set_xlabel(axis_of(signals))
+    largest = np.nanmax(np.abs(x[0, :channels, 0].numpy() - low[:channels]))
+    panels[-1].set_ylim(-largest, largest)
+    return figure
+
+
+def channel_label(signals: Signals, channel: int, channels: int) -> str:
+    if signals.channel_names is not None:
+        return f"{signals.channel_names[channel]}\n{label_of(signals)}"
+    return f"channel {channel}" if channels > 1 else label_of(signals)
+
+
+def mark_events(
+    axes: Axes, events: Events, channel: int, x: np.ndarray, signals: Signals, first: int
+) -> None:
+    """A mark at the peak of each event, in the channel where it has its peak; doubtful ones are
+    open."""
+    for number in np.unique(events["waveform"]):
+        own = events[(events["waveform"] == number) & (events["channel"] == channel)]
+        place = np.rint(own["sample"]).astype(int) - first
+        place = place.clip(0, x.shape[1] - 1)
+        doubtful = own["doubtful"]
+        for chosen, face in ((~doubtful, colour_of(number)), (doubtful, "none")):
+            axes.scatter(
+                times_of(own["sample"][chosen], signals),
+                x[channel, place[chosen]],
+                s=14,
+                marker=style.MARKERS[number % len(style.MARKERS)],
+                edgecolors=colour_of(number),
+                facecolors=face,
+                linewidths=0.8,
+                zorder=3,
+            )
+
+
+def fitted(model: DeconvNet, signals: Signals, events: Events, stretch: slice) -> np.ndarray:
+    """The sum of the events' waveforms in a stretch, [C, T]."""
+    f = model.filters[0][:, :, 0].cpu().double().numpy()
+    channels, _, length = f.shape
+    total = np.zeros((channels, stretch.stop - stretch.start + 2 * length))
+    peaks = np.abs(f).max(0).argmax(1)
+    for event in events:
+        first = event["sample"] - peaks[event["waveform"]] - stretch.start + length
+        whole = int(np.floor(first))
+        if not 0 <= whole < total.shape[1] - length - 1:
+            continue
+        shape = event["amplitude"] * f[:, event["waveform"]]
+        part = first - whole
+        total[:, whole : whole + length] += (1 - part) * shape
+        total[:, whole + 1 : whole + 1 + length] += part * shape
+    return total[:, length:-length]
+
+
+def slow_part(model: DeconvNet, signals: Signals, stretch: slice) -> np.ndarray:
+    """What the input stage takes off a stretch, [C, T]."""
+    reach = model.input_stage.reach
+    begin = max(0, stretch.start - reach)
+    x = signals.recording(0)[:, :, begin : stretch.stop + reach][None]
+    known = ~x.isnan()
+    _, background = model.input_stage.forward(x.nan_to_num(0), known.float())
+    if background.low is None:
+        return np.zeros((x.shape[1], stretch.stop - stretch.start))
+    first = stretch.start - begin
+    low = background.low[0, :, 0, first : first + stretch.stop - stretch.start]
+    return low.cpu().double().numpy()
+
+
+@style.styled
+def raster(signals: Signals, events: Events, waveform_count: int) -> Figure:
+    """A line for every event, a row for every waveform, over all of the recording."""
+    height = 0.7 + 0.25 * waveform_count
+    figure = Figure(figsize=(style.PAGE, height), layout="constrained")
+    axes = figure.subplots()
+    rows = [
+        times_of(events["sample"][events["waveform"] == number], signals)
+        for number in range(waveform_count)
+    ]
+    colours = [colour_of(number) for number in range(waveform_count)]
+    axes.eventplot(rows, colors=colours, linelengths=0.8, linewidths=0.5)
+    axes.set_yticks(range(waveform_count))
+    axes.set_ylabel("waveform")
+    axes.set_xlabel(axis_of(signals))
+    return figure
+
+
+@style.styled
+def distributions(signals: Signals, events: Events, waveform_count: int) -> Figure:
+    """Amplitudes of each waveform's events over time, and the intervals between them."""
+    figure = Figure(figsize=(style.PAGE, 2.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for number in range(waveform_count):
+        own = events[events["waveform"] == number]
+        at = times_of(own["sample"], signals)
+        marker = style.MARKERS[number % len(style.MARKERS)]
+        left.scatter(
+            at, own["amplitude"], s=5, color=colour_of(number), marker=marker, linewidths=0
+        )
+        intervals = np.diff(at)
+        if len(intervals) > 1:
+            edges = np.geomspace(max(intervals.min(), 1e-9), intervals.max() * 1.001, 30)
+            right.hist(
+                intervals,
+                edges,
+                histtype="step",
+                color=colour_of(number),
+                label=f"waveform {number}",
+            )
+    left.set_title("amplitudes")
+    left.set_xlabel(axis_of(signals))
+    left.set_ylim(0, None)
+    right.set_title("intervals")
+    right.set_xscale("log")
+    right.set_xlabel(axis_of(signals))
+    if right.get_legend_handles_labels()[0]:
+        right.legend()
+    return figure
+
+
+@dataclass
+class RecordingFigures:
+    """The figures of a run that learned from a recording. Events are found when a figure first
+    needs them.
+
+    run      the run that is drawn
+    signals  the recording; of several, the first
+    engine   of the inference
+    stage    makes the display of progress, as for `RunFigures`
+    """
+
+    run: TrainedRun
+    signals: Signals
+    engine: str = "auto"
+    stage: Stage = no_stage
+
+    @cached_property
+    def events(self) -> Events:
+        """The events of the first signal."""
+        first = self.signals if len(self.signals) == 1 else self.signals.subset([0])
+        with self.stage(f"finding events of {self.signals.name}", 1) as advance:
+            found = find_events(
+                self.run.model, first, self.run.recipe.inference, engine=self.engine
+            )
+            advance(1)
+        return found[found["layer"] == 1]
+
+    @cached_property
+    def _figures(self) -> dict[str, Callable[[], Section]]:
+        drawn = {
+            "waveforms": self._waveforms,
+            "recording": self._recording,
+            "raster": self._raster,
+            "distributions": self._distributions,
+        }
+        if self.run.history:
+            drawn["cost-1"] = self._cost
+        return drawn
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the figures that can be drawn of this run."""
+        return list(self._figures)
+
+    def check(self, name: str) -> None:
+        """Raise an error for a figure that this run does not have."""
+        if name not in self._figures:
+            raise SpecError(
+                f"figure {name!r} was given; {self.run.name} has {', '.join(self.names)}"
+            )
+
+    def draw(self, name: str) -> Section:
+        """One figure by name, with its heading and explanation."""
+        self.check(name)
+        with torch.no_grad():
+            return self._figures[name]()
+
+    def report(self, drawn: Mapping[str, Section]) -> str:
+        """The HTML report of the run."""
+        spec = self.run.model.spec
+        stage = spec.input
+        facts = {
+            "recording": self.signals.name,
+            "waveforms": f"{spec.layers[0].maps} of {spec.layers[0].filter_shape[1]} samples",
+            "events": f"{len(self.events):,}, {self.events['doubtful'].sum():,} of them overlap",
+        }
+        if self.signals.rate is not None:
+            facts["rate"] = f"{self.signals.rate:g} samples per second"
+        if stage.kind == "baseline":
+            facts["subtracted"] = f"a running median of {stage.span} samples"
+            if stage.hum and self.signals.rate is not None:
+                facts["subtracted"] += f", and {stage.hum * self.signals.rate:.2f} Hz"
+        lead = "Which waveforms occur in this recording, when, and how strongly."
+        return report(f"Run {self.run.name}", list(drawn.values()), lead, facts)
+
+    def stretch(self) -> slice:
+        """The samples that are drawn: around SHOWN events in the middle of the recording."""
+        length = self.signals.shape[2]
+        most = LONGEST * self.run.model.spec.layers[0].filter_shape[1]
+        samples = self.events["sample"]
+        middle = len(samples) // 2
+        first = samples[max(0, middle - SHOWN // 2)] if len(samples) else 0
+        last = samples[min(len(samples) - 1, middle + SHOWN // 2)] if len(samples) else most
+        margin = self.run.model.spec.layers[0].filter_shape[1]
+        begin = max(0, int(first) - margin)
+        return slice(begin, min(length, int(last) + margin, begin + most))
+
+    def _waveforms(self) -> Section:
+        return Section(
+            "Waveforms",
+            "Each waveform in each channel, as large as its median event; the line is its peak,"
+            " which is the time of an event.",
+            waveforms(self.run.model, self.signals, self.events),
+        )
+
+    def _recording(self) -> Section:
+        return Section(
+            "Recording and events",
+            "A stretch of the recording. Each mark is an event at the peak of its waveform, with"
+            " the waveform's colour and shape; open marks overlap another event. Below, what is"
+            " left once the events and the baseline are subtracted.",
+            recording(self.run.model, self.signals, self.events, self.stretch()),
+        )
+
+    def _raster(self) -> Section:
+        return Section(
+            "Raster",
+            "All events over time, a row for each waveform.",
+            raster(self.signals, self.events, self.run.model.spec.layers[0].maps),
+        )
+
+    def _distributions(self) -> Section:
+        return Section(
+            "Amplitudes and intervals",
+            "The amplitude of every event over time, and the intervals between the events of each"
+            " waveform.",
+            distributions(self.signals, self.events, self.run.model.spec.layers[0].maps),
+        )
+
+    def _cost(self) -> Section:
+        return Section(
+            "Cost over the training",
+            "Per window, after the inference of each epoch.",
+            cost({self.run.name: [epoch.table() for epoch in self.run.history]}, 1),
+        )

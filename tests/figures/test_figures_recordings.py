@@ -1,0 +1,73 @@
+"""Figures of a recording: every event has its mark at its peak, curves are in the recording's
+units."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import whatwhere as ww
+from whatwhere.data.signals import Signals
+
+pytest.importorskip("matplotlib")
+
+LENGTH = 20
+
+
+@pytest.fixture(scope="module")
+def drawing() -> "ww.figures.RecordingFigures":
+    """Two channels in mV at 1 kHz, one known waveform, a drift."""
+    t = np.arange(LENGTH) - 8
+    shape = np.stack([np.exp(-(t**2) / 6), 0.3 * np.exp(-(t**2) / 6)])
+    x = 0.03 * np.random.default_rng(0).standard_normal((2, 5000))
+    for at in range(100, 4900, 80):
+        x[:, at - 8 : at - 8 + LENGTH] += 2 * shape
+    x += np.sin(np.arange(5000) / 800)
+    signals = Signals(
+        x.astype(np.float32)[None, :, None],
+        None,
+        "simulated",
+        rate=1000.0,
+        unit="mV",
+        channel_names=("I", "II"),
+    )
+    spec = ww.override(
+        ww.ModelSpec.signals(1, LENGTH, channels=2), {"input": {"kind": "baseline", "span": 80}}
+    )
+    f = torch.from_numpy(shape / np.linalg.norm(shape)).float()[:, None, None]
+    model = ww.DeconvNet(spec).with_filters(1, f)
+    recipe = ww.override(ww.read_recipe("signals"), {"inference": {"lam": 8.0, "steps": 100}})
+    run = ww.TrainedRun("a run", recipe, model)
+    return ww.figures.RecordingFigures(run, signals, engine="reference")
+
+
+def test_every_event_has_its_mark_at_its_peak(drawing: "ww.figures.RecordingFigures") -> None:
+    section = drawing.draw("recording")
+    first, second, left = section.figure.axes  # type: ignore[union-attr]
+    places = np.concatenate([marks.get_offsets() for marks in first.collections])
+    stretch = drawing.stretch()
+    expected = [at for at in range(100, 4900, 80) if stretch.start <= at < stretch.stop]
+    np.testing.assert_allclose(np.sort(1000 * places[:, 0]), expected, atol=1)
+    assert sum(len(marks.get_offsets()) for marks in second.collections) == 0
+    residual = left.lines[0].get_ydata()
+    assert np.abs(residual).max() < 0.3, "events and drift are subtracted"
+    assert left.get_xlabel() == "seconds"
+    assert "mV" in first.get_ylabel()
+    assert "I" in first.get_ylabel()
+
+
+def test_waveforms_are_as_large_as_their_events(drawing: "ww.figures.RecordingFigures") -> None:
+    figure = drawing.draw("waveforms").figure
+    above, below = figure.axes  # type: ignore[union-attr]
+    assert max(above.lines[-1].get_ydata()) == pytest.approx(2, rel=0.1)
+    assert max(below.lines[-1].get_ydata()) == pytest.approx(0.6, rel=0.1)
+    assert below.get_xlabel() == "ms"
+
+
+def test_the_report_has_all_figures(drawing: "ww.figures.RecordingFigures", tmp_path: Path) -> None:
+    drawn = {name: drawing.draw(name) for name in drawing.names}
+    assert {"waveforms", "recording", "raster", "distributions"} <= set(drawn)
+    page = drawing.report(drawn)
+    assert page.count("<figure>") == len(drawn)
+    assert "60 , 0 of them" in page or "60, 0 of them overlap" in page
