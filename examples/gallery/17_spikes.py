@@ -3,8 +3,8 @@ Spikes that overlap
 ===================
 
 A simulated recording of two neurons, with a drift, whose spikes overlap at times: both waveforms
-are learned from the recording alone, and every spike gets its neuron and its time. Nothing is set by
-hand. Open marks are spikes that overlap another one.
+are learned from the recording alone, and every spike gets its neuron and its time. Nothing is set
+by hand. Open marks are spikes that overlap another one.
 """
 
 import numpy as np
