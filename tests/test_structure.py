@@ -22,6 +22,7 @@ HOMES = {
 # Modules without a test file of their name, and the test that covers them. A * stands for the
 # modules of a folder.
 COVERED_BY = {
+    "figures/recordings.py": "figures/test_figures_recordings.py",
     "figures/animation.py": "figures/test_drawing.py",
     "pages/server.py": "pages/test_explorer.py",
     "tasks/anomaly/filters.py": "tasks/anomaly/test_evidence.py",

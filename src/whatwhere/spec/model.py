@@ -161,7 +161,8 @@ class ModelSpec(Checked):
         require(
             self.input.kind != "baseline" or self.for_signals,
             "input.kind = 'baseline' with filters of pictures",
-            "filters and regions of height 1, or input.kind = 'highpass'",
+            "filters and regions of height 1, such as filter_size = [1, 24] and pool_size = [1, 2]"
+            " (train: --waveforms 2 --length 24), or input.kind = 'highpass'",
         )
         require(
             not self.input.hum or self.input.kind == "baseline",
