@@ -251,7 +251,7 @@ def unpool(tensors, numbers, SHAPE: tl.constexpr, RULE: tl.constexpr, M: tl.cons
         store_unpooled(p_hat * c, z, region_weights(planes, p_hat, SHAPE), tile, here, SHAPE)
     if RULE.measure:
         mark_active(tensors.active, p_hat, tile.row, 0, numbers, SHAPE)
-        measure_features(tensors, p_hat, part, exists, RULE.penalty)
+        measure_features(tensors, p_hat, part, exists, RULE)
 
 
 @triton.jit

@@ -96,7 +96,10 @@ def take_step(tensors, tile, part, values, numbers, SHAPE: tl.constexpr, RULE: t
         tensors.beta + tile.row // (SHAPE.grid[0] * SHAPE.grid[1]), mask=exists, other=0.0
     )[:, None]
     cut = numbers.threshold if RULE.scheduled else step
-    new = formulas.shrink(p_hat - numbers.lam * step * g, cut, RULE.penalty)
+    # Triton 3.6 passes no tuple of a rule on to a function, but one of constants that is made here
+    KIND: tl.constexpr = RULE.penalty[0]
+    PARAMETER: tl.constexpr = RULE.penalty[1]
+    new = formulas.shrink(p_hat - numbers.lam * step * g, cut, (KIND, PARAMETER))
     if RULE.nonnegative:
         new = tl.maximum(new, 0.0)
     new = tl.where(here, new, 0.0)
@@ -113,14 +116,17 @@ def take_step(tensors, tile, part, values, numbers, SHAPE: tl.constexpr, RULE: t
         tl.store(tensors.p + at, change, mask=here)
     else:
         tl.store(tensors.p + at, new, mask=here if RULE.fit else here & some_in_row(new != p_hat))
-        measure_features(tensors, new, part, exists, RULE.penalty)
+        measure_features(tensors, new, part, exists, RULE)
     return new
 
 
 @triton.jit
-def measure_features(tensors, p, part, exists, PENALTY: tl.constexpr):
+def measure_features(tensors, p, part, exists, RULE: tl.constexpr):
     """The parts of an image's penalty and number of non-zeros that a tile of features makes."""
-    tl.store(tensors.penalties + part, tl.sum(formulas.cost(p, PENALTY), axis=1), mask=exists)
+    KIND: tl.constexpr = RULE.penalty[0]
+    PARAMETER: tl.constexpr = RULE.penalty[1]
+    cost = formulas.cost(p, (KIND, PARAMETER))
+    tl.store(tensors.penalties + part, tl.sum(cost, axis=1), mask=exists)
     tl.store(tensors.nonzeros + part, tl.sum((p != 0).to(tl.float32), axis=1), mask=exists)
 
 
