@@ -15,6 +15,14 @@ from public_names import MODULES
 ROOT = Path(__file__).parents[1]
 # Files that may import what is not public, and why.
 EXCEPTIONS = {
+    "reproduction/studies/any_folder.py": "compares rows, graphs and rules of suggestion",
+    "benchmarks/cluster.py": "starts processes that train and describe",
+    "benchmarks/latency.py": "times what `infer` takes around an engine",
+    "benchmarks/weight.py": "counts the options of the commands",
+    "benchmarks/recordings.py": "the choices that training makes from a recording",
+    "benchmarks/encode_memory.py": "the writer of `whatwhere encode`",
+    "benchmarks/gpu_check.py": "runs engines and layers of two versions",
+    "benchmarks/many_pictures.py": "the labelling page and its server",
     "reproduction/studies/any_folder_test.py": "describes pictures as `label` does",
     "reproduction/studies/best_search.py": (
         "compares other forms of the cells that descriptors have"

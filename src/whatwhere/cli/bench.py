@@ -31,7 +31,8 @@ def bench(
     """
     from whatwhere.engines.devices import choose_device
 
-    home, rows = choose_device(settings.of(Execution).device), []
+    home = choose_device(settings.of(Execution).device)
+    rows = []
     usual_images, usual_steps = (6000, 100) if home.type == "cuda" else (100, 20)
     for row in bench_inference(
         home, images=images or usual_images, steps=steps or usual_steps, repeats=5
@@ -54,7 +55,8 @@ def cases(steps: int) -> dict[str, tuple[Phase, InferenceSpec]]:
         lam=0.5, penalty=Power(alpha=0.5), step=LineSearch(per="batch"), steps=steps
     )
     test = InferenceSpec(lam=5.0, steps=steps)
-    joint, layer_1 = Phase(layer=2, update_pooling=(1, 2)), Phase(layer=1, update_pooling=(1,))
+    joint = Phase(layer=2, update_pooling=(1, 2))
+    layer_1 = Phase(layer=1, update_pooling=(1,))
     return {
         "joint, batch step, α ½": (joint, training),
         "joint, image step, α 1": (joint, test),
@@ -76,7 +78,8 @@ def bench_inference(
     from whatwhere.learning import read_run
     from whatwhere.model import Problem
 
-    model, digits = read_run("mnist").model.to(device), load("digits")
+    model = read_run("mnist").model.to(device)
+    digits = load("digits")
     v = digits[[row % len(digits) for row in range(images)]].to(device)
     for case, (phase, spec) in cases(steps).items():
         problem = Problem(model, v, phase, spec)

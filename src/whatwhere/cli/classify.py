@@ -92,7 +92,9 @@ def classify(
         raise SpecError(
             "--shard was given; new pictures can be classified in parts, by a saved classifier"
         )
-    execution, options, stages = settings.of(Execution), settings.of(ClassifyOptions), Stages(quiet)
+    execution = settings.of(Execution)
+    options = settings.of(ClassifyOptions)
+    stages = Stages(quiet)
     recipe, model = with_preset(
         *open_run(run, execution.device, execution.engine), preset, settings
     )
@@ -166,11 +168,9 @@ def label_all(
     from whatwhere.pages.classes import classes_page
     from whatwhere.tasks.labelling.label_tables import check_names, read_labels, write_predictions
 
-    given, options, distortions = (
-        read_labels(labels),
-        settings.of(Execution),
-        settings.of(Distortions),
-    )
+    given = read_labels(labels)
+    options = settings.of(Execution)
+    distortions = settings.of(Distortions)
     session = ww.Labelling(
         images, run=run, invariant_to=distortions, options=options, stage=stages.stage
     )
@@ -183,7 +183,8 @@ def label_all(
     )
     write(page, classes_page(session, images).encode(), out)
     unsure = [session.names[row] for row in session.suggested_rows(5)]
-    count, known = len(session.names), len(session.labelled)
+    count = len(session.names)
+    known = len(session.labelled)
     words = (
         f"{printable(out)}: {count:,} images, {len(session.classes)} classes from {known:,} labels"
     )
@@ -262,7 +263,8 @@ def read_sets(
     y = cast(Any, training.labels)
     check_labels(training.pixels, y)
     held_out = folds(y, seed=1) == 0
-    rest, rows = training.subset(np.flatnonzero(~held_out)), np.flatnonzero(held_out)
+    rest = training.subset(np.flatnonzero(~held_out))
+    rows = np.flatnonzero(held_out)
     return rest, training.subset(rows, f"a held-out sixth of {training.name}")
 
 

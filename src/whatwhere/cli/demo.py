@@ -37,5 +37,6 @@ def demo(
         (few, few_label_errors(result)),
     ):
         typer.echo("\n".join([title, *(f"  {name:<12} {words}" for name, words in errors.items())]))
-    seconds, learning = result["seconds"], result["learning_seconds"]
+    seconds = result["seconds"]
+    learning = result["learning_seconds"]
     typer.echo(f"{seconds:.0f} s, of which {learning:.0f} s of learning; see {out / REPORT}")

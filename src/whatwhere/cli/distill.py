@@ -45,7 +45,9 @@ def distill(
     from whatwhere.inference import resolve_lam
     from whatwhere.inference.target import in_model_units
 
-    execution, spec, stages = settings.of(Execution), settings.of(DistillSpec), Stages(quiet)
+    execution = settings.of(Execution)
+    spec = settings.of(DistillSpec)
+    stages = Stages(quiet)
     recipe, model = open_run(run, execution.device, execution.engine)
     given, _ = ImageInput(source=images or source_of(run)).for_training()
     given = in_model_units(model.spec, given)
@@ -53,8 +55,10 @@ def distill(
         raise ImageError(
             "1 image was given; expected at least 2: some are held out to measure the cost"
         )
-    rows, count = np.arange(len(given)), max(1, min(HELD_OUT, len(given) // 10))
-    training, held_out = given.subset(rows[:-count]), given.subset(rows[-count:])
+    rows = np.arange(len(given))
+    count = max(1, min(HELD_OUT, len(given) // 10))
+    training = given.subset(rows[:-count])
+    held_out = given.subset(rows[-count:])
     inference = resolve_lam(model, training, settings.override(recipe).inference)
     plain = replace(inference, step=LineSearch(momentum=inference.momentum), steps=max(50, steps))
     network = ww.UnrolledInference(model, steps, plain, untied=True)

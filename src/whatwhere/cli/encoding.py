@@ -102,7 +102,8 @@ def write_descriptors(
 ) -> list[int]:
     """Write the descriptors of images, in the metric that the run keeps, with names and labels;
     returns their shape."""
-    how, options = settings.of(Distortions), settings.of(Execution)
+    how = settings.of(Distortions)
+    options = settings.of(Execution)
     rows = describe_pictures(images, run, how, options, None, stage)[1].numpy()
     found = {"descriptors": rows, "names": picture_names(images.pixels), "labels": images.labels}
     write_npz(out, {name: np.asarray(value) for name, value in found.items() if value is not None})

@@ -219,12 +219,15 @@ def _open(
     if hasattr(source, "get_data") and hasattr(source, "ch_names"):
         return from_mne(source, allow_nan=allow_nan)
     if isinstance(source, str | Path):
-        opened, name = _open_path(source, recorded, allow_nan), printable(source)
+        opened = _open_path(source, recorded, allow_nan)
+        name = printable(source)
         if isinstance(opened, MixedPictures | Signals):
             return opened
         values, own_labels = opened
     else:
-        values, own_labels, name = arrays.as_array(source), None, "array"
+        values = arrays.as_array(source)
+        own_labels = None
+        name = "array"
     arrays.check_dtype(values.dtype, name)
     if signals:
         images: Images = as_signals(values, name, allow_nan)
@@ -242,7 +245,8 @@ def _load_named(entry: catalogue.Entry, split: str) -> Images:
             f" {catalogue.folder_of(entry)}; run `{entry.how_to_get}`, or set WHATWHERE_DATA to the"
             f" folder that contains {entry.name}/"
         )
-    name, files = f"{entry.name}/{split}", entry.files[:2] if split == "train" else entry.files[2:]
+    name = f"{entry.name}/{split}"
+    files = entry.files[:2] if split == "train" else entry.files[2:]
     pixels, labels = (arrays.read_array(catalogue.verified_path(entry, file)) for file in files)
     return Images(arrays.as_pixels(pixels, name), arrays.as_labels(labels, name), name)
 

@@ -23,7 +23,9 @@ from whatwhere.errors import ImageError
 from whatwhere.files import disk_errors, new_folder, open_atomic, open_regular, readable
 
 CHUNK_BYTES = 1 << 18
-NPY_MAGIC, ZIP_MAGIC, GZIP_MAGIC = b"\x93NUMPY", b"PK\x03\x04", b"\x1f\x8b"
+NPY_MAGIC = b"\x93NUMPY"
+ZIP_MAGIC = b"PK\x03\x04"
+GZIP_MAGIC = b"\x1f\x8b"
 IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 IDX_AXES = 4
 DECOMPRESSED_LIMIT = 1 << 30
@@ -51,7 +53,8 @@ def read_array(path: Path) -> np.ndarray:
             return np.fromfile(file, dtype, math.prod(shape)).reshape(shape)
         stream = cast(IO[bytes], gzip.GzipFile(fileobj=file))
         dtype, shape = _read_idx_header(stream)
-        content, length = bytearray(), math.prod(shape) * dtype.itemsize
+        content = bytearray()
+        length = math.prod(shape) * dtype.itemsize
         _check_decompressed(length)
         # memory grows with what arrives
         while len(content) <= length and (chunk := stream.read(CHUNK_BYTES)):
@@ -144,7 +147,8 @@ def read_file(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
 def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write an .npz file, complete or not at all, and its folder."""
     values: Any = dict(arrays)
-    doing, remedy = f"writing {path}", "make room, or choose another folder"
+    doing = f"writing {path}"
+    remedy = "make room, or choose another folder"
     with disk_errors(doing, remedy), new_folder(path.parent), open_atomic(path) as file:
         np.savez(file, **values)
 

@@ -75,10 +75,8 @@ class Entry:
             for split in ("train", "test")
             for kind in ("images", "labels")
         )
-        mirrors, facts = (
-            tuple(table["mirrors"]),
-            {key: table[key] for key in ("licence", "citation")},
-        )
+        mirrors = tuple(table["mirrors"])
+        facts = {key: table[key] for key in ("licence", "citation")}
         return cls(name, table["title"], files, facts, mirrors, None if mirrors else FOLDER / name)
 
     @property
@@ -220,7 +218,9 @@ def _fetch(entry: Entry, file: File) -> None:
 def store(entry: Entry, file: File, source: IO[bytes], name: str) -> None:
     """Verify a file, which gzip compressed if its name says so, and store it in the cache,
     complete or not at all."""
-    folder, digest, size = folder_of(entry), hashlib.sha256(), 0
+    folder = folder_of(entry)
+    digest = hashlib.sha256()
+    size = 0
     stream: Any = (
         gzip.GzipFile(fileobj=source) if name.endswith(".gz") and not file.compressed else source
     )

@@ -35,7 +35,8 @@ BLOCKS = "whatwhere codes 2"  # of a file of blocks
 DENSE_LIMIT = 1 << 28
 DENSE_RATIO = 1000
 KNOWN = re.compile(
-    r"(features|where[1-9])_(shape|indptr|indices)|features_values|(mu|gamma)[1-9]|image_shape|low|scale|labels"
+    r"(features|where[1-9])_(shape|indptr|indices)|features_values|(mu|gamma)[1-9]|image_shape|"
+    r"low|scale|labels"
     "|names"
 )
 """The names of the arrays; others are not read."""

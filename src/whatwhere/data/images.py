@@ -146,7 +146,8 @@ class Images:
 
     def subset(self, rows: Sequence[int] | np.ndarray, name: str | None = None) -> "Images":
         """These rows as `Images` of their own, still read only when they are used."""
-        pixels, chosen = self.pixels, np.arange(len(self))[np.asarray(rows)]
+        pixels = self.pixels
+        chosen = np.arange(len(self))[np.asarray(rows)]
         labels = None if self.labels is None else self.labels[chosen]
         some = LazyPixels(
             (len(chosen), *pixels.shape[1:]), pixels.dtype, partial(_read_chosen, pixels, chosen)
@@ -218,7 +219,8 @@ def check_finite(raw: np.ndarray, name: str, allow_nan: bool = False) -> tuple[f
     (by default) NaN."""
     with np.errstate(invalid="ignore"):
         known = ~np.isnan(raw) if allow_nan else True
-        low, high = raw.min(initial=0, where=known), raw.max(initial=0, where=known)
+        low = raw.min(initial=0, where=known)
+        high = raw.max(initial=0, where=known)
     largest = np.finfo(np.float32).max
     if np.isnan(low):
         raise ImageError(

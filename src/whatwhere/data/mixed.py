@@ -115,7 +115,8 @@ class MixedPictures:
         fit: Callable[[np.ndarray], np.ndarray] = lambda pixels: pixels,
         alpha: bool = False,
     ) -> Group:
-        kind, whites = self.kind(), {"uint8": 255, "uint16": self.deep_white}
+        kind = self.kind()
+        whites = {"uint8": 255, "uint16": self.deep_white}
         classes = sorted({picture.label for picture in self.pictures if picture.label is not None})
         labels = np.array(
             [classes.index(p.label) for p in pictures if p.label is not None], np.int64
@@ -167,13 +168,15 @@ def centre_square(pixels: np.ndarray, side: int) -> np.ndarray:
     side]."""
     _, height, width = pixels.shape
     scale = side / min(height, width)
-    rows, columns = max(side, round(height * scale)), max(side, round(width * scale))
+    rows = max(side, round(height * scale))
+    columns = max(side, round(width * scale))
     values = torch.from_numpy(pixels.astype(np.float32))[None]
     if (rows, columns) != (height, width):
         values = F.interpolate(
             values, (rows, columns), mode="bilinear", antialias=True, align_corners=False
         )
-    top, left = (rows - side) // 2, (columns - side) // 2
+    top = (rows - side) // 2
+    left = (columns - side) // 2
     square: np.ndarray = values[0, :, top : top + side, left : left + side].numpy()
     return square if pixels.dtype.kind == "f" else np.rint(square).astype(pixels.dtype)
 
@@ -222,7 +225,9 @@ def cut(
     groups: Sequence[Images], corners: Sequence[np.ndarray], size: int, order: np.ndarray, name: str
 ) -> Images:
     """The crops at these corners [n, 2] of each picture of all groups, in this order."""
-    pieces, labels, places = [], [], iter(corners)
+    pieces = []
+    labels = []
+    places = iter(corners)
     for images in groups:
         for row in range(len(images)):
             if not len(chosen := next(places)):

@@ -430,7 +430,8 @@ def is_reduced(picture: Any) -> bool:
     """Whether Pillow drops channels or bits of an open picture."""
     if picture.format != "TIFF":
         return False
-    samples, bits = picture.tag_v2.get(SAMPLES, 1), picture.tag_v2.get(BITS, (1,))
+    samples = picture.tag_v2.get(SAMPLES, 1)
+    bits = picture.tag_v2.get(BITS, (1,))
     return bool(
         samples != len(picture.getbands())
         or picture.mode == "RGBX"

@@ -115,7 +115,8 @@ def samples_of(length: str | int, rate: float | None) -> int:
             f"length = {str(length)[:40]!r} was given; expected samples, such as 64, or a time,"
             " such as 12ms or 0.5s"
         )
-    number, unit = float(match[1]), match[2]
+    number = float(match[1])
+    unit = match[2]
     if unit in SECONDS:
         if rate is None:
             raise SpecError(

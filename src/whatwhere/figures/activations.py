@@ -78,11 +78,9 @@ def gaussians(
 
     Below the top layer, p̂ is the reconstruction from the layers above.
     """
-    sized, spec, theta = (
-        model.at(*images.shape[2:]),
-        model.spec.layers[layer - 1],
-        latents.pooling_params[layer - 1],
-    )
+    sized = model.at(*images.shape[2:])
+    spec = model.spec.layers[layer - 1]
+    theta = latents.pooling_params[layer - 1]
     p_hat = sized.reconstruct(latents.features, sized.weights(latents.pooling_params), to=layer)
     drawn = draw_activations(p_hat, feature, MOST, least=VISIBLE)
 
@@ -91,7 +89,8 @@ def gaussians(
     ) -> np.ndarray:  # the last two axes of θ are rows and columns
         return parameter[:, -2:, feature].cpu().numpy()[drawn.image, ::-1, drawn.row, drawn.column]
 
-    regions, size = np.column_stack([drawn.column, drawn.row]), np.array(spec.pool_shape[::-1])
+    regions = np.column_stack([drawn.column, drawn.row])
+    size = np.array(spec.pool_shape[::-1])
     centre = regions * np.array(spec.strides[::-1]) + (size - 1) / 2 + columns_and_rows(theta.mu)
     with np.errstate(divide="ignore"):
         return Gaussians(centre, np.minimum(1 / np.sqrt(columns_and_rows(theta.gamma)), size / 2))
@@ -114,7 +113,8 @@ def project(
     What is returned are the pixels that it can affect; `height` and `width` are those of the
     images.
     """
-    n, layer = len(drawn), len(latents.pooling_params)
+    n = len(drawn)
+    layer = len(latents.pooling_params)
     p = latents.features.new_zeros(n, *latents.features.shape[1:])
     p[np.arange(n), drawn.feature, drawn.row, drawn.column] = torch.as_tensor(drawn.value).to(p)
     pixels = model.at(height, width).decode(
@@ -151,13 +151,12 @@ def where_map(
     >>> latents = ww.infer(model, images, spec).latents
     >>> figure = ww.figures.where_map(model, images, latents, layer=1, feature=4)
     """
-    active, spec = gaussians(model, images, latents, layer, feature), model.spec.layers[layer - 1]
+    active = gaussians(model, images, latents, layer, feature)
+    spec = model.spec.layers[layer - 1]
     _, rows, columns = model.at(*images.shape[2:]).regions[layer - 1].grid
     down, right = spec.strides
-    height, width = (
-        (rows - 1) * down + spec.pool_shape[0],
-        (columns - 1) * right + spec.pool_shape[1],
-    )
+    height = (rows - 1) * down + spec.pool_shape[0]
+    width = (columns - 1) * right + spec.pool_shape[1]
     figure = Figure(figsize=(style.COLUMN, style.COLUMN * height / width + 0.26))
     heading = f"Positions of feature {feature + 1} of layer {layer}: {len(active)} Gaussians"
     style.add_heading(figure, 0, 0.03, heading)

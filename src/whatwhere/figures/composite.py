@@ -19,8 +19,13 @@ from whatwhere.figures.activations import draw_activations, project
 from whatwhere.latents import Background, Latents
 from whatwhere.model import DeconvNet
 
-HEADING, BETWEEN, BELOW = 0.2, 0.2, 0.08  # inches: above a panel, next to it, and below it
-SAMPLES, PAIRS = 16, 16  # of a feature; of images and reconstructions on the page of a model
+# inches: above a panel, next to it, and below it
+HEADING = 0.2
+BETWEEN = 0.2
+BELOW = 0.08
+# of a feature; of images and reconstructions on the page of a model
+SAMPLES = 16
+PAIRS = 16
 Panel = tuple[str, np.ndarray]
 """A heading and a picture [H, W, 3]."""
 
@@ -29,7 +34,8 @@ def reconstruction_panel(
     model: DeconvNet, images: Tensor, latents: Latents, columns: int = 4
 ) -> Panel:
     """Pairs of an image and, to its right, its reconstruction; `columns` pairs in a row."""
-    v_hat, ink = model.at(*images.shape[2:]).decode(latents), style.is_ink(images)
+    v_hat = model.at(*images.shape[2:]).decode(latents)
+    ink = style.is_ink(images)
     v_hat = v_hat.clamp(min=min(0.0, float(images.min())))  # what no image has is not drawn
     pairs = [
         style.tile(np.stack([v, r]), 2, between=style.GAP)
@@ -61,10 +67,8 @@ def plane_panel(model: DeconvNet, layer: int = 2, columns: int = 8) -> Panel:
 
     Each filter is scaled by the largest weight of all its planes.
     """
-    f, connected = (
-        model.filters[layer - 1].cpu().numpy(),
-        model.connectivity[layer - 1].cpu().numpy(),
-    )
+    f = model.filters[layer - 1].cpu().numpy()
+    connected = model.connectivity[layer - 1].cpu().numpy()
     largest = np.abs(f).max((0, 2, 3), keepdims=True)
     rgb = style.shade(
         np.where(connected[:, :, None, None], f / np.where(largest > 0, largest, 1), np.nan), 1.0
@@ -152,15 +156,19 @@ def composite(model: DeconvNet, images: Tensor, latents: Sequence[Latents]) -> F
 @style.styled
 def page(rows: Sequence[Sequence[Panel]], width: float = style.PAGE) -> Figure:
     """Rows of panels; the first of several is twice as wide as each of the others."""
-    placed, y = [], 0.0
+    placed = []
+    y = 0.0
     for row in rows:
         units = len(row) + (len(row) > 1)
-        unit, left, height = (width - BETWEEN * (len(row) - 1)) / units, 0.0, 0.0
+        unit = (width - BETWEEN * (len(row) - 1)) / units
+        left = 0.0
+        height = 0.0
         for heading, rgb in row:
             wide = 2 * unit if left == 0 and len(row) > 1 else unit
             tall = wide * rgb.shape[0] / rgb.shape[1]
             placed.append((heading, rgb, left, y, wide, tall))
-            left, height = left + wide + BETWEEN, max(height, tall)
+            left = left + wide + BETWEEN
+            height = max(height, tall)
         y += height + HEADING + BELOW
     figure = Figure(figsize=(width, y))
     for heading, rgb, left, top, wide, tall in placed:

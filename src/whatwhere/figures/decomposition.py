@@ -63,7 +63,8 @@ def decompose(model: DeconvNet, latents: Latents, height: int, width: int) -> Co
     latents         of one image: p [1, B, h, w]
     height, width   size of the image
     """
-    p, sized = latents.features, model.at(height, width)
+    p = latents.features
+    sized = model.at(height, width)
     assert len(p) == 1, "latents of one image"
     active = p[0].flatten(1).any(1).nonzero().flatten()
     separate = p.new_zeros(len(active), *p.shape[1:])
@@ -75,7 +76,8 @@ def decompose(model: DeconvNet, latents: Latents, height: int, width: int) -> Co
     def to_numpy(stage: Tensor) -> np.ndarray:
         return stage.detach().cpu().double().numpy()
 
-    pooled, z = tuple(map(to_numpy, stages[1:])), tuple(map(to_numpy, unpooled))
+    pooled = tuple(map(to_numpy, stages[1:]))
+    z = tuple(map(to_numpy, unpooled))
     pixels = model.input_stage.inverse(stages[0], Background(scale=latents.background.scale))
     return Contributions(active.cpu().numpy(), p.shape[1], pooled, z, to_numpy(pixels))
 
@@ -97,10 +99,13 @@ def decomposition(model: DeconvNet, image: Tensor, latents: Latents) -> Figure:
     >>> latents = ww.infer(model, images, spec).latents
     >>> figure = ww.figures.decomposition(model, images[0], latents[:1])
     """
-    contributions, layer = decompose(model, latents, *image.shape[1:]), len(latents.pooling_params)
-    rows, letters = _rows(model, contributions), iter("abcdefghijklmnop")
+    contributions = decompose(model, latents, *image.shape[1:])
+    layer = len(latents.pooling_params)
+    rows = _rows(model, contributions)
+    letters = iter("abcdefghijklmnop")
     cells = [min(0.62, style.PAGE / max(len(row.maps), 1) - 0.05) for row in rows]
-    figure, y = Figure(figsize=(style.PAGE, sum(cells) + len(rows) * (HEADING + 0.1) + 2.1)), 0.02
+    figure = Figure(figsize=(style.PAGE, sum(cells) + len(rows) * (HEADING + 0.1) + 2.1))
+    y = 0.02
     for row, cell in zip(rows, cells, strict=True):
         style.add_heading(figure, 0, y, f"({next(letters)}) {row.heading}")
         for i, (number, rgb, colour) in enumerate(
@@ -149,8 +154,10 @@ class _Row:
 
 def _rows(model: DeconvNet, contributions: Contributions) -> list[_Row]:
     """Features, unpooled maps, … down to the filters of layer 1."""
-    depth, rows = len(contributions.pooled), []
-    features, colours = contributions.features, contributions.colours
+    depth = len(contributions.pooled)
+    rows = []
+    features = contributions.features
+    colours = contributions.colours
     # among the active features
     largest = np.sort(np.argsort(-contributions.shares, kind="stable")[:MAX_MAPS])
     for k in range(depth, 0, -1):
@@ -167,7 +174,8 @@ def _rows(model: DeconvNet, contributions: Contributions) -> list[_Row]:
                 )
             else:  # the maps with the largest sums
                 maps = np.sort(np.argsort(-stage.sum((0, 2, 3)), kind="stable")[:MAX_MAPS])
-                frames, note = [style.RULE] * len(maps), ", reconstructed from above"
+                frames = [style.RULE] * len(maps)
+                note = ", reconstructed from above"
             subscript = str(k).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
             rows.append(
                 _Row(
@@ -182,7 +190,8 @@ def _rows(model: DeconvNet, contributions: Contributions) -> list[_Row]:
 
 
 def _draw_shares(axes: Axes, contributions: Contributions) -> None:
-    shares, colours = contributions.shares, contributions.colours
+    shares = contributions.shares
+    colours = contributions.colours
     order = np.argsort(-shares, kind="stable")[:MAX_MAPS]
     axes.barh(np.arange(len(order)), shares[order], color=colours[order], height=0.72)
     for bar, (feature, share) in enumerate(

@@ -171,7 +171,8 @@ class RunFigures:
 
     @cached_property
     def _figures(self) -> dict[str, Callable[[], Section]]:
-        model, history = self.run.model.spec, {epoch.layer for epoch in self.run.history}
+        model = self.run.model.spec
+        history = {epoch.layer for epoch in self.run.history}
         layers = range(1, model.depth + 1)
         where = [k for k in layers if model.layers[k - 1].pooling.moves]
         kinds = {
@@ -214,7 +215,8 @@ class RunFigures:
 
         The composite is left out, because its panels are figures of their own.
         """
-        recipe, model = self.run.recipe, self.run.model.spec
+        recipe = self.run.recipe
+        model = self.run.model.spec
         facts = {}
         for k, (layer, learning) in enumerate(
             zip(model.layers, recipe.learning, strict=True), start=1
@@ -278,7 +280,8 @@ class RunFigures:
         )
 
     def _reconstructions(self) -> Section:
-        model, latents = self.run.model, self.latents(self.run.model.spec.depth)
+        model = self.run.model
+        latents = self.latents(self.run.model.spec.depth)
         error = float(
             (model.at(*self.images.shape[2:]).decode(latents) - self.images).square().mean()
         )
@@ -337,7 +340,8 @@ class RunFigures:
         )
 
     def _inference(self) -> Section:
-        model, image = self.run.model, self.images[self.shown]
+        model = self.run.model
+        image = self.images[self.shown]
         settings = self.inference or training_settings(self.run.recipe, model.spec.depth)
         with self.stage("following the inference of one image", settings.steps) as advance:
             moving = animation(model, image, settings, advance)

@@ -21,10 +21,15 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from torch import Tensor
 
-COLUMN, PAGE = 3.3, 7.0  # widths in inches
+# widths in inches
+COLUMN = 3.3
+PAGE = 7.0
 
-GREY, RULE = "#6b6b6b", "#d9d9d9"
-MISSING, EXCESS = "#D55E00", "#5D3A9B"  # orange and purple: negative and positive residuals
+GREY = "#6b6b6b"
+RULE = "#d9d9d9"
+# orange and purple: negative and positive residuals
+MISSING = "#D55E00"
+EXCESS = "#5D3A9B"
 # Okabe and Ito's colours, in an order whose neighbours also differ in lightness.
 CURVES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#222222")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -127,7 +132,9 @@ def curve_styles() -> Iterator[dict[str, Any]]:
     )
 
 
-GAP, WHITE, BLACK = np.array(to_rgb(RULE)), np.ones(3), np.full(3, 0.1)
+GAP = np.array(to_rgb(RULE))
+WHITE = np.ones(3)
+BLACK = np.full(3, 0.1)
 EMPTY = 0.02  # of the largest value: a pixel below this has no ink
 SIGNS = np.array([to_rgb(MISSING), to_rgb(EXCESS)])
 
@@ -214,7 +221,8 @@ def tile(
     sheet[:] = between
     for i, picture in enumerate(pictures):
         row, column = divmod(i, columns)
-        top, left = gap + row * (height + gap), gap + column * (width + gap)
+        top = gap + row * (height + gap)
+        left = gap + column * (width + gap)
         sheet[top : top + height, left : left + width] = picture
     return sheet
 
@@ -266,7 +274,8 @@ def _most_saturated(lightness: float, hue: float) -> np.ndarray:
 def _oklch_to_rgb(lightness: np.ndarray, chroma: np.ndarray, hue: np.ndarray) -> np.ndarray:
     """Björn Ottosson's Oklab in polar form to sRGB: three arrays [n] → [n, 3]; outside [0, 1] if
     not in sRGB."""
-    a, b = chroma * np.cos(hue), chroma * np.sin(hue)
+    a = chroma * np.cos(hue)
+    b = chroma * np.sin(hue)
     long = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3
     middle = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3
     short = (lightness - 0.0894841775 * a - 1.2914855480 * b) ** 3

@@ -129,10 +129,8 @@ def noise_level(seen: Iterable[Target]) -> float:
     a b c in rows."""
     levels = []
     for target in seen:
-        v, mask = (
-            target.v,
-            torch.ones_like(target.v) if target.mask is None else target.mask.expand_as(target.v),
-        )
+        v = target.v
+        mask = torch.ones_like(target.v) if target.mask is None else target.mask.expand_as(target.v)
         detail = (v[..., :-2] - 2 * v[..., 1:-1] + v[..., 2:]).abs()
         detail = detail[(mask[..., :-2] > 0) & (mask[..., 1:-1] > 0) & (mask[..., 2:] > 0)]
         if len(detail):

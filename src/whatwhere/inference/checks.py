@@ -25,7 +25,8 @@ def warn_of_bytes(spec: ModelSpec, image: Tensor, values: ValueRange | None = No
     """
     if values is not None and values.highest <= FLOAT_LIMIT * spec.input.white:
         return
-    largest, white = float(image.nan_to_num(0).max()), spec.input.white
+    largest = float(image.nan_to_num(0).max())
+    white = spec.input.white
     if largest > FLOAT_LIMIT * white and float(image.nan_to_num(0).min()) >= 0:
         warnings.warn(
             f"images with values up to {largest:.4g} were given to a model whose white is"
@@ -71,7 +72,8 @@ def check_start(problem: Problem, cost: Tensor) -> None:
     dtype."""
     if all_finite(cost):
         return
-    images, latents = problem.images, problem.latents
+    images = problem.images
+    latents = problem.latents
     feature = 0.0 if latents.p is None else float(latents.p.abs().max())
     raise ImageError(
         f"images up to {float(images.abs().max()):.4g}, features up to {feature:.4g} and lam ="

@@ -153,5 +153,6 @@ def read_steps(file: Path) -> LearnedSteps:
         names = [f"upward.{k}" for k in range(1, len(tensors) + 1)]
         if unknown := set(tensors) - set(names):
             raise SpecError(f"the tensor {min(unknown)!r} belongs to no step")
-        spec, model = build(InferenceSpec, settings["spec"]), settings["model"]
+        spec = build(InferenceSpec, settings["spec"])
+        model = settings["model"]
         return LearnedSteps(spec, model, tuple(tensors[name] for name in names), source=file)

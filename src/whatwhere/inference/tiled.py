@@ -35,7 +35,8 @@ from whatwhere.spec import InferenceSpec, ModelSpec, Phase
 from whatwhere.spec.checks import require, require_count
 from whatwhere.spec.recipe import joint
 
-TILE, OVERLAP = 256, 64
+TILE = 256
+OVERLAP = 64
 GPU_BATCH = 16
 # the ramp is this part of the overlap: short, since tiles are less exact towards their borders
 RAMP_SHARE = 8
@@ -124,7 +125,8 @@ class TileGrid:
 
     def window(self, tile: tuple[int, int]) -> tuple[slice, slice]:
         """The pixels of a tile: rows and columns of the picture."""
-        top, left = self.rows.starts[tile[0]], self.columns.starts[tile[1]]
+        top = self.rows.starts[tile[0]]
+        left = self.columns.starts[tile[1]]
         return slice(top, top + self.rows.size), slice(left, left + self.columns.size)
 
     def core(
@@ -238,7 +240,11 @@ def infer_tiled(
     >>> solution.reconstruction.shape
     torch.Size([1, 40, 56])
     """
-    whole, background, parts, name, size = None, Background(), [], "", picture.shape[1:]
+    whole = None
+    background = Background()
+    parts = []
+    name = ""
+    size = picture.shape[1:]
     for solved in infer_tiles(
         model, picture, spec, plan, mask=mask, tile=tile, overlap=overlap, engine=engine
     ):
@@ -289,7 +295,9 @@ def infer_tiles(
     masks = None if mask is None else TileImages(mask, grid)
     spec = resolve_lam(model, TileImages(picture, grid), spec, plan, mask=masks)
     together = torch.get_num_threads() if model.device.type == "cpu" else GPU_BATCH
-    highest, left, unfinished = max(plan, key=lambda phase: phase.layer), iter(grid.tiles), []
+    highest = max(plan, key=lambda phase: phase.layer)
+    left = iter(grid.tiles)
+    unfinished = []
     with torch.no_grad():
         while batch := list(islice(left, together)):
             targets = [read_tile(model, picture, mask, *grid.window(tile)) for tile in batch]
@@ -325,7 +333,8 @@ class TileImages:
 
 def check_picture(model: DeconvNet, picture: Picture, mask: Picture | None) -> None:
     """Raise an ImageError for what is not one picture of the model, or not its mask."""
-    C, shape = model.spec.channels, tuple(picture.shape)
+    C = model.spec.channels
+    shape = tuple(picture.shape)
     if len(shape) != 3 or shape[0] != C or 0 in shape:
         raise ImageError(
             f"a picture of shape {list(shape)} was given; expected [{C}, H, W], one picture of {C}"
@@ -351,7 +360,8 @@ def read_tile(
         slice(side.start - wide.start, side.stop - wide.start)
         for side, wide in zip((rows, columns), seen, strict=True)
     )
-    images, weight = read_window(picture, seen), None if mask is None else read_window(mask, seen)
+    images = read_window(picture, seen)
+    weight = None if mask is None else read_window(mask, seen)
     target = make_target(model, images, weight, allow_unknown=True)
 
     def crop(part: Tensor) -> Tensor:
@@ -379,10 +389,8 @@ def finish_tile(
     target: Target,
 ) -> SolvedTile:
     """Cut out of a tile what is taken from it."""
-    sized, whole = (
-        model.at(grid.rows.size, grid.columns.size),
-        model.at(grid.rows.length, grid.columns.length),
-    )
+    sized = model.at(grid.rows.size, grid.columns.size)
+    whole = model.at(grid.rows.length, grid.columns.length)
     stages = sized.descend(latents.features, sized.weights(latents.pooling_params))  # p̂_0 … p̂_l
     image = model.input_stage.inverse(stages[0], latents.background)[0]
 

@@ -82,7 +82,9 @@ class UnrolledInference(nn.Module):
             (s.size, s.threshold, *(s.pooling_step_of(k) for k in range(1, depth + 1)))
             for s in schedule.steps
         ]
-        self.model_spec, self._model, self.contrast = model.spec, model, schedule.contrast
+        self.model_spec = model.spec
+        self._model = model
+        self.contrast = schedule.contrast
         self.settings = replace(inference, step=LineSearch(), steps=steps, tolerance=0.0)
         # made once: torch.compile does not follow the checks of a setting
         self.phase = joint(depth)[0]
@@ -112,7 +114,8 @@ class UnrolledInference(nn.Module):
 
     def sizes(self) -> list[ista.LearnedSizes]:
         """The sizes of every step; the logarithms that are learned keep them positive."""
-        sizes, extrapolation = self.log_sizes.exp(), self.extrapolation.clamp(min=0)
+        sizes = self.log_sizes.exp()
+        extrapolation = self.extrapolation.clamp(min=0)
         return [
             ista.LearnedSizes(s[0], s[1], x, s[2:])
             for s, x in zip(sizes, extrapolation, strict=True)
@@ -181,7 +184,9 @@ def first_guess(model: DeconvNet, steps: int, inference: InferenceSpec) -> list[
     """FISTA's momentum, and twice the safe step: what lies in images is seldom where the filters'
     gain is largest."""
     beta = 2 * safe_step(model, model.spec.depth, lam_of(inference))
-    t, schedule, pooling_step = torch.ones((), dtype=torch.float64), [], (inference.pooling_step,)
+    t = torch.ones((), dtype=torch.float64)
+    schedule = []
+    pooling_step = (inference.pooling_step,)
     for _ in range(steps):
         t, share = next_momentum(t, 0 * t)
         schedule.append(
@@ -235,7 +240,8 @@ def distill(
     ]
     optimizer = torch.optim.Adam(parameters, spec.learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, spec.batches)
-    generator, costs = torch.Generator().manual_seed(spec.seed), []
+    generator = torch.Generator().manual_seed(spec.seed)
+    costs = []
     model = unrolled.model.with_upward(None)  # of the teacher
     unrolled.contrast = mean_contrast(model, images)
     for number in range(1, spec.batches + 1):

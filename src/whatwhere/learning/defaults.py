@@ -30,7 +30,9 @@ GROUND = 0.7
 """The share of pixels around strokes: 0.81 of digits are black, 0.53 of clothes, 0.00 of
 photographs."""
 
-DETAIL_SIGMA, DETAIL_LAM = 2.0, 2.0  # of the input stage; the factor of λ
+# of the input stage; the factor of λ
+DETAIL_SIGMA = 2.0
+DETAIL_LAM = 2.0
 # of white: how far a ground may be from black; a noisy one, as under a microscope, is no ground
 NEAR = 0.02
 VALUES = 4_000_000  # pixels × channels of all images that each layer learns from
@@ -160,7 +162,8 @@ def start_from_pieces(model: DeconvNet, images: ImageSource, seed: int) -> Decon
     (k-means++).
     """
     layer = model.spec.layers[0]
-    length, generator = layer.filter_shape[1], torch.Generator().manual_seed(seed)
+    length = layer.filter_shape[1]
+    generator = torch.Generator().manual_seed(seed)
     signals = [target.v[:, :, 0] for target in sample_targets(model, images)]
     v = torch.cat([v for v in signals if v.shape[2] >= length]).cpu()
     if not len(v) or not v.any():
@@ -173,7 +176,8 @@ def start_from_pieces(model: DeconvNet, images: ImageSource, seed: int) -> Decon
     signal, start = (peaks & (energy > 0)).nonzero(as_tuple=True)
     pieces = v.unfold(2, length, 1)[signal, :, start]  # [n, C, length]
     pieces = pieces / pieces.flatten(1).norm(dim=1)[:, None, None]
-    left, chosen = energy[signal, start].double(), list[int]()
+    left = energy[signal, start].double()
+    chosen = list[int]()
     for _ in range(layer.maps):
         chosen.append(
             int(

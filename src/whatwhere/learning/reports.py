@@ -141,7 +141,8 @@ def first_epoch(recipe: Recipe, layer: int = 1, epoch: int = 1) -> tuple[int, in
     """This layer and epoch, or the first after them that the recipe has; past the top layer
     training is finished."""
     while layer <= recipe.model.depth and epoch > recipe.learning[layer - 1].epochs:
-        layer, epoch = layer + 1, 1
+        layer = layer + 1
+        epoch = 1
     return layer, epoch
 
 
@@ -211,7 +212,8 @@ class AsyncHostCopy:
     """A small tensor on its way to the host; only `value` waits for it."""
 
     def __init__(self, tensor: Tensor) -> None:
-        self._host, self._copied = tensor, None
+        self._host = tensor
+        self._copied = None
         if tensor.is_cuda:
             self._host = torch.empty_like(tensor, device="cpu", pin_memory=True)
             self._host.copy_(tensor, non_blocking=True)
@@ -235,7 +237,9 @@ class TrainingProgress:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-        self.recipe, self.given, self.engine = recipe, given, ""
+        self.recipe = recipe
+        self.given = given
+        self.engine = ""
         self.console = Console(stderr=True, highlight=False, force_jupyter=False)
         columns = (
             TextColumn("{task.description}"),

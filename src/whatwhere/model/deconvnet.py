@@ -53,7 +53,8 @@ class DeconvNet:
         """Draw the connectivity and Gaussian filters, then project and normalise them (paper,
         "Initialization")."""
         generator = torch.Generator().manual_seed(seed)
-        filters, connectivity = [], []
+        filters = []
+        connectivity = []
         for k, layer in enumerate(spec.layers, start=1):
             below = spec.maps_below(k)
             connectivity.append(random_connectivity(below, layer.maps, layer.fan_in, generator))

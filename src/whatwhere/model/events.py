@@ -228,7 +228,8 @@ def _parents(sized: SizedModel, k: int, events: Events, above: Events, before: i
     """For each event of layer k, the row of the event of layer k + 1 that contributes most at its
     time."""
     f = sized.filters[k][:, :, 0].abs().cpu().double().numpy()
-    stride, reach = LayerPlaces.of(sized.spec, 1)[k].stride, f.shape[2] - 1
+    stride = LayerPlaces.of(sized.spec, 1)[k].stride
+    reach = f.shape[2] - 1
     parents = np.full(len(events), -1)
     by_signal = {n: np.flatnonzero(above["signal"] == n) for n in np.unique(above["signal"])}
     for n, event in enumerate(events):
@@ -236,7 +237,8 @@ def _parents(sized: SizedModel, k: int, events: Events, above: Events, before: i
         tap = np.rint((event["sample"] - above["sample"][near]) / stride + reach / 2).astype(int)
         # both times are means, which may lie a little beyond
         inside = (tap >= -1) & (tap <= reach + 1)
-        near, tap = near[inside], tap[inside].clip(0, reach)
+        near = near[inside]
+        tap = tap[inside].clip(0, reach)
         part = f[event["waveform"], above["waveform"][near], tap] * np.abs(above["amplitude"][near])
         if len(part) and part.max() > 0:
             parents[n] = before + near[part.argmax()]
@@ -248,7 +250,8 @@ def _sorted(tables: Sequence[Events]) -> Events:
     table = Events.of(np.concatenate(tables))
     order = np.lexsort((table["sample"], -table["layer"], table["signal"]))
     place = np.empty(len(order) + 1, np.int64)
-    place[order], place[-1] = np.arange(len(order)), -1
+    place[order] = np.arange(len(order))
+    place[-1] = -1
     table["parent"] = place[table["parent"]]
     return table[order]
 

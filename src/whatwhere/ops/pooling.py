@@ -62,7 +62,10 @@ class Regions:
         return b, h, w
 
     def _count(self, axis: int) -> int:
-        n, s, t, before = self.shape[axis], self.size[axis], self.stride[axis], self.padding[axis]
+        n = self.shape[axis]
+        s = self.size[axis]
+        t = self.stride[axis]
+        before = self.padding[axis]
         room = n + 2 * before - s  # for a region to move in
         if not self.ceil:
             return room // t + 1
@@ -82,7 +85,8 @@ class Regions:
         return b, h, w
 
     def _extent(self, axis: int) -> int:
-        n, before = self.shape[axis], self.padding[axis]
+        n = self.shape[axis]
+        before = self.padding[axis]
         if not self.ceil:
             return n + 2 * before
         covered = (self._count(axis) - 1) * self.stride[axis] + self.size[axis]
@@ -119,7 +123,9 @@ class Regions:
         """Which elements lie inside the map, shaped for a region's elements; None where all do."""
         if self.inside(axis):
             return None
-        s, t, g = self.size[axis], self.stride[axis], self.grid[axis]
+        s = self.size[axis]
+        t = self.stride[axis]
+        g = self.grid[axis]
         position = (
             torch.arange(s, device=device)[:, None]
             + t * torch.arange(g, device=device)
@@ -164,11 +170,16 @@ class Weights:
 
         Deviation: ∂w/∂a as printed belongs to another w and points uphill about half the time.
         """
-        regions, slopes = self.regions, reduce(mul, self.factors, gather(error, self.regions))
-        d_mu, d_gamma = [], []
+        regions = self.regions
+        slopes = reduce(mul, self.factors, gather(error, self.regions))
+        d_mu = []
+        d_gamma = []
         for a, axis in enumerate(regions.axes):
-            mu, gamma = on_region(pooling.mu[:, a]), on_region(pooling.gamma[:, a])
-            x, q, along = regions.coordinates(axis, mu), self.factors[a].square(), 2 + axis
+            mu = on_region(pooling.mu[:, a])
+            gamma = on_region(pooling.gamma[:, a])
+            x = regions.coordinates(axis, mu)
+            q = self.factors[a].square()
+            along = 2 + axis
             # w_i Σ_others w ∇w, but for p̂
             slope = slopes.sum([d for d in (2, 3, 4) if d != along], keepdim=True)
             spread = (x - mu).square()
@@ -189,7 +200,8 @@ def gaussian_weights(pooling: PoolingParams, regions: Regions) -> Weights:
     """w = √q, q = softmax_i(-γ (x_i - μ)² / 2), along each axis (Eqns. normGauss and gauss)."""
     factors = []
     for a, axis in enumerate(regions.axes):
-        mu, gamma = on_region(pooling.mu[:, a]), on_region(pooling.gamma[:, a])
+        mu = on_region(pooling.mu[:, a])
+        gamma = on_region(pooling.gamma[:, a])
         exponent = formulas.exponent(regions.coordinates(axis, mu), mu, gamma)
         exists = regions.exists(axis, mu.device)
         if exists is not None:

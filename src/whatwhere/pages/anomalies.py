@@ -19,7 +19,9 @@ from whatwhere.tasks.anomaly.detector import Detection
 from whatwhere.tasks.anomaly.evidence import Threshold
 
 BINS = 40  # of the histogram
-WIDTH, HEIGHT = 640, 150  # of the histogram
+# of the histogram
+WIDTH = 640
+HEIGHT = 150
 LARGEST = 700  # pixels of the longer side of a picture that are kept
 SHOWN_RANGE = 2.0  # how far above the threshold the red is strongest
 RED = (208, 0, 0)
@@ -99,7 +101,9 @@ normal patches that are most like it.</p>
 def item(drawing: Drawing, threshold: float) -> str:
     """A picture with its map, its outline, its score and its patches; signals are drawn as
     curves."""
-    found, picture, patches = drawing.found, drawing.picture, drawing.patches
+    found = drawing.found
+    picture = drawing.picture
+    patches = drawing.patches
     if picture.shape[1] == 1:
         picture = curve(picture)
         patches = [curve(patch) for patch in patches]

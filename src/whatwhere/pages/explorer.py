@@ -45,7 +45,8 @@ def pack_model(model: DeconvNet) -> dict[str, Any]:
             model.spec.layers, model.filters, model.connectivity, strict=True
         )
     ]
-    spec, stage = model.spec, model.spec.input
+    spec = model.spec
+    stage = model.spec.input
     steps = {
         "contrast": stage.contrast,
         "contrastSigma": stage.contrast_sigma,
@@ -113,7 +114,10 @@ class Explorer:
                 f"{images.name} has {images.shape[0]} channels; the model explains images of"
                 f" {model.spec.channels} (give other images)"
             )
-        self.model, self.recipe, self.name, self.engine = model, recipe, name, engine
+        self.model = model
+        self.recipe = recipe
+        self.name = name
+        self.engine = engine
         # the rule that the page's engine has
         self.training = replace(recipe.learning[-1].inference, step=LineSearch())
         # raises an error here for a model that the page does not support

@@ -47,7 +47,8 @@ class PageServer(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(self, answer: Answer, act: Act | None = None, port: int = 0) -> None:
-        self.answer, self.act = answer, act
+        self.answer = answer
+        self.act = act
         self.token = secrets.token_urlsafe(24)
         super().__init__(("127.0.0.1", port), PageHandler)
 
@@ -75,7 +76,8 @@ class PageHandler(BaseHTTPRequestHandler):
     """Other methods have no handler, so that `http.server` answers them with 501."""
 
     server: PageServer
-    server_version, sys_version = "whatwhere", ""
+    server_version = "whatwhere"
+    sys_version = ""
 
     def do_GET(self) -> None:
         path = self._path()

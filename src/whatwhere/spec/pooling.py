@@ -62,7 +62,8 @@ class Gaussian(Checked):
         """The Gaussian with the moments of |s|^power, for the elements s of every region."""
         from whatwhere.formulas import fits  # settings are read without torch
 
-        low, high = moments.gamma_min, moments.gamma_max
+        low = moments.gamma_min
+        high = moments.gamma_max
         return Fit(*fits.moments(s, axes, low, high, moments.power))
 
 

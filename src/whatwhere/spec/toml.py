@@ -143,7 +143,8 @@ def _parse(hint: Any, old: Any, value: Any, name: str) -> Any:
     if choices and isinstance(value, dict | str):
         chosen, table = choose_kind(value, choices, name, type(old))
     elif is_dataclass(hint) and not choices:
-        chosen, table = hint, value
+        chosen = hint
+        table = value
     else:
         return convert(value, hint, name)
     if type(old) is chosen:
@@ -157,7 +158,8 @@ def to_toml(recipe: Recipe) -> str:
 
 
 def _lines(spec: Any, path: str, header: str = "[{}]") -> list[str]:
-    plain, tables = [], []
+    plain = []
+    tables = []
     for f in fields(spec):
         value = getattr(spec, f.name)
         if is_choice(value) and not settable(type(value)):

@@ -57,7 +57,8 @@ def generate(
         )
     generator = torch.Generator().manual_seed(seed)
     start = torch.randint(len(known), (count,), generator=generator).to(known.device)
-    drawn, extent = examples.latents[start], known.shape[2:]
+    drawn = examples.latents[start]
+    extent = known.shape[2:]
     for _ in range(sweeps):
         for inside in covering_windows(extent, window, generator):
             near = nearest_elsewhere(
@@ -132,7 +133,8 @@ def similarity_maps(p: Tensor) -> Tensor:
 def covering_windows(extent: torch.Size, side: int, generator: torch.Generator) -> list[Window]:
     """Windows that cover the map, with a random offset, in random order; some stick out."""
     down, right = torch.randint(side, (2,), generator=generator).tolist()
-    rows, columns = range(-down, extent[0], side), range(-right, extent[1], side)
+    rows = range(-down, extent[0], side)
+    columns = range(-right, extent[1], side)
     corners = [(max(row, 0), max(column, 0)) for row in rows for column in columns]
     windows = [(slice(row, row + side), slice(column, column + side)) for row, column in corners]
     return [windows[i] for i in torch.randperm(len(windows), generator=generator).tolist()]

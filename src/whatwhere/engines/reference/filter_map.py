@@ -16,7 +16,9 @@ class FilterMap(LinearMap):
     """The linear map A from the filters of layer k to the reconstruction of a batch of images."""
 
     def __init__(self, problem: Problem, k: int) -> None:
-        self.model, self.images, self.mask = problem.sized, problem.images, problem.mask
+        self.model = problem.sized
+        self.images = problem.images
+        self.mask = problem.mask
         weights = self.model.weights(problem.latents.pooling_params)
         self.below = weights[: k - 1]
         self.z = weights[k - 1].unpool(

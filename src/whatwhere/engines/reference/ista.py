@@ -158,7 +158,8 @@ def start(problem: Problem, scales: Scales | None = None) -> IstaState:
 def start_features(problem: Problem) -> Tensor:
     """The features that are known if they are this layer's, else 0. They belong to the last layer
     that has θ."""
-    latents, layer = problem.latents, problem.phase.layer
+    latents = problem.latents
+    layer = problem.phase.layer
     if latents.p is not None and len(latents.pooling_params) == layer:
         return latents.p
     return problem.images.new_zeros(problem.images.shape[0], *problem.sized.regions[layer - 1].grid)

@@ -91,7 +91,8 @@ def axis_planes(theta, room, S: tl.constexpr, RAGGED: tl.constexpr):
             total += tl.where(room > i, root * root, 0.0)
         for i in tl.static_range(S):
             root = tl.exp((formulas.exponent(i - (S - 1) / 2, mu, gamma) - top) / 2)
-            planes = planes + (to_plane(tl.where(room > i, root * tl.rsqrt(total), 0.0)),)  # noqa: RUF005
+            plane = to_plane(tl.where(room > i, root * tl.rsqrt(total), 0.0))
+            planes = planes + (plane,)  # noqa: RUF005
     return planes
 
 

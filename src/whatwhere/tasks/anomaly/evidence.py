@@ -230,7 +230,8 @@ class NormalSurface:
         but  number of a picture whose places are left out
         """
         bank = self.bank[:, self.places[0] != but] if (self.places[0] != but).any() else self.bank
-        lengths, found = bank.square().sum(0), []
+        lengths = bank.square().sum(0)
+        found = []
         for x in self.texture.whiten(texture).split(QUERIES, 1):
             # the squared distances less |x|²
             without_x = torch.addmm(lengths, x.mT, bank, alpha=-2)
@@ -247,7 +248,8 @@ class NormalSurface:
 
 
 def learn_surface(pictures: Sequence[Cells], seed: int, each: Each = map) -> NormalSurface:
-    search, known = pictures[0].search, [cells.known.flatten() for cells in pictures]
+    search = pictures[0].search
+    known = [cells.known.flatten() for cells in pictures]
     textures = [texture_of(cells) for cells in pictures]
     texture = Gaussian.of([t[:, k] for t, k in zip(textures, known, strict=True)])
     places = torch.cat([places_of(cells, n) for n, cells in enumerate(pictures)], 1)

@@ -131,7 +131,8 @@ class Filters:
 
     def responses(self, planes: Tensor) -> list[Tensor]:
         """What the filters find at each scale, [C F, H / scale, W / scale]."""
-        weights, size = self.kernels.flatten(1, 2)[:, :, None], self.kernels.shape[-2:]
+        weights = self.kernels.flatten(1, 2)[:, :, None]
+        size = self.kernels.shape[-2:]
         return [
             F.conv2d(padded(shrink(planes, scale), size), weight, groups=len(planes))[0]
             for scale, weight in zip(self.search.scales, weights, strict=True)
@@ -149,10 +150,8 @@ class Filters:
 
     def cells(self, planes: Tensor, responses: Sequence[Tensor], known: Tensor) -> Cells:
         cell = self.search.cell
-        share, sides = (
-            mean_pool(known[None].float(), cell)[0],
-            [cell // scale for scale in self.search.scales],
-        )
+        share = mean_pool(known[None].float(), cell)[0]
+        sides = [cell // scale for scale in self.search.scales]
         if self.aligned:
             signs = [
                 mean_pool(torch.cat([r, -r]).relu(), side)
@@ -198,7 +197,8 @@ def learn_filters(
     each [C, H, W]."""
     size = (1 if features.shape[1] == 1 else SIDE, SIDE)
     dark, mixing = learn_channels(pictures, search, as_they_are=aligned or size[0] == 1)
-    plain, scales = Filters(dark, mixing, torch.empty(0), search, aligned), search.scales
+    plain = Filters(dark, mixing, torch.empty(0), search, aligned)
+    scales = search.scales
     if aligned:
         kernels = centred(features).unflatten(1, size).expand(len(scales), len(mixing), -1, -1, -1)
         return replace(plain, kernels=kernels.float().contiguous())
@@ -258,7 +258,8 @@ def centred(features: Tensor) -> Tensor:
 def cosines() -> Tensor:
     """The features that are looked for in signals: what a cosine transform of 8 samples consists
     of, but the mean."""
-    samples, waves = torch.arange(COSINES + 1.0) + 0.5, torch.arange(1.0, COSINES + 1)
+    samples = torch.arange(COSINES + 1.0) + 0.5
+    waves = torch.arange(1.0, COSINES + 1)
     return torch.cos(torch.pi / (COSINES + 1) * torch.outer(waves, samples))[:, None]
 
 

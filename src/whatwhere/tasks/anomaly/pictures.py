@@ -18,7 +18,9 @@ from whatwhere.data.signals import Signals
 from whatwhere.errors import ImageError
 
 SMALL = 96  # pixels: the side of smaller squares, which are searched at their full resolution
-LARGE_BYTES, SMALL_BYTES = 64, 384  # that `fit` needs for each value of a normal picture
+# that `fit` needs for each value of a normal picture
+LARGE_BYTES = 64
+SMALL_BYTES = 384
 
 Source = str | Path | np.ndarray | Tensor | Images | Sequence[Any]
 """What `load` takes, or a list of pictures [H, W], [C, H, W] or [H, W, C] of any sizes; NaN is an

@@ -71,7 +71,8 @@ def patch_sizes(
     patch, stride = (sizes[min(layer, len(sizes)) - 1] for sizes in (spec.patch, spec.stride))
 
     def fits(factor: int, distance: int) -> bool:
-        side, cell = patch * factor, spec.cell * factor
+        side = patch * factor
+        cell = spec.cell * factor
         axes = (
             cell_positions(e, min(side, e), distance, min(cell, side, e)).numel() for e in extents
         )
@@ -162,7 +163,8 @@ def describe_images(
         raise ImageError("an empty set of images was given; expected at least one")
     images = in_model_units(model.spec, images)
     depth = model.spec.depth
-    layers, top = recipe.descriptor.layers or (depth,), recipe.plan or joint(depth)
+    layers = recipe.descriptor.layers or (depth,)
+    top = recipe.plan or joint(depth)
     if max(layers) > depth:
         raise SpecError(
             f"a descriptor of layer {max(layers)} was requested; the model has {depth} layers"

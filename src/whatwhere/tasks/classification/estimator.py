@@ -177,7 +177,8 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """
         first = not hasattr(self, "model_")
         v = self._check(X, reset=first)
-        start, recipe = self._begin(v) if first else self.model_, self._recipe()
+        start = self._begin(v) if first else self.model_
+        recipe = self._recipe()
         inference = replace(recipe.learning[0].inference, step=LineSearch())
         learning = LearningSpec(update=EveryBatch(), inference=inference, epochs=1, cg_steps=1)
         recipe = replace(
@@ -195,7 +196,8 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         trained = train(
             v, recipe, start=start, options=TrainingOptions(engine=self.engine, device=self.device)
         )
-        self.model_, self.history_ = trained.model.to("cpu"), trained.history
+        self.model_ = trained.model.to("cpu")
+        self.history_ = trained.history
         if self.descriptor is not None and self.descriptor.where == "auto":
             # chosen anew by every fit
             recipe = replace(self._recipe(), descriptor=self.descriptor)
@@ -298,7 +300,8 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return torch.from_numpy(values).view(len(values), *self.image_shape_)
 
     def _recipe(self) -> Recipe:
-        layers, below = [], self.image_shape_[0]
+        layers = []
+        below = self.image_shape_[0]
         kind: dict[str, Any] = {
             "filter_size": self.filter_size,
             "pool_size": self.pool_size,

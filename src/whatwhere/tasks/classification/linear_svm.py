@@ -43,7 +43,8 @@ class LinearSVM:
 
     def decision(self, x: Matrix) -> np.ndarray:
         """The decision function of each class for each row, [N, K]."""
-        given, D = tuple(getattr(x, "shape", ())), self.weights.shape[1]
+        given = tuple(getattr(x, "shape", ()))
+        D = self.weights.shape[1]
         if given[1:] != (D,):
             raise ImageError(f"rows of shape {given} were given; expected (N, {D}), as in the fit")
         if isinstance(x, Tensor):
@@ -74,7 +75,8 @@ def fit_svm(x: Matrix, y: np.ndarray, C: float, *, device: torch.device | str = 
     check_labels(x, y)
     if not 0 < C < float("inf"):
         raise SpecError(f"C = {C} was given; expected a finite number above 0")
-    classes, home = np.unique(y), torch.device(device)
+    classes = np.unique(y)
+    home = torch.device(device)
     # with two classes, one is the negative of the other
     fitted = classes if len(classes) > 2 else classes[1:]
     targets = torch.from_numpy(np.where(y[:, None] == fitted, np.float32(1), np.float32(-1))).to(
@@ -157,7 +159,8 @@ def newton(
         along = (x @ d.to(x.dtype)).double()
         along = along if use is None else along * use
         step = line_search((w * d).sum(0), d.square().sum(0), margin, along, t, C)
-        w, margin = w + step * d, margin + step * along
+        w = w + step * d
+        margin = margin + step * along
     return w
 
 
@@ -173,13 +176,16 @@ def line_search(
     `low` and `high` bracket the minimum; if a Newton step leaves the bracket, it is replaced by the
     midpoint.
     """
-    step, low, high = torch.ones_like(wd), torch.zeros_like(wd), torch.full_like(wd, torch.inf)
+    step = torch.ones_like(wd)
+    low = torch.zeros_like(wd)
+    high = torch.full_like(wd, torch.inf)
     for _ in range(LINE_STEPS):
         at = margin + step * along
         active = (t * at < 1).double()
         slope = wd + step * dd + 2 * C * (active * along * (at - t)).sum(0)
         curvature = dd + 2 * C * (active * along.square()).sum(0)
-        low, high = torch.where(slope < 0, step, low), torch.where(slope > 0, step, high)
+        low = torch.where(slope < 0, step, low)
+        high = torch.where(slope > 0, step, high)
         change = (slope / curvature).where(curvature > 0, torch.zeros_like(slope))
         if bool((change.abs() <= 1e-6 * step).all()):
             break

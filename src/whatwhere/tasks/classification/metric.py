@@ -70,10 +70,8 @@ class Metric:
             )
         parts = []
         # so that a row does not depend on those next to it
-        mean, matrix = (
-            self.mean.double(),
-            self.matrix.double(),
-        )
+        mean = self.mean.double()
+        matrix = self.matrix.double()
         for start in range(0, x.shape[0], BATCH):
             rows = x[start : start + BATCH]
             dense = torch.as_tensor(rows).to(mean)
@@ -110,7 +108,9 @@ class Covariance:
     """
 
     def __init__(self, size: int) -> None:
-        self.size, self.count, self.squares = size, 0, 0.0
+        self.size = size
+        self.count = 0
+        self.squares = 0.0
         self.factor: Tensor | None = None  # its rows f have Σ f fᵀ ≈ Σ x xᵀ
         self.waiting: list[Tensor] = []
 
@@ -130,7 +130,8 @@ class Covariance:
     def _merge(self) -> None:
         if not self.waiting:
             return
-        rows, self.waiting = torch.cat(self.waiting), []
+        rows = torch.cat(self.waiting)
+        self.waiting = []
         for part in rows.split(max(self.size, 512)):  # few: the cost grows with their cube
             x = part if self.factor is None else torch.cat([self.factor, part])
             if len(x) > self.size:  # S Vᵀ of the singular value decomposition, as far as it is kept
@@ -168,10 +169,14 @@ def fit_metric(
         raise ImageError("an empty set of images was given; expected at least one")
     used = torch.linspace(0, len(images) - 1, min(len(images), IMAGES), dtype=torch.float64).long()
     generator = torch.Generator().manual_seed(how.seed)
-    within, total, mean = Covariance(DIRECTIONS), Covariance(2 * max(rank, DIRECTIONS)), None
+    within = Covariance(DIRECTIONS)
+    total = Covariance(2 * max(rank, DIRECTIONS))
+    mean = None
     for rows in used.split(batch_size):
         v = images[rows.numpy() if not isinstance(images, Tensor) else rows]
-        x, known = describe(v), v.nan_to_num(0)  # an unknown pixel would spread in the copies
+        # an unknown pixel would spread in the copies
+        x = describe(v)
+        known = v.nan_to_num(0)
         copies = torch.stack(
             [describe(distort(known, how, generator)) for _ in range(how.copies)], 1
         )
@@ -211,14 +216,17 @@ def metric_of(
 ) -> Metric:
     """The metric of the covariance of distortions and of the second moments of the descriptors."""
     whiten = whitening_of(within, share)
-    data, centre = whiten(total.rows()), whiten(mean[None])
+    data = whiten(total.rows())
+    centre = whiten(mean[None])
     # The eigenvectors of dataᵀ data - centreᵀ centre lie in the span of the rows, of which Q is a
     # basis.
     Q = torch.linalg.qr(torch.cat([data, centre]).T.double()).Q
-    inside, middle = data.double() @ Q, centre.double() @ Q
+    inside = data.double() @ Q
+    middle = centre.double() @ Q
     variances, vectors = torch.linalg.eigh(inside.T @ inside - middle.T @ middle)
     rank = min(rank, max(1, int((variances > 1e-7 * variances[-1]).sum())))
-    variances, vectors = variances[-rank:].flip(0), vectors[:, -rank:].flip(1)
+    variances = variances[-rank:].flip(0)
+    vectors = vectors[:, -rank:].flip(1)
     matrix = whiten((Q @ vectors).T.to(mean))
     return Metric(mean, matrix.contiguous(), variances.to(mean), how)
 
@@ -227,7 +235,8 @@ def whitening_of(within: Covariance, share: float) -> Callable[[Tensor], Tensor]
     """The map x → (W + εI)^-½ x for rows [N, D]; the unit is such that directions of the rest stay
     as they are."""
     rows = within.rows()
-    columns, mean_variance = rows.shape[1], max(within.squares / within.count / rows.shape[1], TINY)
+    columns = rows.shape[1]
+    mean_variance = max(within.squares / within.count / rows.shape[1], TINY)
     products, vectors = torch.linalg.eigh((rows @ rows.T).double())
     kept = products > 1e-10 * products[-1]
     scales = products[kept].sqrt()
@@ -262,7 +271,9 @@ def distort(images: Tensor, how: Distortions, generator: torch.Generator) -> Ten
         return (amount * values).to(images)
 
     turn = torch.deg2rad(draw(how.rotation))
-    shear, scale, shift = draw(how.shear, 2), 1 + draw(how.scale, 2), draw(2 * how.shift, 2)
+    shear = draw(how.shear, 2)
+    scale = 1 + draw(how.scale, 2)
+    shift = draw(2 * how.shift, 2)
     moves = torch.stack([turn.cos(), -turn.sin(), turn.sin(), turn.cos()], 1).view(count, 2, 2)
     moves = moves @ (torch.diag_embed(scale) + torch.diag_embed(shear).flip(2))
     frame = torch.tensor([width, height], dtype=images.dtype, device=images.device)

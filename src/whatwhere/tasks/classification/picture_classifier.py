@@ -163,8 +163,10 @@ def load_classifier(path: str | os.PathLike[str]) -> PictureClassifier:
     with readable(file, "classifier", "save it again"):
         settings, tensors = read_checked(file, FORMAT)
         describe = _describer(settings, tensors) if "recipe" in settings else None
-        classes, n_neighbors = tuple(settings["classes"]), settings["n_neighbors"]
-        rows, probabilities = tensors["rows"], tensors["probabilities"]
+        classes = tuple(settings["classes"])
+        n_neighbors = settings["n_neighbors"]
+        rows = tensors["rows"]
+        probabilities = tensors["probabilities"]
         if (
             {type(name) for name in classes} != {str}
             or type(n_neighbors) is not int

@@ -50,7 +50,8 @@ class Score:
 def folds(labels: np.ndarray, count: int = FOLDS, seed: int = 0) -> np.ndarray:
     """The fold of every image, [N]: each class is spread evenly over the folds, in random order."""
     fold = np.empty(len(labels), np.int64)
-    generator, start = np.random.default_rng(seed), 0
+    generator = np.random.default_rng(seed)
+    start = 0
     for label in np.unique(labels):
         rows = generator.permutation(np.flatnonzero(labels == label))
         fold[rows] = (start + np.arange(len(rows))) % count
@@ -160,7 +161,8 @@ def score_predictions(
 
 def wilson(errors: float, images: int, z: float = 1.959964) -> tuple[float, float]:
     """Wilson's 95 % interval of an error rate."""
-    rate, share = errors / images, z * z / images
+    rate = errors / images
+    share = z * z / images
     centre = (rate + share / 2) / (1 + share)
     reach = z / (1 + share) * math.sqrt(rate * (1 - rate) / images + share / images / 4)
     return max(0.0, centre - reach), min(1.0, centre + reach)

@@ -133,7 +133,8 @@ class Labelling:
             self.rows = torch.from_numpy(MapFeatures(features).fit_transform(self.images))
         else:
             self.images = load(images)
-            how, options = invariant_to or Distortions(), options or Execution(device="cpu")
+            how = invariant_to or Distortions()
+            options = options or Execution(device="cpu")
             self.describe, self.rows = describe_pictures(
                 self.images, run, how, options, self.file, stage
             )
@@ -317,7 +318,8 @@ class Labelling:
     def nearest_labelled(self, key: Any, count: int = 4) -> list[tuple[int, float]]:
         """The labelled pictures nearest to a picture: their rows, and the cosines of their
         descriptors."""
-        row, rows = self._row(key), np.array(self.labelled, dtype=int)
+        row = self._row(key)
+        rows = np.array(self.labelled, dtype=int)
         rows = rows[rows != row]
         unit = torch.nn.functional.normalize(self.rows, dim=1)
         cosines = (unit[torch.from_numpy(rows)] @ unit[row]).numpy()
@@ -424,5 +426,6 @@ def map_places(matrix: Any) -> np.ndarray:
     chosen = vectors[:, -2:-4:-1] / degrees[:, None] ** 0.5
     places[:, : chosen.shape[1]] = chosen
     ranks = places.argsort(0, kind="stable").argsort(0, kind="stable") / max(count - 1, 1)
-    low, high = places.min(0), places.max(0)
+    low = places.min(0)
+    high = places.max(0)
     return np.asarray((1 - RANK) * (places - low) / np.maximum(high - low, 1e-12) + RANK * ranks)

@@ -106,15 +106,18 @@ class Denoiser:
                 self.denoise(plane, least, shifts, tile, progress, first), (noise / least) ** 2
             )
         result = torch.empty_like(plane)
-        padded, places = reflect(plane - GREY, MARGIN), grid_places(shifts, first)
+        padded = reflect(plane - GREY, MARGIN)
+        places = grid_places(shifts, first)
         for rows, columns in tiles(plane.shape[0], plane.shape[1], tile):
             (top, bottom), (left, right) = (
                 around(rows, padded.shape[0]),
                 around(columns, padded.shape[1]),
             )
             clean = self._mean_over_shifts(padded[top:bottom, left:right], noise, places)
-            first_row, first_column = rows.start + MARGIN - top, columns.start + MARGIN - left
-            height, width = rows.stop - rows.start, columns.stop - columns.start
+            first_row = rows.start + MARGIN - top
+            first_column = columns.start + MARGIN - left
+            height = rows.stop - rows.start
+            width = columns.stop - columns.start
             result[rows, columns] = clean[
                 first_row : first_row + height, first_column : first_column + width
             ]
@@ -127,13 +130,12 @@ class Denoiser:
     ) -> Tensor:
         """The mean of the pictures that the grid gives at several places; a margin of 2 s pixels
         is not complete."""
-        t, g = (
-            noise * self.at_level(noise, self.threshold).exp(),
-            self.at_level(noise, self.gain).exp(),
-        )
+        t = noise * self.at_level(noise, self.threshold).exp()
+        g = self.at_level(noise, self.gain).exp()
         # whole blocks, wherever the grid begins
         h, w = ((side - BLOCK + 1) // BLOCK for side in plane.shape)
-        total, together = torch.zeros_like(plane), max(1, SQUARES // (h * w))
+        total = torch.zeros_like(plane)
+        together = max(1, SQUARES // (h * w))
         for first in range(0, len(places), together):
             windows = [
                 (slice(top, top + h * BLOCK), slice(left, left + w * BLOCK))
@@ -154,7 +156,8 @@ class Denoiser:
 
     def _steps(self, y: Tensor, t: Tensor, g: Tensor) -> Tensor:
         """T steps on blocks y [S, h, w, s²] of S pictures; thresholds t [T, M], gains g [M]."""
-        steps, groups = len(t), len(self.analysis)
+        steps = len(t)
+        groups = len(self.analysis)
         z = y.new_zeros(len(y), y.shape[1] - 1, y.shape[2] - 1, t.shape[1])
         explained = torch.zeros_like(y)
         for k in range(steps):
@@ -205,7 +208,8 @@ def plane_restorer(
 
     def restore(plane: Tensor, noise: float, mask: Tensor | None) -> Tensor:
         black, white = value_range(plane, noise)
-        unit, level = (plane - black) / (white - black), noise / (white - black)
+        unit = (plane - black) / (white - black)
+        level = noise / (white - black)
         if mask is None:
             clean = denoise_safely(denoise, unit, level)
         else:
@@ -304,7 +308,8 @@ def shrink(z: Tensor, t: Tensor) -> Tensor:
 
 def squares(blocks: Tensor) -> Tensor:
     """The 2 × 2 blocks of every square:  [S, h, w, s²] → [S, h - 1, w - 1, 4 s²]."""
-    above, below = blocks[:, :-1], blocks[:, 1:]
+    above = blocks[:, :-1]
+    below = blocks[:, 1:]
     return torch.cat([above[:, :, :-1], above[:, :, 1:], below[:, :, :-1], below[:, :, 1:]], 3)
 
 
@@ -367,5 +372,6 @@ def grid_place(number: int) -> tuple[int, int]:
     for distance in (4, 2, 1):
         number, quarter = divmod(number, 4)
         down, right = ((0, 0), (1, 1), (0, 1), (1, 0))[quarter]
-        row, column = row + distance * down, column + distance * right
+        row = row + distance * down
+        column = column + distance * right
     return row, column

@@ -20,7 +20,9 @@ from whatwhere.tasks.restoration.planes import PLANE_NOISE, Progress, to_opponen
 EXCESS = 1.06
 MOST_ATOMS = 32  # for a patch
 ROWS = 16  # of patches that are coded together
-BATCHES, SIZE = 20, 4000  # of random patches, from which atoms are learned
+# of random patches, from which atoms are learned
+BATCHES = 20
+SIZE = 4000
 FORGET = 0.95  # weight of all batches before, at each new one
 
 
@@ -55,7 +57,8 @@ def denoise_plane(
     """
     K, (H, W) = atoms.shape[1], plane.shape
     padded = reflect(plane, K - 1)[: H + 2 * K - 2, : W + 2 * K - 2]
-    total, weights = torch.zeros_like(padded), torch.zeros_like(padded)
+    total = torch.zeros_like(padded)
+    weights = torch.zeros_like(padded)
     for top in range(0, H + K - 1, ROWS):
         noisy = patches(padded[top : top + ROWS + K - 1], K)
         mean = noisy.mean(2, keepdim=True)
@@ -83,12 +86,14 @@ def code(atoms: Tensor, centred: Tensor, noise: float) -> Tensor:
 def learn_atoms(atoms: Tensor, plane: Tensor, noise: float) -> Tensor:
     every = patches(reflect(plane, atoms.shape[1] - 1), atoms.shape[1]).flatten(0, 1)
     random = torch.Generator().manual_seed(0)
-    A, B = atoms.new_zeros(2 * atoms.shape[:1]), torch.zeros_like(atoms.flatten(1))
+    A = atoms.new_zeros(2 * atoms.shape[:1])
+    B = torch.zeros_like(atoms.flatten(1))
     for _ in range(BATCHES):
         x = every[torch.randint(len(every), (SIZE,), generator=random)]
         x = x - x.mean(1, keepdim=True)
         z = code(atoms, x, noise)
-        A, B = FORGET * A + z.T @ z, FORGET * B + z.T @ x
+        A = FORGET * A + z.T @ z
+        B = FORGET * B + z.T @ x
         atoms = fit_atoms(atoms.flatten(1), A, B).view_as(atoms)
     return atoms
 

@@ -17,20 +17,18 @@ from torch import Tensor
 
 from whatwhere.ops.conjugate_gradient import conjugate_gradient
 
-ROUNDS, LAST_ROUNDS = 24, 8  # all, and those with all shifts of the grid
+# all, and those with all shifts of the grid
+ROUNDS = 24
+LAST_ROUNDS = 8
 EARLY_SHARE = 4  # before these: a quarter of the shifts
 RELAXATION = 1.7
 # standard deviation that is assumed in the first and the last round
-FIRST, LAST = (
-    40 / 255,
-    2 / 255,
-)
+FIRST = 40 / 255
+LAST = 2 / 255
 HIDDEN = 0.1  # share of the known pixels at which faint detail is predicted from the others
 # factor of faint detail in gaps, as less of it is removed at known pixels; of all at most
-IN_GAPS, MOST = (
-    2.0,
-    1.25,
-)
+IN_GAPS = 2.0
+MOST = 1.25
 # of conjugate gradients; towards a first guess, which large gaps are filled with
 SOLVER_STEPS = 40
 PULL = 0.01
@@ -53,7 +51,8 @@ def fill_in(
     if len(values) and values.max() == values.min():
         return torch.full_like(plane, float(values[0]))
     x = clean = continued(smooth_fill(plane, known), known > 0)
-    last, first = max(noise, LAST), 0
+    last = max(noise, LAST)
+    first = 0
     for k in range(ROUNDS):
         count = shifts if k >= ROUNDS - LAST_ROUNDS else shifts // EARLY_SHARE
         clean = denoise(x, max(noise, FIRST * (last / FIRST) ** (k / (ROUNDS - 1))), count, first)
@@ -77,7 +76,8 @@ def faint_detail(removed: Tensor, known: Tensor) -> Tensor:
         removed.device
     )
     hidden = known & (random < HIDDEN)
-    truth, guess = removed[hidden], continued(removed * (known & ~hidden), known & ~hidden)[hidden]
+    truth = removed[hidden]
+    guess = continued(removed * (known & ~hidden), known & ~hidden)[hidden]
     strength = guess.square().sum().clamp(min=1e-20)
     share = (truth * guess).sum() / strength
     error = ((truth - share * guess).square().mean() / strength).sqrt() if len(truth) else 0

@@ -282,7 +282,8 @@ def _suffix(file: Path) -> str:
 
 def _check_format(out: Path, source: Path, images: Images, task: Task) -> None:
     """Raise an ImageError for a file to write that could not hold the result."""
-    kind, dtype = FORMATS.get(out.suffix.lower()), images.pixels.dtype
+    kind = FORMATS.get(out.suffix.lower())
+    dtype = images.pixels.dtype
     if kind is None or out.is_dir():
         raise ImageError(
             f"{printable(out)} was given as the picture to write; expected a name with one of"

@@ -137,7 +137,8 @@ def inpaint(
             f"noise = {noise!r} was given; expected a standard deviation ≥ 0, in units of the"
             " images"
         )
-    spec, known = spec or RestorationSpec(), as_weights(mask)
+    spec = spec or RestorationSpec()
+    known = as_weights(mask)
     if isinstance(model, DeconvNet):
         return restore_signals(model, images, noise, known)
     if spec.learn or isinstance(model, Tensor):
@@ -179,7 +180,8 @@ def restore_signals(
     given = checked(signals, f"[N, {model.spec.channels}, T]")
     if noise == 0 and mask is None:
         return signals
-    known, v = None, given
+    known = None
+    v = given
     if mask is not None:
         check_mask(given.unsqueeze(2), mask.unsqueeze(-2))
         known = (mask > 0).to(given.device)
@@ -210,8 +212,9 @@ def warn_of_long_gaps(model: DeconvNet, known: Tensor) -> None:
     if count := int(long_gaps.sum()):
         longest = int(torch.diff(known_places(unknown)).max()) - 1
         warnings.warn(
-            f"{count:,} gaps are longer than the model's waveforms, {reach:,} samples (the longest"
-            f" has {longest:,}). Where no known sample is near, they are filled with 0",
+            f"Gaps longer than the model's waveforms ({reach:,} samples): {count:,}, the longest of"
+            f" {longest:,} samples. The model cannot fill them: the result is 0 where no known"
+            " sample is near. Treat these samples as unknown, as `whatwhere inpaint` does",
             stacklevel=4,
         )
 
