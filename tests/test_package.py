@@ -78,7 +78,7 @@ def test_an_unknown_name_is_refused() -> None:
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 LOWEST = dict(
-    re.match(r"([\w-]+)>=([\d.]+)", requirement).groups()
+    re.match(r"([\w-]+)(?:\[[\w,]+\])?>=([\d.]+)", requirement).groups()
     for requirements in (PROJECT["dependencies"], *PROJECT["optional-dependencies"].values())
     for requirement in requirements
     if ">=" in requirement

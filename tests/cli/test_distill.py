@@ -56,6 +56,8 @@ def test_encode_writes_the_codes_of_the_learned_steps(run: Path, tmp_path: Path)
         tmp_path / "codes.npz",
         "--preset",
         "learned",
+        "--set",
+        "exact=true",
         *PLAIN,
     )
     images = ww.data.load(run / "bars.npz")
@@ -79,16 +81,16 @@ def test_encode_writes_the_codes_of_the_learned_steps(run: Path, tmp_path: Path)
 def test_classify_describes_images_by_the_learned_steps(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from whatwhere.tasks import classification
+    from whatwhere.tasks.classification import anywhere
 
     seen = []
 
-    def describe_images(model, images, recipe, **options):  # type: ignore[no-untyped-def]
+    def describe_where(model, images, recipe, **options):  # type: ignore[no-untyped-def]
         seen.append(recipe.inference)
         return original(model, images, recipe, **options)
 
-    original = classification.describe_images
-    monkeypatch.setattr(classification, "describe_images", describe_images)
+    original = anywhere.describe_where
+    monkeypatch.setattr(anywhere, "describe_where", describe_where)
     arguments = ("classify", run, run / "bars.npz", "--set", "C=[1]", "--preset", "learned-3")
     assert json.loads(whatwhere(*arguments, "--json", *PLAIN))["error"] < 0.5
     assert seen == [ww.LearnedSteps.load(run).spec] * 2

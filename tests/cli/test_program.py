@@ -129,7 +129,7 @@ def test_markup_in_a_path_is_shown_as_it_is(tmp_path: Path) -> None:
     printed = whatwhere(
         "encode", run, source, "--out", tmp_path / "c[" / "b].npz", "--preset", "recipe", *PLAIN
     )
-    assert "c[/b].npz: features" in printed
+    assert "c[/b].npz: codes of 3 images" in printed
 
 
 def test_a_run_records_names_as_they_are_and_paths_in_full(

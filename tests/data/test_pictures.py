@@ -124,7 +124,7 @@ def test_several_pages_are_several_pictures(tmp_path: Path) -> None:
         np.testing.assert_array_equal(
             images[[2, 1]][:, 0].numpy(), expected[[2, 1]] / np.float32(255)
         )
-    assert picture_names(images.pixels) == ["a-1.tif", "a-2.tif", "a-3.tif", "b.png"]
+    assert picture_names(images.pixels) == ["a.tif/1", "a.tif/2", "a.tif/3", "b.png"]
 
 
 def test_pages_of_several_sizes(tmp_path: Path) -> None:

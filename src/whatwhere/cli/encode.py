@@ -25,7 +25,6 @@ from whatwhere.cli.inputs import (
     with_preset,
 )
 from whatwhere.cli.outputs import Stages, claim, write
-from whatwhere.data.signals import unknown_gaps
 from whatwhere.errors import ImageError, SpecError, plural, printable
 from whatwhere.spec import Recipe
 from whatwhere.spec.execution import Execution
@@ -94,6 +93,8 @@ def encode(
         overwrite=overwrite,
     )
     if events is not None:
+        from whatwhere.data.signals import unknown_gaps
+
         signals = read_recording(run, images, given.rate)
         count = write_events(events, recipe, model, signals, options, execution.engine)
         length = model.spec.layers[0].filter_shape[1]

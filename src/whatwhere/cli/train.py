@@ -12,7 +12,6 @@ import typer
 import whatwhere as ww
 from whatwhere.cli.command import Settings, command
 from whatwhere.cli.inputs import ImageInput
-from whatwhere.data.signals import samples_of
 from whatwhere.spec import Recipe
 from whatwhere.spec.execution import TrainingOptions
 from whatwhere.spec.toml import read_recipe
@@ -104,6 +103,8 @@ def waveforms_asked(given: ImageInput, images: "ww.data.Images") -> dict[str, in
     """The number and the length, in samples, of waveforms that were asked for."""
     if not isinstance(images, ww.data.Signals):
         return {}
+    from whatwhere.data.signals import samples_of
+
     length = None if given.length is None else samples_of(given.length, images.rate)
     return {"waveforms": given.waveforms, "length": length}
 

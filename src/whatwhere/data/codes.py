@@ -9,6 +9,7 @@ one. Images may be of several sizes.
 import io
 import os
 import re
+import shutil
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -250,7 +251,12 @@ def join_blocks(path: Path, blocks: Sequence[Path], counts: Sequence[int]) -> No
             with archive.open(f"{name}.npy", "w") as member:
                 np.lib.format.write_array(member, values, allow_pickle=False)
         for number, block in enumerate(blocks):
-            archive.write(block, block_name(number))
+            # a date of its own would make equal codes different files
+            with (
+                archive.open(zipfile.ZipInfo(block_name(number)), "w", force_zip64=True) as member,
+                open(block, "rb") as content,
+            ):
+                shutil.copyfileobj(content, member)
 
 
 def block_name(number: int) -> str:

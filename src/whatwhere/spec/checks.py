@@ -8,6 +8,7 @@ class Steps(Checked):
 """
 
 import functools
+import inspect
 import math
 import numbers
 import types
@@ -117,6 +118,12 @@ class AcceptsOldNames(type):
 
         def __call__(cls, *args: Any, **given: Any) -> Any:
             return super().__call__(*args, **rename_old(cls, given))
+
+        @property
+        def __signature__(cls) -> inspect.Signature:
+            """That of the dataclass, for help and editors: `__call__` takes any keywords."""
+            own = inspect.signature(cls.__init__)
+            return own.replace(parameters=list(own.parameters.values())[1:])
 
 
 class Checked(metaclass=AcceptsOldNames):

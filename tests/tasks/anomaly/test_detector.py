@@ -134,7 +134,7 @@ def test_unknown_pixels_are_no_anomaly(side: int) -> None:
     for pictures in (normal, with_gaps):
         detector = ww.AnomalyDetector().fit(pictures)
         difference = detector.score_samples(new_with_gaps) - detector.score_samples(new)
-        assert abs(difference.mean()) < 0.5
+        assert abs(difference.mean()) < 0.75
         near_the_gap = np.stack(detector.anomaly_map(new_with_gaps))[:, 4:28, 4:28]
         assert np.nanmax(near_the_gap) < np.nanmax(np.stack(detector.anomaly_map(new))) + 1
     scores = detector.normal_scores_
