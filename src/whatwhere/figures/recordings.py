@@ -239,6 +239,12 @@ class RecordingFigures:
     signals  the recording; of several, the first
     engine   of the inference
     stage    makes the display of progress, as for `RunFigures`
+
+    >>> recording = ww.data.load(np.random.default_rng(0).normal(size=3000), signals=True)
+    >>> short = {"inference": {"steps": 2}, "learning": {"each": {"epochs": 1}}}
+    >>> run = ww.train(recording, ww.override(ww.read_recipe("signals"), short))
+    >>> "waveforms" in ww.figures.RecordingFigures(run, recording).names
+    True
     """
 
     run: TrainedRun

@@ -46,7 +46,8 @@ class SizedModel:
 
     spec           the architecture
     filters        of every layer, [B_{k-1}, B_k, K, L]
-    upward         those of the pass up: the same ones, unless the model has others
+    upward         those of the pass up, [B_{k-1}, B_k, K, L]: the same ones, unless the model has
+                   others
     height, width  of the images, in pixels
     regions        the pooling regions of every layer, which hold the sizes of z_k and p_k
     pairs          pool 2 × 2 regions by `ops.pooling.PairWeights`, which back-propagates faster;

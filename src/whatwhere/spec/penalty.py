@@ -52,6 +52,7 @@ class Power(PenaltyFormulas, Checked):
 
     @property
     def code(self) -> tuple[int, float]:
+        """The kind 0, and α."""
         return 0, self.alpha
 
     @property
