@@ -195,8 +195,20 @@ def test_the_numbers_of_photographs_and_defects_are_from_their_result_files() ->
     chosen = {"method": "trained", "data": "bsd68", "sigma": 25, "shifts": 16}
     (denoised,) = (row for row in rows if chosen.items() <= row.items())
     assert f"{denoised['psnr']:.1f} dB on BSD68 at σ = 25" in text
-    tiles = anomaly_results()["tiles"]
-    assert f"AUROC {tiles['AnomalyDetector']['test']['image']:.2f} on magnetic tiles" in text
+    tiles = json.loads(
+        (ROOT / "reproduction/studies/results/anomaly_folds.json").read_text(encoding="utf-8")
+    )["tiles"]
+    own, network, joined = (f"{tiles[name]['image']:.2f}" for name in ("own", "network", "joined"))
+    assert f"AUROC {own} by five folds over magnetic tiles, {joined} joined with a small" in text
+    assert f"has {network} on the same folds of tiles" in text
+
+
+@pytest.mark.parametrize(("name", "words"), [("steel", "steel surfaces"), ("blood", "blood cells")])
+def test_the_errors_with_three_labels_are_from_their_result_files(name: str, words: str) -> None:
+    path = ROOT / f"reproduction/studies/results/any_folder_{name}.json"
+    draws = json.loads(path.read_text(encoding="utf-8"))["3 a class"]["graph"]
+    sentence = README.read_text(encoding="utf-8").partition(words)[2]
+    assert f"{np.mean(draws):.1f} %" in sentence[:30]
 
 
 def anomaly_results() -> dict[str, Any]:
