@@ -7,8 +7,8 @@ before they are learned.
     waveforms  pieces around peaks, in clusters; clusters whose means are the same at a shift are
                one waveform, and those with few pieces none
 
-Chosen on the simulated recordings of benchmarks/simulated_recordings.py with other seeds than those
-that are reported.
+Chosen on the simulated recordings of benchmarks/simulated_recordings.py, mostly with other seeds
+than that of the benchmark, whose recordings were looked at early, too.
 """
 
 import tempfile
