@@ -111,8 +111,8 @@ def waveforms_asked(given: ImageInput, images: "ww.data.Images") -> dict[str, in
 
 def from_notes(kind: type[Kind], notes: dict[str, Any]) -> Kind:
     """What a run was given, of this kind; what it did not record has its default."""
-    known = {f.name: notes[f.name] for f in fields(kind) if f.name in notes}  # type: ignore[arg-type]
-    return kind(**known)
+    names = [f.name for f in fields(kind)]  # type: ignore[arg-type]
+    return kind(**{name: notes[name] for name in names if name in notes})
 
 
 @contextmanager
