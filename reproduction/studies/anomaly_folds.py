@@ -5,7 +5,8 @@
 The pretrained network is that of `examples/pretrained_features.py`; without its packages its rows
 are left out. PCA and nearest raw patches get the settings that are best in the inner folds: for a
 fold k, detectors of normal pictures outside of k and k' score k', for every other k'. Results go to
-reproduction/studies/results/anomaly_folds.json as they come, with the score of every picture.
+reproduction/studies/results/anomaly_folds.json as they come, with the score of every picture. What
+was measured before an interruption is kept in a file beside it (.jobs) and not measured again.
 """
 
 from __future__ import annotations
@@ -352,23 +353,40 @@ def summary(found: dict[tuple[Any, ...], Any]) -> dict[str, Any]:
     return result
 
 
+def key_of(values: Sequence[Any]) -> tuple[Any, ...]:
+    """A key as it was before JSON made lists of its tuples."""
+    return tuple(tuple(value) if isinstance(value, list) else value for value in values)
+
+
+def measured_before(file: Path) -> dict[tuple[Any, ...], Any]:
+    """Results of jobs by their keys, from an earlier run that was interrupted."""
+    lines = file.read_text().splitlines() if file.exists() else []
+    return {key_of(key): value for key, value in map(json.loads, lines)}
+
+
 def main(tile_file: str, steel_file: str, processes: str = "2", out: str = str(RESULTS)) -> None:
     os.environ.update(TILES=tile_file, STEEL=steel_file, OMP_NUM_THREADS="1")
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    found: dict[tuple[Any, ...], Any] = {}
+    kept = Path(out).with_suffix(".jobs")
+    found = measured_before(kept)
     due = time.monotonic() + EVERY
     with ProcessPoolExecutor(int(processes), get_context("spawn")) as pool:
         waiting: dict[Future[Any], tuple[Any, ...]] = {
-            pool.submit(work, *arguments): key for key, work, arguments in jobs()
+            pool.submit(work, *arguments): key
+            for key, work, arguments in jobs()
+            if key not in found
         }
         for done in as_completed(waiting):
             key = waiting[done]
             found[key] = done.result()
+            with kept.open("a") as file:
+                file.write(json.dumps([key, found[key]]) + "\n")
             print(*key, flush=True)
             # Tables take seconds: now and then is enough, so that an interruption keeps most.
-            if time.monotonic() > due or len(found) == len(waiting):
+            if time.monotonic() > due:
                 Path(out).write_text(json.dumps(summary(found)) + "\n")
                 due = time.monotonic() + EVERY
+    Path(out).write_text(json.dumps(summary(found)) + "\n")
 
 
 if __name__ == "__main__":
