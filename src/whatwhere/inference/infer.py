@@ -1,7 +1,7 @@
 """From images to a solution: a plan of phases, batch by batch, through one engine."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -80,18 +80,7 @@ def infer(
     >>> bool((solution.stats.cost[-1] < solution.stats.cost[0]).all())
     True
     """
-    given, are_signals = as_image_source(images, model.spec)
-    source = in_model_units(model.spec, given)
-    mask = mask[:, :, None] if are_signals and mask is not None and mask.ndim == 3 else mask
-    checked = isinstance(source, Tensor)
-    values = None
-    if isinstance(source, Tensor):
-        # all of them, before anything is computed
-        source, mask, values = check_target(model, source, mask)
-    if len(source) == 0:
-        raise ImageError("an empty set of images was given; expected at least one")
-    if isinstance(source, Tensor):
-        checks.warn_of_bytes(model.spec, source[:1], values)
+    given = check_input(model, images, mask)
     require_count("batch_size", batch_size)
     checks.check_filters(model)
     if steps is not None:
@@ -102,53 +91,107 @@ def infer(
         )
         model, spec = resolve_steps(model, steps)
     plan = tuple(plan) or joint(model.spec.depth)
-    spec = resolve_lam(model, source, spec or InferenceSpec(), plan, mask=mask)
+    spec = resolve_lam(model, given.images, spec or InferenceSpec(), plan, mask=given.mask)
 
-    def target_of(batch: slice) -> Target:
-        weights = None if mask is None else mask[batch]
-        return (input_target if checked else make_target)(model, source[batch], weights)
-
-    first = target_of(slice(0, batch_size))
+    first = given.target(model, slice(0, batch_size))
     # an engine that supports this phase supports those below
     highest = max(plan, key=lambda phase: phase.layer)
     problem = Problem(model, first.v, highest, spec, mask=first.mask)
-    sized = problem.sized
     if latents is not None:
         latents = checks.convert_latents(model, replace(latents, background=Background()))
-        check_latents(sized, latents, len(source))
-    resolved = resolve(engine, problem, len(source))
+        check_latents(problem.sized, latents, len(given.images))
+    resolved = resolve(engine, problem, len(given.images))
+
     solutions = []
     with torch.no_grad():
-        for begin in range(0, len(source), batch_size):
-            batch = slice(begin, min(begin + batch_size, len(source)))
-            target = first if begin == 0 else target_of(batch)
-            if target.v.shape[2:] != first.v.shape[2:]:
-                sizes = ("×".join(map(str, v.shape[2:])) for v in (target.v, first.v))
-                raise ImageError(
-                    "images of {} pixels were given after others of {}; expected one size".format(
-                        *sizes
-                    )
-                )
+        for begin in range(0, len(given.images), batch_size):
+            batch = slice(begin, min(begin + batch_size, len(given.images)))
+            target = first if begin == 0 else given.target(model, batch)
+            check_same_size(target, first)
             if begin > 0 or latents is not None:
                 start = Latents() if latents is None else latents[batch]
                 problem = Problem(model, target.v, plan[0], spec, start, target.mask)
             ended = run_plan(resolved, problem, plan)
-            solutions.append(
-                replace(ended, latents=replace(ended.latents, background=target.background))
-            )
+            with_background = replace(ended.latents, background=target.background)
+            solutions.append(replace(ended, latents=with_background))
             if progress is not None:
                 progress(len(target.v))
-    stats = Stats.cat([s.stats for s in solutions])
-    warn_unconverged(unfinished_changes(stats, spec), len(source), spec)
-    latents = Latents.cat([s.latents for s in solutions])
+
+    stats = Stats.cat([solution.stats for solution in solutions])
+    warn_unconverged(unfinished_changes(stats, spec), len(given.images), spec)
     return Solution(
-        latents, stats, resolved.name, decoder=sized, lam=problem.lam, signals=are_signals
+        Latents.cat([solution.latents for solution in solutions]),
+        stats,
+        resolved.name,
+        decoder=problem.sized,
+        lam=problem.lam,
+        signals=given.are_signals,
     )
 
 
+# What is inferred from ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class GivenImages:
+    """The images of one call of `infer`, in the model's units.
+
+    images       [N, C, H, W], or what reads them batch by batch
+    mask         the weights of their pixels; None if all count the same
+    checked      whether all of them were checked already; what is read batch by batch is checked
+                 when it is read
+    are_signals  whether signals [N, C, T] were given: inside they are images of height 1
+    """
+
+    images: ImageSource
+    mask: Tensor | None
+    checked: bool
+    are_signals: bool
+
+    def target(self, model: DeconvNet, batch: slice) -> Target:
+        """What the model explains of a batch."""
+        weights = None if self.mask is None else self.mask[batch]
+        if self.checked:
+            return input_target(model, self.images[batch], weights)
+        return make_target(model, self.images[batch], weights)
+
+
+def check_input(
+    model: DeconvNet, images: ImageSource | np.ndarray, mask: Tensor | None
+) -> GivenImages:
+    """The images in the model's units. A tensor is checked here, before anything is computed."""
+    given, are_signals = as_image_source(images, model.spec)
+    source = in_model_units(model.spec, given)
+    if are_signals and mask is not None and mask.ndim == 3:
+        mask = mask[:, :, None]
+    values = None
+    checked = isinstance(source, Tensor)
+    if checked:
+        source, mask, values = check_target(model, source, mask)
+    if len(source) == 0:
+        raise ImageError("an empty set of images was given; expected at least one")
+    if checked:
+        checks.warn_of_bytes(model.spec, source[:1], values)
+    return GivenImages(source, mask, checked, are_signals)
+
+
+def check_same_size(target: Target, first: Target) -> None:
+    """Raise an ImageError for a batch whose images have another size than those of the first."""
+    size = target.v.shape[2:]
+    expected = first.v.shape[2:]
+    if size == expected:
+        return
+    raise ImageError(
+        f"images of {'×'.join(map(str, size))} pixels were given after others of"
+        f" {'×'.join(map(str, expected))}; expected one size"
+    )
+
+
+# A plan on one batch ------------------------------------------------------------------------------
+
+
 def run_plan(engine: Engine, problem: Problem, plan: Sequence[Phase]) -> Solution:
-    """One batch through every phase; each phase starts from the latents that the one
-    before left."""
+    """One batch through every phase; each starts from the latents that the one before left."""
     solution: Solution | None = None
     for phase in plan:
         if solution is not None:

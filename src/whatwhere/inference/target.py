@@ -42,22 +42,30 @@ def as_image_source(images: object, spec: ModelSpec) -> tuple[ImageSource, bool]
     if isinstance(images, np.ndarray):
         images = _as_tensor(images)
     if isinstance(images, Tensor):
-        if images.requires_grad:
-            warnings.warn(
-                "images that require a gradient were given; infer gives none"
-                " (whatwhere.nn.SparseCode2d does)",
-                stacklevel=3,
-            )
-        is_signal = images.ndim == 3 and spec.for_signals
-        return (images.detach()[:, :, None] if is_signal else images.detach()), is_signal
+        return _tensor_source(images, spec)
     lazy = hasattr(images, "__len__") and hasattr(images, "__getitem__")
     if lazy and not isinstance(images, list | tuple | dict | str | bytes):
         return cast(ImageSource, images), False
+    axes = "T" if spec.for_signals else "H, W"
     raise ImageError(
         f"{type(images).__name__} was given; expected a float tensor or array "
-        f"[N, {spec.channels}, {'T' if spec.for_signals else 'H, W'}], "
+        f"[N, {spec.channels}, {axes}], "
         "or images that whatwhere.data.load returns (torch.as_tensor converts lists)"
     )
+
+
+def _tensor_source(images: Tensor, spec: ModelSpec) -> tuple[Tensor, bool]:
+    """A tensor without its gradient, and whether it holds signals."""
+    if images.requires_grad:
+        warnings.warn(
+            "images that require a gradient were given; infer gives none"
+            " (whatwhere.nn.SparseCode2d does)",
+            stacklevel=5,  # the line that calls infer
+        )
+    images = images.detach()
+    if images.ndim == 3 and spec.for_signals:
+        return images[:, :, None], True
+    return images, False
 
 
 def in_model_units(spec: ModelSpec, images: Any) -> Any:
