@@ -314,15 +314,31 @@ def check_outputs(
     overwrite  replace existing files, too
     """
     paths = list(outputs)
+    _check_distinct(paths)
+    existing = [path for path in paths if os.path.lexists(path)]
+    _check_replaceable(existing, _files(inputs, folder))
+    results = read_results(folder) if folder is not None else {}
+    others = [path for path in existing if not _is_own(path, folder, results)]
+    if others and not overwrite:
+        more = f" (and {len(others) - 1:,} more)" if len(others) > 1 else ""
+        raise RunError(
+            f"{printable(others[0])} exists already{more} and is not a result that can be made"
+            " again here; choose another place, or replace it with --overwrite"
+        )
+
+
+def _check_distinct(paths: list[Path]) -> None:
+    """Raise a RunError where two results have the same file."""
     doubled = [path for path, count in Counter(paths).items() if count > 1]
     if doubled:
         raise RunError(
             f"two results would be written to {printable(doubled[0])}; rename one of their sources"
         )
-    results = read_results(folder) if folder is not None else {}
-    existing = [path for path in paths if os.path.lexists(path)]
-    own = [path for path in existing if _is_own(path, folder, results)]
-    sources = {_identity(file) for file in _files(inputs, folder) if os.path.isfile(file)}
+
+
+def _check_replaceable(existing: list[Path], inputs: Iterable[Path]) -> None:
+    """Raise a RunError for what is never replaced: a file that is read, or a folder."""
+    sources = {_identity(file) for file in inputs if os.path.isfile(file)}
     for path in existing:
         if os.path.isfile(path) and _identity(path) in sources:
             raise RunError(
@@ -333,13 +349,6 @@ def check_outputs(
             raise RunError(
                 f"{printable(path)} is a folder, where a file is to be written; choose another name"
             )
-    others = [path for path in existing if path not in own]
-    if others and not overwrite:
-        more = f" (and {len(others) - 1:,} more)" if len(others) > 1 else ""
-        raise RunError(
-            f"{printable(others[0])} exists already{more} and is not a result that can be made"
-            " again here; choose another place, or replace it with --overwrite"
-        )
 
 
 def _is_own(path: Path, folder: Path | None, results: Mapping[str, Result]) -> bool:

@@ -201,14 +201,10 @@ def _open(
     signals: bool = False,
 ) -> MixedPictures | Images:
     """Pictures as they are found, images of one size, or signals."""
-    name, _, part = source.partition(":") if isinstance(source, str) else ("", "", "")
-    if name in catalogue.CATALOGUE:
-        if os.path.exists(name):
-            warnings.warn(
-                f"{name!r} is the data set of this name; write './{name}' for the path",
-                stacklevel=4,
-            )
-        return _load_named(catalogue.find(name), part or split or "train")
+    if isinstance(source, str):
+        name, _, part = source.partition(":")
+        if name in catalogue.CATALOGUE:
+            return _load_named(catalogue.find(name), part or split or "train")
     if split is not None:
         raise ImageError(
             f"only named data sets ({', '.join(catalogue.CATALOGUE)}) have splits; leave"
@@ -216,18 +212,18 @@ def _open(
         )
     if isinstance(source, Images):
         return source
-    if hasattr(source, "get_data") and hasattr(source, "ch_names"):
+    if _is_mne(source):
         return from_mne(source, allow_nan=allow_nan)
     if isinstance(source, str | Path):
-        opened = _open_path(source, recorded, allow_nan)
         name = printable(source)
+        opened = _open_path(source, recorded, allow_nan)
         if isinstance(opened, MixedPictures | Signals):
             return opened
         values, own_labels = opened
     else:
+        name = "array"
         values = arrays.as_array(source)
         own_labels = None
-        name = "array"
     arrays.check_dtype(values.dtype, name)
     if signals:
         images: Images = as_signals(values, name, allow_nan)
@@ -236,7 +232,17 @@ def _open(
     return images if own_labels is None else _with_labels(images, own_labels)
 
 
+def _is_mne(source: object) -> bool:
+    """Whether this is a recording of MNE-Python, which is not imported for it."""
+    return hasattr(source, "get_data") and hasattr(source, "ch_names")
+
+
 def _load_named(entry: catalogue.Entry, split: str) -> Images:
+    if os.path.exists(entry.name):
+        warnings.warn(
+            f"{entry.name!r} is the data set of this name; write './{entry.name}' for the path",
+            stacklevel=5,  # the caller of `load`
+        )
     if split not in ("train", "test"):
         raise ImageError(f"{entry.name} has the splits train and test, not {split!r}")
     if missing := catalogue.missing_files(entry):
@@ -262,13 +268,13 @@ def _open_path(
         )
     path = Path(source)
     try:
-        if path.suffix.lower() in SIGNAL_SUFFIXES and not os.path.isdir(path):
-            return read_signals(path, printable(path), allow_nan)
-        if os.path.isdir(path) or is_picture(path):
+        if os.path.isdir(path):
             name = path.name or path.absolute().name
-            return MixedPictures(
-                find_pictures(path), printable(name if os.path.isdir(path) else path), recorded
-            )
+            return MixedPictures(find_pictures(path), printable(name), recorded)
+        if path.suffix.lower() in SIGNAL_SUFFIXES:
+            return read_signals(path, printable(path), allow_nan)
+        if is_picture(path):
+            return MixedPictures(find_pictures(path), printable(path), recorded)
         return arrays.read_file(path)
     except FileNotFoundError:
         names = ", ".join(catalogue.CATALOGUE)

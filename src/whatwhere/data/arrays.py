@@ -187,11 +187,9 @@ def as_pixels(values: np.ndarray, name: str, channels: Channels | None = None) -
         )
     if len(shape) == 3:
         return values[:, None]
-    return (
-        values
-        if (channels or channel_axis(shape, name)) == "first"
-        else values.transpose(0, 3, 1, 2)
-    )
+    if (channels or channel_axis(shape, name)) == "first":
+        return values
+    return values.transpose(0, 3, 1, 2)
 
 
 def channel_axis(shape: tuple[int, ...], name: str) -> Channels:
@@ -202,14 +200,18 @@ def channel_axis(shape: tuple[int, ...], name: str) -> Channels:
     or the last if it is the shortest of the three, and otherwise an error: it has to be stated.
     """
     _, a, b, c = shape
-    if a <= FEW_CHANNELS or c <= FEW_CHANNELS:
-        if a <= FEW_CHANNELS and c <= FEW_CHANNELS and (a > 1 or c == 1) and b > 1:
-            warnings.warn(
-                f"{name}: in an array of shape {shape}, axis 1 was taken for the {a} channels; if "
-                "axis 3 holds them, move it to axis 1 (in Python, channels='last' does)",
-                stacklevel=5,  # the caller of `load`
-            )
-        return "first" if a <= FEW_CHANNELS else "last"
+    first_is_short = a <= FEW_CHANNELS
+    last_is_short = c <= FEW_CHANNELS
+    if first_is_short and last_is_short and (a > 1 or c == 1) and b > 1:
+        warnings.warn(
+            f"{name}: in an array of shape {shape}, axis 1 was taken for the {a} channels; if "
+            "axis 3 holds them, move it to axis 1 (in Python, channels='last' does)",
+            stacklevel=5,  # the caller of `load`
+        )
+    if first_is_short:
+        return "first"
+    if last_is_short:
+        return "last"
     if a < min(b, c) or c < min(a, b):
         return "first" if a < c else "last"
     raise ImageError(

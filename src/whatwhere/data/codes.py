@@ -362,10 +362,7 @@ def _check_map(layer: str, arrays: Mapping[str, Array]) -> None:
         and (counts >= 0).all()
         and indptr[0] == 0
         and all(len(part) == len(indices) == indptr[-1] for part in values)
-        and ((indices >= 0) & (indices < np.repeat(shape.prod(1), counts))).all()
-        and (
-            (np.diff(indices) > 0) | (np.diff(np.repeat(np.arange(len(counts)), counts)) > 0)
-        ).all()
+        and _ascend_in_grids(indices, counts, shape.prod(1))
     )
     if shape.prod(1, dtype=float).sum() > max(DENSE_LIMIT, DENSE_RATIO * len(indices)):
         raise ValueError(
@@ -374,6 +371,14 @@ def _check_map(layer: str, arrays: Mapping[str, Array]) -> None:
         )
     if not valid or not all(np.isfinite(part).all() for part in values):
         raise ValueError(f"the arrays of {layer} do not belong together")
+
+
+def _ascend_in_grids(indices: Array, counts: Array, grid_sizes: Array) -> bool:
+    """Whether the places of every image ascend and lie in its grid."""
+    inside = (indices >= 0) & (indices < np.repeat(grid_sizes, counts))
+    images = np.repeat(np.arange(len(counts)), counts)
+    ascending = (np.diff(indices) > 0) | (np.diff(images) > 0)
+    return bool(inside.all() and ascending.all())
 
 
 def _value_names(layer: str) -> tuple[str, ...]:

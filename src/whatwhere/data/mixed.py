@@ -193,32 +193,49 @@ def random_crops(
     count   None: as many as have the area of all pictures together, at most 10,000
     """
     size = size or usual_side([images.shape[1:] for images, _ in groups])
-    whole = [group for group in groups if min(group[0].shape[1:]) >= size]
-    left_out = sum(len(images) for images, _ in groups) - sum(len(images) for images, _ in whole)
-    if not whole:
+    large = large_enough(groups, size)
+    extents = [images.shape[1:] for images, _ in large for _ in range(len(images))]
+    rng = np.random.default_rng(seed)
+    corners = random_corners(extents, size, count, rng)
+    count = sum(map(len, corners))
+    order = rng.permutation(count)
+    name = f"{count:,} crops of {size} × {size} from {len(extents):,} pictures"
+    images = cut([images for images, _ in large], corners, size, order, name)
+    masks = [mask for _, mask in large if mask is not None]
+    if not masks:
+        return images, None
+    return images, cut(masks, corners, size, order, f"masks of {name}")
+
+
+def large_enough(groups: Sequence[Group], size: int) -> list[Group]:
+    """The groups of pictures that a crop of size × size fits into; a warning counts the others."""
+    large = [group for group in groups if min(group[0].shape[1:]) >= size]
+    if not large:
         largest = max(min(images.shape[1:]) for images, _ in groups)
         raise ImageError(
             f"crops of {size} × {size} were asked for; no picture is that large: at most {largest}"
         )
+    left_out = sum(len(images) for images, _ in groups) - sum(len(images) for images, _ in large)
     if left_out:
         warnings.warn(
-            f"{left_out:,} pictures are smaller than {size} × {size} and are left out", stacklevel=3
+            f"{left_out:,} pictures are smaller than {size} × {size} and are left out", stacklevel=4
         )
-    extents = [images.shape[1:] for images, _ in whole for _ in range(len(images))]
+    return large
+
+
+def random_corners(
+    extents: Sequence[tuple[int, ...]], size: int, count: int | None, rng: np.random.Generator
+) -> list[np.ndarray]:
+    """Upper left corners of crops, [n, 2] for each picture of height × width pixels."""
     areas = np.array([height * width for height, width in extents])
     if count is None:
         count = min(MOST_CROPS, max(len(areas), int(areas.sum()) // size**2))
-    rng = np.random.default_rng(seed)
+    # rounded sums, so that all shares together are `count`
     shares = np.diff(np.rint(np.cumsum(areas) / areas.sum() * count).astype(int), prepend=0)
-    corners = [
-        rng.integers(0, (H - size + 1, W - size + 1), (int(share), 2))
-        for (H, W), share in zip(extents, shares, strict=True)
+    return [
+        rng.integers(0, (height - size + 1, width - size + 1), (int(share), 2))
+        for (height, width), share in zip(extents, shares, strict=True)
     ]
-    order = rng.permutation(count)
-    name = f"{count:,} crops of {size} × {size} from {len(areas):,} pictures"
-    images = cut([images for images, _ in whole], corners, size, order, name)
-    masks = [mask for _, mask in whole if mask is not None]
-    return images, cut(masks, corners, size, order, f"masks of {name}") if masks else None
 
 
 def cut(
@@ -230,22 +247,27 @@ def cut(
     places = iter(corners)
     for images in groups:
         for row in range(len(images)):
-            if not len(chosen := next(places)):
+            chosen = next(places)
+            if len(chosen) == 0:
                 continue
             pixels = images.pixels[np.array([row])][0]
             pieces += [pixels[:, y : y + size, x : x + size].copy() for y, x in chosen]
-            labels += [] if images.labels is None else [images.labels[row]] * len(chosen)
-    labelled = np.array(labels, np.int64)[order] if len(labels) == len(pieces) else None
+            if images.labels is not None:
+                labels += [images.labels[row]] * len(chosen)
     first = groups[0]
-    return Images(
+    deep_white = max(images.deep_white or 0 for images in groups)
+    crops = Images(
         np.stack(pieces)[order],
-        labelled,
+        None,
         name,
-        first.classes if labelled is not None else None,
+        None,
         any(images.allow_nan for images in groups),
         brightest=first.brightest,
-        deep_white=max((images.deep_white or 0 for images in groups), default=0) or None,
+        deep_white=deep_white or None,
     )
+    if len(labels) < len(pieces):  # some pictures have no label
+        return crops
+    return replace(crops, labels=np.array(labels, np.int64)[order], classes=first.classes)
 
 
 def match_mask(mask: Images, images: Images) -> Images:

@@ -202,10 +202,7 @@ def folder_content(folder: Path, but: Path | None = None) -> FolderContent:
 
     but  a folder in it that is left out
     """
-    seen: set[tuple[int, int]] = set()
-    if but is not None and os.path.isdir(but) and not os.path.samefile(but, folder):
-        seen.add(folder_identity(but))
-    files = sorted(_walk(folder, seen))
+    files = sorted(_walk(folder, _left_out(folder, but)))
     pictures = [file for file in files if file.suffix.lower() in SUFFIXES]
     labelled = all(len(file.parts) == 2 for file in pictures)
     places = {
@@ -217,6 +214,13 @@ def folder_content(folder: Path, but: Path | None = None) -> FolderContent:
     named = set(pictures)
     others = [folder / file for file in files if file not in named and file.parent in parents]
     return FolderContent(places, others)
+
+
+def _left_out(folder: Path, but: Path | None) -> set[tuple[int, int]]:
+    """The identity of a folder that is left out, unless it is the folder that is walked itself."""
+    if but is None or not os.path.isdir(but) or os.path.samefile(but, folder):
+        return set()
+    return {folder_identity(but)}
 
 
 def _walk(folder: Path, seen: set[tuple[int, int]], inside: Path = Path()) -> Iterator[Path]:

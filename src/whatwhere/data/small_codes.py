@@ -234,27 +234,38 @@ def expand(stored: Mapping[str, Array]) -> dict[str, Array]:
         if name in arrays and arrays[name].dtype == np.float16:
             arrays[name] = arrays[name].astype(np.float32)
     for name in [name.removesuffix("_gaps") for name in arrays if name.endswith("_gaps")]:
-        counts = arrays.pop(f"{name}_counts").astype(np.int64)
-        steps = arrays.pop(f"{name}_gaps").astype(np.int64) + 1
-        indptr = np.concatenate([[0], np.cumsum(counts)])
-        if counts.ndim != 1 or indptr[-1] != len(steps):
-            raise ValueError(f"{name} has {len(steps)} places, where its images have {indptr[-1]}")
-        # The sums of all steps, less what they were before the first place of the image.
-        total = np.concatenate([[0], np.cumsum(steps)])
-        indices = total[1:] - np.repeat(total[indptr[:-1]], counts) - 1
-        if indices.max(initial=0) >= MOST_PLACES:
-            raise ValueError(f"{name} has places beyond its grid")
-        arrays[f"{name}_indptr"] = indptr
-        arrays[f"{name}_indices"] = indices.astype(np.int32)
+        _expand_places(name, arrays)
         if name == "features":
-            levels = arrays.pop("features_levels").astype(np.float32)
-            largest = arrays.pop("features_largest")
-            if len(largest) != len(counts) or len(levels) != len(steps):
-                raise ValueError("the values of features do not belong to their places")
-            arrays["features_values"] = levels * np.repeat(largest, counts) / LEVELS
+            _expand_values(arrays)
         else:
             _expand_gaussians(name.removeprefix("where"), arrays)
     return arrays
+
+
+def _expand_places(name: str, arrays: dict[str, Array]) -> None:
+    """The places of every image, ascending, from the gaps between them."""
+    counts = arrays.pop(f"{name}_counts").astype(np.int64)
+    steps = arrays.pop(f"{name}_gaps").astype(np.int64) + 1
+    indptr = np.concatenate([[0], np.cumsum(counts)])
+    if counts.ndim != 1 or indptr[-1] != len(steps):
+        raise ValueError(f"{name} has {len(steps)} places, where its images have {indptr[-1]}")
+    # The sums of all steps, less what they were before the first place of the image.
+    total = np.concatenate([[0], np.cumsum(steps)])
+    indices = total[1:] - np.repeat(total[indptr[:-1]], counts) - 1
+    if indices.max(initial=0) >= MOST_PLACES:
+        raise ValueError(f"{name} has places beyond its grid")
+    arrays[f"{name}_indptr"] = indptr
+    arrays[f"{name}_indices"] = indices.astype(np.int32)
+
+
+def _expand_values(arrays: dict[str, Array]) -> None:
+    """The values of features from their levels, which count from 0 to the image's largest."""
+    counts = np.diff(arrays["features_indptr"])
+    levels = arrays.pop("features_levels").astype(np.float32)
+    largest = arrays.pop("features_largest")
+    if len(largest) != len(counts) or len(levels) != len(arrays["features_indices"]):
+        raise ValueError("the values of features do not belong to their places")
+    arrays["features_values"] = levels * np.repeat(largest, counts) / LEVELS
 
 
 def _expand_gaussians(k: str, arrays: dict[str, Array]) -> None:

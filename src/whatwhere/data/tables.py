@@ -51,6 +51,25 @@ class Table:
 
 def read_table(path: Path) -> Table:
     """The lines of a .csv file; its separator, its decimal mark and its heading are detected."""
+    text, encoding = _read_text(path)
+    line_end = "\r\n" if "\r\n" in text else "\n"
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    while lines and not lines[-1].strip():
+        lines.pop()
+    separator = _separator(lines)
+    heading = None
+    if lines and _is_heading(path, lines, separator):
+        heading = lines.pop(0)
+    if separator != ",":
+        decimal_comma = any("," in line for line in lines)
+        return Table(heading, lines, separator, decimal_comma, encoding, line_end)
+    if _one_column_of_decimal_commas(path, heading, lines):
+        return Table(heading, lines, ";", True, encoding, line_end)
+    return Table(heading, lines, separator, False, encoding, line_end)
+
+
+def _read_text(path: Path) -> tuple[str, str]:
+    """The text of a file, and its encoding."""
     with open_regular(path) as file, readable(path, "table", "save it as UTF-8", ImageError):
         size = os.fstat(file.fileno()).st_size
         if size > LARGEST_TABLE:
@@ -62,22 +81,14 @@ def read_table(path: Path) -> Table:
         text = content.decode(encoding)
         if "\0" in text:
             raise ValueError("it has bytes of 0, so it is no text")
-    line_end = "\r\n" if "\r\n" in text else "\n"
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    while lines and not lines[-1].strip():
-        lines.pop()
+    return text, encoding
+
+
+def _separator(lines: Sequence[str]) -> str:
+    """What separates the columns: a semicolon, a tab or a comma, in this order."""
     # the second line has samples for certain; the first may hold names with any characters
     typical = next((line for line in lines[1:] if line.strip()), lines[0] if lines else "")
-    separator = next((mark for mark in ";\t," if mark in typical), ",")
-    heading = None
-    if lines and _is_heading(path, lines, separator):
-        heading = lines.pop(0)
-    if separator != ",":
-        decimal_comma = any("," in line for line in lines)
-        return Table(heading, lines, separator, decimal_comma, encoding, line_end)
-    if _one_column_of_decimal_commas(path, heading, lines):
-        return Table(heading, lines, ";", True, encoding, line_end)
-    return Table(heading, lines, separator, False, encoding, line_end)
+    return next((mark for mark in ";\t," if mark in typical), ",")
 
 
 def _encoding(content: bytes) -> str:
@@ -97,18 +108,9 @@ def _is_heading(path: Path, lines: Sequence[str], separator: str) -> bool:
     """Whether the first line holds names. Columns that are only numbered, 0, 1, 2 …, are names if
     the samples below are no whole numbers; a warning says so."""
     fields = [field.strip() for field in lines[0].split(separator)]
-    try:
-        for field in fields:
-            _number(field.replace(",", ".") if separator != "," else field)
-    except ValueError:
+    if not _are_numbers(fields, separator):
         return True
-    below = [field.strip() for line in lines[1:LOOKED_AT] for field in line.split(separator)]
-    whole = sum(field.lstrip("+-").isdecimal() for field in below)
-    numbered = fields in (
-        [str(n) for n in range(len(fields))],
-        [str(n + 1) for n, _ in enumerate(fields)],
-    )
-    if not numbered or not below or 2 * whole >= len(below):
+    if not _counts_up(fields) or _mostly_integers(lines[1:LOOKED_AT], separator):
         return False
     name = printable(path)
     if len(fields) == 1:
@@ -126,17 +128,36 @@ def _is_heading(path: Path, lines: Sequence[str], separator: str) -> bool:
     return True
 
 
+def _are_numbers(fields: Sequence[str], separator: str) -> bool:
+    """Whether all fields of a line are numbers, or empty."""
+    try:
+        for field in fields:
+            _number(_with_point(field, decimal_comma=separator != ","))
+    except ValueError:
+        return False
+    return True
+
+
+def _counts_up(fields: Sequence[str]) -> bool:
+    """Whether fields are 0, 1, 2 … or 1, 2, 3 …"""
+    return any(fields == [str(first + n) for n in range(len(fields))] for first in (0, 1))
+
+
+def _mostly_integers(lines: Sequence[str], separator: str) -> bool:
+    """Whether at least half of the fields are integers; also where there are none."""
+    fields = [field.strip() for line in lines for field in line.split(separator)]
+    integers = sum(field.lstrip("+-").isdecimal() for field in fields)
+    return 2 * integers >= len(fields)
+
+
 def _one_column_of_decimal_commas(path: Path, heading: str | None, lines: Sequence[str]) -> bool:
     """Whether a comma in each line is a decimal comma: 0,05 is a number, and so is the only field
     below a single name. Where that is not certain, a warning says what is assumed."""
-    numbers = [DECIMAL_COMMA.fullmatch(line.strip()) for line in lines if line.strip()]
-    if not numbers or not all(numbers):
+    parts = _parts_of_numbers(lines)
+    if not parts:
         return False
-    parts = [number.groups() for number in numbers if number is not None]
     one_name = heading is not None and "," not in heading
-    padded = any(len(decimals) > 1 and decimals.startswith("0") for _, decimals in parts)
-    negative_zero = any(whole in ("-0", "+0") for whole, _ in parts)
-    if one_name or padded or negative_zero:
+    if one_name or any(_must_be_decimal(whole, decimals) for whole, decimals in parts):
         return True
     digits = max(len(decimals) for _, decimals in parts)
     if digits >= 3 and digits > max(len(whole.lstrip("+-")) for whole, _ in parts):
@@ -146,6 +167,19 @@ def _one_column_of_decimal_commas(path: Path, heading: str | None, lines: Sequen
             stacklevel=2,
         )
     return False
+
+
+def _parts_of_numbers(lines: Sequence[str]) -> list[tuple[str, str]]:
+    """What stands before and after the comma in every line; empty if a line is no such number."""
+    numbers = [DECIMAL_COMMA.fullmatch(line.strip()) for line in lines if line.strip()]
+    parts = [(number[1], number[2]) for number in numbers if number is not None]
+    return parts if len(parts) == len(numbers) else []
+
+
+def _must_be_decimal(whole: str, decimals: str) -> bool:
+    """Whether two parts cannot be integers of two columns: nobody writes 05, -0 or +0."""
+    padded = len(decimals) > 1 and decimals.startswith("0")
+    return padded or whole in ("-0", "+0")
 
 
 def table_values(path: Path, table: Table) -> np.ndarray:
@@ -209,18 +243,12 @@ def time_column(table: Table) -> TimeColumn | None:
     fields = [line.split(table.separator, 1) for line in table.lines if line.strip()]
     if len(fields) < 3 or any(len(parts) < 2 for parts in fields):
         return None
-    name, unit = split_unit((table.heading or "").split(table.separator)[0])
-    name, _, suffix = name.lower().replace(" ", "_").partition("_")
-    unit = unit or (suffix if suffix in SECONDS else "")
-    if table.heading is not None and name not in (*TIME_NAMES, *SECONDS):
+    named = table.heading is not None
+    name, unit = _time_heading((table.heading or "").split(table.separator)[0])
+    if named and name not in (*TIME_NAMES, *SECONDS):
         return None
     times = _times([parts[0].strip() for parts in fields], table.decimal_comma)
-    if times is None:
-        return None
-    steps = np.diff(times)
-    step = float(np.median(steps))
-    is_even = bool((steps > 0).all() and np.median(np.abs(steps - step)) <= EVEN * step)
-    if not is_even or (table.heading is None and (step >= 1 or np.ptp(steps) > EVEN * step)):
+    if times is None or not _are_even(times, strictly=not named):
         return None
     # the mean of all steps has more digits than one of them
     step = float(times[-1] - times[0]) / (len(times) - 1)
@@ -228,6 +256,26 @@ def time_column(table: Table) -> TimeColumn | None:
     if not unit and name not in SECONDS and step >= 1:
         seconds = 1e-3
     return TimeColumn(1 / (step * seconds), float(times[0]) * seconds)
+
+
+def _time_heading(field: str) -> tuple[str, str]:
+    """The name and the unit of a heading such as 'Time (ms)' or 'time_ms', in lower case."""
+    name, unit = split_unit(field)
+    name, _, suffix = name.lower().replace(" ", "_").partition("_")
+    if not unit and suffix in SECONDS:
+        unit = suffix
+    return name, unit
+
+
+def _are_even(times: np.ndarray, *, strictly: bool) -> bool:
+    """Whether times rise by steps that are mostly equal. Strictly: all of them, and below 1, as
+    a column without a name has to show that it holds times."""
+    steps = np.diff(times)
+    step = float(np.median(steps))
+    rises = (steps > 0).all()
+    if not (rises and np.median(np.abs(steps - step)) <= EVEN * step):
+        return False
+    return not strictly or bool(step < 1 and np.ptp(steps) <= EVEN * step)
 
 
 def _times(fields: list[str], decimal_comma: bool) -> np.ndarray | None:

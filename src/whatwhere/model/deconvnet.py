@@ -169,8 +169,27 @@ class DeconvNet:
 
         values  the smallest and the largest value of the images, where they are known already
         """
+        self._check_shape(images)
+        if values is None:
+            values = ValueRange.of(images)
+        if not values.is_finite:
+            raise ImageError(
+                "images with NaN or Inf were given; expected finite values (clean them first)"
+            )
         spec = self.spec
-        expected = f"a float tensor [N, {spec.channels}, {'T' if spec.for_signals else 'H, W'}]"
+        if spec.nonnegative_filters and spec.input.kind == "none" and values.lowest < 0:
+            raise ImageError(
+                f"images with values down to {values.lowest:.4g} were given to a non-negative"
+                " model; expected values ≥ 0 (shift them, or make the model with"
+                " nonnegative=False or input.kind='onoff')"
+            )
+
+    def _check_shape(self, images: Tensor) -> None:
+        """Raise an ImageError for what is not a float tensor of images with the model's
+        channels."""
+        spec = self.spec
+        axes = "T" if spec.for_signals else "H, W"
+        expected = f"a float tensor [N, {spec.channels}, {axes}]"
         if not isinstance(images, Tensor):
             raise ImageError(
                 f"{type(images).__name__} was given; expected {expected} (torch.as_tensor converts)"
@@ -182,18 +201,6 @@ class DeconvNet:
         if not images.is_floating_point():
             raise ImageError(
                 f"images of dtype {images.dtype} were given; expected floats (divide bytes by 255)"
-            )
-        if values is None:
-            values = ValueRange.of(images)
-        if not values.is_finite:
-            raise ImageError(
-                "images with NaN or Inf were given; expected finite values (clean them first)"
-            )
-        if spec.nonnegative_filters and spec.input.kind == "none" and values.lowest < 0:
-            raise ImageError(
-                f"images with values down to {values.lowest:.4g} were given to a non-negative"
-                " model; expected values ≥ 0 (shift them, or make the model with"
-                " nonnegative=False or input.kind='onoff')"
             )
 
 

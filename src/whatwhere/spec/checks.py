@@ -185,7 +185,8 @@ def convert(value: Any, hint: Any, name: str) -> Any:
 def _convert_union(value: Any, hint: Any, name: str) -> Any:
     """A value that may be None, a choice of specs, a number, or several numbers."""
     members = [member for member in union_members(hint) if member is not type(None)]
-    if value is None and len(members) < len(union_members(hint)):
+    optional = len(members) < len(union_members(hint))
+    if value is None and optional:
         return None
     if len(members) == 1:
         return convert(value, members[0], name)
@@ -194,6 +195,11 @@ def _convert_union(value: Any, hint: Any, name: str) -> Any:
     specs = [member for member in members if is_choice(member)]
     if specs and isinstance(value, str | dict):
         return _convert_choice(value, specs, name)
+    return _convert_plain(value, members, name)
+
+
+def _convert_plain(value: Any, members: Sequence[Any], name: str) -> Any:
+    """A number, or several, by the first of the types that takes such a value."""
     forms = {member: _plain_form(member) for member in members}
     fitting = [member for member, (_, types) in forms.items() if isinstance(value, types)]
     if not fitting:

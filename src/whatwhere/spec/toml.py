@@ -166,7 +166,7 @@ def _lines(spec: Any, path: str, header: str = "[{}]") -> list[str]:
             plain.append(f"{f.name} = {json.dumps(value.kind)}")  # a name alone is short for it
         elif is_dataclass(value):
             tables += _lines(value, f"{path}{f.name}.")
-        elif isinstance(value, tuple) and value and is_dataclass(value[0]):
+        elif _is_list_of_specs(value):
             # as a list, which is read as it stands; tables by number would be differences
             for item in value:
                 tables += _lines(item, f"{path}{f.name}.", "[[{}]]")
@@ -174,6 +174,10 @@ def _lines(spec: Any, path: str, header: str = "[{}]") -> list[str]:
             plain.append(f"{f.name} = {json.dumps(value)}")  # JSON's scalars and lists are TOML's
     head = ["\n" + header.format(path[:-1])] if path and plain else []
     return head + plain + tables
+
+
+def _is_list_of_specs(value: object) -> bool:
+    return isinstance(value, tuple) and bool(value) and is_dataclass(value[0])
 
 
 def _override_items(kind: type, old: tuple[Any, ...], value: Any, name: str) -> tuple[Any, ...]:
