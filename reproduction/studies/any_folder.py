@@ -1,11 +1,12 @@
 """Few labels of any folder: errors, calibration, suggestions and estimates by the shipped way.
 
-    python -m reproduction.studies.any_folder DATA --out FILE.json [--seconds 400] [--processes 8]
+    python -m reproduction.studies.any_folder_rows DATA ROWS
+    python -m reproduction.studies.any_folder ROWS --out FILE.json [--seconds 400] [--processes 8]
 
-DATA is a folder with `steel-surfaces.zip`, `blood-cells.zip`, `magnetic-tiles.zip` and
-`fashion-mnist/`, `mnist/` (unpacked, or `labels-data.npz`: a part of both). Settings were chosen on
-one half of the steel and blood pictures (`HALF = "validation"`); the other half is tested once. A
-model learns from the pictures of its half, without labels. Rows are those of `ww.Labelling`.
+ROWS is the folder that `any_folder_rows.py` fills. Errors are those of pictures without a label,
+with 1, 3 and 10 labels a class, balanced or drawn at random from all pictures, ten draws each. A
+simulated person labels what is suggested, or pictures at random. Results are written after every
+step; `--seconds` bounds the time, and `--parts` chooses what is measured.
 """
 
 from __future__ import annotations
@@ -13,102 +14,68 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import tempfile
 import time
-import zipfile
-from dataclasses import replace
+import warnings
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from multiprocessing import TimeoutError as PoolTimeout
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 
 import whatwhere as ww
 from whatwhere.data import few_labels
-from whatwhere.progress import no_stage
-from whatwhere.spec.execution import Execution
-from whatwhere.spec.tasks import Distortions
-from whatwhere.tasks.classification.picture_classifier import describe_pictures
 
 DRAWS = 10
 COUNTS = (5, 10, 15, 20, 30, 40, 50, 60)
 PER_CLASS = (1, 3, 10)
-HALF = "test"
-CLOTHES = 10_000  # of a pool
-LARGEST_CLASS, SMALLEST_CLASS = 3000, 60  # of unequal digits
 
 
-def half_of(count: int, which: str) -> np.ndarray:
-    """The rows of a half."""
-    order = np.random.default_rng(0).permutation(count)
-    chosen = order[: count // 2] if which == "validation" else order[count // 2 :]
-    return np.sort(chosen)
+class Kept(NamedTuple):
+    """Rows [N, d] at unit length, their classes [N], and a graph of the rows."""
+
+    rows: np.ndarray
+    y: np.ndarray
+    graph: ww.GraphClassifier
 
 
-def rows_of(images: Any, run: Any) -> tuple[np.ndarray, str, float]:
-    """Rows of images, what they describe, and the seconds after training."""
-    options = Execution(device="auto")
-    loaded = images if isinstance(images, ww.data.Images) else ww.data.load(images)
-    if run is None:
-        from whatwhere.tasks.classification.picture_classifier import learn
+class Draws(NamedTuple):
+    """All draws of a number of labels of a set, one after the other."""
 
-        run = learn(loaded, None, options, no_stage)
-    start = time.perf_counter()
-    describe, rows = describe_pictures(loaded, run, Distortions(), options, None, no_stage)
-    return rows.numpy(), describe.why, time.perf_counter() - start
+    file: str
+    per_class: int
+    balanced: bool
 
-
-def zipped(file: Path, which: str) -> tuple[Any, np.ndarray]:
-    folder = Path(tempfile.mkdtemp()) / file.stem
-    zipfile.ZipFile(file).extractall(folder)
-    images = ww.data.load(folder)
-    rows = half_of(len(images), which)
-    return images.subset(rows), np.asarray(images.labels)[rows]
+    @property
+    def key(self) -> str:
+        kind = "balanced" if self.balanced else "random"
+        return f"{Path(self.file).stem}, {self.per_class} {kind}"
 
 
-def digits_run() -> Any:
-    """The model `mnist` with its learned steps."""
-    model = ww.load("mnist")
-    assert model.source is not None
-    steps = ww.LearnedSteps.load(model.source)
-    recipe = replace(ww.Recipe.paper(), inference=steps.spec, plan=())
-    return ww.learning.TrainedRun("mnist", recipe, steps.model_for(model))
+class Session(NamedTuple):
+    """A simulated person who labels what is suggested, or pictures at random."""
+
+    file: str
+    suggested: bool
+    seed: int
+
+    @property
+    def key(self) -> str:
+        kind = "suggested" if self.suggested else "random"
+        return f"{Path(self.file).stem.removesuffix(', own')}, {kind}, {self.seed}"
 
 
-def defects(file: Path) -> tuple[torch.Tensor, np.ndarray]:
-    from reproduction.studies.anomaly_tiles import KINDS, read_tiles
-
-    found = [picture for picture in read_tiles(str(file)) if picture["kind"] in KINDS]
-    small = [
-        F.interpolate(torch.from_numpy(p["pixels"])[None, None].float(), (64, 64), mode="area")
-        for p in found
-    ]
-    return torch.cat(small), np.array([picture["kind"] for picture in found])
-
-
-def sets(data: Path, which: str) -> dict[str, Any]:
-    """A function for each set that returns images, labels and a run."""
-
-    def part(name: str) -> Any:
-        return np.load(data / "labels-data.npz")[name]
-
-    def clothes(number: int) -> Any:
-        rows = slice(CLOTHES * number, CLOTHES * (number + 1))
-        return part("fx")[rows], part("fy")[rows], "fashion"
-
-    digits = ww.data.load("digits")
-    return {
-        "steel": lambda: (*zipped(data / "steel-surfaces.zip", which), None),
-        "blood": lambda: (*zipped(data / "blood-cells.zip", which), None),
-        "defects": lambda: (*defects(data / "magnetic-tiles.zip"), None),
-        "digits": lambda: (digits, np.asarray(digits.labels), digits_run()),
-        "unequal digits": lambda: (part("ux"), part("uy"), digits_run()),
-        "clothes 1": lambda: clothes(0),
-        "clothes 2": lambda: clothes(1),
-        "clothes 3": lambda: clothes(2),
-    }
+@lru_cache(maxsize=1)
+def read(file: str) -> Kept:
+    torch.set_num_threads(1)
+    kept = np.load(file)
+    rows = kept["rows"].astype(np.float32)
+    rows = rows / np.linalg.norm(rows, axis=1, keepdims=True).clip(1e-30)
+    _, y = np.unique(kept["y"], return_inverse=True)
+    return Kept(rows, y, ww.GraphClassifier().fit(rows, y))
 
 
 def calibration_error(probabilities: np.ndarray, y: np.ndarray) -> float:
@@ -122,6 +89,7 @@ def calibration_error(probabilities: np.ndarray, y: np.ndarray) -> float:
 
 
 def draw(y: np.ndarray, per_class: int, seed: int, balanced: bool) -> np.ndarray:
+    """The rows that get a label."""
     classes = len(np.unique(y))
     if balanced:
         fewest = np.bincount(y).min()
@@ -129,50 +97,53 @@ def draw(y: np.ndarray, per_class: int, seed: int, balanced: bool) -> np.ndarray
     return np.random.default_rng(seed).permutation(len(y))[: per_class * classes]
 
 
-def compare(job: tuple[str, str, int, int, bool]) -> tuple[str, dict[str, float]]:
-    """The errors of one draw: the default, the nearest label and a linear SVM on the same rows."""
+def errors_of_draw(kept: Kept, chosen: np.ndarray) -> dict[str, float]:
+    """Errors in % of the default, of the nearest label and of a linear SVM on the same rows."""
     from sklearn.svm import LinearSVC
 
-    file, name, per_class, seed, balanced = job
-    torch.set_num_threads(1)
-    kept = np.load(file)
-    rows = kept["rows"].astype(np.float32)
-    _, y = np.unique(kept["y"], return_inverse=True)
-    chosen = draw(y, per_class, seed, balanced)
+    rows, y, graph = kept
     rest = np.setdiff1d(np.arange(len(y)), chosen)
     given = np.full(len(y), -1)
     given[chosen] = y[chosen]
-    graph = ww.GraphClassifier().fit(rows, given)
+    graph.refit(given)
     shares = np.zeros((len(y), int(y.max()) + 1))
     shares[:, graph.classes_] = graph.label_distributions_
-    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-    nearest = y[chosen][(unit @ unit[chosen].T).argmax(1)]
+    nearest = y[chosen][(rows[rest] @ rows[chosen].T).argmax(1)]
+    linear = np.full(len(rest), y[chosen][0])
+    if len(graph.classes_) > 1:
+        linear = LinearSVC(C=1).fit(rows[chosen], y[chosen]).predict(rows[rest])
     found = {
         "graph": np.mean(shares[rest].argmax(1) != y[rest]),
-        "nearest": np.mean(nearest[rest] != y[rest]),
+        "nearest": np.mean(nearest != y[rest]),
+        "linear": np.mean(linear != y[rest]),
         "calibration": calibration_error(shares[rest], y[rest]),
         "estimate": np.mean(1 - shares[rest].max(1)),
     }
-    if len(np.unique(y[chosen])) > 1:
-        svm = LinearSVC(C=1).fit(unit[chosen], y[chosen])
-        found["linear"] = np.mean(svm.predict(unit[rest]) != y[rest])
-    kind = "balanced" if balanced else "random"
-    return f"{name}, {per_class} {kind}", {k: round(100 * float(v), 3) for k, v in found.items()}
+    return {name: round(100 * float(value), 3) for name, value in found.items()}
 
 
-def simulate(job: tuple[str, str, bool, int]) -> tuple[str, dict[str, Any]]:
+def compare(job: Draws) -> tuple[str, dict[str, list[float]]]:
+    """The errors of all draws, by method."""
+    warnings.simplefilter("ignore", UserWarning)
+    kept = read(job.file)
+    found: dict[str, list[float]] = {}
+    for seed in range(DRAWS):
+        chosen = draw(kept.y, job.per_class, seed, job.balanced)
+        for name, value in errors_of_draw(kept, chosen).items():
+            found.setdefault(name, []).append(value)
+    return job.key, found
+
+
+def simulate(job: Session) -> tuple[str, dict[str, Any]]:
     """Errors and estimates against the number of labels, suggested or at random."""
-    file, name, suggested, seed = job
-    torch.set_num_threads(1)
-    kept = np.load(file)
-    rows = kept["rows"].astype(np.float32)
-    y = kept["y"].astype(str)
-    session = ww.Labelling(rows)
-    order = np.random.default_rng(seed).permutation(len(y))
+    kept = read(job.file)
+    y = kept.y.astype(str)
+    session = ww.Labelling(kept.rows)
+    order = np.random.default_rng(job.seed).permutation(len(y))
     errors: dict[int, float] = {}
     estimates: dict[int, float | None] = {}
     for count in range(1, COUNTS[-1] + 1):
-        if suggested:
+        if job.suggested:
             row = order[0] if count == 1 else session.suggested_rows(1)[0]
             session.label({int(row): y[row]})
         elif count in COUNTS:
@@ -181,8 +152,7 @@ def simulate(job: tuple[str, str, bool, int]) -> tuple[str, dict[str, Any]]:
             errors[count] = round(100 * float(np.mean(session.predict().classes != y)), 3)
             estimate = session.error()
             estimates[count] = None if estimate is None else round(100 * estimate, 3)
-    kind = "suggested" if suggested else "random"
-    return f"{name}, {kind}, {seed}", {"errors": errors, "estimates": estimates}
+    return job.key, {"errors": errors, "estimates": estimates}
 
 
 class Log:
@@ -191,7 +161,7 @@ class Log:
     def __init__(self, file: Path, seconds: float) -> None:
         self.file = file
         self.end = time.monotonic() + seconds
-        self.results: dict[str, Any] = {}
+        self.results: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
 
     def keep(self, part: str, key: str, value: Any) -> None:
         self.results.setdefault(part, {})[key] = value
@@ -199,66 +169,53 @@ class Log:
         temporary.write_text(json.dumps(self.results, indent=1) + "\n")
         os.replace(temporary, self.file)
 
-    @property
-    def left(self) -> float:
-        return self.end - time.monotonic()
+    def run(self, part: str, work: Callable[[Any], Any], jobs: Iterable[Any], count: int) -> None:
+        """Do the jobs whose results are not there yet, in some processes, while time is left."""
+        done = self.results.get(part, {})
+        jobs = [job for job in jobs if job.key not in done]
+        with get_context("spawn").Pool(count) as pool:
+            waiting = pool.imap_unordered(work, jobs, chunksize=1)
+            for _ in jobs:
+                try:
+                    key, value = waiting.next(timeout=max(0.1, self.end - time.monotonic()))
+                except PoolTimeout:
+                    break
+                self.keep(part, key, value)
+            pool.terminate()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("data", type=Path)
+    parser.add_argument("rows", type=Path)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--half", default=HALF, choices=("validation", "test"))
-    parser.add_argument("--sets", nargs="+")
     parser.add_argument("--seconds", type=float, default=400.0)
     parser.add_argument("--processes", type=int, default=8)
+    parser.add_argument("--parts", nargs="+", default=["draws", "sessions"])
     options = parser.parse_args()
     log = Log(options.out, options.seconds)
-    work = Path(tempfile.mkdtemp())
-    files = {}
-    for name, make in sets(options.data, options.half).items():
-        if options.sets and name not in options.sets:
-            continue
-        try:
-            images, y, run = make()
-            rows, why, seconds = rows_of(images, run)
-        except Exception as error:
-            log.keep("failed", name, repr(error)[:400])
-            continue
-        files[name] = str(work / f"{name}.npz")
-        np.savez(files[name], rows=rows, y=y)
-        log.keep("rows", name, {"shape": rows.shape, "why": why, "seconds": seconds})
+    # small files first: all that is measured of them is cheap
+    files = sorted(options.rows.glob("*.npz"), key=lambda file: file.stat().st_size)
+    for file in files:
+        kept = np.load(file)
+        about = {"shape": kept["rows"].shape, "why": str(kept["why"])}
+        log.keep("rows", file.stem, about | {"seconds": float(kept["seconds"])})
     draws = [
-        (file, name, per, seed, balanced)
-        for seed in range(DRAWS)
-        for per in PER_CLASS
+        Draws(str(file), per_class, balanced)
+        for file in files
+        for per_class in PER_CLASS
         for balanced in (True, False)
-        for name, file in files.items()
     ]
-    # small sets first: all their draws are cheap
-    draws.sort(key=lambda job: "clothes" in job[1] or "digits" in job[1])
+    own = [file for file in files if file.stem.endswith(", own")]
     sessions = [
-        (file, name, suggested, seed)
+        Session(str(file), suggested, seed)
+        for file in own
         for seed in range(DRAWS)
-        for name, file in files.items()
         for suggested in (True, False)
     ]
-    sessions.sort(key=lambda job: "clothes" in job[1] or "digits" in job[1])
-    with get_context("spawn").Pool(options.processes) as pool:
-        found: dict[str, dict[str, list[float]]] = {}
-        for key, values in pool.imap_unordered(compare, draws, chunksize=1):
-            for kind, value in values.items():
-                found.setdefault(key, {}).setdefault(kind, []).append(value)
-            log.keep("draws", key, found[key])
-            if log.left < 0.55 * options.seconds:
-                break
-        pool.terminate()
-    with get_context("spawn").Pool(options.processes) as pool:
-        for key, value in pool.imap_unordered(simulate, sessions, chunksize=1):
-            log.keep("sessions", key, value)
-            if log.left < 0:
-                break
-        pool.terminate()
+    if "draws" in options.parts:
+        log.run("draws", compare, draws, options.processes)
+    if "sessions" in options.parts:
+        log.run("sessions", simulate, sessions, options.processes)
 
 
 if __name__ == "__main__":

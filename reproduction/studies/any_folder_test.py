@@ -17,7 +17,9 @@ import torch
 from sklearn.svm import LinearSVC
 
 import whatwhere as ww
-from reproduction.studies.any_folder import calibration_error, few_labels, half_of
+from reproduction.studies.any_folder import calibration_error
+from reproduction.studies.any_folder_rows import half_of
+from whatwhere.data import few_labels
 from whatwhere.progress import no_stage
 from whatwhere.spec.execution import Execution
 from whatwhere.spec.tasks import Distortions
