@@ -63,7 +63,7 @@ def test_operators_keep_the_contract_of_pytorch(device: str) -> None:
     mu, gamma = (
         torch.rand(shape, dtype=torch.float64, device=device, requires_grad=True) for _ in range(2)
     )
-    numbers = Settings(OVERLAPPING).numbers()
+    numbers = Settings(OVERLAPPING, MomentFit()).numbers()
     constants = [tensor.detach() for tensor in (z, p, mu, gamma)]
     for operator, tensors in (
         (fused._fit_pool, (z,)),

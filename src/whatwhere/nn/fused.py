@@ -25,7 +25,7 @@ from torch.jit._trace import is_tracing
 
 from whatwhere.latents import PoolingParams
 from whatwhere.nn import plain
-from whatwhere.nn.operators import Operator, Settings
+from whatwhere.nn.operators import DEFAULT_FIT, Operator, Settings
 from whatwhere.ops.pooling import Regions
 from whatwhere.spec import MomentFit
 
@@ -94,11 +94,11 @@ def fit_pool(
 
 
 def pool(z: Tensor, where: PoolingParams, regions: Regions) -> Tensor:
-    return _pool(z, *_expanded(where, z, regions), settings=Settings(regions))
+    return _pool(z, *_expanded(where, z, regions), settings=Settings(regions, DEFAULT_FIT))
 
 
 def unpool(p: Tensor, where: PoolingParams, regions: Regions) -> Tensor:
-    return _unpool(p, *_expanded(where, p, regions), settings=Settings(regions))
+    return _unpool(p, *_expanded(where, p, regions), settings=Settings(regions, DEFAULT_FIT))
 
 
 def _expanded(where: PoolingParams, maps: Tensor, regions: Regions) -> list[Tensor]:

@@ -7,6 +7,7 @@ a small kernel runs, so in eager mode the kernel is called directly.
 """
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
@@ -17,6 +18,10 @@ from torch.jit._trace import is_tracing
 from whatwhere.ops.pooling import Regions
 from whatwhere.spec import MomentFit
 
+NAMESPACE = "whatwhere"
+LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")
+# a value at the level of the module: Dynamo of torch 2.11 knows none that is a field's default
+DEFAULT_FIT = MomentFit()
 SETTINGS = "SymInt[] regions, float[] fit, bool return_where"
 Vjp = Callable[..., tuple[Tensor | None, ...]]
 
@@ -30,7 +35,7 @@ class Settings(NamedTuple):
     """
 
     regions: Regions
-    fit: MomentFit = MomentFit()
+    fit: MomentFit
     return_where: bool = True
 
     def numbers(self) -> tuple[list[int], list[float], bool]:
@@ -121,12 +126,17 @@ def _register(
     empty: Callable[..., Any],
     vjp: Vjp | None,
 ) -> Any:
-    """The kernel as `torch.ops.whatwhere.<name>`."""
+    """The kernel as `torch.ops.whatwhere.<name>`.
+
+    `torch.library.custom_op` would do the same, but checks every result of every call: on a GPU
+    that takes longer than the kernel runs.
+    """
     tensors, results = schema.split(" -> ")
     full = f"{tensors[:-1]}, {SETTINGS}) -> {results}"
+    qualified = f"{NAMESPACE}::{name}"
 
     def run(*inputs: Any) -> Any:
-        return _without_none(kernel(*inputs[:-3], Settings.of(inputs[-3:])), inputs[0])
+        return _without_none(kernel(*inputs[:-3], _cached_settings(inputs[-3:])), inputs[0])
 
     def fake(*inputs: Any) -> Any:
         return _without_none(empty(*inputs[:-3], Settings.of(inputs[-3:])), inputs[0])
@@ -137,12 +147,28 @@ def _register(
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         return *vjp(ctx, *gradients), None, None, None  # type: ignore[misc]
 
-    operator = torch.library.custom_op(f"whatwhere::{name}", run, mutates_args=(), schema=full)
-    operator.register_fake(fake)
+    LIBRARY.define(name + full, tags=(torch.Tag.pt2_compliant_tag,))
+    for device in ("CPU", "CUDA"):
+        LIBRARY.impl(name, run, device)
+    torch.library.register_fake(qualified, fake, lib=LIBRARY)
     if vjp is not None:
-        operator.register_autograd(backward, setup_context=setup_context)
-    operator.register_vmap(_mapped(operator))
+        torch.library.register_autograd(
+            qualified, backward, setup_context=setup_context, lib=LIBRARY
+        )
+    operator = getattr(getattr(torch.ops, NAMESPACE), name).default
+    torch.library.register_vmap(qualified, _mapped(operator), lib=LIBRARY)
     return operator
+
+
+def _cached_settings(numbers: Sequence[Any]) -> Settings:
+    """`Settings.of` for a kernel that runs, whose sizes are integers: checked once."""
+    regions, fit, return_where = numbers
+    return _settings(tuple(regions), tuple(fit), return_where)
+
+
+@lru_cache(256)
+def _settings(regions: tuple[int, ...], fit: tuple[float, ...], return_where: bool) -> Settings:
+    return Settings.of((regions, fit, return_where))
 
 
 def _without_none(results: Any, like: Tensor) -> Any:

@@ -29,7 +29,8 @@ def start_pooling(problem: Problem, scales: Scales | None = None) -> tuple[Pooli
     layers = model.spec.layers[: problem.phase.layer]
     if len(known) >= len(layers) and all(layer.pooling.moves for layer in layers):
         return known[: len(layers)]  # there is none left to fit
-    scales = scales or problem.spec.start_scales
+    if scales is None:
+        scales = problem.spec.start_scales
     signal = problem.signal
     thetas: list[PoolingParams] = []
     for k, layer in enumerate(layers, start=1):
