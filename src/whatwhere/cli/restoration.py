@@ -3,17 +3,41 @@ recording."""
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
 from whatwhere.cli.command import Settings, command
 from whatwhere.cli.inputs import SHARD, open_shard
 from whatwhere.errors import SpecError, plural, printable
-from whatwhere.spec.execution import Execution
+from whatwhere.spec.execution import Execution, Shard
 from whatwhere.spec.tasks import RestorationSpec
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from whatwhere.tasks.restoration.pictures import Task
+
 RECORDINGS = (".csv", ".wav", ".npy")
+
+
+class Paths(NamedTuple):
+    """Where a command reads and writes.
+
+    source  a picture, a folder of pictures, or a recording
+    mask    as --mask was given; None for what has none
+    out     the file or folder of the results
+    """
+
+    source: Path
+    mask: str | None
+    out: Path
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether this is a recording; an array may be a picture, unless one is to be written."""
+        read = self.source.suffix.lower() in (".csv", ".wav")
+        return read or self.out.suffix.lower() in RECORDINGS
 
 
 @command(RestorationSpec, (Execution, "device"), SHARD, flags="device learn shard")
@@ -43,7 +67,7 @@ def denoise(
     from whatwhere.tasks.restoration.pictures import Task
 
     task = Task("denoise", settings.of(RestorationSpec), parse_noise(noise))
-    restore(task, model, (pictures, None, out), overwrite, settings, quiet)
+    restore(task, model, Paths(pictures, None, out), overwrite, settings, quiet)
 
 
 @command((RestorationSpec, "quality tile"), (Execution, "device"), SHARD, flags="device shard")
@@ -74,7 +98,7 @@ def inpaint(
     from whatwhere.tasks.restoration.pictures import Task
 
     task = Task("inpaint", settings.of(RestorationSpec), noise)
-    restore(task, model, (pictures, mask, out), overwrite, settings, quiet)
+    restore(task, model, Paths(pictures, mask, out), overwrite, settings, quiet)
 
 
 def parse_noise(text: str | None) -> Any:
@@ -91,37 +115,48 @@ def parse_noise(text: str | None) -> Any:
 
 
 def restore(
-    task: Any,
+    task: "Task",
     model: Path | None,
-    paths: tuple[Path, str | None, Path],
+    paths: Paths,
     overwrite: bool,
     settings: Settings,
     quiet: bool,
 ) -> None:
-    """Check everything, then restore picture after picture, or the recording. paths: of pictures,
-    mask and results."""
+    """Check everything, then restore picture after picture, or the recording."""
+    shard = open_shard(settings, quiet=quiet)
+    if not shard.is_all and not paths.source.is_dir():
+        raise SpecError(
+            f"part {shard} of {printable(paths.source)} was asked for ({shard.origin}); expected a"
+            " folder of pictures, or --shard 1/1"
+        )
+    execution = settings.of(Execution)
+    if paths.is_recording:
+        restore_recording(task, model, paths, overwrite, execution)
+    else:
+        restore_pictures(task, model, paths, overwrite, execution, shard, quiet)
+
+
+def restore_pictures(
+    task: "Task",
+    model: Path | None,
+    paths: Paths,
+    overwrite: bool,
+    execution: Execution,
+    shard: Shard,
+    quiet: bool,
+) -> None:
+    """Restore a picture, or those of a folder that are still to be restored."""
     from whatwhere.cli.outputs import Stages
     from whatwhere.engines.devices import choose_device
     from whatwhere.tasks.restoration import load_denoiser, load_dictionary
     from whatwhere.tasks.restoration.pictures import plan_jobs, restore_picture
 
-    pictures, mask, out = paths
-    execution = settings.of(Execution)
-    shard = open_shard(settings, quiet=quiet)
-    if not shard.is_all and not pictures.is_dir():
-        raise SpecError(
-            f"part {shard} of {printable(pictures)} was asked for ({shard.origin}); expected a"
-            " folder of pictures, or --shard 1/1"
-        )
-    # an array may be a picture
-    if out.suffix.lower() in RECORDINGS or pictures.suffix.lower() in RECORDINGS[:2]:
-        return restore_recording(task, model, paths, overwrite, execution)
     if model is not None and (str(model) != "dictionary" or task.name == "inpaint"):
         known = "none" if task.name == "inpaint" else "dictionary, or none"
         raise SpecError(f"--model {printable(model)} was given for pictures; expected {known}")
     device = choose_device(execution.device, execution.engine)
     restorer = load_dictionary() if model else load_denoiser().to(device)
-    jobs = plan_jobs(task, restorer, pictures, mask, out, overwrite, shard)
+    jobs = plan_jobs(task, restorer, *paths, overwrite, shard)
     stages = Stages(quiet)
     for job in jobs:
         with stages.stage(f"{task.name} {job.source.name}", job.pixels) as advance:
@@ -131,17 +166,15 @@ def restore(
                 f"{job.source.name}: noise {', '.join(f'{level:.3g}' for level in levels)},"
                 " estimated"
             )
-    folder = shard.part_of(out)
-    typer.echo(
-        f"{printable(folder)}: {len(jobs):,} restored"
-        + ("" if jobs else " (all were there already)")
-    )
+    folder = shard.part_of(paths.out)
+    remark = "" if jobs else " (all were there already)"
+    typer.echo(f"{printable(folder)}: {len(jobs):,} restored{remark}")
 
 
 def restore_recording(
-    task: Any,
+    task: "Task",
     model: Path | None,
-    paths: tuple[Path, str | None, Path],
+    paths: Paths,
     overwrite: bool,
     execution: Execution,
 ) -> None:
@@ -170,6 +203,7 @@ def restore_recording(
     if mask is None:
         restored = restoration.denoise(opened, values, task.noise)
     else:
+        assert isinstance(task.noise, float), "inpaint has no other noise"
         known = values.isfinite() if mask == "nan" else load(mask, signals=True)[:]
         restored = restoration.inpaint(opened, values, known, task.noise)
         gaps = leave_long_gaps(restored, known, opened.spec.layers[0].filter_shape[1])
@@ -178,7 +212,7 @@ def restore_recording(
     typer.echo(f"{printable(out)}: restored{left}")
 
 
-def leave_long_gaps(restored: Any, known: Any, longest: int) -> int:
+def leave_long_gaps(restored: "Tensor", known: "Tensor", longest: int) -> int:
     """Mark gaps of signals [N, C, T] that are longer than a waveform as unknown, in place; returns
     their number: no waveform reaches across, so that what was filled in is a guess."""
     from whatwhere.data.signals import long_gaps

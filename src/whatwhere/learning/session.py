@@ -97,7 +97,10 @@ class TrainingSession:
         if self.folder is not None:
             self.folder.write_history(self.state.history)
         self.callbacks.on_epoch(report)
-        finished = layer > self.recipe.model.depth
+        self._save_after_epoch(finished=layer > self.recipe.model.depth)
+
+    def _save_after_epoch(self, *, finished: bool) -> None:
+        """Write what is due after an epoch, and stop where somebody asked for it."""
         stopping = self.processes.any(self.callbacks.stop()) and not finished
         if self.folder is not None and finished:
             self.folder.finish(self.state)

@@ -103,39 +103,76 @@ def train(
         f"a recipe of type {type(recipe).__name__}",
         "train(images, recipe) with a Recipe, or none",
     )
-    if recipe is None and isinstance(images, str | Path):
-        images = load_for_training(images)[0]
-    chosen = None
-    if recipe is None and isinstance(images, Signals):
-        chosen = choose_defaults(images)
-        recipe = chosen.recipe
-        start = start or chosen.start
-        image_count = image_count or chosen.image_count
-    source = open_images(images, None if recipe is None else recipe.model)
-    if image_count is None and isinstance(source, IterableStream):
-        image_count = source.length
     if recipe is None:
-        chosen = choose_defaults(source.known_images())
-        recipe = chosen.recipe
-        image_count = image_count or chosen.image_count
-    if chosen is not None and is_main_process():
-        warnings.warn(chosen.line, stacklevel=2)
-    recipe = stream_recipe(recipe, source, image_count, mask)
-    if start is None:  # channels are those of the images
-        channels = source.first_images().shape[1]
-        recipe = replace(recipe, model=replace(recipe.model, channels=channels))
-    elif start.spec != recipe.model:
-        raise SpecError(
-            "a start model was given that is not the recipe's; expected one of the same ModelSpec"
-        )
-    recipe = resolve_recipe(recipe, source.known_images(), mask=mask, start=start)
-    job = TrainingJob(recipe, source, mask, image_count, start, options, callbacks)
+        given = choose_settings(images, start, image_count)
+    else:
+        source = open_images(images, recipe.model)
+        if image_count is None:
+            image_count = stream_length(source)
+        given = TrainingInput(source, recipe, start, image_count)
+    recipe = complete_recipe(given, mask)
+    job = TrainingJob(
+        recipe, given.images, mask, given.image_count, given.start, options, callbacks
+    )
     folder = None if out is None else Path(out)
     if not (progress and is_main_process()):
         return run_training(job, folder, resume)
     shown = TrainingProgress(recipe, callbacks)
     with shown.display:
         return run_training(replace(job, callbacks=shown.callbacks()), folder, resume)
+
+
+@dataclass(frozen=True)
+class TrainingInput:
+    """What is learned from, and how, before the recipe's numbers are filled in.
+
+    images       what `train` was given, as a stream
+    recipe       as it was given, or chosen from the images
+    start        the model to begin with; None draws one from the recipe's seed
+    image_count  how many images each layer learns from; None: all
+    """
+
+    images: ImageStream
+    recipe: Recipe
+    start: DeconvNet | None
+    image_count: int | None
+
+
+def stream_length(source: ImageStream) -> int | None:
+    """How many images an iterable gives, where it says so; None for data sets."""
+    return source.length if isinstance(source, IterableStream) else None
+
+
+def choose_settings(
+    images: TrainingImages, start: DeconvNet | None, image_count: int | None
+) -> TrainingInput:
+    """Settings for images without a recipe, chosen from them; a warning reports the choice."""
+    if isinstance(images, str | Path):
+        images = load_for_training(images)[0]
+    if isinstance(images, Signals):
+        chosen = choose_defaults(images)
+        start = start or chosen.start
+        source = open_images(images, chosen.recipe.model)
+    else:
+        source = open_images(images, None)
+        chosen = choose_defaults(source.known_images())
+    if is_main_process():
+        warnings.warn(chosen.line, stacklevel=3)  # the line that calls train
+    image_count = image_count or stream_length(source) or chosen.image_count
+    return TrainingInput(source, chosen.recipe, start, image_count)
+
+
+def complete_recipe(given: TrainingInput, mask: ImageSource | None) -> Recipe:
+    """The recipe with the images' channels, and with every λ as a number."""
+    recipe = stream_recipe(given.recipe, given.images, given.image_count, mask)
+    if given.start is None:  # channels are those of the images
+        channels = given.images.first_images().shape[1]
+        recipe = replace(recipe, model=replace(recipe.model, channels=channels))
+    elif given.start.spec != recipe.model:
+        raise SpecError(
+            "a start model was given that is not the recipe's; expected one of the same ModelSpec"
+        )
+    return resolve_recipe(recipe, given.images.known_images(), mask=mask, start=given.start)
 
 
 @dataclass(frozen=True)
@@ -243,11 +280,8 @@ def open_data(
     local = processes.share(len(batches))
     in_memory = job.options.store == "memory"
     if job.options.store == "auto":
-        # The processes of a machine share its memory; a GPU has one process.
-        sharing = processes.local_size if model.device.type == "cpu" else 1
         local_images = sum(batches[batch].stop - batches[batch].start for batch in local)
-        numbers = latents_per_image(model.spec, *images[slice(0, 1)].shape[2:])
-        needed = sharing * local_images * numbers * model.dtype.itemsize
+        needed = local_images * latent_bytes(model, images, processes)
         place_for_files = Path(tempfile.gettempdir()) if folder is None else folder
         in_memory = latents_fit(needed, model.device, place_for_files)
     with ExitStack() as closing:
@@ -257,3 +291,11 @@ def open_data(
         store = LatentStore(len(batches), model.device, place, in_memory=in_memory, local=local)
         data = TrainingData(model, images, batches, store, job.mask, processes=processes)
         yield data.checked(keep=in_memory)
+
+
+def latent_bytes(model: DeconvNet, images: ImageSource, processes: ProcessGroup) -> int:
+    """What the latents of an image take, for every process that shares this one's memory."""
+    # The processes of a machine share its memory; a GPU has one process.
+    sharing = processes.local_size if model.device.type == "cpu" else 1
+    numbers = latents_per_image(model.spec, *images[slice(0, 1)].shape[2:])
+    return sharing * numbers * model.dtype.itemsize

@@ -137,22 +137,21 @@ class IterableStream:
             )
         images = given[0] if isinstance(given, tuple | list) and given else given
         images = torch.as_tensor(images) if isinstance(images, np.ndarray) else images
-        shape = list(images.shape) if isinstance(images, Tensor) else []
-        if (
-            len(shape) != 4
-            or not shape[0]
-            or (self._waiting and images.shape[1:] != self._waiting[0].shape[1:])
-        ):
-            what = (
-                f"a tensor of shape {shape}"
-                if isinstance(images, Tensor)
-                else f"a {type(images).__name__}"
-            )
+        if not self._is_batch(images):
+            what = f"a {type(images).__name__}"
+            if isinstance(images, Tensor):
+                what = f"a tensor of shape {list(images.shape)}"
             raise StreamError(
                 f"the stream gave {what} after {self._end:,} images; expected batches of images [n,"
                 " C, H, W], n ≥ 1, all of one shape"
             )
         self._waiting.append(images)
+
+    def _is_batch(self, images: object) -> bool:
+        """Whether this is a batch of images of the stream's shape."""
+        if not isinstance(images, Tensor) or images.ndim != 4 or len(images) == 0:
+            return False
+        return not self._waiting or images.shape[1:] == self._waiting[0].shape[1:]
 
 
 _END = object()
@@ -162,37 +161,42 @@ ImageStream = SizedStream | IterableStream
 def open_images(images: Any, spec: ModelSpec | None) -> ImageStream:
     """What `train` was given: a path or name, an array, `Images`, a tensor, an iterable; in the
     units of a model."""
-    signals = spec is not None and spec.for_signals
-    if isinstance(images, str | Path):
-        images = load_for_training(images, signals=signals)[0]
-    elif isinstance(images, np.ndarray) or (
-        signals and isinstance(images, Tensor) and images.ndim < 4
-    ):
-        images = load(images, signals=signals and images.ndim < 4, allow_nan=signals)
+    images = _load_images(images, spec)
     if isinstance(images, Signals):
-        require(
-            spec is None or spec.for_signals,
-            "a model of pictures for signals",
-            "filters and regions of height 1, such as layers = [{ maps = 2, filter_size = [1, 24],"
-            " pool_size = [1, 2], pool_stride = [1, 1] }] (or --waveforms 2 --length 24)",
-        )
-        if spec is None:
-            images = training_windows(images).as_images()
-        else:
-            images = replace(images, white=spec.input.white)
-            images = detrended(images, InputStage(spec.input))
-    sliceable = (
-        hasattr(images, "__len__")
-        and hasattr(images, "__getitem__")
-        and not isinstance(images, list | tuple)
-    )
-    if not sliceable:
+        images = _signal_images(images, spec)
+    has_rows = hasattr(images, "__len__") and hasattr(images, "__getitem__")
+    if not has_rows or isinstance(images, list | tuple):
         return IterableStream(images)
     if len(images) == 0:
         raise ImageError("an empty set of images was given; expected at least one")
     if spec is not None and isinstance(images, Images):
         images = images.with_white(spec.input.white)
     return SizedStream(images)
+
+
+def _load_images(images: Any, spec: ModelSpec | None) -> Any:
+    """Paths, names and arrays as `Images` or `Signals`; everything else as it is."""
+    signals = spec is not None and spec.for_signals
+    if isinstance(images, str | Path):
+        return load_for_training(images, signals=signals)[0]
+    if isinstance(images, Tensor) and (images.ndim >= 4 or not signals):
+        return images
+    if isinstance(images, np.ndarray | Tensor):
+        return load(images, signals=signals and images.ndim < 4, allow_nan=signals)
+    return images
+
+
+def _signal_images(signals: Signals, spec: ModelSpec | None) -> Images:
+    """Signals as images of height 1 in a model's units; without a model, windows of them."""
+    if spec is None:
+        return training_windows(signals).as_images()
+    require(
+        spec.for_signals,
+        "a model of pictures for signals",
+        "filters and regions of height 1, such as layers = [{ maps = 2, filter_size = [1, 24],"
+        " pool_size = [1, 2], pool_stride = [1, 1] }] (or --waveforms 2 --length 24)",
+    )
+    return detrended(replace(signals, white=spec.input.white), InputStage(spec.input))
 
 
 def fingerprint(images: ImageSource) -> str:

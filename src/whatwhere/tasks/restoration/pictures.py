@@ -4,6 +4,7 @@ import io
 import json
 import math
 import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -57,6 +58,11 @@ class Task:
     spec: RestorationSpec = field(default_factory=RestorationSpec)
     noise: Noise = None
 
+    @property
+    def only_fills_in(self) -> bool:
+        """Whether known pixels stay exactly as they are."""
+        return self.name == "inpaint" and not self.noise
+
 
 @dataclass(frozen=True)
 class Job:
@@ -95,51 +101,74 @@ def plan_jobs(
 
     shard  which part of a folder; its results are in a folder of their own, in `out`
     """
-    inputs = [source, *([] if mask is None else [Path(mask)])]
+    inputs = [source]
+    if mask is not None:
+        inputs.append(Path(mask))
     if not source.is_dir():
-        images, masks = _load(source, mask)
-        _check_format(out, source, images, task)
-        if task.name == "inpaint" and not task.noise and not _has_gaps(masks):
-            raise ImageError(
-                f"{printable(source)}: the mask {mask} leaves nothing to fill in; expected pixels"
-                " that are transparent (alpha), or black in the mask"
-            )
+        job = _plan_picture(task, source, mask, out)
         check_outputs([out], inputs, overwrite=overwrite)
-        return [_job(source, mask, out, images, masks)]
+        return [job]
     places = {picture.file: picture.place for picture in find_pictures(source, but=out)}
-    files = list(places)
     if shard is not None and not shard.is_all:
-        files = [files[row] for row in shard.rows(len(files))]
+        files = list(places)
+        places = {files[row]: places[files[row]] for row in shard.rows(len(files))}
         out = shard.part_of(out)
-    targets = {
-        file: out.joinpath(*places[file].folders, f"{file.stem}{_suffix(file)}") for file in files
-    }
-    doubled = [file.name for file in files if list(targets.values()).count(targets[file]) > 1]
-    if doubled:
-        raise ImageError(
-            f"{source} holds {' and '.join(doubled)}, which would have one name as a result;"
-            " rename one"
-        )
-    jobs = []
-    with_gaps = 0
-    for file in files:
-        own_mask = _mask_of(mask, file, places[file])
-        images, masks = _load(file, own_mask)
-        with_gaps += _has_gaps(masks)
-        job = _job(file, own_mask, targets[file], images, masks)
-        jobs.append(replace(job, folder=out, sources=_checksums(job)))
-    if task.name == "inpaint" and not task.noise and with_gaps < len(jobs):
-        words = f"{printable(source)}: {len(jobs) - with_gaps:,} of {len(jobs):,} pictures have"
-        if not with_gaps:
-            raise ImageError(f"{words} nothing to fill in; give a mask of unknown pixels")
-        warnings.warn(f"{words} nothing to fill in, and stay as they are", stacklevel=2)
-    check_outputs(targets.values(), inputs, folder=out, overwrite=overwrite)
+    jobs = _plan_folder(task, source, places, mask, out)
+    check_outputs([job.out for job in jobs], inputs, folder=out, overwrite=overwrite)
     record = _settings(task, model)
     if not overwrite and (out / RECORD).exists():
         record |= _made(record, jobs, out)
     # With `overwrite` no result counts as made, from here on until it is made again.
     _write_record(out, record)
     return [job for job in jobs if job.name not in record]
+
+
+def _plan_picture(task: Task, source: Path, mask: str | None, out: Path) -> Job:
+    """The job of a single picture."""
+    images, masks = _load(source, mask)
+    _check_format(out, source, images, task)
+    if task.only_fills_in and not _has_gaps(masks):
+        raise ImageError(
+            f"{printable(source)}: the mask {mask} leaves nothing to fill in; expected pixels"
+            " that are transparent (alpha), or black in the mask"
+        )
+    return _job(source, mask, out, images, masks)
+
+
+def _plan_folder(
+    task: Task, source: Path, places: dict[Path, Place], mask: str | None, out: Path
+) -> list[Job]:
+    """The jobs of these pictures of a folder; their results lie in `out` as they do in it."""
+    targets = {
+        file: out.joinpath(*place.folders, f"{file.stem}{_suffix(file)}")
+        for file, place in places.items()
+    }
+    _check_distinct(source, targets)
+    jobs = []
+    with_gaps = 0
+    for file, place in places.items():
+        own_mask = _mask_of(mask, file, place)
+        images, masks = _load(file, own_mask)
+        with_gaps += _has_gaps(masks)
+        job = _job(file, own_mask, targets[file], images, masks)
+        jobs.append(replace(job, folder=out, sources=_checksums(job)))
+    if task.only_fills_in and with_gaps < len(jobs):
+        words = f"{printable(source)}: {len(jobs) - with_gaps:,} of {len(jobs):,} pictures have"
+        if not with_gaps:
+            raise ImageError(f"{words} nothing to fill in; give a mask of unknown pixels")
+        warnings.warn(f"{words} nothing to fill in, and stay as they are", stacklevel=3)
+    return jobs
+
+
+def _check_distinct(source: Path, targets: dict[Path, Path]) -> None:
+    """Raise an ImageError for pictures whose results would have the same name."""
+    counts = Counter(targets.values())
+    doubled = [file.name for file, target in targets.items() if counts[target] > 1]
+    if doubled:
+        raise ImageError(
+            f"{source} holds {' and '.join(doubled)}, which would have one name as a result;"
+            " rename one"
+        )
 
 
 def restore_picture(
@@ -200,14 +229,7 @@ def encode_pictures(
     except ImportError:
         raise MissingExtra("Pillow", "data", "writing pictures") from None
 
-    dtype = images.pixels.dtype
-    pixels = []
-    for page in pages:
-        if dtype.kind == "f":
-            pixels.append(page.astype(dtype))
-        else:
-            white = images.brightest or brightest_of(dtype)
-            pixels.append(np.rint(page.clip(0, 1).astype(np.float64) * white).astype(dtype))
+    pixels = [_as_pixels(page, images) for page in pages]
     file = io.BytesIO()
     if _needs_tiff(images):
         write_tiff(file, pixels, extras)
@@ -227,6 +249,16 @@ def encode_pictures(
         options |= {"save_all": True, "append_images": pictures[1:]}
     pictures[0].save(file, format=kind, **options)
     return file.getvalue()
+
+
+def _as_pixels(page: np.ndarray, images: Images) -> np.ndarray:
+    """Values of 0 to 1 as pixels of the type that the images have; floats stay what they are."""
+    dtype = images.pixels.dtype
+    if dtype.kind == "f":
+        return page.astype(dtype)
+    white = images.brightest or brightest_of(dtype)
+    pixels: np.ndarray = np.rint(page.clip(0, 1).astype(np.float64) * white).astype(dtype)
+    return pixels
 
 
 def _load(source: Path, mask: str | None) -> tuple[Images, Images | None]:
@@ -283,13 +315,12 @@ def _suffix(file: Path) -> str:
 def _check_format(out: Path, source: Path, images: Images, task: Task) -> None:
     """Raise an ImageError for a file to write that could not hold the result."""
     kind = FORMATS.get(out.suffix.lower())
-    dtype = images.pixels.dtype
     if kind is None or out.is_dir():
         raise ImageError(
             f"{printable(out)} was given as the picture to write; expected a name with one of"
             f" {', '.join(FORMATS)}"
         )
-    if kind == "JPEG" and task.name == "inpaint" and not task.noise:
+    if kind == "JPEG" and task.only_fills_in:
         raise ImageError(
             f"{printable(out)} was given; JPEG changes known pixels, expected .png, .tif, .bmp or"
             " .webp"
@@ -299,12 +330,18 @@ def _check_format(out: Path, source: Path, images: Images, task: Task) -> None:
             f"{printable(out)} was given for a picture with transparency, which {kind} cannot hold;"
             " expected .png, .tif or .webp"
         )
-    deep = dtype != np.uint8 and not (dtype == np.uint16 and kind == "PNG")
-    if kind != "TIFF" and (deep or len(images) > 1 or _needs_tiff(images)):
-        what = f"{len(images)} pages of {images.shape[0]} channels of {dtype}"
+    if kind != "TIFF" and not _holds(kind, images):
+        what = f"{len(images)} pages of {images.shape[0]} channels of {images.pixels.dtype}"
         raise ImageError(
             f"{printable(out)} was given for {what}, which {kind} cannot hold; write a .tif file"
         )
+
+
+def _holds(kind: str, images: Images) -> bool:
+    """Whether a file of a format other than TIFF can hold all pages of these images."""
+    dtype = images.pixels.dtype
+    deep_enough = dtype == np.uint8 or (dtype == np.uint16 and kind == "PNG")
+    return deep_enough and len(images) == 1 and not _needs_tiff(images)
 
 
 def _needs_tiff(images: Images) -> bool:
@@ -337,15 +374,12 @@ def _made(settings: dict[str, Any], jobs: Sequence[Job], out: Path) -> dict[str,
     Raises a RunError if some are of other settings, of another model or of other sources.
     """
     earlier = read_json(out / RECORD)
-    earlier = earlier if isinstance(earlier, dict) else {}
-    made = {}
+    if not isinstance(earlier, dict):
+        earlier = {}
+    finished = [job for job in jobs if job.name in earlier and job.out.exists()]
+    made = {job.name: earlier[job.name] for job in finished}
     other = [key for key in settings if earlier.get(key) != settings[key]]
-    for job in jobs:
-        name = job.name
-        if name in earlier and job.out.exists():
-            made[name] = earlier[name]
-            if earlier[name] != job.sources:
-                other.append(name)
+    other += [job.name for job in finished if earlier[job.name] != job.sources]
     if other:
         raise RunError(
             f"{printable(out)} holds results of other settings, sources or model"

@@ -23,9 +23,8 @@ from whatwhere.tasks.restoration.planes import Progress, restore_images, restore
 
 Noise = float | str | tuple[float, float] | None
 ImagesT = TypeVar("ImagesT", Tensor, np.ndarray)
-THRESHOLD = (
-    2.0  # of signals, 1/λ in standard deviations of the noise: chosen on simulated recordings
-)
+# of signals, 1/λ in standard deviations of the noise: chosen on simulated recordings
+THRESHOLD = 2.0
 LARGEST = 1e15  # value whose square, summed over a picture, is within the range of float32
 FAITHFUL = 0.02  # 1/λ without noise, as a share of the smallest that leaves no event
 
@@ -65,23 +64,32 @@ def denoise(
     if isinstance(model, DeconvNet):
         return restore_signals(model, images, level)
     y = as_images(model, images)
+    spec = spec or RestorationSpec()
     if isinstance(level, PoissonGaussian):
-        y, sigmas = level.stabilise(y), [1.0] * len(y)
-    else:
-        sigmas = [noise_of(image) if level is None else level for image in y]
+        clean = remove_white_noise(model, level.stabilise(y), [1.0] * len(y), spec, progress)
+        return like(level.restore_units(clean), images)
+    sigmas = [noise_of(image) if level is None else level for image in y]
     if not any(sigmas):
         return images  # to the bit
-    spec = spec or RestorationSpec()
+    return like(remove_white_noise(model, y, sigmas, spec, progress), images)
+
+
+def remove_white_noise(
+    model: Denoiser | Tensor,
+    y: Tensor,
+    sigmas: list[float],
+    spec: RestorationSpec,
+    progress: Progress | None,
+) -> Tensor:
+    """Images [N, C, H, W] without white noise, whose standard deviation is known for each."""
     with torch.no_grad():
         if isinstance(model, Denoiser) and not spec.learn:
-            clean = restore_images(plane_restorer(model, spec, progress), y, sigmas)
-        else:
-            atoms = load_dictionary() if isinstance(model, Denoiser) else model.cpu()
-            each = zip(y.cpu(), sigmas, strict=True)
-            clean = torch.stack(
-                [by_dictionary(atoms, image, sigma, spec.learn, progress) for image, sigma in each]
-            )
-    return like(level.restore_units(clean) if isinstance(level, PoissonGaussian) else clean, images)
+            return restore_images(plane_restorer(model, spec, progress), y, sigmas)
+        atoms = load_dictionary() if isinstance(model, Denoiser) else model.cpu()
+        each = zip(y.cpu(), sigmas, strict=True)
+        return torch.stack(
+            [by_dictionary(atoms, image, sigma, spec.learn, progress) for image, sigma in each]
+        )
 
 
 def by_dictionary(
@@ -180,21 +188,26 @@ def restore_signals(
     given = checked(signals, f"[N, {model.spec.channels}, T]")
     if noise == 0 and mask is None:
         return signals
-    known = None
-    v = given
-    if mask is not None:
-        check_mask(given.unsqueeze(2), mask.unsqueeze(-2))
-        known = (mask > 0).to(given.device)
-        v = torch.where(known, given, 0)
-        warn_of_long_gaps(model, known)
-    lam = AutoLam(deviations=THRESHOLD) if noise is None else AutoLam(share=FAITHFUL)
-    spec = InferenceSpec.coding(lam=1 / (THRESHOLD * noise) if noise else lam)
-    clean = infer(model, v, spec, mask=None if known is None else known.float()).reconstruction.to(
-        given
-    )
-    return like(
-        torch.where(known, given, clean) if noise == 0 and known is not None else clean, signals
-    )
+    spec = InferenceSpec.coding(lam=lam_of_noise(noise))
+    if mask is None:
+        return like(infer(model, given, spec).reconstruction.to(given), signals)
+    check_mask(given.unsqueeze(2), mask.unsqueeze(-2))
+    known = (mask > 0).to(given.device)
+    warn_of_long_gaps(model, known)
+    v = torch.where(known, given, 0)
+    clean = infer(model, v, spec, mask=known.float()).reconstruction.to(given)
+    if noise == 0:
+        clean = torch.where(known, given, clean)
+    return like(clean, signals)
+
+
+def lam_of_noise(noise: float | None) -> float | AutoLam:
+    """λ for signals with noise of this standard deviation; None: it is estimated."""
+    if noise is None:
+        return AutoLam(deviations=THRESHOLD)
+    if noise == 0:
+        return AutoLam(share=FAITHFUL)
+    return 1 / (THRESHOLD * noise)
 
 
 def warn_of_long_gaps(model: DeconvNet, known: Tensor) -> None:
