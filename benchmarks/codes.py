@@ -2,7 +2,7 @@
 
     python benchmarks/codes.py OUT.json
 
-Runs `whatwhere encode mnist digits --where` as it is and with `exact=true`, after one run over a few
+Runs `whatwhere encode mnist digits --where` as it is and with `exact=true`, after a run over a few
 digits in which the engine compiles. Decoded digits of the small codes are compared with those of
 the exact ones. Where pyarrow is installed, the exact code is also written as Parquet (zstd).
 """
@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 import whatwhere as ww
-from whatwhere.data import load_codes
 
 COMPARED = 500  # digits, of which the decoded pictures are compared
 FORMS = {"small": [], "exact": ["--set", "exact=true"]}
@@ -37,8 +36,8 @@ def decoding_errors(small: Path, exact: Path) -> dict[str, float]:
     """Between pictures decoded from both files, and between the exact code and the digits."""
     model = ww.load("mnist")
     digits = ww.data.load("digits")
-    ours = load_codes(small)
-    truth = load_codes(exact)
+    ours = ww.load_codes(small)
+    truth = ww.load_codes(exact)
     between = []
     largest = []
     to_digit = []
@@ -63,7 +62,7 @@ def parquet_bytes(exact: Path, folder: Path) -> int | None:
         import pyarrow.parquet as pq
     except ImportError:
         return None
-    codes = load_codes(exact)
+    codes = ww.load_codes(exact)
     columns: dict[str, list[Any]] = {}
     for image in range(len(codes)):
         for name, values in sparse_columns(codes[image]).items():

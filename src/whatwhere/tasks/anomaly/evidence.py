@@ -20,6 +20,8 @@ below; together they are a soft maximum, T log mean exp (e / T).
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -58,6 +60,7 @@ UPPER_QUANTILE = 0.9
 SHRINKAGE = 0.1  # of correlations towards 0, since pictures are few
 BAND = 4  # cells: how many rows or columns are compared with the next ones
 BANK = 6000  # normal places that others are compared with
+EDGE_PICTURES = 64  # are enough for a mean and a deviation by the distance from the border
 QUERIES = 128  # places that are compared at a time, so that memory is bounded
 DIRECTIONS = 4  # in which the surfaces of normal pictures differ most
 CONFIDENCE = 0.95  # of the interval of false alarms
@@ -144,23 +147,71 @@ def neighbours(grid: Tensor, gap: int) -> Tensor:
     return torch.cat([left, right, above, below])
 
 
-def learn_regression(pictures: Sequence[Cells]) -> Regression:
-    """Ridge regression of places on their neighbours, from normal pictures."""
-    search = pictures[0].search
-    energies = [local_energy(cells) for cells in pictures]
-    inside = [e[:, cells.known] for e, cells in zip(energies, pictures, strict=True)]
-    count = sum(e.shape[1] for e in inside)
-    mean = torch.stack([e.double().sum(1) for e in inside]).sum(0) / count
-    squares = torch.stack([(e - mean[:, None]).square().sum(1) for e in inside]).sum(0)
-    deviation = (squares / count).sqrt().clamp_min(LEAST)
-    channels = len(mean)
-    products = torch.zeros(4 * channels, 4 * channels, dtype=torch.float64)
-    targets = torch.zeros(4 * channels, channels, dtype=torch.float64)
-    for energy, cells in zip(energies, pictures, strict=True):
-        standard = (energy - mean[:, None, None]) / deviation[:, None, None]
-        near = neighbours(standard, search.gap)[:, cells.known]
-        products += near @ near.mT / count
-        targets += near @ standard[:, cells.known].mT / count
+@dataclass(frozen=True)
+class NeighbourMoments:
+    """Sums over the places of a picture, from which any choice of pictures gets its regression.
+
+    count    places
+    sums     [D], of energies
+    squares  [D], of their squares
+    near     [4 D], of the neighbours' energies
+    products [4 D, 4 D], of the neighbours' energies with one another
+    targets  [4 D, D], of the neighbours' energies with the place's own
+    """
+
+    count: int
+    sums: Tensor
+    squares: Tensor
+    near: Tensor
+    products: Tensor
+    targets: Tensor
+
+    @classmethod
+    def of(cls, cells: Cells) -> "NeighbourMoments":
+        energy = local_energy(cells).double()
+        near = neighbours(energy, cells.search.gap)[:, cells.known]
+        own = energy[:, cells.known]
+        return cls(
+            count=own.shape[1],
+            sums=own.sum(1),
+            squares=own.square().sum(1),
+            near=near.sum(1),
+            products=near @ near.mT,
+            targets=near @ own.mT,
+        )
+
+    def __add__(self, other: "NeighbourMoments") -> "NeighbourMoments":
+        return NeighbourMoments(
+            count=self.count + other.count,
+            sums=self.sums + other.sums,
+            squares=self.squares + other.squares,
+            near=self.near + other.near,
+            products=self.products + other.products,
+            targets=self.targets + other.targets,
+        )
+
+
+def neighbour_moments(pictures: Sequence[Cells], each: Each = map) -> NeighbourMoments | None:
+    """Of all places of these pictures; none if their search does not ask for neighbours."""
+    if not pictures[0].search.gap:
+        return None
+    return reduce(add, each(NeighbourMoments.of, pictures))
+
+
+def learn_regression(pictures: Sequence[Cells], total: NeighbourMoments) -> Regression:
+    """Ridge regression of places on their neighbours, from normal pictures and their moments."""
+    mean = total.sums / total.count
+    deviation = (total.squares / total.count - mean.square()).clamp_min(0).sqrt().clamp_min(LEAST)
+    # The moments of standardised energies follow from those of the energies themselves.
+    near_mean = mean.repeat(4)
+    near_deviation = deviation.repeat(4)
+    between = torch.outer(total.near, near_mean)
+    products = total.products - between - between.mT
+    products += total.count * torch.outer(near_mean, near_mean)
+    products /= total.count * torch.outer(near_deviation, near_deviation)
+    targets = total.targets - torch.outer(total.near, mean) - torch.outer(near_mean, total.sums)
+    targets += total.count * torch.outer(near_mean, mean)
+    targets /= total.count * torch.outer(near_deviation, deviation)
     products.diagonal().add_(SHRINKAGE)
     weights = torch.linalg.solve(products, targets)
     plain = Regression(
@@ -172,8 +223,9 @@ def learn_regression(pictures: Sequence[Cells]) -> Regression:
     )
     rest = [plain.unpredicted(cells)[:, cells.known.flatten()] for cells in pictures]
     learned = replace(plain, residual=Gaussian.of(rest))
-    distances = [learned.log_mahalanobis(cells) for cells in pictures]
-    return replace(learned, edge=edge_statistics(distances, pictures))
+    some = [pictures[n] for n in edge_sample(len(pictures))]
+    distances = [learned.log_mahalanobis(cells) for cells in some]
+    return replace(learned, edge=edge_statistics(distances, some))
 
 
 @dataclass(frozen=True)
@@ -247,7 +299,13 @@ class NormalSurface:
         return self.places[:, (self.bank - whitened).square().sum(0).argsort()]
 
 
-def learn_surface(pictures: Sequence[Cells], seed: int, each: Each = map) -> NormalSurface:
+def learn_surface(
+    pictures: Sequence[Cells],
+    seed: int,
+    each: Each = map,
+    moments: NeighbourMoments | None = None,
+) -> NormalSurface:
+    """What these pictures are like. `moments` are theirs, if the caller has them already."""
     search = pictures[0].search
     known = [cells.known.flatten() for cells in pictures]
     textures = [texture_of(cells) for cells in pictures]
@@ -270,9 +328,20 @@ def learn_surface(pictures: Sequence[Cells], seed: int, each: Each = map) -> Nor
         Gaussian.of([mean_energy(cells) for cells in pictures]),
         search.nearest,
     )
-    far = list(each(normal.log_nearest_distance, textures, range(len(textures))))
-    normal = replace(normal, edge=edge_statistics(far, pictures))
-    return replace(normal, neighbours=learn_regression(pictures)) if search.gap else normal
+    some = edge_sample(len(pictures))
+    far = list(each(normal.log_nearest_distance, [textures[n] for n in some], some))
+    normal = replace(normal, edge=edge_statistics(far, [pictures[n] for n in some]))
+    moments = moments or neighbour_moments(pictures, each)
+    if moments is None:
+        return normal
+    return replace(normal, neighbours=learn_regression(pictures, moments))
+
+
+def edge_sample(count: int) -> list[int]:
+    """Numbers of the pictures whose places tell what is usual near a border: at most
+    `EDGE_PICTURES`, evenly spread."""
+    used = min(count, EDGE_PICTURES)
+    return [number * count // used for number in range(used)]
 
 
 def edge_statistics(values: Sequence[Tensor], pictures: Sequence[Cells]) -> Tensor:

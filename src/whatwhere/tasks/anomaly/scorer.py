@@ -4,9 +4,10 @@ A normal picture is scored by what was learned from the others, so that its scor
 new normal picture: thresholds and joined scores rest on that.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import reduce
+from operator import add
 from typing import Any, NamedTuple
 
 import torch
@@ -26,6 +27,7 @@ from whatwhere.tasks.anomaly.evidence import (
     NormalSurface,
     in_units,
     learn_surface,
+    neighbour_moments,
     soft_maximum,
     summarise,
     surface_of,
@@ -107,10 +109,12 @@ def learn_scorer(
     cells: list[Cells] = list(each(extract, pictures))
     if not all(found.known.any() for found in cells):
         raise ImageError("a normal picture has no place of known pixels; remove it")
-    learn: Any = learn_object if aligned else partial(learn_surface, seed=seed)
     kinds = kinds_of(extract, aligned)
-    normal = learn(cells, each=each)
     fold = torch.arange(len(cells)) * min(FOLDS, len(cells)) // len(cells)
+    learn = (
+        object_learner(cells, fold, each) if aligned else surface_learner(cells, fold, seed, each)
+    )
+    normal = learn(None)
     evidence = torch.stack(cross_evidence(cells, fold, kinds, learn, each))
     surfaces = torch.stack([surface_of(found) for found in cells])
     excess = cross_excess(surfaces, evidence, fold)
@@ -145,16 +149,50 @@ def kinds_of(extract: Filters | GivenFeatures, aligned: bool) -> Kinds:
     return by_search[extract.search]
 
 
+Learner = Callable[[int | None], NormalSurface | NormalObject]
+"""What pictures are like without a fold (None: all of them)."""
+
+
+def without(fold: Tensor, left_out: int | None) -> list[int]:
+    """The numbers of the pictures outside of a fold; all if no other is left."""
+    kept = [] if left_out is None else (fold != left_out).nonzero()[:, 0].tolist()
+    return kept or list(range(len(fold)))
+
+
+def object_learner(cells: Sequence[Cells], fold: Tensor, each: Each) -> Learner:
+    def learn(left_out: int | None) -> NormalObject:
+        return learn_object([cells[n] for n in without(fold, left_out)], each=each)
+
+    return learn
+
+
+def surface_learner(cells: Sequence[Cells], fold: Tensor, seed: int, each: Each) -> Learner:
+    folds = fold.unique().tolist()
+    # Moments of a fold serve every choice of pictures that has it.
+    moments = {
+        k: neighbour_moments([found for found, f in zip(cells, fold, strict=True) if f == k], each)
+        for k in folds
+    }
+
+    def learn(left_out: int | None) -> NormalSurface:
+        chosen = without(fold, left_out)
+        used = [moments[k] for k in fold[chosen].unique().tolist()]
+        known = [part for part in used if part is not None]
+        total = reduce(add, known) if known else None
+        return learn_surface([cells[n] for n in chosen], seed, each, total)
+
+    return learn
+
+
 def cross_evidence(
-    cells: Sequence[Cells], fold: Tensor, kinds: Kinds, learn: Any, each: Each
+    cells: Sequence[Cells], fold: Tensor, kinds: Kinds, learn: Learner, each: Each
 ) -> list[Tensor]:
     """The evidence of normal pictures, by what was learned without their fold; neighbours, often of
     one object, are in one."""
     evidence: list[Tensor] = []
     for k in fold.unique().tolist():
         inside = [found for found, f in zip(cells, fold, strict=True) if f == k]
-        others = [found for found, f in zip(cells, fold, strict=True) if f != k]
-        normal = learn(others or inside, each=each)
+        normal = learn(k)
         evidence += each(lambda c, normal=normal: evidence_of(normal, c, kinds)[0], inside)
     return evidence
 
