@@ -10,6 +10,7 @@ import torch.nn.functional as F
 
 from pictures_to_restore import discs as picture
 from pictures_to_restore import noisy
+from reproduction.studies.never_worse import halftone
 from whatwhere.errors import SpecError
 from whatwhere.tasks.restoration import RestorationSpec, denoise, load_denoiser
 from whatwhere.tasks.restoration.denoiser import (
@@ -179,6 +180,17 @@ def test_never_worse_than_the_input(estimated: bool, least: int, most: int) -> N
             height,
             width,
         )
+
+
+@pytest.mark.parametrize("seed", [1008, 1011])
+def test_dots_cut_off_at_black_and_white_are_not_worse(seed: int) -> None:
+    """Print in two values: strong noise is cut off at most pixels, so that less of it is left than
+    was added."""
+    generator = np.random.default_rng(seed)
+    clean = torch.from_numpy(halftone(generator, 48)).float()[None, None]
+    noise = torch.from_numpy(generator.normal(size=(48, 48))).float()
+    cut_off = (clean + 50 / 255 * noise).clamp(0, 1)
+    assert error(denoise(DENOISER, cut_off, 50 / 255), clean) <= error(cut_off, clean)
 
 
 def test_colours_and_many_channels() -> None:

@@ -39,7 +39,7 @@ FAINT = 12 / 255
 FEW = 512  # pixels, of which noise twice as strong is as hard to tell
 PROBE = 0.1  # standard deviations of the noise by which the input is changed for this
 CUT_OFF = 0.02  # share of pixels that are equally dark or bright, from which on they were cut off
-CAUTION = 0.9  # of the noise that is left, since it also depends on the picture then
+CAUTION = 0.75  # of the noise that is left, since it also depends on the picture then
 RARE = 0.01  # probability that a picture of noise has a wave that is taken for texture
 GREY = 0.5  # taken off a picture from 0 to 1, so that features explain deviations from it
 
