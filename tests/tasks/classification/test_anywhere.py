@@ -44,7 +44,7 @@ def test_strengths_do_not_depend_on_the_place() -> None:
 def test_textures_are_told_apart_in_their_metric() -> None:
     model, recipe = small()
     images, y = stripes()
-    metric = learn_anywhere(model, images, recipe, engine="reference")
+    metric = learn_anywhere(model, images, recipe, engine="reference").metric
     rows = metric(describe_anywhere(model, images, recipe, engine="reference"))
     nearest = (rows @ rows.T - 2 * torch.eye(len(rows))).argmax(1)
     assert (y[nearest.numpy()] == y).all()
@@ -88,7 +88,7 @@ def test_the_estimator_and_the_describer_follow_the_choice() -> None:
     assert features.where_ == "forget"
     assert rows.shape[1] == 4 * len(anywhere.SCALES)
     model, recipe = small()
-    metric = learn_anywhere(model, images, recipe, engine="reference")
+    metric = learn_anywhere(model, images, recipe, engine="reference").metric
     describe = Describer(model, recipe, None, (1, 32, 32), "reference", metric)
     assert set(describe.tensors()) == {"anywhere.mean", "anywhere.matrix", "anywhere.variances"}
     assert describe(ww.data.load(images)).shape[0] == 12

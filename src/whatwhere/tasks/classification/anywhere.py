@@ -134,6 +134,14 @@ def describe_where(
     return np.concatenate([place, anywhere], 1) / np.float32(2**0.5)
 
 
+class Anywhere(NamedTuple):
+    """The metric of rows that say nothing of where features are, and these rows [N, D] of the
+    images that it was learned from, as `describe_anywhere` returns them."""
+
+    metric: Metric
+    rows: Tensor
+
+
 def learn_anywhere(
     model: DeconvNet,
     images: ImageSource,
@@ -141,19 +149,21 @@ def learn_anywhere(
     *,
     engine: str = "auto",
     progress: Callable[[int], Any] = lambda images: None,
-) -> Metric:
+) -> Anywhere:
     """The metric of such rows, in which differences between the quarters of a picture count
-    little."""
+    little. The rows are needed for it, so they are returned as well."""
     within = Covariance(DIRECTIONS)
     total = Covariance(2 * max(RANK, DIRECTIONS))
-    sums = []
+    rows = []
     for part in in_batches(model, images, recipe, engine):
         quarters = part.quarters.float()
         count = quarters.shape[1]
         apart = quarters - quarters.mean(1, keepdim=True)
         within.add((apart * (count / max(count - 1, 1)) ** 0.5).flatten(0, 1))
-        total.add(part.pictures.float())
-        sums.append(part.pictures.float().sum(0))
+        rows.append(part.pictures.float())
+        total.add(rows[-1])
         progress(len(quarters))
-    mean = torch.stack(sums).sum(0) / total.count
-    return metric_of(within, total, mean, Distortions(), RANK, SHARE)
+    sums = torch.stack([part.sum(0) for part in rows])
+    mean = sums.sum(0) / total.count
+    metric = metric_of(within, total, mean, Distortions(), RANK, SHARE)
+    return Anywhere(metric, torch.cat(rows))

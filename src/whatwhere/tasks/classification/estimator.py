@@ -214,7 +214,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         if recipe.descriptor.where != "forget":
             self.metric_ = learn_metric(model, v, recipe, how, engine=self.engine).to("cpu")
         if recipe.descriptor.where != "keep":
-            self.anywhere_ = learn_anywhere(model, v, recipe, engine=self.engine).to("cpu")
+            self.anywhere_ = learn_anywhere(model, v, recipe, engine=self.engine).metric.to("cpu")
 
     # Images and features --------------------------------------------------------------------------
 

@@ -69,7 +69,13 @@ class Describer:
     anywhere: Metric | None = None
     why: str = ""
 
-    def __call__(self, images: Any, progress: Callable[[int], Any] = lambda images: None) -> Tensor:
+    def __call__(
+        self,
+        images: Any,
+        progress: Callable[[int], Any] = lambda images: None,
+        anywhere_rows: Tensor | None = None,
+    ) -> Tensor:
+        """Rows of images; `anywhere_rows` are their rows of what is anywhere, if they are known."""
         if not isinstance(images, Images):
             images = load(images, size=self.shape[1] if isinstance(images, str | Path) else None)
         if images.shape != self.shape:
@@ -79,7 +85,9 @@ class Describer:
             )
         parts = []
         if self.anywhere is not None:
-            rows = describe_anywhere(self.model, images, self.recipe, engine=self.engine)
+            rows = anywhere_rows
+            if rows is None:
+                rows = describe_anywhere(self.model, images, self.recipe, engine=self.engine)
             parts.append(self.anywhere(rows).cpu())
         if self.metric is not None:
             rows = describe_images(
@@ -249,13 +257,15 @@ def describe_pictures(
     settings = recipe.inference, recipe.descriptor, images.shape, how
     made_for = checksum(f"{model_checksum(model)} {settings}", {})
     where = recipe.descriptor.where
+    anywhere_rows: list[Tensor] = []  # those that the metric was learned from
 
     def metric() -> dict[str, Tensor]:
         tensors: dict[str, Tensor] = {}
         with stage("learning what does not matter", len(images)) as advance:
             if where != "keep":
                 anywhere = learn_anywhere(model, images, recipe, engine=engine)
-                tensors |= anywhere.tensors(ANYWHERE)
+                anywhere_rows.append(anywhere.rows)
+                tensors |= anywhere.metric.tensors(ANYWHERE)
             if where != "forget":
                 place = learn_metric(model, images, recipe, how, engine=engine, progress=advance)
                 tensors |= place.tensors()
@@ -271,8 +281,9 @@ def describe_pictures(
         tensors = kept_tensors(
             trained.folder and trained.folder / "metric.safetensors", made_for, metric
         )
+        known = anywhere_rows[0] if anywhere_rows else None
         with stage("describing the pictures", len(images)) as advance:
-            return tensors | {"rows": describer(tensors)(images, advance)}
+            return tensors | {"rows": describer(tensors)(images, advance, known)}
 
     codes = labels and labels.with_suffix(".codes.safetensors")
     tensors = kept_tensors(codes, f"{made_for} {images.fingerprint}", metric_and_rows)
