@@ -32,8 +32,10 @@ import torch.nn.functional as F
 import whatwhere as ww
 from reproduction.studies.anomaly_tiles import KINDS, read_tiles
 from reproduction.studies.ten_labels import idx_file
+from whatwhere.learning import read_run
 from whatwhere.progress import no_stage
 from whatwhere.spec.execution import Execution
+from whatwhere.spec.recipe import Where
 from whatwhere.spec.tasks import Distortions
 from whatwhere.tasks.classification.picture_classifier import describe_pictures, learn
 
@@ -41,7 +43,7 @@ CLOTHES = 10_000  # of a pool
 LARGEST_CLASS = 3000  # of unequal digits
 SMALLEST_CLASS = 60
 TILE = 64  # side of a picture of a defect
-CHOSEN_ON = {"clothes 4"}  # settings are chosen on these, or on halves
+CHOSEN_ON = {"digits 2", "clothes 4"}  # settings are chosen on these, or on halves
 REPORTED_ALONE = {  # no setting is chosen on these
     "defects",
     "digits",
@@ -108,6 +110,12 @@ def digits() -> Pictures:
     return Pictures(embedded, np.asarray(embedded.labels), digits_run())
 
 
+def other_digits(folder: Path) -> Pictures:
+    """Digits that no result is reported of."""
+    images, labels = training_images(folder)
+    return Pictures(images[50_000:55_000], labels[50_000:55_000], digits_run())
+
+
 def unequal_digits(folder: Path) -> Pictures:
     """Digits in classes of 3,000 to 60."""
     images, labels = training_images(folder)
@@ -141,6 +149,7 @@ def sets(data: Path, which: str) -> dict[str, Callable[[], Pictures]]:
         "blood": (data / "blood-cells.zip", lambda: zipped(data / "blood-cells.zip", which)),
         "defects": (data / "magnetic-tiles.zip", lambda: defects(data / "magnetic-tiles.zip")),
         "digits": (data, digits),
+        "digits 2": (mnist, lambda: other_digits(mnist)),  # for choices
         "unequal digits": (mnist, lambda: unequal_digits(mnist)),
         "clothes 1": (fashion, lambda: clothes(fashion, 0)),
         "clothes 2": (fashion, lambda: clothes(fashion, 1)),
@@ -165,7 +174,12 @@ class Described(NamedTuple):
     why: str = ""
 
 
-def own_rows(pictures: Pictures) -> Described:
+def both_rows(pictures: Pictures) -> Described:
+    """The rows of `ww.Labelling` if what is anywhere and what is at a place are both described."""
+    return own_rows(pictures, where="both")
+
+
+def own_rows(pictures: Pictures, where: Where = "auto") -> Described:
     """The rows of `ww.Labelling`."""
     options = Execution(device="auto")
     images = pictures.images
@@ -173,6 +187,11 @@ def own_rows(pictures: Pictures) -> Described:
     run = pictures.run
     if run is None:
         run = learn(loaded, None, options, no_stage)
+    if isinstance(run, str):
+        run = read_run(run)
+    if where != "auto":
+        recipe = ww.override(run.recipe, {"descriptor": {"where": where}})
+        run = replace(run, recipe=recipe, folder=None)
     describe, rows = describe_pictures(loaded, run, Distortions(), options, None, no_stage)
     return Described(rows.cpu().numpy(), describe.why)
 
@@ -221,7 +240,12 @@ def scattering_rows(pictures: Pictures) -> Described:
     return Described(F.normalize(torch.cat(rows)).numpy())
 
 
-KINDS_OF_ROWS = {"own": own_rows, "network": network_rows, "scattering": scattering_rows}
+KINDS_OF_ROWS: dict[str, Callable[[Pictures], Described]] = {
+    "own": own_rows,
+    "both": both_rows,
+    "network": network_rows,
+    "scattering": scattering_rows,
+}
 
 
 def main() -> None:
@@ -230,7 +254,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--half", default="test", choices=("validation", "test"))
     parser.add_argument("--sets", nargs="+")
-    parser.add_argument("--kinds", nargs="+", default=list(KINDS_OF_ROWS))
+    parser.add_argument("--kinds", nargs="+", default=["own", "network", "scattering"])
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     kinds = [kind for kind in options.kinds if kind != "network" or has_network()]
