@@ -88,6 +88,25 @@ def test_a_small_problem_does_not_wait_for_machine_code(monkeypatch: pytest.Monk
         assert resolve("auto", problem, 1).name == "cpu"
 
 
+def test_a_core_is_left_to_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = Problem(DeconvNet(SPEC), torch.rand(1, 1, 12, 12), PHASE, FEW)
+    used: list[int] = []
+
+    def solve(problem: Problem) -> None:
+        used.append(torch.get_num_threads())
+
+    monkeypatch.setattr(first_use.ReferenceEngine, "solve", lambda self, problem: solve(problem))
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            first_use.FirstUse.engine.solve(problem)
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    assert used == [1, 2]
+
+
 def test_machine_code_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("numba")
     commands: list[list[str]] = []

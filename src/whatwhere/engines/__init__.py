@@ -52,7 +52,7 @@ def resolve(name: str, problem: Problem, images: int | None = None) -> Engine:
             stacklevel=3,
         )
     elif chosen.name == "cpu" and images is not None and FIRST_USE.is_small(problem, images):
-        return REFERENCE
+        return FIRST_USE.engine
     return chosen
 
 
