@@ -6,6 +6,7 @@ import warnings
 from whatwhere.engines.base import Engine, require_supported
 from whatwhere.engines.cpu import CPUEngine, GreedyEngine
 from whatwhere.engines.cpu.first_use import FirstUse
+from whatwhere.engines.cpu.greedy_choice import is_sparse
 from whatwhere.engines.reference import ReferenceEngine
 from whatwhere.engines.triton.engine import TritonEngine
 from whatwhere.errors import EngineError, SlowEngineWarning
@@ -40,7 +41,10 @@ def resolve(name: str, problem: Problem, images: int | None = None) -> Engine:
         require_supported(name, engine.unsupported_reason(problem))
         return engine
     reasons = unsupported_reasons(problem)
-    chosen = ENGINES[next(name for name, reason in reasons.items() if reason is None)]
+    supported = [name for name, reason in reasons.items() if reason is None]
+    if supported[0] == "greedy" and not is_sparse(problem):
+        supported.pop(0)
+    chosen = ENGINES[supported[0]]
     if chosen is REFERENCE:
         why = "; ".join(
             f"{name}: {reason}" for name, reason in reasons.items() if reason is not None
