@@ -3,10 +3,14 @@
 TRITON_INTERPRET=1 python triton_operators.py interpret      on the CPU, compared with the plain
 form
 python triton_operators.py compile                           every kernel, for sm_90
+python triton_operators.py inline                            the source that torch.compile copies
 """
 
+import runpy
 import sys
+import tempfile
 import warnings
+from itertools import product
 from pathlib import Path
 
 import torch
@@ -19,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import fast_interpreter  # noqa: F401
 from whatwhere.latents import PoolingParams
-from whatwhere.nn import fused, plain, triton_pooling
+from whatwhere.nn import fused, plain, triton_pairs, triton_pooling
 from whatwhere.ops.pooling import Regions
 from whatwhere.spec import MomentFit
 
@@ -83,8 +87,64 @@ def values() -> None:
         )
         for name, value in ours.items():
             close(value, truth[name], f"{name} of case {number}")
+    for dtype, power in product((torch.float32, torch.bfloat16), (1, 2)):
+        pairs(dtype, MomentFit(0.05, 30.0, power))
     empty = torch.zeros(0, 2, 5, 6)
     assert fused.fit_pool(empty, regions, MomentFit(), True)[0].shape[0] == 0
+
+
+def pairs(dtype: torch.dtype, fit: MomentFit) -> None:
+    """Regions of 2 × 2 that fill the map, whose variables are not asked for."""
+    generator = torch.Generator().manual_seed(fit.power)
+    z = torch.randn(3, 5, 6, 8, generator=generator)
+    z[0, 0, :2] = 0  # empty regions
+    z[0, 1] *= 1e-20
+    z[0, 2, ::2] = 0  # all in one row
+    z = z.to(dtype).requires_grad_()
+    regions = Regions((5, 6, 8), (1, 2, 2), (1, 2, 2), ceil=False)
+    assert triton_pairs.fills(regions)
+    assert triton_pairs.holds(z)
+    gradient = torch.randn(3, 5, 3, 4, generator=generator).to(dtype)
+    expanded = gradient[:1, :1].expand(3, 5, 3, 4)
+    found = {}
+    for name, pooled in (
+        ("ours", fused.fit_pool(z, regions, fit, False)[0]),
+        ("truth", plain.fit_pool(z, regions, fit)[0]),
+    ):
+        found[name] = [
+            pooled,
+            torch.autograd.grad(pooled, z, gradient, retain_graph=True)[0],
+            torch.autograd.grad(pooled, z, expanded)[0],
+        ]
+    for ours, truth in zip(found["ours"], found["truth"], strict=True):
+        for image_of_ours, image in zip(ours.flatten(0, 1), truth.flatten(0, 1), strict=True):
+            if image.any():
+                close(image_of_ours, image, f"pairs {dtype} {fit}")
+            else:
+                assert not image_of_ours.any()
+
+
+def inline() -> None:
+    """The copied source compiles on its own: it has every function that the kernels call."""
+    from torch._inductor.codegen.wrapper import (
+        user_defined_triton_kernel_transitive_closure_source_code as copied_source,
+    )
+
+    driver.set_active(NoDevice())
+    folder = Path(tempfile.mkdtemp())
+    z = torch.zeros(64)
+    for kernel, tensors in (
+        (triton_pairs.pair_fit_pool, (z, z)),
+        (triton_pairs.pair_fit_pool_backward, (z, z, z)),
+    ):
+        file = folder / f"{kernel.__name__}.py"
+        head = "import triton\nimport triton.language as tl\n@triton.jit\n"
+        file.write_text(head + copied_source(kernel), encoding="utf-8")
+        scope = runpy.run_path(str(file))
+        numbers = (4, 16, 0.01, 100.0)
+        options = {"POWER": 2, "BLOCK": 512, "grid": (1,), "warmup": True}
+        made = scope[kernel.__name__].run(*tensors, *numbers, **options)
+        assert "sm_90" in made.asm["ptx"]
 
 
 class NoDevice:  # a driver that only says what to compile for
@@ -99,7 +159,8 @@ def compile_kernels() -> None:
     def compile_only(kernel, grid):  # type: ignore[no-untyped-def]
         def launch(*arguments, **options):  # type: ignore[no-untyped-def]
             result = kernel.run(*arguments, grid=grid, warmup=True, **options)
-            compiled.append((kernel.__name__, options["RULE"].operation, result.asm["ptx"]))
+            operation = options["RULE"].operation if "RULE" in options else kernel.__name__
+            compiled.append((kernel.__name__, operation, result.asm["ptx"]))
 
         return launch
 
@@ -114,13 +175,17 @@ def compile_kernels() -> None:
         z = torch.zeros(2, 3, 8, 8, dtype=dtype)
         z = (z.contiguous(memory_format=torch.channels_last) if last else z).requires_grad_()
         regions = Regions((3, 8, 8), (1, *size), (1, *stride))
+        alone, _ = fused.fit_pool(z, regions, MomentFit(), False)
+        torch.autograd.grad(alone, z, alone)
         p, where = fused.fit_pool(z, regions, MomentFit(), True)
         torch.autograd.grad((p, where.mu), z, (p, where.mu))
         theta = PoolingParams(*(x.detach().requires_grad_() for x in (where.mu, where.gamma)))
         fused.pool(z, theta, regions).sum().backward()
         fused.unpool(p.detach(), theta, regions)
-    assert {name for name, _, _ in compiled} == {"pooling_kernel", "slopes_kernel", "gather_kernel"}
-    assert {operation for _, operation, _ in compiled} == {
+    pairs = {"pair_fit_pool", "pair_fit_pool_backward"}
+    general = {"pooling_kernel", "slopes_kernel", "gather_kernel"}
+    assert {name for name, _, _ in compiled} == pairs | general
+    assert {operation for _, operation, _ in compiled} == pairs | {
         "fit_pool",
         "fit_pool_backward",
         "pool",
@@ -134,7 +199,4 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")  # of numpy, about 1 / 0 in lanes that are masked
     torch.set_num_threads(1)
     fused.kernels = lambda maps: triton_pooling
-    if sys.argv[1] == "compile":
-        compile_kernels()
-    else:
-        values()
+    {"compile": compile_kernels, "inline": inline, "interpret": values}[sys.argv[1]]()

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from whatwhere.nn import fused, plain, triton_overlap
+from whatwhere.nn import fused, plain, triton_overlap, triton_pairs
 from whatwhere.nn.triton_region import (
     Axis,
     Memory,
@@ -46,12 +46,14 @@ class Launch(NamedTuple):
 
     overlap  regions overlap where the operation writes
     gaps     the operation leaves elements of z out, which are 0
+    pairs    the operation is one of `triton_pairs`, for maps that these hold
     """
 
     rule: Rule
     sizes: Sizes
     overlap: bool
     gaps: bool
+    pairs: bool
 
 
 @triton.jit
@@ -135,6 +137,8 @@ def launch(
     assert z is not None  # every operation reads or writes z
     theta = read.mu is not None or written.mu is not None
     how = describe(operation, regions, z.shape[0], plain.channels_last(z), theta, fit.power)
+    if how.pairs and triton_pairs.holds(z):
+        return launch_pairs(read, written, fit)
     bounds = float(fit.gamma_min), float(fit.gamma_max)
     source = memory_of(read, z)
     target = memory_of(written, z)
@@ -146,6 +150,19 @@ def launch(
         sizes = how.sizes
         programs = (triton.cdiv(sizes.N * sizes.C * sizes.h * sizes.w, BLOCK),)
         pooling_kernel[programs](source, target, sizes, bounds, RULE=how.rule, BLOCK=BLOCK)
+
+
+def launch_pairs(read: fused.Maps, written: fused.Maps, fit: MomentFit) -> None:
+    """`fit_pool`, or its derivative, in regions of 2 × 2."""
+    z = read.z
+    assert z is not None
+    with torch.cuda.device_of(z):
+        if written.p is not None:
+            triton_pairs.launch_fit_pool(z, written.p, fit)
+        else:
+            assert read.p is not None
+            assert written.z is not None
+            triton_pairs.launch_fit_pool_backward(z, read.p, written.z, fit)
 
 
 @lru_cache(256)
@@ -170,7 +187,14 @@ def describe(
         stride=stride if overlap else (0, 0),
     )
     sizes = Sizes(images, *shape, *grid[1:], *stride, *regions.padding[1:])
-    return Launch(rule, sizes, overlap, gaps=writes_z and not regions.tiling)
+    fits = operation in ("fit_pool", "fit_pool_backward")
+    return Launch(
+        rule,
+        sizes,
+        overlap,
+        gaps=writes_z and not regions.tiling,
+        pairs=fits and not theta and triton_pairs.fills(regions),
+    )
 
 
 def memory_of(maps: fused.Maps, instead: Tensor) -> Memory:

@@ -13,7 +13,7 @@ from whatwhere.formulas import compile_formulas
 
 
 @triton.jit
-def absolute(x):
+def abs(x):  # named as the formulas call it: torch.compile copies sources by name
     return tl.abs(x)
 
 
@@ -55,7 +55,7 @@ def where(condition, yes, no):
 formulas: Any = compile_formulas(
     triton.jit,
     tl=tl,
-    abs=absolute,
+    abs=abs,
     clamp=clamp,
     exp=exp,
     maximum=maximum,
