@@ -75,6 +75,7 @@ COVERED_BY = {
     "nn/plain.py": "nn/test_functional.py",
     "nn/triton_overlap.py": "nn/test_triton_pooling.py",
     "nn/triton_region.py": "nn/test_triton_pooling.py",
+    "nn/triton_pairs.py": "nn/test_triton_pooling.py",
     "tasks/restoration/restore.py": "tasks/restoration/test_denoise.py",
     "cli/bench.py": "cli/test_command.py",
     "cli/info.py": "cli/test_command.py",

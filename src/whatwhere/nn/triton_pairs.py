@@ -201,13 +201,13 @@ def pair_pool_backward(z: Tensor, d_p: Tensor, low: float, high: float, power: i
     return d_z
 
 
-def _setup_context(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
+def _setup_context(ctx, inputs, output) -> None:
     z, *numbers = inputs
     ctx.save_for_backward(z)
     ctx.numbers = numbers
 
 
-def _backward(ctx, d_p):  # type: ignore[no-untyped-def]
+def _backward(ctx, d_p):
     (z,) = ctx.saved_tensors
     return pair_pool_backward(z, d_p, *ctx.numbers), None, None, None
 
