@@ -1,9 +1,8 @@
 """`whatwhere classify`: classes of all pictures from a few labels, or the error of a linear SVM."""
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -20,12 +19,15 @@ from whatwhere.cli.inputs import (
     source_of,
     with_preset,
 )
-from whatwhere.cli.outputs import Stages, claim, write
+from whatwhere.cli.outputs import Report, Stages, claim, write
 from whatwhere.errors import ImageError, SpecError, printable
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import Checked, NotEmpty, Positive
 from whatwhere.spec.execution import Execution, Shard
 from whatwhere.spec.tasks import Distortions
+
+if TYPE_CHECKING:
+    from whatwhere.tasks.classification.descriptors import Matrix
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,29 +80,25 @@ def classify(
     out     with a table of labels or a classifier: the folder to write; with --shard, each part has
             a folder in it
     """
-    from whatwhere.tasks.classification import protocol
-    from whatwhere.tasks.classification.anywhere import describe_where
     from whatwhere.tasks.classification.picture_classifier import is_classifier
-    from whatwhere.tasks.classification.where import choose_where, with_choice
 
     if run.is_file() and is_classifier(run):
         shard = open_shard(settings, quiet=quiet)
-        facts, words = classify_new(run, images, out, overwrite, Stages(quiet), shard)
-        typer.echo(json.dumps(facts) if json_ else words)
+        report = classify_new(run, images, out, overwrite, Stages(quiet), shard)
+        typer.echo(report.text(json_))
         return
     if settings.given("shard"):
         raise SpecError(
             "--shard was given; new pictures can be classified in parts, by a saved classifier"
         )
     execution = settings.of(Execution)
-    options = settings.of(ClassifyOptions)
     stages = Stages(quiet)
     recipe, model = with_preset(
         *open_run(run, execution.device, execution.engine), preset, settings
     )
     source = images or source_of(run)
+    trained = ww.TrainedRun(run.name, recipe, model, folder=run if run.is_dir() else None)
     if labels is not None and labels.suffix.lower() == ".csv":
-        trained = ww.TrainedRun(run.name, recipe, model, folder=run if run.is_dir() else None)
         if out is None:
             raise SpecError(
                 "a table of labels was given without --out; expected the folder to write"
@@ -114,43 +112,62 @@ def classify(
             overwrite=overwrite,
             recorded=True,
         )
-        facts, words = label_all(trained, read_images(run, source), labels, out, settings, stages)
-        typer.echo(json.dumps(facts) if json_ else words)
+        report = label_all(trained, read_images(run, source), labels, out, settings, stages)
+        typer.echo(report.text(json_))
         return
     if out is not None:
         raise SpecError(
             "--out was given without a table of labels; give one with --labels, a .csv file"
         )
-    sets = read_sets(run, source, labels, test)
-    choice = choose_where(model, sets[0], recipe, execution.engine)
-    recipe = with_choice(recipe, choice)
-    rows = []
-    for name, part in zip(("training", "test"), sets, strict=True):
-        with stages.stage(f"describing {len(part):,} {name} images", len(part)) as advance:
-            rows.append(
-                describe_where(model, part, recipe, engine=execution.engine, progress=advance)
-            )
-    (x, x_test), (y, y_test) = rows, [cast(Any, part.labels) for part in sets]
+    training, tested = read_sets(run, source, labels, test)
+    report = measure_svm(trained, training, tested, settings, stages)
+    report = replace(report, facts={"run": str(run), **report.facts})
+    typer.echo(report.text(json_))
+
+
+def measure_svm(
+    run: "ww.TrainedRun",
+    training: "ww.data.Images",
+    tested: "ww.data.Images",
+    settings: Settings,
+    stages: Stages,
+) -> Report:
+    """Choose C on a sixth of the training images, fit the SVM to all of them, test it once."""
+    from whatwhere.tasks.classification import protocol
+    from whatwhere.tasks.classification.anywhere import describe_where
+    from whatwhere.tasks.classification.where import choose_where, with_choice
+
+    engine = settings.of(Execution).engine
+    options = settings.of(ClassifyOptions)
+    choice = choose_where(run.model, training, run.recipe, engine)
+    recipe = with_choice(run.recipe, choice)
+
+    def describe(images: "ww.data.Images", name: str) -> "Matrix":
+        with stages.stage(f"describing {len(images):,} {name} images", len(images)) as advance:
+            return describe_where(run.model, images, recipe, engine=engine, progress=advance)
+
+    x = describe(training, "training")
+    x_test = describe(tested, "test")
+    y = cast(Any, training.labels)
+    y_test = cast(Any, tested.labels)
+    device = run.model.device
     with stages.stage("choosing C on validation images", len(options.C)) as advance:
-        best, trials = protocol.choose(x, y, grid=options.C, device=model.device, progress=advance)
+        best, trials = protocol.choose(x, y, grid=options.C, device=device, progress=advance)
     with stages.stage("testing", 1):
-        score = protocol.evaluate(x, y, x_test, y_test, best.C, device=model.device)
-    if json_:
-        facts = {
-            "run": str(run),
-            "training": sets[0].name,
-            "test": sets[1].name,
-            "dimensions": x.shape[1],
-            "where": choice.line,
-        }
-        validation = [{"C": trial.C, "error": trial.error} for trial in trials]
-        typer.echo(json.dumps({**facts, "validation": validation, **asdict(score)}))
-    else:
-        typer.echo(
-            f"{sets[0].name} ({len(sets[0]):,} images), tested on {sets[1].name} ({len(sets[1]):,}"
-            " images)"
-        )
-        typer.echo("\n".join([*result_lines(score, sets[0].classes), choice.line]))
+        score = protocol.evaluate(x, y, x_test, y_test, best.C, device=device)
+    facts = {
+        "training": training.name,
+        "test": tested.name,
+        "dimensions": x.shape[1],
+        "where": choice.line,
+        "validation": [{"C": trial.C, "error": trial.error} for trial in trials],
+        **asdict(score),
+    }
+    sizes = (
+        f"{training.name} ({len(training):,} images), tested on {tested.name} ({len(tested):,}"
+        " images)"
+    )
+    return Report(facts, "\n".join([sizes, *result_lines(score, training.classes), choice.line]))
 
 
 LABELLED = ("predictions.csv", "index.html")
@@ -163,8 +180,8 @@ def label_all(
     out: Path,
     settings: Settings,
     stages: Stages,
-) -> tuple[dict[str, Any], str]:
-    """Give all images a class; the result as plain values, and in words."""
+) -> Report:
+    """Give all images a class."""
     from whatwhere.pages.classes import classes_page
     from whatwhere.tasks.labelling.label_tables import check_names, read_labels, write_predictions
 
@@ -191,7 +208,8 @@ def label_all(
     facts = {"folder": str(out), "images": count, "labels": known, "worth_labelling": unsure}
     assert session.describe is not None
     facts["where"] = session.describe.why
-    return facts, f"{words}; worth labelling next: {', '.join(unsure)}\n{session.describe.why}"
+    words += f"; worth labelling next: {', '.join(unsure)}\n{session.describe.why}"
+    return Report(facts, words)
 
 
 def classify_new(
@@ -201,9 +219,8 @@ def classify_new(
     overwrite: bool,
     stages: Stages,
     shard: Shard,
-) -> tuple[dict[str, Any], str]:
-    """Give new images the classes of a saved classifier; the result as plain values, and
-    in words."""
+) -> Report:
+    """Give new images the classes of a saved classifier."""
     from whatwhere.data.pictures import picture_names
     from whatwhere.tasks.labelling.label_tables import write_predictions
 
@@ -231,7 +248,7 @@ def classify_new(
         for number, name in enumerate(classifier.classes)
     }
     words = ", ".join(f"{name} {count:,}" for name, count in counts.items())
-    return {"folder": str(out), "classes": counts}, f"{printable(out)}: {words}"
+    return Report({"folder": str(out), "classes": counts}, f"{printable(out)}: {words}")
 
 
 def read_sets(

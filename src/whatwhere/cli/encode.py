@@ -1,12 +1,11 @@
 """`whatwhere encode` and `decode`: the codes of images, what and where, as one .npz file, and back
 into images."""
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -24,11 +23,14 @@ from whatwhere.cli.inputs import (
     recorded_by,
     with_preset,
 )
-from whatwhere.cli.outputs import Stages, claim, write
+from whatwhere.cli.outputs import Report, Stages, claim, write
 from whatwhere.errors import ImageError, SpecError, plural, printable
 from whatwhere.spec import Recipe
-from whatwhere.spec.execution import Execution
+from whatwhere.spec.execution import Execution, Shard
 from whatwhere.spec.tasks import EncodeOptions
+
+if TYPE_CHECKING:
+    from whatwhere.cli.encoding import Encoder
 
 
 @command(
@@ -70,7 +72,7 @@ def encode(
     preset  as for `classify`; default: learned where the model has learned steps, otherwise coding;
             recipe with --descriptors
     """
-    from whatwhere.cli.encoding import Encoder, write_descriptors, write_events
+    from whatwhere.cli.encoding import Encoder, write_descriptors
     from whatwhere.inference import resolve_lam
 
     execution = settings.of(Execution)
@@ -92,18 +94,10 @@ def encode(
         given.mask,
         overwrite=overwrite,
     )
+    trained = ww.TrainedRun(run.name, recipe, model, folder=run if run.is_dir() else None)
     if events is not None:
-        from whatwhere.data.signals import unknown_gaps
-
-        signals = read_recording(run, images, given.rate)
-        count = write_events(events, recipe, model, signals, options, execution.engine)
-        length = model.spec.layers[0].filter_shape[1]
-        gaps = unknown_gaps(signals, length)
-        written = {"file": str(events), "events": count, "gaps": gaps}
-        words = f"{printable(events)}: {plural(count, 'event')}"
-        if gaps:
-            words += f"; {plural(gaps, 'gap')} longer than a waveform ({length} samples) unknown"
-        typer.echo(json.dumps(written) if json_ else words)
+        report = encode_events(events, trained, read_recording(run, images, given.rate), settings)
+        typer.echo(report.text(json_))
     if file is None:
         return
     if options.descriptors:
@@ -111,10 +105,9 @@ def encode(
         if not shard.is_all:
             require_metric(run)
             pictures = pictures.subset(list(shard.rows(len(pictures))))
-        trained = ww.TrainedRun(run.name, recipe, model, folder=run if run.is_dir() else None)
         shape = write_descriptors(file, trained, pictures, settings, Stages(quiet).stage)
         facts = {"file": str(file), "arrays": {"descriptors": shape}}
-        typer.echo(json.dumps(facts) if json_ else f"{printable(file)}: descriptors {shape}")
+        typer.echo(Report(facts, f"{printable(file)}: descriptors {shape}").text(json_))
         return
     groups = ww.data.load_groups(
         images, given.mask, recorded_by(run), signals=model.spec.for_signals
@@ -128,18 +121,41 @@ def encode(
     title = f"encoding {title} ({preset_words(preset, recipe)})"
     with Stages(quiet).stage(title, encoder.pieces) as advance:
         encoder.write(file, advance)
+    typer.echo(report_codes(file, encoder, shard).text(json_))
+
+
+def encode_events(
+    file: Path, run: "ww.TrainedRun", signals: "ww.data.Signals", settings: Settings
+) -> Report:
+    """Write the table of the events of signals."""
+    from whatwhere.cli.encoding import write_events
+    from whatwhere.data.signals import unknown_gaps
+
+    options = settings.of(EncodeOptions)
+    engine = settings.of(Execution).engine
+    count = write_events(file, run.recipe, run.model, signals, options, engine)
+    length = run.model.spec.layers[0].filter_shape[1]
+    gaps = unknown_gaps(signals, length)
+    words = f"{printable(file)}: {plural(count, 'event')}"
+    if gaps:
+        words += f"; {plural(gaps, 'gap')} longer than a waveform ({length} samples) unknown"
+    return Report({"file": str(file), "events": count, "gaps": gaps}, words)
+
+
+def report_codes(file: Path, encoder: "Encoder", shard: Shard) -> Report:
+    """What the file of codes holds, and which engine inferred them."""
     size = file.stat().st_size
-    result: dict[str, object] = {
+    facts = {
         "file": str(file),
         "engine": encoder.engine_used,
         "images": encoder.images,
         "bytes": size,
         "shard": str(shard),
     }
-    words = f"codes of {encoder.images:,} images, {size / 1e6:,.2f} MB"
+    words = f"{printable(file)}: codes of {encoder.images:,} images, {size / 1e6:,.2f} MB"
     if encoder.engine_used:
         words += f" ({encoder.engine_used} engine)"
-    typer.echo(json.dumps(result) if json_ else f"{printable(file)}: {words}")
+    return Report(facts, words)
 
 
 def default_preset(model: "ww.DeconvNet", settings: Settings) -> str:

@@ -14,10 +14,9 @@ from whatwhere.cli.outputs import Stages, claim, write
 from whatwhere.spec.execution import Execution
 
 Format = Literal["png", "pdf", "svg"]
-IMAGES = (24, 200)  # that are inferred, at least and at most
-VALUES = (
-    100_000  # values (pixels × channels) of all images together, which bounds the time of inference
-)
+FEWEST = 24  # images that are inferred
+MOST = 200
+VALUES = 100_000  # pixels × channels of all images together, which bounds the time of inference
 
 
 @command((Execution, "engine"))
@@ -39,21 +38,8 @@ def figures(
     format   of the files; the animation is a GIF
     out      folder of the figures and of report.html; default: RUN/figures
     """
-    from whatwhere.inference.target import in_model_units
-
     source = images or source_of(run)
-    trained = ww.read_run(run)
-    engine = settings.of(Execution).engine
-    stage = Stages(quiet).stage
-    drawing: Any = None
-    if trained.model.spec.for_signals and trained.model.spec.depth == 1:
-        signals = read_recording(run, source)
-        drawing = ww.figures.RecordingFigures(trained, signals, engine=engine, stage=stage)
-    # a recording is not a picture, but who asks for the figures of one gets them
-    if drawing is None or (only and not set(only) <= set(drawing.names)):
-        examples = in_model_units(trained.model.spec, read_examples(run, source))
-        chosen = choose_images(examples)
-        drawing = ww.figures.RunFigures(trained, chosen, engine=engine, stage=stage)
+    drawing = open_figures(run, source, only, settings.of(Execution).engine, Stages(quiet))
     names = only or drawing.names
     for name in names:
         drawing.check(name)
@@ -63,23 +49,44 @@ def figures(
     claim([*files.values(), *report], run, source, folder=folder, overwrite=overwrite)
     drawn = {}
     for name, file in files.items():
-        drawn[name], content = drawing.draw(name), io.BytesIO()
-        figure: Any = drawn[name].figure
-        if isinstance(figure, bytes):
-            content.write(figure)
-        else:
-            ww.figures.save(figure, content, format)
-        write(file, content.getvalue())
+        drawn[name] = drawing.draw(name)
+        write(file, encode_figure(drawn[name].figure, format))
         typer.echo(file)
     for file in report:
         write(file, drawing.report(drawn).encode())
         typer.echo(file)
 
 
+def open_figures(
+    run: Path, source: str, only: list[str] | None, engine: str, stages: Stages
+) -> "ww.figures.RecordingFigures | ww.figures.RunFigures":
+    """What draws the figures of a run: of a recording where the model has waveforms."""
+    from whatwhere.inference.target import in_model_units
+
+    trained = ww.read_run(run)
+    spec = trained.model.spec
+    if spec.for_signals and spec.depth == 1:
+        signals = read_recording(run, source)
+        drawing = ww.figures.RecordingFigures(trained, signals, engine=engine, stage=stages.stage)
+        # a recording is not a picture, but who asks for the figures of one gets them
+        if not only or set(only) <= set(drawing.names):
+            return drawing
+    chosen = choose_images(in_model_units(spec, read_examples(run, source)))
+    return ww.figures.RunFigures(trained, chosen, engine=engine, stage=stages.stage)
+
+
+def encode_figure(figure: Any, format: Format) -> bytes:
+    """The file of a figure of matplotlib; an animation is a file already."""
+    if isinstance(figure, bytes):
+        return figure
+    content = io.BytesIO()
+    ww.figures.save(figure, content, format)
+    return content.getvalue()
+
+
 def choose_images(images: "ww.data.Images") -> Any:
     """A random choice of images, always the same."""
     import numpy as np
 
-    fewest, most = IMAGES
-    count = max(fewest, min(most, VALUES // math.prod(images.shape)))
+    count = max(FEWEST, min(MOST, VALUES // math.prod(images.shape)))
     return images[np.random.default_rng(0).permutation(len(images))[:count]]

@@ -1,8 +1,9 @@
 """What commands write, `claim` before the work and `write` after it, and how far they are, on
 standard error."""
 
+import json
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -62,6 +63,22 @@ def _files(source: Path) -> Iterable[Path]:
 LINE_SECONDS = 10.0  # from one line about progress to the next, where there is no bar
 
 
+@dataclass(frozen=True)
+class Report:
+    """What a command says at its end.
+
+    facts  for programs, as JSON (--json)
+    words  for people
+    """
+
+    facts: Mapping[str, object]
+    words: str
+
+    def text(self, as_json: bool) -> str:
+        return json.dumps(self.facts) if as_json else self.words
+
+
+@dataclass
 class Stages:
     """Stages one after the other, each with a bar on a terminal and its time at the end; `quiet`
     says nothing."""

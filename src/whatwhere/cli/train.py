@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
@@ -15,6 +15,9 @@ from whatwhere.cli.inputs import ImageInput
 from whatwhere.spec import Recipe
 from whatwhere.spec.execution import TrainingOptions
 from whatwhere.spec.toml import read_recipe
+
+if TYPE_CHECKING:
+    from whatwhere.learning.defaults import Defaults
 
 Kind = TypeVar("Kind")
 
@@ -49,17 +52,12 @@ def train(
     recipe  paper, the paper's settings; differences from them in a TOML file; demo; photographs,
             for restoration; or signals, for recordings
     """
-    from whatwhere.learning.checkpoint import Checkpoint
     from whatwhere.learning.defaults import choose_defaults
     from whatwhere.learning.processes import is_main_process
 
     quiet = quiet or not is_main_process()
-    folder = out or resume
-    if folder is None or (out and resume):
-        raise typer.BadParameter(
-            "give either --out RUN for a new run or --resume RUN to continue one"
-        )
-    notes = {} if resume is None else Checkpoint.load(resume / "checkpoint").notes
+    folder = folder_of_run(out, resume)
+    notes = {} if resume is None else read_notes(resume)
     given = settings.override(from_notes(ImageInput, notes))
     given = replace(given, source=images or given.source).absolute()
     options = settings.override(from_notes(TrainingOptions, notes))
@@ -74,10 +72,8 @@ def train(
         base = defaults.recipe
         if not quiet:
             typer.echo(defaults.line, err=True)
-        if given.image_count is None and not settings.given("learning"):
-            given = replace(given, image_count=defaults.image_count)
-        if not settings.given("model"):
-            start = defaults.start
+        given = with_default_count(given, defaults, settings)
+        start = None if settings.given("model") else defaults.start
     elif resume is None and (given.waveforms or given.length):
         raise typer.BadParameter("--waveforms and --length are given without --recipe")
     options = replace(options, notes={**asdict(options), **asdict(given)})
@@ -97,6 +93,29 @@ def train(
         )
     if not quiet:
         typer.echo(folder / "model.safetensors")
+
+
+def folder_of_run(out: Path | None, resume: Path | None) -> Path:
+    """The folder of a new run, or of one to continue: exactly one of them is given."""
+    if out is not None and resume is None:
+        return out
+    if resume is not None and out is None:
+        return resume
+    raise typer.BadParameter("give either --out RUN for a new run or --resume RUN to continue one")
+
+
+def read_notes(run: Path) -> dict[str, Any]:
+    """The images and options that a run began with."""
+    from whatwhere.learning.checkpoint import Checkpoint
+
+    return Checkpoint.load(run / "checkpoint").notes
+
+
+def with_default_count(given: ImageInput, defaults: "Defaults", settings: Settings) -> ImageInput:
+    """The input with a number of images, unless it has one or training is set by hand."""
+    if given.image_count is not None or settings.given("learning"):
+        return given
+    return replace(given, image_count=defaults.image_count)
 
 
 def waveforms_asked(given: ImageInput, images: "ww.data.Images") -> dict[str, int | None]:

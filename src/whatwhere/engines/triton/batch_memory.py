@@ -1,6 +1,8 @@
 """The memory of one batch on the device: everything that the steps touch, what goes in and what
 comes out."""
 
+from typing import NamedTuple
+
 import torch
 import triton
 from torch import Tensor
@@ -19,66 +21,93 @@ from whatwhere.engines.triton.weights import Strided, take_theta
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.solution import Stats
-from whatwhere.spec import Fixed, LineSearch
+from whatwhere.spec import Fixed, InferenceSpec, LineSearch
 
 HALF = torch.float16  # what the tensor cores multiply; their sums are float32
 ELEMENTWISE = {"M": 64, "num_warps": 4}  # launches of kernels without products
+
+
+class FilterSource(NamedTuple):
+    """Filters that were laid out as matrices, and their version then: they may change in place."""
+
+    filters: Tensor
+    version: int
+
+
+def searched_images(spec: InferenceSpec, images: int) -> int:
+    """How many images a line search looks at; 0 where there is none."""
+    if not isinstance(spec.step, LineSearch):
+        return 0
+    return batch_sample(images) if spec.per_batch else images
 
 
 class BatchMemory:
     """Everything that T steps on N images of one size touch, allocated once and used again."""
 
     def __init__(self, problem: Problem, *, from_zero: bool = False) -> None:
-        model, images, spec = problem.model, problem.images, problem.spec
-        N, C, height, width = images.shape
-        self.model_spec, self.spec, self.lam, self.N, self.top = (
-            model.spec,
-            spec,
-            problem.lam,
-            N,
-            problem.phase.layer,
-        )
-        self.shapes = layer_shapes(model, height, width, self.top)
-        self.moving, self.from_zero, masked = problem.moving, from_zero, problem.mask is not None
-        self.sample = (
-            (batch_sample(N) if spec.per_batch else N) if isinstance(spec.step, LineSearch) else 0
-        )
+        images = problem.images
+        self.model_spec = problem.model.spec
+        self.spec = problem.spec
+        self.lam = problem.lam
+        self.N = len(images)
+        self.top = problem.phase.layer
+        self.moving = problem.moving
+        self.from_zero = from_zero
+        self.sample = searched_images(problem.spec, self.N)
         self.device = images.device
         self.side = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
+        _, _, height, width = images.shape
+        self.shapes = layer_shapes(problem.model, height, width, self.top)
 
-        def empty(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-            return torch.empty(*shape, dtype=dtype, device=images.device)
+        self.images = self.empty(*images.shape)
+        self.mask = None if problem.mask is None else self.empty(*images.shape)
+        self.common = self.empty(5)  # scales, by the names of `weights`
+        self.gradient_unit = self.empty(1)  # of an error that is not weighted
+        self.allocate_filters()
+        self.allocate_pooling()
+        self.allocate_maps()
+        self.allocate_sums()
+        self.allocate_trace()
 
-        self.images, self.mask = (
-            empty(N, C, height, width),
-            empty(N, C, height, width) if masked else None,
-        )
-        self.common = empty(5)  # scales, by the names of `weights`
-        self.gradient_unit = empty(1)  # of an error that is not weighted
-        self.p = [  # what `down` unpools at once, it stores as float16 · scale
-            empty(N, *s.grid, s.maps, dtype=HALF if k < self.top and s.tiled else torch.float32)
-            for k, s in enumerate(self.shapes, start=1)
+    def empty(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        return torch.empty(*shape, dtype=dtype, device=self.device)
+
+    # --- what is allocated
+
+    def allocate_filters(self) -> None:
+        """The filters as matrices, of the pass down and of the pass up."""
+        self.down = [
+            self.empty(*down_sources(s, self.device).shape, dtype=HALF) for s in self.shapes
         ]
-        self.trial = [  # R g on its way down, where it is not unpooled at once
-            empty(0 if s.tiled else self.sample, *s.grid, s.maps) for s in self.shapes[:-1]
-        ]
-        self.theta = [empty(N, *s.grid, 4, s.maps) for s in self.shapes]
+        self.up = [self.empty(*up_sources(s, self.device).shape, dtype=HALF) for s in self.shapes]
+        self.sources: list[FilterSource] = []  # what is laid out here
+
+    def allocate_pooling(self) -> None:
+        """θ of every layer, and the weights that it makes."""
+        N = self.N
+        self.theta = [self.empty(N, *s.grid, 4, s.maps) for s in self.shapes]
         self.weights = [
-            empty(N, *s.grid, s.weight_planes, s.maps, dtype=torch.int16) for s in self.shapes
+            self.empty(N, *s.grid, s.weight_planes, s.maps, dtype=torch.int16) for s in self.shapes
         ]
         # the line search moves θ on its way up, but what it tries on its way down has the weights
         # from before
         self.weights_before = [
-            empty(self.sample, *w.shape[1:], dtype=w.dtype) if self.keeps_weights(k) else w
+            self.empty(self.sample, *w.shape[1:], dtype=w.dtype) if self.keeps_weights(k) else w
             for k, w in enumerate(self.weights, start=1)
         ]
-        # which regions of the top have a feature in any of a few images, as `step.mark_active`
-        # marks them
-        self.active = empty(round_up(N, 128) // MARKED_IMAGES.value, *self.shapes[-1].grid)
-        self.z = [empty(N, *s.cells, s.cell_area, s.maps, dtype=HALF) for s in self.shapes]
-        self.trial_z = (
-            torch.empty_like(self.z[-1][: self.sample]) if self.shapes[-1].tiled else self.z[-1]
-        )
+
+    def allocate_maps(self) -> None:
+        """Features, unpooled maps and errors of every layer, and those of the line search."""
+        N = self.N
+        top = self.shapes[-1]
+        self.p = [
+            self.empty(N, *s.grid, s.maps, dtype=self.feature_type(k))
+            for k, s in enumerate(self.shapes, start=1)
+        ]
+        # a momentum or a schedule leaves p ahead of the features
+        ahead = self.spec.momentum or self.spec.schedule is not None
+        self.features = self.empty(*self.p[-1].shape) if ahead else self.p[-1]
+        self.z = [self.empty(N, *s.cells, s.cell_area, s.maps, dtype=HALF) for s in self.shapes]
         self.z_error = [
             z[:0] if s.tiled else torch.empty_like(z)
             for z, s in zip(self.z, self.shapes, strict=True)
@@ -86,38 +115,60 @@ class BatchMemory:
         # blocks at the border may reach beyond the map: what is not there is 0, and nothing ever
         # writes it
         self.error = [
-            torch.zeros(N, *s.blocks, s.cell_area, s.below[0], dtype=HALF, device=images.device)
+            torch.zeros(N, *s.blocks, s.cell_area, s.below[0], dtype=HALF, device=self.device)
             for s in self.shapes
         ]
-        self.down = [empty(*down_sources(s, self.device).shape, dtype=HALF) for s in self.shapes]
-        self.up = [empty(*up_sources(s, self.device).shape, dtype=HALF) for s in self.shapes]
-        self.sources: list[tuple[Tensor, int]] = []  # what is laid out, and its versions
+        # which regions of the top have a feature in any of a few images, as `step.mark_active`
+        # marks them
+        self.active = self.empty(round_up(N, 128) // MARKED_IMAGES.value, *top.grid)
 
-        top, bottom = self.shapes[-1], self.shapes[0]
-        self.gradient = empty(self.sample, *top.grid, top.maps)
+        # of the line search: g, and R g on its way down, where it is not unpooled at once
+        self.gradient = self.empty(self.sample, *top.grid, top.maps)
+        self.trial = [
+            self.empty(0 if s.tiled else self.sample, *s.grid, s.maps) for s in self.shapes[:-1]
+        ]
+        self.trial_z = torch.empty_like(self.z[-1][: self.sample]) if top.tiled else self.z[-1]
+
+    def feature_type(self, k: int) -> torch.dtype:
+        """Below the top, what `down` unpools at once it stores as float16 · scale."""
+        return HALF if k < self.top and self.shapes[k - 1].tiled else torch.float32
+
+    def allocate_sums(self) -> None:
+        """The parts of every image's sums that programs leave, and the sums themselves."""
+        N = self.N
+        top = self.shapes[-1]
+        bottom = self.shapes[0]
         parts = top.grid[0] * top.grid[1] * top.chunks
+        self.penalties = self.empty(N, parts)
+        self.nonzeros = self.empty(N, parts)
+        self.uphill = self.empty(N, parts)
+        self.squares_above = self.empty(N, parts)
         tiles = self.down[0].shape[2] // bottom.down_tile
-        self.penalties, self.nonzeros, self.uphill, self.squares_above = (
-            empty(N, parts) for _ in range(4)
-        )
-        self.squares_below = empty(N, bottom.groups[0] * bottom.groups[1] * tiles)
+        self.squares_below = self.empty(N, bottom.groups[0] * bottom.groups[1] * tiles)
         self.trial_squares = torch.empty_like(self.squares_below[: self.sample])
-        self.gradient_norm, self.reconstruction_norm, self.uphill_sum = empty(N), empty(N), empty(N)
-        self.features = (
-            empty(*self.p[-1].shape) if spec.momentum or spec.schedule is not None else self.p[-1]
-        )
-        T = spec.steps
-        self.momentum = empty(T + 1, N) if spec.momentum else empty(1, N)
-        self.reconstruction, self.penalty, self.count = (empty(T + 1, N) for _ in range(3))
-        self.beta, self.rates = empty(max(T, 1), N), empty(N)
-        for beta, sizes in zip(
-            self.beta, spec.schedule.steps if spec.schedule else (), strict=False
-        ):
-            beta.fill_(sizes.size)
+        self.gradient_norm = self.empty(N)
+        self.reconstruction_norm = self.empty(N)
+        self.uphill_sum = self.empty(N)
+
+    def allocate_trace(self) -> None:
+        """What every step measures, and the sizes of the steps."""
+        N = self.N
+        T = self.spec.steps
+        self.momentum = self.empty(T + 1, N) if self.spec.momentum else self.empty(1, N)
+        self.reconstruction = self.empty(T + 1, N)
+        self.penalty = self.empty(T + 1, N)
+        self.count = self.empty(T + 1, N)
+        self.rates = self.empty(N)
+        self.beta = self.empty(max(T, 1), N)
+        if self.spec.schedule is not None:
+            for beta, sizes in zip(self.beta, self.spec.schedule.steps, strict=False):
+                beta.fill_(sizes.size)
 
     def keeps_weights(self, k: int) -> bool:
         """Whether a line search needs the weights of layer k after it moved its θ."""
         return k in self.moving and not (k == self.top and self.shapes[k - 1].tiled)
+
+    # --- what goes in and what comes out
 
     def load(self, problem: Problem, start: Latents | None) -> None:
         """Take a batch with its mask, the filters, and where to start (None where that is
@@ -144,7 +195,8 @@ class BatchMemory:
         for known, own, planes, shape in zip(
             theta, self.theta, self.weights, self.shapes, strict=True
         ):
-            mu, gamma = (Strided(x, x.stride()) for x in (known.mu, known.gamma))
+            mu = Strided(known.mu, known.mu.stride())
+            gamma = Strided(known.gamma, known.gamma.stride())
             rows, programs = self.regions(shape, self.N)
             take_theta[programs](mu, gamma, own, planes, rows, SHAPE=shape, **ELEMENTWISE)
 
@@ -161,9 +213,9 @@ class BatchMemory:
         `weights`."""
         size = largest(self.images)
         unit = to_unit(size if self.from_zero else torch.maximum(size, largest(self.p[-1])))
-        weight = (
-            torch.ones_like(unit) if self.mask is None else to_unit(largest(self.mask)).square()
-        )
+        weight = torch.ones_like(unit)
+        if self.mask is not None:
+            weight = to_unit(largest(self.mask)).square()
         error = unit * weight
         self.common.copy_(
             torch.stack([unit, 1 / unit, self.gradient_unit[0] * weight, error, 1 / error])
@@ -181,7 +233,7 @@ class BatchMemory:
         for k, shape in enumerate(self.shapes):
             self.down[k].copy_(lay_out(model.filters[k], down_sources(shape, self.device)))
             self.up[k].copy_(lay_out(upward[k], up_sources(shape, self.device)))
-        self.sources = [(f, f._version) for f in self.both_passes(model)]
+        self.sources = [FilterSource(f, f._version) for f in self.both_passes(model)]
 
     def both_passes(self, model: DeconvNet) -> tuple[Tensor, ...]:
         """The filters of the pass down, then those of the pass up."""
@@ -192,7 +244,7 @@ class BatchMemory:
         if not self.sources:
             return False
         known = zip(self.both_passes(model), self.sources, strict=True)
-        return all(f is own and f._version == version for f, (own, version) in known)
+        return all(f is own.filters and f._version == own.version for f, own in known)
 
     def latents(self) -> Latents:
         """A copy of what was inferred, shaped as everywhere else; in memory the maps come last, as
@@ -204,8 +256,12 @@ class BatchMemory:
         return Latents(self.features.clone().permute(0, 3, 1, 2), tuple(pooling))
 
     def stats(self) -> Stats:
-        parts = (self.reconstruction, self.penalty, self.count.long(), self.beta[: self.spec.steps])
-        return Stats(*(part.clone() for part in parts))
+        return Stats(
+            reconstruction=self.reconstruction.clone(),
+            penalty=self.penalty.clone(),
+            nonzeros=self.count.long(),
+            step=self.beta[: self.spec.steps].clone(),
+        )
 
 
 def largest(x: Tensor) -> Tensor:

@@ -17,11 +17,12 @@ batch:
 The scales are described in `weights`.
 """
 
-from collections import namedtuple
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import triton
 import triton.language as tl
+from torch import Tensor
 
 from whatwhere.engines.triton.math import formulas, place
 from whatwhere.engines.triton.step import (
@@ -43,10 +44,27 @@ from whatwhere.engines.triton.weights import (
     region_weights,
 )
 
-# What `down` reads and writes; at the lowest layer there are no `out`, `weights` and `z_below`.
-DownTensors = namedtuple(
-    "DownTensors", "z matrix active out weights z_below images mask error squares common"
-)
+
+class DownTensors(NamedTuple):
+    """What `down` reads and writes; at the lowest layer `out`, `weights` and `z_below` are not
+    used, above it `images`, `mask`, `error` and `squares` are not."""
+
+    z: Tensor
+    matrix: Tensor  # the filters of the pass down
+    active: Tensor  # which regions of the top have a feature
+
+    # the layer below
+    out: Tensor  # its p
+    weights: Tensor
+    z_below: Tensor
+
+    # the images
+    images: Tensor
+    mask: Tensor
+    error: Tensor
+    squares: Tensor  # parts of an image's ‖M ⊙ e‖²
+
+    common: Tensor  # the numbers that `weights` names
 
 
 @dataclass(frozen=True)
@@ -55,9 +73,8 @@ class DownRule:
 
     subtract: bool  # the images
     masked: bool
-    keep: (
-        bool  # what comes out: p̂ where it is unpooled at once, the error M ⊙ e at the lowest layer
-    )
+    # what comes out: p̂ where it is unpooled at once, the error M ⊙ e at the lowest layer
+    keep: bool
     # the rows of a program are one group of many images; regions that none of these uses are left
     # out
     sparse: bool

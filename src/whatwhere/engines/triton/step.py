@@ -1,12 +1,12 @@
 """The step on the features, the same wherever their gradient comes from, and unpooling what it
 leaves."""
 
-from collections import namedtuple
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import triton
 import triton.language as tl
+from torch import Tensor
 
 from whatwhere.engines.triton.math import formulas
 from whatwhere.engines.triton.weights import (
@@ -21,16 +21,36 @@ from whatwhere.engines.triton.weights import (
 MARKED_IMAGES = tl.constexpr(64)  # images that share a mark
 
 
-# What the kernels over regions read and write of one layer, in the layouts of `down`. `error` is
-# the one at the layer below, where regions overlap the one at z; `features` are those after the
-# last step, if p is ahead of them; `rates` multiply an image's step of θ in a schedule; `uphill` to
-# `squares` are parts of an image's sums; `active` says which regions of the top have a feature
-# (`mark_active`); `common` are the numbers that `weights` names.
-Tensors = namedtuple(
-    "Tensors",
-    "p theta weights weights_before z error error_above matrix features gradient beta rates"
-    " momentum next_momentum uphill_sum uphill penalties nonzeros squares active common",
-)
+class Tensors(NamedTuple):
+    """What the kernels over regions read and write of one layer, in the layouts of `down`."""
+
+    # the layer
+    p: Tensor
+    theta: Tensor
+    weights: Tensor
+    weights_before: Tensor  # those before the line search moved θ
+    z: Tensor
+    error: Tensor  # at the layer below; where regions overlap, at z
+    error_above: Tensor
+    matrix: Tensor  # the filters of the pass up
+    features: Tensor  # of the top after the last step, if p is ahead of them
+    gradient: Tensor  # that the line search left
+
+    # the step, of every image
+    beta: Tensor
+    rates: Tensor  # multiply the step of θ in a schedule
+    momentum: Tensor
+    next_momentum: Tensor
+    uphill_sum: Tensor
+
+    # parts of an image's sums
+    uphill: Tensor
+    penalties: Tensor
+    nonzeros: Tensor
+    squares: Tensor
+
+    active: Tensor  # which regions of the top have a feature (`mark_active`)
+    common: Tensor  # the numbers that `weights` names
 
 
 class Numbers(NamedTuple):

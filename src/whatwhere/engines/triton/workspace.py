@@ -6,6 +6,7 @@ all of them.
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 import triton
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from whatwhere.engines.triton import down, step, sums, up
 from whatwhere.engines.triton.batch_memory import ELEMENTWISE, BatchMemory
+from whatwhere.engines.triton.shapes import LayerShape
 from whatwhere.engines.triton.step import Numbers, Rule, Tensors
 
 DOWN = {"M": 128, "num_warps": 8, "num_stages": 3}
@@ -26,6 +28,39 @@ DOWN_SINGLE = {"M": 16, "num_warps": 4, "num_stages": 4}
 UP_SINGLE = {"M": 16, "num_warps": 2, "num_stages": 3}
 SINGLE_ROWS = 512
 REGIONS = {"M": 32, "num_warps": 4}
+
+
+class DownPass(NamedTuple):
+    """One pass down.
+
+    images    how many of the batch, from the first
+    subtract  the images from what is reconstructed
+    trial     this is R g of the line search, with the weights before it: only its squares are used
+    t         the step whose marks say which of the top's regions have a feature; None: not known
+    """
+
+    images: int
+    subtract: bool
+    trial: bool
+    t: int | None
+
+
+def down_options(shape: LayerShape, rows: int, sparse: bool) -> dict[str, int]:
+    """How `down` is launched over this many rows."""
+    if rows <= SINGLE_ROWS // 2:
+        return DOWN_SINGLE
+    if rows <= FEW_ROWS:
+        return DOWN_FEW
+    options = DOWN if shape.down_tile == 64 else DOWN_NARROW
+    # registers that suffice: with fewer, more programs share a processor
+    return options | {"maxnreg": 80} if sparse else options
+
+
+def up_registers(shape: LayerShape, role: str, fit: bool) -> dict[str, int]:
+    """The registers that suffice for `up`: with fewer, more programs share a processor."""
+    if fit or shape.cell not in ((1, 1), (2, 2)):
+        return {}
+    return {"maxnreg": 80 if role == "between" else 128}
 
 
 class Workspace(BatchMemory):
@@ -93,33 +128,32 @@ class Workspace(BatchMemory):
 
     def tensors(self, k: int, images: slice, t: int = 0, **others: Tensor) -> Tensors:
         """What kernels read and write of layer k and these images, in step t."""
-        above, last = min(k, self.top - 1), len(self.momentum) - 1
-        layer = {
-            "p": self.p[k - 1],
-            "theta": self.theta[k - 1],
-            "weights": self.weights[k - 1],
-            "weights_before": self.weights_before[k - 1],
-            "z": self.z[k - 1],
-            "error": self.error[k - 1],
-            "error_above": self.error[above],
-            "features": self.features,
-            "beta": self.beta[min(t, len(self.beta) - 1)],
-            "rates": self.rates,
-            "uphill": self.uphill,
-            "penalties": self.penalties,
-            "nonzeros": self.nonzeros,
-            "squares": self.squares_above,
-        }
-        whole = {
-            "matrix": self.up[k - 1],
-            "gradient": self.gradient,
-            "momentum": self.momentum[min(t, last)],
-            "next_momentum": self.momentum[min(t + 1, last)],
-            "uphill_sum": self.uphill_sum,
-            "active": self.active,
-            "common": self.common,
-        }
-        return Tensors(**{name: tensor[images] for name, tensor in layer.items()} | whole | others)
+        above = min(k, self.top - 1)
+        last = len(self.momentum) - 1  # without momentum there is one row, which is never read
+        tensors = Tensors(
+            p=self.p[k - 1][images],
+            theta=self.theta[k - 1][images],
+            weights=self.weights[k - 1][images],
+            weights_before=self.weights_before[k - 1][images],
+            z=self.z[k - 1][images],
+            error=self.error[k - 1][images],
+            error_above=self.error[above][images],
+            matrix=self.up[k - 1],
+            features=self.features[images],
+            gradient=self.gradient,
+            beta=self.beta[min(t, len(self.beta) - 1)][images],
+            rates=self.rates[images],
+            momentum=self.momentum[min(t, last)],
+            next_momentum=self.momentum[min(t + 1, last)],
+            uphill_sum=self.uphill_sum,
+            uphill=self.uphill[images],
+            penalties=self.penalties[images],
+            nonzeros=self.nonzeros[images],
+            squares=self.squares_above[images],
+            active=self.active,
+            common=self.common,
+        )
+        return tensors._replace(**others)
 
     def numbers(
         self, rows: int, k: int, t: int, *, first_image: int = 0, next_step: int = 0
@@ -130,16 +164,16 @@ class Workspace(BatchMemory):
         rate = spec.pooling_step if sizes is None else sizes.pooling_step_of(k)
         ahead = 0.0 if sizes is None or t == spec.steps - 1 else sizes.extrapolation
         return Numbers(
-            rows,
-            self.lam,
-            self.lam * rate,
-            (spec.moments.gamma_min, spec.moments.gamma_max),
-            0.0 if sizes is None else sizes.threshold,
-            ahead,
-            float(t == 0),
-            spec.start_scales(k),
-            float(next_step),
-            first_image,
+            rows=rows,
+            lam=self.lam,
+            pooling_rate=self.lam * rate,
+            gamma_bounds=(spec.moments.gamma_min, spec.moments.gamma_max),
+            threshold=0.0 if sizes is None else sizes.threshold,
+            ahead=ahead,
+            is_first=float(t == 0),
+            start_scales=spec.start_scales(k),
+            next_step=float(next_step),
+            first_image=first_image,
         )
 
     @property
@@ -172,47 +206,60 @@ class Workspace(BatchMemory):
         its squares are of use. `t`: the top's regions that have a feature are marked with this
         step.
         """
-        stages, z = (self.trial, [*self.z[:-1], self.trial_z]) if trial else (self.p, self.z)
-        below_weights = self.weights_before if trial else self.weights
+        way = DownPass(images, subtract, trial, t)
+        p = self.trial if trial else self.p
         for k in range(top or self.top, to, -1):
-            shape, under = self.shapes[k - 1], max(k - 2, 0)
-            below = self.shapes[under] if k > 1 else None
-            rows = images * shape.groups[0] * shape.groups[1]
-            options = DOWN if shape.down_tile == 64 else DOWN_NARROW
-            if rows <= FEW_ROWS:
-                options = DOWN_SINGLE if rows <= SINGLE_ROWS // 2 else DOWN_FEW
-            sparse = t is not None and shape.can_skip and rows > FEW_ROWS and k == self.top
-            count = (
-                triton.cdiv(images, options["M"]) * (rows // images)
-                if sparse
-                else triton.cdiv(rows, options["M"])
-            )
-            if sparse:  # registers that suffice: with fewer, more programs share a processor
-                options = options | {"maxnreg": 80}
-            tensors = down.DownTensors(
-                z[k - 1],
-                self.down[k - 1],
-                self.active,
-                stages[under] if k > 1 else self.common,
-                below_weights[under],
-                self.z[under],
-                self.images,
-                self.images if self.mask is None else self.mask,
-                self.error[0],
-                self.trial_squares if trial else self.squares_below,
-                self.common,
-            )
-            rule = down.DownRule(
-                subtract=subtract and not trial and k == 1,
-                masked=k == 1 and self.mask is not None,
-                keep=not trial,
-                sparse=sparse,
-            )
-            down.down[(count * (self.down[k - 1].shape[2] // shape.down_tile),)](
-                tensors, rows, float(t or 0), SHAPE=shape, BELOW=below, RULE=rule, **options
-            )
-            if below is not None and not below.tiled:
-                self.unpool(k - 1, slice(0, images), stages[under], before=trial)
+            self.reconstruct_layer(k, way)
+            if k > 1 and not self.shapes[k - 2].tiled:
+                self.unpool(k - 1, slice(0, images), p[k - 2], before=trial)
+
+    def reconstruct_layer(self, k: int, way: DownPass) -> None:
+        """From z of layer k to z of the layer below, or to p where that is unpooled later; at
+        layer 1 to the error."""
+        shape = self.shapes[k - 1]
+        rows = way.images * shape.groups[0] * shape.groups[1]
+        # only the top's regions are marked, and only large batches gain by leaving regions out
+        sparse = way.t is not None and k == self.top and shape.can_skip and rows > FEW_ROWS
+        options = down_options(shape, rows, sparse)
+        tiles = triton.cdiv(rows, options["M"])
+        if sparse:  # a program's rows are one block of many images
+            tiles = triton.cdiv(way.images, options["M"]) * (rows // way.images)
+        rule = down.DownRule(
+            subtract=way.subtract and not way.trial and k == 1,
+            masked=k == 1 and self.mask is not None,
+            keep=not way.trial,
+            sparse=sparse,
+        )
+        down.down[(tiles * (self.down[k - 1].shape[2] // shape.down_tile),)](
+            self.down_tensors(k, way.trial),
+            rows,
+            float(way.t or 0),
+            SHAPE=shape,
+            BELOW=self.shapes[k - 2] if k > 1 else None,
+            RULE=rule,
+            **options,
+        )
+
+    def down_tensors(self, k: int, trial: bool) -> down.DownTensors:
+        """What `down` reads and writes from layer k. At layer 1 no layer is below: what it would
+        take of it is never used."""
+        under = max(k - 2, 0)
+        out = self.common
+        if k > 1:
+            out = (self.trial if trial else self.p)[under]
+        return down.DownTensors(
+            z=self.trial_z if trial and k == self.top else self.z[k - 1],
+            matrix=self.down[k - 1],
+            active=self.active,
+            out=out,
+            weights=(self.weights_before if trial else self.weights)[under],
+            z_below=self.z[under],
+            images=self.images,
+            mask=self.images if self.mask is None else self.mask,
+            error=self.error[0],
+            squares=self.trial_squares if trial else self.squares_below,
+            common=self.common,
+        )
 
     def unpool(
         self,
@@ -229,7 +276,9 @@ class Workspace(BatchMemory):
         With a `next_step`, p is measured, and active regions are marked for that step; with
         `accelerate`, p is first moved to the point that momentum leads to.
         """
-        shape, t, count = self.shapes[k - 1], max(next_step - 1, 0), images.stop - images.start
+        shape = self.shapes[k - 1]
+        t = max(next_step - 1, 0)
+        count = images.stop - images.start
         measure = next_step >= 0
         weights = (self.weights_before if before else self.weights)[k - 1][images]
         if shape.tiled or measure:
@@ -249,10 +298,11 @@ class Workspace(BatchMemory):
     ) -> None:
         """The error below the first of these layers up through all of them, and what `role` does
         with it at the top."""
-        for k in layers if images.start < images.stop else ():
-            self.propagate(
-                k, images, role if k == self.top else "between", t, move=k in self.moving, fit=fit
-            )
+        if images.start == images.stop:
+            return
+        for k in layers:
+            own_role = role if k == self.top else "between"
+            self.propagate(k, images, own_role, t, move=k in self.moving, fit=fit)
 
     def propagate(
         self,
@@ -267,42 +317,41 @@ class Workspace(BatchMemory):
     ) -> None:
         """The error below layer k up to its features, and what `role` does with it there; `fit` θ
         to it first."""
-        shape, spec, count = self.shapes[k - 1], self.spec, images.stop - images.start
-        above, cells = self.shapes[min(k, self.top - 1)], count * shape.cells[0] * shape.cells[1]
+        shape = self.shapes[k - 1]
+        count = images.stop - images.start
+        cells = count * shape.cells[0] * shape.cells[1]
         launch = UP_SINGLE if cells <= SINGLE_ROWS else UP
         by_image = count >= launch["M"] and shape.block_row >= 64
+        tiles = triton.cdiv(cells, launch["M"])
+        if by_image:  # a program's rows are one cell of many images
+            tiles = triton.cdiv(count, launch["M"]) * (cells // count)
+        programs = (tiles * shape.chunks,)
         rule = replace(
             self.rule,
             role=role,
             move=move and not fit,
             keep=keep,
-            fit=spec.moments.power if fit else 0,
+            fit=self.spec.moments.power if fit else 0,
         )
-        tiles = (
-            triton.cdiv(count, launch["M"]) * (cells // count)
-            if by_image
-            else triton.cdiv(cells, launch["M"])
-        )
-        programs, tensors = (tiles * shape.chunks,), self.tensors(k, images, t)
         rows, region_programs = self.regions(shape, count, REGIONS["M"])
         numbers = self.numbers(rows, k, t, first_image=images.start, next_step=t + 1)
+        tensors = self.tensors(k, images, t)
+        above = self.shapes[min(k, self.top - 1)]
         if shape.tiled:
             if role == "gradient":
                 tensors = tensors._replace(z=self.trial_z)
-            options = dict(launch)
-            if shape.cell in ((1, 1), (2, 2)) and not fit:
-                # registers that suffice: with fewer, more programs share a processor
-                options["maxnreg"] = 80 if role == "between" else 128
             rule = replace(rule, by_image=by_image)
+            options = launch | up_registers(shape, role, fit)
             up.up[programs](tensors, numbers, SHAPE=shape, ABOVE=above, RULE=rule, **options)
             return
+        # regions that overlap share elements: the error at z goes through memory
         z_error = self.z_error[k - 1][images]
         up.propagate[programs](tensors, z_error, cells, SHAPE=shape, BY_IMAGE=by_image, **launch)
         tensors = tensors._replace(error=z_error)
         up.up[region_programs](tensors, numbers, SHAPE=shape, ABOVE=above, RULE=rule, **REGIONS)
         if role == "gradient":
             self.unpool(k, images, self.gradient, before=True)
-        elif role == "step" and not spec.momentum:
+        elif role == "step" and not self.spec.momentum:
             self.unpool(k, images, self.p[k - 1])
 
     def measure(self, t: int) -> None:
@@ -328,10 +377,12 @@ class Workspace(BatchMemory):
         stored.
         """
         for k in range(1, self.top + 1):
-            role, move = "gradient" if k == self.top else "between", k in self.moving
+            role = "gradient" if k == self.top else "between"
+            move = k in self.moving
             self.propagate(k, slice(0, self.sample), role, t, move=move, keep=self.keeps_weights(k))
         self.reconstruct(self.sample, trial=True)
-        shared, norms = self.spec.per_batch, (self.gradient_norm, self.reconstruction_norm)
+        shared = self.spec.per_batch
+        norms = (self.gradient_norm, self.reconstruction_norm)
         sums.line_search[(self.sample,)](
             (self.squares_above, self.trial_squares),
             norms,
@@ -348,7 +399,8 @@ class Workspace(BatchMemory):
         """The step of the first images along the gradient that the line search left."""
         if images == 0:
             return
-        shape, first = self.shapes[-1], slice(0, images)
+        shape = self.shapes[-1]
+        first = slice(0, images)
         rows, programs = self.regions(shape, images)
         numbers = self.numbers(rows, self.top, t, next_step=t + 1)
         step.step[programs](

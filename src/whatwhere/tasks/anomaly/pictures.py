@@ -6,14 +6,14 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from whatwhere.data import Images, load, load_groups
-from whatwhere.data.pictures import Pictures
+from whatwhere.data.pictures import Picture, Pictures
 from whatwhere.data.signals import Signals
 from whatwhere.errors import ImageError
 
@@ -51,18 +51,35 @@ def open_pictures(source: Source) -> PictureList:
         )
     groups = (images for images, _ in load_groups(source, "nan"))
     pictures = [images.as_images() if isinstance(images, Signals) else images for images in groups]
-    entries = [(images, row) for images in pictures for row in range(len(images))]
-    files = [
-        images.pixels.pictures[row]
-        for images, row in entries
-        if isinstance(images.pixels, Pictures)
-    ]
-    if len(files) < len(entries):
-        return PictureList([str(row) for _, row in entries], lambda n: entries[n][0][entries[n][1]])
-    order = sorted(range(len(files)), key=lambda n: (str(files[n].file), files[n].page))
-    return PictureList(
-        [files[n].name for n in order], lambda n: entries[order[n]][0][entries[order[n]][1]]
-    )
+    entries = [Entry(images, row) for images in pictures for row in range(len(images))]
+    if all(isinstance(images.pixels, Pictures) for images in pictures):
+        entries.sort(key=Entry.place)
+    return PictureList([entry.name for entry in entries], lambda n: entries[n].read())
+
+
+class Entry(NamedTuple):
+    """One picture: a row of images."""
+
+    images: Images
+    row: int
+
+    def read(self) -> Tensor:
+        return self.images[self.row]
+
+    @property
+    def file(self) -> Picture | None:
+        """The file that it is read from; None for an array."""
+        pixels = self.images.pixels
+        return pixels.pictures[self.row] if isinstance(pixels, Pictures) else None
+
+    @property
+    def name(self) -> str:
+        return str(self.row) if self.file is None else self.file.name
+
+    def place(self) -> tuple[str, int]:
+        """What files are sorted by: their paths, then their pages."""
+        assert self.file is not None
+        return str(self.file.file), self.file.page
 
 
 def one_picture(values: Any, number: int) -> Tensor:

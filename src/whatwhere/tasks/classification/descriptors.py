@@ -20,7 +20,7 @@ from whatwhere.errors import ImageError, SpecError
 from whatwhere.inference import infer
 from whatwhere.inference.target import ImageSource, in_model_units
 from whatwhere.model import DeconvNet
-from whatwhere.spec import DescriptorSpec, Recipe
+from whatwhere.spec import DescriptorSpec, Phase, Recipe
 from whatwhere.spec.recipe import joint
 
 Matrix: TypeAlias = Any  # rows [N, D]: np.ndarray or a tensor
@@ -162,19 +162,8 @@ def describe_images(
     if len(images) == 0:
         raise ImageError("an empty set of images was given; expected at least one")
     images = in_model_units(model.spec, images)
-    depth = model.spec.depth
-    layers = recipe.descriptor.layers or (depth,)
-    top = recipe.plan or joint(depth)
-    if max(layers) > depth:
-        raise SpecError(
-            f"a descriptor of layer {max(layers)} was requested; the model has {depth} layers"
-        )
-    if recipe.inference.schedule is not None and layers != (top[-1].layer,):
-        raise SpecError(
-            f"a descriptor of layers {layers} was requested with learned steps; expected the top"
-            " layer alone: the sizes of the steps are those of its inference"
-        )
-    plans = [top if k == top[-1].layer else joint(k) for k in layers]
+    layers = recipe.descriptor.layers or (model.spec.depth,)
+    plans = layer_plans(model.spec.depth, layers, recipe)
 
     rows: Tensor | None = None
     for start in range(0, len(images), recipe.batch_size):
@@ -185,10 +174,25 @@ def describe_images(
         ]
         described = describe(features, recipe.descriptor, layers).float()
         if rows is None:
-            rows = torch.empty(
-                len(images), described.shape[1], device=model.device if on_device else "cpu"
-            )
+            place = model.device if on_device else "cpu"
+            rows = torch.empty(len(images), described.shape[1], device=place)
         rows[start : start + len(v)] = described
         progress(len(v))
     assert rows is not None
     return rows if on_device else rows.numpy()
+
+
+def layer_plans(depth: int, layers: Sequence[int], recipe: Recipe) -> list[tuple[Phase, ...]]:
+    """How each of these layers is inferred: the top one by the recipe's plan, others on their
+    own."""
+    top = recipe.plan or joint(depth)
+    if max(layers) > depth:
+        raise SpecError(
+            f"a descriptor of layer {max(layers)} was requested; the model has {depth} layers"
+        )
+    if recipe.inference.schedule is not None and layers != (top[-1].layer,):
+        raise SpecError(
+            f"a descriptor of layers {layers} was requested with learned steps; expected the top"
+            " layer alone: the sizes of the steps are those of its inference"
+        )
+    return [top if k == top[-1].layer else joint(k) for k in layers]

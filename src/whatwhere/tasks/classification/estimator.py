@@ -269,27 +269,19 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def _check(self, X: "Images", reset: bool = False) -> Tensor:
         """Images as a float32 tensor [n, C, H, W]; with `reset` their shape is recorded, otherwise
         compared."""
-        X = X[:] if isinstance(X, data.Images) else X
-        values = (
-            X.detach().cpu().numpy()
-            if isinstance(X, Tensor)
-            else np.asarray(X)
-            if isinstance(X, list)
-            else X
-        )
+        values = as_plain_array(X)
         given = tuple(getattr(values, "shape", ()))
         if len(given) == 3 and pair(self.filter_size)[0] == 1:  # signals are images of height 1
             given = (*given[:2], 1, given[2])
-        if len(given) in (3, 4):  # scikit-learn would treat the second axis as the features
+        are_images = len(given) in (3, 4)
+        if are_images:  # scikit-learn would treat the second axis as the features
             values = np.reshape(values, (given[0], prod(given[1:])))
         values = validate_data(
             self, values, reset=reset, dtype=np.float32, order="C", ensure_all_finite="allow-nan"
         )
         if reset:
-            self.image_shape_ = image_shape(
-                given if len(given) in (3, 4) else values.shape, self.shape
-            )
-        elif len(given) in (3, 4) and (1, *given[1:])[-3:] != self.image_shape_:
+            self.image_shape_ = image_shape(given if are_images else values.shape, self.shape)
+        elif are_images and (1, *given[1:])[-3:] != self.image_shape_:
             image_shape(given, self.shape)  # raises an error of its own where channels come last
             raise ImageError(
                 f"images of shape {given[1:]} were given; expected {self.image_shape_}, as in fit"
@@ -351,6 +343,18 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
 Images = np.ndarray | Tensor | list[Any] | data.Images
 COLOUR_CHANNELS = (1, 3, 4)  # sizes of a last axis that suggest channels
+
+
+def as_plain_array(images: Images) -> Any:
+    """Tensors, lists and `data.Images` as arrays; anything else as it is, for scikit-learn's
+    checks."""
+    if isinstance(images, data.Images):
+        images = images[:]
+    if isinstance(images, Tensor):
+        return images.detach().cpu().numpy()
+    if isinstance(images, list):
+        return np.asarray(images)
+    return images
 
 
 def image_shape(given: tuple[int, ...], shape: Sequence[int] | None) -> tuple[int, ...]:

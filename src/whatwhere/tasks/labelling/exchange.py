@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import numpy as np
@@ -240,38 +240,54 @@ def read_foreign_labels(content: bytes, source: str, names: Sequence[str]) -> Fo
 
 def _csv_pairs(text: str, source: str) -> Iterator[tuple[str, str]]:
     """The names and classes of a table, by its heading or, without one, by its two columns."""
-    try:
-        dialect: Any = csv.Sniffer().sniff(text[:10_000], delimiters=",;\t")
-    except csv.Error:
-        dialect = csv.excel
-    try:
-        lines = list(csv.reader(io.StringIO(text, newline=""), dialect))
-    except csv.Error as error:
-        raise ImageError(f"Cannot read {printable(source)} as a table: {error}.") from None
-    heading = [cell.strip().lower() for cell in lines[0]] if lines else []
-    file_column = _column(heading, FILE_HEADINGS)
-    class_column = _column(heading, CLASS_HEADINGS)
-    source_column = _column(heading, ("source",))
-    if file_column is None or class_column is None:
-        file_column = 0
-        class_column = 1
-        source_column = None
-        start = 0
-    else:
-        start = 1
-    for number, line in enumerate(lines[start:], start=start + 1):
+    lines = _csv_lines(text, source)
+    columns = LabelColumns.of(lines[0] if lines else [])
+    for number, line in enumerate(lines, start=1):
+        if number == 1 and columns.have_heading:
+            continue
         if not any(cell.strip() for cell in line):
             continue
-        if len(line) <= max(file_column, class_column):
+        if len(line) <= max(columns.file, columns.label):
             raise ImageError(
                 f"Line {number} of {printable(source)} is {','.join(line)[:80]!r}; expected the"
                 " name of a picture and its class, or a heading that names them: file,class."
             )
         # A table of predictions says which classes are a person's; only those are labels.
-        if source_column is not None and line[source_column] != SAID:
+        if columns.source is not None and line[columns.source] != SAID:
             continue
-        if line[class_column].strip():
-            yield line[file_column], line[class_column].strip()
+        if line[columns.label].strip():
+            yield line[columns.file], line[columns.label].strip()
+
+
+def _csv_lines(text: str, source: str) -> list[list[str]]:
+    """The cells of every line; the separator is detected."""
+    try:
+        dialect: Any = csv.Sniffer().sniff(text[:10_000], delimiters=",;\t")
+    except csv.Error:
+        dialect = csv.excel
+    try:
+        return list(csv.reader(io.StringIO(text, newline=""), dialect))
+    except csv.Error as error:
+        raise ImageError(f"Cannot read {printable(source)} as a table: {error}.") from None
+
+
+class LabelColumns(NamedTuple):
+    """Which columns of a table hold the names, the classes and, if any, who said them."""
+
+    file: int
+    label: int
+    source: int | None
+    have_heading: bool
+
+    @classmethod
+    def of(cls, first_line: Sequence[str]) -> "LabelColumns":
+        """By the words of the heading; a table without one has two columns."""
+        heading = [cell.strip().lower() for cell in first_line]
+        file = _column(heading, FILE_HEADINGS)
+        label = _column(heading, CLASS_HEADINGS)
+        if file is None or label is None:
+            return cls(0, 1, None, have_heading=False)
+        return cls(file, label, _column(heading, ("source",)), have_heading=True)
 
 
 def _column(heading: Sequence[str], known: Sequence[str]) -> int | None:

@@ -73,6 +73,18 @@ class Predictions:
     said: np.ndarray
 
 
+def checked_rows(rows: np.ndarray | torch.Tensor) -> torch.Tensor:
+    """Descriptors [N, D] as float32 on the host; raises an ImageError for those out of range."""
+    checked = torch.as_tensor(rows).float().cpu()
+    largest = float(checked.abs().max()) if checked.numel() else 0.0
+    if not largest <= LARGEST:  # NaN is not, either
+        raise ImageError(
+            f"rows with values up to {largest:g} were given; expected finite values up to"
+            f" {LARGEST:g}: remove the others, or scale them"
+        )
+    return checked
+
+
 class Labelling:
     """Label a few pictures, classify all.
 
@@ -121,13 +133,7 @@ class Labelling:
         self.images: Images | None = None
         self.describe: Describer | None = None
         if isinstance(images, np.ndarray | torch.Tensor) and images.ndim == 2:
-            self.rows = torch.as_tensor(images).float().cpu()
-            largest = float(self.rows.abs().max()) if self.rows.numel() else 0.0
-            if not largest <= LARGEST:  # NaN is not, either
-                raise ImageError(
-                    f"rows with values up to {largest:g} were given; expected finite values up to"
-                    f" {LARGEST:g}: remove the others, or scale them"
-                )
+            self.rows = checked_rows(images)
         elif features is not None:
             self.images = load(images)
             self.rows = torch.from_numpy(MapFeatures(features).fit_transform(self.images))
@@ -140,16 +146,29 @@ class Labelling:
             )
         if len(self.rows) < 2:
             raise ImageError(f"{len(self.rows)} pictures were given; expected at least two")
-        named = picture_names(self.images.pixels) if self.images is not None else None
-        self.keys: list[Key] = list(named or range(len(self.rows)))
-        self.names = [str(key) for key in self.keys]
-        self.index = {name: row for row, name in enumerate(self.names)}
-        self.earlier = {} if self.images is None else earlier_names(self.images.pixels)
+        self._name_rows()
         self.said: dict[int, str] = {}
         self.elsewhere: dict[str, str] = {}  # labels of pictures that are not here now
         self.before: list[dict[int, str | None]] = []  # what each action replaced
         # numbers of labels, and the error that was estimated with them
         self.curve: list[tuple[int, float]] = []
+        self._connect_neighbours()
+        self._read()
+        self._solve()
+
+    def _name_rows(self) -> None:
+        """Pictures are called by their names, other rows by their numbers."""
+        named = None
+        self.earlier: dict[str, str] = {}
+        if self.images is not None:
+            named = picture_names(self.images.pixels)
+            self.earlier = earlier_names(self.images.pixels)
+        self.keys: list[Key] = list(named or range(len(self.rows)))
+        self.names = [str(key) for key in self.keys]
+        self.index = {name: row for row, name in enumerate(self.names)}
+
+    def _connect_neighbours(self) -> None:
+        """The graph that labels spread along, and the rows that lie far from all others."""
         self.graph = GraphClassifier()
         self.graph.fit(self.rows.numpy(), np.zeros(len(self.rows)))
         assert self.graph.graph_ is not None
@@ -157,8 +176,6 @@ class Labelling:
         self.degrees = np.asarray(self.matrix.sum(1)).ravel()
         distances = self.graph.distances_.cpu().numpy()
         self.lonely = distances > np.quantile(distances, 1 - LONELY)
-        self._read()
-        self._solve()
 
     # What a person says ---------------------------------------------------------------------------
 
