@@ -31,6 +31,7 @@ COVERED_BY = {
     "tasks/anomaly/joined.py": "tasks/anomaly/test_features.py",
     "nn/feature_maps.py": "tasks/anomaly/test_features.py",
     "tasks/restoration/planes.py": "tasks/restoration/test_dictionary.py",
+    "tasks/restoration/pursuit.py": "tasks/restoration/test_dictionary.py",
     "tasks/restoration/noise.py": "tasks/restoration/test_denoise.py",
     "figures/composite.py": "figures/test_drawing.py",
     "figures/decomposition.py": "figures/test_drawing.py",

@@ -15,7 +15,6 @@ from whatwhere.tasks.restoration import (
     load_dictionary,
 )
 from whatwhere.tasks.restoration.dictionary import denoise_plane, fit_atoms
-from whatwhere.tasks.restoration.kernels import pursue
 from whatwhere.tasks.restoration.planes import (
     OPPONENT,
     PLANE_NOISE,
@@ -23,6 +22,7 @@ from whatwhere.tasks.restoration.planes import (
     restore_planes,
     to_opponent,
 )
+from whatwhere.tasks.restoration.pursuit import pursue
 
 LEARN = RestorationSpec(learn=True)
 

@@ -22,6 +22,33 @@ from whatwhere.spec import Fixed, InferenceSpec, LineSearch
 LARGEST_KEPT = 2**20  # numbers in a state that is kept for the next solve
 
 
+def fit_of(problem: Problem, k: int) -> int:
+    """Where the pooling variables of layer k come from at the start: a value of `layer.fit`."""
+    pooling = problem.model.spec.layers[k - 1].pooling
+    if pooling.moves and k <= len(problem.latents.pooling_params):
+        return KNOWN
+    return FITS[type(pooling)]
+
+
+def pooling_rates(problem: Problem) -> np.ndarray:
+    """What every image's steps of θ are multiplied by, [N]: by its contrast in a schedule."""
+    schedule = problem.spec.schedule
+    if schedule is None:
+        return np.ones(len(problem.images))
+    return pooling_rate(problem.images.double(), problem.mask, schedule.contrast).numpy()
+
+
+def known_steps(problem: Problem) -> np.ndarray:
+    """β of every step of every image, [N, T], where it is known before; otherwise 0."""
+    spec = problem.spec
+    beta = np.zeros((len(problem.images), spec.steps))
+    if spec.schedule is not None:
+        beta[:] = [sizes.size for sizes in spec.schedule.steps[: spec.steps]]
+    elif isinstance(spec.step, Fixed):
+        beta[:] = safe_step(problem.model, problem.phase.layer, problem.lam)
+    return beta
+
+
 class BatchSolver:
     """A batch of images with its latents, settings and filters in the order in which the kernels
     read them."""
@@ -29,19 +56,20 @@ class BatchSolver:
     def __init__(self, problem: Problem) -> None:
         model = problem.model
         images = problem.images
-        latents = problem.latents
-        phase = problem.phase
+        top = problem.phase.layer
         spec = problem.spec
-        N, T = len(images), spec.steps
+        N = len(images)
+        T = spec.steps
         self.spec = spec
         self.lam = problem.lam
         self.dtype = images.dtype
-        packed = pack_model(model, images.shape[2], images.shape[3], phase.layer, problem.moving)
-        self.layers, self.filters, self.state_size = packed.table, packed.filters, packed.state_size
+        packed = pack_model(model, images.shape[2], images.shape[3], top, problem.moving)
+        self.layers = packed.table
+        self.filters = packed.filters
+        self.state_size = packed.state_size
         self.kept_memory = packed.kept_memory
-        for k, layer in enumerate(model.spec.layers[: phase.layer], start=1):
-            known = layer.pooling.moves and k <= len(latents.pooling_params)
-            self.layers[k]["fit"] = KNOWN if known else FITS[type(layer.pooling)]
+        for k in range(1, top + 1):
+            self.layers[k]["fit"] = fit_of(problem, k)
         self.settings = pack_settings(model, spec)
         if N == 1 and spec.per_batch:
             self.settings["line_search"] = self.settings["own_step"] = True
@@ -49,22 +77,14 @@ class BatchSolver:
         self.settings["fast_fit"] = spec.schedule is not None and T > 0 and problem.is_fresh
         self.initial = initial_latents(problem)
         self.packed = pack_latents(self.initial, known=not problem.is_fresh)
-        beta, rates = np.zeros((N, T)), np.ones(N)
-        if spec.schedule is not None:
-            rates = pooling_rate(images.double(), problem.mask, spec.schedule.contrast).numpy()
-            beta[:] = [sizes.size for sizes in spec.schedule.steps[:T]]
-        elif isinstance(spec.step, Fixed):
-            beta[:] = safe_step(model, phase.layer, problem.lam)
-        self.sizes = (
-            pack_schedule(spec, phase.layer),
-            np.array([spec.start_scales(k) for k in range(1, phase.layer + 1)]),
-        )
+        scales = np.array([spec.start_scales(k) for k in range(1, top + 1)])
+        self.sizes = (pack_schedule(spec, top), scales)
         self.all = Images(
             images=pack_images(images),
             masks=pack_mask(problem.mask, images),
             packed=self.packed.numpy(),
-            rates=rates,
-            beta=beta,
+            rates=pooling_rates(problem),
+            beta=known_steps(problem),
             norms=np.zeros((N, 2)),
             trace=np.zeros((N, T + 1, 3)),
             fista=np.ones(N),

@@ -6,7 +6,7 @@ image, the direct sum; down from few non-zero features, those features only.
 
 from whatwhere.engines.cpu.pooling import element_offset, weights_offset
 from whatwhere.engines.cpu.products import Repeats, Windows, dots_rows, product_rows
-from whatwhere.engines.cpu.records import Layer, Map
+from whatwhere.engines.cpu.records import Feature, Layer, Map
 from whatwhere.engines.cpu.winograd import correlate
 from whatwhere.engines.jit import Array, inline_jit, jit
 from whatwhere.engines.jit.simd import LANES, any_nonzero, load, noinline, store
@@ -106,22 +106,23 @@ def scatter_down(state: Array, filters: Array, below: Layer, layer: Layer, targe
                 w = weights_offset(layer, row, column) + first
                 for b in range(LANES):
                     if state[p_at + b] != 0:
-                        scatter_one(state, filters, layer, (state[p_at + b], w + b), first + b, out)
+                        feature = Feature(state[p_at + b], w + b)
+                        scatter_one(state, filters, layer, feature, first + b, out)
 
 
 @inline_jit
-def element(state: Array, layer: Layer, feature: tuple[float, int], i: int, j: int) -> float:
-    """z = w_y w_x p of element (i, j) of one region in one map; `feature` = (p, where its weights
-    are)."""
-    p, w = feature
+def element(state: Array, layer: Layer, feature: Feature, i: int, j: int) -> float:
+    """z = w_y w_x p of element (i, j) of one region in one map."""
     if layer.unpooled:
-        return p
-    return p * state[w + i * layer.maps] * state[w + (layer.pool_y + j) * layer.maps]
+        return feature.p
+    w_y = state[feature.weights + i * layer.maps]
+    w_x = state[feature.weights + (layer.pool_y + j) * layer.maps]
+    return feature.p * w_y * w_x
 
 
 @jit
 def scatter_one(
-    state: Array, filters: Array, layer: Layer, feature: tuple[float, int], b: int, out: Map
+    state: Array, filters: Array, layer: Layer, feature: Feature, b: int, out: Map
 ) -> None:
     """Add one feature: filter b, weighted and shifted to every element of the region, on the places
     of `out`.

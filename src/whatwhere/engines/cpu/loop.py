@@ -10,7 +10,7 @@ from whatwhere.engines.cpu.steps import (
     record_objective,
     update_latents,
 )
-from whatwhere.engines.jit import Array, cached_jit
+from whatwhere.engines.jit import Array, cached_jit, inline_jit
 from whatwhere.engines.jit.vector_math import formulas
 
 
@@ -62,23 +62,16 @@ def advance(source: str) -> Any:
         """
         source  # noqa: B018
         schedule, scales = sizes
-        length, config, top = (
-            memory.codes.shape[1] // 2,
-            settings[0],
-            network.layers[len(network.layers) - 1],
-        )
+        length = memory.codes.shape[1] // 2
+        config = settings[0]
+        top = network.layers[len(network.layers) - 1]
         for n in range(len(all.images)):
-            state, code = (
-                memory.states[n % len(memory.states)],
-                memory.codes[n % len(memory.states)],
-            )
+            state = memory.states[n % len(memory.states)]
+            code = memory.codes[n % len(memory.states)]
             target = Target(all.images[n], all.masks[n])
             for t in range(points[0], points[1] + 1):
                 if t == 0:
-                    if config.from_zero:
-                        state[top.features : top.features + length] = 0
-                    else:
-                        copy_latents(all.packed[n], state, network.layers, True)
+                    load_features(state, network.layers, config, all.packed[n], length)
                     start_pooling(state, network, target, config, scales)
                     copy(state, top.features, code, 0, length)
                     all.fista[n] = 1
@@ -88,9 +81,8 @@ def advance(source: str) -> Any:
                         state, code, network.layers, config, step, all.fista[n]
                     )
                 if t == 0 and config.from_zero:
-                    all.trace[n, 0, 0] = (
-                        config.lam / 2 * first_gradient(state, network.layers, target)
-                    )
+                    squares = first_gradient(state, network.layers, target)
+                    all.trace[n, 0, 0] = config.lam / 2 * squares
                 else:
                     last = t == all.beta.shape[1]
                     if last and config.momentum:
@@ -101,9 +93,30 @@ def advance(source: str) -> Any:
                         continue
                     propagate(state, network)
                 if config.line_search:
-                    squares, gained = line_search_norms(state, network, target.mask)
-                    all.norms[n, 0], all.norms[n, 1] = squares, gained
-                    if config.own_step:
-                        all.beta[n, t] = formulas.line_search(squares, config.lam * gained)
+                    search_line(state, network, target, config, all.norms[n], all.beta[n, t:])
 
     return advance
+
+
+@inline_jit
+def load_features(
+    state: Array, layers: Array, settings: Settings, packed: Array, length: int
+) -> None:
+    """The latents that are known, or p = 0."""
+    if settings.from_zero:
+        top = layers[len(layers) - 1]
+        state[top.features : top.features + length] = 0
+    else:
+        copy_latents(packed, state, layers, True)
+
+
+@inline_jit
+def search_line(
+    state: Array, network: Network, target: Target, settings: Settings, norms: Array, beta: Array
+) -> None:
+    """‖g‖² and ‖M ⊙ R g‖² into `norms`; where the image has a step of its own, β into `beta`."""
+    squares, gained = line_search_norms(state, network, target.mask)
+    norms[0] = squares
+    norms[1] = gained
+    if settings.own_step:
+        beta[0] = formulas.line_search(squares, settings.lam * gained)

@@ -81,34 +81,15 @@ def product(outputs: int, vectors: int, dot: bool = False) -> Any:
                 first = _affine(builder, f_at, (builder.mul(row.index, depth), maps))
                 filter_row = pointer(context, builder, filters, f, first)
                 advance = _number(LANES if dot else 1)
-                with cgutils.for_range_slice(builder, _number(0), depth, advance, inc=True) as (
-                    d,
-                    _,
-                ):
+                numbers = cgutils.for_range_slice(builder, _number(0), depth, advance, inc=True)
+                with numbers as (d, _):
                     lines = builder.gep(filter_row, [d if dot else builder.mul(d, maps)])
-                    weights = [
-                        load_vector(builder, builder.gep(lines, [_number(v * LANES)]), dtype)
-                        for v in range(vectors)
-                    ]
-                    for i in range(outputs):
-                        place = builder.gep(window[i], [d])
-                        value = (
-                            load_vector(builder, place, dtype)
-                            if dot
-                            else broadcast(builder, builder.load(place))
-                        )
-                        for v in range(vectors):
-                            builder.store(
-                                call(builder, "fma", value, weights[v], builder.load(sums[i][v])),
-                                sums[i][v],
-                            )
+                    _add_products(builder, sums, window, d, lines, dot, dtype)
             for i in range(outputs):
                 for v in range(vectors):
                     offset = _affine(builder, out_at, (i, out_step), (v, _number(LANES)))
-                    to, total = (
-                        pointer(context, builder, state, source, offset),
-                        builder.load(sums[i][v]),
-                    )
+                    to = pointer(context, builder, state, source, offset)
+                    total = builder.load(sums[i][v])
                     if dot:
                         builder.store(sum_lanes(builder, total, dtype), to)
                     else:
@@ -118,6 +99,24 @@ def product(outputs: int, vectors: int, dot: bool = False) -> Any:
         return types.void(state, filters, out, windows, matrix), codegen
 
     return tile
+
+
+def _add_products(
+    builder: Any, sums: Any, window: Any, d: Any, lines: Any, dot: bool, dtype: Any
+) -> None:
+    """Add number d of every window, times its filters, to the sums [outputs][vectors]."""
+    weights = [
+        load_vector(builder, builder.gep(lines, [_number(v * LANES)]), dtype)
+        for v in range(len(sums[0]))
+    ]
+    for signal, totals in zip(window, sums, strict=True):
+        place = builder.gep(signal, [d])
+        if dot:
+            value = load_vector(builder, place, dtype)
+        else:
+            value = broadcast(builder, builder.load(place))
+        for weight, total in zip(weights, totals, strict=True):
+            builder.store(call(builder, "fma", value, weight, builder.load(total)), total)
 
 
 def _number(value: int) -> ir.Constant:

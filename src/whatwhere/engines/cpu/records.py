@@ -76,10 +76,7 @@ SETTINGS = np.dtype(
         ("line_search", np.bool_),  # measure ‖M ⊙ R g‖² too
         ("own_step", np.bool_),  # and use it for the step size of the image
         # no latents are known: the fit of the start is the first pass up, too
-        (
-            "from_zero",
-            np.bool_,
-        ),
+        ("from_zero", np.bool_),
         ("fast_fit", np.bool_),  # by the fastest convolution
     ]
 )
@@ -121,6 +118,13 @@ class Step(NamedTuple):
     size: float
     schedule: Array
     rate: float
+
+
+class Feature(NamedTuple):
+    """One feature that is not zero: p, and where the weights of its region begin in the state."""
+
+    p: float
+    weights: int
 
 
 class Map(NamedTuple):

@@ -1,12 +1,13 @@
 """The start of one image: load its latents, fit the pooling variables that are not given, compute
 the weights."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from whatwhere.engines.cpu.convolution import convolve_up, convolve_up_directly
 from whatwhere.engines.cpu.pooling import (
+    Bounds,
     axes_of,
     compute_weights,
     element_offset,
@@ -16,7 +17,7 @@ from whatwhere.engines.cpu.pooling import (
 from whatwhere.engines.cpu.records import Layer, Network, Settings, Target
 from whatwhere.engines.cpu.steps import apply_mask
 from whatwhere.engines.jit import Array, inline_jit, jit
-from whatwhere.engines.jit.region import coordinate, fit_moments
+from whatwhere.engines.jit.region import AxisMoments, coordinate, fit_moments
 from whatwhere.engines.jit.simd import LANES, load, noinline, splat, store, total
 from whatwhere.engines.jit.vector_math import absolute, formulas, maximum, where
 from whatwhere.formulas.fits import SWITCH
@@ -24,7 +25,10 @@ from whatwhere.spec import Gaussian, Max, Sum
 
 ROUNDING = 20  # of Winograd's method, in units of the last place of the largest signal
 # values of `layer.fit`: where the pooling variables of a layer come from
-KNOWN, MOMENTS, SWITCHES, FLAT = range(4)
+KNOWN = 0
+MOMENTS = 1
+SWITCHES = 2
+FLAT = 3
 FITS = {Gaussian: MOMENTS, Max: SWITCHES, Sum: FLAT}  # by the kind of pooling
 
 
@@ -39,28 +43,31 @@ def copy(source: Array, begin: int, target: Array, at: int, length: int) -> None
         target[at + i] = source[begin + i]
 
 
+class MapShape(NamedTuple):
+    """A map that the caller has as [places, real_maps] and the state as [places, maps]."""
+
+    places: int
+    real_maps: int
+    maps: int
+
+
 @jit
 def copy_map(
-    packed: Array,
-    outside: int,
-    state: Array,
-    inside: int,
-    shape: tuple[int, int, int],
-    to_state: bool,
+    packed: Array, outside: int, state: Array, inside: int, shape: MapShape, to_state: bool
 ) -> int:
-    """Copy `shape` = (places, maps of the model, maps in memory) to the state or back; the end of
-    the caller's."""
+    """Copy a map to the state or back; where the caller's next map begins."""
     noinline()
-    places, maps, between = shape
-    if maps == between:
-        places, maps, between = 1, places * maps, places * maps
-    for i in range(places):
-        here, there = outside + i * maps, inside + i * between
+    if shape.real_maps == shape.maps:  # all places at once
+        numbers = shape.places * shape.maps
+        shape = MapShape(1, numbers, numbers)
+    for i in range(shape.places):
+        here = outside + i * shape.real_maps
+        there = inside + i * shape.maps
         if to_state:
-            copy(packed, here, state, there, maps)
+            copy(packed, here, state, there, shape.real_maps)
         else:
-            copy(state, there, packed, here, maps)
-    return outside + places * maps
+            copy(state, there, packed, here, shape.real_maps)
+    return outside + shape.places * shape.real_maps
 
 
 @jit
@@ -68,11 +75,11 @@ def copy_latents(packed: Array, state: Array, layers: Array, to_state: bool) -> 
     """Copy p [H, W, B] and every layer's μ and γ [H, W, axis, B] to the state, or back."""
     noinline()
     top = layers[len(layers) - 1]
-    shape = top.rows * top.columns, top.real_maps, top.maps
+    shape = MapShape(top.rows * top.columns, top.real_maps, top.maps)
     end = copy_map(packed, 0, state, top.features, shape, to_state)
     for k in range(1, len(layers)):
         layer = layers[k]
-        shape = 2 * layer.rows * layer.columns, layer.real_maps, layer.maps
+        shape = MapShape(2 * layer.rows * layer.columns, layer.real_maps, layer.maps)
         end = copy_map(packed, end, state, layer.mu, shape, to_state)
         end = copy_map(packed, end, state, layer.gamma, shape, to_state)
 
@@ -88,34 +95,52 @@ def start_pooling(
     like a signal. With `settings.fast_fit` by the fastest convolution; then what is within its
     rounding counts as no signal.
     """
-    layers, filters = network
-    image, mask = target
-    last = 0
-    for k in range(1, len(layers)):
-        if layers[k].fit != KNOWN:
-            last = k
-    bottom = layers[0]
-    length = bottom.columns * bottom.maps
-    for y in range(bottom.rows if last > 0 else 0):
-        at = element_offset(bottom, bottom.error, y, 0)
-        for i in range(length):
-            state[at + i] = -image[y * length + i]  # the residual of p = 0; a fit asks for |s| only
-    if len(mask) > 0:
-        apply_mask(state, bottom, bottom.error, mask)
-        apply_mask(state, bottom, bottom.error, mask)  # - M² ⊙ v
+    layers = network.layers
+    last = last_fitted(layers)
+    load_first_error(state, layers[0], target, last > 0)
     for k in range(1, len(layers)):
         if k <= last:
-            floor = 0.0
-            if settings.fast_fit and layers[k].winograd and layers[k].fit == MOMENTS:
-                convolve_up(state, filters, layers[k - 1], layers[k])
-                floor = ROUNDING * largest_signal(state, layers[k]) * np.finfo(state.dtype).eps
-            else:
-                convolve_up_directly(state, filters, layers[k - 1], layers[k])
+            floor = signal_at_z(state, network, settings, k)
             fit(state, layers[k], scales[k - 1], settings, floor)
         if not layers[k].unpooled:
             compute_weights(state, layers[k])
         if k < last:
             pool(state, layers[k])
+
+
+@inline_jit
+def last_fitted(layers: Array) -> int:
+    """The highest layer whose pooling variables are not known; 0 if all are."""
+    last = 0
+    for k in range(1, len(layers)):
+        if layers[k].fit != KNOWN:
+            last = k
+    return last
+
+
+@inline_jit
+def load_first_error(state: Array, bottom: Layer, target: Target, needed: bool) -> None:
+    """The residual of p = 0, - M² ⊙ v, where it is needed; a fit asks for its size only."""
+    image, mask = target
+    length = bottom.columns * bottom.maps
+    for y in range(bottom.rows if needed else 0):
+        at = element_offset(bottom, bottom.error, y, 0)
+        for i in range(length):
+            state[at + i] = -image[y * length + i]
+    if len(mask) > 0:
+        apply_mask(state, bottom, bottom.error, mask)
+        apply_mask(state, bottom, bottom.error, mask)
+
+
+@inline_jit
+def signal_at_z(state: Array, network: Network, settings: Settings, k: int) -> float:
+    """Propagate the signal below layer k to its z; what is up to this is rounding."""
+    layers, filters = network
+    if settings.fast_fit and layers[k].winograd and layers[k].fit == MOMENTS:
+        convolve_up(state, filters, layers[k - 1], layers[k])
+        return ROUNDING * largest_signal(state, layers[k]) * np.finfo(state.dtype).eps
+    convolve_up_directly(state, filters, layers[k - 1], layers[k])
+    return 0.0
 
 
 @inline_jit
@@ -159,59 +184,89 @@ def fit(state: Array, layer: Layer, scales: Array, settings: Settings, floor: fl
     """`ops.pooling.fit_moments`, times `scales`, `fit_switches` or `fit_flat`, from the signal at
     z."""
     noinline()
-    B, power, bounds = layer.maps, settings.moment_power, (settings.gamma_min, settings.gamma_max)
     if layer.fit == KNOWN:
         return
+    B = layer.maps
     for row in range(layer.rows):
         for column in range(layer.columns):
-            theta, z = (
-                (row * layer.columns + column) * 2 * B,
-                region_offset(layer, layer.z_error, row, column),
-            )
+            theta = (row * layer.columns + column) * 2 * B
+            z = region_offset(layer, layer.z_error, row, column)
             for b in range(0, B, LANES):
-                mu, gamma, own = layer.mu + theta + b, layer.gamma + theta + b, axes_of(layer)
+                rows = ThetaAt(layer.mu + theta + b, layer.gamma + theta + b)
+                columns = ThetaAt(rows.mu + B, rows.gamma + B)
                 if layer.fit == MOMENTS:
-                    _, mass, rows, columns = fit_moments(state, z + b, own, power, floor)
-                    store_moments(state, (mu, gamma), (own[0].size, mass, rows), scales, bounds)
-                    store_moments(
-                        state, (mu + B, gamma + B), (own[1].size, mass, columns), scales, bounds
-                    )
+                    fit_gaussian(state, layer, z + b, (rows, columns), scales, settings, floor)
                 elif layer.fit == SWITCHES:
-                    fit_switch(state, layer, z + b, mu, gamma)
+                    fit_switch(state, layer, z + b, rows, columns)
                 else:
-                    for axis in range(2):
-                        store(state, mu + axis * B, splat(state, 0))
-                        store(state, gamma + axis * B, splat(state, 0))
+                    fit_flat(state, rows)
+                    fit_flat(state, columns)
+
+
+class ThetaAt(NamedTuple):
+    """Where μ and γ of LANES regions along one axis are in the state."""
+
+    mu: int
+    gamma: int
+
+
+@inline_jit
+def fit_gaussian(
+    state: Array,
+    layer: Layer,
+    z: int,
+    at: tuple[ThetaAt, ThetaAt],
+    scales: Array,
+    settings: Settings,
+    floor: float,
+) -> None:
+    """The Gaussians of LANES regions with the moments of their signal."""
+    rows, columns = axes_of(layer)
+    moments = fit_moments(state, z, (rows, columns), settings.moment_power, floor)
+    bounds = Bounds(settings.gamma_min, settings.gamma_max)
+    store_moments(state, at[0], rows.size, moments.total, moments.rows, scales, bounds)
+    store_moments(state, at[1], columns.size, moments.total, moments.columns, scales, bounds)
 
 
 @inline_jit
 def store_moments(
-    state: Array, at: tuple[int, int], fitted: Any, scales: Array, bounds: tuple[float, float]
+    state: Array,
+    at: ThetaAt,
+    size: int,
+    total: Any,
+    moments: AxisMoments,
+    scales: Array,
+    bounds: Bounds,
 ) -> None:
-    """μ and γ of one axis, times `scales`; `fitted` = (elements, Σ strength, (mean, variance))."""
-    size, mass, (mean, variance) = fitted
-    limits, gamma = (
-        ((size - 1) / 2, bounds[0], bounds[1]),
-        formulas.precision(variance, mass, bounds[0], bounds[1]),
-    )
-    mu, gamma = formulas.bound(mean * scales[0], gamma * scales[1], limits)
-    store(state, at[0], mu)
-    store(state, at[1], gamma)
+    """μ and γ of one axis of `size` elements, times `scales`."""
+    gamma = formulas.precision(moments.variance, total, bounds.gamma_min, bounds.gamma_max)
+    limits = ((size - 1) / 2, bounds.gamma_min, bounds.gamma_max)
+    mu, gamma = formulas.bound(moments.mean * scales[0], gamma * scales[1], limits)
+    store(state, at.mu, mu)
+    store(state, at.gamma, gamma)
 
 
 @jit
-def fit_switch(state: Array, layer: Layer, z: int, mu: int, gamma: int) -> None:
+def fit_switch(state: Array, layer: Layer, z: int, at_y: ThetaAt, at_x: ThetaAt) -> None:
     """All weight on the largest |s| of each of LANES regions; on the first of equals."""
-    B, (rows, columns) = layer.maps, axes_of(layer)
+    rows, columns = axes_of(layer)
     largest = absolute(load(state, z))
-    y, x = splat(state, coordinate(0, rows.size)), splat(state, coordinate(0, columns.size))
+    y = splat(state, coordinate(0, rows.size))
+    x = splat(state, coordinate(0, columns.size))
     for i in range(rows.size):
         for j in range(columns.size):
             size = absolute(load(state, z + i * rows.stride + j * columns.stride))
             y = where(size - largest > 0, splat(state, coordinate(i, rows.size)), y)
             x = where(size - largest > 0, splat(state, coordinate(j, columns.size)), x)
             largest = maximum(largest, size)
-    store(state, mu, y)
-    store(state, mu + B, x)
-    store(state, gamma, splat(state, SWITCH))
-    store(state, gamma + B, splat(state, SWITCH))
+    store(state, at_y.mu, y)
+    store(state, at_x.mu, x)
+    store(state, at_y.gamma, splat(state, SWITCH))
+    store(state, at_x.gamma, splat(state, SWITCH))
+
+
+@inline_jit
+def fit_flat(state: Array, at: ThetaAt) -> None:
+    """All weights equal along one axis."""
+    store(state, at.mu, splat(state, 0))
+    store(state, at.gamma, splat(state, 0))

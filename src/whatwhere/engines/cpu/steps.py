@@ -166,7 +166,28 @@ def record_objective(
     code = (settings.penalty_kind, settings.penalty_parameter)
     penalty, nonzeros = penalty_and_nonzeros(state, top, code)
     trace[0] = settings.lam / 2 * reconstruct(state, network, target, nonzeros)
-    trace[1], trace[2] = penalty, nonzeros
+    trace[1] = penalty
+    trace[2] = nonzeros
+
+
+@inline_jit
+def move_pooling(state: Array, layers: Array, settings: Settings, step: Step) -> None:
+    """θ ← bound(θ - λ β_U ∇θ) in the layers that move."""
+    first = step.number == 1
+    for k in range(1, len(layers)):
+        if not layers[k].updates_pooling:
+            continue
+        if layers[k].unpooled:  # regions of one element have no gradient
+            if first:
+                bound_pooling(state, layers[k], settings.gamma_min, settings.gamma_max)
+            continue
+        if first and settings.from_zero:
+            continue  # p̂ = 0: nothing moves, and the fit is within the bounds
+        rate = settings.pooling_step
+        if len(step.schedule) > 0:
+            rate = step.schedule[step.number - 1, 1 + k] * step.rate
+        bounds = Bounds(settings.gamma_min, settings.gamma_max)
+        update_pooling(state, layers[k], settings.lam * rate, bounds, first)
 
 
 @inline_jit
@@ -178,32 +199,13 @@ def update_latents(
     With momentum p is stored as well as y: the new and the old p alternate between the two halves
     of `codes`.
     """
-    top, scheduled, first = layers[len(layers) - 1], len(step.schedule) > 0, step.number == 1
-    for k in range(1, len(layers)):
-        if layers[k].updates_pooling:
-            if layers[k].unpooled:
-                if first:
-                    bound_pooling(state, layers[k], settings.gamma_min, settings.gamma_max)
-                continue
-            if first and settings.from_zero:
-                continue  # p̂ = 0: nothing moves, and the fit is within the bounds
-            rate = (
-                step.schedule[step.number - 1, 1 + k] * step.rate
-                if scheduled
-                else settings.pooling_step
-            )
-            update_pooling(
-                state,
-                layers[k],
-                settings.lam * rate,
-                Bounds(settings.gamma_min, settings.gamma_max),
-                first,
-            )
+    top = layers[len(layers) - 1]
+    scheduled = len(step.schedule) > 0
+    move_pooling(state, layers, settings, step)
     threshold = step.schedule[step.number - 1, 0] if scheduled else step.size
     if not settings.momentum:
-        update_features(
-            state, top, Codes(state, top.features, top.features), settings, step.size, threshold
-        )
+        in_place = Codes(state, top.features, top.features)
+        update_features(state, top, in_place, settings, step.size, threshold)
         return t
     half = len(codes) // 2
     both = Codes(codes, step.number % 2 * half, (step.number - 1) % 2 * half)

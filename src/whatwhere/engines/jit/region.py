@@ -170,37 +170,58 @@ def pool_with_gradient(memory: Array, z: int, w: int, axes: tuple[Axis, Axis], t
     return pooled, rows, formulas.theta_gradient(0.0, gamma_x, first_x, second_x)
 
 
+class AxisMoments(NamedTuple):
+    """Where the signal of LANES regions is along one axis, counted from the centre."""
+
+    mean: Any
+    variance: Any
+
+
+class Moments(NamedTuple):
+    """The moments of |s|^power in LANES regions.
+
+    largest        |s|
+    total          Σ |s|^power, relative to the largest
+    rows, columns  along each axis
+    """
+
+    largest: Any
+    total: Any
+    rows: AxisMoments
+    columns: AxisMoments
+
+
 @inline_jit
 def fit_pair_moments(memory: Array, z: int, down: int, right: int, power: int, floor: float) -> Any:
     """`fit_moments` of 2×2: with shares q₀ and q₁ of an axis' two elements, mean (q₁ - q₀) / 2 and
     variance q₀ q₁."""
-    s00, s01 = load(memory, z), load(memory, z + right)
-    s10, s11 = load(memory, z + down), load(memory, z + down + right)
+    s00 = load(memory, z)
+    s01 = load(memory, z + right)
+    s10 = load(memory, z + down)
+    s11 = load(memory, z + down + right)
+    # relative to the largest, so that no power is out of range
     largest = maximum(maximum(absolute(s00), absolute(s01)), maximum(absolute(s10), absolute(s11)))
     scale = where(largest > floor, 1 / formulas.or_one(largest), 0.0)
-    s00, s01 = formulas.strength(s00 * scale, power), formulas.strength(s01 * scale, power)
-    s10, s11 = formulas.strength(s10 * scale, power), formulas.strength(s11 * scale, power)
+    s00 = formulas.strength(s00 * scale, power)
+    s01 = formulas.strength(s01 * scale, power)
+    s10 = formulas.strength(s10 * scale, power)
+    s11 = formulas.strength(s11 * scale, power)
     total = s00 + s01 + (s10 + s11)
+    # the shares of both rows and of both columns
     share = 1 / formulas.or_one(total)
-    top, bottom, left, right_ = (
-        (s00 + s01) * share,
-        (s10 + s11) * share,
-        (s00 + s10) * share,
-        (s01 + s11) * share,
-    )
-    return (
-        largest,
-        total,
-        ((bottom - top) * 0.5, top * bottom),
-        ((right_ - left) * 0.5, left * right_),
-    )
+    top = (s00 + s01) * share
+    bottom = (s10 + s11) * share
+    west = (s00 + s10) * share
+    east = (s01 + s11) * share
+    rows = AxisMoments((bottom - top) * 0.5, top * bottom)
+    columns = AxisMoments((east - west) * 0.5, west * east)
+    return Moments(largest, total, rows, columns)
 
 
 @inline_jit
 def fit_moments(memory: Array, z: int, axes: tuple[Axis, Axis], power: int, floor: float) -> Any:
-    """The moments of |s|^power in regions of these rows and columns: the largest |s|, the sum of
-    |s|^power relative to it, and mean and variance of the position along each axis. Up to the floor
-    there is no signal."""
+    """The moments of |s|^power in regions of these rows and columns. Up to the floor there is no
+    signal."""
     y, x = axes
     if y.size == 2 and x.size == 2:
         return fit_pair_moments(memory, z, y.stride, x.stride, power, floor)
@@ -209,22 +230,36 @@ def fit_moments(memory: Array, z: int, axes: tuple[Axis, Axis], power: int, floo
     for i in range(y.size):
         for j in range(x.size):
             largest = maximum(largest, absolute(load(memory, z + i * y.stride + j * x.stride)))
+    # relative to the largest, so that no power is out of range
     scale = where(largest > floor, 1 / formulas.or_one(largest), 0.0)
-    total, mean_y, mean_x = zero, zero, zero
+    total = zero
+    mean_y = zero
+    mean_x = zero
     for i in range(y.size):
-        row, at = zero, z + i * y.stride
+        row = zero
+        at = z + i * y.stride
         for j in range(x.size):
             s = formulas.strength(load(memory, at + j * x.stride) * scale, power)
-            row, mean_x = row + s, fma(s, coordinate(j, x.size), mean_x)
-        total, mean_y = total + row, fma(row, coordinate(i, y.size), mean_y)
+            row = row + s
+            mean_x = fma(s, coordinate(j, x.size), mean_x)
+        total = total + row
+        mean_y = fma(row, coordinate(i, y.size), mean_y)
     share = 1 / formulas.or_one(total)
-    mean_y, mean_x = mean_y * share, mean_x * share
-    v_y, v_x = zero, zero
+    mean_y = mean_y * share
+    mean_x = mean_x * share
+    # from the means, so that no digits cancel
+    v_y = zero
+    v_x = zero
     for i in range(y.size):
-        row, at, from_y = zero, z + i * y.stride, coordinate(i, y.size) - mean_y
+        row = zero
+        at = z + i * y.stride
+        from_y = coordinate(i, y.size) - mean_y
         for j in range(x.size):
             s = formulas.strength(load(memory, at + j * x.stride) * scale, power)
             from_x = coordinate(j, x.size) - mean_x
-            row, v_x = row + s, fma(s, from_x * from_x, v_x)
+            row = row + s
+            v_x = fma(s, from_x * from_x, v_x)
         v_y = fma(row, from_y * from_y, v_y)
-    return largest, total, (mean_y, v_y * share), (mean_x, v_x * share)
+    rows = AxisMoments(mean_y, v_y * share)
+    columns = AxisMoments(mean_x, v_x * share)
+    return Moments(largest, total, rows, columns)

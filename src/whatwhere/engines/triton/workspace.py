@@ -47,10 +47,8 @@ class DownPass(NamedTuple):
 
 def down_options(shape: LayerShape, rows: int, sparse: bool) -> dict[str, int]:
     """How `down` is launched over this many rows."""
-    if rows <= SINGLE_ROWS // 2:
-        return DOWN_SINGLE
     if rows <= FEW_ROWS:
-        return DOWN_FEW
+        return DOWN_SINGLE if rows <= SINGLE_ROWS // 2 else DOWN_FEW
     options = DOWN if shape.down_tile == 64 else DOWN_NARROW
     # registers that suffice: with fewer, more programs share a processor
     return options | {"maxnreg": 80} if sparse else options

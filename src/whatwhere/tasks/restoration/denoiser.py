@@ -173,9 +173,9 @@ def shrink_product(z: Tensor, u: Tensor, t: Tensor, B: Tensor) -> tuple[Tensor, 
     """The features z + u [S, h, w, M], shrunk, and what they explain of each square by B [M, 4
     s²]."""
     if z.device.type == "cpu" and z.dtype == torch.float32 and find_spec("numba") is not None:
-        from whatwhere.tasks.restoration import kernels
+        from whatwhere.tasks.restoration import shrinkage
 
-        return kernels.shrink_product(z, u, t, B)
+        return shrinkage.shrink_product(z, u, t, B)
     z = shrink(z + u, t)
     return z, z @ B
 

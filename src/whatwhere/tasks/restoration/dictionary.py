@@ -78,7 +78,7 @@ def denoise_plane(
 
 def code(atoms: Tensor, centred: Tensor, noise: float) -> Tensor:
     """Coefficients [P, M] of patches [P, K²] of mean 0, by orthogonal matching pursuit."""
-    from whatwhere.tasks.restoration.kernels import pursue
+    from whatwhere.tasks.restoration.pursuit import pursue
 
     return pursue(atoms.flatten(1), centred, centred.shape[1] * (EXCESS * noise) ** 2, MOST_ATOMS)
 

@@ -9,7 +9,7 @@ from whatwhere.tasks.restoration import denoiser
 
 pytest.importorskip("numba")
 from whatwhere.nn.cpu_pooling import share
-from whatwhere.tasks.restoration import kernels
+from whatwhere.tasks.restoration import shrinkage
 
 
 @pytest.mark.parametrize(("S", "h", "w"), [(1, 2, 2), (3, 4, 7)])
@@ -18,7 +18,7 @@ def test_a_step_agrees_with_torch(S: int, h: int, w: int) -> None:
     z, u = (torch.randn(S, h, w, 256, generator=random) for _ in range(2))
     t, B = torch.rand(256, generator=random) * 3, torch.randn(256, 256, generator=random)
     expected = denoiser.shrink_product(z.double(), u.double(), t.double(), B.double())
-    ours_z, parts = kernels.shrink_product(z.clone(), u, t, B)
+    ours_z, parts = shrinkage.shrink_product(z.clone(), u, t, B)
     torch.testing.assert_close(ours_z.double(), expected[0], rtol=0, atol=1e-6)
     torch.testing.assert_close(parts.double(), expected[1], rtol=1e-5, atol=1e-4)
 
