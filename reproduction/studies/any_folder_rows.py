@@ -71,11 +71,15 @@ def half_of(count: int, which: str) -> np.ndarray:
     return np.sort(chosen)
 
 
-def zipped(file: Path, which: str) -> Pictures:
-    """Half of the pictures of a ZIP file, whose folders are their labels."""
+def unzip(file: Path) -> Path:
     folder = Path(tempfile.mkdtemp()) / file.stem
     zipfile.ZipFile(file).extractall(folder)
-    images = ww.data.load(folder)
+    return folder
+
+
+def zipped(file: Path, which: str) -> Pictures:
+    """Half of the pictures of a ZIP file, whose folders are their labels."""
+    images = ww.data.load(unzip(file))
     rows = half_of(len(images), which)
     return Pictures(images.subset(rows), np.asarray(images.labels)[rows])
 

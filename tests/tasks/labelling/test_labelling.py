@@ -421,3 +421,22 @@ def test_iterative_eigenvectors_give_the_same_map_as_dense_ones(
 
 def test_two_pictures_have_a_map() -> None:
     assert map_places(chain(2)).shape == (2, 2)
+
+
+def test_the_estimate_counts_classes_without_a_label() -> None:
+    """Ten classes far apart and few labels at random: what is wrong are classes without a label."""
+    generator = np.random.default_rng(0)
+    classes = np.repeat(np.arange(10), 30)
+    rows = 4 * np.eye(10)[classes] + 0.3 * generator.normal(size=(300, 10))
+    y = classes.astype(str)
+    estimates = []
+    errors = []
+    for seed in range(10):
+        session = ww.Labelling(rows.astype(np.float32))
+        order = np.random.default_rng(seed).permutation(len(y))
+        session.label({int(row): y[row] for row in order[:10]})
+        others = order[10:]
+        estimates.append(session.error())
+        errors.append(np.mean(session.predict().classes[others] != y[others]))
+    assert np.mean(errors) > 0.25, "classes are missing"
+    assert np.mean(estimates) == pytest.approx(np.mean(errors), abs=0.1)

@@ -58,6 +58,7 @@ STEPS = 60  # of a walk that are followed
 AROUND = 2  # steps over which trust is averaged
 LONELY = 0.1  # share of the pictures, those farthest from others, that are suggested last
 FEWEST = 5  # labels for an estimate of the error
+SEARCHED = 0.0  # what a class with a single, suggested label counts in the share that is missing
 LARGEST = 1e15  # value of a row: squares of differences are within the range of float32
 
 Key = int | str
@@ -150,6 +151,8 @@ class Labelling:
         self.said: dict[int, str] = {}
         self.elsewhere: dict[str, str] = {}  # labels of pictures that are not here now
         self.before: list[dict[int, str | None]] = []  # what each action replaced
+        self.prompted: set[int] = set()  # rows that were suggested
+        self.unprompted: set[int] = set()  # rows that a person chose to label
         # numbers of labels, and the error that was estimated with them
         self.curve: list[tuple[int, float]] = []
         self._connect_neighbours()
@@ -186,6 +189,7 @@ class Labelling:
             for key, name in labels.items()
         }
         self.before.append({row: self.said.get(row) for row in rows})
+        self.unprompted |= set(rows) - self.prompted
         self._say(rows)
 
     def undo(self) -> bool:
@@ -289,6 +293,7 @@ class Labelling:
             # Once only lonely pictures are left, they are suggested, too.
             order = others if np.isfinite(others).any() else trust
             chosen.append(int(order.argmin()))
+        self.prompted |= set(chosen)
         return chosen
 
     def _lead(self) -> np.ndarray:
@@ -318,9 +323,10 @@ class Labelling:
         """An estimate of the share of wrong classes among pictures without a label; None with
         fewer than five labels, or a single class.
 
-        It is the mean doubt, 1 less the probability of the class, of these pictures. Probabilities
-        are calibrated on labels that are held out in turn. The errors among these are not counted:
-        they are not a fair sample, since uncertain pictures are suggested.
+        Pictures of classes that have no label yet are wrong (`_missing_share`). Of the others it
+        is the mean doubt, 1 less the probability of the class. Probabilities are calibrated on
+        labels that are held out in turn. The errors among these are not counted: they are not a
+        fair sample, since uncertain pictures are suggested.
         """
         rows = self.labelled
         if len(rows) < FEWEST or len(self.classes) < 2:
@@ -328,9 +334,29 @@ class Labelling:
         others = np.setdiff1d(np.arange(len(self.rows)), rows)
         doubt = 1 - self.probabilities[others].max(1)
         estimate = float(doubt.mean()) if len(others) else 0.0
+        parts = self.graph.parts_.cpu().numpy()
+        reached = np.isin(parts[others], parts[rows])
+        if reached.any():
+            # The doubt of parts without a label may be that of the missing classes: it counts once.
+            right = float(1 - doubt[reached].mean()) * (1 - self._missing_share())
+            estimate = max(estimate, 1 - right)
         earlier = [point for point in self.curve if point[0] < len(rows)]
         self.curve = [*earlier, (len(rows), estimate)]
         return estimate
+
+    def _missing_share(self) -> float:
+        """The share of the pictures whose class has no label yet, by Good and Turing.
+
+        Of labels drawn at random it is the share that are the only one of their class: had such a
+        picture come next and not before, its class would have been new. Suggested pictures are no
+        random sample, since they are looked for where labels are far.
+        """
+        rows = self.labelled
+        names, counts = np.unique([self.said[row] for row in rows], return_counts=True)
+        single = set(names[counts == 1])
+        alone = [row for row in rows if self.said[row] in single]
+        weights = [1.0 if row in self.unprompted else SEARCHED for row in alone]
+        return sum(weights) / len(rows)
 
     def nearest_labelled(self, key: Any, count: int = 4) -> list[tuple[int, float]]:
         """The labelled pictures nearest to a picture: their rows, and the cosines of their
