@@ -11,14 +11,8 @@ import whatwhere as ww
 from tiny_run import whatwhere
 from whatwhere.data.signals import Signals, samples_of
 from whatwhere.errors import SpecError
-from whatwhere.learning.recordings import (
-    choose_settings,
-    detrended,
-    find_hum,
-    find_waveforms,
-    likeness,
-    unit,
-)
+from whatwhere.learning.recordings import choose_settings, detrended, find_hum
+from whatwhere.learning.waveforms import likeness, unit
 from whatwhere.ops.input_stage import InputStage
 
 RATE = 1000.0
@@ -77,19 +71,6 @@ def test_settings_come_from_the_recording() -> None:
     fixed = choose_settings(signals(simulated()[0]), waveforms=1, length=24)
     assert fixed.waveforms is not None
     assert fixed.waveforms.shape == (1, 1, 24)
-
-
-def test_shifted_copies_are_one_waveform() -> None:
-    rng = np.random.default_rng(0)
-    pieces = np.zeros((60, 1, 40))
-    for n in range(60):
-        at = 5 if n % 2 else 8
-        pieces[n, 0, at : at + LENGTH] = shapes()[0]
-    pieces += 0.02 * rng.standard_normal(pieces.shape)
-    found = find_waveforms(unit(torch.from_numpy(pieces).float()), None)
-    assert len(found.shapes) == 1
-    assert found.counts == [60]
-    assert found.copies > 0
 
 
 def test_a_recording_without_events_has_the_waveforms_of_the_recipe() -> None:

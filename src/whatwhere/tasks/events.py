@@ -15,23 +15,21 @@ import torch.nn.functional as F
 
 from whatwhere.data.signals import Signals
 from whatwhere.errors import ImageError, plural
-from whatwhere.inference.tiled import Picture, SolvedTile, TileGrid, infer_tiles, read_tile
+from whatwhere.inference.tiled import Picture, SolvedTile, TileGrid, infer_tiles
 from whatwhere.model import DeconvNet
 from whatwhere.model.events import OVERLAP as OVERLAPPING
 from whatwhere.model.events import Events, events_of, join_events, overlapping
 from whatwhere.model.sized import LayerPlaces, SizedModel
 from whatwhere.spec import AutoLam, InferenceSpec, ModelSpec, Phase
 from whatwhere.spec.checks import require
+from whatwhere.tasks.event_noise import DEVIATIONS, waveform_noise
 from whatwhere.tasks.overlaps import Limits, Stretch, explain_overlaps
 
 TILE = 4096  # samples
 OVERLAP = 4  # tiles share as many samples as so many waveforms have
 NOISE = 4.0  # standard deviations, of λ
-DEVIATIONS = 5.0  # of the noise: of a million places with nothing but white noise, 0.3 exceed it
 LEAST_SHARE = 0.2
 VISIBLE = 0.5  # of a waveform's energy on known samples: at an end or a gap, less is a guess
-SAMPLE = 16  # tiles that the noise is measured in
-MEDIAN_OF_NORMAL = 0.6745  # of |x| for a normal x of standard deviation 1
 
 
 def find_events(
@@ -117,7 +115,7 @@ def iter_events(
                 f" {model.spec.channels}, as the model has"
             )
         grid = TileGrid.of(model.spec, 1, picture.shape[2], tile, overlap)
-        least = least_amplitudes(model, picture, grid, threshold)
+        least = least_amplitudes(model, picture, grid, spec, threshold)
         for solved in infer_tiles(
             model, picture, spec, plan, tile=tile, overlap=overlap, engine=engine
         ):
@@ -148,54 +146,24 @@ def pictures_of(recording: Any, spec: ModelSpec) -> Iterator[Picture]:
     yield from (signal[:, None] for signal in signals)
 
 
-def waveform_noise(model: DeconvNet, picture: Picture, grid: TileGrid) -> np.ndarray:
-    """The standard deviation of what each waveform finds where no event is, [B].
-
-    It is that of the correlation of the waveform with the recording, by the median, so that noise
-    of any colour, and what is left of a drift, count as much as they matter.
-    """
-    count = min(len(grid.tiles), SAMPLE)
-    tiles = [grid.tiles[len(grid.tiles) * n // count] for n in range(count)]
-    f = model.filters[0][:, :, 0].transpose(0, 1)  # [B, C, K]
-    found = []
-    with torch.no_grad():
-        for tile in tiles:
-            target = read_tile(model, picture, None, *grid.window(tile))
-            v = target.v[:, :, 0]
-            if v.shape[2] < f.shape[2]:
-                continue
-            correlation = F.conv1d(v, f)[0]
-            if target.mask is not None:
-                known = (target.mask > 0).all(1).to(v)
-                whole = F.avg_pool1d(known, f.shape[2], 1)[0, 0] > 1 - 1e-6
-                correlation = correlation[:, whole]
-            found.append(correlation)
-    if not found:
-        return np.zeros(f.shape[0])
-    values = torch.cat(found, 1).cpu()
-    if not values.shape[1]:
-        return np.zeros(f.shape[0])
-    # places near an event are left out, then once more with what is known of the noise
-    quiet = torch.ones(values.shape[1], dtype=torch.bool)
-    for _ in range(3):
-        level = values[:, quiet].abs().median(1, keepdim=True).values / MEDIAN_OF_NORMAL
-        loud = (values.abs() > DEVIATIONS * level).any(0).float()
-        near = F.max_pool1d(loud[None], 2 * f.shape[2] + 1, 1, f.shape[2])[0] > 0
-        if near.float().mean() > 0.9:
-            break
-        quiet = ~near
-    return level[:, 0].double().numpy()
-
-
 def least_amplitudes(
-    model: DeconvNet, picture: Picture, grid: TileGrid, threshold: float | None
+    model: DeconvNet,
+    picture: Picture,
+    grid: TileGrid,
+    spec: InferenceSpec,
+    threshold: float | None,
 ) -> Limits | None:
     """What an event must have at least; None for everything that inference found."""
     if threshold == 0:
         return None
+    maps = model.spec.layers[0].maps
     if threshold is not None:
-        return Limits(np.full(model.spec.layers[0].maps, threshold), 0.0)
-    return Limits(DEVIATIONS * waveform_noise(model, picture, grid), LEAST_SHARE)
+        return Limits(np.full(maps, threshold), 0.0)
+    amplitude = DEVIATIONS * waveform_noise(model, picture, grid)
+    if not isinstance(spec.lam, AutoLam):
+        # λ leaves out what is smaller than 1/λ; training chose it by the size of the events
+        amplitude = np.maximum(amplitude, DEVIATIONS / NOISE / spec.lam)
+    return Limits(amplitude, LEAST_SHARE)
 
 
 def chosen_rows(events: Events, taken: np.ndarray) -> Events:

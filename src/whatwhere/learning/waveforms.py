@@ -1,0 +1,336 @@
+"""The waveforms that a recording shows: how far they reach around their peaks, and how many there
+are.
+
+    noise      of each channel, where it is quietest: waveforms may cover most of a recording
+    extent     the samples around the largest peaks that are alike from peak to peak. What follows
+               every peak at the same distance, such as the T wave of a heart beat, belongs to its
+               waveform; what comes at any distance is another event
+    waveforms  pieces around peaks, in clusters; clusters whose means are the same at a shift are
+               one waveform, and those with few pieces none
+"""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+# Noise and peaks
+MEDIAN_OF_NORMAL = 0.6745  # of |x| for a normal x of standard deviation 1
+WINDOW = 64  # samples of which the noise is measured together
+QUIET = 0.25  # of the windows have less noise than the recording
+QUIET_OF_NORMAL = 0.91  # what that share of windows of white noise has, as a share of its deviation
+PEAK = 5.0  # standard deviations of the noise that a peak exceeds
+BLOCKS = 32  # of a recording; the median of their largest values is the usual largest value
+LARGE = 0.5  # of the usual largest value: peaks that show how long the waveforms are
+
+# The extent
+SHORTEST = 6  # samples to each side of a peak, to begin with
+GROWTH = 8  # times that the extent may grow
+COMMON = 0.1  # of the peaks: rarer ones say nothing about the extent
+NEAREST = 0.1  # of the distances between peaks are less than one waveform has room for
+COHERENT = 0.25  # of the power around peaks that their mean has where it is a part of the waveform
+FAINT = 0.01  # of the power at the peak: what is less is not a part of the waveform
+ENOUGH = 500  # peaks to compare
+CERTAIN = 4.0  # standard deviations of a mean
+ROOM = 1.25  # length of a filter, in extents of the waveforms
+MOSTLY = 0.62  # of the energy, and of the peaks; slow noise has up to 0.61 and 0.63 of them
+
+# The clusters
+ROUNDS = 20  # of k-means
+CLUSTERS = 12
+PIECES = 4000  # that are clustered
+SAME = 0.93  # correlation of two waveforms that are one
+FINE = 4  # shifts in a sample
+FEWEST = 0.02  # of all pieces that a cluster has at least, and
+LEAST = 3  # pieces
+
+
+# Noise and peaks ----------------------------------------------------------------------------------
+
+
+def deviations_of(v: Tensor) -> Tensor:
+    """The standard deviation of the noise of each channel of signals [C, T], [C, 1].
+
+    It is that of the quietest windows, by the median of each: the median of a whole recording is
+    that of the noise only if waveforms cover less than half of it.
+    """
+    size = min(WINDOW, v.shape[1])
+    levels = v.abs().unfold(1, size, max(1, size // 2)).nanmedian(2).values / MEDIAN_OF_NORMAL
+    levels = torch.where(levels > 0, levels, torch.nan)  # a sensor that is off has no noise
+    quiet = levels.nanquantile(QUIET, 1, keepdim=True) / QUIET_OF_NORMAL
+    return quiet.nan_to_num(1.0).clamp(min=torch.finfo(v.dtype).tiny)
+
+
+def strength_of(v: Tensor) -> Tensor:
+    """How far each place of signals [C, T] is above the noise of its channels: the largest."""
+    return (v / deviations_of(v)).nan_to_num(0).abs().amax(0)
+
+
+def white_noise(v: Tensor) -> float:
+    """The standard deviation of white noise in signals [C, T], by the median of |a - 2 b + c| over
+    neighbours a b c."""
+    detail = (v[:, :-2] - 2 * v[:, 1:-1] + v[:, 2:]).abs()
+    return float(detail.nanmedian().nan_to_num(0)) / 6**0.5 / MEDIAN_OF_NORMAL
+
+
+def usual_largest(strength: Tensor) -> float:
+    """The largest value that a part of a recording usually has."""
+    size = max(1, len(strength) // BLOCKS)
+    return float(strength.unfold(0, size, size).amax(1).median())
+
+
+class Extent(NamedTuple):
+    """Samples of a waveform before and after its peak."""
+
+    before: int
+    after: int
+
+    @property
+    def length(self) -> int:
+        return self.before + 1 + self.after
+
+    def with_length(self, length: int) -> "Extent":
+        """Longer or shorter by the same number of samples before and after."""
+        before = min(max(0, self.before + (length - self.length) // 2), length - 1)
+        return Extent(before, length - 1 - before)
+
+
+def find_peaks(strength: Tensor, extent: Extent, least: float = PEAK) -> Tensor:
+    """The places of peaks that no waveform of a larger peak covers."""
+    # a larger peak covers a place if it is at most `after` before it, or `before` after it
+    padded = F.pad(strength[None, None], (extent.after, extent.before), value=-torch.inf)
+    largest = F.max_pool1d(padded, extent.length, 1)[0, 0]
+    return ((strength == largest) & (strength > least)).nonzero()[:, 0]
+
+
+# The length of the waveforms ----------------------------------------------------------------------
+
+
+class Peaks(NamedTuple):
+    """What the largest peaks of a recording show: how far their waveforms reach, and the strength
+    that a peak has at least."""
+
+    extent: Extent
+    least: float
+
+
+def find_extent(v: Tensor, longest: int) -> Peaks | None:
+    """How far the waveforms of signals [C, T] reach around their peaks, at most `longest` samples
+    in all; None without peaks.
+
+    Where waveforms cover all of a recording, such as a pulse, nothing shows the noise alone. Then
+    peaks are half as large as the largest are, if the mean of what is around them explains most of
+    the recording.
+    """
+    strength = strength_of(v)
+    large = LARGE * usual_largest(strength)
+    if large < PEAK:
+        extent = grow_extent(v, strength, large, longest)
+        if extent is not None and covers(v, strength, extent, large):
+            return Peaks(extent, large)
+    extent = grow_extent(v, strength, max(PEAK, large), longest)
+    return None if extent is None else Peaks(extent, PEAK)
+
+
+def grow_extent(v: Tensor, strength: Tensor, least: float, longest: int) -> Extent | None:
+    """The extent of waveforms around peaks of at least this strength; None with too few of them.
+
+    Peaks inside of a waveform count as peaks until its extent is known, so that it grows in steps.
+    """
+    extent = Extent(SHORTEST, SHORTEST)
+    for _ in range(GROWTH):
+        peaks = large_peaks(strength, extent, least)
+        if len(peaks) < LEAST:
+            return None
+        grown = coherent_extent(v, peaks, longest)
+        if grown == extent:
+            break
+        extent = grown
+    return extent
+
+
+def large_peaks(strength: Tensor, extent: Extent, least: float) -> Tensor:
+    """Peaks of at least this strength, one for each stretch that is half as strong: noise makes
+    several of a slow one."""
+    peaks = find_peaks(strength, extent, least)
+    strong = strength > least / 2
+    begins = strong & ~F.pad(strong[:-1], (1, 0))
+    stretch = begins.cumsum(0)[peaks]
+    largest = torch.zeros(int(begins.sum()) + 1).scatter_reduce_(
+        0, stretch, strength[peaks].float(), "amax"
+    )
+    return peaks[strength[peaks].float() >= largest[stretch]]
+
+
+def coherent_extent(v: Tensor, peaks: Tensor, longest: int) -> Extent:
+    """The samples around peaks that are alike, among peaks of one channel and one sign."""
+    kinds = kinds_of(v, peaks)
+    extent = Extent(1, 1)
+    for kind in kinds.unique():
+        own = peaks[kinds == kind]
+        if len(own) < max(LEAST, COMMON * len(peaks)):
+            continue
+        room = max(3, min(longest, int(own.diff().double().quantile(NEAREST))))
+        part = densest(coherent_power(v, own, room), room)
+        part = part.with_length(min(room, round(ROOM * part.length)))
+        extent = Extent(max(extent.before, part.before), max(extent.after, part.after))
+    return extent
+
+
+def covers(v: Tensor, strength: Tensor, extent: Extent, least: float) -> bool:
+    """Whether waveforms cover a recording: most peaks are large, those of noise have all sizes, and
+    what is around large ones explains most of it."""
+    peaks = find_peaks(strength, extent, least)
+    count = len(find_peaks(strength, extent, 0.0))
+    return len(peaks) > MOSTLY * count and explained_share(v, peaks, extent) > MOSTLY
+
+
+def explained_share(v: Tensor, peaks: Tensor, extent: Extent) -> float:
+    """The share of the energy of signals that the mean around peaks explains."""
+    kinds = kinds_of(v, peaks)
+    explained = 0.0
+    for kind in kinds.unique():
+        own = peaks[kinds == kind]
+        reach = max(extent)
+        power = coherent_power(v, own, reach)
+        explained += len(own) * float(power[reach - extent.before : reach + extent.after + 1].sum())
+    return explained / max(float(v.square().nansum()), 1e-300)
+
+
+def kinds_of(v: Tensor, peaks: Tensor) -> Tensor:
+    """A number for the channel and the sign of each peak."""
+    at = (v / deviations_of(v)).nan_to_num(0)[:, peaks]
+    channel = at.abs().argmax(0)
+    positive = at.gather(0, channel[None])[0] > 0
+    return 2 * channel + positive
+
+
+def coherent_power(v: Tensor, peaks: Tensor, reach: int) -> Tensor:
+    """The power of the mean around peaks, [2 reach + 1]; 0 where pieces are not alike."""
+    peaks = peaks[:: max(1, len(peaks) // ENOUGH)]
+    padded = F.pad(v, (reach, reach), value=torch.nan)
+    pieces = padded.unfold(1, 2 * reach + 1, 1)[:, peaks]  # [C, n, 2 reach + 1]
+    known = (~pieces.isnan()).sum(1)
+    mean = pieces.nanmean(1).nan_to_num(0)
+    square = pieces.square().nanmean(1).nan_to_num(0)
+    # the mean of n values that have nothing in common has the power 1/n
+    chance = 1 / known.clamp(min=2)
+    power = mean.square().sum(0)
+    alike = (mean.square() - chance * square).sum(0) > COHERENT * ((1 - chance) * square).sum(0)
+    variance = (square - mean.square()).clamp(min=0)
+    certain = power > CERTAIN**2 * (variance * chance).sum(0)
+    present = alike & certain & (power > FAINT * power[reach]) & (known >= 2).any(0)
+    return torch.where(present, power, 0)
+
+
+def densest(power: Tensor, room: int) -> Extent:
+    """The part of at most `room` samples, with the peak, that has most of the power, less the
+    places at its ends that have none."""
+    reach = len(power) // 2
+    sums = F.pad(power.double().cumsum(0), (1, 0))
+    firsts = torch.arange(max(0, reach - room + 1), reach + 1)
+    lasts = firsts + room
+    best = int(firsts[(sums[lasts.clamp(max=len(power))] - sums[firsts]).argmax()])
+    present = power[best : best + room].nonzero()[:, 0] + best
+    if not len(present):
+        return Extent(1, 1)
+    return Extent(max(1, reach - int(present[0])), max(1, int(present[-1]) - reach))
+
+
+# The waveforms -----------------------------------------------------------------------------------
+
+
+def pieces_at(v: Tensor, peaks: Tensor, extent: Extent) -> Tensor:
+    """Pieces of signals [C, T] around peaks, [n, C, length]; those that reach beyond an end or into
+    a gap are left out."""
+    inside = (peaks >= extent.before) & (peaks + extent.after < v.shape[1])
+    pieces = v.unfold(1, extent.length, 1)[:, peaks[inside] - extent.before].transpose(0, 1)
+    return pieces[~pieces.isnan().flatten(1).any(1)]
+
+
+def strongest(v: Tensor, peaks: Tensor) -> Tensor:
+    """At most PIECES peaks, those of the largest values, in order."""
+    strength = strength_of(v)[peaks]
+    chosen = strength.argsort(descending=True)[:PIECES]
+    return peaks[chosen.sort().values]
+
+
+def unit(waveforms: Tensor) -> Tensor:
+    """The same, each of unit length, [n, C, length]."""
+    norm = waveforms.flatten(1).norm(dim=1).clamp(min=torch.finfo(waveforms.dtype).tiny)
+    return waveforms / norm[:, None, None]
+
+
+def cluster(pieces: Tensor, clusters: int, seed: int) -> Tensor:
+    """The number of the cluster of each piece: k-means, begun by k-means++."""
+    generator = torch.Generator().manual_seed(seed)
+    rows = pieces.flatten(1)
+    centres = rows[torch.randint(len(rows), (1,), generator=generator)]
+    while len(centres) < min(clusters, len(rows)):
+        distance = torch.cdist(rows, centres).amin(1).square()
+        if not distance.any():
+            break
+        chosen = torch.multinomial(distance, 1, generator=generator)
+        centres = torch.cat([centres, rows[chosen]])
+    for _ in range(ROUNDS):
+        number = torch.cdist(rows, centres).argmin(1)
+        sums = torch.zeros_like(centres).index_add_(0, number, rows)
+        counts = torch.bincount(number, minlength=len(centres)).clamp(min=1)
+        centres = sums / counts[:, None]
+    return torch.cdist(rows, centres).argmin(1)
+
+
+def likeness(a: Tensor, b: Tensor) -> Tensor:
+    """The largest correlation of waveforms [m, C, K] and [n, C, K] of unit length over shifts by at
+    most half of it, [m, n]."""
+    fine_a = unit(F.interpolate(a, scale_factor=FINE, mode="linear"))
+    fine_b = unit(F.interpolate(b, scale_factor=FINE, mode="linear"))
+    return F.conv1d(fine_a, fine_b, padding=fine_a.shape[2] // 2).amax(2)
+
+
+class Waveforms(NamedTuple):
+    """Waveforms [n, C, K] of unit length, the strongest first; the pieces of each; clusters that
+    were copies of another at a shift; and clusters with too few pieces."""
+
+    shapes: Tensor
+    counts: list[int]
+    copies: int
+    rare: int
+
+
+def find_waveforms(pieces: Tensor, most: int | None, seed: int = 0) -> Waveforms:
+    """The waveforms that pieces [n, C, K] show.
+
+    most  of them; None: as many as there are
+    """
+    clusters = CLUSTERS if most is None else max(CLUSTERS, 2 * most)
+    number = cluster(pieces, max(1, min(clusters, len(pieces) // LEAST)), seed)
+    counts = torch.bincount(number)
+    order = [int(k) for k in counts.argsort(descending=True) if counts[k] > 0]
+    fewest = max(LEAST, FEWEST * len(pieces))
+    groups: list[list[int]] = []
+    rare = 0
+    for k in order:
+        centre = unit(pieces[number == k].mean(0, keepdim=True))
+        means = [group_mean(pieces, number, group) for group in groups]
+        alike = [float(likeness(mean, centre)) for mean in means]
+        if alike and max(alike) > SAME:
+            groups[alike.index(max(alike))].append(k)
+        elif counts[k] >= fewest:
+            groups.append([k])
+        else:
+            rare += 1
+    if not groups:
+        groups = [[order[0]]]
+    sizes = [int(sum(counts[k] for k in group)) for group in groups]
+    chosen = sorted(range(len(groups)), key=lambda n: -sizes[n])[:most]
+    # the first cluster of a group is its largest, and is not blurred by shifts
+    shapes = torch.cat([group_mean(pieces, number, groups[n]) for n in chosen])
+    copies = sum(len(group) - 1 for group in groups)
+    return Waveforms(shapes, [sizes[n] for n in chosen], copies, rare)
+
+
+def group_mean(pieces: Tensor, number: Tensor, group: list[int]) -> Tensor:
+    """The mean of the first cluster of a group, [1, C, K], of unit length."""
+    return unit(pieces[number == group[0]].mean(0, keepdim=True))

@@ -1,0 +1,116 @@
+"""What waveforms find in a recording where no event is: the noise that an event must exceed.
+
+quiet places   the correlation of a waveform with the recording, far from events, by its median
+covered        where waveforms cover nearly all of a recording, such as a pulse, no place is
+               quiet; then the noise is what they find in what is left without them
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from whatwhere.inference.tiled import Picture, TileGrid, read_tile
+from whatwhere.model import DeconvNet
+
+DEVIATIONS = 5.0  # of the noise: of a million places with nothing but white noise, 0.3 exceed it
+SAMPLE = 16  # tiles that the noise is measured in
+MEDIAN_OF_NORMAL = 0.6745  # of |x| for a normal x of standard deviation 1
+ROUNDS = 3  # in which quiet places are found
+COVERED = 3.0  # the same where waveforms cover a recording: how far events differ from them
+LOUD = 0.9  # of all places: if more are near an event, none is quiet
+WITH_EVENTS = 0.75  # of blocks of two waveforms, the quantile that is that of one with an event
+LARGE = 0.5  # of the largest value in it: events that are taken off
+PASSES = 3  # in which they are
+MOSTLY = 0.5  # of the samples and of the energy: waveforms that have more than that cover it
+
+
+def waveform_noise(model: DeconvNet, picture: Picture, grid: TileGrid) -> np.ndarray:
+    """The standard deviation of what each waveform finds where no event is, [B].
+
+    It is that of the correlation of the waveform with the recording, by the median, so that noise
+    of any colour, and what is left of a drift, count as much as they matter.
+    """
+    f = model.filters[0][:, :, 0].transpose(0, 1).cpu()  # [B, C, K]
+    count = min(len(grid.tiles), SAMPLE)
+    chosen = [grid.tiles[len(grid.tiles) * n // count] for n in range(count)]
+    found = []
+    left = []
+    covered = []
+    with torch.no_grad():
+        for tile in chosen:
+            target = read_tile(model, picture, None, *grid.window(tile))
+            v = target.v[:, :, 0].cpu()
+            if v.shape[2] < f.shape[2]:
+                continue
+            rest, near = without_events(v, f, model.spec.nonnegative)
+            explained = 1 - float(rest.square().sum() / v.square().sum().clamp(min=1e-30))
+            known = None if target.mask is None else (target.mask > 0).all(1).to(v).cpu()
+            whole = whole_places(known, v.shape[2], f.shape[2])
+            found.append(F.conv1d(v, f)[0][:, whole])
+            left.append(F.conv1d(rest, f)[0][:, whole])
+            covered.append(explained > MOSTLY and near > MOSTLY)
+    if not sum(part.shape[1] for part in found):
+        return np.zeros(f.shape[0])
+    if np.mean(covered) > MOSTLY:
+        level = quiet_deviations(torch.cat(left, 1), f.shape[2]) * (COVERED / DEVIATIONS)
+    else:
+        level = quiet_deviations(torch.cat(found, 1), f.shape[2])
+    return level.double().numpy()
+
+
+def whole_places(known: Tensor | None, samples: int, length: int) -> Tensor:
+    """The places at which a waveform lies on known samples [1, 1, T] alone."""
+    if known is None:
+        return torch.ones(samples - length + 1, dtype=torch.bool)
+    return F.avg_pool1d(known, length, 1)[0, 0] > 1 - 1e-6
+
+
+class Rest(NamedTuple):
+    """What is left of signals, [1, C, T], and the share of the samples on which events were."""
+
+    signal: Tensor
+    covered: float
+
+
+def without_events(v: Tensor, f: Tensor, nonnegative: bool) -> Rest:
+    """Signals [1, C, T] less their large events: waveforms [B, C, K] at the peaks of their
+    correlation, as strong as it is."""
+    length = f.shape[2]
+    covered = torch.zeros(v.shape[2], dtype=torch.bool)
+    least = None
+    for _ in range(PASSES):
+        correlation = F.conv1d(v, f)
+        strength = correlation if nonnegative else correlation.abs()
+        strongest = strength.amax(1, keepdim=True)
+        if least is None:
+            least = LARGE * usual_largest(strongest[0, 0], 2 * length)
+        near = 2 * (length // 2) + 1
+        peaks = strongest == F.max_pool1d(strongest, near, 1, near // 2)
+        taken = (strength == strongest) & peaks & (strength > least)
+        v = v - F.conv_transpose1d(torch.where(taken, correlation, 0), f)
+        starts = taken.any(1).to(v)
+        covered |= F.max_pool1d(F.pad(starts, (length - 1, length - 1)), length, 1)[0] > 0
+    return Rest(v, float(covered.float().mean()))
+
+
+def usual_largest(strength: Tensor, size: int) -> float:
+    """The largest value that blocks of so many places have if an event is in them."""
+    size = min(size, len(strength))
+    return float(strength.unfold(0, size, size).amax(1).quantile(WITH_EVENTS))
+
+
+def quiet_deviations(values: Tensor, length: int) -> Tensor:
+    """The deviation of correlations [B, n] by the median; places near an event are left out, then
+    once more with what is known of the noise."""
+    quiet = torch.ones(values.shape[1], dtype=torch.bool)
+    for _ in range(ROUNDS):
+        level = values[:, quiet].abs().median(1, keepdim=True).values / MEDIAN_OF_NORMAL
+        loud = (values.abs() > DEVIATIONS * level).any(0).float()
+        near = F.max_pool1d(loud[None], 2 * length + 1, 1, length)[0] > 0
+        if near.float().mean() > LOUD:
+            break
+        quiet = ~near
+    return level[:, 0]

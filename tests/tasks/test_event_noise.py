@@ -1,0 +1,79 @@
+"""The noise that an event must exceed: of recordings with quiet places, and without."""
+
+import numpy as np
+import pytest
+import torch
+
+import whatwhere as ww
+from whatwhere.inference.tiled import TileGrid
+from whatwhere.tasks.event_noise import waveform_noise, without_events
+
+LENGTH = 40
+SIGMA = 0.05
+
+
+def waveform() -> np.ndarray:
+    t = np.arange(LENGTH) - 15
+    shape = np.exp(-(t**2) / 40) - 0.5 * np.exp(-((t - 12) ** 2) / 30)
+    return shape / np.linalg.norm(shape)
+
+
+def model_of(shape: np.ndarray) -> ww.DeconvNet:
+    model = ww.DeconvNet(ww.ModelSpec.signals(1, LENGTH))
+    return model.with_filters(1, torch.from_numpy(shape).float()[None, None, None])
+
+
+def recording(distance: int, samples: int = 12_000, gap: bool = False) -> np.ndarray:
+    """Events of amplitude 3 that follow each other at about this distance."""
+    rng = np.random.default_rng(0)
+    x = SIGMA * rng.standard_normal(samples)
+    at = 50
+    while at < samples - 2 * LENGTH:
+        x[at : at + LENGTH] += 3 * waveform()
+        at += distance + int(rng.integers(3))
+    if gap:
+        x[3000:3500] = np.nan
+    return x.astype(np.float32)
+
+
+def noise_of(x: np.ndarray) -> float:
+    model = model_of(waveform())
+    grid = TileGrid.of(model.spec, 1, len(x), 4096, 160)
+    picture = torch.from_numpy(x)[None, None]
+    return float(waveform_noise(model, picture, grid)[0])
+
+
+@pytest.mark.parametrize("gap", [False, True])
+def test_quiet_places_show_the_noise(gap: bool) -> None:
+    assert noise_of(recording(300, gap=gap)) == pytest.approx(SIGMA, rel=0.1)
+
+
+def test_a_covered_recording_shows_it_without_its_events() -> None:
+    """Three deviations of it count as five: events that follow each other without a pause."""
+    x = recording(LENGTH)
+    covered = noise_of(x)
+    assert 0.3 * SIGMA < covered < SIGMA
+    found = ww.find_events(model_of(waveform()), x)
+    assert len(found) == pytest.approx(12_000 / (LENGTH + 1), rel=0.05)
+
+
+def test_what_is_left_without_events_is_the_noise() -> None:
+    x = recording(LENGTH)
+    f = torch.from_numpy(waveform()).float()[None, None]
+    rest = without_events(torch.from_numpy(x)[None, None], f, nonnegative=True)
+    assert rest.covered > 0.9
+    assert float(rest.signal.square().mean()) < 0.1 * float((x**2).mean())
+    sparse = without_events(torch.from_numpy(recording(300))[None, None], f, nonnegative=True)
+    assert sparse.covered < 0.5
+
+
+def test_lambda_sets_the_least_amplitude() -> None:
+    """A recording whose events are 3 has none of 0.4 if λ leaves out what is less."""
+    x = recording(300)
+    x[8000 : 8000 + LENGTH] = 0.6 * waveform()
+    model = model_of(waveform())
+    by_noise = ww.find_events(model, x, ww.InferenceSpec.coding(lam=1 / (4 * SIGMA)))
+    by_size = ww.find_events(model, x, ww.InferenceSpec.coding(lam=1 / 0.5))
+    assert (by_noise["amplitude"] < 1).sum() == 1
+    assert (by_size["amplitude"] < 1).sum() == 0
+    assert len(by_size) == len(by_noise) - 1
