@@ -11,7 +11,8 @@ import torch
 import tiny_run as tiny
 import whatwhere as ww
 from whatwhere.anomaly import AnomalyDetector, open_pictures
-from whatwhere.ray_data import Describe, Encode, Score
+from whatwhere.ray_data import Denoise, Describe, Encode, Score
+from whatwhere.restoration import denoise, load_denoiser
 from whatwhere.spec import InferenceSpec
 from whatwhere.tasks.classification import describe_images
 
@@ -116,3 +117,13 @@ def test_scores_are_those_of_the_detector(tmp_path):
     expected = [one.score for one in detector.detect(open_pictures(normal[:3, None]))]
     np.testing.assert_allclose(found["score"], expected, rtol=1e-5)
     assert found["anomaly"].dtype == bool
+
+
+def test_pictures_without_noise_are_those_of_denoise():
+    generator = np.random.default_rng(0)
+    ramp = np.linspace(0.2, 0.8, 32, dtype=np.float32)
+    noisy = ramp + 0.1 * generator.normal(size=(2, 32, 32)).astype(np.float32)
+    found = Denoise(0.1, device="cpu")({"image": noisy, "name": np.array(["a", "b"])})
+    assert found["name"].tolist() == ["a", "b"]
+    expected = denoise(load_denoiser(), noisy[:, None], 0.1)
+    np.testing.assert_allclose(np.stack(list(found["image"])), expected[:, 0], atol=1e-6)

@@ -129,7 +129,9 @@ class Denoise:
             clean = denoise(self.denoiser, images[:], self.noise)
             for number, picture in zip(numbers, clean, strict=True):
                 channels_last = picture.permute(1, 2, 0).cpu().numpy()
-                rows[number] = {self.column: channels_last}
+                # a grey picture [H, W] comes back as one
+                shape = np.shape(batch[self.column][number])
+                rows[number] = {self.column: channels_last.reshape(shape)}
         return added(batch, self.column, rows)
 
 
