@@ -2,12 +2,14 @@
 sparse."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
+
+TensorMap = Callable[[Tensor], Any]  # a tensor, or what an estimator returns in its place
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class PoolingParams:
     mu: Tensor
     gamma: Tensor
 
-    def map(self, function: Any) -> "PoolingParams":
+    def map(self, function: TensorMap) -> "PoolingParams":
         """The same with `function` applied to μ and to γ."""
         return PoolingParams(function(self.mu), function(self.gamma))
 
@@ -44,9 +46,11 @@ class Background:
     low: Tensor | None = None
     scale: Tensor | None = None
 
-    def map(self, function: Any) -> "Background":
+    def map(self, function: TensorMap) -> "Background":
+        """The same with `function` applied to what there is."""
         return Background(
-            *(None if part is None else function(part) for part in (self.low, self.scale))
+            None if self.low is None else function(self.low),
+            None if self.scale is None else function(self.scale),
         )
 
     def tensors(self) -> list[Tensor]:
@@ -80,7 +84,7 @@ class Latents:
         assert self.p is not None, "latents without features"
         return self.p
 
-    def map(self, function: Any) -> "Latents":
+    def map(self, function: TensorMap) -> "Latents":
         """The same latents with `function` applied to every tensor."""
         return Latents(
             None if self.p is None else function(self.p),
@@ -102,8 +106,10 @@ class Latents:
 
     def tensors(self) -> list[Tensor]:
         """Every tensor, in a fixed order: p, then μ and γ of layer 1, 2, …, then the background."""
-        thetas = [tensor for theta in self.pooling_params for tensor in (theta.mu, theta.gamma)]
-        return [*([] if self.p is None else [self.p]), *thetas, *self.background.tensors()]
+        tensors = [] if self.p is None else [self.p]
+        for theta in self.pooling_params:
+            tensors += [theta.mu, theta.gamma]
+        return tensors + self.background.tensors()
 
     @staticmethod
     def cat(parts: "Sequence[Latents]") -> "Latents":
@@ -140,7 +146,8 @@ class SparseMap:
         `corner` in the grid."""
         b, y, x = chosen.nonzero(as_tuple=True)
         _, height, width = grid
-        return cls(grid, (b * height + y + corner[0]) * width + x + corner[1], dense[:, b, y, x].T)
+        indices = (b * height + y + corner[0]) * width + x + corner[1]
+        return cls(grid, indices, dense[:, b, y, x].T)
 
     def dense(self) -> Tensor:
         """[V, B, H, W], 0 where nothing is stored."""
@@ -150,10 +157,9 @@ class SparseMap:
 
     @staticmethod
     def cat(parts: "Sequence[SparseMap]") -> "SparseMap":
-        indices, values = (
-            torch.cat([part.indices for part in parts]),
-            torch.cat([part.values for part in parts]),
-        )
+        """Join the values at several places of one grid."""
+        indices = torch.cat([part.indices for part in parts])
+        values = torch.cat([part.values for part in parts])
         return SparseMap(parts[0].grid, indices, values)
 
 
@@ -186,7 +192,6 @@ class SparseLatents:
     @staticmethod
     def cat(parts: "Sequence[SparseLatents]") -> "SparseLatents":
         """Join the latents of the tiles of one picture; the background is not joined."""
-        where = tuple(
-            SparseMap.cat(layers) for layers in zip(*(part.where for part in parts), strict=True)
-        )
-        return SparseLatents(SparseMap.cat([part.features for part in parts]), where)
+        features = SparseMap.cat([part.features for part in parts])
+        layers = zip(*(part.where for part in parts), strict=True)
+        return SparseLatents(features, tuple(SparseMap.cat(layer) for layer in layers))

@@ -242,8 +242,8 @@ def cut(
     groups: Sequence[Images], corners: Sequence[np.ndarray], size: int, order: np.ndarray, name: str
 ) -> Images:
     """The crops at these corners [n, 2] of each picture of all groups, in this order."""
-    pieces = []
-    labels = []
+    pieces: list[np.ndarray] = []
+    labels: list[int] = []
     places = iter(corners)
     for images in groups:
         for row in range(len(images)):
@@ -254,20 +254,23 @@ def cut(
             pieces += [pixels[:, y : y + size, x : x + size].copy() for y, x in chosen]
             if images.labels is not None:
                 labels += [images.labels[row]] * len(chosen)
-    first = groups[0]
-    deep_white = max(images.deep_white or 0 for images in groups)
-    crops = Images(
-        np.stack(pieces)[order],
-        None,
-        name,
-        None,
-        any(images.allow_nan for images in groups),
-        brightest=first.brightest,
-        deep_white=deep_white or None,
-    )
+    crops = like_all(groups, np.stack(pieces)[order], name)
     if len(labels) < len(pieces):  # some pictures have no label
         return crops
-    return replace(crops, labels=np.array(labels, np.int64)[order], classes=first.classes)
+    return replace(crops, labels=np.array(labels, np.int64)[order], classes=groups[0].classes)
+
+
+def like_all(groups: Sequence[Images], pixels: np.ndarray, name: str) -> Images:
+    """Pixels of all these images together, with what they say about values."""
+    deep_white = max(images.deep_white or 0 for images in groups)
+    return Images(
+        pixels,
+        None,
+        name,
+        allow_nan=any(images.allow_nan for images in groups),
+        brightest=groups[0].brightest,
+        deep_white=deep_white or None,
+    )
 
 
 def match_mask(mask: Images, images: Images) -> Images:

@@ -240,14 +240,14 @@ def time_column(table: Table) -> TimeColumn | None:
     the rate would be below 1 Hz); or there is no heading, and the column rises by the same small
     step from line to line.
     """
-    fields = [line.split(table.separator, 1) for line in table.lines if line.strip()]
-    if len(fields) < 3 or any(len(parts) < 2 for parts in fields):
+    cells = _first_cells(table)
+    if len(cells) < 3:
         return None
     named = table.heading is not None
     name, unit = _time_heading((table.heading or "").split(table.separator)[0])
     if named and name not in (*TIME_NAMES, *SECONDS):
         return None
-    times = _times([parts[0].strip() for parts in fields], table.decimal_comma)
+    times = _times(cells, table.decimal_comma)
     if times is None or not _are_even(times, strictly=not named):
         return None
     # the mean of all steps has more digits than one of them
@@ -256,6 +256,14 @@ def time_column(table: Table) -> TimeColumn | None:
     if not unit and name not in SECONDS and step >= 1:
         seconds = 1e-3
     return TimeColumn(1 / (step * seconds), float(times[0]) * seconds)
+
+
+def _first_cells(table: Table) -> list[str]:
+    """The first cell of every line; none where a line has no other."""
+    lines = [line.split(table.separator, 1) for line in table.lines if line.strip()]
+    if any(len(cells) < 2 for cells in lines):
+        return []
+    return [cells[0].strip() for cells in lines]
 
 
 def _time_heading(field: str) -> tuple[str, str]:

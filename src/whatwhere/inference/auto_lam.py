@@ -65,13 +65,12 @@ def resolve_lam(
     with torch.no_grad():
         if spec.lam.deviations is not None:
             threshold = spec.lam.deviations * noise_level(seen)
-        elif spec.lam.share is None:
+        elif spec.lam.share is not None:
+            largest = max(largest_correlation(model, one, layer, spec) for one in seen)
+            threshold = spec.lam.share * largest
+        else:
             exponent = spec.penalty.degree - 2
             return replace(spec, lam=spec.lam.relative * strength(seen) ** exponent)
-        else:
-            threshold = spec.lam.share * max(
-                largest_correlation(model, one, layer, spec) for one in seen
-            )
     if threshold <= 0:
         raise ImageError(
             "AutoLam was given with images without noise, or that no feature correlates with; give"
@@ -98,14 +97,12 @@ def resolve_recipe(
             "AutoLam with a share was given for a training; expected `relative` or a number: the"
             " share is that of a learned model (give it to infer, or to whatwhere encode)"
         )
-    learning = tuple(
-        replace(
-            spec, inference=resolve_lam(model, images, spec.inference, [Phase(layer=k)], mask=mask)
-        )
-        for k, spec in enumerate(recipe.learning, start=1)
-    )
+    learning = []
+    for k, spec in enumerate(recipe.learning, start=1):
+        resolved = resolve_lam(model, images, spec.inference, [Phase(layer=k)], mask=mask)
+        learning.append(replace(spec, inference=resolved))
     inference = resolve_lam(model, images, recipe.inference, recipe.plan, mask=mask)
-    return replace(recipe, learning=learning, inference=inference)
+    return replace(recipe, learning=tuple(learning), inference=inference)
 
 
 def strength(seen: Iterable[Target]) -> float:
@@ -130,9 +127,11 @@ def noise_level(seen: Iterable[Target]) -> float:
     levels = []
     for target in seen:
         v = target.v
-        mask = torch.ones_like(target.v) if target.mask is None else target.mask.expand_as(target.v)
         detail = (v[..., :-2] - 2 * v[..., 1:-1] + v[..., 2:]).abs()
-        detail = detail[(mask[..., :-2] > 0) & (mask[..., 1:-1] > 0) & (mask[..., 2:] > 0)]
+        if target.mask is not None:  # where all three are known
+            known = target.mask.expand_as(v) > 0
+            detail = detail[known[..., :-2] & known[..., 1:-1] & known[..., 2:]]
+        detail = detail.flatten()
         if len(detail):
             levels.append(float(detail.median()) / 6**0.5 / MEDIAN_OF_NORMAL)
     return float(np.median(levels)) if levels else 0.0

@@ -14,8 +14,8 @@ other on a short ramp across it.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise, product
-from typing import Any, Protocol
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -40,6 +40,9 @@ OVERLAP = 64
 GPU_BATCH = 16
 # the ramp is this part of the overlap: short, since tiles are less exact towards their borders
 RAMP_SHARE = 8
+
+
+# Where tiles are ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -88,24 +91,51 @@ class TileAxis:
 
         def rise(cut: int) -> Tensor:
             """From 0 before a cut to 1 after it."""
-            return (
-                ((place - cut) / self.ramp + 0.5).clamp(0, 1)
-                if self.ramp
-                else (place > cut).double()
-            )
+            if self.ramp == 0:
+                return (place > cut).double()
+            return ((place - cut) / self.ramp + 0.5).clamp(0, 1)
 
-        share = rise(self.cuts[tile - 1]) if tile > 0 else torch.ones_like(place)
-        return share * (1 - rise(self.cuts[tile])) if tile < len(self.cuts) else share
+        share = torch.ones_like(place)
+        if tile > 0:
+            share = rise(self.cuts[tile - 1])
+        if tile < len(self.cuts):
+            share = share * (1 - rise(self.cuts[tile]))
+        return share
+
+
+class Window(NamedTuple):
+    """A rectangle: its rows and columns."""
+
+    rows: slice
+    columns: slice
+
+
+class Core(NamedTuple):
+    """What is taken from a tile: the same rectangle in the picture, and in the tile."""
+
+    in_picture: Window
+    in_tile: Window
+
+
+class TilePlace(NamedTuple):
+    """The number of a tile along rows and along columns."""
+
+    row: int
+    column: int
 
 
 @dataclass(frozen=True)
 class TileGrid:
-    """The tiles of a picture, row by row, and where the features of every layer are along rows and
-    columns."""
+    """The tiles of a picture, row by row.
+
+    row_places     where the features of every layer are along rows
+    column_places  along columns
+    """
 
     rows: TileAxis
     columns: TileAxis
-    places: tuple[tuple[LayerPlaces, ...], tuple[LayerPlaces, ...]]
+    row_places: tuple[LayerPlaces, ...]
+    column_places: tuple[LayerPlaces, ...]
 
     @classmethod
     def of(cls, spec: ModelSpec, height: int, width: int, tile: int, overlap: int) -> "TileGrid":
@@ -113,40 +143,42 @@ class TileGrid:
         neighbour."""
         require_count("tile", tile)
         require_count("overlap", overlap, least=0)
-        places = LayerPlaces.of(spec, 0), LayerPlaces.of(spec, 1)
-        rows = TileAxis.split(height, tile, overlap, places[0][-1].stride)
-        columns = TileAxis.split(width, tile, overlap, places[1][-1].stride)
-        return cls(rows, columns, places)
+        row_places = LayerPlaces.of(spec, 0)
+        column_places = LayerPlaces.of(spec, 1)
+        rows = TileAxis.split(height, tile, overlap, row_places[-1].stride)
+        columns = TileAxis.split(width, tile, overlap, column_places[-1].stride)
+        return cls(rows, columns, row_places, column_places)
 
     @property
-    def tiles(self) -> list[tuple[int, int]]:
-        """The number of every tile along rows and along columns."""
-        return list(product(range(len(self.rows.starts)), range(len(self.columns.starts))))
+    def tiles(self) -> list[TilePlace]:
+        """All tiles, row by row."""
+        rows = range(len(self.rows.starts))
+        columns = range(len(self.columns.starts))
+        return [TilePlace(row, column) for row in rows for column in columns]
 
-    def window(self, tile: tuple[int, int]) -> tuple[slice, slice]:
-        """The pixels of a tile: rows and columns of the picture."""
-        top = self.rows.starts[tile[0]]
-        left = self.columns.starts[tile[1]]
-        return slice(top, top + self.rows.size), slice(left, left + self.columns.size)
+    def window(self, tile: TilePlace) -> Window:
+        """The pixels of a tile in the picture."""
+        top = self.rows.starts[tile.row]
+        left = self.columns.starts[tile.column]
+        return Window(slice(top, top + self.rows.size), slice(left, left + self.columns.size))
 
-    def core(
-        self, tile: tuple[int, int], layer: int, counts: tuple[int, ...]
-    ) -> tuple[tuple[slice, slice], tuple[slice, slice]]:
-        """What is taken from a tile, of a layer with `counts` rows and columns: in the picture,
-        and in the tile."""
-        both = []
-        for axis, places, i, count in zip(
-            (self.rows, self.columns), self.places, tile, counts, strict=True
-        ):
-            first, last = axis.core(i, places[layer], count)
-            start = axis.starts[i] // places[layer].stride
-            both.append((slice(first, last), slice(first - start, last - start)))
-        (rows, inner_rows), (columns, inner_columns) = both
-        return (rows, columns), (inner_rows, inner_columns)
+    def core(self, tile: TilePlace, layer: int, rows: int, columns: int) -> Core:
+        """What is taken from a tile, of a layer with this many rows and columns in the picture."""
+        top, bottom = self.rows.core(tile.row, self.row_places[layer], rows)
+        left, right = self.columns.core(tile.column, self.column_places[layer], columns)
+        y = self.rows.starts[tile.row] // self.row_places[layer].stride
+        x = self.columns.starts[tile.column] // self.column_places[layer].stride
+        return Core(
+            in_picture=Window(slice(top, bottom), slice(left, right)),
+            in_tile=Window(slice(top - y, bottom - y), slice(left - x, right - x)),
+        )
 
-    def weights(self, tile: tuple[int, int]) -> Tensor:
+    def weights(self, tile: TilePlace) -> Tensor:
         """The share of a tile in the reconstruction of each of its pixels, float64 [h, w]."""
-        return self.rows.weights(tile[0])[:, None] * self.columns.weights(tile[1])
+        return self.rows.weights(tile.row)[:, None] * self.columns.weights(tile.column)
+
+
+# Inference tile by tile ---------------------------------------------------------------------------
 
 
 class Picture(Protocol):
@@ -177,7 +209,7 @@ class SolvedTile:
     columns: slice
     reconstruction: Tensor
     latents: SparseLatents
-    core: tuple[slice, slice]
+    core: Window
     whole: Latents
     engine: str
     target: Target
@@ -245,27 +277,26 @@ def infer_tiled(
     parts = []
     name = ""
     size = picture.shape[1:]
-    for solved in infer_tiles(
+    tiles = infer_tiles(
         model, picture, spec, plan, mask=mask, tile=tile, overlap=overlap, engine=engine
-    ):
+    )
+    for solved in tiles:
         if whole is None:
             whole = solved.reconstruction.new_zeros(len(solved.reconstruction), *size)
             background = solved.latents.background.map(
                 lambda part: part.new_zeros(1, part.shape[1], *size)
             )
         whole[:, solved.rows, solved.columns] += solved.reconstruction
-        for entire, part in zip(
-            background.tensors(), solved.latents.background.tensors(), strict=True
-        ):
+        own = solved.latents.background
+        for entire, part in zip(background.tensors(), own.tensors(), strict=True):
             entire[:, :, *solved.core] = part
         parts.append(solved.latents)
         name = solved.engine
         if progress is not None:
             progress(1)
     assert whole is not None
-    return TiledSolution(
-        replace(SparseLatents.cat(parts), background=background), whole, name, len(parts)
-    )
+    latents = replace(SparseLatents.cat(parts), background=background)
+    return TiledSolution(latents, whole, name, len(parts))
 
 
 def infer_tiles(
@@ -294,25 +325,37 @@ def infer_tiles(
     plan = tuple(plan) or joint(model.spec.depth)
     masks = None if mask is None else TileImages(mask, grid)
     spec = resolve_lam(model, TileImages(picture, grid), spec, plan, mask=masks)
-    together = torch.get_num_threads() if model.device.type == "cpu" else GPU_BATCH
+    batch_size = torch.get_num_threads() if model.device.type == "cpu" else GPU_BATCH
     highest = max(plan, key=lambda phase: phase.layer)
-    left = iter(grid.tiles)
+    tiles = grid.tiles
     unfinished = []
     with torch.no_grad():
-        while batch := list(islice(left, together)):
+        for begin in range(0, len(tiles), batch_size):
+            batch = tiles[begin : begin + batch_size]
             targets = [read_tile(model, picture, mask, *grid.window(tile)) for tile in batch]
-            weights = [
-                torch.ones_like(t.v) if t.mask is None else t.mask.expand_as(t.v) for t in targets
-            ]
-            M = torch.cat(weights) if any(t.mask is not None for t in targets) else None
-            problem = Problem(model, torch.cat([t.v for t in targets]), highest, spec, mask=M)
+            v = torch.cat([target.v for target in targets])
+            problem = Problem(model, v, highest, spec, mask=join_masks(targets))
             resolved = resolve(engine, problem[:1])
             solution = run_plan(resolved, problem, plan)
             unfinished.append(unfinished_changes(solution.stats, spec))
             for n, (place, target) in enumerate(zip(batch, targets, strict=True)):
                 ended = replace(solution.latents[n : n + 1], background=target.background)
                 yield finish_tile(model, grid, place, ended, resolved.name, target)
-    warn_unconverged(torch.cat(unfinished), len(grid.tiles), spec)
+    warn_unconverged(torch.cat(unfinished), len(tiles), spec)
+
+
+def join_masks(targets: Sequence[Target]) -> Tensor | None:
+    """The masks of several tiles, [n, C, h, w]; None if no tile has one."""
+    if all(target.mask is None for target in targets):
+        return None
+    weights = []
+    for target in targets:
+        mask = torch.ones_like(target.v) if target.mask is None else target.mask
+        weights.append(mask.expand_as(target.v))
+    return torch.cat(weights)
+
+
+# Reading and finishing a tile ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -355,11 +398,15 @@ def read_tile(
     """What the model explains of these pixels, [1, C, h, w]: the input stage sees as far beyond
     them as it reaches."""
     reach = model.input_stage.reach
-    seen = tuple(slice(max(0, side.start - reach), side.stop + reach) for side in (rows, columns))
-    inside = tuple(
-        slice(side.start - wide.start, side.stop - wide.start)
-        for side, wide in zip((rows, columns), seen, strict=True)
-    )
+
+    def widen(side: slice) -> slice:
+        return slice(max(0, side.start - reach), side.stop + reach)
+
+    def within(side: slice, wide: slice) -> slice:
+        return slice(side.start - wide.start, side.stop - wide.start)
+
+    seen = Window(widen(rows), widen(columns))
+    inside = Window(within(rows, seen.rows), within(columns, seen.columns))
     images = read_window(picture, seen)
     weight = None if mask is None else read_window(mask, seen)
     target = make_target(model, images, weight, allow_unknown=True)
@@ -374,16 +421,18 @@ def read_tile(
     )
 
 
-def read_window(picture: Picture, window: tuple[slice, ...]) -> Tensor:
+def read_window(picture: Picture, window: Window) -> Tensor:
     """Some pixels of a picture, [1, C, h, w]."""
-    pixels = picture[:, window[0], window[1]]
-    return (pixels if isinstance(pixels, Tensor) else torch.from_numpy(np.array(pixels)))[None]
+    pixels = picture[:, window.rows, window.columns]
+    if not isinstance(pixels, Tensor):
+        pixels = torch.from_numpy(np.array(pixels))
+    return pixels[None]
 
 
 def finish_tile(
     model: DeconvNet,
     grid: TileGrid,
-    tile: tuple[int, int],
+    tile: TilePlace,
     latents: Latents,
     engine: str,
     target: Target,
@@ -397,27 +446,27 @@ def finish_tile(
     def take(k: int, values: Tensor) -> SparseMap:
         """The values [V, B, h, w] of layer k that are taken from this tile, where its features are
         not 0."""
-        in_picture, inside = grid.core(tile, k, whole.regions[k - 1].grid[1:])
-        corner = in_picture[0].start, in_picture[1].start
-        return SparseMap.of(
-            values[:, :, *inside], stages[k][0, :, *inside] != 0, whole.regions[k - 1].grid, corner
-        )
+        maps_of_picture = whole.regions[k - 1].grid
+        core = grid.core(tile, k, *maps_of_picture[1:])
+        corner = core.in_picture.rows.start, core.in_picture.columns.start
+        active = stages[k][0, :, *core.in_tile] != 0
+        return SparseMap.of(values[:, :, *core.in_tile], active, maps_of_picture, corner)
 
     where = [
         take(k, torch.cat([theta.mu, theta.gamma], 1)[0])
         for k, theta in enumerate(latents.pooling_params, 1)
     ]
-    core, inside = grid.core(tile, 0, (grid.rows.length, grid.columns.length))
-    background = latents.background.map(lambda part: part[:, :, *inside])
-    codes = SparseLatents(
-        take(len(latents.pooling_params), latents.features), tuple(where), background
-    )
+    core = grid.core(tile, 0, grid.rows.length, grid.columns.length)
+    background = latents.background.map(lambda part: part[:, :, *core.in_tile])
+    features = take(len(latents.pooling_params), latents.features)
+    window = grid.window(tile)
     return SolvedTile(
-        *grid.window(tile),
-        image * grid.weights(tile).to(image),
-        codes,
-        core,
-        latents,
-        engine,
-        target,
+        rows=window.rows,
+        columns=window.columns,
+        reconstruction=image * grid.weights(tile).to(image),
+        latents=SparseLatents(features, tuple(where), background),
+        core=core.in_picture,
+        whole=latents,
+        engine=engine,
+        target=target,
     )

@@ -78,9 +78,10 @@ class UnrolledInference(nn.Module):
                 " says"
             )
         depth = model.spec.depth
+        layers = range(1, depth + 1)
         sizes = [
-            (s.size, s.threshold, *(s.pooling_step_of(k) for k in range(1, depth + 1)))
-            for s in schedule.steps
+            (step.size, step.threshold, *(step.pooling_step_of(k) for k in layers))
+            for step in schedule.steps
         ]
         self.model_spec = model.spec
         self._model = model
@@ -88,18 +89,16 @@ class UnrolledInference(nn.Module):
         self.settings = replace(inference, step=LineSearch(), steps=steps, tolerance=0.0)
         # made once: torch.compile does not follow the checks of a setting
         self.phase = joint(depth)[0]
-        self.log_sizes = nn.Parameter(
-            torch.tensor(sizes, dtype=model.dtype).clamp(min=SMALLEST).log()
-        )
-        extrapolation = [s.extrapolation for s in schedule.steps]
+        positive = torch.tensor(sizes, dtype=model.dtype).clamp(min=SMALLEST)
+        self.log_sizes = nn.Parameter(positive.log())
+        extrapolation = [step.extrapolation for step in schedule.steps]
         self.extrapolation = nn.Parameter(torch.tensor(extrapolation, dtype=model.dtype))
-        scales = [inference.start_scales(k) for k in range(1, depth + 1)]
+        scales = [inference.start_scales(k) for k in layers]
         self.log_scales = nn.Parameter(torch.tensor(scales, dtype=model.dtype).log())
-        self.upward = (
-            nn.ParameterList(nn.Parameter(f.detach().clone()) for f in model.upward)
-            if untied
-            else None
-        )
+        self.upward = None
+        if untied:
+            own = [nn.Parameter(f.detach().clone()) for f in model.upward]
+            self.upward = nn.ParameterList(own)
         self.to(model.device)
 
     @property
@@ -117,8 +116,10 @@ class UnrolledInference(nn.Module):
         sizes = self.log_sizes.exp()
         extrapolation = self.extrapolation.clamp(min=0)
         return [
-            ista.LearnedSizes(s[0], s[1], x, s[2:])
-            for s, x in zip(sizes, extrapolation, strict=True)
+            ista.LearnedSizes(
+                size=step[0], threshold=step[1], extrapolation=ahead, pooling_step=step[2:]
+            )
+            for step, ahead in zip(sizes, extrapolation, strict=True)
         ]
 
     def start_scales(self, k: int) -> tuple[Tensor, Tensor]:
@@ -132,14 +133,16 @@ class UnrolledInference(nn.Module):
         with torch.no_grad():
             schedule = [
                 StepSpec(
-                    size=s.size.item(),
-                    threshold=s.threshold.item(),
-                    extrapolation=s.extrapolation.item(),
-                    pooling_step=tuple(s.pooling_step.tolist()),
+                    size=step.size.item(),
+                    threshold=step.threshold.item(),
+                    extrapolation=step.extrapolation.item(),
+                    pooling_step=tuple(step.pooling_step.tolist()),
                 )
-                for s in self.sizes()
+                for step in self.sizes()
             ]
-            mu, gamma = (tuple(scales) for scales in self.log_scales.exp().T.tolist())
+            scales = self.log_scales.exp().T.tolist()
+            mu = tuple(scales[0])
+            gamma = tuple(scales[1])
         learned = Schedule(
             steps=tuple(schedule), contrast=self.contrast, mu_scale=mu, gamma_scale=gamma
         )
@@ -186,14 +189,15 @@ def first_guess(model: DeconvNet, steps: int, inference: InferenceSpec) -> list[
     beta = 2 * safe_step(model, model.spec.depth, lam_of(inference))
     t = torch.ones((), dtype=torch.float64)
     schedule = []
-    pooling_step = (inference.pooling_step,)
     for _ in range(steps):
         t, share = next_momentum(t, 0 * t)
-        schedule.append(
-            StepSpec(
-                size=beta, threshold=beta, extrapolation=float(share), pooling_step=pooling_step
-            )
+        step = StepSpec(
+            size=beta,
+            threshold=beta,
+            extrapolation=float(share),
+            pooling_step=(inference.pooling_step,),
         )
+        schedule.append(step)
     return schedule
 
 
@@ -234,11 +238,7 @@ def distill(
     if len(images) == 0:
         raise ImageError("an empty set of images was given; expected at least one")
     plain = teacher or replace(unrolled.settings, steps=50)
-    parameters: list[dict[str, Any]] = [
-        {"params": [unrolled.log_sizes, unrolled.extrapolation, unrolled.log_scales]},
-        {"params": list(unrolled.upward or ()), "lr": spec.filter_rate * spec.learning_rate},
-    ]
-    optimizer = torch.optim.Adam(parameters, spec.learning_rate)
+    optimizer = make_optimizer(unrolled, spec)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, spec.batches)
     generator = torch.Generator().manual_seed(spec.seed)
     costs = []
@@ -259,6 +259,15 @@ def distill(
         if progress is not None:
             progress(number, costs[-1])
     return costs
+
+
+def make_optimizer(unrolled: UnrolledInference, spec: DistillSpec) -> torch.optim.Adam:
+    """Adam on the sizes of the steps and, at a rate of their own, on untied filters."""
+    groups: list[dict[str, Any]] = [
+        {"params": [unrolled.log_sizes, unrolled.extrapolation, unrolled.log_scales]},
+        {"params": list(unrolled.upward or ()), "lr": spec.filter_rate * spec.learning_rate},
+    ]
+    return torch.optim.Adam(groups, spec.learning_rate)
 
 
 def loss(p: Tensor, cost: Tensor, target: Tensor | None, imitation: float) -> Tensor:

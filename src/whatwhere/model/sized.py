@@ -142,7 +142,7 @@ class SizedModel:
             for stage, theta, regions in zip(stages, thetas, self.regions, strict=False):
                 variables = torch.cat([theta.mu[n], theta.gamma[n]])
                 used.append(SparseMap.of(variables, stage[n] != 0, regions.grid))
-            background = latents.background.map(lambda part, n=n: part[n : n + 1])
+            background = latents[n : n + 1].background
             codes.append(SparseLatents(features, tuple(used), background))
         return codes
 

@@ -50,13 +50,24 @@ class Stats:
 
     def of_images(self, images: Tensor) -> "Stats":
         """The statistics of some images, chosen by a mask [N]."""
-        return Stats(*(getattr(self, name)[:, images] for name in Stats.__dataclass_fields__))
+        return Stats(
+            self.reconstruction[:, images],
+            self.penalty[:, images],
+            self.nonzeros[:, images],
+            self.step[:, images],
+        )
 
     def put(self, images: Tensor, part: "Stats") -> "Stats":
         """A copy with the statistics of some images, chosen by a mask [N], replaced."""
-        names = Stats.__dataclass_fields__
+
+        def put(trace: Tensor, new: Tensor) -> Tensor:
+            return trace.T.index_put((images,), new.T).T
+
         return Stats(
-            *(getattr(self, name).T.index_put((images,), getattr(part, name).T).T for name in names)
+            put(self.reconstruction, part.reconstruction),
+            put(self.penalty, part.penalty),
+            put(self.nonzeros, part.nonzeros),
+            put(self.step, part.step),
         )
 
     @staticmethod
@@ -68,10 +79,10 @@ class Stats:
         longest = max(len(part.step) for part in parts)
         parts = [part if len(part.step) == longest else part.padded(longest) for part in parts]
         return Stats(
-            *(
-                torch.cat([getattr(s, name) for s in parts], dim=1)
-                for name in Stats.__dataclass_fields__
-            )
+            torch.cat([part.reconstruction for part in parts], dim=1),
+            torch.cat([part.penalty for part in parts], dim=1),
+            torch.cat([part.nonzeros for part in parts], dim=1),
+            torch.cat([part.step for part in parts], dim=1),
         )
 
 
@@ -141,11 +152,13 @@ class Solution:
 
     def __repr__(self) -> str:
         N, *shape = self.features.shape
-        end = (
-            part[-1].cpu().double().mean()
-            for part in (self.stats.cost, self.stats.reconstruction, self.stats.nonzeros)
-        )
-        cost, error, nonzeros = map(float, end)
+
+        def end(trace: Tensor) -> float:
+            return float(trace[-1].cpu().double().mean())
+
+        cost = end(self.stats.cost)
+        error = end(self.stats.reconstruction)
+        nonzeros = end(self.stats.nonzeros)
         return (
             f"Solution({N} images, features {'×'.join(map(str, shape))}, {len(self.stats.step)}"
             f" steps, on average: cost {cost:.4g} (reconstruction {error:.4g}), {nonzeros:.4g}"

@@ -49,10 +49,11 @@ def open_pictures(source: Source) -> PictureList:
         return PictureList(
             [str(n) for n in range(len(listed))], lambda n: one_picture(listed[n], n)
         )
-    groups = (images for images, _ in load_groups(source, "nan"))
-    pictures = [images.as_images() if isinstance(images, Signals) else images for images in groups]
-    entries = [Entry(images, row) for images in pictures for row in range(len(images))]
-    if all(isinstance(images.pixels, Pictures) for images in pictures):
+    entries: list[Entry] = []
+    for images, _ in load_groups(source, "nan"):
+        pictures = images.as_images() if isinstance(images, Signals) else images
+        entries += [Entry(pictures, row) for row in range(len(pictures))]
+    if all(entry.file is not None for entry in entries):
         entries.sort(key=Entry.place)
     return PictureList([entry.name for entry in entries], lambda n: entries[n].read())
 

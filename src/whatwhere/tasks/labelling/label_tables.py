@@ -61,13 +61,7 @@ def check_class(name: str) -> str:
 def read_labels(file: Path) -> dict[str, str]:
     """The classes by the names of pictures, which are kept as they are; a first line `file,class`
     is a heading."""
-    try:
-        text = read_regular(file, LONGEST).decode("utf-8-sig")
-        lines = list(csv.reader(io.StringIO(text, newline="")))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ImageError(
-            f"{printable(file)} cannot be read as a table of labels: {error}"
-        ) from error
+    lines = _csv_lines(file)
     given: dict[str, str] = {}
     for number, line in enumerate(lines, start=1):
         cells = [cell.strip() for cell in line]
@@ -87,6 +81,16 @@ def read_labels(file: Path) -> dict[str, str]:
                 f"{where} gives {name!r} the class {label!r}; a line above gives it another one"
             )
     return given
+
+
+def _csv_lines(file: Path) -> list[list[str]]:
+    try:
+        text = read_regular(file, LONGEST).decode("utf-8-sig")
+        return list(csv.reader(io.StringIO(text, newline="")))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ImageError(
+            f"{printable(file)} cannot be read as a table of labels: {error}"
+        ) from error
 
 
 def check_names(file: Path, labels: Mapping[str, str], names: Sequence[str]) -> None:

@@ -376,17 +376,17 @@ def _made(settings: dict[str, Any], jobs: Sequence[Job], out: Path) -> dict[str,
     earlier = read_json(out / RECORD)
     if not isinstance(earlier, dict):
         earlier = {}
-    finished = [job for job in jobs if job.name in earlier and job.out.exists()]
-    made = {job.name: earlier[job.name] for job in finished}
+    finished = {job.name: job for job in jobs if job.name in earlier and job.out.exists()}
+    made = {name: earlier[name] for name in finished}
     other = [key for key in settings if earlier.get(key) != settings[key]]
-    other += [job.name for job in finished if earlier[job.name] != job.sources]
+    other += [name for name in made if made[name] != finished[name].sources]
     if other:
         raise RunError(
             f"{printable(out)} holds results of other settings, sources or model"
             f" ({', '.join(other[:3])} changed); give what they were made with to continue, another"
             " folder, or --overwrite"
         )
-    # results of other pictures, which are not in the source any more
-    names = {job.name for job in jobs}
-    rest = {key: value for key, value in earlier.items() if key not in names}
-    return rest | made
+    # results of other pictures, which are not in the source any more, stay in the record
+    for job in jobs:
+        earlier.pop(job.name, None)
+    return earlier | made
