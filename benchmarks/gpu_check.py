@@ -37,6 +37,7 @@ def cases() -> dict[str, Callable[[], tuple[float, float]]]:
     """Name → a measurement: M image-iterations/s of inference and its mean cost, or ms of a layer
     and its mean."""
     from dataclasses import replace
+    from functools import cache
 
     import torch
 
@@ -69,6 +70,36 @@ def cases() -> dict[str, Callable[[], tuple[float, float]]]:
             solution = ww.infer(model, digits, spec, engine="triton", batch_size=IMAGES)
             torch.cuda.synchronize()
             seconds = time.perf_counter() - start
+            return len(digits) * STEPS / seconds / 1e6, float(solution.stats.cost[-1].mean())
+
+        return measure
+
+    def solver(per: str) -> Callable[[], tuple[float, float]]:
+        """The engine alone, from known latents, with the model that ships with the package."""
+        try:
+            from whatwhere.engines import get_engine
+        except ImportError:  # an older tree
+            from whatwhere.inference.engines import get_engine  # type: ignore[no-redef]
+        from whatwhere.model import Problem
+        from whatwhere.spec import Phase
+
+        model = ww.load("mnist").to("cuda")
+        spec = InferenceSpec(steps=STEPS, step=LineSearch(per=per))
+        phase = Phase(layer=2, update_pooling=(1, 2))
+        engine = get_engine("triton")
+
+        @cache
+        def problem() -> Problem:
+            start = engine.solve(Problem(model, digits, phase, replace(spec, steps=1)))
+            return Problem(model, digits, phase, spec, start.latents)
+
+        def measure() -> tuple[float, float]:
+            problem()
+            torch.cuda.synchronize()
+            began = time.perf_counter()
+            solution = engine.solve(problem())
+            torch.cuda.synchronize()
+            seconds = time.perf_counter() - began
             return len(digits) * STEPS / seconds / 1e6, float(solution.stats.cost[-1].mean())
 
         return measure
@@ -119,6 +150,8 @@ def cases() -> dict[str, Callable[[], tuple[float, float]]]:
     return {
         "batch": inference(batch),
         "image": inference(InferenceSpec(steps=STEPS)),
+        "image, engine alone": solver("image"),
+        "batch, engine alone": solver("batch"),
         "overlap batch": inference(batch, pool_size=3, pool_stride=2),
         "max batch": inference(batch, **switches),
         "one image, ms": one_image(InferenceSpec(steps=STEPS)),
@@ -261,7 +294,15 @@ def main() -> None:
         print(json.dumps(result["tests"], indent=1, ensure_ascii=False))
 
 
-CASES = ("batch", "image", "overlap batch", "max batch", "one image, ms")
+CASES = (
+    "batch",
+    "image",
+    "image, engine alone",
+    "batch, engine alone",
+    "overlap batch",
+    "max batch",
+    "one image, ms",
+)
 CASES += ("layer 2×2, ms", "layer 3×3 stride 2, ms", "layer 3×3 stride 2 and unpooling, ms")
 CASES += ("layer 2×2, 1 image, ms", "max pooling 2×2, ms", "compiled layer 2×2, ms")
 CASES += ("compiled layer 3×3 stride 2, ms", "compiled max pooling 2×2, ms")

@@ -6,7 +6,7 @@ The model that ships with the package, one test digit, fresh each time, one thre
 engine alone, `infer` all that a user waits for, checks included; `around` is `infer` with an engine
 that takes no time, so what is not the engine's. Medians and 90th percentiles of
 many calls, after a few that compile and record; on a CPU also the processor time, which other
-programs disturb less.
+programs disturb less. `PYTHONPATH` may name an older source tree.
 """
 
 from __future__ import annotations
@@ -23,10 +23,13 @@ import torch
 from machine import machine
 
 import whatwhere as ww
-from whatwhere.engines import ENGINES, Engine
 from whatwhere.model import Problem
-from whatwhere.model.solution import Solution
 from whatwhere.spec import InferenceSpec, LineSearch, Phase
+
+try:
+    from whatwhere.engines import ENGINES
+except ImportError:  # an older tree, measured for comparison
+    from whatwhere.inference.engines import ENGINES  # type: ignore[no-redef]
 
 JOINT = Phase(layer=2, update_pooling=(1, 2))
 WARM_UP = 4
@@ -66,10 +69,10 @@ class Instant:
     name = "instant"
     converges = False
 
-    def __init__(self, solution: Solution) -> None:
+    def __init__(self, solution: Any) -> None:
         self.solution = solution
 
-    def solve(self, problem: Problem) -> Solution:
+    def solve(self, problem: Problem) -> Any:
         return self.solution
 
     def unsupported_reason(self, problem: Problem) -> None:
@@ -105,7 +108,7 @@ def main() -> None:
                 continue
             repeats = given.repeats if name != "reference" else max(2, given.repeats // 10)
 
-            def solve(v: torch.Tensor, engine: Engine = engine, spec: InferenceSpec = spec) -> None:
+            def solve(v: torch.Tensor, engine: Any = engine, spec: InferenceSpec = spec) -> None:
                 with torch.no_grad():
                     engine.solve(Problem(model, v, JOINT, spec))
 
