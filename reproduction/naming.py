@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import asdict
+from functools import cache
 from typing import Any
 
 from reproduction.jobs import (
@@ -31,6 +32,13 @@ from whatwhere.spec import InferenceSpec, LearningSpec, Recipe
 OTHER = "other"  # folder of results that no table asks for
 WORDS = {("nonnegative", False): "signed", ("reset_at", ()): "no-reset"}
 SPELLED = str.maketrans({"β": "beta", "γ": "gamma", "λ": "lambda", "≤": "at most ", "×": "x"})
+
+
+@cache
+def names_of(scale: Scale) -> Names:
+    """The names of a scale's results: they are made of all cells of all tables, which takes a
+    second."""
+    return Names(scale)
 
 
 class Names:

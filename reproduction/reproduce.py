@@ -12,7 +12,7 @@ from reproduction.baselines import Baseline
 from reproduction.evaluation import Evaluator
 from reproduction.jobs import Job, RecordedJob, TrainingJob, seeds_of
 from reproduction.models import ModelStore
-from reproduction.naming import Names
+from reproduction.naming import names_of
 from reproduction.records import ResultStore
 from reproduction.results import value_of
 from reproduction.scale import Scale
@@ -111,7 +111,7 @@ class TimeLimit:
 
 def open_store(folder: Path, scale: Scale) -> ResultStore:
     """The results of a scale, under the folder of all results."""
-    return ResultStore(folder / scale.name, Names(scale))
+    return ResultStore(folder / scale.name, names_of(scale))
 
 
 def open_evaluator(

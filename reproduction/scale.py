@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,7 @@ class ScaleFile:
     values: dict[str, list[float]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # equal to itself alone, so that it can be a key
 class Scale:
     """A scale, ready for use."""
 
@@ -63,6 +64,7 @@ class Scale:
         return override(recipe, {"learning": {"each": {"update": {"reset_at": self.resets}}}})
 
 
+@cache
 def read_scale(name: str) -> Scale:
     """The scale of this name; every other one is given as differences from `paper`."""
     if name not in SCALES:

@@ -113,10 +113,15 @@ def test_the_statistics_are_those_of_the_code(dtype: torch.dtype) -> None:
 def test_it_is_finished_within_about_the_tolerance_of_the_minimum() -> None:
     model, signals = example(length=16, samples=2000)
     least = ww.infer(model, signals, CODING).stats.cost[-1]
+    fewer = torch.zeros(len(signals), dtype=torch.long)
     for tolerance in (1e-2, 1e-3, 1e-4):
         stats = ww.infer(model, signals, replace(CODING, tolerance=tolerance)).stats
         gap, last = stats.cost[-1] / least - 1, stats.step.sum(0).long()
-        assert float(gap.max()) < (10 if tolerance > 1e-3 else 3) * tolerance
+        assert float(gap.max()) < greedy.LARGEST_GAP * tolerance
+        # The duality gap overestimates: codes may be much nearer to the minimum than the tolerance.
+        # But a larger tolerance must save work.
+        assert (fewer < last).all()
+        fewer = last
         before, after = (stats.cost.gather(0, sweep[None]) for sweep in (last - 1, last))
         assert (before - after <= tolerance * after).all()  # what its last sweep gained
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 import pytest
 import torch
 from torch import Tensor, nn
-from torch._dynamo.backends.common import aot_autograd
 from torch.func import vmap
 from torch.fx import GraphModule
 
@@ -39,6 +38,8 @@ def _fresh() -> Iterator[None]:
 def compiled_with_operators(function: Callable[..., Tensor]) -> tuple[Callable, list[str]]:
     """The function, compiled without a graph break, and the operators of its graphs, forward and
     backward; they are listed at the first call."""
+    from torch._dynamo.backends.common import aot_autograd  # slow to import
+
     found: list[str] = []
 
     def record(graph: GraphModule, inputs: list[Tensor]) -> Callable:

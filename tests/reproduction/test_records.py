@@ -20,7 +20,7 @@ from reproduction.jobs import (
     TrainingJob,
     first_layers,
 )
-from reproduction.naming import Names, slug
+from reproduction.naming import Names, names_of, slug
 from reproduction.records import ResultStore, parse_job
 from reproduction.results import (
     CTrial,
@@ -209,7 +209,7 @@ def test_a_single_value_has_no_deviation():
 
 @pytest.fixture(scope="module")
 def names():
-    return Names(read_scale("paper"))
+    return names_of(read_scale("paper"))
 
 
 @pytest.mark.parametrize(
@@ -303,7 +303,7 @@ def test_what_no_table_asks_for_has_a_name_too(names):
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_no_two_jobs_of_the_tables_share_a_name(scale):
-    names = Names(read_scale(scale))
+    names = names_of(read_scale(scale))
     jobs = {
         job for table in ALL_TABLES for c in cells_of(table, names.scale, SEEDS) for job in c.jobs
     }

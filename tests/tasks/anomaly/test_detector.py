@@ -122,12 +122,17 @@ def test_identical_normal_pictures_are_normal(count: int, aligned: bool) -> None
         assert detector.predict(one).tolist() == [1]
 
 
-@pytest.mark.parametrize("side", [48, 100])
-def test_unknown_pixels_are_no_anomaly(side: int) -> None:
+@pytest.mark.parametrize(("side", "seed"), [(48, 0), (100, 100)])
+def test_unknown_pixels_are_no_anomaly(side: int, seed: int) -> None:
     """Pictures with a gap score like whole ones, whether the detector has learned from gaps or
-    not."""
+    not.
+
+    The means of rows and of the whole picture are of fewer cells then, and so a little farther
+    from those of whole pictures: up to 0.6 on average, in units of the spread of normal pictures.
+    """
     gap = (..., slice(8, 24), slice(8, 24))
-    normal, new = (surface(n, seed=n, height=side, width=side) for n in (16, 6))
+    normal = surface(16, seed=seed + 16, height=side, width=side)
+    new = surface(6, seed=seed + 6, height=side, width=side)
     with_gaps, new_with_gaps = normal.clone(), new.clone()
     with_gaps[:8][gap] = torch.nan
     new_with_gaps[gap] = torch.nan
@@ -135,6 +140,8 @@ def test_unknown_pixels_are_no_anomaly(side: int) -> None:
         detector = ww.AnomalyDetector().fit(pictures)
         difference = detector.score_samples(new_with_gaps) - detector.score_samples(new)
         assert abs(difference.mean()) < 0.75
+        # The border of the gap is no spot in any picture: that would be several units.
+        assert abs(difference).max() < 1.25
         near_the_gap = np.stack(detector.anomaly_map(new_with_gaps))[:, 4:28, 4:28]
         assert np.nanmax(near_the_gap) < np.nanmax(np.stack(detector.anomaly_map(new))) + 1
     scores = detector.normal_scores_
@@ -488,12 +495,12 @@ class Many(list):
     def __len__(self): return self.count
     def __getitem__(self, n): return torch.rand(100, 100, generator=torch.Generator().manual_seed(n))
 torch.set_num_threads(1)
-for count in (2, 170):
-    ww.AnomalyDetector(memory=96, aligned={aligned}).fit(Many(count))
+for count in (2, 90):
+    ww.AnomalyDetector(memory=48, aligned={aligned}).fit(Many(count))
     print(int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1000)
 """  # noqa: E501
     few, many = map(float, subprocess.check_output([sys.executable, "-c", code]).split())
-    assert many - few < 96  # MB
+    assert many - few < 48  # MB
 
 
 def test_the_patches_that_a_defect_was_compared_with(fitted: ww.AnomalyDetector) -> None:

@@ -33,7 +33,7 @@ NOISE = 1e-3  # of the mean variance: smaller variances are taken for rounding
 LEAST_VARIANCE = 1e-6  # that of the rounding of 8 bits
 PATCHES = 2000  # of each picture, at most, that a covariance is measured on
 FILL = 8.0  # pixels: unknown pixels become a low-pass of this width
-CLEAN = 0.97  # share of known pixels around a cell whose responses are used
+CLEAN = 0.99  # share of known pixels around a cell whose responses are used
 FEWEST_CLEAN = 0.25  # share of such cells; with fewer, those near gaps are used, too
 QUIET = 0.01  # added to an energy before its logarithm is taken
 
