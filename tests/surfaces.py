@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 
-def surface(count: int, seed: int = 0, height: int = 48, width: int = 56) -> Tensor:
+def surface(count: int, seed: int = 0, height: int = 40, width: int = 44) -> Tensor:
     """Grey pictures [N, 1, H, W] of vertical lines of several exposures, with grain."""
     generator = torch.Generator().manual_seed(seed)
     lines = torch.rand(count, 1, 1, width, generator=generator)

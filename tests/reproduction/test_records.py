@@ -20,7 +20,7 @@ from reproduction.jobs import (
     TrainingJob,
     first_layers,
 )
-from reproduction.naming import Names, names_of, slug
+from reproduction.naming import names_of, slug
 from reproduction.records import ResultStore, parse_job
 from reproduction.results import (
     CTrial,

@@ -85,9 +85,19 @@ def test_an_aligned_object_is_compared_place_by_place() -> None:
 # Pictures of a broken camera, identical pictures and gaps ----------------------------------------
 
 
-@pytest.mark.parametrize("side", [24, 64, 100])
-@pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+@pytest.mark.parametrize(
+    ("side", "channels", "dtype"),
+    [
+        (24, 1, np.uint8),
+        (24, 1, np.uint16),
+        (24, 3, np.uint8),
+        (24, 3, np.uint16),
+        # how pictures are searched depends on their size, not on how their values are stored
+        (64, 1, np.uint16),
+        (100, 1, np.uint8),
+        (100, 3, np.uint16),
+    ],
+)
 def test_a_picture_without_contrast_is_an_anomaly(side: int, channels: int, dtype: type) -> None:
     largest = np.iinfo(dtype).max
     colours = torch.tensor([1.0, 0.8, 0.6])[:channels].view(-1, 1, 1)
@@ -187,9 +197,9 @@ def test_pictures_of_mixed_sizes_and_channels() -> None:
     colour = surface(2, seed=2).expand(-1, 3, -1, -1)
     detector = ww.AnomalyDetector().fit([*grey, *large])
     assert [heat.shape for heat in detector.anomaly_map([grey[0], large[0], colour[0]])] == [
-        (48, 56),
+        (40, 44),
         (70, 44),
-        (48, 56),
+        (40, 44),
     ]
     np.testing.assert_allclose(
         detector.score_samples([colour[0]]), detector.score_samples([colour[0, :1]]), rtol=1e-4
@@ -476,7 +486,7 @@ def test_a_random_sample_is_kept_of_more_than_fits() -> None:
         detector.partial_fit(surface(30, seed=part))
     kept = [number for _, number, _ in detector.sample_.kept]
     assert detector.sample_.seen == 90
-    assert detector.sample_.size == len(kept) * 48 * 56 * SMALL_BYTES <= 8_000_000
+    assert detector.sample_.size == len(kept) * 40 * 44 * SMALL_BYTES <= 8_000_000
     assert min(kept) < 30 < 60 < max(kept)  # early and late ones
 
 

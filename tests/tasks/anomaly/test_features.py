@@ -58,7 +58,7 @@ def test_given_features_find_scratches_in_pictures_of_any_size(features: object)
     odd = np.arange(24) >= 12
     assert roc_auc_score(odd, -detector.score_samples([*clean, *damaged])) > 0.9
     maps = detector.anomaly_map([*damaged, clean[-1]])
-    assert [heat.shape for heat in maps] == [(48, 56)] * 12 + [(60, 44)]
+    assert [heat.shape for heat in maps] == [(40, 44)] * 12 + [(60, 44)]
     assert roc_auc_score(mask.flatten(), np.stack(maps[:12]).ravel()) > 0.8
     patch, *alike = detector.compared(damaged[0], torch.from_numpy(maps[0]))
     assert len(alike) == 4
@@ -115,7 +115,7 @@ def test_aligned_objects_by_given_features() -> None:
 @pytest.mark.parametrize("features", [edges, ["own", NETWORK]])
 def test_pictures_without_contrast_are_anomalies_by_any_features(features: object) -> None:
     detector = ww.AnomalyDetector(features=features).fit(surface(8))
-    constant = torch.tensor([0.0, 0.3, 1.0])[:, None, None, None].expand(-1, 1, 48, 56)
+    constant = torch.tensor([0.0, 0.3, 1.0])[:, None, None, None].expand(-1, 1, 40, 44)
     assert detector.decision_function(constant).max() < -5
     assert np.min(detector.anomaly_map(constant)) > detector.threshold_.value
 
@@ -126,7 +126,7 @@ def test_pictures_without_contrast_are_anomalies_by_any_features(features: objec
         ("network", SpecError, "expected a callable"),
         ([], SpecError, r"features = \[\]"),
         (small_network().train(), SpecError, "TwoMaps is in training mode"),
-        (lambda x: x[0], ImageError, r"returned \(1, 48, 56\) for pictures \(1, 1, 48, 56\)"),
+        (lambda x: x[0], ImageError, r"returned \(1, 40, 44\) for pictures \(1, 1, 40, 44\)"),
         (lambda x: [], ImageError, "returned no map"),
         (lambda x: x / 0, ImageError, "not finite"),
         (lambda x: x[..., :0], ImageError, "empty"),
@@ -201,7 +201,7 @@ def test_the_sample_leaves_room_for_the_maps_of_given_features() -> None:
         return pictures.expand(-1, 200, -1, -1)
 
     detector = ww.AnomalyDetector(features=wide, memory=40).fit(surface(12))
-    values = 48 * 56
+    values = 40 * 44
     assert detector.sample_.feature_bytes == 6 * 4 * 200
     assert len(detector.sample_.kept) == 40_000_000 // (values * 6 * 4 * 200)
 
