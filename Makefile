@@ -54,6 +54,7 @@ machine-code-%: $(VENV)/.dev
 GALLERY ?= 1
 docs: $(VENV)/.docs $(VENV)/.dev
 	$(BIN)/python -m pytest docs/checks # the numbers of the pages are those of the result files
+	$(BIN)/python -m pytest -n 2 -m documentation tests/docs # the code of pages and docstrings runs
 	$(BIN)/sphinx-build -W --keep-going -q -D plot_gallery=$(GALLERY) docs docs/_build/html
 
 # The package as users get it: built, checked, at most 5 MB, installed in an empty environment and tried there. Then the

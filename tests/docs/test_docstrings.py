@@ -76,6 +76,7 @@ def test_a_public_name_is_documented(name: str) -> None:
     assert problems(NAMES[name]) == []
 
 
+@pytest.mark.documentation
 @pytest.mark.parametrize(
     "name", [name for name, thing in NAMES.items() if ">>>" in (inspect.getdoc(thing) or "")]
 )

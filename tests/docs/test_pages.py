@@ -83,6 +83,7 @@ def runs(page: Path) -> bool:
     return any(block.kind in ("python", "sh") and not block.mark for block in blocks(page))
 
 
+@pytest.mark.documentation
 @pytest.mark.parametrize("page", list(filter(runs, PAGES)), ids=relative)
 def test_the_code_of_a_page_runs(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -198,12 +198,12 @@ def test_many_channels_are_projected_and_keep_their_distances() -> None:
 
 def test_the_sample_leaves_room_for_the_maps_of_given_features() -> None:
     def wide(pictures: Tensor) -> Tensor:
-        return pictures.expand(-1, 200, -1, -1)
+        return pictures.expand(-1, 100, -1, -1)
 
-    detector = ww.AnomalyDetector(features=wide, memory=40).fit(surface(12))
+    detector = ww.AnomalyDetector(features=wide, memory=20).fit(surface(12))
     values = 40 * 44
-    assert detector.sample_.feature_bytes == 6 * 4 * 200
-    assert len(detector.sample_.kept) == 40_000_000 // (values * 6 * 4 * 200)
+    assert detector.sample_.feature_bytes == 6 * 4 * 100
+    assert len(detector.sample_.kept) == 20_000_000 // (values * 6 * 4 * 100)
 
 
 # The promise on false alarms, by simulation -------------------------------------------------------
@@ -223,6 +223,6 @@ def test_false_alarms_are_as_rare_as_promised(features: Callable[[Tensor], Tenso
     for seed in range(8):
         detector = ww.AnomalyDetector(features=features, false_alarms=0.2)
         detector.fit(grain(19, 2 * seed))
-        rates.append((detector.predict(grain(40, 2 * seed + 1)) == -1).mean())
+        rates.append((detector.predict(grain(20, 2 * seed + 1)) == -1).mean())
     assert np.mean(rates) < 0.2 + 2 * 0.4 / len(rates) ** 0.5 / 19**0.5 + 0.03
     assert np.mean(np.array(rates) <= detector.threshold_.interval[1]) > 0.8
