@@ -13,9 +13,10 @@ from whatwhere.engines.reference.filter_map import FilterMap
 from whatwhere.errors import EngineError, SlowEngineWarning
 from whatwhere.inference import infer
 from whatwhere.model import DeconvNet, Problem
-from whatwhere.spec import Fixed, InferenceSpec, LineSearch, ModelSpec, Phase
+from whatwhere.spec import Fixed, InferenceSpec, LineSearch, Max, ModelSpec, Phase
 
 pytest.importorskip("numba")
+from whatwhere.engines.cpu.start import FITS
 
 cpu = get_engine("cpu")
 TOLERANCE = {torch.float64: 1e-11, torch.float32: 2e-4}
@@ -165,3 +166,17 @@ def test_without_numba_it_says_which_package_is_missing(monkeypatch: pytest.Monk
     assert "numba" in str(
         cpu.unsupported_reason(Problem(model, images, Phase(layer=1), InferenceSpec()))
     )
+
+
+def test_a_kind_of_pooling_without_a_kernel_starts_from_the_references_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spec = SPECS["2 layers, max"]
+    model = DeconvNet(spec, seed=0, dtype=torch.float64)
+    images = random_images(spec).double()
+    problem = Problem(model, images, Phase(layer=2), InferenceSpec(lam=2.0, steps=3))
+    own = get_engine("cpu").solve(problem)
+    monkeypatch.delitem(FITS, Max)
+    other = get_engine("cpu").solve(problem)
+    torch.testing.assert_close(other.latents.p, own.latents.p)
+    torch.testing.assert_close(other.stats.cost, own.stats.cost)

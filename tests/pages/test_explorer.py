@@ -151,8 +151,9 @@ def test_models_and_images_that_the_page_cannot_show_raise_an_error() -> None:
             name="x",
         )
     for change, problem in (
-        ({"pool_maps": 2}, "in 2 maps; the explorer shows"),
-        ({"filter_size": (1, 5)}, "filters of 1×5 and regions of 2×2 in 1 maps; the explorer"),
+        ({"pool_maps": 2}, r"layers\.1\.pool_maps = 2 \(it supports 1\)"),
+        ({"filter_size": (1, 5)}, r"layers\.1\.filter_size = \(1, 5\) \(it supports a square\)"),
+        ({"pool_size": (1, 2)}, r"layers\.1\.pool_size = \(1, 2\) \(it supports a square\)"),
     ):
         model = DeconvNet(ModelSpec(layers=(LayerSpec(maps=4, **change),)))
         recipe = Recipe(model=model.spec, learning=Recipe.paper().learning[:1])

@@ -95,12 +95,18 @@ class Support:
     def unsupported_reason(self, problem: Problem) -> str | None:
         """The first setting of a problem that is not declared; None if all are. Layers above the
         phase do not count."""
-        return _reason(self, problem.spec, problem.model.spec, problem.phase.layer)
+        return self.unsupported_setting(problem.spec, problem.model.spec, problem.phase.layer)
+
+    def unsupported_setting(
+        self, inference: InferenceSpec, model: ModelSpec, layers: int | None = None
+    ) -> str | None:
+        """The same for settings without a problem; of the first `layers`, or of all."""
+        return _reason(self, inference, model, layers)
 
 
 @lru_cache(maxsize=64)  # an engine asks again for every batch
 def _reason(
-    support: Support, inference: InferenceSpec, model: ModelSpec, layers: int
+    support: Support, inference: InferenceSpec, model: ModelSpec, layers: int | None
 ) -> str | None:
     undeclared = [
         *_undeclared(support.inference, inference, "", "inference."),

@@ -12,25 +12,80 @@ import torch
 from torch import Tensor
 
 from whatwhere.data import Images
+from whatwhere.engines.support import ANY, Kinds, Only, Support, Values
 from whatwhere.errors import ImageError, SpecError, listed
 from whatwhere.html import assemble, bundle
 from whatwhere.inference import infer
 from whatwhere.model import DeconvNet
-from whatwhere.model.deconvnet import times
 from whatwhere.pages import ASSETS
-from whatwhere.spec import InferenceSpec, LineSearch, Recipe
+from whatwhere.spec import (
+    Gaussian,
+    InferenceSpec,
+    LineSearch,
+    Max,
+    ModelSpec,
+    Power,
+    Recipe,
+    Sum,
+)
+
+
+def is_square(size: int | tuple[int, int] | None) -> bool:
+    return not isinstance(size, tuple) or size[0] == size[1]
+
+
+SQUARE = Values(is_square, "a square")
+
+PAGE = Support(
+    inference={
+        "lam": ANY,
+        "penalty": Kinds(Power),
+        "penalty.alpha": ANY,
+        "steps": ANY,
+        "tolerance": ANY,  # the page takes all steps, and a person sees when to stop
+        "step": Kinds(LineSearch),
+        "step.per": ANY,  # it infers one image, which is its own batch
+        "pooling_step": ANY,
+        "moments.gamma_min": ANY,
+        "moments.gamma_max": ANY,
+        "moments.power": ANY,
+    },
+    model={
+        "layers.each.maps": ANY,
+        "layers.each.filter_size": SQUARE,
+        "layers.each.pooling": Kinds(Gaussian, Max, Sum),
+        "layers.each.pool_size": SQUARE,
+        "layers.each.pool_stride": SQUARE,
+        "layers.each.fan_in": ANY,
+        "channels": ANY,
+        "nonnegative": ANY,
+        "signed_filters": ANY,
+        "normalise": ANY,
+        "input.kind": Only("none", "highpass", "onoff"),
+        "input.sigma": ANY,
+        "input.white": ANY,  # what the brightest pixel becomes before the page sees it
+        "input.contrast": ANY,
+        "input.contrast_sigma": ANY,
+        "input.contrast_floor": ANY,
+    },
+)
+"""What the page's own engine supports (`assets/engine.js`), declared as every engine's is."""
+
+
+def require_shown(inference: InferenceSpec, model: ModelSpec) -> None:
+    """Raise a SpecError that names a setting which the page's engine does not have."""
+    reason = PAGE.unsupported_setting(replace(inference, step=LineSearch()), model)
+    if reason is not None:
+        raise SpecError(
+            f"the explorer does not support {reason}; it shows models whose filters and regions are"
+            " square, within a map"
+        )
 
 
 def pack_model(model: DeconvNet) -> dict[str, Any]:
     """The model's input stage, and its layers: filters [below, maps, K, K] as float32 and
     connectivity as bytes."""
-    for k, layer in enumerate(model.spec.layers, start=1):
-        if layer.pool_maps != 1 or not layer.square:
-            raise SpecError(
-                f"layer {k} has filters of {times(layer.filter_shape)} and regions of"
-                f" {times(layer.pool_shape)} in {layer.pool_maps} maps; the explorer shows models"
-                " whose filters and regions are square, within a map"
-            )
+    require_shown(InferenceSpec(), model.spec)
     layers = [
         {
             "maps": layer.maps,
@@ -120,7 +175,7 @@ class Explorer:
         self.engine = engine
         # the rule that the page's engine has
         self.training = replace(recipe.learning[-1].inference, step=LineSearch())
-        # raises an error here for a model that the page does not support
+        require_shown(self.training, model.spec)
         self.packed = pack_model(model)
         self.images = images.subset(choose_examples(images, examples))
         self.parts = -(-len(self.images) // PART)

@@ -11,52 +11,13 @@ import torch
 
 from whatwhere.engines import convergence
 from whatwhere.engines.base import LinearMap, require_supported
+from whatwhere.engines.fast import FAST
 from whatwhere.engines.support import ABOVE_0, ALL, ANY, Kinds, Only, Support
 from whatwhere.model import Problem
 from whatwhere.model.solution import Solution
-from whatwhere.spec import Fixed, Gaussian, LineSearch, Max, Phase, Power, Schedule, Sum
+from whatwhere.spec import Fixed, Gaussian, LineSearch, Max, Phase, Power, Sum
 
 __all__ = ["CPUEngine", "GreedyEngine"]
-
-CPU = Support(
-    inference={
-        "lam": ANY,
-        "penalty": Kinds(Power),
-        "penalty.alpha": ANY,
-        "steps": ANY,
-        "tolerance": ANY,  # `engines.convergence` runs blocks of steps
-        "step": Kinds(LineSearch, Fixed, Schedule),
-        "step.per": ANY,
-        "step.momentum": ANY,
-        "step.steps": ANY,
-        "step.steps.each.size": ANY,
-        "step.steps.each.threshold": ANY,
-        "step.steps.each.extrapolation": ANY,
-        "step.steps.each.pooling_step": ANY,
-        "step.contrast": ANY,
-        "step.mu_scale": ANY,
-        "step.gamma_scale": ANY,
-        "pooling_step": ANY,
-        "moments.gamma_min": ANY,
-        "moments.gamma_max": ANY,
-        "moments.power": ANY,
-    },
-    model={
-        "layers.each.maps": ANY,
-        "layers.each.filter_size": ANY,
-        "layers.each.pooling": Kinds(Gaussian, Max, Sum),
-        "layers.each.pool_size": ANY,
-        "layers.each.pool_stride": ANY,
-        "layers.each.fan_in": ANY,  # filters that are not connected are 0
-        "channels": ANY,
-        "nonnegative": ANY,
-        # how filters are projected when they are learned, and what happens to images before
-        "signed_filters": ANY,
-        "normalise": ANY,
-        "input": ALL,
-    },
-)
-"""What the kernels support."""
 
 GREEDY = Support(
     inference={
@@ -96,7 +57,7 @@ class CPUEngine:
 
     name = "cpu"
     converges = False
-    support = CPU
+    support = FAST
 
     def solve(self, problem: Problem) -> Solution:
         """Run all steps of one phase for one batch of images."""
@@ -116,7 +77,7 @@ class CPUEngine:
 
     def unsupported_filters(self, problem: Problem) -> str | None:
         """Why this engine does not support a filter map; None if it does."""
-        return self.unsupported_machine(problem) or CPU.unsupported_reason(problem)
+        return self.unsupported_machine(problem) or FAST.unsupported_reason(problem)
 
     def unsupported_reason(self, problem: Problem) -> str | None:
         """Why this engine does not support the problem; None if it does."""

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,14 +11,16 @@ from torch import Tensor
 
 from whatwhere.engines.cpu.layout import pack_model
 from whatwhere.engines.cpu.loop import Images, Memory, advance
-from whatwhere.engines.cpu.records import SETTINGS, Network
+from whatwhere.engines.cpu.records import Network, pack_settings
 from whatwhere.engines.cpu.start import FITS, KNOWN
-from whatwhere.engines.reference.step_size import batch_sample, pooling_rate, safe_step
+from whatwhere.engines.reference.ista import start_features
+from whatwhere.engines.reference.pooling_update import start_pooling
+from whatwhere.engines.reference.step_size import batch_sample, known_sizes, pooling_rate
 from whatwhere.engines.threads import chunks, flushed_denormals, solver_pool
 from whatwhere.latents import Latents, PoolingParams
-from whatwhere.model import DeconvNet, Problem
+from whatwhere.model import Problem
 from whatwhere.model.solution import Solution, Stats
-from whatwhere.spec import Fixed, InferenceSpec, LineSearch
+from whatwhere.spec import InferenceSpec
 
 LARGEST_KEPT = 2**20  # numbers in a state that is kept for the next solve
 
@@ -25,9 +28,9 @@ LARGEST_KEPT = 2**20  # numbers in a state that is kept for the next solve
 def fit_of(problem: Problem, k: int) -> int:
     """Where the pooling variables of layer k come from at the start: a value of `layer.fit`."""
     pooling = problem.model.spec.layers[k - 1].pooling
-    if pooling.moves and k <= len(problem.latents.pooling_params):
-        return KNOWN
-    return FITS[type(pooling)]
+    fit = FITS.get(type(pooling), KNOWN)  # see `with_known_start`
+    known = pooling.moves and k <= len(problem.latents.pooling_params)
+    return KNOWN if known else fit
 
 
 def pooling_rates(problem: Problem) -> np.ndarray:
@@ -40,13 +43,20 @@ def pooling_rates(problem: Problem) -> np.ndarray:
 
 def known_steps(problem: Problem) -> np.ndarray:
     """β of every step of every image, [N, T], where it is known before; otherwise 0."""
-    spec = problem.spec
-    beta = np.zeros((len(problem.images), spec.steps))
-    if spec.schedule is not None:
-        beta[:] = [sizes.size for sizes in spec.schedule.steps[: spec.steps]]
-    elif isinstance(spec.step, Fixed):
-        beta[:] = safe_step(problem.model, problem.phase.layer, problem.lam)
+    beta = np.zeros((len(problem.images), problem.spec.steps))
+    sizes = known_sizes(problem)
+    if sizes is not None:
+        beta[:] = sizes
     return beta
+
+
+def with_known_start(problem: Problem) -> Problem:
+    """The problem as it is, or, where the kernels cannot fit a kind of pooling, with the latents
+    that the reference starts from."""
+    layers = problem.model.spec.layers[: problem.phase.layer]
+    if all(type(layer.pooling) in FITS for layer in layers):
+        return problem
+    return replace(problem, latents=Latents(start_features(problem), start_pooling(problem)))
 
 
 class BatchSolver:
@@ -54,6 +64,7 @@ class BatchSolver:
     read them."""
 
     def __init__(self, problem: Problem) -> None:
+        problem = with_known_start(problem)
         model = problem.model
         images = problem.images
         top = problem.phase.layer
@@ -176,46 +187,25 @@ class BatchSolver:
         return Solution(latents, stats, engine="cpu")
 
 
-def pack_settings(model: DeconvNet, spec: InferenceSpec) -> np.ndarray:
-    """The settings that the kernels read, one record."""
-    record = np.zeros(1, SETTINGS)
-    record["lam"] = spec.lam
-    record["penalty_kind"], record["penalty_parameter"] = spec.penalty.code
-    record["pooling_step"] = spec.pooling_step
-    record["gamma_min"] = spec.moments.gamma_min
-    record["gamma_max"] = spec.moments.gamma_max
-    record["moment_power"] = spec.moments.power
-    record["momentum"] = spec.momentum or spec.schedule is not None
-    record["nonnegative"] = model.spec.nonnegative
-    record["line_search"] = record["own_step"] = (
-        isinstance(spec.step, LineSearch) and not spec.per_batch
-    )
-    return record
-
-
 def pack_schedule(spec: InferenceSpec, layers: int) -> np.ndarray:
     """The threshold, the extrapolation and β_U of every layer, a row for each step; no rows
     without a schedule."""
-    rows = [
-        (
-            sizes.threshold,
-            sizes.extrapolation,
-            *(sizes.pooling_step_of(k) for k in range(1, layers + 1)),
-        )
-        for sizes in (spec.schedule.steps[: spec.steps] if spec.schedule else ())
-    ]
+    if spec.schedule is None:
+        return np.zeros((0, 2 + layers))
+    rows = []
+    for sizes in spec.schedule.steps[: spec.steps]:
+        pooling_steps = [sizes.pooling_step_of(k) for k in range(1, layers + 1)]
+        rows.append([sizes.threshold, sizes.extrapolation, *pooling_steps])
     return np.array(rows).reshape(len(rows), 2 + layers)
 
 
 def initial_latents(problem: Problem) -> Latents:
     """The latents that are given, as `ista.start` takes them; zeros for those that the kernels
     will fit."""
-    latents, phase, N, zero = (
-        problem.latents,
-        problem.phase,
-        len(problem.images),
-        problem.images.new_zeros(1),
-    )
+    latents = problem.latents
+    phase = problem.phase
+    N = len(problem.images)
+    zero = problem.images.new_zeros(1)
     regions = problem.sized.regions[: phase.layer]
     missing = [zero.expand(N, len(r.axes), *r.grid) for r in regions[len(latents.pooling_params) :]]
     thetas = [PoolingParams(variable, variable) for variable in missing]

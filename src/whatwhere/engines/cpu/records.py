@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from whatwhere.engines.jit import Array
+from whatwhere.model import DeconvNet
+from whatwhere.spec import InferenceSpec, LineSearch
 
 LAYER = np.dtype(
     [
@@ -81,6 +83,23 @@ SETTINGS = np.dtype(
     ]
 )
 Settings = Any  # one such record
+
+
+def pack_settings(model: DeconvNet, spec: InferenceSpec) -> np.ndarray:
+    """The settings that the kernels read, one record; the caller fills in the others."""
+    record = np.zeros(1, SETTINGS)
+    record["lam"] = spec.lam
+    record["penalty_kind"], record["penalty_parameter"] = spec.penalty.code
+    record["pooling_step"] = spec.pooling_step
+    record["gamma_min"] = spec.moments.gamma_min
+    record["gamma_max"] = spec.moments.gamma_max
+    record["moment_power"] = spec.moments.power
+    record["momentum"] = spec.momentum or spec.schedule is not None
+    record["nonnegative"] = model.spec.nonnegative
+    own_step = isinstance(spec.step, LineSearch) and not spec.per_batch
+    record["line_search"] = own_step
+    record["own_step"] = own_step
+    return record
 
 
 class Network(NamedTuple):

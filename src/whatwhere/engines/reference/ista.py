@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from whatwhere.engines.reference.pooling_update import Scales, start_pooling, step_pooling
-from whatwhere.engines.reference.step_size import line_search, pooling_rate, safe_step
+from whatwhere.engines.reference.step_size import known_sizes, line_search, pooling_rate
 from whatwhere.formulas.step import ahead, next_momentum
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import Objective, Problem
 from whatwhere.model.sized import masked, objective, residual
 from whatwhere.model.solution import Solution, Stats
 from whatwhere.ops.pooling import Weights
-from whatwhere.spec import Fixed, LineSearch, StepSpec
+from whatwhere.spec import StepSpec
 
 
 @dataclass(frozen=True)
@@ -38,15 +38,17 @@ class IstaState:
     """What a step moves: features p, pooling variables θ, and, where steps are accelerated, the
     point y ahead of p.
 
-    Without acceleration y is p itself. `t` is FISTA's, [N, 1, 1, 1]; `beta` the size of every step
-    where it is fixed; `pooling_rate` what the β_U of a schedule are multiplied by.
+    Without acceleration y is p itself. `t` is FISTA's, [N, 1, 1, 1]; `sizes` are the β of all steps
+    where they are known before, `number` counts the steps that were taken; `pooling_rate` is what
+    the β_U of a schedule are multiplied by.
     """
 
     p: Tensor
     theta: tuple[PoolingParams, ...]
     y: Tensor
     t: Tensor
-    beta: Tensor
+    sizes: list[float] | None
+    number: int
     pooling_rate: Tensor
 
     @property
@@ -113,7 +115,7 @@ def step(
         next_y = ahead(p, state.p, sizes.extrapolation)
     elif spec.momentum:
         next_y, t = accelerate(y, p, state.p, state.t)
-    state = replace(state, p=p, theta=tuple(theta), y=next_y, t=t)
+    state = replace(state, p=p, theta=tuple(theta), y=next_y, t=t, number=state.number + 1)
     return state, objective(e, y, lam, spec.penalty), beta.flatten()
 
 
@@ -133,13 +135,14 @@ def step_sizes(
 ) -> StepSizes:
     """The sizes that are given, or those that the rule of `spec.step` chooses for the gradient
     g."""
+    ones = torch.ones_like(state.t)
     if sizes is not None:
-        ones = torch.ones_like(state.beta)
         return StepSizes(ones * sizes.size, ones * sizes.threshold)
-    if isinstance(problem.spec.step, LineSearch):
-        beta = line_search(problem, g, U)
+    if state.sizes is not None:
+        beta = ones * state.sizes[state.number]
         return StepSizes(beta, beta)
-    return StepSizes(state.beta, state.beta)
+    beta = line_search(problem, g, U)
+    return StepSizes(beta, beta)
 
 
 def start(problem: Problem, scales: Scales | None = None) -> IstaState:
@@ -147,12 +150,17 @@ def start(problem: Problem, scales: Scales | None = None) -> IstaState:
     p = start_features(problem)
     theta = start_pooling(problem, scales)
     ones = p.new_ones(p.shape[0], 1, 1, 1)  # not len(): a size may be symbolic (torch.export)
-    beta = 0 * ones
-    if isinstance(problem.spec.step, Fixed):
-        beta = ones * safe_step(problem.model, problem.phase.layer, problem.lam)
     contrast = problem.spec.schedule.contrast if problem.spec.schedule else None
     rate = pooling_rate(problem.images, problem.mask, contrast).view(-1, 1, 1, 1, 1)
-    return IstaState(p=p, theta=theta, y=p, t=ones, beta=beta, pooling_rate=rate)
+    return IstaState(
+        p=p,
+        theta=theta,
+        y=p,
+        t=ones,
+        sizes=known_sizes(problem),
+        number=0,
+        pooling_rate=rate,
+    )
 
 
 def start_features(problem: Problem) -> Tensor:

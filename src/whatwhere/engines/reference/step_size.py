@@ -16,6 +16,7 @@ from whatwhere.formulas import step as formulas
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.sized import masked
 from whatwhere.ops.pooling import Weights
+from whatwhere.spec import Fixed
 
 BATCH_SHARE = 0.1  # of a mini-batch that the batch rule looks at, as in the paper
 
@@ -60,6 +61,20 @@ def pooling_rate(v: Tensor, mask: Tensor | None, contrast: float | None) -> Tens
         return v.new_ones(v.shape[0])  # not len(): a size may be symbolic (torch.export)
     largest = masked(v, mask).abs().amax((1, 2, 3))
     return (contrast / largest).square().where(largest > 0, torch.zeros_like(largest))
+
+
+def known_sizes(problem: Problem) -> list[float] | None:
+    """β of every step, where the rule of `spec.step` knows it before the first one; None: a line
+    search finds it in every step.
+
+    All engines ask here, so that a new rule of this kind is one more case.
+    """
+    spec = problem.spec
+    if spec.schedule is not None:
+        return [sizes.size for sizes in spec.schedule.steps[: spec.steps]]
+    if isinstance(spec.step, Fixed):
+        return [safe_step(problem.model, problem.phase.layer, problem.lam)] * spec.steps
+    return None
 
 
 def safe_step(model: DeconvNet, layer: int, lam: float) -> float:

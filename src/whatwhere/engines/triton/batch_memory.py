@@ -7,7 +7,7 @@ import torch
 import triton
 from torch import Tensor
 
-from whatwhere.engines.reference.step_size import batch_sample, pooling_rate, safe_step
+from whatwhere.engines.reference.step_size import batch_sample, known_sizes, pooling_rate
 from whatwhere.engines.triton.shapes import (
     LayerShape,
     down_sources,
@@ -21,7 +21,7 @@ from whatwhere.engines.triton.weights import Strided, take_theta
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.solution import Stats
-from whatwhere.spec import Fixed, InferenceSpec, LineSearch
+from whatwhere.spec import InferenceSpec, LineSearch
 
 HALF = torch.float16  # what the tensor cores multiply; their sums are float32
 ELEMENTWISE = {"M": 64, "num_warps": 4}  # launches of kernels without products
@@ -53,6 +53,7 @@ class BatchMemory:
         self.top = problem.phase.layer
         self.moving = problem.moving
         self.from_zero = from_zero
+        self.has_sizes = False
         self.sample = searched_images(problem.spec, self.N)
         self.device = images.device
         self.side = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
@@ -160,9 +161,6 @@ class BatchMemory:
         self.count = self.empty(T + 1, N)
         self.rates = self.empty(N)
         self.beta = self.empty(max(T, 1), N)
-        if self.spec.schedule is not None:
-            for beta, sizes in zip(self.beta, self.spec.schedule.steps, strict=False):
-                beta.fill_(sizes.size)
 
     def keeps_weights(self, k: int) -> bool:
         """Whether a line search needs the weights of layer k after it moved its θ."""
@@ -184,8 +182,22 @@ class BatchMemory:
             self.rates.copy_(
                 pooling_rate(problem.images, problem.mask, self.spec.schedule.contrast)
             )
-        elif isinstance(self.spec.step, Fixed) and self.spec.steps:
-            self.beta.fill_(safe_step(problem.model, self.top, self.lam))
+        if not self.sample and self.spec.steps:
+            self.load_sizes(problem)
+
+    def load_sizes(self, problem: Problem) -> None:
+        """β of every step, which the rule knows before. Those of a schedule never change, so that
+        they are loaded once; others may depend on the filters."""
+        if self.spec.schedule is not None and self.has_sizes:
+            return
+        sizes = known_sizes(problem)
+        assert sizes is not None, "only a line search finds them in every step"
+        if len(set(sizes)) == 1:
+            self.beta.fill_(sizes[0])
+        else:
+            for beta, size in zip(self.beta, sizes, strict=True):
+                beta.fill_(size)
+        self.has_sizes = True
 
     def load_latents(self, p: Tensor, theta: tuple[PoolingParams, ...]) -> None:
         """Take features and pooling variables, and store the weights that these make."""

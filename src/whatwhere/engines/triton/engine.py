@@ -17,24 +17,15 @@ from typing import TYPE_CHECKING
 import torch
 
 from whatwhere.engines.base import require_supported
+from whatwhere.engines.fast import FAST
 from whatwhere.engines.reference.ista import start_features
 from whatwhere.engines.reference.pooling_update import start_pooling
-from whatwhere.engines.support import ALL, ANY, Kinds, Support
 from whatwhere.engines.triton.shapes import cell_sides
 from whatwhere.latents import Latents
 from whatwhere.model import Problem
 from whatwhere.model.deconvnet import times
 from whatwhere.model.solution import Solution
-from whatwhere.spec import (
-    Fixed,
-    Gaussian,
-    InferenceSpec,
-    LineSearch,
-    Max,
-    Power,
-    Schedule,
-    Sum,
-)
+from whatwhere.spec import Fixed, Gaussian, InferenceSpec, LineSearch, Schedule
 
 if TYPE_CHECKING:
     from whatwhere.engines.triton.filters import TritonFilterMap
@@ -45,46 +36,6 @@ MAX_CELL = 16  # elements from one region to the next, which a program holds in 
 # images whose start is recorded in a CUDA graph, too: of more, its memory would be large
 MAX_RECORDED = 64
 MAX_CACHED = 4  # workspaces that are cached for the next call
-
-TRITON = Support(
-    inference={
-        "lam": ANY,
-        "penalty": Kinds(Power),
-        "penalty.alpha": ANY,
-        "steps": ANY,
-        "tolerance": ANY,  # `engines.convergence` runs blocks of steps
-        "step": Kinds(LineSearch, Fixed, Schedule),
-        "step.per": ANY,
-        "step.momentum": ANY,
-        "step.steps": ANY,
-        "step.steps.each.size": ANY,
-        "step.steps.each.threshold": ANY,
-        "step.steps.each.extrapolation": ANY,
-        "step.steps.each.pooling_step": ANY,
-        "step.contrast": ANY,
-        "step.mu_scale": ANY,
-        "step.gamma_scale": ANY,
-        "pooling_step": ANY,
-        "moments.gamma_min": ANY,
-        "moments.gamma_max": ANY,
-        "moments.power": ANY,
-    },
-    model={
-        "layers.each.maps": ANY,
-        "layers.each.filter_size": ANY,
-        "layers.each.pooling": Kinds(Gaussian, Max, Sum),
-        "layers.each.pool_size": ANY,  # within the limits of `unsupported_size`
-        "layers.each.pool_stride": ANY,
-        "layers.each.fan_in": ANY,  # filters that are not connected are 0
-        "channels": ANY,
-        "nonnegative": ANY,
-        # how filters are projected when they are learned, and what happens to images before
-        "signed_filters": ANY,
-        "normalise": ANY,
-        "input": ALL,
-    },
-)
-"""What the kernels support."""
 
 
 class Prepared:
@@ -145,7 +96,8 @@ def record(launches: Callable[[], object]) -> torch.cuda.CUDAGraph:
 def is_recordable(problem: Problem) -> bool:
     """Whether fitting the start takes a good part of the time, and can be recorded: it then waits
     for nothing."""
-    waits = isinstance(problem.spec.step, Fixed)  # for the bound on ‖R‖²
+    # other rules may need numbers of the filters, which wait for the device
+    waits = not isinstance(problem.spec.step, LineSearch | Schedule)
     few = len(problem.images) <= MAX_RECORDED and problem.images.is_cuda
     return problem.is_fresh and problem.mask is None and not waits and few
 
@@ -158,7 +110,7 @@ def starts_from_zero(problem: Problem) -> bool:
     """
     spec = problem.model.spec
     regular = all(
-        layer.pooling.moves and layer.strides == layer.pool_shape
+        isinstance(layer.pooling, Gaussian) and layer.strides == layer.pool_shape
         for layer in spec.layers[: problem.phase.layer]
     )
     scheduled = problem.spec.schedule is not None and problem.spec.steps > 0
@@ -221,7 +173,7 @@ def unsupported(problem: Problem) -> str | None:
     """What the kernels do not support, by name."""
     if problem.model.dtype != torch.float32:
         return f"its kernels are for float32; the model is {problem.model.dtype}"
-    return TRITON.unsupported_reason(problem) or unsupported_size(problem)
+    return FAST.unsupported_reason(problem) or unsupported_size(problem)
 
 
 def unsupported_size(problem: Problem) -> str | None:
