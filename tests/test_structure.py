@@ -35,6 +35,7 @@ COVERED_BY = {
     "tasks/restoration/noise.py": "tasks/restoration/test_denoise.py",
     "figures/composite.py": "figures/test_drawing.py",
     "figures/decomposition.py": "figures/test_drawing.py",
+    "engines/fast.py": "engines/test_support.py",
     "engines/devices.py": "inference/test_infer.py",
     "engines/reference/step_size.py": "engines/test_ista.py",
     "tasks/anomaly/aligned.py": "tasks/anomaly/test_detector.py",
