@@ -238,6 +238,28 @@ def table_row(by_fold: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return result
 
 
+def ways_to_join(own: Sequence[Any], network: Sequence[Any]) -> dict[str, float]:
+    """AUROC of images by other ways than the detector's to join the scores of both sources."""
+
+    def ranks(values: np.ndarray) -> np.ndarray:
+        return values.argsort().argsort() / len(values)
+
+    ways: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+        "sum": np.add,
+        "maximum": np.maximum,
+        "ranks within the fold": lambda a, b: ranks(a) + ranks(b),
+        "soft maximum": np.logaddexp,
+    }
+    found = {}
+    for name, way in ways.items():
+        rows = [
+            {"scores": way(np.array(a["scores"]), np.array(b["scores"]))}
+            for a, b in zip(own, network, strict=True)
+        ]
+        found[name] = table_row(rows)["image"]
+    return found
+
+
 # Steel --------------------------------------------------------------------------------------------
 
 
@@ -333,6 +355,8 @@ def summary(found: dict[tuple[Any, ...], Any]) -> dict[str, Any]:
         if rows := folds("tiles", method):
             result["tiles"][method] = table_row(rows)
             result["raw"][method] = rows
+    if "own" in result["raw"] and "network" in result["raw"]:
+        result["ways to join"] = ways_to_join(result["raw"]["own"], result["raw"]["network"])
     for method, settings in baselines().items():
         some = {key[2:]: value for key, value in found.items() if key[:2] == ("baseline", method)}
         if len(some) == 15 * len(settings):
