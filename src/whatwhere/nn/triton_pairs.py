@@ -16,7 +16,7 @@ from whatwhere.engines.triton.math import formulas
 from whatwhere.ops.pooling import Regions
 from whatwhere.spec import MomentFit
 
-BLOCK = 512  # regions of one program
+BLOCK = 512  # regions of one program, forward
 LARGEST = 2**31  # elements: offsets have 32 bits
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 PAIRS = (1, 2, 2)
@@ -42,6 +42,11 @@ def fills(regions: Regions) -> bool:
 def holds(z: Tensor) -> bool:
     """Whether maps are as the kernels read them."""
     return z.dtype in DTYPES and z.is_contiguous() and z.numel() < LARGEST
+
+
+def backward_block(z: Tensor) -> int:
+    """The regions of one program, backward: more would need more registers than there are."""
+    return 128 if z.element_size() == 4 else 256
 
 
 @triton.jit
@@ -169,9 +174,10 @@ def launch_fit_pool(z: Tensor, p: Tensor, fit: MomentFit) -> None:
 def launch_fit_pool_backward(z: Tensor, d_p: Tensor, d_z: Tensor, fit: MomentFit) -> None:
     """∇z of maps z that are supported."""
     count = d_p.numel()
+    block = backward_block(z)
     bounds = float(fit.gamma_min), float(fit.gamma_max)
-    pair_fit_pool_backward[(triton.cdiv(count, BLOCK),)](
-        z, d_p.contiguous(), d_z, d_p.shape[3], count, *bounds, POWER=fit.power, BLOCK=BLOCK
+    pair_fit_pool_backward[(triton.cdiv(count, block),)](
+        z, d_p.contiguous(), d_z, d_p.shape[3], count, *bounds, POWER=fit.power, BLOCK=block
     )
 
 
@@ -195,8 +201,9 @@ def pair_pool_backward(z: Tensor, d_p: Tensor, low: float, high: float, power: i
     d_z = torch.empty_like(z)
     d_p = d_p.contiguous()
     count = d_p.numel()
-    wrap_triton(pair_fit_pool_backward)[(triton.cdiv(count, BLOCK),)](
-        z, d_p, d_z, d_p.shape[3], count, low, high, POWER=power, BLOCK=BLOCK
+    block = backward_block(z)
+    wrap_triton(pair_fit_pool_backward)[(triton.cdiv(count, block),)](
+        z, d_p, d_z, d_p.shape[3], count, low, high, POWER=power, BLOCK=block
     )
     return d_z
 
