@@ -281,7 +281,7 @@ def results(name: str) -> Any:
 
 
 def page(name: str) -> str:
-    return " ".join((ROOT / "docs" / name).read_text(encoding="utf-8").split())
+    return " ".join((ROOT / name).read_text(encoding="utf-8").split())
 
 
 def test_no_crop_is_worse_than_its_input() -> None:
@@ -293,7 +293,7 @@ def test_no_crop_is_worse_than_its_input() -> None:
 
 
 def test_where_a_feature_sits_is_reported_as_measured() -> None:
-    text = page("explanation/restoration.md")
+    text = page("reproduction/trials.md")
     for row in results("where_shifts.json")["rows"]:
         kind, shifts = row["kind"].replace("gauss", "Gauss"), row["learned_with"]
         name = f"{kind}, learned for {shifts} shift{'s' * (shifts > 1)}"
@@ -302,7 +302,7 @@ def test_where_a_feature_sits_is_reported_as_measured() -> None:
 
 
 def test_the_noise_is_estimated_as_reported() -> None:
-    text = page("explanation/restoration.md")
+    text = page("docs/explanation/restoration.md")
     for sigma, ratios in results("denoising.json")["noise"]["ratios"].items():
         assert len(ratios) == 68
         within = int((np.abs(np.array(ratios) - 1) <= 0.05).sum())
