@@ -223,3 +223,14 @@ def test_a_stage_says_when_it_begins_and_ends(capsys: pytest.CaptureFixture[str]
         advance(50)
     lines = [line.partition(".")[0] for line in capsys.readouterr().err.splitlines()]
     assert lines == ["learning …", "learning: 0"]
+
+
+def test_a_mistake_in_the_table_is_known_before_the_long_work(run, pictures, tmp_path, capsys):
+    table = tmp_path / "labels.csv"
+    table.write_text("file,class\nnowhere.png,cat\n")
+    with pytest.raises(ImageError, match=r"names 'nowhere\.png'; expected one of the pictures"):
+        whatwhere(
+            *("classify", run, pictures / "pictures", "--labels", table),
+            *("--out", tmp_path / "classes", *PLAIN),
+        )
+    assert "learning" not in capsys.readouterr().err

@@ -183,15 +183,17 @@ def label_all(
 ) -> Report:
     """Give all images a class."""
     from whatwhere.pages.classes import classes_page
+    from whatwhere.data.pictures import row_names
     from whatwhere.tasks.labelling.label_tables import check_names, read_labels, write_predictions
 
     given = read_labels(labels)
+    # before the long work: a mistake in the table is known at once
+    check_names(labels, given, row_names(images))
     options = settings.of(Execution)
     distortions = settings.of(Distortions)
     session = ww.Labelling(
         images, run=run, invariant_to=distortions, options=options, stage=stages.stage
     )
-    check_names(labels, given, session.names)
     session.graph.class_prior = "uniform" if settings.of(ClassifyOptions).balanced else None
     session.label(given)
     predictions, page = (out / name for name in LABELLED)

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from whatwhere.data.images import LazyPixels
+from whatwhere.data.images import Images, LazyPixels
 from whatwhere.errors import ImageError, MissingExtra, printable, unique_printable
 from whatwhere.files import RECORD, open_regular, readable
 
@@ -263,6 +263,12 @@ class Pictures(LazyPixels):
 def picture_names(pixels: object) -> list[str] | None:
     """The names of pictures; None for other images."""
     return [picture.name for picture in pixels.pictures] if isinstance(pixels, Pictures) else None
+
+
+def row_names(images: Images) -> list[str]:
+    """What images are called in tables: pictures by their names, others by their numbers."""
+    named = picture_names(images.pixels)
+    return named or [str(number) for number in range(len(images))]
 
 
 def earlier_names(pixels: object) -> dict[str, str]:

@@ -248,9 +248,9 @@ def test_labels_of_a_table_that_do_not_fit_raise_an_error(tmp_path: Path) -> Non
         ("a.png,cat\na.png,dog", "a line above gives it another one"),
         ("a.png,cat,1", "expected the name of a picture and its class"),
         ("a.png,", "expected the name of a picture and its class"),
-        ("a.png,cat\nb.png,cat", "names 1 classes; expected at least two"),
-        ("a.png,cat\nb.png,not sure", "names 1 classes"),
-        ("", "names 0 classes"),
+        ("a.png,cat\nb.png,cat", "names one class, cat; expected pictures of at least two"),
+        ("a.png,cat\nb.png,not sure", "names one class"),
+        ("", "names no class"),
     ):
         with pytest.raises(ImageError, match=words):
             read(text)

@@ -100,9 +100,14 @@ def check_names(file: Path, labels: Mapping[str, str], names: Sequence[str]) -> 
         raise ImageError(
             f"{printable(file)} names {other!r}; expected one of the pictures, such as {names[0]!r}"
         )
-    count = len(set(labels.values()) - {NOT_SURE})
-    if count < 2:
-        raise ImageError(f"{printable(file)} names {count} classes; expected at least two")
+    classes = {check_class(label) for label in labels.values()} - {NOT_SURE}
+    if not classes:
+        raise ImageError(f"{printable(file)} names no class; expected pictures of at least two")
+    if len(classes) == 1:
+        raise ImageError(
+            f"{printable(file)} names one class, {printable(next(iter(classes)))}; expected pictures"
+            " of at least two"
+        )
 
 
 def change(labels: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
