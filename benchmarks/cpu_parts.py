@@ -60,7 +60,10 @@ PARTS = {
         steps.update_features,
         "state, layers[2], Codes(state, top, top), settings[0], 0.0, 0.0",
     ),
-    "penalty": (steps.penalty_and_nonzeros, "state, layers[2], 1.0"),
+    "penalty": (
+        steps.penalty_and_nonzeros,
+        "state, layers[2], (settings[0].penalty_kind, settings[0].penalty_parameter)",
+    ),
     "weights of layer 1, at the start": (pooling.compute_weights, "state, layers[1]"),
     "weights of layer 2, at the start": (pooling.compute_weights, "state, layers[2]"),
     "latents in or out, once": (start.copy_latents, "packed, state, layers, True"),
