@@ -182,8 +182,8 @@ def label_all(
     stages: Stages,
 ) -> Report:
     """Give all images a class."""
-    from whatwhere.pages.classes import classes_page
     from whatwhere.data.pictures import row_names
+    from whatwhere.pages.classes import classes_page
     from whatwhere.tasks.labelling.label_tables import check_names, read_labels, write_predictions
 
     given = read_labels(labels)

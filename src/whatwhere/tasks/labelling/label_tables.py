@@ -104,9 +104,9 @@ def check_names(file: Path, labels: Mapping[str, str], names: Sequence[str]) -> 
     if not classes:
         raise ImageError(f"{printable(file)} names no class; expected pictures of at least two")
     if len(classes) == 1:
+        only = printable(classes.pop())
         raise ImageError(
-            f"{printable(file)} names one class, {printable(next(iter(classes)))}; expected pictures"
-            " of at least two"
+            f"{printable(file)} names one class, {only}; expected pictures of at least two"
         )
 
 
