@@ -7,13 +7,18 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 
 
-def rows_of(page: Path) -> dict[str, list[str]]:
-    """The rows of a page's tables: the first cell, and the others."""
-    lines = [
-        line.strip("|").split("|")
-        for line in page.read_text(encoding="utf-8").splitlines()
-        if line[:1] == "|"
-    ]
+def section_of(text: str, title: str) -> str:
+    """The part of a page below a heading of the second level."""
+    below = f"\n{text}".partition(f"\n## {title}\n")[2]
+    return below.partition("\n## ")[0]
+
+
+def rows_of(page: Path, section: str | None = None) -> dict[str, list[str]]:
+    """The rows of the tables of a page, or of one section: the first cell, and the others."""
+    text = page.read_text(encoding="utf-8")
+    if section is not None:
+        text = section_of(text, section)
+    lines = [line.strip("|").split("|") for line in text.splitlines() if line[:1] == "|"]
     return {row.strip(): [cell.strip(" *") for cell in cells] for row, *cells in lines}
 
 

@@ -14,7 +14,8 @@ PAGES, RESULTS = (
     Path(__file__).parents[2] / folder
     for folder in ("docs/results", "reproduction/studies/results")
 )
-ROWS = rows_of(PAGES / "few_labels.md")
+TRIALS = Path(__file__).parents[2] / "reproduction/trials.md"
+ROWS = rows_of(PAGES / "few_labels.md") | rows_of(TRIALS, "Ten labels")
 
 
 def mean(text: str) -> float:
