@@ -259,7 +259,7 @@ def test_rules_of_suggestion() -> None:
         for row in rows
         if (row["set"], row["scaling"]) == ("mnist_val", "uniform")
     }
-    page = rows_of(PAGES / "labelling.md")
+    page = rows_of(TRIALS, "Suggested labels")
     for row, rule in {
         "at random": ("random",),
         "**least trust around, walks of long life (0.98)**": ("walk", 0.98, 2, 1, 0),
