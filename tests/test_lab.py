@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 # Files that may import what is not public, and why.
 EXCEPTIONS = {
     "reproduction/studies/any_folder_choices.py": "varies the rows and the rounds of regions",
+    "reproduction/studies/any_folder_suggestions.py": "compares rules of suggestion",
     "reproduction/studies/any_folder_rows.py": "describes pictures as `label` does",
     "reproduction/studies/few_labels_tables.py": "joins rows as the tables before it",
     "benchmarks/cluster.py": "starts processes that train and describe",

@@ -18,9 +18,28 @@ import numpy as np
 
 import whatwhere as ww
 from reproduction.studies.any_folder import COUNTS, DRAWS, Log, read
+from whatwhere.tasks.labelling.session import AROUND
 
 
-class Margins(ww.Labelling):
+class Trust(ww.Labelling):
+    """The former rule: the least of what is known times the lead, for every suggestion."""
+
+    def suggested_rows(self, count: int = 12) -> list[int]:
+        lead = self._lead()
+        chosen: list[int] = []
+        while len(chosen) < min(count, len(self.rows) - len(self.said)):
+            taken = [*self.said, *chosen]
+            trust = self._known(taken) * lead
+            for _ in range(AROUND):
+                trust = self._mean(trust)
+            trust[taken] = np.inf
+            others = np.where(self.lonely, np.inf, trust)
+            order = others if np.isfinite(others).any() else trust
+            chosen.append(int(order.argmin()))
+        return chosen
+
+
+class Margins(Trust):
     """The lead of a class as its log ratio to the next, relative to the median of all pictures."""
 
     def _lead(self) -> np.ndarray:
@@ -36,12 +55,12 @@ class SquaredMargins(Margins):
         return np.asarray(super()._lead() ** 2)
 
 
-class SquaredLead(ww.Labelling):
+class SquaredLead(Trust):
     def _lead(self) -> np.ndarray:
         return np.asarray(super()._lead() ** 4)
 
 
-class Alternating(ww.Labelling):
+class Alternating(Trust):
     """Every other picture is the one with the least lead around it, known or not."""
 
     def _known(self, rows: Any) -> np.ndarray:
@@ -54,7 +73,7 @@ class AlternatingMargins(Alternating, Margins):
     pass
 
 
-class AlternatingLate(ww.Labelling):
+class AlternatingLate(Trust):
     """The same from the tenth label on."""
 
     def _known(self, rows: Any) -> np.ndarray:
@@ -63,7 +82,7 @@ class AlternatingLate(ww.Labelling):
         return super()._known(rows)
 
 
-class OneInThree(ww.Labelling):
+class OneInThree(Trust):
     """From the tenth label on, two of three pictures are those with the least lead."""
 
     def _known(self, rows: Any) -> np.ndarray:
@@ -78,6 +97,7 @@ class AtRandom(ww.Labelling):
 
 RULES = {
     "shipped": ww.Labelling,
+    "trust": Trust,
     "random": AtRandom,
     "margins": Margins,
     "margins, squared": SquaredMargins,

@@ -32,6 +32,8 @@ from whatwhere.tasks.classification.descriptors import unit_length
 # the kinds of descriptors that stand side by side
 FEATURES = {
     "mnist": {
+        "one model": ("image",),
+        "one model, both views": ("image", "image upright"),
         "three models, both views": (
             "image",
             "image upright",
@@ -40,8 +42,6 @@ FEATURES = {
             "sigma 2",
             "sigma 2 upright",
         ),
-        "one model, both views": ("image", "image upright"),
-        "one model": ("image",),
         "scattering, both views": ("scattering", "scattering upright"),
     },
     "fashion-mnist": {

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 import torch
 
 import whatwhere as ww
@@ -92,3 +93,19 @@ def test_the_estimator_and_the_describer_follow_the_choice() -> None:
     describe = Describer(model, recipe, None, (1, 32, 32), "reference", metric)
     assert set(describe.tensors()) == {"anywhere.mean", "anywhere.matrix", "anywhere.variances"}
     assert describe(ww.data.load(images)).shape[0] == 12
+
+
+def test_what_differs_between_the_quarters_of_a_picture_counts_little(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two columns vary alike between pictures; the first varies as much within them."""
+    generator = torch.Generator().manual_seed(0)
+    pictures = torch.randn(200, 2, generator=generator)
+    noise = torch.randn(200, 4, 2, generator=generator) * torch.tensor([3.0, 0.01])
+    part = anywhere.Strengths(pictures, pictures[:, None] + noise)
+    monkeypatch.setattr(anywhere, "in_batches", lambda *_: iter([part]))
+    model, recipe = small()
+    learned = learn_anywhere(model, torch.zeros(200, 1, 32, 32), recipe)
+    torch.testing.assert_close(learned.rows, pictures)
+    within, between = learned.metric.matrix.norm(dim=0)
+    assert within < 0.7 * between

@@ -181,3 +181,32 @@ def test_one_and_two_threads_give_the_same_answer() -> None:
     np.testing.assert_array_equal(found[0][0], found[1][0])
     np.testing.assert_array_equal(found[0][1], found[1][1])
     np.testing.assert_allclose(found[0][2], found[1][2], atol=1e-6)
+
+
+def test_no_class_swallows_the_others_where_classes_touch() -> None:
+    """Regions that settle without a bound give one class nearly all of these rows."""
+    generator = np.random.default_rng(0)
+    truth = np.repeat(np.arange(6), 50)
+    widths = np.linspace(0.9, 2.1, 6)[truth]
+    X = 4 * np.eye(6, 20)[truth] + widths[:, None] * generator.normal(size=(300, 20))
+    errors = []
+    nearest = []
+    for seed in range(3):
+        labelled = ww.data.few_labels(truth, 18, seed)
+        others = np.setdiff1d(np.arange(300), labelled)
+        y = np.full(300, -1)
+        y[labelled] = truth[labelled]
+        found = ww.GraphClassifier().fit(X, y).transduction_
+        assert np.bincount(found).max() < 100, "twice the size of a class"
+        errors.append(np.mean(found[others] != truth[others]))
+        squares = np.square(X[others][:, None] - X[labelled]).sum(2)
+        nearest.append(np.mean(truth[labelled][squares.argmin(1)] != truth[others]))
+    assert np.mean(errors) < np.mean(nearest) - 0.05
+
+
+def test_the_score_of_labelled_rows_leaves_the_others_out() -> None:
+    X = np.array([[0.0], [0.1], [5.0], [5.1]])
+    classifier = ww.GraphClassifier(n_neighbors=1).fit(X, [0, -1, 1, -1])
+    assert ww.labelled_score(classifier, X, [0, -1, 0, -1]) == 0.5
+    assert classifier.score(X, [0, -1, 0, -1]) == 0.25, "-1 is counted as wrong"
+    assert np.isnan(ww.labelled_score(classifier, X, [-1, -1, -1, -1]))

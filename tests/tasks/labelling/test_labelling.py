@@ -424,19 +424,31 @@ def test_two_pictures_have_a_map() -> None:
 
 
 def test_the_estimate_counts_classes_without_a_label() -> None:
-    """Ten classes far apart and few labels at random: what is wrong are classes without a label."""
-    generator = np.random.default_rng(0)
-    classes = np.repeat(np.arange(10), 30)
-    rows = 4 * np.eye(10)[classes] + 0.3 * generator.normal(size=(300, 10))
-    y = classes.astype(str)
-    estimates = []
-    errors = []
-    for seed in range(10):
-        session = ww.Labelling(rows.astype(np.float32))
-        order = np.random.default_rng(seed).permutation(len(y))
-        session.label({int(row): y[row] for row in order[:10]})
-        others = order[10:]
-        estimates.append(session.error())
-        errors.append(np.mean(session.predict().classes[others] != y[others]))
-    assert np.mean(errors) > 0.25, "classes are missing"
-    assert np.mean(estimates) == pytest.approx(np.mean(errors), abs=0.1)
+    """Of labels at random, the share that are the only one of their class estimates the share of
+    pictures whose class has none; suggested pictures are no random sample."""
+    rows, y = blobs(each=20)
+    session = ww.Labelling(rows)
+    session.label({0: "a", 1: "a", 2: "a", 20: "b", 21: "b", 40: "c"})
+    others = ~session.predict().said
+    doubt = (1 - session.probabilities[others].max(1)).mean()
+    assert session.error() > max(1 / 6, doubt), "one label of six is the only one of its class"
+    (row,) = session.suggest(1)
+    session.label({row: "d", 22: "c"})
+    single = labelling.SEARCHED / 8
+    assert session.error() == pytest.approx(single, abs=0.05), "all classes have labels"
+    assert y[row] == "d"
+
+
+def test_every_other_suggestion_is_where_classes_meet() -> None:
+    """Points spread evenly in a square, whose halves are the classes."""
+    found = []
+    for seed in range(3):
+        points = np.random.default_rng(seed).uniform(-1, 1, size=(400, 2)).astype(np.float32)
+        y = np.where(points[:, 0] > 0, "right", "left")
+        session = ww.Labelling(points)
+        for _ in range(20):
+            (row,) = session.suggest(1)
+            session.label({row: y[row]})
+        doubtful = [row for place, row in enumerate(session.said) if place >= 10 and place % 2]
+        found.append(np.abs(points[doubtful, 0]).mean())
+    assert np.mean(found) < 0.3, "the mean of all points is 0.5"

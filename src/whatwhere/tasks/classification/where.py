@@ -24,7 +24,7 @@ from whatwhere.spec import Recipe
 from whatwhere.spec.recipe import Where
 
 FORGET = 0.05  # share of the variance below which only what is anywhere is described
-KEEP = 0.3  # share above which only what is at a place is described
+KEEP = 0.25  # share above which only what is at a place is described
 SAMPLE = 100  # images that are looked at
 WHERE_FILE = "where.json"  # in the folder of a run
 

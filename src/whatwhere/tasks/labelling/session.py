@@ -3,8 +3,10 @@
 What to label next is chosen on the graph of the pictures. A picture is *known* as far as walks over
 the graph that start there meet a labelled one before they end; *trust* in its class is what is
 known of it times the lead of its class over the next. The picture with the least trust around it is
-suggested; those that follow are chosen as if it had a label, so that they differ from it. Pictures
-that are farthest from all others, a tenth, come last: a label of theirs says little of others.
+suggested; those that follow are chosen as if it had a label, so that they differ from it. Every
+other suggestion is the picture with the smallest lead around it, known or not: the former find
+classes, the latter errors. Pictures that are farthest from all others, a tenth, come last: a label
+of theirs says little of others.
 """
 
 import os
@@ -58,7 +60,7 @@ STEPS = 60  # of a walk that are followed
 AROUND = 2  # steps over which trust is averaged
 LONELY = 0.1  # share of the pictures, those farthest from others, that are suggested last
 FEWEST = 5  # labels for an estimate of the error
-SEARCHED = 0.0  # what a class with a single, suggested label counts in the share that is missing
+SEARCHED = 0.1  # what a class with a single, suggested label counts in the share that is missing
 LARGEST = 1e15  # value of a row: squares of differences are within the range of float32
 
 Key = int | str
@@ -285,7 +287,11 @@ class Labelling:
         chosen: list[int] = []
         while len(chosen) < min(count, len(self.rows) - len(self.said)):
             taken = [*self.said, *chosen]
-            trust = self._known(taken) * lead
+            if len(taken) % 2 and len(self.classes) > 1:
+                # doubt alone; what was chosen just now counts as known, so that the next differs
+                trust = 1 - (1 - lead) * (1 - self._known(chosen)) if chosen else lead
+            else:
+                trust = self._known(taken) * lead
             for _ in range(AROUND):
                 trust = self._mean(trust)
             trust[taken] = np.inf
