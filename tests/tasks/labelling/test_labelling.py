@@ -433,7 +433,7 @@ def test_the_estimate_counts_classes_without_a_label() -> None:
     doubt = (1 - session.probabilities[others].max(1)).mean()
     assert session.error() > max(1 / 6, doubt), "one label of six is the only one of its class"
     (row,) = session.suggest(1)
-    session.label({row: "d", 22: "c"})
+    session.label({row: "d", 41: "c"})
     single = labelling.SEARCHED / 8
     assert session.error() == pytest.approx(single, abs=0.05), "all classes have labels"
     assert y[row] == "d"
