@@ -118,6 +118,7 @@ def pack_model(model: DeconvNet) -> dict[str, Any]:
 
 def pack_settings(spec: InferenceSpec) -> dict[str, Any]:
     """The settings of inference under the names that the page uses."""
+    assert isinstance(spec.penalty, Power), "`PAGE` declares no other penalty"
     return {
         "lambda": spec.lam,
         "alpha": spec.penalty.alpha,
