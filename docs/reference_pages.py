@@ -29,19 +29,25 @@ COMMAND_LINE = f"""\
 # Command line
 
 {MADE_BY}
-`whatwhere COMMAND --help` prints the same. A setting has one name everywhere: `--set NAME=VALUE` changes it, and those
-that are often needed are options, too. Errors that a user can fix are one line on standard error, with exit status 2;
-progress is on standard error, results on standard output, and `--json` prints them for programs.
+`whatwhere COMMAND --help` prints the same text.
+
+- **Settings.** `--set NAME=VALUE` changes a setting. A setting has the same name in every command, in recipes and in Python. Frequent settings are
+  also options.
+- **Output.** Results go to standard output, progress to standard error. `--json` prints the results for programs.
+- **Errors.** An error that you can fix is one line on standard error, with exit status 2.
 """  # noqa: E501
 RECIPE = f"""\
 # Recipe keys
 
 {MADE_BY}
-A recipe is a TOML file of differences from the paper's settings (`whatwhere train --recipe my.toml`, `ww.read_recipe`).
-`--set NAME=VALUE` and `ww.override` change single settings by the same names. Layers count from 1; `each` means all of
-them. A setting that is a choice is a table with its `kind`: `step = {{ kind = "fixed", momentum = true }}`, or the kind
-alone, `step = "fixed"`. Without `kind` the choice stays as it is: `--set inference.step.per=batch`. A key that is not a
-setting raises an error that suggests the nearest one.
+A recipe is a TOML file with the settings that differ from the paper's (`whatwhere train --recipe my.toml`,
+`ww.read_recipe`). `--set NAME=VALUE` and `ww.override` change single settings by the same names.
+
+- **Layers** count from 1. `each` means all of them.
+- **Choices** are tables with a `kind`: `step = {{ kind = "fixed", momentum = true }}`. If there is nothing else to set, the
+  kind is enough: `step = "fixed"`. Without `kind`, the choice stays and only its fields change:
+  `--set inference.step.per=batch`.
+- **An unknown key** raises an error that suggests the nearest setting.
 
 ```toml
 seed = 1
@@ -61,7 +67,18 @@ and is trained with λ = 2.
 def command_line() -> str:
     """The page of all commands."""
     program = typer.main.get_command(app)
-    return "\n".join([COMMAND_LINE, *commands(program, "whatwhere")])
+    overview = ["| command | what it does |", "| --- | --- |", *overview_rows(program, "whatwhere")]
+    return "\n".join([COMMAND_LINE, *overview, "", *commands(program, "whatwhere")])
+
+
+def overview_rows(command: Any, name: str) -> Iterator[str]:
+    """Rows for a command, or the commands in its group: a link and the first line of its help."""
+    if hasattr(command, "commands"):
+        for each in sorted(command.commands):
+            yield from overview_rows(command.commands[each], f"{name} {each}")
+        return
+    first = " ".join(prose(command.help).partition("\n\n")[0].split())
+    yield f"| [`{name}`](#{name.replace(' ', '-')}) | {cell(first)} |"
 
 
 def commands(command: Any, name: str) -> Iterator[str]:
