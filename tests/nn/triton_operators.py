@@ -141,8 +141,9 @@ def inline() -> None:
         head = "import triton\nimport triton.language as tl\n@triton.jit\n"
         file.write_text(head + copied_source(kernel), encoding="utf-8")
         scope = runpy.run_path(str(file))
-        numbers = (4, 16, 0.01, 100.0)
-        options = {"POWER": 2, "BLOCK": 512, "grid": (1,), "warmup": True}
+        numbers = (4, 16)
+        rule = {"LOW": 0.01, "HIGH": 100.0, "POWER": 2, "BLOCK": 512}
+        options = {**rule, "grid": (1,), "warmup": True}
         made = scope[kernel.__name__].run(*tensors, *numbers, **options)
         assert "sm_90" in made.asm["ptx"]
 

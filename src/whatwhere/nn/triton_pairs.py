@@ -88,7 +88,7 @@ def strengths(a, b, c, d, POWER: tl.constexpr):
 
 
 @triton.jit
-def fit_axis(first, second, total, empty, low, high):
+def fit_axis(first, second, total, empty, low: tl.constexpr, high: tl.constexpr):
     """μ, γ and the variance along an axis, from the strengths of its halves at ∓½."""
     share = first / total
     other = second / total
@@ -100,15 +100,27 @@ def fit_axis(first, second, total, empty, low, high):
 
 
 @triton.jit
-def pair_fit_pool(z, p, width, count, low, high, POWER: tl.constexpr, BLOCK: tl.constexpr):
-    """p(j) = Σ_i w(i) z(i) with the Gaussians fitted to z."""
+def pair_fit_pool(
+    z,
+    p,
+    width,
+    count,
+    LOW: tl.constexpr,
+    HIGH: tl.constexpr,
+    POWER: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """p(j) = Σ_i w(i) z(i) with the Gaussians fitted to z; γ lies between LOW and HIGH.
+
+    The bounds are constants: torch.compile would pass numbers in double precision, in which γ is
+    computed in another way than its derivative."""
     index = region_index(BLOCK)
     live = index < count
     a, b, c, d = elements(z, index, live, width)
     largest, s_a, s_b, s_c, s_d = strengths(a, b, c, d, POWER)
     total = or_one(s_a + s_b + s_c + s_d)
-    mu_y, gamma_y, _ = fit_axis(s_a + s_b, s_c + s_d, total, largest == 0, low, high)
-    mu_x, gamma_x, _ = fit_axis(s_a + s_c, s_b + s_d, total, largest == 0, low, high)
+    mu_y, gamma_y, _ = fit_axis(s_a + s_b, s_c + s_d, total, largest == 0, LOW, HIGH)
+    mu_x, gamma_x, _ = fit_axis(s_a + s_c, s_b + s_d, total, largest == 0, LOW, HIGH)
     y_0, y_1 = pair_weights(mu_y, gamma_y)
     x_0, x_1 = pair_weights(mu_x, gamma_x)
     pooled = y_0 * (x_0 * a + x_1 * b) + y_1 * (x_0 * c + x_1 * d)
@@ -117,7 +129,15 @@ def pair_fit_pool(z, p, width, count, low, high, POWER: tl.constexpr, BLOCK: tl.
 
 @triton.jit
 def pair_fit_pool_backward(
-    z, d_p, d_z, width, count, low, high, POWER: tl.constexpr, BLOCK: tl.constexpr
+    z,
+    d_p,
+    d_z,
+    width,
+    count,
+    LOW: tl.constexpr,
+    HIGH: tl.constexpr,
+    POWER: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):
     """∇z from ∇p: directly by the weights, and through the fit. For an element at (y, x) from μ
 
@@ -131,8 +151,8 @@ def pair_fit_pool_backward(
     largest, s_a, s_b, s_c, s_d = strengths(a, b, c, d, POWER)
     total = or_one(s_a + s_b + s_c + s_d)
     empty = largest == 0
-    mu_y, gamma_y, v_y = fit_axis(s_a + s_b, s_c + s_d, total, empty, low, high)
-    mu_x, gamma_x, v_x = fit_axis(s_a + s_c, s_b + s_d, total, empty, low, high)
+    mu_y, gamma_y, v_y = fit_axis(s_a + s_b, s_c + s_d, total, empty, LOW, HIGH)
+    mu_x, gamma_x, v_x = fit_axis(s_a + s_c, s_b + s_d, total, empty, LOW, HIGH)
     y_0, y_1 = pair_weights(mu_y, gamma_y)
     x_0, x_1 = pair_weights(mu_x, gamma_x)
     # the slopes of p by μ and γ of each axis, from the elements pooled along the other
@@ -165,9 +185,15 @@ def pair_fit_pool_backward(
 def launch_fit_pool(z: Tensor, p: Tensor, fit: MomentFit) -> None:
     """Pool maps z that are supported into p."""
     count = p.numel()
-    bounds = float(fit.gamma_min), float(fit.gamma_max)
     pair_fit_pool[(triton.cdiv(count, BLOCK),)](
-        z, p, p.shape[3], count, *bounds, POWER=fit.power, BLOCK=BLOCK
+        z,
+        p,
+        p.shape[3],
+        count,
+        LOW=float(fit.gamma_min),
+        HIGH=float(fit.gamma_max),
+        POWER=fit.power,
+        BLOCK=BLOCK,
     )
 
 
@@ -175,9 +201,16 @@ def launch_fit_pool_backward(z: Tensor, d_p: Tensor, d_z: Tensor, fit: MomentFit
     """∇z of maps z that are supported."""
     count = d_p.numel()
     block = backward_block(z)
-    bounds = float(fit.gamma_min), float(fit.gamma_max)
     pair_fit_pool_backward[(triton.cdiv(count, block),)](
-        z, d_p.contiguous(), d_z, d_p.shape[3], count, *bounds, POWER=fit.power, BLOCK=block
+        z,
+        d_p.contiguous(),
+        d_z,
+        d_p.shape[3],
+        count,
+        LOW=float(fit.gamma_min),
+        HIGH=float(fit.gamma_max),
+        POWER=fit.power,
+        BLOCK=block,
     )
 
 
@@ -191,7 +224,7 @@ def pair_pool(z: Tensor, low: float, high: float, power: int) -> Tensor:
     p = z.new_empty(images, channels, height // 2, width // 2)
     count = p.numel()
     wrap_triton(pair_fit_pool)[(triton.cdiv(count, BLOCK),)](
-        z, p, width // 2, count, low, high, POWER=power, BLOCK=BLOCK
+        z, p, width // 2, count, LOW=low, HIGH=high, POWER=power, BLOCK=BLOCK
     )
     return p
 
@@ -203,7 +236,7 @@ def pair_pool_backward(z: Tensor, d_p: Tensor, low: float, high: float, power: i
     count = d_p.numel()
     block = backward_block(z)
     wrap_triton(pair_fit_pool_backward)[(triton.cdiv(count, block),)](
-        z, d_p, d_z, d_p.shape[3], count, low, high, POWER=power, BLOCK=block
+        z, d_p, d_z, d_p.shape[3], count, LOW=low, HIGH=high, POWER=power, BLOCK=block
     )
     return d_z
 
