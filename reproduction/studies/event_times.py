@@ -27,8 +27,11 @@ import torch
 
 import whatwhere as ww
 
-LENGTH, FREQUENCY, SPREAD, PHASE = 64, 0.07, 8.0, 0.6
-REACH = 3.0
+LENGTH = 64
+FREQUENCY = 0.07
+SPREAD = 8.0
+PHASE = 0.6
+REACH = 3.0  # samples
 
 
 def waveform(t: np.ndarray) -> np.ndarray:
@@ -37,6 +40,7 @@ def waveform(t: np.ndarray) -> np.ndarray:
 
 
 CENTRED = np.arange(LENGTH) - (LENGTH - 1) / 2
+PEAK = float(CENTRED[np.abs(waveform(CENTRED)).argmax()])  # of the waveform, from its centre
 NORM = float(np.linalg.norm(waveform(CENTRED)))
 SLOPE = float(np.linalg.norm((waveform(CENTRED + 1e-4) - waveform(CENTRED - 1e-4)) / 2e-4 / NORM))
 
@@ -85,18 +89,22 @@ def estimates(
 ) -> dict[str, np.ndarray]:
     """Errors by the ways to read a time off the code of one recording."""
     solution = ww.infer(model_of(pool, stride), x[None, None], ww.InferenceSpec.coding(lam=lam))
-    events, p = solution.events(), solution.features[0, 0].numpy()
+    events = solution.events()
+    p = solution.features[0, 0].numpy()
     used = np.flatnonzero(p)
     centre = used * stride + (pool - 1) / 2 - (LENGTH - 1) / 2
     mu = solution.latents.pooling_params[0].mu[0, 1, 0, 0].numpy()[used]
-    ways = {"events": errors(events["time"], events["amplitude"], times)}
+    # an event's time is that of its waveform's peak; the true times are those of the centre
+    ways = {"events": errors(events["sample"] - PEAK, events["amplitude"], times)}
     if pool > 1:
         return {
             **ways,
             "centre of the region": errors(centre, p[used], times),
             "μ": errors(centre + mu, p[used], times),
         }
-    left, right = np.pad(p, 1)[used], np.pad(p, 1)[used + 2]
+    padded = np.pad(p, 1)
+    left = padded[used]
+    right = padded[used + 2]
     parabola = centre + (right - left) / (2 * (2 * p[used] - left - right))
     return {
         **ways,

@@ -6,7 +6,7 @@ import torch
 
 import whatwhere as ww
 from whatwhere.inference.tiled import TileGrid
-from whatwhere.tasks.event_noise import waveform_noise, without_events
+from whatwhere.tasks.event_noise import WaveformNoise, waveform_noise, without_events
 
 LENGTH = 40
 SIGMA = 0.05
@@ -36,23 +36,26 @@ def recording(distance: int, samples: int = 12_000, gap: bool = False) -> np.nda
     return x.astype(np.float32)
 
 
-def noise_of(x: np.ndarray) -> float:
+def noise_of(x: np.ndarray) -> WaveformNoise:
     model = model_of(waveform())
     grid = TileGrid.of(model.spec, 1, len(x), 4096, 160)
     picture = torch.from_numpy(x)[None, None]
-    return float(waveform_noise(model, picture, grid)[0])
+    return waveform_noise(model, picture, grid)
 
 
 @pytest.mark.parametrize("gap", [False, True])
 def test_quiet_places_show_the_noise(gap: bool) -> None:
-    assert noise_of(recording(300, gap=gap)) == pytest.approx(SIGMA, rel=0.1)
+    noise = noise_of(recording(300, gap=gap))
+    assert not noise.covers
+    assert float(noise.deviations[0]) == pytest.approx(SIGMA, rel=0.1)
 
 
 def test_a_covered_recording_shows_it_without_its_events() -> None:
-    """Three deviations of it count as five: events that follow each other without a pause."""
+    """Events that follow each other without a pause."""
     x = recording(LENGTH)
-    covered = noise_of(x)
-    assert 0.3 * SIGMA < covered < SIGMA
+    noise = noise_of(x)
+    assert noise.covers
+    assert 0.5 * SIGMA < noise.deviations[0] < 1.5 * SIGMA
     found = ww.find_events(model_of(waveform()), x)
     assert len(found) == pytest.approx(12_000 / (LENGTH + 1), rel=0.05)
 

@@ -19,7 +19,6 @@ DEVIATIONS = 5.0  # of the noise: of a million places with nothing but white noi
 SAMPLE = 16  # tiles that the noise is measured in
 MEDIAN_OF_NORMAL = 0.6745  # of |x| for a normal x of standard deviation 1
 ROUNDS = 3  # in which quiet places are found
-COVERED = 3.0  # the same where waveforms cover a recording: how far events differ from them
 LOUD = 0.9  # of all places: if more are near an event, none is quiet
 WITH_EVENTS = 0.75  # of blocks of two waveforms, the quantile that is that of one with an event
 LARGE = 0.5  # of the largest value in it: events that are taken off
@@ -27,8 +26,16 @@ PASSES = 3  # in which they are
 MOSTLY = 0.5  # of the samples and of the energy: waveforms that have more than that cover it
 
 
-def waveform_noise(model: DeconvNet, picture: Picture, grid: TileGrid) -> np.ndarray:
-    """The standard deviation of what each waveform finds where no event is, [B].
+class WaveformNoise(NamedTuple):
+    """What waveforms find where no event is: the standard deviation of each, [B]; and whether they
+    cover the recording, so that most of it is how far events differ from their waveform."""
+
+    deviations: np.ndarray
+    covers: bool
+
+
+def waveform_noise(model: DeconvNet, picture: Picture, grid: TileGrid) -> WaveformNoise:
+    """The noise of each waveform in a recording.
 
     It is that of the correlation of the waveform with the recording, by the median, so that noise
     of any colour, and what is left of a drift, count as much as they matter.
@@ -53,12 +60,10 @@ def waveform_noise(model: DeconvNet, picture: Picture, grid: TileGrid) -> np.nda
             left.append(F.conv1d(rest, f)[0][:, whole])
             covered.append(explained > MOSTLY and near > MOSTLY)
     if not sum(part.shape[1] for part in found):
-        return np.zeros(f.shape[0])
-    if np.mean(covered) > MOSTLY:
-        level = quiet_deviations(torch.cat(left, 1), f.shape[2]) * (COVERED / DEVIATIONS)
-    else:
-        level = quiet_deviations(torch.cat(found, 1), f.shape[2])
-    return level.double().numpy()
+        return WaveformNoise(np.zeros(f.shape[0]), False)
+    covers = float(np.mean(covered)) > MOSTLY
+    values = torch.cat(left if covers else found, 1)
+    return WaveformNoise(quiet_deviations(values, f.shape[2]).double().numpy(), covers)
 
 
 def whole_places(known: Tensor | None, samples: int, length: int) -> Tensor:

@@ -3,7 +3,9 @@ recording.
 
 A threshold can be given, in units of the recording. By default an event must exceed DEVIATIONS
 standard deviations of what its waveform finds in the recording's noise, and hold LEAST_SHARE of the
-recording's energy where it lies: less is a correction of a larger event, whose shape varies.
+recording's energy where it lies: less is a correction of a larger event, whose shape varies. Where
+waveforms cover a recording, as those of a pulse do, it is COVERED_DEVIATIONS of what is left, and
+COVERED_SHARE.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +31,9 @@ TILE = 4096  # samples
 OVERLAP = 4  # tiles share as many samples as so many waveforms have
 NOISE = 4.0  # standard deviations, of λ
 LEAST_SHARE = 0.2
+# the same where waveforms cover a recording: its noise is how far beats differ from each other
+COVERED_DEVIATIONS = 3.0
+COVERED_SHARE = 0.5
 VISIBLE = 0.5  # of a waveform's energy on known samples: at an end or a gap, less is a guess
 
 
@@ -53,7 +58,9 @@ def find_events(
     plan       as in `infer`
     threshold  the least amplitude of an event, in units of the recording. None: five standard
                deviations of what its waveform finds in the noise, and a fifth of the recording's
-               energy where the event lies. 0 gives everything that inference found
+               energy where the event lies. Where waveforms cover the recording, as those of a
+               pulse do: three deviations of what is left of it, and half of the energy. 0 gives
+               everything that inference found
     tile       samples inferred together, overlap included
     engine     as in `infer`
     progress   called after every tile with the number 1
@@ -159,11 +166,13 @@ def least_amplitudes(
     maps = model.spec.layers[0].maps
     if threshold is not None:
         return Limits(np.full(maps, threshold), 0.0)
-    amplitude = DEVIATIONS * waveform_noise(model, picture, grid)
+    noise = waveform_noise(model, picture, grid)
+    deviations = COVERED_DEVIATIONS if noise.covers else DEVIATIONS
+    amplitude = deviations * noise.deviations
     if not isinstance(spec.lam, AutoLam):
         # λ leaves out what is smaller than 1/λ; training chose it by the size of the events
         amplitude = np.maximum(amplitude, DEVIATIONS / NOISE / spec.lam)
-    return Limits(amplitude, LEAST_SHARE)
+    return Limits(amplitude, COVERED_SHARE if noise.covers else LEAST_SHARE)
 
 
 def chosen_rows(events: Events, taken: np.ndarray) -> Events:
