@@ -1,5 +1,6 @@
 """Signals from arrays and files, read in windows."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -210,3 +211,63 @@ def test_a_wav_file_that_ends_early_is_no_shorter_recording(
             path.write_bytes(content[:-missing])
             with pytest.raises(ImageError, match="it ends early"):
                 ww.data.load(path)
+
+
+# Files that MNE reads -----------------------------------------------------------------------------
+
+
+def write_edf(path: Path, values: np.ndarray, rate: int) -> None:
+    """An .edf file of channels [C, T] in µV, of records of a second; values are steps of 0.1 µV."""
+    channels, samples = values.shape
+    records = samples // rate
+
+    def fields(width: int, *texts: object) -> bytes:
+        return b"".join(str(text).ljust(width).encode("ascii") for text in texts)
+
+    header = fields(8, 0) + fields(80, "X X X X", "Startdate X X X X")
+    header += fields(8, "01.01.20", "00.00.00", 256 * (channels + 1)) + fields(44, "")
+    header += fields(8, records, 1) + fields(4, channels)
+    header += fields(16, *(f"EEG C{c}" for c in range(channels))) + fields(80, *[""] * channels)
+    for limit in ("uV", -3276.8, 3276.7, -32768, 32767):
+        header += fields(8, *[limit] * channels)
+    header += fields(80, *[""] * channels) + fields(8, *[rate] * channels)
+    header += fields(32, *[""] * channels)
+    steps = np.rint(values[:, : records * rate] * 10).astype("<i2")
+    blocks = steps.reshape(channels, records, rate).transpose(1, 0, 2)
+    path.write_bytes(header + blocks.tobytes())
+
+
+def test_an_edf_file_by_mne(tmp_path: Path) -> None:
+    mne = pytest.importorskip("mne")
+    microvolts = 50 * np.random.default_rng(0).standard_normal((2, 500))
+    path = tmp_path / "a.edf"
+    write_edf(path, microvolts, rate=250)
+    signals = ww.data.load(path)
+    assert isinstance(signals, ww.data.Signals)
+    assert signals.shape == (2, 1, 500)
+    assert signals.rate == 250
+    assert signals.unit == "V"
+    assert signals.channel_names is not None
+    assert [name.removeprefix("EEG ") for name in signals.channel_names] == ["C0", "C1"]
+    np.testing.assert_allclose(signals[0].numpy(), 1e-6 * microvolts, atol=0.06e-6)
+    raw = mne.io.read_raw(path, verbose="error")
+    of_raw = ww.data.load(raw)
+    assert isinstance(of_raw, ww.data.Signals)
+    torch.testing.assert_close(of_raw[0], signals[0])
+    assert of_raw.rate == 250
+
+
+def test_an_edf_file_that_is_none(tmp_path: Path) -> None:
+    pytest.importorskip("mne")
+    path = tmp_path / "a.edf"
+    path.write_bytes(b"no recording")
+    with pytest.raises(ImageError, match=r"a\.edf"):
+        ww.data.load(path)
+
+
+def test_a_file_that_needs_mne_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mne", None)
+    path = tmp_path / "a.edf"
+    path.write_bytes(b"0")
+    with pytest.raises(ImageError, match="pip install mne"):
+        ww.data.load(path)
