@@ -11,6 +11,9 @@ import whatwhere as ww
 from whatwhere.data.signals import Signals
 
 pytest.importorskip("matplotlib")
+from matplotlib.figure import Figure
+
+from whatwhere.figures.recordings import draw_intervals
 
 LENGTH = 20
 
@@ -71,3 +74,22 @@ def test_the_report_has_all_figures(drawing: "ww.figures.RecordingFigures", tmp_
     page = drawing.report(drawn)
     assert page.count("<figure>") == len(drawn)
     assert "60 , 0 of them" in page or "60, 0 of them overlap" in page
+
+
+def test_the_axes_of_intervals_have_numbers(drawing: "ww.figures.RecordingFigures") -> None:
+    for ends, scale in ((1.2, "linear"), (500.0, "log")):
+        axes = Figure().subplots()
+        draw_intervals(axes, [np.array([0.01, 0.012]), np.geomspace(0.01, 0.01 * ends, 9)])
+        assert axes.get_xscale() == scale
+        axes.figure.canvas.draw()
+        labels = [text.get_text() for text in axes.get_xticklabels()]
+        assert not any("$" in text for text in labels)
+        assert [text for text in labels if text]
+
+
+def test_a_raster_has_a_row_for_every_waveform(drawing: "ww.figures.RecordingFigures") -> None:
+    axes = drawing.draw("raster").figure.axes[0]  # type: ignore[union-attr]
+    assert axes.collections[0].get_lineoffset() == 0
+    low, high = axes.get_ylim()
+    assert low < -0.4
+    assert high > 0.4

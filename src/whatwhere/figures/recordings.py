@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from whatwhere.data.signals import Signals
 from whatwhere.errors import SpecError, plural
@@ -24,6 +25,8 @@ from whatwhere.tasks.events import find_events
 SHOWN = 12  # events in the stretch of a recording that is drawn
 LONGEST = 60  # waveforms' lengths of that stretch
 MOST_CHANNELS = 8  # that are drawn
+BINS = 30  # of the histogram of intervals
+WIDE = 10  # times the shortest interval: a logarithmic axis
 
 
 def colour_of(waveform: int) -> str:
@@ -190,7 +193,9 @@ def raster(signals: Signals, events: Events, waveform_count: int) -> Figure:
         for number in range(waveform_count)
     ]
     colours = [colour_of(number) for number in range(waveform_count)]
-    axes.eventplot(rows, colors=colours, linelengths=0.8, linewidths=0.5)
+    places = list(range(waveform_count))
+    axes.eventplot(rows, lineoffsets=places, colors=colours, linelengths=0.8, linewidths=0.5)
+    axes.set_ylim(-0.6, waveform_count - 0.4)
     axes.set_yticks(range(waveform_count))
     axes.set_ylabel("waveform")
     axes.set_xlabel(axis_of(signals))
@@ -202,6 +207,7 @@ def distributions(signals: Signals, events: Events, waveform_count: int) -> Figu
     """Amplitudes of each waveform's events over time, and the intervals between them."""
     figure = Figure(figsize=(style.PAGE, 2.2), layout="constrained")
     left, right = figure.subplots(1, 2)
+    intervals = []
     for number in range(waveform_count):
         own = events[events["waveform"] == number]
         at = times_of(own["sample"], signals)
@@ -209,25 +215,34 @@ def distributions(signals: Signals, events: Events, waveform_count: int) -> Figu
         left.scatter(
             at, own["amplitude"], s=5, color=colour_of(number), marker=marker, linewidths=0
         )
-        intervals = np.diff(at)
-        if len(intervals) > 1:
-            edges = np.geomspace(max(intervals.min(), 1e-9), intervals.max() * 1.001, 30)
-            right.hist(
-                intervals,
-                edges,
-                histtype="step",
-                color=colour_of(number),
-                label=f"waveform {number}",
-            )
+        intervals.append(np.diff(at))
     left.set_title("amplitudes")
     left.set_xlabel(axis_of(signals))
     left.set_ylim(0, None)
-    right.set_title("intervals")
-    right.set_xscale("log")
+    draw_intervals(right, intervals)
     right.set_xlabel(axis_of(signals))
-    if right.get_legend_handles_labels()[0]:
-        right.legend()
     return figure
+
+
+def draw_intervals(axes: Axes, intervals: list[np.ndarray]) -> None:
+    """A histogram of the intervals of each waveform; on a logarithmic axis if they differ much."""
+    axes.set_title("intervals")
+    known = np.concatenate([np.empty(0), *intervals])
+    known = known[known > 0]
+    if len(known) < 2:
+        return
+    edges = np.linspace(known.min(), known.max() * 1.001, BINS)
+    if known.max() > WIDE * known.min():
+        edges = np.geomspace(known.min(), known.max() * 1.001, BINS)
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    for number, own in enumerate(intervals):
+        if len(own):
+            axes.hist(
+                own, edges, histtype="step", color=colour_of(number), label=f"waveform {number}"
+            )
+    axes.legend()
 
 
 @dataclass
