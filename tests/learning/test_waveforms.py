@@ -140,18 +140,3 @@ def test_waveforms_that_are_alike_but_differ_in_width_stay_two() -> None:
     found = find_waveforms(unit(torch.from_numpy(pieces).float()), None)
     assert len(found.shapes) == 2
     assert sorted(found.counts) == [40, 40]
-
-
-def test_rare_pieces_are_no_waveform_unless_they_are_asked_for() -> None:
-    """Four artefacts of a hundred events."""
-    rng = np.random.default_rng(0)
-    t = np.arange(30) - 10
-    spike = np.exp(-(t**2) / 8)
-    artefact = np.sin(t / 2) * np.exp(-(t**2) / 60)
-    pieces = np.stack([artefact if n % 25 == 0 else spike for n in range(100)])[:, None]
-    pieces += 0.03 * rng.standard_normal(pieces.shape)
-    rows = unit(torch.from_numpy(pieces).float())
-    found = find_waveforms(rows, None)
-    assert len(found.shapes) == 1
-    assert found.rare > 0
-    assert len(find_waveforms(rows, 2).shapes) == 2

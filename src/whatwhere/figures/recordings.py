@@ -240,7 +240,11 @@ def draw_intervals(axes: Axes, intervals: list[np.ndarray]) -> None:
     for number, own in enumerate(intervals):
         if len(own):
             axes.hist(
-                own, edges, histtype="step", color=colour_of(number), label=f"waveform {number}"
+                own,
+                edges.tolist(),
+                histtype="step",
+                color=colour_of(number),
+                label=f"waveform {number}",
             )
     axes.legend()
 

@@ -42,8 +42,7 @@ CLUSTERS = 12
 PIECES = 4000  # that are clustered
 SAME = 0.93  # correlation of two waveforms that are one
 FINE = 4  # shifts in a sample
-FEWEST = 0.05  # of all pieces that a cluster has at least: artefacts are rarer; and
-ASKED = 0.02  # if a number of waveforms was asked for, and
+FEWEST = 0.02  # of all pieces that a cluster has at least, and
 LEAST = 3  # pieces
 
 
@@ -309,8 +308,7 @@ def find_waveforms(pieces: Tensor, most: int | None, seed: int = 0) -> Waveforms
     number = cluster(pieces, max(1, min(clusters, len(pieces) // LEAST)), seed)
     counts = torch.bincount(number)
     order = [int(k) for k in counts.argsort(descending=True) if counts[k] > 0]
-    share = FEWEST if most is None else ASKED
-    fewest = max(LEAST, share * len(pieces))
+    fewest = max(LEAST, FEWEST * len(pieces))
     groups: list[list[int]] = []
     rare = 0
     for k in order:
