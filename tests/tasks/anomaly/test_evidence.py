@@ -9,6 +9,7 @@ from surfaces import surface
 from whatwhere.tasks.anomaly.aligned import NEAR, learn_object
 from whatwhere.tasks.anomaly.evidence import (
     SHRINKAGE,
+    ROUNDING,
     SURFACE,
     ExpectedEvidence,
     Gaussian,
@@ -293,7 +294,8 @@ def test_the_interval_allows_for_normal_pictures_that_were_left_out() -> None:
 
 def test_too_few_pictures_give_the_lowest_rate_that_they_can() -> None:
     chosen = choose_threshold(np.array([1.0, 3.0, 2.0]), 0.01)
-    assert chosen.value == pytest.approx(3.0, rel=1e-3)
+    # The largest score, and a margin for the rounding of a score that is equal to it.
+    assert 3.0 < chosen.value <= 3.0 * (1 + 1.01 * ROUNDING)
     assert chosen.false_alarms == 0.25
 
 

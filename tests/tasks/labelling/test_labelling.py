@@ -47,17 +47,25 @@ def test_the_first_suggestions_are_of_every_class_and_then_all_is_right() -> Non
     assert len(set(session.suggest(12)) - set(session.said)) == 12
 
 
-def test_uncertain_pictures_are_suggested_before_others() -> None:
-    """Pictures of which the graph is less sure than of most come first."""
-    rng = np.random.default_rng(1)
-    rows = rng.uniform(-1, 1, size=(300, 2)).astype(np.float32)
-    y = np.where(rows[:, 0] > 0, "right", "left")
+@pytest.mark.parametrize("seed", range(4))
+def test_uncertain_pictures_are_suggested_before_others(seed: int) -> None:
+    """Two places without labels, as wide as each other: one within a class, one between two."""
+    x = np.linspace(-1, 1, 241)
+    noise = np.random.default_rng(seed).uniform(-0.05, 0.05, len(x))
+    rows = np.stack([x, noise], 1).astype(np.float32)
+    without_labels = (np.abs(x) < 0.12) | (np.abs(x - 0.5) < 0.12)
     session = ww.Labelling(rows)
-    for _ in range(12):
-        (row,) = session.suggest(1)
-        session.label({row: y[row]})
+    session.label(
+        {
+            row: "left" if x[row] < 0 else "right"
+            for row in range(0, len(x), 4)
+            if not without_labels[row]
+        }
+    )
+    (first,) = session.suggest(1)
+    assert abs(x[first]) < 0.1, "between the classes, not within one"
     sure = session.predict().probabilities
-    assert sure[session.suggest(5)].mean() < sure.mean() - 0.05
+    assert sure[first] < sure.mean() - 0.1
 
 
 def test_undo_relabel_not_sure_and_taking_a_label_away() -> None:
@@ -102,19 +110,25 @@ def test_labels_of_unknown_pictures_raise_an_error_and_change_nothing() -> None:
 
 
 def test_the_error_is_estimated_once_there_are_enough_labels() -> None:
-    """Classes that overlap: an estimate that is cautious, since uncertain pictures were
-    labelled."""
-    rows, y = blobs(each=150, spread=1.9)
-    session = ww.Labelling(rows)
-    assert session.error() is None
-    for _ in range(60):
-        (row,) = session.suggest(1)
-        session.label({row: y[row]})
-    others = ~session.predict().said
-    truth = np.mean(session.predict().classes[others] != y[others])
-    assert truth > 0.1, "nothing to estimate"
-    assert truth - 0.05 < session.error() < 2 * truth
-    assert session.curve == [(60, session.error())]
+    """Classes that overlap: an estimate that may be too large, since uncertain pictures were
+    labelled, but is seldom too small, and right on average."""
+    truths = []
+    estimates = []
+    for seed in range(2):
+        rows, y = blobs(each=80, spread=1.9, seed=seed)
+        session = ww.Labelling(rows)
+        assert session.error() is None
+        for _ in range(40):
+            (row,) = session.suggest(1)
+            session.label({row: y[row]})
+        others = ~session.predict().said
+        truth = np.mean(session.predict().classes[others] != y[others])
+        assert truth > 0.1, "nothing to estimate"
+        assert truth - 0.05 < session.error() < 2 * truth
+        assert session.curve == [(40, session.error())]
+        truths.append(truth)
+        estimates.append(session.error())
+    assert np.mean(estimates) == pytest.approx(np.mean(truths), rel=0.25)
 
 
 def test_the_estimate_begins_with_five_labels_and_is_honest_in_a_small_set() -> None:
