@@ -19,20 +19,30 @@ from torch import Tensor
 from reproduction.svm.kernel_svm import STEPS, cholesky, targets_of
 from whatwhere.tasks.classification.linear_svm import line_search, newton
 
-BATCH_BYTES = 3e9  # of the systems that are solved at a time; a few copies are needed
+BATCH_BYTES = 3e9
 LARGE = 500  # images
 PRIMAL_TOLERANCE = 1e-10  # of the objective
 UNCHANGED = 1e-9  # margins within this of 1 may lie on either side
 
 
-def solve_batch(kernel: Tensor, t: Tensor, use: Tensor, C: Tensor) -> Tensor:
+def solve_batch(
+    kernel: Tensor,
+    t: Tensor,
+    use: Tensor,
+    C: Tensor,
+    *,
+    large: int = LARGE,
+    batch_bytes: float = BATCH_BYTES,
+) -> Tensor:
     """The coefficients of P problems:  K [N, N] (float64), t [N, P], use [N, P], C [P] → a [N, P].
 
-    use  which images a problem learns from
+    use          which images a problem learns from
+    large        number of images above which problems are solved in the primal
+    batch_bytes  of the systems that are solved at a time; a few copies are needed
     """
-    if len(kernel) > LARGE:
+    if len(kernel) > large:
         return _solve_primal(kernel, t, use, C)
-    most = max(1, int(BATCH_BYTES / (8 * len(kernel) ** 2)))
+    most = max(1, int(batch_bytes / (8 * len(kernel) ** 2)))
     parts = zip(t.split(most, 1), use.split(most, 1), C.split(most), strict=True)
     return torch.cat([_solve_some(kernel, *part) for part in parts], 1)
 

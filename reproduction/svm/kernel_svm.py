@@ -21,7 +21,7 @@ from torch import Tensor
 from whatwhere.tasks.classification.linear_svm import line_search
 
 STEPS = 50  # of Newton's method, for each class; about ten are needed
-QUARTERED = 4000  # images: with more, the solution for a quarter of them is the start
+QUARTERED = 4000  # images
 # of f, by the dtype of K: coefficients reach 2 C
 ROUNDING = {
     torch.float32: 1e-3,
@@ -56,17 +56,24 @@ def targets_of(y: np.ndarray, classes: np.ndarray, device: torch.device) -> Tens
     return torch.from_numpy(np.where(y[:, None] == classes, 1.0, -1.0)).to(device)
 
 
-def solve(kernel: Tensor, t: Tensor, C: float, start: Tensor | None = None) -> Tensor:
+def solve(
+    kernel: Tensor,
+    t: Tensor,
+    C: float,
+    start: Tensor | None = None,
+    quartered: int = QUARTERED,
+) -> Tensor:
     """The coefficients of every class:  K [N, N], t [N, K] (float64) → a [N, K].
 
-    start  coefficients near the solution, such as those for another C
+    start      coefficients near the solution, such as those for another C
+    quartered  number of images above which the solution for a quarter of them is the start
     """
     if start is None:
         start = torch.zeros_like(t)
         # the solution for a quarter of the images names most of the support vectors
-        if len(t) > QUARTERED:
+        if len(t) > quartered:
             part = len(t) // 4
-            start[:part] = solve(kernel[:part, :part], t[:part], C)
+            start[:part] = solve(kernel[:part, :part], t[:part], C, quartered=quartered)
     f = (kernel @ start.to(kernel)).double()
     return torch.stack(
         [_solve_class(kernel, t[:, k], C, start[:, k], f[:, k]) for k in range(t.shape[1])], 1

@@ -13,20 +13,40 @@ where a step is a few passes over the rows.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from reproduction.svm.kernel_svm import ROUNDING, kernel_rows, solve
+from reproduction.svm.kernel_svm import QUARTERED, ROUNDING, kernel_rows, solve
 from whatwhere.tasks.classification.linear_svm import newton, with_intercept
 
-QUARTERED = 4000  # images: with more, the solution for a quarter of them is the start
-SMALLEST = 500  # images that are added at a time; otherwise half as many as there are
+Method = Literal["all", "some", "primal"]
 # share of a GPU's free memory that K of all images may take: its rows, K and a factor in double,
 # too
 MEMORY_SHARE = 1 / 6
-# beyond the margin: images farther away are looked at again only when no others are left to add
-NEAR = 0.25
+
+
+@dataclass(frozen=True)
+class Search:
+    """How support vectors are searched for.
+
+    method     all images at once, some of them at a time, or in the primal; None takes what
+               `choose_method` says
+    quartered  number of images above which the solution for a quarter of them is the start
+    smallest   number of images that are added at a time, or half as many as there are if that is
+               more
+    near       beyond the margin: images farther away are looked at again only when no others are
+               left to add
+    """
+
+    method: Method | None = None
+    quartered: int = QUARTERED
+    smallest: int = 500
+    near: float = 0.25
+
+
+DEFAULT = Search()
 
 
 @dataclass(frozen=True)
@@ -39,30 +59,37 @@ class SupportVectors:
 
 
 def fit_support_vectors(
-    x: Tensor, t: Tensor, C: float, width: float | None = None, start: SupportVectors | None = None
+    x: Tensor,
+    t: Tensor,
+    C: float,
+    width: float | None = None,
+    start: SupportVectors | None = None,
+    search: Search = DEFAULT,
 ) -> SupportVectors:
     """The support vectors of every class:  x [N, D], t [N, K] (float64).
 
-    x      descriptors
-    t      1 for images of a class and -1 for others
-    C      weight of the loss against the regularisation
-    width  of a Gaussian kernel; None for a linear SVM
-    start  a solution that may be near, such as that for another C or for some of the images
+    x       descriptors
+    t       1 for images of a class and -1 for others
+    C       weight of the loss against the regularisation
+    width   of a Gaussian kernel; None for a linear SVM
+    start   a solution that may be near, such as that for another C or for some of the images
+    search  how they are searched for
 
     >>> x, t = torch.tensor([[-9.0], [-1.0], [1.0], [9.0]]), torch.tensor([[-1.0], [-1.0], [1.0], [1.0]]).double()
     >>> fit_support_vectors(x, t, C=10.0).rows
     tensor([1, 2])
     """  # noqa: E501
     a: Tensor | None
-    if in_primal(x, width):
+    method = search.method or choose_method(x, width)
+    if method == "primal":
         return _fit_primal(x, t, C)
-    if room_for_all(x):
+    if method == "all":
         rows = torch.arange(len(x), device=x.device)
         a = None if start is None else torch.zeros_like(t).index_put((start.rows,), start.a)
     elif start is not None:
         rows, a = start.rows, start.a
-    elif len(x) > QUARTERED:
-        part = fit_support_vectors(x[: len(x) // 4], t[: len(x) // 4], C, width)
+    elif len(x) > search.quartered:
+        part = fit_support_vectors(x[: len(x) // 4], t[: len(x) // 4], C, width, search=search)
         rows, a = part.rows, part.a
     else:
         rows, a = torch.arange(len(x), device=x.device), torch.zeros_like(t)
@@ -73,10 +100,10 @@ def fit_support_vectors(
     while True:  # it ends, since images are only added
         a = solve(kernel, t[rows], C, a)
         looked_at = near.nonzero()[:, 0]
-        missing, near = _missing(x, t, width, rows, a, looked_at)
+        missing, near = _missing(x, t, width, rows, a, looked_at, search.near)
         if not len(missing):
             others = torch.ones_like(near).index_fill(0, looked_at, False).nonzero()[:, 0]
-            missing, nearer = _missing(x, t, width, rows, a, others)
+            missing, nearer = _missing(x, t, width, rows, a, others, search.near)
             near |= nearer
         if not len(missing):
             order = rows.argsort()
@@ -84,15 +111,17 @@ def fit_support_vectors(
             used = a.ne(0).any(1)
             return SupportVectors(rows[used], a[used])
         # most of the others will be outside once these are added
-        missing = missing[: max(SMALLEST, len(rows) // 2)]
+        missing = missing[: max(search.smallest, len(rows) // 2)]
         kernel = _enlarged(kernel, x[rows], x[missing], width)
         rows, a = torch.cat([rows, missing]), torch.cat([a, a.new_zeros(len(missing), a.shape[1])])
 
 
-def in_primal(x: Tensor, width: float | None) -> bool:
-    """Whether the SVM is linear, and on a GPU that has no room for the kernel matrix of
-    all rows."""
-    return width is None and x.device.type == "cuda" and not room_for_all(x)
+def choose_method(x: Tensor, width: float | None) -> Method:
+    """All images at once where a GPU has room for their kernel matrix; without room, a linear SVM
+    is solved in the primal there."""
+    if room_for_all(x):
+        return "all"
+    return "primal" if width is None and x.device.type == "cuda" else "some"
 
 
 def _fit_primal(x: Tensor, t: Tensor, C: float) -> SupportVectors:
@@ -128,7 +157,13 @@ def _enlarged(kernel: Tensor, x: Tensor, added: Tensor, width: float | None) -> 
 
 
 def _missing(
-    x: Tensor, t: Tensor, width: float | None, rows: Tensor, a: Tensor, among: Tensor
+    x: Tensor,
+    t: Tensor,
+    width: float | None,
+    rows: Tensor,
+    a: Tensor,
+    among: Tensor,
+    reach: float,
 ) -> tuple[Tensor, Tensor]:
     """The images inside a margin that are not in `rows`, the farthest inside first, and all that
     are near one."""
@@ -137,7 +172,7 @@ def _missing(
     outside = torch.ones(len(x), dtype=torch.bool, device=x.device)
     outside[rows] = False
     missing = ((margin < 1 - ROUNDING[x.dtype]) & outside[among]).nonzero()[:, 0]
-    near = torch.zeros_like(outside).index_put((among,), margin < 1 + NEAR)
+    near = torch.zeros_like(outside).index_put((among,), margin < 1 + reach)
     return among[missing[margin[missing].argsort()]], near
 
 

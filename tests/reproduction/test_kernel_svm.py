@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 import torch
 
-from reproduction.svm import few_label_svm, working_set
+from reproduction.svm import working_set
 from reproduction.svm.few_label_svm import choose_and_fit, solve_batch
 from reproduction.svm.kernel_svm import kernel_rows, solve, targets_of
 from reproduction.svm.virtual_samples import Move, moved, moves
-from reproduction.svm.working_set import decision, fit_support_vectors
+from reproduction.svm.working_set import Search, decision, fit_support_vectors
 from whatwhere.tasks.classification import fit_svm
 from whatwhere.tasks.classification.protocol import folds
 
@@ -69,16 +69,13 @@ def test_with_the_kernel_of_dot_products_it_is_the_linear_svm() -> None:
     np.testing.assert_allclose((x.T @ solve(K, t, 2.0).numpy()).T, linear.weights, atol=2e-3)
 
 
-def test_a_start_and_a_quarter_of_the_images_lead_to_the_same_solution(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_start_and_a_quarter_of_the_images_lead_to_the_same_solution() -> None:
     x, y = ring(count=90)
     K = kernel_rows(x, x, 0.7, batch=7)
     t = torch.from_numpy(np.where(y[:, None] == np.arange(3), 1.0, -1.0))
     plain = solve(K, t, 5.0)
     np.testing.assert_allclose(solve(K, t, 5.0, start=solve(K, t, 50.0)), plain, atol=1e-8)
-    monkeypatch.setattr("reproduction.svm.kernel_svm.QUARTERED", 30)
-    np.testing.assert_allclose(solve(K, t, 5.0), plain, atol=1e-8)
+    np.testing.assert_allclose(solve(K, t, 5.0, quartered=30), plain, atol=1e-8)
 
 
 # Virtual samples: moves of images -----------------------------------------------------------------
@@ -116,7 +113,7 @@ def drawn(count: int = 45, seed: int = 0) -> tuple[torch.Tensor, np.ndarray]:
     return torch.from_numpy(np.eye(3)[y] + rng.normal(0, 0.6, (count, 3))), y
 
 
-def test_every_problem_is_solved_as_if_it_were_alone(monkeypatch) -> None:
+def test_every_problem_is_solved_as_if_it_were_alone() -> None:
     x, y = drawn()
     K, t = kernel_rows(x, x, 1.0), targets_of(y, np.arange(3), x.device)
     use = torch.rand(45, 6, generator=torch.Generator().manual_seed(0)) < 0.7
@@ -127,11 +124,10 @@ def test_every_problem_is_solved_as_if_it_were_alone(monkeypatch) -> None:
         rows = use[:, p].nonzero()[:, 0]
         alone = solve(K[rows][:, rows], t[rows, p % 3, None], float(C[p]))
         np.testing.assert_allclose(found[rows, p], alone[:, 0], atol=1e-7)
-    monkeypatch.setattr(few_label_svm, "BATCH_BYTES", 8 * 45**2 * 4)  # four problems at a time
-    np.testing.assert_allclose(solve_batch(K, t.repeat(1, 2), use, C), found, atol=1e-9)
-    monkeypatch.setattr(few_label_svm, "LARGE", 44)
-    monkeypatch.setattr(few_label_svm, "_solve_some", None)  # now in the primal
-    primal = solve_batch(K, t.repeat(1, 2), use, C)
+    four_at_a_time = solve_batch(K, t.repeat(1, 2), use, C, batch_bytes=8 * 45**2 * 4)
+    np.testing.assert_allclose(four_at_a_time, found, atol=1e-9)
+    primal = solve_batch(K, t.repeat(1, 2), use, C, large=44)
+    assert not torch.equal(primal, found), "another method has other roundings"
     assert not primal[~use].any()
     np.testing.assert_allclose(primal, found, atol=1e-3)
 
@@ -180,10 +176,8 @@ def test_the_minimum_is_that_of_all_images(
         sizes.append((len(x), len(y)))
         return kernel_rows(x, y, width)
 
-    monkeypatch.setattr(working_set, "QUARTERED", 60)
-    monkeypatch.setattr(working_set, "SMALLEST", 5)
     monkeypatch.setattr(working_set, "kernel_rows", rows)
-    found = fit_support_vectors(x, t, 10.0, width)
+    found = fit_support_vectors(x, t, 10.0, width, search=Search(quartered=60, smallest=5))
     assert torch.equal(found.rows, expected.ne(0).any(1).nonzero()[:, 0])
     torch.testing.assert_close(found.a, expected[found.rows], atol=1e-6, rtol=0)
     assert max(min(size) for size in sizes) < 200, "no kernel matrix of all images"
@@ -192,9 +186,7 @@ def test_the_minimum_is_that_of_all_images(
     )
 
 
-def test_a_start_for_another_C_or_for_some_images_changes_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_start_for_another_C_or_for_some_images_changes_nothing() -> None:
     x, t = clouds()
     expected = solve(kernel_rows(x, x), t, 1.0)
     for start in (fit_support_vectors(x, t, 100.0), fit_support_vectors(x[:50], t[:50], 1.0)):
@@ -207,7 +199,6 @@ def test_a_start_for_another_C_or_for_some_images_changes_nothing(
 def test_with_room_for_all_images_none_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     x, t = clouds()
     start, expected = fit_support_vectors(x[:50], t[:50], 1.0), solve(kernel_rows(x, x), t, 1.0)
-    monkeypatch.setattr(working_set, "room_for_all", lambda x: True)
     monkeypatch.setattr(working_set, "_enlarged", None)  # nothing is added later
     starts: list[torch.Tensor | None] = []
 
@@ -219,7 +210,7 @@ def test_with_room_for_all_images_none_is_left_out(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(working_set, "solve", solved)
     for given in (None, start):
-        found = fit_support_vectors(x, t, 1.0, start=given)
+        found = fit_support_vectors(x, t, 1.0, start=given, search=Search(method="all"))
         assert torch.equal(found.rows, expected.ne(0).any(1).nonzero()[:, 0])
         torch.testing.assert_close(found.a, expected[found.rows], atol=1e-6, rtol=0)
     assert starts[0] is None, (
@@ -229,12 +220,11 @@ def test_with_room_for_all_images_none_is_left_out(monkeypatch: pytest.MonkeyPat
     torch.testing.assert_close(starts[1][start.rows], start.a)
 
 
-def test_a_linear_svm_without_room_is_solved_in_the_primal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_linear_svm_without_room_is_solved_in_the_primal() -> None:
     x, t = clouds()
     expected = fit_support_vectors(x, t, 1.0)
-    monkeypatch.setattr(working_set, "in_primal", lambda x, width: width is None)
-    monkeypatch.setattr(working_set, "solve", None)
-    found = fit_support_vectors(x, t, 1.0)
+    found = fit_support_vectors(x, t, 1.0, search=Search(method="primal"))
+    assert not torch.equal(found.a, expected.a), "another method has other roundings"
     decisions = [decision(x, x[each.rows], each.a, None) for each in (expected, found)]
     torch.testing.assert_close(*decisions, atol=5e-3, rtol=0)
     assert 0 < len(found.rows) < len(x)
@@ -253,14 +243,17 @@ def test_room_is_a_sixth_of_a_gpus_free_memory(monkeypatch: pytest.MonkeyPatch) 
     assert working_set.room_for_all(Rows(range(99)))  # type: ignore[arg-type]
     assert not working_set.room_for_all(Rows(range(100)))  # type: ignore[arg-type]
     assert not working_set.room_for_all(torch.zeros(9, 2)), "a CPU has none to spare"
+    many, few = Rows(range(100)), Rows(range(99))
+    assert working_set.choose_method(few, None) == "all"  # type: ignore[arg-type]
+    assert working_set.choose_method(many, None) == "primal"  # type: ignore[arg-type]
+    assert working_set.choose_method(many, 2.0) == "some"  # type: ignore[arg-type]
+    assert working_set.choose_method(torch.zeros(9, 2), None) == "some"
 
 
-def test_images_that_come_within_reach_later_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_that_come_within_reach_later_are_found() -> None:
     """With nothing counted as near, only the look at all images finds those that are missing."""
     x, t = clouds()
     expected = solve(kernel_rows(x, x, 2.0), t, 10.0)
-    monkeypatch.setattr(working_set, "NEAR", -10.0)
-    found = fit_support_vectors(
-        x, t, 10.0, 2.0, start=fit_support_vectors(x[:50], t[:50], 10.0, 2.0)
-    )
+    start = fit_support_vectors(x[:50], t[:50], 10.0, 2.0)
+    found = fit_support_vectors(x, t, 10.0, 2.0, start, Search(near=-10.0))
     torch.testing.assert_close(found.a, expected[found.rows], atol=1e-6, rtol=0)

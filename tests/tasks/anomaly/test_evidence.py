@@ -8,8 +8,8 @@ import whatwhere as ww
 from surfaces import surface
 from whatwhere.tasks.anomaly.aligned import NEAR, learn_object
 from whatwhere.tasks.anomaly.evidence import (
-    SHRINKAGE,
     ROUNDING,
+    SHRINKAGE,
     SURFACE,
     ExpectedEvidence,
     Gaussian,
