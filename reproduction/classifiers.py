@@ -177,13 +177,15 @@ def moved_test(move: Move) -> MakeImages:
     return lambda _, test: Images(moved(test[:], move).numpy(), test.labels, f"{test.name}, moved")
 
 
-def evaluate_few_labels(rows: LabelledRows, job: FewLabelJob, device: torch.device) -> FewLabels:
-    """The errors over ten draws of a few labels, C and the whitening chosen by cross-validation
+def evaluate_few_labels(
+    rows: LabelledRows, job: FewLabelJob, device: torch.device, draws: int = DRAWS
+) -> FewLabels:
+    """The errors over several draws of a few labels, C and the whitening chosen by cross-validation
     within these."""
     if not job.dual:
         given = rows.x, rows.y, rows.x_test, rows.y_test
-        return draw_errors(given, job.labels, draws=DRAWS, grid=job.C, device=device)
-    drawn = [few_labels(rows.y, job.labels, seed) for seed in range(DRAWS)]
+        return draw_errors(given, job.labels, draws=draws, grid=job.C, device=device)
+    drawn = [few_labels(rows.y, job.labels, seed) for seed in range(draws)]
     fits: list[list[FewFit]] = [[] for _ in drawn]
     for share in job.whiten_choices:
         whitening = (

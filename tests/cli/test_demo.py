@@ -14,7 +14,6 @@ from tiny_run import whatwhere
 from whatwhere.cli import demo_run as demo
 from whatwhere.data import load
 from whatwhere.errors import RunError
-from whatwhere.pages import explorer as export
 from whatwhere.spec import EveryBatch, InferenceSpec, LineSearch
 
 FILES = {
@@ -43,16 +42,14 @@ def streaming():
 
 
 def run(folder, stage=lambda title, total: nullcontext(lambda done: None), **given):
-    return folder, demo.run_demo(
-        folder, stage, engine="reference", recipe=streaming(), images=images(), **given
-    )
+    settings = {"recipe": streaming(), "images": images(), "code_steps": 2, **given}
+    return folder, demo.run_demo(folder, stage, engine="reference", **settings)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def few_steps():
-    """Of inference, for what is drawn and explored: most of the time of so small a demo."""
+    """Of inference, for what is drawn: much of the time of so small a demo."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(export, "CODE_STEPS", 2)
         patch.setattr(demo.InferenceSpec, "coding", lambda lam: InferenceSpec(lam=lam, steps=4))
         yield
 

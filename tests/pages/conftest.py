@@ -35,12 +35,15 @@ def hostile_digits() -> Images:
 
 def hostile_page() -> str:
     """The page of the shipped model with these digits."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(export, "CODE_STEPS", CODE_STEPS)
-        model, recipe = load_model(models.path("mnist")), Recipe.paper()
-        return export.Explorer(
-            model, recipe, hostile_digits(), name=HOSTILE, engine="reference"
-        ).export()
+    shown = export.Explorer(
+        load_model(models.path("mnist")),
+        Recipe.paper(),
+        hostile_digits(),
+        name=HOSTILE,
+        engine="reference",
+        code_steps=CODE_STEPS,
+    )
+    return shown.export()
 
 
 @pytest.fixture(scope="session")

@@ -114,18 +114,15 @@ def test_codes_come_back_to_half_a_level_of_the_largest() -> None:
     assert np.abs(found - p.flatten(1).numpy()).max() <= 0.5 / 255 * float(p.max()) + 1e-6
 
 
-def test_codes_that_follow_the_page_are_those_that_it_carries(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_codes_that_follow_the_page_are_those_that_it_carries() -> None:
     """In parts, the last of which is smaller; the served page may ask its own server for them, and
     nobody else."""
-    monkeypatch.setattr("whatwhere.pages.explorer.CODE_STEPS", 2)
     model, images = (
         DeconvNet(ModelSpec(layers=(LayerSpec(maps=3),))),
         load(np.full((PART + 3, 8, 8), 99, np.uint8)),
     )
     recipe = Recipe(model=model.spec, learning=Recipe.paper().learning[:1])
-    explorer = Explorer(model, recipe, images, name="x", engine="reference")
+    explorer = Explorer(model, recipe, images, name="x", engine="reference", code_steps=2)
     whole, served = explorer.export(), explorer.page(served=True)
     assert (carried(served)["examples"]["parts"], carried(served)["examples"]["codes"]) == (2, [])
     assert carried(whole)["examples"]["codes"] == [explorer.codes(0), explorer.codes(1)]

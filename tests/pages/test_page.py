@@ -330,11 +330,16 @@ def test_the_number_of_active_features_is_the_true_one_where_not_all_are_drawn(
 def test_a_served_page_opens_before_the_codes_of_its_examples_are_inferred(
     browser: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export, "CODE_STEPS", 5)
-    monkeypatch.setattr(export, "PART", 4)
     model, digits = load_model(models.path("mnist")), load("digits", split="test")
     explorer = export.Explorer(
-        model, Recipe.paper(), digits, name="x", examples=6, engine="reference"
+        model,
+        Recipe.paper(),
+        digits,
+        name="x",
+        examples=6,
+        engine="reference",
+        code_steps=5,
+        part_size=4,
     )
     looked = threading.Event()
     codes = explorer.codes

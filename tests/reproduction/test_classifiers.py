@@ -8,7 +8,6 @@ import pytest
 import torch
 from scipy import stats
 
-from reproduction import classifiers
 from reproduction.baselines import RawPixels
 from reproduction.classifiers import LabelledRows, evaluate_few_labels, evaluate_job
 from reproduction.few_labels import draw_errors, t_interval
@@ -179,27 +178,21 @@ def test_whitened_rows_are_whitened_for_every_kind_of_svm(options: dict[str, obj
     assert found != plain
 
 
-def test_few_labels_by_support_vectors_give_the_same_errors(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(classifiers, "DRAWS", 4)
+def test_few_labels_by_support_vectors_give_the_same_errors() -> None:
     rows = rows_of(images(120, 0, 0.2), images(80, 1, 0.2))
     wanted = [
         FewLabelJob(DataSpec("digits"), RawPixels(), (0.01, 3.0), 30, dual)
         for dual in (False, True)
     ]
-    primal, dual = (evaluate_few_labels(rows, each, CPU) for each in wanted)
+    primal, dual = (evaluate_few_labels(rows, each, CPU, draws=4) for each in wanted)
     assert dual.Cs == primal.Cs
     assert len(set(dual.Cs)) == 2, "both values of C are chosen in some draw"
     np.testing.assert_allclose(dual.errors, primal.errors, atol=1.01 / 80)
     assert dual.interval == t_interval(dual.errors)
 
 
-def test_a_share_of_whitening_is_chosen_within_the_drawn_labels(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_share_of_whitening_is_chosen_within_the_drawn_labels() -> None:
     """By a cross-validation with separate SVMs in the primal, for every draw."""
-    monkeypatch.setattr(classifiers, "DRAWS", 5)
     rows = rows_of(images(120, 0, 0.3), images(80, 1, 0.3))
     shares, C = (0.0, 100.0, 0.1), (0.3,)
     white = {
@@ -220,7 +213,7 @@ def test_a_share_of_whitening_is_chosen_within_the_drawn_labels(
         svm = fit_svm(white[chosen[-1]](rows.x[drawn]), y, C[0])
         errors.append(float((svm.predict(white[chosen[-1]](rows.x_test)) != rows.y_test).mean()))
     found = evaluate_few_labels(
-        rows, FewLabelJob(DataSpec("digits"), RawPixels(), C, 24, True, shares), CPU
+        rows, FewLabelJob(DataSpec("digits"), RawPixels(), C, 24, True, shares), CPU, draws=5
     )
     assert found.whitening == tuple(chosen)
     assert len(set(chosen)) > 1, "the draws differ"

@@ -16,7 +16,7 @@ from whatwhere.cli.outputs import claim, write
 from whatwhere.data import Images
 from whatwhere.errors import listed
 from whatwhere.learning import TrainedRun, TrainingCallbacks, TrainingOptions, train
-from whatwhere.pages.explorer import Explorer
+from whatwhere.pages.explorer import CODE_STEPS, Explorer
 from whatwhere.progress import Stage
 from whatwhere.spec import InferenceSpec, Recipe
 from whatwhere.spec.toml import read_recipe
@@ -73,6 +73,7 @@ def run_demo(
     engine: str = "auto",
     recipe: Recipe | None = None,
     images: tuple[Images, Images] | None = None,
+    code_steps: int = CODE_STEPS,
     overwrite: bool = False,
 ) -> dict[str, Any]:
     """Run the demo into a folder: the files of a run, `explorer.html`, `report.html`, and the
@@ -81,7 +82,8 @@ def run_demo(
     Files are written at the end: a demo that fails or is interrupted leaves an earlier one as it
     was.
 
-    images  for training and for the test, with labels; by default the embedded digits
+    images      for training and for the test, with labels; by default the embedded digits
+    code_steps  of inference for the codes of the explorer's examples
     """
     start = time.monotonic()
     claim([folder / file for file in FILES], folder=folder, overwrite=overwrite)
@@ -102,7 +104,15 @@ def run_demo(
             advance(1)
     few = few_label_scores(run, training, (x, x_test), (y, y_test), engine, stage)
     with stage("the explorer: inferring examples", min(EXPLORED, len(test))) as advance:
-        made = Explorer(run.model, recipe, test, name="the demo", examples=EXPLORED, engine=engine)
+        made = Explorer(
+            run.model,
+            recipe,
+            test,
+            name="the demo",
+            examples=EXPLORED,
+            engine=engine,
+            code_steps=code_steps,
+        )
         contents[EXPLORER] = made.export(advance).encode()
     times = {"seconds": time.monotonic() - start, "learning_seconds": learned}
     result = {"scores": scores, "few_labels": few, **times, "engine": run.history[-1].engine}

@@ -137,8 +137,8 @@ def to_base64(values: Tensor, dtype: type[np.generic]) -> str:
 
 EXAMPLES = 1_000
 EXAMPLE_BYTES = 2_000_000  # of pixels, before compression: larger images come in smaller numbers
-PART = 50  # examples whose codes come together
-CODE_STEPS = 100  # of inference for the codes of the examples
+PART = 50
+CODE_STEPS = 100
 INK = (0.1, 0.9)  # below: ground; above: ink
 MOSTLY = 0.6  # share of ground from which on images are strokes
 FEW = 0.2  # share of pixels between ground and ink up to which they are
@@ -150,9 +150,11 @@ class Explorer:
 
     It begins with the settings of the top layer's training, whose codes are sparse.
 
-    name      of the model, as the page shows it
-    examples  at most this many of `images`, spread over all of them
-    engine    of the examples' inference
+    name        of the model, as the page shows it
+    examples    at most this many of `images`, spread over all of them
+    engine      of the examples' inference
+    code_steps  of inference for the codes of the examples
+    part_size   number of examples whose codes come together
     """
 
     def __init__(
@@ -164,6 +166,8 @@ class Explorer:
         name: str,
         examples: int = EXAMPLES,
         engine: str = "auto",
+        code_steps: int = CODE_STEPS,
+        part_size: int = PART,
     ) -> None:
         if images.shape[0] != model.spec.channels:
             raise ImageError(
@@ -174,17 +178,20 @@ class Explorer:
         self.recipe = recipe
         self.name = name
         self.engine = engine
+        self.code_steps = code_steps
+        self.part_size = part_size
         # the rule that the page's engine has
         self.training = replace(recipe.learning[-1].inference, step=LineSearch())
         require_shown(self.training, model.spec)
         self.packed = pack_model(model)
         self.images = images.subset(choose_examples(images, examples))
-        self.parts = -(-len(self.images) // PART)
+        self.parts = -(-len(self.images) // part_size)
 
     def codes(self, part: int) -> str:
-        """The codes of `PART` examples, compressed; they are inferred now."""
-        rows = np.arange(part * PART, min((part + 1) * PART, len(self.images)))
-        spec = replace(self.training, steps=CODE_STEPS)
+        """The codes of `part_size` examples, compressed; they are inferred now."""
+        first = part * self.part_size
+        rows = np.arange(first, min(first + self.part_size, len(self.images)))
+        spec = replace(self.training, steps=self.code_steps)
         return pack_codes(infer(self.model, self.images[rows], spec, engine=self.engine).features)
 
     def page(self, codes: Sequence[str] = (), *, served: bool = False) -> str:
@@ -207,8 +214,8 @@ class Explorer:
                 | {
                     "codes": list(codes),
                     "parts": self.parts if served else len(codes),
-                    "part": PART,
-                    "steps": CODE_STEPS,
+                    "part": self.part_size,
+                    "steps": self.code_steps,
                 }
             ),
         }
@@ -226,7 +233,7 @@ class Explorer:
         codes = []
         for part in range(self.parts):
             codes.append(self.codes(part))
-            progress(min(PART, len(self.images) - part * PART))
+            progress(min(self.part_size, len(self.images) - part * self.part_size))
         return self.page(codes)
 
 

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from whatwhere.errors import MissingExtra
-from whatwhere.tasks.classification import neighbours
 from whatwhere.tasks.classification.neighbours import Neighbours, neighbour_weights
 
 
@@ -18,11 +17,10 @@ def rows(count: int, columns: int = 6, seed: int = 0) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("block", [1, 10_000_000])
-def test_neighbours_are_the_nearest_of_all(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(neighbours, "DISTANCES", block)
+def test_neighbours_are_the_nearest_of_all(block: int) -> None:
     x, queries = rows(70), rows(9, seed=1)
     distances = torch.cdist(queries.double(), x.double()).square()
-    squares, found = Neighbours(x).nearest(queries, 5)
+    squares, found = Neighbours(x, distances=block).nearest(queries, 5)
     wanted = distances.topk(5, largest=False)
     assert torch.equal(found, wanted.indices)
     torch.testing.assert_close(squares.double(), wanted.values, rtol=1e-4, atol=1e-6)
@@ -61,29 +59,32 @@ def test_weights_fall_from_one_to_exp_minus_four() -> None:
 
 
 def test_many_rows_need_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(neighbours, "EXACT_ROWS", 10)
     monkeypatch.setitem(sys.modules, "pynndescent", None)
     with pytest.raises(MissingExtra, match="neighbours"):
-        Neighbours(rows(11))
+        Neighbours(rows(11), exact_rows=10)
+    Neighbours(rows(10), exact_rows=10)
 
 
 def test_many_rows_take_the_approximate_index(monkeypatch: pytest.MonkeyPatch) -> None:
     """The index is asked for what the exact search returns, in the units that PyNNDescent has."""
+
+    asked: list[int] = []
 
     class Index:
         def __init__(self, x: np.ndarray, n_neighbors: int, random_state: int) -> None:
             self.x = torch.from_numpy(x)
 
         def query(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+            asked.append(len(queries))
             nearest = torch.cdist(torch.from_numpy(queries), self.x).topk(k, largest=False)
             return nearest.indices.numpy().astype(np.int32), nearest.values.numpy()
 
     x, queries = rows(60), rows(5, seed=1)
     wanted = [Neighbours(x).nearest(queries, 4), Neighbours(x).others(6)]
-    monkeypatch.setattr(neighbours, "EXACT_ROWS", 10)
-    monkeypatch.setattr(Neighbours, "_nearest_of_block", None)
     monkeypatch.setitem(sys.modules, "pynndescent", types.SimpleNamespace(NNDescent=Index))
-    found = [Neighbours(x).nearest(queries, 4), Neighbours(x).others(6)]
+    approximate = Neighbours(x, exact_rows=10)
+    found = [approximate.nearest(queries, 4), approximate.others(6)]
+    assert sum(asked) == len(queries) + len(x)
     for (squares, numbers), (exact_squares, exact_numbers) in zip(found, wanted, strict=True):
         assert torch.equal(numbers, exact_numbers)
         torch.testing.assert_close(squares, exact_squares, rtol=1e-3, atol=1e-4)

@@ -8,7 +8,7 @@ from torch import Tensor
 from whatwhere.errors import MissingExtra
 
 EXACT_ROWS = 200_000
-DISTANCES = 1 << 26  # held in memory at a time
+DISTANCES = 1 << 26
 FAR = 1e15  # values of rows whose squared distances need float64
 NARROWING = 4.0  # weights fall to exp(-4) at the farthest neighbour (Calder et al. 2020)
 
@@ -35,14 +35,26 @@ class Nearest(NamedTuple):
 
 
 class Neighbours:
-    """Finds the nearest of some rows [N, D], which are kept as float32 on a device."""
+    """Finds the nearest of some rows [N, D], which are kept as float32 on a device.
 
-    def __init__(self, rows: Tensor, device: torch.device | str = "cpu") -> None:
+    exact_rows  number of rows above which an approximate index finds them
+    distances   that are held in memory at a time
+    """
+
+    def __init__(
+        self,
+        rows: Tensor,
+        device: torch.device | str = "cpu",
+        *,
+        exact_rows: int = EXACT_ROWS,
+        distances: int = DISTANCES,
+    ) -> None:
+        self.distances = distances
         self.mean = rows.mean(0, keepdim=True, dtype=torch.float64)
         self.device = torch.device(device)
         self.rows = self.centred(rows)
         self.squares = self.rows.square().sum(1)
-        self.index = approximate_index(self.rows) if len(rows) > EXACT_ROWS else None
+        self.index = approximate_index(self.rows) if len(rows) > exact_rows else None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -64,7 +76,7 @@ class Neighbours:
         """The `count` nearest rows of queries that are centred."""
         if self.index is not None:
             return self._approximately(queries, count)
-        blocks = queries.split(max(1, DISTANCES // len(self.rows)))
+        blocks = queries.split(max(1, self.distances // len(self.rows)))
         parts = [self._nearest_of_block(block, count) for block in blocks]
         squares = torch.cat([part.squares for part in parts])
         return Nearest(squares, torch.cat([part.rows for part in parts]))
@@ -85,7 +97,7 @@ class Neighbours:
         found = distances.topk(count, dim=1, largest=False).indices
         # Products lose digits where rows are close, so the distances of those that were found are
         # computed again.
-        step = max(1, DISTANCES // (count * max(self.rows.shape[1], 1)))
+        step = max(1, self.distances // (count * max(self.rows.shape[1], 1)))
         pairs = zip(queries.split(step), found.split(step), strict=True)
         squares = torch.cat([(q[:, None] - self.rows[f]).square().sum(2) for q, f in pairs])
         order = squares.argsort(dim=1, stable=True)
