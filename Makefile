@@ -22,13 +22,14 @@ test: $(VENV)/.dev
 # Before every commit, at most a minute: format, lint, types of what changed, imports, the core's tests.
 check: $(VENV)/.dev
 	$(BIN)/ruff format .
-	$(MAKE) --jobs 2 quick-lint types imports core-tests
+	$(MAKE) --jobs 3 core-tests types imports quick-lint
 
 quick-lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 
 core-tests: $(VENV)/.dev
-	$(BIN)/python -m pytest tests/spec tests/ops tests/model tests/engines/test_ista.py tests/inference/test_checks.py tests/test_structure.py
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow and not documentation' tests/spec tests/ops tests/model \
+	  tests/engines/test_ista.py tests/inference/test_checks.py tests/test_structure.py
 
 # How heavy the package is to read, as a table. No size is a test.
 weight: $(VENV)/.dev

@@ -37,6 +37,7 @@ SPEC = SPECS["2 layers"]
 FEW = InferenceSpec(steps=1)
 
 
+@pytest.mark.slow
 def test_malformed_latents_give_an_error_or_the_right_numbers() -> None:
     """In a process of its own: what used to happen is a corrupted heap."""
     pytest.importorskip("numba")
