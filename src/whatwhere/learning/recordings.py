@@ -3,12 +3,12 @@ before they are learned.
 
     hum        a line in the spectrum at 50 or 60 Hz, where the rate is known
     baseline   the running median of four waveforms' length (`ops.baseline`)
-    length     the part around peaks that holds nearly all of their energy
-    waveforms  pieces around peaks, in clusters; clusters whose means are the same at a shift are
-               one waveform, and those with few pieces none
+    waveforms  how long they are, and how many (`learning.waveforms`)
+    λ          what is small in comparison with the usual event is left out
 
 Chosen on the simulated recordings of benchmarks/simulated_recordings.py, mostly with other seeds
-than that of the benchmark, whose recordings were looked at early, too.
+than that of the benchmark, whose recordings were looked at early, too, and on some of the real ones
+of benchmarks/real_recordings.py, which names them.
 """
 
 import tempfile

@@ -42,7 +42,7 @@ CLUSTERS = 12
 PIECES = 4000  # that are clustered
 SAME = 0.93  # correlation of two waveforms that are one
 FINE = 4  # shifts in a sample
-FEWEST = 0.02  # of all pieces that a cluster has at least, and
+FEWEST = 0.05  # of all pieces that a cluster has at least: overlaps and artefacts are rarer; and
 LEAST = 3  # pieces
 
 
