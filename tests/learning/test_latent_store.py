@@ -12,7 +12,7 @@ import tiny_training as tiny
 from examples import SPECS, random_images, random_latents
 from whatwhere.errors import RunError
 from whatwhere.inference.target import Target
-from whatwhere.inference.tiled import TileGrid, finish_tile
+from whatwhere.inference.tiled import TileGrid, TilePlace, finish_tile
 from whatwhere.latents import Latents, PoolingParams, SparseLatents, SparseMap
 from whatwhere.learning.latent_store import LatentStore
 from whatwhere.model import DeconvNet
@@ -149,7 +149,7 @@ def sparsified(name: str) -> tuple[DeconvNet, Latents, SparseLatents]:
     return (
         model,
         latents,
-        finish_tile(model, grid, (0, 0), latents, "reference", Target(images)).latents,
+        finish_tile(model, grid, TilePlace(0, 0), latents, "reference", Target(images)).latents,
     )
 
 

@@ -22,6 +22,8 @@ from whatwhere.spec import LearningSpec, Recipe
 CHECKPOINT_SHARE = 0.1  # of the time, for writing checkpoints
 # times the cost of an empty reconstruction: far from anything that inference would choose
 RUNAWAY = 10.0
+SECONDS_APART = 2.0  # how long processes work before they add up what they measured
+MOST_ROUNDS = 32  # that they add up at a time
 
 
 class TrainingStopped(RunError):
@@ -48,9 +50,10 @@ class Round:
 class TrainingSession:
     """What an algorithm of training is given: the work that is left, and whom to report it to.
 
-    With several processes, batches are inferred in rounds. At the end of a round the processes add
-    up a few numbers: what the batches cost, and whether anyone wants to stop. So all of them stop
-    at the same batch, and a process that was killed is missed within a batch.
+    With several processes, batches are inferred in rounds. Every few rounds, about `SECONDS_APART`,
+    the processes add up some numbers: what the batches cost, and whether anyone wants to stop. So
+    all of them stop at the same batch, a process that was killed is missed within seconds, and one
+    that is slower for a moment does not hold up the others.
 
     engines           the name of each layer's engine, for reports
     folder            None if the run has none
@@ -65,8 +68,10 @@ class TrainingSession:
     folder: RunFolder | None = None
     checkpoint_every: int | None = None
     processes: ProcessGroup = field(default_factory=ProcessGroup)
-    # rounds whose numbers are still on their way to the host
+    # rounds that are not added up yet
     _pending: deque[Round] = field(default_factory=deque, init=False)
+    _rounds: int = field(default=1, init=False)  # that are added up at a time
+    _added_up: float = field(default_factory=time.monotonic, init=False)  # when, the last time
     # when the last checkpoint was complete
     _saved: float = field(default_factory=time.monotonic, init=False)
     _saving: float = field(default=0.0, init=False)  # the seconds that it took
@@ -134,6 +139,8 @@ class TrainingSession:
         ahead = 1 if self.state.model.device.type == "cuda" else 0
         together = self.data.batches_per_round
         self._done = self.state.batch
+        self._rounds = 1
+        self._added_up = time.monotonic()
         stopping = False
         for first in range(self._done - self._done % together, self._batch_count, together):
             batch = first + self.processes.rank % together
@@ -143,11 +150,11 @@ class TrainingSession:
                 yield batch
             self._pending.append(Round(first, self._measured))
             self._done = min(first + together, self._batch_count)
-            if len(self._pending) > ahead:
-                stopping = self._end_round()
+            if len(self._pending) >= ahead + self._rounds:
+                stopping = self._end_rounds(self._rounds)
             if stopping:
                 break
-        stopping |= self._end_rounds()
+        stopping |= self._end_batches()
         self._inferred = time.perf_counter()
         if stopping:
             self.save_within_epoch()
@@ -176,31 +183,46 @@ class TrainingSession:
             return model
         return model.with_filters(k, self.processes.broadcast(model.filters[k - 1]))
 
-    def _end_rounds(self) -> bool:
-        """End the rounds that are pending; True if someone asks to stop."""
-        stopping = False
-        while self._pending:
-            stopping |= self._end_round()
+    def _end_batches(self) -> bool:
+        """Add up all that is pending; True if someone asks to stop."""
+        stopping = bool(self._pending) and self._end_rounds(len(self._pending))
         active = self.processes.all_reduce_sum(self._stats.active.long().cpu()) > 0
         self._stats.active = active.to(self.state.model.device)
         return stopping
 
-    def _end_round(self) -> bool:
-        """Add up the first of the pending rounds over all processes, check and report it; True if
+    def _end_rounds(self, count: int) -> bool:
+        """Add up the first pending rounds over all processes, check and report them; True if
         someone asks to stop."""
-        done = self._pending.popleft()
+        done = [self._pending.popleft() for _ in range(count)]
         processes = self.processes
-        # a row for each process, with the numbers of its batch
-        table = torch.zeros(processes.world_size, reports.BATCH_SUMS, dtype=torch.float64)
-        table[processes.rank] = done.measured.value()
-        table = processes.all_reduce_sum(table)
+        # a table for each round, with a row for each process: the numbers of its batch
+        tables = torch.zeros(count, processes.world_size, reports.BATCH_SUMS, dtype=torch.float64)
+        for number, one in enumerate(done):
+            tables[number, processes.rank] = one.measured.value()
+        tables = processes.all_reduce_sum(tables)
         together = self.data.batches_per_round
-        for rank, row in enumerate(table):
-            self._check_cost(row, done.first + rank % together + 1)
-        sums = table.sum(0)
-        self._stats.sums += sums[:4]
-        self._report_batch(sums, min(done.first + together, self._batch_count))
-        return processes.any(self.callbacks.stop())
+        for one, table in zip(done, tables, strict=True):
+            for rank, row in enumerate(table):
+                self._check_cost(row, one.first + rank % together + 1)
+            sums = table.sum(0)
+            self._stats.sums += sums[:4]
+            self._report_batch(sums, min(one.first + together, self._batch_count))
+        return self._agree(count)
+
+    def _agree(self, count: int) -> bool:
+        """Whether anyone asks to stop, after `count` rounds. All processes also choose the same
+        number of rounds until the next time, by the pace of the slowest."""
+        processes = self.processes
+        now = time.monotonic()
+        answers = torch.zeros(1 + processes.world_size, dtype=torch.float64)
+        answers[0] = float(self.callbacks.stop())
+        answers[1 + processes.rank] = (now - self._added_up) / count
+        answers = processes.all_reduce_sum(answers)
+        slowest = max(float(answers[1:].max()), 1e-9)
+        if processes.world_size > 1:
+            self._rounds = min(max(1, int(SECONDS_APART / slowest)), MOST_ROUNDS)
+        self._added_up = now
+        return bool(answers[0] > 0)
 
     def _check_cost(self, sums: Tensor, batch: int) -> None:
         cost = float(sums[0] + sums[1])
@@ -228,7 +250,7 @@ class TrainingSession:
     def save_within_epoch(self) -> None:
         """A checkpoint of the batches that are done."""
         if self._pending:
-            self._end_rounds()
+            self._end_rounds(len(self._pending))
         self._stats.seconds += time.perf_counter() - self._began
         self.state = replace(self.state, batch=self._done, stats=self._stats)
         self._checkpoint()
