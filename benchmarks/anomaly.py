@@ -18,7 +18,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from machine import machine
@@ -28,7 +27,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from reproduction.studies.anomaly_tiles import parts_of, pixels, read_tiles
 
 RESULTS = Path(__file__).parent / "results" / "anomaly.json"
-SIDE, SMALL, MANY = 200, 64, 1000
+SIDE = 200  # pixels of a square
+SMALL = 64  # pixels of a square that is searched at full resolution
+MANY = 1000  # pictures
 
 
 def save(folder: Path, pictures: list[np.ndarray]) -> Path:
@@ -44,46 +45,50 @@ def square(picture: np.ndarray, size: int) -> np.ndarray:
     return wide[:size, :size]
 
 
-def run(*arguments: str | Path) -> dict[str, Any]:
-    used, start, load = (
-        resource.getrusage(resource.RUSAGE_CHILDREN),
-        time.perf_counter(),
-        os.getloadavg()[0],
-    )
+def processor_seconds() -> float:
+    """Of all commands so far."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def run(*arguments: str | Path) -> dict[str, float]:
+    """The times of one command."""
+    load = os.getloadavg()[0]
+    processor = processor_seconds()
+    start = time.perf_counter()
     subprocess.run([sys.executable, "-m", "whatwhere", "anomaly", *map(str, arguments)], check=True)
-    wall, now = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
-    processor = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
     return {
-        "seconds": round(wall, 1),
-        "processor seconds": round(processor, 1),
+        "seconds": round(time.perf_counter() - start, 1),
+        "processor seconds": round(processor_seconds() - processor, 1),
         "load before": round(load, 2),
     }
 
 
 def main(tiles: str) -> None:
     parts = parts_of(read_tiles(tiles))
-    normal, new = pixels(parts["fit"]), pixels(parts["validation"] + parts["test"])
+    normal = pixels(parts["fit"])
+    new = pixels(parts["validation"] + parts["test"])
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        many, small = (
-            [square(new[n % len(new)], size) for n in range(MANY)] for size in (SIDE, SMALL)
-        )
-        sources = {"normal": normal, "new": new[:400], "many": many, "small": small}
-        sources["small normal"] = [square(picture, SMALL) for picture in normal]
-        made = [save(folder / n, p) for n, p in sources.items()]
+        tiles_again = [new[n % len(new)] for n in range(MANY)]
+        normal_tiles = save(folder / "normal", normal)
+        new_tiles = save(folder / "new", new[:400])
+        large = save(folder / "many", [square(tile, SIDE) for tile in tiles_again])
+        small = save(folder / "small", [square(tile, SMALL) for tile in tiles_again])
+        small_normal = save(folder / "small normal", [square(tile, SMALL) for tile in normal])
         rows = {
-            "fit to 200 tiles": run("fit", made[0], "--out", folder / "detector"),
+            "fit to 200 tiles": run("fit", normal_tiles, "--out", folder / "detector"),
             "score 400 tiles": run(
-                "score", folder / "detector", made[1], "--out", folder / "report"
+                "score", folder / "detector", new_tiles, "--out", folder / "report"
             ),
             "score 1,000 pictures of 200 x 200": run(
-                "score", folder / "detector", made[2], "--out", folder / "large"
+                "score", folder / "detector", large, "--out", folder / "large"
             ),
             "fit to 200 pictures of 64 x 64": run(
-                "fit", made[4], "--out", folder / "small detector"
+                "fit", small_normal, "--out", folder / "small detector"
             ),
             "score 1,000 pictures of 64 x 64": run(
-                "score", folder / "small detector", made[3], "--out", folder / "s"
+                "score", folder / "small detector", small, "--out", folder / "s"
             ),
             "bytes of the detector": (folder / "detector").stat().st_size,
             "bytes of the page": (folder / "large" / "index.html").stat().st_size,

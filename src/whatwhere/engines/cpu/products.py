@@ -7,16 +7,22 @@ numbers, and the next row of the window begins `jump` numbers later. Output i of
 window that starts at i · step.
 """
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
+from numba.core.base import BaseContext
+from numba.core.typing.context import Context as TypingContext
+from numba.core.typing.templates import Signature
 
 from whatwhere.engines.jit import Array, inline_jit, jit
 from whatwhere.engines.jit.simd import (
     LANES,
+    FloatArray,
+    Lowering,
     broadcast,
     call,
     intrinsic,
@@ -56,8 +62,20 @@ def product(outputs: int, vectors: int, dot: bool = False) -> Any:
     """
 
     @intrinsic
-    def tile(typingctx: Any, state: Any, filters: Any, out: Any, windows: Any, matrix: Any) -> Any:
-        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def tile(
+        typingctx: TypingContext,
+        state: FloatArray,
+        filters: FloatArray,
+        out: types.Type,
+        windows: types.Type,
+        matrix: types.Type,
+    ) -> Lowering | None:
+        def codegen(
+            context: BaseContext,
+            builder: ir.IRBuilder,
+            signature: Signature,
+            arguments: Sequence[ir.Value],
+        ) -> ir.Value:
             source, f, (out_at, out_step), (at, step, jump, rows, depth), (f_at, maps) = unpack(
                 builder, arguments
             )
@@ -102,7 +120,13 @@ def product(outputs: int, vectors: int, dot: bool = False) -> Any:
 
 
 def _add_products(
-    builder: Any, sums: Any, window: Any, d: Any, lines: Any, dot: bool, dtype: Any
+    builder: ir.IRBuilder,
+    sums: Sequence[Sequence[ir.Value]],
+    window: Sequence[ir.Value],
+    d: ir.Value,
+    lines: ir.Value,
+    dot: bool,
+    dtype: types.Float,
 ) -> None:
     """Add number d of every window, times its filters, to the sums [outputs][vectors]."""
     weights = [
@@ -123,7 +147,9 @@ def _number(value: int) -> ir.Constant:
     return ir.Constant(ir.IntType(64), value)
 
 
-def _affine(builder: Any, start: Any, *terms: tuple[Any, Any]) -> Any:
+def _affine(
+    builder: ir.IRBuilder, start: ir.Value, *terms: tuple[ir.Value | int, ir.Value]
+) -> ir.Value:
     """start + Σ count · stride."""
     for count, stride in terms:
         count = _number(count) if isinstance(count, int) else count

@@ -5,20 +5,29 @@ on the optimiser.
 processor with narrower registers each becomes two instructions.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import extending, types
 from numba.core import cgutils
+from numba.core.base import BaseContext
 from numba.core.codegen import get_host_cpu_features
+from numba.core.typing.context import Context as TypingContext
+from numba.core.typing.templates import Signature
 
 # With 32 registers of 16 numbers, 16; else 8, two registers of ARM's or one of AVX's: what a loop
 # holds must fit.
 LANES = 16 if "+avx512f" in get_host_cpu_features() else 8
 
+FloatArray: TypeAlias = "types.Array[types.Float]"
+"""The type of an array of numbers in memory."""
 
-def intrinsic(define: Callable[..., Any]) -> Any:
+Lowering = tuple[Signature, Callable[..., ir.Value]]
+"""What an intrinsic function returns: its types, and what makes its instructions."""
+
+
+def intrinsic(define: Callable[..., Lowering | None]) -> Any:
     """Numba's decorator: the result is called from compiled code, without the typing context."""
     return extending.intrinsic(define)
 
@@ -41,26 +50,32 @@ def vector_ir(dtype: types.Float) -> ir.VectorType:
     return ir.VectorType(ir.FloatType() if dtype == types.float32 else ir.DoubleType(), LANES)
 
 
-def pointer(context: Any, builder: Any, array_type: types.Array, array: Any, index: Any) -> Any:
+def pointer(
+    context: BaseContext,
+    builder: ir.IRBuilder,
+    array_type: FloatArray,
+    array: ir.Value,
+    index: ir.Value,
+) -> ir.Value:
     """The address of element `index` of a one-dimensional contiguous array."""
     return builder.gep(
         cgutils.create_struct_proxy(array_type)(context, builder, array).data, [index]
     )
 
 
-def load_vector(builder: Any, at: Any, dtype: types.Float) -> Any:
+def load_vector(builder: ir.IRBuilder, at: ir.Value, dtype: types.Float) -> ir.Value:
     return builder.load(
         builder.bitcast(at, vector_ir(dtype).as_pointer()), align=dtype.bitwidth // 8
     )
 
 
-def store_vector(builder: Any, value: Any, at: Any, dtype: types.Float) -> None:
+def store_vector(builder: ir.IRBuilder, value: ir.Value, at: ir.Value, dtype: types.Float) -> None:
     builder.store(
         value, builder.bitcast(at, vector_ir(dtype).as_pointer()), align=dtype.bitwidth // 8
     )
 
 
-def broadcast(builder: Any, scalar: Any) -> Any:
+def broadcast(builder: ir.IRBuilder, scalar: ir.Value) -> ir.Value:
     """A vector with the same number in every lane."""
     empty = ir.Constant(ir.VectorType(scalar.type, LANES), ir.Undefined)
     one = builder.insert_element(empty, scalar, ir.Constant(ir.IntType(32), 0))
@@ -69,7 +84,7 @@ def broadcast(builder: Any, scalar: Any) -> Any:
     )
 
 
-def unpack(builder: Any, arguments: Any) -> list[Any]:
+def unpack(builder: ir.IRBuilder, arguments: Sequence[ir.Value]) -> list[ir.Value]:
     """Arguments, tuples of numbers among them as lists."""
     return [
         cgutils.unpack_tuple(builder, a) if isinstance(a.type, ir.ArrayType) else a
@@ -77,7 +92,9 @@ def unpack(builder: Any, arguments: Any) -> list[Any]:
     ]
 
 
-def call(builder: Any, name: str, *arguments: Any, flags: tuple[str, ...] = ()) -> Any:
+def call(
+    builder: ir.IRBuilder, name: str, *arguments: ir.Value, flags: tuple[str, ...] = ()
+) -> ir.Value:
     """Call the LLVM intrinsic of this name on vectors, or on numbers."""
     kind = arguments[0].type
     element, suffix = (kind.element, f"v{LANES}") if isinstance(kind, ir.VectorType) else (kind, "")
@@ -94,12 +111,17 @@ def _is_plain(array: Any) -> bool:
 
 
 @intrinsic
-def load(typingctx: Any, array: Any, index: Any) -> Any:
+def load(typingctx: TypingContext, array: FloatArray, index: types.Type) -> Lowering | None:
     """The vector array[index : index + LANES]."""
     if not _is_plain(array):
         return None
 
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def codegen(
+        context: BaseContext,
+        builder: ir.IRBuilder,
+        signature: Signature,
+        arguments: Sequence[ir.Value],
+    ) -> ir.Value:
         at = pointer(context, builder, array, *arguments)
         return load_vector(builder, at, array.dtype)
 
@@ -107,12 +129,19 @@ def load(typingctx: Any, array: Any, index: Any) -> Any:
 
 
 @intrinsic
-def store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
+def store(
+    typingctx: TypingContext, array: FloatArray, index: types.Type, value: types.Type
+) -> Lowering | None:
     """array[index : index + LANES] = value."""
     if not _is_plain(array):
         return None
 
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def codegen(
+        context: BaseContext,
+        builder: ir.IRBuilder,
+        signature: Signature,
+        arguments: Sequence[ir.Value],
+    ) -> ir.Value:
         store_vector(
             builder, arguments[2], pointer(context, builder, array, *arguments[:2]), array.dtype
         )
@@ -122,26 +151,36 @@ def store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
 
 
 @intrinsic
-def splat(typingctx: Any, array: Any, number: Any) -> Any:
+def splat(typingctx: TypingContext, array: FloatArray, number: types.Type) -> Lowering | None:
     """A vector of the array's dtype with `number` in every lane."""
 
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def codegen(
+        context: BaseContext,
+        builder: ir.IRBuilder,
+        signature: Signature,
+        arguments: Sequence[ir.Value],
+    ) -> ir.Value:
         return broadcast(builder, context.cast(builder, arguments[1], number, array.dtype))
 
     return Vector(array.dtype)(array, number), codegen
 
 
 @intrinsic
-def total(typingctx: Any, a: Any) -> Any:
+def total(typingctx: TypingContext, a: Vector) -> Lowering | None:
     """The sum of the lanes."""
 
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def codegen(
+        context: BaseContext,
+        builder: ir.IRBuilder,
+        signature: Signature,
+        arguments: Sequence[ir.Value],
+    ) -> ir.Value:
         return sum_lanes(builder, arguments[0], a.dtype)
 
     return a.dtype(a), codegen
 
 
-def sum_lanes(builder: Any, value: Any, dtype: types.Float) -> Any:
+def sum_lanes(builder: ir.IRBuilder, value: ir.Value, dtype: types.Float) -> ir.Value:
     """Halves added to halves, down to one number."""
     width = LANES
     while width > 1:
@@ -156,10 +195,15 @@ def sum_lanes(builder: Any, value: Any, dtype: types.Float) -> Any:
 
 
 @intrinsic
-def any_nonzero(typingctx: Any, a: Any) -> Any:
+def any_nonzero(typingctx: TypingContext, a: Vector) -> Lowering | None:
     """Whether any lane differs from zero."""
 
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def codegen(
+        context: BaseContext,
+        builder: ir.IRBuilder,
+        signature: Signature,
+        arguments: Sequence[ir.Value],
+    ) -> ir.Value:
         zero = ir.Constant(vector_ir(a.dtype), None)
         lanes = builder.bitcast(builder.fcmp_unordered("!=", arguments[0], zero), ir.IntType(LANES))
         return builder.icmp_unsigned("!=", lanes, ir.Constant(ir.IntType(LANES), 0))
@@ -168,11 +212,16 @@ def any_nonzero(typingctx: Any, a: Any) -> Any:
 
 
 @intrinsic
-def noinline(typingctx: Any) -> Any:
+def noinline(typingctx: TypingContext) -> Lowering | None:
     """Never inline the function that calls this: a copy at every call site would take long to
     compile."""
 
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def codegen(
+        context: BaseContext,
+        builder: ir.IRBuilder,
+        signature: Signature,
+        arguments: Sequence[ir.Value],
+    ) -> ir.Value:
         builder.function.attributes.add("noinline")
         return context.get_dummy_value()
 

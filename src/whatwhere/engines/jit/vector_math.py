@@ -5,14 +5,25 @@ Numbers among vectors are broadcast. Products and sums are fused where the proce
 """
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import extending, types
+from numba.core.base import BaseContext
+from numba.core.typing.context import Context as TypingContext
+from numba.core.typing.templates import Signature
 
 from whatwhere.engines.jit import inline_jit
-from whatwhere.engines.jit.simd import LANES, Vector, broadcast, call, intrinsic, vector_ir
+from whatwhere.engines.jit.simd import (
+    LANES,
+    Lowering,
+    Vector,
+    broadcast,
+    call,
+    intrinsic,
+    vector_ir,
+)
 from whatwhere.formulas import compile_formulas
 
 TINY = 2e-35  # `exp` returns zero below this
@@ -37,7 +48,7 @@ class MaskModel(extending.models.PrimitiveModel):
         super().__init__(dmm, fe_type, ir.VectorType(ir.IntType(1), LANES))
 
 
-def result_type(typingctx: Any, *kinds: Any) -> Any:
+def result_type(typingctx: TypingContext, *kinds: types.Type) -> Any:
     """The type of what is computed from vectors and numbers: a vector if there is one
     among them."""
     vector = next((kind for kind in kinds if isinstance(kind, Vector)), None)
@@ -47,7 +58,13 @@ def result_type(typingctx: Any, *kinds: Any) -> Any:
     return number if isinstance(number, types.Float) else types.float64
 
 
-def lift(context: Any, builder: Any, kind: Any, signature: Any, arguments: Any) -> list[Any]:
+def lift(
+    context: BaseContext,
+    builder: ir.IRBuilder,
+    kind: types.Type,
+    signature: Signature,
+    arguments: Sequence[ir.Value],
+) -> list[ir.Value]:
     """Arguments as values of one type: numbers are cast and, to vectors, broadcast."""
     dtype = kind.dtype if isinstance(kind, Vector) else kind
     numbers = zip(signature.args, arguments, strict=True)
@@ -60,10 +77,15 @@ def lift(context: Any, builder: Any, kind: Any, signature: Any, arguments: Any) 
 
 
 @intrinsic
-def rsqrt(typingctx: Any, a: Any) -> Any:
+def rsqrt(typingctx: TypingContext, a: Vector) -> Lowering | None:
     """1 / √a. In float32 LLVM may use the processor's estimate and refine it to full precision."""
 
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def codegen(
+        context: BaseContext,
+        builder: ir.IRBuilder,
+        signature: Signature,
+        arguments: Sequence[ir.Value],
+    ) -> ir.Value:
         one = ir.Constant(vector_ir(a.dtype), [1.0] * LANES)
         return builder.fdiv(
             one, call(builder, "sqrt", *arguments, flags=("fast",)), flags=("fast",)
@@ -73,12 +95,19 @@ def rsqrt(typingctx: Any, a: Any) -> Any:
 
 
 @intrinsic
-def where(typingctx: Any, condition: Any, yes: Any, no: Any) -> Any:
+def where(
+    typingctx: TypingContext, condition: Any, yes: types.Type, no: types.Type
+) -> Lowering | None:
     """In every lane `yes` where the condition holds, else `no`; also for numbers."""
     vector = isinstance(condition, Mask)
     kind = Vector(condition.dtype) if vector else result_type(typingctx, yes, no)
 
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def codegen(
+        context: BaseContext,
+        builder: ir.IRBuilder,
+        signature: Signature,
+        arguments: Sequence[ir.Value],
+    ) -> ir.Value:
         choices = signature.replace(args=signature.args[1:])
         return builder.select(arguments[0], *lift(context, builder, kind, choices, arguments[1:]))
 
@@ -86,7 +115,7 @@ def where(typingctx: Any, condition: Any, yes: Any, no: Any) -> Any:
 
 
 @intrinsic
-def has_float64(typingctx: Any, a: Any) -> Any:
+def has_float64(typingctx: TypingContext, a: Vector) -> Lowering | None:
     """Whether the lanes are float64, as a constant."""
     return types.boolean(a), lambda context, builder, signature, arguments: context.get_constant(
         types.boolean, a.dtype == types.float64
@@ -94,11 +123,16 @@ def has_float64(typingctx: Any, a: Any) -> Any:
 
 
 @intrinsic
-def add_exponent(typingctx: Any, a: Any, n: Any) -> Any:
+def add_exponent(typingctx: TypingContext, a: Vector, n: types.Type) -> Lowering | None:
     """a · 2^n for the integer in the last bits of n, which is added to the exponent of a."""
     bits, mantissa = (32, 23) if a.dtype == types.float32 else (64, 52)
 
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def codegen(
+        context: BaseContext,
+        builder: ir.IRBuilder,
+        signature: Signature,
+        arguments: Sequence[ir.Value],
+    ) -> ir.Value:
         integers = ir.VectorType(ir.IntType(bits), LANES)
         number, n = (builder.bitcast(argument, integers) for argument in arguments)
         exponent = builder.shl(n, ir.Constant(integers, [mantissa] * LANES))
@@ -110,10 +144,15 @@ def add_exponent(typingctx: Any, a: Any, n: Any) -> Any:
 def _function(name: str, count: int) -> Any:
     """An LLVM intrinsic of one to three vectors or numbers as a function in Numba code."""
 
-    def define(typingctx: Any, *kinds: Any) -> Any:
+    def define(typingctx: TypingContext, *kinds: types.Type) -> Lowering | None:
         kind = result_type(typingctx, *kinds)
 
-        def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        def codegen(
+            context: BaseContext,
+            builder: ir.IRBuilder,
+            signature: Signature,
+            arguments: Sequence[ir.Value],
+        ) -> ir.Value:
             return call(builder, name, *lift(context, builder, kind, signature, arguments))
 
         return kind(*kinds), codegen
@@ -135,17 +174,22 @@ def _operator(
     """Define an operator between vectors, and between a vector and a number."""
 
     @extending.type_callable(symbol)
-    def typed(context: Any) -> Any:
-        def typer(a: Any, b: Any) -> Any:
+    def typed(context: TypingContext) -> Any:
+        def typer(a: types.Type, b: types.Type) -> types.Type | None:
             if isinstance(a, Vector) and (a == b or isinstance(b, types.Number)):
                 return result(a.dtype)
-            return (
-                result(b.dtype) if isinstance(b, Vector) and isinstance(a, types.Number) else None
-            )
+            if isinstance(b, Vector) and isinstance(a, types.Number):
+                return result(b.dtype)
+            return None
 
         return typer
 
-    def lowered(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def lowered(
+        context: BaseContext,
+        builder: ir.IRBuilder,
+        signature: Signature,
+        arguments: Sequence[ir.Value],
+    ) -> ir.Value:
         kind = Vector(signature.return_type.dtype)
         return instruction(builder, *lift(context, builder, kind, signature, arguments))
 
@@ -163,12 +207,14 @@ _operator(operator.ne, Mask, lambda builder, a, b: builder.fcmp_unordered("!=", 
 
 
 @extending.type_callable(operator.neg)
-def _type_neg(context: Any) -> Any:
+def _type_neg(context: TypingContext) -> Any:
     return lambda a: a if isinstance(a, Vector) else None
 
 
 @extending.lower_builtin(operator.neg, Vector)  # type: ignore[untyped-decorator]
-def _lower_neg(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+def _lower_neg(
+    context: BaseContext, builder: ir.IRBuilder, signature: Signature, arguments: Sequence[ir.Value]
+) -> ir.Value:
     return builder.fneg(arguments[0])
 
 

@@ -101,16 +101,18 @@ def down(
     C, BELOW_H, BELOW_W = SHAPE.below[0], SHAPE.below[1], SHAPE.below[2]
     tile = tl.program_id(0) % TILES
     row, image, q_y, q_x, total = product(tensors, rows, step_number, SHAPE, RULE.sparse, M)
-    column, common = tile * N + tl.arange(0, N), tensors.common
+    column = tile * N + tl.arange(0, N)
+    common = tensors.common
     total *= tl.load(common + UNSCALE)
-    y, x = (
-        q_y[:, None] * TALL + (column // C // WIDE)[None, :],
-        q_x[:, None] * WIDE + (column // C % WIDE)[None, :],
-    )
+
+    # where the numbers of a group of blocks are in the layer below
+    y = q_y[:, None] * TALL + (column // C // WIDE)[None, :]
+    x = q_x[:, None] * WIDE + (column // C % WIDE)[None, :]
     c = column % C
     exists = (
         (row < rows)[:, None] & (column < SHAPE.group_row)[None, :] & (y < BELOW_H) & (x < BELOW_W)
     )
+    # the image: subtract it, weigh it, and hand the error to the pass up in the order of its blocks
     if BELOW is None:
         S_Y: tl.constexpr = SHAPE.cell[0]
         S_X: tl.constexpr = SHAPE.cell[1]

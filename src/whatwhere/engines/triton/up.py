@@ -43,6 +43,7 @@ def up(
     """
     B: tl.constexpr = SHAPE.maps
     common, rows = tensors.common, numbers.rows
+    # the error at z: regions side by side have it as a product, all in registers
     if SHAPE.tiled:
         row, errors = errors_at_z(tensors, rows, SHAPE, RULE.by_image, M)
         errors *= tl.load(common + ERROR_UNSCALE)
@@ -56,6 +57,8 @@ def up(
     room_y, room_x = room(row, SHAPE)
     if not SHAPE.tiled:
         errors = gather(tensors, tile, room_y, room_x, SHAPE)
+
+    # the weights: at the first step from p = 0 those of θ that is fitted to this very error
     if RULE.fit:
         y, x = fitted(errors, room_y, room_x, numbers, SHAPE, RULE.fit)
         store_theta(tensors.theta, tile, here, y, x, B)
@@ -65,11 +68,14 @@ def up(
         planes = load_planes(tensors.weights, tile, here, SHAPE)
     if RULE.keep:
         store_planes(tensors.weights_before, tile, here, planes, SHAPE)
+
+    # pool: g, and the sums that the gradient of θ needs, from one pass over the elements
     w = region_weights(planes, element(errors, 0, SHAPE), SHAPE)
     g, first_y, first_x, second_y, second_x = pooled(errors, w, SHAPE)
     p_hat = g * 0 if RULE.fit else tl.load(tensors.p + at, mask=here, other=0.0).to(tl.float32)
     if RULE.role == "between" and SHAPE.tiled:
         p_hat *= tl.load(common + UNSCALE)
+    # move θ: the features before the step are those that its gradient is meant for
     if RULE.move:
         rate, moving = movement(tensors, numbers, tile, p_hat, SHAPE, RULE)
         y, x = load_theta(tensors.theta, tile, moving, B)
@@ -80,6 +86,7 @@ def up(
         planes = either(moving, new, planes, SHAPE.weight_planes)
         store_planes(tensors.weights, tile, moving, new, SHAPE)
 
+    # what this layer does with g, by its role
     c = tl.load(common + SCALE)
     if RULE.role == "between":
         store_error(tensors.error_above, g * tl.load(common + ERROR_SCALE), tile, SHAPE, ABOVE)
@@ -106,7 +113,8 @@ def gather(tensors, tile, room_y, room_x, SHAPE: tl.constexpr):
     CELL_X: tl.constexpr = SHAPE.cell[1]
     H: tl.constexpr = SHAPE.grid[0]
     W: tl.constexpr = SHAPE.grid[1]
-    image, unit = (tile.row // (H * W)).to(tl.int64), tl.load(tensors.common + ERROR_UNSCALE)
+    image = (tile.row // (H * W)).to(tl.int64)
+    unit = tl.load(tensors.common + ERROR_UNSCALE)
     elements = ()
     for i in tl.static_range(S_Y):
         y = tile.row // W % H * SHAPE.strides[0] + i
@@ -156,8 +164,10 @@ def store_error(error_above, g, tile, SHAPE: tl.constexpr, ABOVE: tl.constexpr):
     """Hand a pooled error to the layer above, in the order of its blocks."""
     S_Y: tl.constexpr = ABOVE.cell[0]
     S_X: tl.constexpr = ABOVE.cell[1]
-    H, W = SHAPE.grid[0], SHAPE.grid[1]
-    r_y, r_x = tile.row // W % H, tile.row % W
+    H = SHAPE.grid[0]
+    W = SHAPE.grid[1]
+    r_y = tile.row // W % H
+    r_x = tile.row % W
     block = (tile.row // (H * W) * ABOVE.blocks[0] + r_y // S_Y) * ABOVE.blocks[1] + r_x // S_X
     slot = block.to(tl.int64) * (S_Y * S_X) + r_y % S_Y * S_X + r_x % S_X
     at = slot[:, None] * SHAPE.maps + tile.b[None, :]
@@ -173,24 +183,40 @@ def errors_at_z(tensors, rows, SHAPE: tl.constexpr, BY_IMAGE: tl.constexpr, M: t
     K: tl.constexpr = SHAPE.up_depth
     PIECES: tl.constexpr = (INNER + K - 1) // K
     N: tl.constexpr = SHAPE.places * MAPS
-    H, W = SHAPE.cells[0], SHAPE.cells[1]
-    BLOCK_H, BLOCK_W = SHAPE.blocks[0], SHAPE.blocks[1]
+    H = SHAPE.cells[0]
+    W = SHAPE.cells[1]
+    BLOCK_H = SHAPE.blocks[0]
+    BLOCK_W = SHAPE.blocks[1]
     R_Y: tl.constexpr = SHAPE.taps[0]
     R_X: tl.constexpr = SHAPE.taps[1]
-    chunk, index = tl.program_id(0) % SHAPE.chunks, tl.program_id(0) // SHAPE.chunks
+    # maps vary fastest: programs that follow each other share the error that they read
+    chunk = tl.program_id(0) % SHAPE.chunks
+    index = tl.program_id(0) // SHAPE.chunks
     column = chunk * N + tl.arange(0, N)
     if BY_IMAGE:
+        # all rows are at one place of the map, so that taps beyond its border are skipped for all
         row = index % (H * W) + (index // (H * W) * M + tl.arange(0, M)) * (H * W)
-        r_y, r_x = index // W % H, index % W
-        first_y, last_y = tl.maximum(r_y - BLOCK_H + 1, 0), tl.minimum(r_y, R_Y - 1)
-        first_x, last_x = tl.maximum(r_x - BLOCK_W + 1, 0), tl.minimum(r_x, R_X - 1)
+        r_y = index // W % H
+        r_x = index % W
+        first_y = tl.maximum(r_y - BLOCK_H + 1, 0)
+        last_y = tl.minimum(r_y, R_Y - 1)
+        first_x = tl.maximum(r_x - BLOCK_W + 1, 0)
+        last_x = tl.minimum(r_x, R_X - 1)
     else:
+        # rows are at different places: every tap is visited, and masked where it is outside
         row = index * M + tl.arange(0, M)
-        r_y, r_x = row // W % H, row % W
-        first_y, last_y, first_x, last_x = index * 0, R_Y - 1, index * 0, R_X - 1
+        r_y = row // W % H
+        r_x = row % W
+        first_y = index * 0
+        last_y = R_Y - 1
+        first_x = index * 0
+        last_x = R_X - 1
     block = ((row // (H * W) * BLOCK_H + r_y) * BLOCK_W + r_x).to(tl.int64) * INNER
     total = tl.zeros((M, N), tl.float32)
-    t_y, t_x, piece = first_y, first_x, index * 0
+    # one loop over taps and pieces of the depth, which the compiler can pipeline: nested it cannot
+    t_y = first_y
+    t_x = first_x
+    piece = index * 0
     for _ in range((last_y - first_y + 1) * (last_x - first_x + 1) * PIECES):
         depth = piece * K + tl.arange(0, K)
         inside = row < rows
@@ -219,10 +245,8 @@ def propagate(tensors, z_error, rows, SHAPE: tl.constexpr, BY_IMAGE: tl.constexp
     AREA: tl.constexpr = SHAPE.cell_area
     B: tl.constexpr = SHAPE.maps
     row, errors = errors_at_z(tensors, rows, SHAPE, BY_IMAGE, M)
-    place, b = (
-        tl.arange(0, SHAPE.places),
-        tl.program_id(0) % SHAPE.chunks * MAPS + tl.arange(0, MAPS),
-    )
+    place = tl.arange(0, SHAPE.places)
+    b = tl.program_id(0) % SHAPE.chunks * MAPS + tl.arange(0, MAPS)
     at = (row.to(tl.int64)[:, None, None] * AREA + place[None, :, None]) * B + b[None, None, :]
     here = (row < rows)[:, None, None] & (place < AREA)[None, :, None] & (b < B)[None, None, :]
     tl.store(z_error + at, errors.to(z_error.dtype.element_ty), mask=here)
