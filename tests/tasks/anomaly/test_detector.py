@@ -505,7 +505,7 @@ class Many(list):
     def __len__(self): return self.count
     def __getitem__(self, n): return torch.rand(100, 100, generator=torch.Generator().manual_seed(n))
 torch.set_num_threads(1)
-for count in (2, 90):
+for count in (2, 160):
     ww.AnomalyDetector(memory=48, aligned={aligned}).fit(Many(count))
     print(int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1000)
 """  # noqa: E501
