@@ -323,3 +323,40 @@ def test_mnist1d_is_reported_as_measured() -> None:
         (accuracy["gaussian"], "with Gaussian pooling"),
     ):
         assert f"{score:.1f} % {what}" in " ".join(source.split())
+
+
+ANY_FOLDER = results("any_folder.json")
+
+
+def three_numbers(name: str, rows: str, method: str, kind: str) -> str:
+    """The mean errors with 1, 3 and 10 labels a class; – where they were not measured."""
+    draws = [ANY_FOLDER["draws"].get(f"{name}, {rows}, {count} {kind}") for count in (1, 3, 10)]
+    if None in draws:
+        return "–"
+    return " / ".join(f"{np.mean(found[method]):.1f}" for found in draws)
+
+
+@pytest.mark.parametrize("name", sorted({key.split(", ")[0] for key in ANY_FOLDER["rows"]}))
+def test_errors_of_any_folder(name: str) -> None:
+    text = page("docs/results/few_labels.md")
+    for kind, words in {"balanced": name, "random": f"{name}, labels at random"}.items():
+        own = [three_numbers(name, "own", way, kind) for way in ("graph", "nearest", "linear")]
+        others = [three_numbers(name, rows, "graph", kind) for rows in ("network", "scattering")]
+        assert f"| {words} | {' | '.join([*own, *others])} |" in text
+
+
+def test_tables_without_a_prior() -> None:
+    text = page("docs/results/few_labels.md")
+    found = results("few_labels_tables.json")
+
+    def errors(name: str, version: str, prior: str, counts: tuple[int, ...], digits: int) -> str:
+        means = [found[name][version][f"{prior}, {count}"]["mean"] for count in counts]
+        return " / ".join(f"{mean:.{digits}f}" for mean in means) + " %"
+
+    mnist = "mnist, test, three models, both views"
+    clothes = "fashion-mnist, test, three models"
+    for prior in ("no prior", "uniform"):
+        assert errors(mnist, "now", prior, (10, 50, 100), 2) in text
+        assert errors(clothes, "now", prior, (10, 100), 1) in text
+    before = errors(clothes, "before", "no prior", (10, 100), 1)
+    assert f"the version before has {before}" in text
