@@ -1,8 +1,11 @@
-"""The pictures of the labelling page in the how-to: python docs/labelling_pictures.py [CHROMIUM]
+"""The pictures of the labelling page in the how-to and in the README.
+
+    python docs/labelling_pictures.py [CHROMIUM]
+    python docs/labelling_pictures.py CHROMIUM CELLS      # the README's, from a folder of cells
 
 1,000 of the embedded digits, the model `mnist` and its learned steps. The first suggestion is
 labelled, always with its true class; pictures are taken before, after a few and after more labels,
-and on a phone.
+and on a phone. CELLS has a sub-folder for each kind (the BCCD data set, MIT licence).
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ OUT = Path(__file__).parent / "howto"
 WIDE, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 780}
 STAGES = {0: "labelling-1.png", 9: "labelling-2.png", 20: "labelling.png"}
 REVIEW = "labelling-review.png"
+README = Path(__file__).parent / "images" / "use-labels.png"
 
 
 def page(folder: Path) -> tuple[LabelPage, np.ndarray]:
@@ -60,7 +64,42 @@ def shot(tab: Any, name: str) -> None:
     print(OUT / name, flush=True)
 
 
+def picture_of_cells(chromium: str, cells: Path) -> None:
+    """Three labels of each kind, drawn once."""
+    images = ww.data.load(cells)
+    assert images.classes is not None
+    truth = np.array(images.classes)[np.asarray(images.labels)]
+    draw = np.random.default_rng(0)
+    chosen = [
+        draw.choice(np.flatnonzero(truth == kind), 3, replace=False) for kind in images.classes
+    ]
+    with tempfile.TemporaryDirectory() as name, sync_playwright() as api:
+        table = Path(name) / "labels.csv"
+        made = LabelPage(
+            lambda stage: ww.Labelling(images, labels=table, stage=stage),
+            "blood cells",
+            Path(name) / "classifier.safetensors",
+        )
+        made.thread.join()
+        assert made.session is not None
+        made.session.label({int(row): str(truth[row]) for row in np.concatenate(chosen)})
+        with PageServer(made.answer, act=made.act) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            browser = api.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+            tab = browser.new_page(viewport={"width": 1120, "height": 700})
+            tab.set_default_timeout(120_000)
+            tab.goto(server.url)
+            tab.locator("body[aria-busy=false]").wait_for()
+            tab.wait_for_timeout(3000)
+            tab.screenshot(path=README)
+            browser.close()
+            server.shutdown()
+
+
 def main() -> None:
+    if len(sys.argv) > 2:
+        picture_of_cells(sys.argv[1], Path(sys.argv[2]))
+        return
     chromium = sys.argv[1] if len(sys.argv) > 1 else "/usr/bin/chromium"
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as api:
         shown, truth = page(Path(folder))
