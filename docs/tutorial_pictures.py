@@ -7,7 +7,6 @@ The model is the one that ships with the package, trained on all of MNIST at the
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,9 +18,6 @@ from torch import Tensor
 from torch.nn.functional import max_pool2d, max_unpool2d
 
 import whatwhere as ww
-from reproduction.report import measured_tables
-from reproduction.reproduce import open_store
-from reproduction.scale import read_scale
 
 IMAGES = Path(__file__).parent / "images"
 RESULTS = Path(__file__).parents[1] / "reproduction" / "results"
@@ -88,36 +84,9 @@ def uses(digits: ww.data.Images, parts: Tensor) -> dict[str, Figure]:
     switched = max_unpool2d(*max_pool2d(z, 4, return_indices=True), 4)
     unpooled = ww.nn.GaussianUnpool2d(4)(*ww.nn.GaussianPool2d(4, return_where=True)(z))
     return {
-        "use-labels": label_chart(),
         "use-parts": strip([torch.cat([digits[:1], shown])]),
         "use-pooling": strip([switched, unpooled]),
     }
-
-
-def label_chart() -> Figure:
-    """Error against the number of labels, from the result files."""
-    labels = (100, 300, 1000, 3000)
-    paper = read_scale("paper")
-    cells = measured_tables(paper, open_store(RESULTS, paper))["comparison"]
-    rows = map(json.loads, TEN_LABELS.read_text().splitlines())
-    svm = next(
-        row["svm"] for row in rows if row["name"] == "mnist test svm three models, both views"
-    )
-    curves = {
-        "pixels": [cells[f"Raw pixels / {n} labels"].mean for n in labels],
-        "features": [float(svm[str(n)]["1.0"].partition("±")[0]) for n in labels],
-    }
-    figure = Figure(figsize=(2.4, 1.3), layout="constrained")
-    axis = figure.subplots()
-    for name, errors in curves.items():
-        axis.plot(labels, errors, "o-", ms=3, lw=1.2, label=name)
-    axis.set(xscale="log", ylim=(0, None), xticks=labels, xticklabels=[f"{n:,}" for n in labels])
-    axis.set_ylabel("error, %", fontsize=7)
-    axis.set_xlabel("labels", fontsize=7)
-    axis.minorticks_off()
-    axis.tick_params(labelsize=6)
-    axis.legend(fontsize=6, frameon=False)
-    return figure
 
 
 def main() -> None:
