@@ -46,10 +46,10 @@ def plain_paragraphs(markdown: str) -> Iterator[str]:
     """Paragraphs and list items of a page as plain text, without code, tables and headings."""
     markdown = re.sub(r"^```.*?^```$", "", markdown, flags=re.DOTALL | re.MULTILINE)
     markdown = re.sub(r"<!--.*?-->", "", markdown, flags=re.DOTALL)
-    markdown = re.sub(r"^( {4,}\S.*|\|.*|#.*|:?-{3,}.*)$", "", markdown, flags=re.MULTILINE)
+    markdown = re.sub(r"^( {4,}\S.*|\|.*|#.*|:{3,}.*|:?-{3,}.*)$", "", markdown, flags=re.MULTILINE)
     markdown = re.sub(r"!\[[^\]]*\]\([^)]*\)", "", markdown)
     markdown = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", markdown)
-    markdown = re.sub(r"`[^`]*`", "code", markdown)
+    markdown = re.sub(r"`[^`]*`", "Code", markdown)
     markdown = re.sub(r"</?[a-z][^>]*>", "", markdown)
     # a list item is a paragraph of its own
     markdown = re.sub(r"^ *(?:[-*]|\d+\.) ", "\n\n", markdown, flags=re.MULTILINE)
