@@ -293,6 +293,15 @@ def test_no_crop_is_worse_than_its_input() -> None:
     assert [row for row in rows if max(row["given"], row["estimated"]) > 1] == []
 
 
+def test_results_worse_than_their_input_are_reported_as_measured() -> None:
+    lines = (RESULTS / "never_worse.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = [json.loads(line) for line in lines]
+    losses = [row["before"] - row["after"] for row in rows if row["after"] < row["before"]]
+    sentence = f"{len(losses)} of {len(rows):,} results were worse than their input"
+    text = page("docs/explanation/restoration.md")
+    assert f"{sentence}, by at most {max(losses):.2f} dB" in text
+
+
 def test_where_a_feature_sits_is_reported_as_measured() -> None:
     text = page("reproduction/trials.md")
     for row in results("where_shifts.json")["rows"]:
