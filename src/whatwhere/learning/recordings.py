@@ -117,9 +117,10 @@ def choose_lam(v: Tensor, pieces: Tensor) -> float:
 def choose_extent(x: Tensor, hum: float) -> Peaks:
     """The extent of the waveforms of signals [C, T].
 
-    It is that of the longest baseline that leaves enough contrast: a longer one leaves the drift. A
-    shorter one takes parts of waveforms off, so that it is found again with the baseline that
-    belongs to it.
+    It is that of the longest baseline that leaves enough contrast: a longer one leaves the drift.
+    Where none does, tops of the drift may stand out as far as events, and the shortest one that is
+    nearly the best is taken. It may take parts of waveforms off, so that the extent is found again
+    with the baseline that belongs to it.
     """
     longest = min(LENGTHS[-1], x.shape[1] // 4)
     clean = [remove_baseline(x, SPANS * length, hum) for length in LENGTHS if length <= longest]
@@ -128,7 +129,7 @@ def choose_extent(x: Tensor, hum: float) -> Peaks:
     contrasts = [contrast_of(v) for v in clean]
     enough = min(CONTRAST, NEARLY * max(contrasts))
     good = [v for v, contrast in zip(clean, contrasts, strict=True) if contrast >= enough]
-    found = find_extent(good[-1], longest)
+    found = find_extent(good[-1] if max(contrasts) > CONTRAST else good[0], longest)
     for _ in range(AGAIN):
         if found is None:
             return NO_PEAKS
