@@ -6,7 +6,7 @@
 
 textstat gives the reading ease of Flesch (higher is easier) and the grade of Flesch and Kincaid
 (school years, lower is easier). write-good counts passive voice, wordy phrases and weak words.
-Code, tables and links are left out, so that only sentences count. The results go to
+Code, links and cells of tables without a sentence are left out. The results go to
 benchmarks/results/readability.json under the name given.
 """
 
@@ -42,11 +42,19 @@ def git(*arguments: str) -> str:
     return finished.stdout
 
 
+def sentences_of_cells(row: re.Match[str]) -> str:
+    """The cells of a row of a table that hold sentences, as paragraphs."""
+    cells = row[0].strip("|").split("|")
+    sentence = r"(\w+ ){5}.*[a-z%]\.( |$|\*)"  # six words or more, and a point after one of them
+    return "\n\n".join(cell.strip() for cell in cells if re.search(sentence, cell))
+
+
 def plain_paragraphs(markdown: str) -> Iterator[str]:
-    """Paragraphs and list items of a page as plain text, without code, tables and headings."""
+    """Paragraphs, list items and sentences in tables of a page, as plain text without code."""
     markdown = re.sub(r"^```.*?^```$", "", markdown, flags=re.DOTALL | re.MULTILINE)
     markdown = re.sub(r"<!--.*?-->", "", markdown, flags=re.DOTALL)
-    markdown = re.sub(r"^( {4,}\S.*|\|.*|#.*|:{3,}.*|:?-{3,}.*)$", "", markdown, flags=re.MULTILINE)
+    markdown = re.sub(r"^\|.*$", sentences_of_cells, markdown, flags=re.MULTILINE)
+    markdown = re.sub(r"^( {4,}\S.*|#.*|:{3,}.*|:?-{3,}.*)$", "", markdown, flags=re.MULTILINE)
     markdown = re.sub(r"!\[[^\]]*\]\([^)]*\)", "", markdown)
     markdown = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", markdown)
     markdown = re.sub(r"`[^`]*`", "Code", markdown)
