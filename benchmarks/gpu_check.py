@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ def cases() -> dict[str, Callable[[], tuple[float, float]]]:
         try:
             from whatwhere.engines import get_engine
         except ImportError:  # an older tree
-            from whatwhere.inference.engines import get_engine  # type: ignore[no-redef]
+            get_engine = import_module("whatwhere.inference.engines").get_engine
         from whatwhere.model import Problem
         from whatwhere.spec import Phase
 

@@ -15,6 +15,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from whatwhere.spec import InferenceSpec, LineSearch, Phase
 try:
     from whatwhere.engines import ENGINES
 except ImportError:  # an older tree, measured for comparison
-    from whatwhere.inference.engines import ENGINES  # type: ignore[no-redef]
+    ENGINES = import_module("whatwhere.inference.engines").ENGINES
 
 JOINT = Phase(layer=2, update_pooling=(1, 2))
 WARM_UP = 4

@@ -20,7 +20,6 @@ EXCEPTIONS = {
     "reproduction/studies/any_folder_rows.py": "describes pictures as `label` does",
     "reproduction/studies/few_labels_tables.py": "joins rows as the tables before it",
     "benchmarks/cluster.py": "starts processes that train and describe",
-    "benchmarks/latency.py": "times what `infer` takes around an engine",
     "benchmarks/weight.py": "counts the options of the commands",
     "benchmarks/recordings.py": "the choices that training makes from a recording",
     "benchmarks/encode_memory.py": "the writer of `whatwhere encode`",

@@ -39,7 +39,8 @@ FAINT = 12 / 255
 FEW = 512  # pixels, of which noise twice as strong is as hard to tell
 PROBE = 0.1  # standard deviations of the noise by which the input is changed for this
 CUT_OFF = 0.02  # share of pixels that are equally dark or bright, from which on they were cut off
-CAUTION = 0.75  # of the noise that is left, since it also depends on the picture then
+CAUTION = 0.9  # of the noise that is left, since it also depends on the picture then
+MOST_CAUTION = 0.75  # where three tenths of the pixels were cut off, or more
 RARE = 0.01  # probability that a picture of noise has a wave that is taken for texture
 GREY = 0.5  # taken off a picture from 0 to 1, so that features explain deviations from it
 
@@ -256,7 +257,9 @@ def noise_within_range(noisy: Tensor, clean: Tensor, noise: float) -> float:
         tail = 1 - normal.cdf(d)
         inner = 0.5 - tail - d * torch.exp(-d.square() / 2) / math.sqrt(2 * math.pi)
         kept += float((inner + d.square() * tail).mean())
-    return CAUTION * noise * math.sqrt(min(max(kept, 0.0), 1.0))
+    # The more was cut off, the more the estimate depends on a picture that is not known.
+    caution = max(CAUTION - share / 2, MOST_CAUTION)
+    return caution * noise * math.sqrt(min(max(kept, 0.0), 1.0))
 
 
 def periodic_part(removed: Tensor, noise: float) -> Tensor:
