@@ -18,6 +18,7 @@ from whatwhere.tasks.anomaly.evidence import (
     choose_threshold,
     largest_difference,
     learn_surface,
+    local_energy,
     median_and_spread,
     neighbours,
     pictures_needed,
@@ -152,6 +153,24 @@ def test_steps_compare_bands_and_mark_the_rows_of_both() -> None:
     marked = largest_difference(band_differences(values)[0], 12)
     assert (marked == 1.0).nonzero().flatten().tolist() == list(range(2, 10))
     assert band_differences(torch.ones(2, 1)).tolist() == [[0.0], [0.0]]
+
+
+def test_the_regression_on_neighbours_is_that_of_standardised_energies() -> None:
+    """By a dense solve over all places, with energies far from zero and of different spreads."""
+    pictures = [cells(n) for n in range(6)]
+    scale = torch.tensor([1.0, 2.0, 3.0, 0.5, 1.5])[:, None, None]
+    moved = [Cells(scale * c.energy + 7, c.peaks, c.known, LARGE) for c in pictures]
+    found = learn_surface(moved, 0).neighbours
+    energies = torch.stack([local_energy(c) for c in moved]).double()
+    mean = energies.mean((0, 2, 3))[:, None, None]
+    deviation = energies.std((0, 2, 3), correction=0)[:, None, None]
+    standard = (energies - mean) / deviation
+    near = torch.cat([neighbours(one, LARGE.gap).flatten(1) for one in standard], 1)
+    own = torch.cat([one.flatten(1) for one in standard], 1)
+    count = own.shape[1]
+    products = near @ near.mT / count + SHRINKAGE * torch.eye(len(near), dtype=torch.float64)
+    expected = torch.linalg.solve(products, near @ own.mT / count)
+    torch.testing.assert_close(found.weights.double(), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_neighbours_predict_a_place_of_normal_pictures() -> None:

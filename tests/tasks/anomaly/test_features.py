@@ -226,3 +226,13 @@ def test_false_alarms_are_as_rare_as_promised(features: Callable[[Tensor], Tenso
         rates.append((detector.predict(grain(20, 2 * seed + 1)) == -1).mean())
     assert np.mean(rates) < 0.2 + 2 * 0.4 / len(rates) ** 0.5 / 19**0.5 + 0.03
     assert np.mean(np.array(rates) <= detector.threshold_.interval[1]) > 0.8
+
+
+def test_both_sources_count_when_scores_are_joined() -> None:
+    """-log of the share of normal pictures above a score, on average over the sources."""
+    normal = torch.arange(1000.0)
+    ranks = [Ranks.of(normal), Ranks.of(10 * normal)]
+    scores = [torch.tensor([500.0, 899.0]), torch.tensor([8990.0, 8990.0])]
+    shares = torch.tensor([[0.5, 0.1], [0.1, 0.1]])
+    expected = -shares.log().mean(0)
+    torch.testing.assert_close(join(ranks, scores), expected, rtol=2e-2, atol=2e-2)
