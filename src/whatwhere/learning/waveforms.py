@@ -17,7 +17,7 @@ from torch import Tensor
 
 # Noise and peaks
 MEDIAN_OF_NORMAL = 0.6745  # of |x| for a normal x of standard deviation 1
-WINDOW = 64  # samples of which the noise is measured together
+WINDOW = 64  # samples in each window that the noise is measured in
 QUIET = 0.25  # of the windows have less noise than the recording
 QUIET_OF_NORMAL = 0.91  # what that share of windows of white noise has, as a share of its deviation
 PEAK = 5.0  # standard deviations of the noise that a peak exceeds

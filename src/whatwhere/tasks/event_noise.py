@@ -102,7 +102,7 @@ def without_events(v: Tensor, f: Tensor, nonnegative: bool) -> Rest:
 
 
 def usual_largest(strength: Tensor, size: int) -> float:
-    """The largest value that blocks of so many places have if an event is in them."""
+    """The usual largest value of a block of `size` places that holds an event."""
     size = min(size, len(strength))
     return float(strength.unfold(0, size, size).amax(1).quantile(WITH_EVENTS))
 

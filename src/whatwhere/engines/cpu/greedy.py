@@ -86,8 +86,8 @@ class Rule(NamedTuple):
     rho        ρ = 1/λ
     low        -ρ where coefficients may be negative, else far below it
     tolerance  the share of the cost that a sweep gains at the end
-    sweeps     at most so many
-    budget     at most so many steps of single coefficients
+    sweeps     the most sweeps that are made
+    budget     the most steps of single coefficients
     """
 
     rho: float
@@ -332,7 +332,8 @@ def duality_gap(signal: Signal, waveforms: Waveforms, rule: Rule, v: Array) -> f
     """How far ½ ‖M ⊙ (v - D z)‖² + ρ Σ|z| is above its minimum, at most.
 
     With r = M ⊙ (v - D z) and a scale s ≤ 1 such that no ⟨M d, s r⟩ exceeds ρ, the minimum is at
-    least s ⟨r, M ⊙ v⟩ - s²/2 ‖r‖². Sums are computed anew, as those of many small changes drift.
+    least s ⟨r, M ⊙ v⟩ - s²/2 ‖r‖². Sums are computed again, since rounding errors of many small
+    changes add up.
     """
     noinline()
     squares = residual(signal, waveforms, v)
@@ -410,7 +411,7 @@ def descend(source: str) -> Any:
                     gap = duality_gap(signal, waveforms, rule, v)
                     finished = gap <= LARGEST_GAP * rule.tolerance * cost
                     largest, _ = search_changed(signal, rule)
-        # sums of many small changes drift: the last one is computed anew
+        # rounding errors of many small changes add up: the last sum is computed again
         trace[taken, 0] = residual(signal, waveforms, v) / 2 / rule.rho
         return taken, finished
 
