@@ -33,6 +33,10 @@ def test_every_kernel_compiles_for_hopper() -> None:
     run("triton_operators.py", "compile")
 
 
+def test_torch_compile_can_copy_the_kernels_of_pairs() -> None:
+    run("triton_operators.py", "inline")
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_right_on_the_gpu() -> None:

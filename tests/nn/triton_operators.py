@@ -3,9 +3,12 @@
 TRITON_INTERPRET=1 python triton_operators.py interpret      on the CPU, compared with the plain
 form
 python triton_operators.py compile                           every kernel, for sm_90
+python triton_operators.py inline                            the source that torch.compile copies
 """
 
+import runpy
 import sys
+import tempfile
 import warnings
 from itertools import product
 from pathlib import Path
@@ -121,6 +124,30 @@ def pairs(dtype: torch.dtype, fit: MomentFit) -> None:
                 assert not image_of_ours.any()
 
 
+def inline() -> None:
+    """The copied source compiles on its own: it has every function that the kernels call."""
+    from torch._inductor.codegen.wrapper import (
+        user_defined_triton_kernel_transitive_closure_source_code as copied_source,
+    )
+
+    driver.set_active(NoDevice())
+    folder = Path(tempfile.mkdtemp())
+    z = torch.zeros(64)
+    for kernel, tensors in (
+        (triton_pairs.pair_fit_pool, (z, z)),
+        (triton_pairs.pair_fit_pool_backward, (z, z, z)),
+    ):
+        file = folder / f"{kernel.__name__}.py"
+        head = "import triton\nimport triton.language as tl\n@triton.jit\n"
+        file.write_text(head + copied_source(kernel), encoding="utf-8")
+        scope = runpy.run_path(str(file))
+        numbers = (4, 16)
+        rule = {"LOW": 0.01, "HIGH": 100.0, "POWER": 2, "BLOCK": 512}
+        options = {**rule, "grid": (1,), "warmup": True}
+        made = scope[kernel.__name__].run(*tensors, *numbers, **options)
+        assert "sm_90" in made.asm["ptx"]
+
+
 class NoDevice:  # a driver that only says what to compile for
     get_current_device = lambda self: 0  # noqa: E731
     get_current_stream = lambda self, device: 0  # noqa: E731
@@ -173,4 +200,4 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")  # of numpy, about 1 / 0 in lanes that are masked
     torch.set_num_threads(1)
     fused.kernels = lambda maps: triton_pooling
-    {"compile": compile_kernels, "interpret": values}[sys.argv[1]]()
+    {"compile": compile_kernels, "inline": inline, "interpret": values}[sys.argv[1]]()

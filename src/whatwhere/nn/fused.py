@@ -89,6 +89,12 @@ def _transformed(*tensors: Tensor) -> bool:
 def fit_pool(
     z: Tensor, regions: Regions, fit: MomentFit, return_where: bool
 ) -> tuple[Tensor, PoolingParams | None]:
+    if torch.compiler.is_compiling() and z.is_cuda and not return_where:
+        from whatwhere.nn import triton_pairs
+
+        if triton_pairs.fills(regions) and triton_pairs.holds(z):
+            bounds = float(fit.gamma_min), float(fit.gamma_max)
+            return triton_pairs.pair_pool(z, *bounds, int(fit.power)), None
     p, mu, gamma = _fit_pool(z, settings=Settings(regions, fit, return_where))
     return p, PoolingParams(mu, gamma) if return_where else None
 

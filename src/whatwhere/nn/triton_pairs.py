@@ -1,13 +1,16 @@
 """Pooling with fitted Gaussians in regions of 2 × 2 that fill the map: the most common layer.
 
 A thread reads the two elements of a row at once, and the weights of a pair need one exponential, so
-these kernels run at the speed of memory.
+these kernels run at the speed of memory. Their arguments are plain tensors and numbers, and they
+call functions by global names: `torch.compile` then copies their source into its own program and
+launches them without a call through PyTorch's dispatcher.
 """
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from torch.library import triton_op, wrap_triton
 
 from whatwhere.engines.triton.math import formulas
 from whatwhere.ops.pooling import Regions
@@ -18,7 +21,7 @@ LARGEST = 2**31  # elements: offsets have 32 bits
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 PAIRS = (1, 2, 2)
 
-# functions that the kernels call
+# global names, by which `torch.compile` finds the functions that a kernel calls
 fit_slope = formulas.fit_slope
 or_one = formulas.or_one
 pair_moment = formulas.pair_moment
@@ -107,7 +110,10 @@ def pair_fit_pool(
     POWER: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """p(j) = Σ_i w(i) z(i) with the Gaussians fitted to z; γ lies between LOW and HIGH."""
+    """p(j) = Σ_i w(i) z(i) with the Gaussians fitted to z; γ lies between LOW and HIGH.
+
+    The bounds are constants: torch.compile would pass numbers in double precision, in which γ is
+    computed in another way than its derivative."""
     index = region_index(BLOCK)
     live = index < count
     a, b, c, d = elements(z, index, live, width)
@@ -206,3 +212,44 @@ def launch_fit_pool_backward(z: Tensor, d_p: Tensor, d_z: Tensor, fit: MomentFit
         POWER=fit.power,
         BLOCK=block,
     )
+
+
+# --- for torch.compile, which looks into these operators
+
+
+@triton_op("whatwhere::gaussian_pair_pool", mutates_args=())
+def pair_pool(z: Tensor, low: float, high: float, power: int) -> Tensor:
+    """p of maps z that are supported."""
+    images, channels, height, width = z.shape
+    p = z.new_empty(images, channels, height // 2, width // 2)
+    count = p.numel()
+    wrap_triton(pair_fit_pool)[(triton.cdiv(count, BLOCK),)](
+        z, p, width // 2, count, LOW=low, HIGH=high, POWER=power, BLOCK=BLOCK
+    )
+    return p
+
+
+@triton_op("whatwhere::gaussian_pair_pool_backward", mutates_args=())
+def pair_pool_backward(z: Tensor, d_p: Tensor, low: float, high: float, power: int) -> Tensor:
+    d_z = torch.empty_like(z)
+    d_p = d_p.contiguous()
+    count = d_p.numel()
+    block = backward_block(z)
+    wrap_triton(pair_fit_pool_backward)[(triton.cdiv(count, block),)](
+        z, d_p, d_z, d_p.shape[3], count, LOW=low, HIGH=high, POWER=power, BLOCK=block
+    )
+    return d_z
+
+
+def _setup_context(ctx, inputs, output) -> None:
+    z, *numbers = inputs
+    ctx.save_for_backward(z)
+    ctx.numbers = numbers
+
+
+def _backward(ctx, d_p):
+    (z,) = ctx.saved_tensors
+    return pair_pool_backward(z, d_p, *ctx.numbers), None, None, None
+
+
+pair_pool.register_autograd(_backward, setup_context=_setup_context)
