@@ -78,14 +78,17 @@ class KilledOnce(Encode):
 
 
 @pytest.mark.slow
-def test_a_real_ray_with_a_killed_worker_gives_the_result_of_one_process(run, tmp_path):
+def test_a_real_ray_with_a_killed_worker_gives_the_result_of_one_process(
+    run, tmp_path, monkeypatch
+):
     ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
     pytest.importorskip("ray.data", reason="the extra `ray` is not installed")
     parquet = pytest.importorskip("pyarrow.parquet")
     bars = tiny.bars(24)[0]
     search = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-    environment = {"env_vars": {"PYTHONPATH": search}}
-    ray.init(num_cpus=2, include_dashboard=False, runtime_env=environment, log_to_driver=False)
+    # a `runtime_env` would start every worker a second time
+    monkeypatch.setenv("PYTHONPATH", search)
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     try:
         rows = [{"image": picture, "number": n} for n, picture in enumerate(bars)]
         flag = tmp_path / "killed"
