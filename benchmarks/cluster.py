@@ -1,7 +1,10 @@
 """Rates for many pictures: training, encoding and describing, by a core and by a GPU; two processes
 against one.
 
-    python benchmarks/cluster.py OUT.json [speedup] [rates] [nccl]
+    python benchmarks/cluster.py OUT.json [train] [encode] [core] [gpu] [nccl]
+
+`train` and `encode` compare two processes with one; `core` and `gpu` are the rates of one thread
+and of a GPU with one thread.
 
 Images are digits, side by side where they are larger than 28 × 28; the model is `mnist`, which
 takes images of any size. Results are written as soon as they are there.
@@ -10,16 +13,19 @@ takes images of any size. Results are written as soon as they are there.
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from machine import machine
 
 import whatwhere as ww
 from whatwhere.data.codes import write_block
@@ -62,8 +68,9 @@ def together(commands: list[list[str]], environments: list[dict[str, str]]) -> l
     return errors
 
 
-def training_seconds(processes: int, images: Path, folder: Path, port: int) -> float:
+def training_seconds(processes: int, images: Path, folder: Path) -> float:
     """Seconds of all epochs, without the start of Python."""
+    port = free_port()
     changes = ["batch_size=100", "learning.each.epochs=2", "learning.each.inference.steps=20"]
     settings = [f"--set={change}" for change in changes]
     command = ["train", str(images), "--recipe=paper", f"--out={folder}", "--device=cpu", *settings]
@@ -91,103 +98,148 @@ def encoding_seconds(processes: int, images: Path, out: Path) -> float:
     return max(float(re.findall(r": ([\d.]+) s$", text.strip())[-1]) for text in errors)
 
 
-def speedup(record: Any) -> None:
+def speedup(record: Any, tasks: Sequence[str]) -> None:
+    """One process, then two, in turns."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        np.save(folder / "train.npy", ww.data.load("digits").pixels)
-        np.save(folder / "encode.npy", ww.data.load("digits").pixels[:4000])
+        images = folder / "images.npy"
+        few = folder / "few.npy"
+        np.save(images, ww.data.load("digits").pixels)
+        np.save(few, ww.data.load("digits").pixels[:200])
         # the engine compiles its machine code once: that is not counted
-        np.save(folder / "few.npy", ww.data.load("digits").pixels[:200])
-        training_seconds(1, folder / "few.npy", folder / "first-run", 29599)
-        encoding_seconds(1, folder / "few.npy", folder / "first-codes.npz")
+        for task in tasks:
+            seconds_of(task, 1, few, folder / f"first-{task}")
         seconds: dict[str, list[float]] = {}
         for number in range(TIMES):
             for processes in (1, 2):
-                place = folder / f"run{number}-{processes}"
-                port = 29600 + 10 * number + processes
-                took = training_seconds(processes, folder / "train.npy", place, port)
-                seconds.setdefault(f"train {processes}", []).append(took)
-                place = folder / f"codes{number}-{processes}"
-                out = place.with_suffix(".npz") if processes == 1 else place
-                took = encoding_seconds(processes, folder / "encode.npy", out)
-                seconds.setdefault(f"encode {processes}", []).append(took)
-                record("speedup_seconds", seconds)
-        best = {key: min(values) for key, values in seconds.items()}
-        ratios = {task: best[f"{task} 1"] / best[f"{task} 2"] for task in ("train", "encode")}
-        record("speedup", ratios)
+                for task in tasks:
+                    out = folder / f"{task}-{number}-{processes}"
+                    took = seconds_of(task, processes, images, out)
+                    seconds.setdefault(f"{task} {processes}", []).append(took)
+                    record("speedup_seconds", seconds)
+            best = {key: min(values) for key, values in seconds.items()}
+            record("speedup", {task: best[f"{task} 1"] / best[f"{task} 2"] for task in tasks})
+
+
+def seconds_of(task: str, processes: int, images: Path, out: Path) -> float:
+    """Seconds of training or of encoding in so many processes."""
+    if task == "train":
+        return training_seconds(processes, images, out)
+    return encoding_seconds(processes, images, out if processes > 1 else out.with_suffix(".npz"))
+
+
+def free_port() -> int:
+    """A port where processes can meet."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
 
 
 # Rates -------------------------------------------------------------------------------------------
 
 
-def best_seconds(work: Any, device: str) -> float:
-    """The least time of a few, after one that is not counted."""
+class Size(NamedTuple):
+    """How many pictures of a side are measured.
+
+    infer  in one batch
+    write  into a file of codes, by one core
+    train  in batches of a quarter
+    times  of each measurement, of which the first does not count if there are several
+    """
+
+    side: int
+    infer: int
+    write: int
+    train: int
+    times: int = TIMES
+
+
+# The core measures its large picture once: it takes minutes, and the machine code is there.
+CORE = (Size(28, 200, 200, 200), Size(128, 8, 8, 8), Size(1024, 1, 1, 1, times=1))
+GPU = (Size(28, 8000, 1000, 8000), Size(128, 400, 40, 400), Size(1024, 8, 1, 8))
+
+
+def best_seconds(work: Any, device: str, times: int = TIMES) -> float:
+    """The least time of several, without the first: machine code is made in it."""
     took = []
-    for _ in range(TIMES):
+    for _ in range(times):
         start = time.perf_counter()
         work()
         if device == "cuda":
             torch.cuda.synchronize()
         took.append(time.perf_counter() - start)
-    return min(took[1:])
+    return min(took[1:] or took)
 
 
-def rates(record: Any, device: str, counts: dict[int, int]) -> None:
-    """Images a second for each side."""
-    for side, count in counts.items():
-        found: dict[str, float] = {"images": count}
-        name = f"rates {device} {side}"
-        images = pictures(count, side)
-        for measure in (coding_rates, describing_rate, training_rates):
-            found |= measure(images, device)
-            record(name, found)
+def rates(record: Any, device: str, sizes: Sequence[Size]) -> None:
+    """Images a second for each side; each number is recorded as soon as it is there."""
+    for size in sizes:
+        rate: dict[str, Any] = {"pictures": size._asdict()}
+        for measure in (inference_rate, writing_rate, describing_rate, training_rates):
+            try:
+                rate |= measure(size, device)
+            except Exception as error:  # the other sizes are worth having
+                rate[f"error of {measure.__name__}"] = str(error)
+            record(f"rates {device} {size.side}", rate)
 
 
-def coding_rates(images: torch.Tensor, device: str) -> dict[str, float]:
-    """Inference in 5 learned steps, and the file of codes."""
+def inference_rate(size: Size, device: str) -> dict[str, float]:
+    """Inference in the model's 5 learned steps."""
     model = ww.load("mnist").to(device)
-    count = len(images)
-    shape = (images.shape[1], images.shape[2], images.shape[3])
+    images = pictures(size.infer, size.side)
 
     def infer() -> Any:
-        return ww.infer(model, images, steps="learned", batch_size=count)
+        return ww.infer(model, images, steps="learned", batch_size=len(images))
+
+    return {"infer": len(images) / best_seconds(infer, device, size.times)}
+
+
+def writing_rate(size: Size, device: str) -> dict[str, float]:
+    """The file of codes with *where*: what it takes after inference."""
+    model = ww.load("mnist").to(device)
+    images = pictures(size.write, size.side)
+    shape = (1, size.side, size.side)
+    latents = ww.infer(model, images, steps="learned", batch_size=len(images)).latents
 
     def write() -> int:
         file = BytesIO()
-        rows = code_rows(model, solution.latents, shape)
+        rows = code_rows(model, latents, shape)
         write_block(file, block_arrays(model, [rows]), compress=True)
         return len(file.getvalue())
 
-    inferred = best_seconds(infer, device)
-    solution = infer()
-    written = best_seconds(write, device)
-    return {
-        "infer": count / inferred,
-        "write codes": count / written,
-        "encode": count / (inferred + written),
-        "bytes of codes": write() / count,
-    }
+    seconds = best_seconds(write, device, size.times)
+    return {"write codes": len(images) / seconds, "bytes of codes": write() / len(images)}
 
 
-def describing_rate(images: torch.Tensor, device: str) -> dict[str, float]:
+def describing_rate(size: Size, device: str) -> dict[str, float]:
     """Descriptors with the recipe's 50 steps."""
     model = ww.load("mnist").to(device)
+    images = pictures(size.infer, size.side)
     recipe = ww.read_run("mnist").recipe
-    seconds = best_seconds(lambda: describe_images(model, images, recipe), device)
+    seconds = best_seconds(lambda: describe_images(model, images, recipe), device, size.times)
     return {"describe": len(images) / seconds}
 
 
-def training_rates(images: torch.Tensor, device: str) -> dict[str, float]:
-    """A stream of the paper's model, each layer by itself."""
+def training_rates(size: Size, device: str) -> dict[str, float]:
+    """A stream of the paper's model, each layer by itself: its best epoch."""
+    images = pictures(size.train, size.side)
     change = {
-        "batch_size": max(2, len(images) // 4),
+        "batch_size": max(1, len(images) // 4),
         "learning": {
-            "each": {"epochs": 1, "update": "batch", "inference": {"step": {"per": "image"}}}
+            "each": {
+                "epochs": size.times,
+                "update": "batch",
+                "inference": {"step": {"per": "image"}},
+            }
         },
     }
     recipe = ww.override(ww.Recipe.paper(), change)
     run = ww.train(images, recipe, options=ww.TrainingOptions(device=device))
-    return {f"train layer {one.layer}": one.images / one.seconds for one in run.history}
+    best: dict[str, float] = {}
+    for epoch in run.history:
+        name = f"train layer {epoch.layer}"
+        best[name] = max(best.get(name, 0.0), epoch.images / epoch.seconds)
+    return best
 
 
 def nccl(record: Any) -> None:
@@ -204,24 +256,25 @@ def nccl(record: Any) -> None:
 
 def main() -> None:
     out = Path(sys.argv[1])
-    wanted = sys.argv[2:] or ["speedup", "rates"]
-    results: dict[str, Any] = {"machine": {"cores": os.cpu_count(), "torch": torch.__version__}}
+    wanted = sys.argv[2:] or ["train", "encode", "core", "gpu"]
+    results: dict[str, Any] = {"machine": machine()}
 
     def record(name: str, value: Any) -> None:
         results[name] = value
         out.write_text(json.dumps(results, indent=1))
         print(name, json.dumps(value), flush=True)
 
-    if "nccl" in wanted and torch.cuda.is_available():
+    has_gpu = torch.cuda.is_available()
+    if "nccl" in wanted and has_gpu:
         nccl(record)
-    if "speedup" in wanted:
-        speedup(record)
-    if "rates" in wanted:
-        if torch.cuda.is_available():
-            results["machine"]["gpu"] = torch.cuda.get_device_name()
-            rates(record, "cuda", {28: 8000, 128: 400, 1024: 8})
-        torch.set_num_threads(1)
-        rates(record, "cpu", {28: 400, 128: 16, 1024: 2})
+    tasks = [task for task in ("train", "encode") if task in wanted]
+    if tasks:
+        speedup(record, tasks)
+    torch.set_num_threads(1)
+    if "gpu" in wanted and has_gpu:
+        rates(record, "cuda", GPU)
+    if "core" in wanted:
+        rates(record, "cpu", CORE)
 
 
 if __name__ == "__main__":
