@@ -50,6 +50,13 @@ def test_quiet_places_show_the_noise(gap: bool) -> None:
     assert float(noise.deviations[0]) == pytest.approx(SIGMA, rel=0.1)
 
 
+def test_events_are_no_noise_where_few_places_are_far_from_them() -> None:
+    """Every place is near an event, but events cover less than half of the recording."""
+    noise = noise_of(recording(LENGTH * 9 // 4))
+    assert not noise.covers
+    assert float(noise.deviations[0]) == pytest.approx(SIGMA, rel=0.3)
+
+
 def test_a_covered_recording_shows_it_without_its_events() -> None:
     """Events that follow each other without a pause."""
     x = recording(LENGTH)

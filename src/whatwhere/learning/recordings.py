@@ -53,7 +53,7 @@ LINE = 100.0  # times the median power near it that the power of the mains is at
 CONTRAST = 10.0  # that a baseline leaves is enough, or
 NEARLY = 0.93  # of the best
 NOISE = 4.0  # standard deviations that an event's coefficients exceed, and
-SMALL = 0.2  # of the usual event
+SMALL = 0.3  # of the usual event
 AGAIN = 2  # times that the extent is found with its own baseline
 
 

@@ -1,6 +1,8 @@
 """What waveforms find in a recording where no event is: the noise that an event must exceed.
 
-quiet places   the correlation of a waveform with the recording, far from events, by its median
+quiet places   the correlation of a waveform with the recording, far from events, by its median;
+               or with what is left without the events, if that is less: in a recording with many
+               events few places are far from all of them
 covered        where waveforms cover nearly all of a recording, such as a pulse, no place is
                quiet; then the noise is what they find in what is left without them
 """
@@ -62,8 +64,12 @@ def waveform_noise(model: DeconvNet, picture: Picture, grid: TileGrid) -> Wavefo
     if not sum(part.shape[1] for part in found):
         return WaveformNoise(np.zeros(f.shape[0]), False)
     covers = float(np.mean(covered)) > MOSTLY
-    values = torch.cat(left if covers else found, 1)
-    return WaveformNoise(quiet_deviations(values, f.shape[2]).double().numpy(), covers)
+    deviations = quiet_deviations(torch.cat(left, 1), f.shape[2])
+    if not covers:
+        # where few places are quiet, events count as noise until they are taken off
+        quiet = quiet_deviations(torch.cat(found, 1), f.shape[2])
+        deviations = torch.minimum(deviations, quiet)
+    return WaveformNoise(deviations.double().numpy(), covers)
 
 
 def whole_places(known: Tensor | None, samples: int, length: int) -> Tensor:
