@@ -23,6 +23,9 @@ def test_the_option_comes_before_the_variables_of_schedulers(monkeypatch):
     monkeypatch.setenv("SLURM_ARRAY_TASK_COUNT", "5")
     monkeypatch.setenv("SLURM_ARRAY_TASK_MIN", "10")
     assert choose_shard(None) == Shard(2, 5, "SLURM_ARRAY_TASK_ID")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_STEP", "3")
+    monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "19")
+    assert choose_shard(None) == Shard(4, 5, "SLURM_ARRAY_TASK_ID")
     assert choose_shard("1/1").is_all
     assert str(choose_shard("2/3")) == "2/3"
 

@@ -114,6 +114,7 @@ def score(
     out       folder of the report; with --shard, each part has a folder in it
     """
     from whatwhere.cli.outputs import Stages, claim
+    from whatwhere.data.parts import begin_part, end_part
     from whatwhere.tasks.anomaly import AnomalyDetector
     from whatwhere.tasks.anomaly.pictures import open_pictures
 
@@ -123,9 +124,11 @@ def score(
     claim(report_files(out), detector, pictures, folder=out, overwrite=overwrite, recorded=True)
     source = open_pictures(pictures)
     if not shard.is_all:
-        source = some_of(source, shard.rows(len(source)))
+        source = some_of(source, shard.rows_of_pictures(len(source)))
     stages = Stages(quiet)
+    begin_part(out, shard)
     write_report(out, model, source, scored(model, source, stages), stages, json_=json_)
+    end_part(out, shard)
 
 
 @command(AnomalySpec, flags="aligned false_alarms contamination", app=group)

@@ -223,6 +223,7 @@ def classify_new(
     shard: Shard,
 ) -> Report:
     """Give new images the classes of a saved classifier."""
+    from whatwhere.data.parts import begin_part, end_part
     from whatwhere.data.pictures import picture_names
     from whatwhere.tasks.labelling.label_tables import write_predictions
 
@@ -238,13 +239,15 @@ def classify_new(
     pictures = ww.data.load(
         images, size=classifier.describe.shape[1] if Path(images).is_dir() else None
     )
-    rows = shard.rows(len(pictures))
+    rows = shard.rows_of_pictures(len(pictures))
     if not shard.is_all:
         pictures = pictures.subset(list(rows))
+    names = picture_names(pictures.pixels) or [str(row) for row in rows]
+    begin_part(out, shard)
     with stages.stage(f"classifying {pictures.name}", len(pictures)) as advance:
         shares = classifier.predict_proba(pictures, advance)
-    names = picture_names(pictures.pixels) or [str(row) for row in rows]
     write_predictions(table, names, classifier.classes, shares, ())
+    end_part(out, shard)
     counts = {
         name: int((shares.argmax(1) == number).sum())
         for number, name in enumerate(classifier.classes)

@@ -104,7 +104,7 @@ def encode(
         pictures = read_images(run, images)
         if not shard.is_all:
             require_metric(run)
-            pictures = pictures.subset(list(shard.rows(len(pictures))))
+            pictures = pictures.subset(shard.rows_of_pictures(len(pictures)))
         shape = write_descriptors(file, trained, pictures, settings, Stages(quiet).stage)
         facts = {"file": str(file), "arrays": {"descriptors": shape}}
         typer.echo(Report(facts, f"{printable(file)}: descriptors {shape}").text(json_))

@@ -115,7 +115,7 @@ class Encoder:
 
     A block that is complete stays when the command is stopped; the same command continues after it.
 
-    shard  which part of every group
+    shard  which part of all images, in the order of the groups
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Encoder:
         self.options = options
         self.engine = engine
         self.shard = shard or Shard()
-        self.groups = [self._group(*group) for group in groups]
+        self.groups = self._groups_of_shard(groups)
         self.engine_used = ""
         self.blocks = list(self._plan())
 
@@ -171,13 +171,25 @@ class Encoder:
         with disk_errors(doing, "make room, then give the command again"), open_atomic(file) as out:
             write_block(out, arrays, compress=not self.options.exact)
 
-    def _group(self, images: Any, masks: Images | None) -> Group:
-        """The images of a group that belong to this shard, in the model's units."""
-        images = in_model_units(self.model.spec, images)
-        if self.shard.is_all:
-            return images, masks
-        rows = np.array(self.shard.rows(len(images)), np.int64)
-        return images.subset(rows), None if masks is None else masks.subset(rows)
+    def _groups_of_shard(self, groups: Sequence[Group]) -> list[Group]:
+        """The images of this shard, in the model's units."""
+        wanted = self.shard.rows_of_pictures(sum(len(images) for images, _ in groups))
+        chosen: list[Group] = []
+        start = 0
+        for given, masks in groups:
+            # where this shard begins and ends, counted from the first image of the group
+            first = max(wanted.start - start, 0)
+            last = min(wanted.stop - start, len(given))
+            start += len(given)
+            if first >= last:
+                continue
+            images: Any = in_model_units(self.model.spec, given)
+            if last - first < len(given):
+                rows = np.arange(first, last)
+                images = images.subset(rows)
+                masks = None if masks is None else masks.subset(rows)
+            chosen.append((images, masks))
+        return chosen
 
     def _map(self) -> AbstractContextManager[Callable[..., Iterator[Any]]]:
         """`map` for batches: several pictures of sizes of their own at the same time, each in one

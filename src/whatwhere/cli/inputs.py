@@ -85,7 +85,9 @@ class ImageInput(Checked):
 def open_shard(settings: Settings, *, quiet: bool = False) -> Shard:
     """The part of the pictures that this command treats; the first line of its output says so."""
     shard = choose_shard(settings.of(Sharding).shard)
-    if not shard.is_all and not quiet:
+    # A task that was submitted again by itself is an array of one: say that it treats everything.
+    chosen_by_variables = shard.origin not in ("", "--shard")
+    if (chosen_by_variables or not shard.is_all) and not quiet:
         typer.echo(f"part {shard} of the pictures ({shard.origin})", err=True)
     return shard
 

@@ -147,6 +147,7 @@ def restore_pictures(
 ) -> None:
     """Restore a picture, or those of a folder that are still to be restored."""
     from whatwhere.cli.outputs import Stages
+    from whatwhere.data.parts import end_part
     from whatwhere.engines.devices import choose_device
     from whatwhere.tasks.restoration import load_denoiser, load_dictionary
     from whatwhere.tasks.restoration.pictures import plan_jobs, restore_picture
@@ -156,8 +157,9 @@ def restore_pictures(
         raise SpecError(f"--model {printable(model)} was given for pictures; expected {known}")
     device = choose_device(execution.device, execution.engine)
     restorer = load_dictionary() if model else load_denoiser().to(device)
-    jobs = plan_jobs(task, restorer, *paths, overwrite, shard)
+    folder = shard.part_of(paths.out)
     stages = Stages(quiet)
+    jobs = plan_jobs(task, restorer, *paths, overwrite, shard)
     for job in jobs:
         with stages.stage(f"{task.name} {job.source.name}", job.pixels) as advance:
             levels = restore_picture(task, restorer, job, advance)
@@ -166,7 +168,7 @@ def restore_pictures(
                 f"{job.source.name}: noise {', '.join(f'{level:.3g}' for level in levels)},"
                 " estimated"
             )
-    folder = shard.part_of(paths.out)
+    end_part(folder, shard)
     remark = "" if jobs else " (all were there already)"
     typer.echo(f"{printable(folder)}: {len(jobs):,} restored{remark}")
 

@@ -46,6 +46,11 @@ class LazyPixels:
         chosen = np.arange(self.shape[0])[rows]
         return self.read(chosen) if len(chosen) else np.empty((0, *self.shape[1:]), self.dtype)
 
+    def of_rows(self, rows: np.ndarray) -> "LazyPixels":
+        """The pixels of these rows."""
+        read = partial(_read_chosen, self, rows)
+        return replace(self, shape=(len(rows), *self.shape[1:]), read=read)
+
 
 @dataclass(frozen=True, eq=False)
 class Images:
@@ -142,16 +147,14 @@ class Images:
             )
         N, _, H, W = self.pixels.shape
         read = partial(_read_channels, self.pixels, channels)
-        return replace(self, pixels=LazyPixels((N, channels, H, W), self.pixels.dtype, read))
+        pixels = replace(_lazy(self.pixels), shape=(N, channels, H, W), read=read)
+        return replace(self, pixels=pixels)
 
     def subset(self, rows: Sequence[int] | np.ndarray, name: str | None = None) -> "Images":
         """These rows as `Images` of their own, still read only when they are used."""
-        pixels = self.pixels
         chosen = np.arange(len(self))[np.asarray(rows)]
         labels = None if self.labels is None else self.labels[chosen]
-        some = LazyPixels(
-            (len(chosen), *pixels.shape[1:]), pixels.dtype, partial(_read_chosen, pixels, chosen)
-        )
+        some = _lazy(self.pixels).of_rows(chosen)
         return replace(self, pixels=some, labels=labels, name=name or self.name)
 
     def scale(self, raw: np.ndarray) -> np.ndarray:
@@ -183,6 +186,18 @@ class PictureWindows:
         """The picture with its own type of pixels: of an array a view, of a file of pictures
         decoded."""
         return self.images.pixels[self.row : self.row + 1][0]
+
+
+def _lazy(pixels: Pixels) -> LazyPixels:
+    """Pixels that are read when they are asked for; those of pictures stay pictures, with their
+    names."""
+    if isinstance(pixels, LazyPixels):
+        return pixels
+    return LazyPixels(pixels.shape, pixels.dtype, partial(_read_rows, pixels))
+
+
+def _read_rows(pixels: Pixels, rows: np.ndarray) -> np.ndarray:
+    return pixels[rows]
 
 
 def _read_chosen(pixels: Pixels, chosen: np.ndarray, rows: np.ndarray) -> np.ndarray:

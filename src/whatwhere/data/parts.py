@@ -4,13 +4,17 @@ import os
 from pathlib import Path
 
 from whatwhere.errors import ImageError, printable
+from whatwhere.files import disk_errors, remove_leftovers
 from whatwhere.spec.execution import Shard, part_number
+
+UNFINISHED = ".unfinished"
+"""In a part that is a folder: its shard is at work, or was killed."""
 
 
 def find_parts(folder: str | os.PathLike[str]) -> list[Path]:
     """The parts in a folder that commands with `--shard` wrote, in their order: files or folders.
 
-    A part that is missing is an error that names it, and the command that makes it.
+    A part that is missing or unfinished is an error that names it, and the command that makes it.
 
     folder  that was given to the commands with --out
 
@@ -32,11 +36,33 @@ def find_parts(folder: str | os.PathLike[str]) -> list[Path]:
             f"{printable(place)} has parts of {counts[0]} and of {counts[1]}; remove those of one"
         )
     count = counts[0]
-    missing = sorted(set(range(1, count + 1)) - {shard.index for shard in shards.values()})
+    begun = {shard.index for path, shard in shards.items() if (path / UNFINISHED).exists()}
+    finished = {shard.index for shard in shards.values()} - begun
+    missing = sorted(set(range(1, count + 1)) - finished)
     if missing:
+        first = missing[0]
+        state = "unfinished" if first in begun else "missing"
         more = f" (and {len(missing) - 1:,} more)" if len(missing) > 1 else ""
         raise ImageError(
-            f"{printable(place)}: part {missing[0]} of {count} is missing{more}; run the command"
-            f" again with --shard {missing[0]}/{count}"
+            f"{printable(place)}: part {first} of {count} is {state}{more}; run the command again"
+            f" with --shard {first}/{count}"
         )
     return sorted(shards)
+
+
+def begin_part(folder: Path, shard: Shard) -> None:
+    """Mark the folder of a shard's part as unfinished, until `end_part`: also if the process is
+    killed. What a killed process left half written is removed. The only part of a command needs
+    no mark."""
+    if shard.is_all:
+        return
+    with disk_errors(f"writing {folder}", "make room, or choose another place"):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / UNFINISHED).touch()
+        remove_leftovers(folder)
+
+
+def end_part(folder: Path, shard: Shard) -> None:
+    """All results of a part are in its folder."""
+    if not shard.is_all:
+        (folder / UNFINISHED).unlink(missing_ok=True)

@@ -259,6 +259,11 @@ class Pictures(LazyPixels):
 
     pictures: Sequence[Picture]
 
+    def of_rows(self, rows: np.ndarray) -> "Pictures":
+        """The pixels and the names of these rows."""
+        some = super().of_rows(rows)
+        return Pictures(some.shape, some.dtype, some.read, [self.pictures[row] for row in rows])
+
 
 def picture_names(pixels: object) -> list[str] | None:
     """The names of pictures; None for other images."""

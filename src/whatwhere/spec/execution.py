@@ -83,6 +83,15 @@ class Shard(Checked):
             total * self.index // self.count,
         )
 
+    def rows_of_pictures(self, total: int) -> range:
+        """This part of `total` pictures; a SpecError if some part would have none."""
+        require(
+            self.is_all or self.count <= total,
+            f"part {self} of {total} pictures ({self.origin})",
+            f"at most {total} parts",
+        )
+        return self.rows(total)
+
     def part_of(self, out: Path, suffix: str = "") -> Path:
         """Where this part is written: `out` itself if it is the only one, otherwise a file with
         this ending, or a folder, in the folder `out`."""
@@ -104,7 +113,8 @@ def choose_shard(given: str | None) -> Shard:
         return Shard(int(match[1]), int(match[2]), "--shard")
     if "SLURM_ARRAY_TASK_ID" in os.environ and "SLURM_ARRAY_TASK_COUNT" in os.environ:
         first = int(os.environ.get("SLURM_ARRAY_TASK_MIN", "0"))
-        index = int(os.environ["SLURM_ARRAY_TASK_ID"]) - first + 1
+        step = int(os.environ.get("SLURM_ARRAY_TASK_STEP", "1"))  # of --array=0-98:2
+        index = (int(os.environ["SLURM_ARRAY_TASK_ID"]) - first) // step + 1
         return Shard(index, int(os.environ["SLURM_ARRAY_TASK_COUNT"]), "SLURM_ARRAY_TASK_ID")
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
         return Shard(int(os.environ["RANK"]) + 1, int(os.environ["WORLD_SIZE"]), "RANK")

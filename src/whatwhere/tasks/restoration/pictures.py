@@ -15,6 +15,7 @@ from torch import Tensor
 
 from whatwhere.data import Images, load_groups
 from whatwhere.data.images import brightest_of
+from whatwhere.data.parts import begin_part
 from whatwhere.data.pictures import (
     NO_EXTRAS,
     Extras,
@@ -108,16 +109,24 @@ def plan_jobs(
         job = _plan_picture(task, source, mask, out)
         check_outputs([out], inputs, overwrite=overwrite)
         return [job]
+    shard = shard or Shard()
     places = {picture.file: picture.place for picture in find_pictures(source, but=out)}
-    if shard is not None and not shard.is_all:
-        files = list(places)
-        places = {files[row]: places[files[row]] for row in shard.rows(len(files))}
-        out = shard.part_of(out)
-    jobs = _plan_folder(task, source, places, mask, out)
+    _check_distinct(source, _targets(places, out))
+    files = list(places)
+    places = {files[row]: places[files[row]] for row in shard.rows_of_pictures(len(files))}
+    out = shard.part_of(out)
+    jobs, with_gaps = _plan_folder(places, mask, out)
+    if task.only_fills_in and with_gaps < len(jobs):
+        words = f"{printable(source)}: {len(jobs) - with_gaps:,} of {len(jobs):,} pictures have"
+        # other parts of the folder may have gaps
+        if not with_gaps and shard.is_all:
+            raise ImageError(f"{words} nothing to fill in; give a mask of unknown pixels")
+        warnings.warn(f"{words} nothing to fill in, and stay as they are", stacklevel=2)
     check_outputs([job.out for job in jobs], inputs, folder=out, overwrite=overwrite)
     record = _settings(task, model)
     if not overwrite and (out / RECORD).exists():
         record |= _made(record, jobs, out)
+    begin_part(out, shard)
     # With `overwrite` no result counts as made, from here on until it is made again.
     _write_record(out, record)
     return [job for job in jobs if job.name not in record]
@@ -135,15 +144,10 @@ def _plan_picture(task: Task, source: Path, mask: str | None, out: Path) -> Job:
     return _job(source, mask, out, images, masks)
 
 
-def _plan_folder(
-    task: Task, source: Path, places: dict[Path, Place], mask: str | None, out: Path
-) -> list[Job]:
-    """The jobs of these pictures of a folder; their results lie in `out` as they do in it."""
-    targets = {
-        file: out.joinpath(*place.folders, f"{file.stem}{_suffix(file)}")
-        for file, place in places.items()
-    }
-    _check_distinct(source, targets)
+def _plan_folder(places: dict[Path, Place], mask: str | None, out: Path) -> tuple[list[Job], int]:
+    """The jobs of these pictures of a folder, whose results lie in `out` as they do in it, and how
+    many of them have unknown pixels."""
+    targets = _targets(places, out)
     jobs = []
     with_gaps = 0
     for file, place in places.items():
@@ -152,12 +156,15 @@ def _plan_folder(
         with_gaps += _has_gaps(masks)
         job = _job(file, own_mask, targets[file], images, masks)
         jobs.append(replace(job, folder=out, sources=_checksums(job)))
-    if task.only_fills_in and with_gaps < len(jobs):
-        words = f"{printable(source)}: {len(jobs) - with_gaps:,} of {len(jobs):,} pictures have"
-        if not with_gaps:
-            raise ImageError(f"{words} nothing to fill in; give a mask of unknown pixels")
-        warnings.warn(f"{words} nothing to fill in, and stay as they are", stacklevel=3)
-    return jobs
+    return jobs, with_gaps
+
+
+def _targets(places: dict[Path, Place], out: Path) -> dict[Path, Path]:
+    """The file of each picture's result."""
+    return {
+        file: out.joinpath(*place.folders, f"{file.stem}{_suffix(file)}")
+        for file, place in places.items()
+    }
 
 
 def _check_distinct(source: Path, targets: dict[Path, Path]) -> None:
