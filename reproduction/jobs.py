@@ -31,7 +31,7 @@ EvalSplit = Literal["test", "validation"]
 def require(condition: bool, given: str, expected: str) -> None:
     """Raise an error that says what was given and what was expected, unless a condition holds."""
     if not condition:
-        raise SpecError(f"{given} was given; expected {expected}")
+        raise SpecError(f"Got {given}; expected {expected}.")
 
 
 @dataclass(frozen=True)

@@ -169,7 +169,7 @@ def parse_job(table: Mapping[str, Any]) -> Job:
     if kind == "few labels":
         choices = tuple(map(float, table.get("whiten_choices", (0.0,))))
         return FewLabelJob(data, features, C, table["labels"], table.get("dual", False), choices)
-    raise RunError(f"kind {kind!r} was given; expected one of {', '.join(map(repr, RESULT_TYPES))}")
+    raise RunError(f"Got kind {kind!r}; expected one of {', '.join(map(repr, RESULT_TYPES))}")
 
 
 def parse_result(kind: str, table: Mapping[str, Any]) -> Result:
@@ -187,8 +187,7 @@ def parse_features(table: Mapping[str, Any]) -> ModelFeatures | Baseline:
         return build(ModelFeatures, settings)
     if method not in BASELINES:
         raise RunError(
-            f"method {method!r} was given; expected {MODEL_METHOD!r} or one of"
-            f" {', '.join(BASELINES)}"
+            f"Got method {method!r}; expected {MODEL_METHOD!r} or one of {', '.join(BASELINES)}"
         )
     return build(BASELINES[method], settings)
 

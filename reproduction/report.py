@@ -203,8 +203,7 @@ def write_report(folder: Path, page_file: Path) -> list[Path]:
     """Write RESULTS.md, and draw the curves."""
     if not any((folder / name).is_dir() for name in SCALES):
         raise RunError(
-            f"{folder} was given as the folder of the results; there are none in it (--results"
-            " FOLDER)"
+            f"{folder} holds no results. Give the folder that does with --results FOLDER."
         )
     scales = open_scales(folder)
     page_file.write_text(results_page(scales), encoding="utf-8")

@@ -145,8 +145,7 @@ def job_cells(
     if not chosen:
         example = cells[0].name
         raise SpecError(
-            f"--only {only!r} was given; no cell of {', '.join(names)} has such a name ({example!r}"
-            " is one)"
+            f"--only {only!r}: no cell of {', '.join(names)} has such a name ({example!r} is one)"
         )
     # Headline cells come first, seed after seed, so that whoever stops early has one seed of each
     # before two of any.

@@ -68,7 +68,7 @@ class Scale:
 def read_scale(name: str) -> Scale:
     """The scale of this name; every other one is given as differences from `paper`."""
     if name not in SCALES:
-        raise SpecError(f"scale {name!r} was given; expected one of {', '.join(SCALES)}")
+        raise SpecError(f"Got scale {name!r}; expected one of {', '.join(SCALES)}")
     content = [
         build(ScaleFile, data_file("scales", file)) for file in dict.fromkeys(("paper", name))
     ]

@@ -197,7 +197,7 @@ def read_table(name: str) -> Table:
     """The table of this name."""
     if name not in ALL_TABLES:
         raise SpecError(
-            f"table {name!r} was given; expected one of {', '.join(ALL_TABLES)}, all or report"
+            f"Got table {name!r}; expected one of {', '.join(ALL_TABLES)}, all or report"
         )
     file = "paper" if name in TABLES else "best" if name in BEST else "extra"
     return build(Table, data_file("tables", file)[name])

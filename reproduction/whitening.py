@@ -68,11 +68,9 @@ def fit_whitening(
     """
     blocks = tuple(blocks) or (x.shape[1],)
     if sum(blocks) != x.shape[1]:
-        raise SpecError(
-            f"blocks of {sum(blocks):,} columns were given; the rows have {x.shape[1]:,}"
-        )
+        raise SpecError(f"Got blocks of {sum(blocks):,} columns; the rows have {x.shape[1]:,}")
     if not 0 < share < float("inf"):
-        raise SpecError(f"share = {share} was given; expected a finite number above 0")
+        raise SpecError(f"Got share = {share}; expected a finite number above 0")
     home = torch.device(device)
     mean = sum(rows.sum(0, dtype=torch.float64) for _, rows in dense_batches(x, home)) / x.shape[0]
     mean = mean.float()

@@ -126,7 +126,7 @@ def test_a_folder_created_for_nothing_is_removed(tmp_path: Path) -> None:
 def test_a_disk_error_is_reported_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", fail_with_full_disk)
     with (
-        pytest.raises(RunError, match=r"saving failed: No space left on device; make room"),
+        pytest.raises(RunError, match=r"Saving failed: No space left on device. Make room"),
         disk_errors("saving", "make room"),
     ):
         write_atomic(tmp_path / "file", b"content")
@@ -141,7 +141,7 @@ def test_nothing_is_written_onto_an_input_even_with_overwrite(tmp_path: Path) ->
     for inputs in ([tmp_path], [tmp_path / "a.png", tmp_path / "cat"]):
         for name in ("a.png", "linked.png", "cat/b.png", "other.png"):
             for overwrite in (False, True):
-                with pytest.raises(RunError, match="is read by this command"):
+                with pytest.raises(RunError, match="this command reads it"):
                     claim_outputs([tmp_path / name], inputs, folder=tmp_path, overwrite=overwrite)
     claim_outputs([tmp_path / "new.png"], [tmp_path])
 
@@ -149,7 +149,7 @@ def test_nothing_is_written_onto_an_input_even_with_overwrite(tmp_path: Path) ->
 def test_other_files_are_replaced_only_with_overwrite(tmp_path: Path) -> None:
     (tmp_path / "0.png").write_bytes(b"mine")
     for folder in (None, tmp_path):
-        with pytest.raises(RunError, match=r"0\.png exists already .* --overwrite"):
+        with pytest.raises(RunError, match=r"0\.png exists already.* --overwrite"):
             claim_outputs([tmp_path / "0.png", tmp_path / "1.png"], folder=folder)
     assert os.listdir(tmp_path) == ["0.png"], "nothing is written before all is checked"
     claim_outputs([tmp_path / "0.png"], overwrite=True)
@@ -163,15 +163,15 @@ def test_results_in_their_own_folder_may_be_made_again(tmp_path: Path) -> None:
     (out / "2.png").write_bytes(b"mine")
     with pytest.raises(RunError, match=r"2\.png exists already"):
         claim_outputs([out / "1.png", out / "2.png"], folder=out)
-    with pytest.raises(RunError, match="is read by this command"):
+    with pytest.raises(RunError, match="this command reads it"):
         claim_outputs([out / "0.png"], [out], folder=out)
 
 
 def test_every_result_has_a_file_of_its_own(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"two results would be written to .*a\.png"):
+    with pytest.raises(RunError, match=r"Two results have the same name, .*a\.png"):
         claim_outputs([tmp_path / "a.png", tmp_path / "b.png", tmp_path / "a.png"], overwrite=True)
     (tmp_path / "b.png").mkdir()
-    with pytest.raises(RunError, match=r"b\.png is a folder"):
+    with pytest.raises(RunError, match=r"b\.png: it is a folder"):
         claim_outputs([tmp_path / "b.png"], overwrite=True)
 
 
@@ -257,7 +257,7 @@ def test_errors_escape_what_they_quote_and_keep_their_own_lines() -> None:
 def test_lists_and_suggestions_in_words() -> None:
     assert [listed(range(n)) for n in (1, 2, 3)] == ["0", "0 and 1", "0, 1 and 2"]
     assert (one_or(1), one_or(3)) == ("1", "1 or 3")
-    assert did_you_mean("minst", ["digits", "mnist"]) == "; did you mean 'mnist'?"
+    assert did_you_mean("minst", ["digits", "mnist"]) == " Did you mean 'mnist'?"
     assert did_you_mean("photographs", ["digits", "mnist"]) == ""
 
 
@@ -289,7 +289,7 @@ def test_a_foreign_file_is_never_taken_for_a_result(tmp_path: Path) -> None:
     write_result(tmp_path, result, b"second", "make room")
     check_outputs([result], folder=tmp_path)
     result.write_bytes(b"somebody else's")
-    with pytest.raises(RunError, match="not a result that can be made again"):
+    with pytest.raises(RunError, match="this command cannot make it again"):
         check_outputs([result], folder=tmp_path)
     check_outputs([result], folder=tmp_path, overwrite=True)
 
@@ -314,7 +314,7 @@ def test_a_write_that_is_killed_leaves_a_result_that_is_known(
     check_outputs([result], folder=tmp_path)
     if before is None:
         result.write_bytes(b"somebody else's")
-        with pytest.raises(RunError, match="not a result"):
+        with pytest.raises(RunError, match="cannot make it again"):
             check_outputs([result], folder=tmp_path)
 
 

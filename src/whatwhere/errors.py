@@ -87,16 +87,27 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
     """A question that ends an error: which of the known names, if any, is spelt like the given one.
 
     >>> did_you_mean("minst", ["digits", "mnist"])
-    "; did you mean 'mnist'?"
+    " Did you mean 'mnist'?"
     """
     close = difflib.get_close_matches(given, list(known), n=1, cutoff=0.6)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    return f" Did you mean {close[0]!r}?" if close else ""
 
 
 def listed(items: Iterable[object]) -> str:
     """Things in a row: '4, 6 and 8'."""
     *first, last = map(str, items)
     return f"{', '.join(first)} and {last}" if first else last
+
+
+def sentence(words: str) -> str:
+    """The words with a capital letter and a full stop: 'Make room.'"""
+    return f"{words[0].upper()}{words[1:]}."
+
+
+def as_clause(error: object) -> str:
+    """The message of an error as a part of another sentence: without its full stop."""
+    clause = str(error).removesuffix(".")
+    return f"got {clause.removeprefix('Got ')}" if clause.startswith("Got ") else clause
 
 
 def one_or(count: int) -> str:
@@ -110,6 +121,9 @@ def command(*words: str | os.PathLike[str]) -> str:
     return " ".join(shlex.quote(printable(os.fspath(word))) for word in words)
 
 
-def plural(count: int, noun: str) -> str:
-    """A number of things: 1 event, 2 events, 1,000 events."""
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+def plural(count: int, noun: str, several: str | None = None) -> str:
+    """A number of things: 1 event, 2 events, 1,000 events.
+
+    several  the plural of a noun that takes more than an s: 2 classes
+    """
+    return f"{count:,} {noun if count == 1 else several or f'{noun}s'}"

@@ -27,7 +27,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from whatwhere.errors import RunError, WhatwhereError, printable
+from whatwhere.errors import RunError, WhatwhereError, as_clause, printable, sentence
 
 RECORD = ".whatwhere.json"
 """In a folder of results: what the program knows of the files that it wrote into it."""
@@ -132,7 +132,8 @@ def disk_errors(doing: str, remedy: str) -> Iterator[None]:
         yield
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
-        raise RunError(f"{doing} failed: {error.strerror or error}{where}; {remedy}") from error
+        problem = sentence(f"{doing} failed: {error.strerror or error}{where}")
+        raise RunError(f"{problem} {sentence(remedy)}") from error
 
 
 DAMAGED = (
@@ -172,7 +173,7 @@ def readable(
     except error_kind:
         raise
     except DAMAGED as error:
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        reason = getattr(error, "strerror", None) or as_clause(error) or type(error).__name__
         if isinstance(error, KeyError):
             reason = f"{error} is missing"
         raise error_kind(f"{path} is not a usable {kind}: {reason[:500]} ({remedy})") from error
@@ -184,7 +185,7 @@ def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
     mode = os.stat(path).st_mode
     if not stat.S_ISREG(mode):
         kind = "A folder" if stat.S_ISDIR(mode) else "A pipe, a socket or a device"
-        raise OSError(errno.EINVAL, f"{kind}, where a regular file is expected", os.fspath(path))
+        raise OSError(errno.EINVAL, f"{kind}; expected a regular file", os.fspath(path))
     return open(path, "rb")
 
 
@@ -322,8 +323,8 @@ def check_outputs(
     if others and not overwrite:
         more = f" (and {len(others) - 1:,} more)" if len(others) > 1 else ""
         raise RunError(
-            f"{printable(others[0])} exists already{more} and is not a result that can be made"
-            " again here; choose another place, or replace it with --overwrite"
+            f"{printable(others[0])} exists already{more}, and this command cannot make it again."
+            " Choose another place, or replace it with --overwrite."
         )
 
 
@@ -332,7 +333,7 @@ def _check_distinct(paths: list[Path]) -> None:
     doubled = [path for path, count in Counter(paths).items() if count > 1]
     if doubled:
         raise RunError(
-            f"two results would be written to {printable(doubled[0])}; rename one of their sources"
+            f"Two results have the same name, {printable(doubled[0])}. Rename one of their sources."
         )
 
 
@@ -342,12 +343,12 @@ def _check_replaceable(existing: list[Path], inputs: Iterable[Path]) -> None:
     for path in existing:
         if os.path.isfile(path) and _identity(path) in sources:
             raise RunError(
-                f"{printable(path)} is read by this command, so it is not written to; choose"
-                " another place"
+                f"Cannot write to {printable(path)}: this command reads it. Choose another place."
             )
         if os.path.isdir(path):
             raise RunError(
-                f"{printable(path)} is a folder, where a file is to be written; choose another name"
+                f"Cannot write to {printable(path)}: it is a folder. Choose another name for the"
+                " file."
             )
 
 

@@ -53,7 +53,7 @@ def test_a_run_and_its_plain_lines(images, recipe, tmp_path):
     lines = said.splitlines()
     assert (
         lines[0]
-        == "engine reference; costs and non-zeros are per image, cost = reconstruction + penalty"
+        == "engine reference; costs and non-zeros per image, cost = reconstruction + penalty"
     )
     assert lines[1].startswith("layer 1  epoch 1/2  cost ")
     assert all(word in lines[1] for word in (" + ", "non-zeros", "dead maps", "image-iterations/s"))
@@ -109,8 +109,8 @@ def test_settings_are_changed_by_name(images, recipe, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("learning.each.epoch=1", "did you mean 'learning.each.epochs'"),
-        ("a b=1", "expected NAME=VALUE"),
+        ("learning.each.epoch=1", "Did you mean 'learning.each.epochs'"),
+        ("a b=1", "Expected NAME=VALUE"),
     ],
 )
 def test_a_bad_setting_raises_an_error_that_names_it(change, message, images, tmp_path):

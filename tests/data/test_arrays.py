@@ -151,17 +151,13 @@ def test_a_large_file_is_read_batch_by_batch(
 
 
 def test_an_ambiguous_shape_warns_which_axis_holds_the_channels() -> None:
-    with pytest.warns(
-        UserWarning, match=r"shape \(5, 3, 7, 3\), axis 1 was taken for the 3 channels"
-    ):
+    with pytest.warns(UserWarning, match=r"shape \(5, 3, 7, 3\): taking axis 1 for the 3 channels"):
         assert load(np.zeros((5, 3, 7, 3), np.uint8)).shape == (3, 7, 3)
 
 
 def test_labels_that_do_not_fit_into_int64_raise(grey: np.ndarray) -> None:
     labels = np.array([0, 1, 2, 3, 2**64 - 1], np.uint64)
-    with pytest.raises(
-        ImageError, match="the label 18446744073709551615 is larger than int64 holds"
-    ):
+    with pytest.raises(ImageError, match="the label 18446744073709551615; expected labels up to"):
         load(grey, labels=labels)
     assert load(grey, labels=labels % np.uint64(5)).labels is not None
 
@@ -274,9 +270,9 @@ def test_bytes_after_the_end_raise(path: Path, values: np.ndarray, more: bytes, 
     write_idx(path, values)
     complete = path.read_bytes()
     path.write_bytes(complete + more)
-    with pytest.raises(ImageError, match="its header gives"):
+    with pytest.raises(ImageError, match="its header announces"):
         read_array(path)
-    with pytest.raises(ImageError, match="its header gives"):
+    with pytest.raises(ImageError, match="its header announces"):
         read_array(save_gzip(path, complete + more))
     path.write_bytes(save_gzip(path, complete).read_bytes() + b"!" + more)
     with pytest.raises(ImageError, match="not a usable array file"):
@@ -327,11 +323,11 @@ def test_a_header_that_asks_for_terabytes_raises_before_anything_is_allocated(
     content = header(2**32 - 1, 1000, code=0x0E) + bytes(100)
     path.write_bytes(content)
     began = time.process_time()
-    with little_memory(1 << 20), pytest.raises(ImageError, match="its header gives"):
+    with little_memory(1 << 20), pytest.raises(ImageError, match="its header announces"):
         read_array(path)
     with (
         little_memory(1 << 20),
-        pytest.raises(ImageError, match="it is compressed and holds 34,359,738,360,000"),
+        pytest.raises(ImageError, match="it decompresses to 34,359,738,360,000"),
     ):
         read_array(save_gzip(path, content))
     assert time.process_time() - began < 1
@@ -345,7 +341,7 @@ def test_a_gzip_bomb_raises_as_soon_as_too_much_arrives(path: Path, little_memor
     )
     path.write_bytes(start + 8192 * a_megabyte)  # 8 GB
     began = time.process_time()
-    with little_memory(4 << 20), pytest.raises(ImageError, match="its header gives"):
+    with little_memory(4 << 20), pytest.raises(ImageError, match="its header announces"):
         read_array(path)
     assert time.process_time() - began < 2
 
@@ -484,12 +480,10 @@ def test_what_decompresses_to_more_than_the_limit_raises(
     monkeypatch.setattr(arrays, "DECOMPRESSED_LIMIT", 1000)
     zeros = np.zeros((5, 15, 15), np.uint8)
     np.savez_compressed(tmp_path / "bomb.npz", zeros)
-    with pytest.raises(
-        ImageError, match="it is compressed and holds 1,253 bytes; expected at most 1,000"
-    ):
+    with pytest.raises(ImageError, match="it decompresses to 1,253 bytes; expected at most 1,000"):
         load(tmp_path / "bomb.npz")
     write_idx(tmp_path / "idx", zeros)
-    with pytest.raises(ImageError, match="it is compressed and holds 1,125 bytes"):
+    with pytest.raises(ImageError, match="it decompresses to 1,125 bytes"):
         read_array(save_gzip(tmp_path / "idx.gz", (tmp_path / "idx").read_bytes()))
 
 

@@ -83,7 +83,7 @@ def test_a_file_known_compressed_is_stored_compressed(source: Path, save_gzip) -
     add(entry, entry.files[0], source)
     assert (folder_of(entry) / "file.gz").read_bytes() == compressed
     source.write_bytes(CONTENT)
-    with pytest.raises(ImageError, match=r"not file\.gz of set"):
+    with pytest.raises(ImageError, match=r"is not file\.gz of set"):
         add(entry, entry.files[0], source)
 
 
@@ -100,7 +100,7 @@ def test_a_wrong_source_leaves_the_cache_as_it_was(
         add(entry, entry.files[0], source)
     for write in (lambda: source.write_bytes(bad), lambda: save_gzip(source, bad)):
         write()
-        with pytest.raises(ImageError, match="not file of set, or damaged"):
+        with pytest.raises(ImageError, match="not file of set, or it is damaged"):
             add(entry, entry.files[0], source)
         assert cached_files() == (["set/file"] if already else [])
         assert verify(entry, entry.files[0]) == ("verified" if already else "missing")
@@ -182,7 +182,7 @@ def test_the_checksum_is_compared_at_every_use(source: Path) -> None:
     assert path.read_bytes() == CONTENT
     path.write_bytes(CONTENT[:-1] + b"!")  # the same size
     with pytest.raises(
-        ImageError, match=r"damaged: its checksum is wrong; run `whatwhere info set --download`"
+        ImageError, match=r"damaged: its checksum is wrong. Run `whatwhere info set --download`"
     ):
         verified_path(entry, entry.files[0])
 
@@ -232,7 +232,7 @@ def cached(entry: Entry) -> list[str]:
 def test_a_download_is_verified_stored_and_loaded(
     entry: Entry, mirror: Mirror, contents: dict[str, bytes]
 ) -> None:
-    with pytest.raises(ImageError, match="run `whatwhere info small --download`"):
+    with pytest.raises(ImageError, match="Run `whatwhere info small --download`"):
         load("small")
     download(entry)
     assert {
@@ -306,7 +306,7 @@ def test_from_a_folder(
 def test_from_a_folder_without_the_data_set(
     entry: Entry, contents: dict[str, bytes], tmp_path: Path
 ) -> None:
-    with pytest.raises(ImageError, match=r"nowhere: does not contain train-images\.gz"):
+    with pytest.raises(ImageError, match=r"nowhere does not contain train-images\.gz"):
         download(entry, tmp_path / "nowhere")
     (tmp_path / "train-images").write_bytes(contents["train-images"])
     with pytest.raises(ImageError, match=r"does not contain train-labels\.gz"):
@@ -327,7 +327,7 @@ def test_images_and_labels_that_do_not_match_raise(entry: Entry, tmp_path: Path)
 
 
 def test_damaged_embedded_files_ask_for_a_new_installation(tmp_path: Path) -> None:
-    with pytest.raises(ImageError, match="install whatwhere again"):
+    with pytest.raises(ImageError, match="Install whatwhere again"):
         download(replace(CATALOGUE["digits"], embedded=tmp_path))
 
 
@@ -356,7 +356,7 @@ def test_a_cached_data_set_changed_on_the_disk_is_not_loaded(entry: Entry) -> No
     content[-1] ^= 1
     path.write_bytes(content)
     with pytest.raises(
-        ImageError, match="its checksum is wrong; run `whatwhere info small --download`"
+        ImageError, match=r"its checksum is wrong. Run `whatwhere info small --download`"
     ):
         load("small")
 
@@ -365,7 +365,7 @@ def test_a_full_disk_leaves_nothing_and_the_error_names_the_place(entry: Entry) 
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20, limits[1]))
     try:
-        with pytest.raises(ImageError, match=r"cache.small .*File too large"):
+        with pytest.raises(ImageError, match=r"cache.small: .*File too large"):
             download(entry)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

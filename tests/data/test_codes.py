@@ -88,9 +88,7 @@ def test_numpy_and_scipy_read_the_features(tmp_path: Path) -> None:
         assert not any(name.startswith(("mu", "where", "low")) for name in file)
     codes = load_codes(tmp_path / "codes.npz")
     np.testing.assert_array_equal(codes.features, solution.features)
-    with pytest.raises(
-        ImageError, match="without pooling variables it cannot be decoded; encode with --where"
-    ):
+    with pytest.raises(ImageError, match=r"it has no pooling variables. Encode with --where"):
         codes.decode(model, 0)
 
 
@@ -106,7 +104,7 @@ def test_codes_without_a_feature(tmp_path: Path) -> None:
 def test_codes_of_several_sizes_are_not_one_array(tmp_path: Path) -> None:
     model, sizes = DeconvNet(SPECS["1 layer"]), [(9, 8), (12, 7)]
     write(tmp_path / "codes.npz", model, solve(model, sizes), sizes, where=False)
-    with pytest.raises(ImageError, match="codes of several sizes; dense features needs one"):
+    with pytest.raises(ImageError, match="codes of several sizes; dense features needs one size"):
         _ = load_codes(tmp_path / "codes.npz").features
 
 
@@ -117,7 +115,7 @@ def test_files_that_are_not_codes_raise(tmp_path: Path) -> None:
     with pytest.raises(ImageError, match=r"noise\.npz is not a usable"):
         load_codes(tmp_path / "noise.npz")
     np.savez(tmp_path / "other.npz", features=np.zeros((2, 3, 4, 4)))
-    with pytest.raises(ImageError, match="not written by `whatwhere encode`"):
+    with pytest.raises(ImageError, match="`whatwhere encode` did not write it"):
         load_codes(tmp_path / "other.npz")
 
 
@@ -206,7 +204,7 @@ def test_a_file_takes_no_more_memory_than_it_has_bytes(
     np.savez_compressed(
         tmp_path / "bomb.npz", **{**good, "names": np.zeros(20_000, np.uint8).view("U4")}
     )
-    with pytest.raises(ImageError, match="it is compressed and holds"):
+    with pytest.raises(ImageError, match="it decompresses to"):
         load_codes(tmp_path / "bomb.npz")
     np.savez(tmp_path / "more.npz", **good, other=np.zeros(20_000, np.uint8))
     assert len(load_codes(tmp_path / "more.npz")) == 2

@@ -20,11 +20,11 @@ def test_the_default_split_is_for_training() -> None:
 @pytest.mark.parametrize(
     ("source", "options", "reason"),
     [
-        ("nowhere", {}, "neither a file or folder nor the name of a data set"),
-        ("/dev/zero", {}, "cannot be read: A pipe, a socket or a device"),
-        ("digits", {"split": "validation"}, "splits train and test, not 'validation'"),
+        ("nowhere", {}, "neither a file, nor a folder, nor the name of a data set"),
+        ("/dev/zero", {}, "Cannot read .*: A pipe, a socket or a device"),
+        ("digits", {"split": "validation"}, "no split 'validation'"),
         ("digits", {"labels": [1]}, "has its own labels"),
-        (np.zeros((2, 4, 4), np.uint8), {"split": "train"}, "only named data sets"),
+        (np.zeros((2, 4, 4), np.uint8), {"split": "train"}, "Only named data sets"),
     ],
 )
 def test_bad_arguments_raise(source: object, options: dict, reason: str) -> None:
@@ -41,7 +41,7 @@ def test_labels_are_not_given_twice(tmp_path: Path) -> None:
 
 def test_labels_in_an_npz_that_do_not_match_raise(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", images=np.zeros((2, 4, 4), np.uint8), labels=np.arange(3))
-    with pytest.raises(ImageError, match=r"a\.npz: 2 images and 3 labels"):
+    with pytest.raises(ImageError, match=r"a\.npz has 2 images and 3 labels"):
         load(tmp_path / "a.npz")
 
 
@@ -54,7 +54,7 @@ def test_a_file_that_cannot_be_opened_raises(
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("builtins.open", deny)
-    with pytest.raises(ImageError, match=r"a\.npy: cannot be read: Permission denied"):
+    with pytest.raises(ImageError, match=r"Cannot read .*a\.npy: Permission denied"):
         load(tmp_path / "a.npy")
 
 
@@ -63,21 +63,21 @@ def test_mnist_that_is_not_there_says_how_to_get_it(
 ) -> None:
     monkeypatch.setenv("WHATWHERE_DATA", str(tmp_path))
     with pytest.raises(
-        ImageError, match="run `whatwhere info mnist --download`, or set WHATWHERE_DATA"
+        ImageError, match="Run `whatwhere info mnist --download`, or set WHATWHERE_DATA"
     ):
         load("mnist")
 
 
 def test_an_empty_path_raises() -> None:
-    with pytest.raises(ImageError, match="an empty path was given"):
+    with pytest.raises(ImageError, match="The path is empty"):
         load("")
 
 
 def test_a_name_that_is_too_long_raises() -> None:
     for name in ("x" * 300, "y" * 5000):
-        with pytest.raises(ImageError, match="cannot be read: File name too long"):
+        with pytest.raises(ImageError, match=r"Cannot read .*: File name too long"):
             load(name)
-        with pytest.raises(ImageError, match="cannot be read: File name too long"):
+        with pytest.raises(ImageError, match=r"Cannot read .*: File name too long"):
             load(np.zeros((2, 4, 4), np.uint8), labels=name)
 
 
@@ -87,7 +87,7 @@ def test_a_data_set_comes_before_a_path_of_its_name(
     monkeypatch.chdir(tmp_path)
     np.save(tmp_path / "digits.npy", np.zeros((2, 4, 4), np.uint8))
     (tmp_path / "digits.npy").rename(tmp_path / "digits")
-    with pytest.warns(UserWarning, match=r"write '\./digits' for the path"):
+    with pytest.warns(UserWarning, match=r"Write '\./digits' for the path"):
         assert load("digits").name == "digits/train"
     assert load("./digits").shape == load(Path("digits")).shape == (1, 4, 4)
 
@@ -103,9 +103,7 @@ def test_images_are_returned_as_they_are(grey: np.ndarray) -> None:
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.npy")
-    with pytest.raises(
-        ImageError, match="A pipe, a socket or a device, where a regular file is expected"
-    ):
+    with pytest.raises(ImageError, match="A pipe, a socket or a device; expected a regular file"):
         load(tmp_path / "pipe.npy")
 
 
@@ -167,7 +165,7 @@ def test_a_palettes_transparent_entry_is_unknown(tmp_path: Path) -> None:
 def test_only_pictures_have_an_alpha_channel(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", IMAGES)
     for source in (IMAGES, tmp_path / "a.npy"):
-        with pytest.raises(ImageError, match="only pictures have an alpha channel"):
+        with pytest.raises(ImageError, match="needs pictures with an alpha channel"):
             load_groups(source, "alpha")
 
 
@@ -187,5 +185,5 @@ def test_nan_is_unknown_on_request(tmp_path: Path) -> None:
 
 def test_a_split_may_follow_the_name() -> None:
     assert load("digits:test").fingerprint == load("digits", split="test").fingerprint
-    with pytest.raises(ImageError, match="digits has the splits train and test, not 'half'"):
+    with pytest.raises(ImageError, match="digits has no split 'half'"):
         load("digits:half")

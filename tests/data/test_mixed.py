@@ -63,7 +63,7 @@ def test_by_default_crops_are_as_large_as_the_smallest_side_and_have_the_picture
 
 def test_a_folder_of_several_sizes_is_cropped_for_training_with_a_warning(folder: Path) -> None:
     with pytest.warns(
-        UserWarning, match="pictures of 2 sizes: 9 crops of 20 × 20 from 3 pictures are used"
+        UserWarning, match="pictures of 2 sizes. whatwhere takes 9 crops of 20 × 20 from 3 pictures"
     ):
         images, masks = load_for_training(folder)
     assert (len(images), masks) == (9, None)
@@ -105,7 +105,7 @@ def test_deep_pictures_of_twelve_bits_among_others(tmp_path: Path) -> None:
 
     Image.fromarray(np.full((20, 20), 2048, np.uint16)).save(tmp_path / "deep.png")
     Image.fromarray(np.full((20, 20, 3), 128, np.uint8)).save(tmp_path / "colour.png")
-    with pytest.warns(UserWarning, match="pixels of 16 bits that use 12; 4095 is taken for white"):
+    with pytest.warns(UserWarning, match="pixels of 16 bits that use 12. Taking 4095 for white"):
         images = load(tmp_path)
     assert (images.shape, images.pixels.dtype) == ((3, 20, 20), np.uint16)
     torch.testing.assert_close(
@@ -132,9 +132,7 @@ def test_whole_pictures_of_several_sizes_are_grouped(tmp_path: Path) -> None:
 
 
 def test_one_array_of_several_sizes_is_of_squares_at_the_centre(folder: Path) -> None:
-    with pytest.warns(
-        UserWarning, match="pictures of 2 sizes: all are scaled to squares of 20 × 20"
-    ):
+    with pytest.warns(UserWarning, match="pictures of 2 sizes. whatwhere scales all to 20 × 20"):
         images = load(folder)
     values = images[:].numpy() * 255
     assert values.shape == (3, 3, 20, 20)
@@ -150,11 +148,11 @@ def test_one_array_of_several_sizes_is_of_squares_at_the_centre(folder: Path) ->
 
 
 def test_small_pictures_are_left_out(folder: Path) -> None:
-    with pytest.warns(UserWarning, match="2 pictures are smaller than 32 × 32 and are left out"):
+    with pytest.warns(UserWarning, match="Leaving out 2 pictures smaller than 32 × 32"):
         crops = random_crops(folder, 32)
     assert set(np.rint(crops[:][:, 0].numpy() * 255).ravel()) == {ord("b")}
     with pytest.raises(
-        ImageError, match="crops of 64 × 64 were asked for; no picture is that large: at most 40"
+        ImageError, match="crops of 64 × 64: no picture is that large, the largest crop is 40"
     ):
         random_crops(folder, 64)
 
@@ -177,7 +175,7 @@ def test_a_folder_of_several_sizes_trains(folder: Path, tmp_path: Path, update: 
         },
     )
     (tmp_path / "recipe.toml").write_text(to_toml(recipe))
-    with pytest.warns(UserWarning, match="9 crops of 20 × 20 from 3 pictures are used"):
+    with pytest.warns(UserWarning, match="takes 9 crops of 20 × 20 from 3 pictures"):
         whatwhere(
             "train",
             folder,
@@ -188,7 +186,7 @@ def test_a_folder_of_several_sizes_trains(folder: Path, tmp_path: Path, update: 
             "--quiet",
             *PLAIN,
         )
-    with pytest.warns(UserWarning, match="9 crops of 20 × 20 from 3 pictures are used"):
+    with pytest.warns(UserWarning, match="takes 9 crops of 20 × 20 from 3 pictures"):
         trained = train(folder, recipe, options=TrainingOptions(engine="reference", device="cpu"))
     expected = train(
         random_crops(folder), recipe, options=TrainingOptions(engine="reference", device="cpu")

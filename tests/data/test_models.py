@@ -58,7 +58,7 @@ def test_an_unknown_name_is_answered_with_those_that_exist() -> None:
     ):
         ww.load("minst")
     with pytest.raises(
-        RunError, match=r"known by name are digits-demo, fashion.*did you mean 'mnist'\?"
+        RunError, match=r"Expected one of digits-demo, fashion.*Did you mean 'mnist'\?"
     ):
         ww.models.path("minst")
 

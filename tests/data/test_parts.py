@@ -9,7 +9,7 @@ from whatwhere.errors import ImageError
 def test_parts_come_in_order_and_a_missing_one_is_named(tmp_path):
     for number in (3, 1):
         (tmp_path / f"part-0000{number}-of-00003").mkdir()
-    with pytest.raises(ImageError, match=r"part 2 of 3 is missing; .* --shard 2/3"):
+    with pytest.raises(ImageError, match=r"part 2 of 3 is missing. .* --shard 2/3"):
         find_parts(tmp_path)
     (tmp_path / "part-00002-of-00003").mkdir()
     assert [path.name[:10] for path in find_parts(tmp_path)] == [

@@ -83,7 +83,7 @@ def test_what_is_wrong_with_arrays_and_wav_files(tmp_path: Path) -> None:
         ww.data.load(np.zeros(5, complex), signals=True)
     with pytest.raises(ImageError, match=r"expected signals \[T\]"):
         ww.data.load(np.zeros((1, 1, 1, 5)), signals=True)
-    with pytest.warns(UserWarning, match="500 × 2 values are read as 2 channels of 500 samples"):
+    with pytest.warns(UserWarning, match="500 × 2 values. Reading 2 channels of 500 samples"):
         ww.data.load(np.zeros((500, 2)), signals=True)
     with pytest.raises(ImageError, match=r"expected \[N, H, W\].*signals=True"):  # no picture
         ww.data.load(np.zeros((2, 500)))
@@ -145,10 +145,10 @@ def test_an_empty_line_of_several_channels_is_an_unknown_sample(tmp_path: Path) 
 
 def test_columns_that_are_numbered_have_names(tmp_path: Path) -> None:
     path = written(tmp_path, "0,1\n0.5,0.25\n1.5,2.5\n")
-    with pytest.warns(UserWarning, match="taken for their names"):
+    with pytest.warns(UserWarning, match="counts as their names"):
         signals = ww.data.load(path)
     np.testing.assert_array_equal(signals[0], [[0.5, 1.5], [0.25, 2.5]])
-    with pytest.warns(UserWarning, match="is taken for a sample"):
+    with pytest.warns(UserWarning, match="counts as a sample"):
         signals = ww.data.load(written(tmp_path, "0\n0.5\n0.25\n"))
     np.testing.assert_array_equal(signals[0], [[0, 0.5, 0.25]])
     signals = ww.data.load(written(tmp_path, "0,1\n3,4\n5,6\n"))  # counts: nothing is unusual

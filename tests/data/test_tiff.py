@@ -67,7 +67,9 @@ def test_grey_pictures_among_those_of_many_channels_are_repeated_and_other_numbe
     Image.new("L", (10, 12), 51).save(tmp_path / "b.png")
     assert load(tmp_path)[1].numpy() == pytest.approx(np.full((5, 12, 10), 0.2))
     Image.new("RGB", (10, 12)).save(tmp_path / "c.png")
-    with pytest.raises(ImageError, match="pictures of 1 and 3 and 5 channels; expected one number"):
+    with pytest.raises(
+        ImageError, match="pictures of 1 and 3 and 5 channels; expected the same number"
+    ):
         load(tmp_path)
 
 
@@ -75,7 +77,7 @@ def test_pages_of_different_kinds_raise(tmp_path: Path) -> None:
     with tifffile.TiffWriter(tmp_path / "a.tif") as writer:
         writer.write(np.zeros((8, 8), np.uint8), metadata=None)
         writer.write(np.zeros((8, 8, 3), np.uint16), photometric="rgb", metadata=None)
-    with pytest.raises(ImageError, match="page 2 has channels unlike page 1"):
+    with pytest.raises(ImageError, match="page 2 and page 1 have different channels"):
         load(tmp_path / "a.tif")
 
 

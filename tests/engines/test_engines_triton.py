@@ -220,7 +220,7 @@ def test_without_a_gpu_it_refuses_and_auto_goes_on() -> None:
     model, images = DeconvNet(SPECS["1 layer"]), random_images(SPECS["1 layer"]).float()
     spec = InferenceSpec(steps=1)
     with pytest.raises(
-        EngineError, match=r"engine 'triton' does not support this: .*(CUDA|not installed)"
+        EngineError, match=r"Engine 'triton' does not support this: .*(CUDA|not installed)"
     ):
         infer(model, images, spec, engine="triton")
     assert resolve("auto", Problem(model, images, Phase(layer=1), spec)).name != "triton"

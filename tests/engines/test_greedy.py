@@ -232,7 +232,7 @@ def test_problems_that_it_does_not_support() -> None:
             "penalty.alpha = 0.5",
         ),
     ):
-        with pytest.raises(EngineError, match=f"engine 'greedy' does not support this: .*{why}"):
+        with pytest.raises(EngineError, match=f"Engine 'greedy' does not support this: .*{why}"):
             get_engine("greedy").solve(problem)
         assert resolve("auto", problem).name != "greedy"
     assert resolve("auto", Problem(model, v, ww.Phase(layer=1), CODING)).name == "greedy"

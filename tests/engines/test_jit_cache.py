@@ -168,7 +168,7 @@ def test_a_folder_that_cannot_be_written_any_more_is_a_warning(
 ) -> None:
     double = define(folder)
     read_only_disk()
-    with pytest.warns(UserWarning, match="was not cached"):
+    with pytest.warns(UserWarning, match="Could not cache"):
         assert call(double) == 0
 
 

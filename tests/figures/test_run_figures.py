@@ -116,14 +116,14 @@ def test_a_folder_that_cannot_be_written_raises_an_error_before_inference(
     first, _, images = runs
     (tmp_path / "file").touch()
     monkeypatch.setattr("whatwhere.figures.run_figures.infer", None)
-    with pytest.raises(RunError, match=r"failed: Not a directory .*choose another folder"):
+    with pytest.raises(RunError, match=r"failed: Not a directory .*Choose another folder"):
         figures(first, images, "--out", tmp_path / "file" / "figures")
 
 
 def test_a_file_that_cannot_be_written_raises_an_error(runs, tmp_path):
     first, _, images = runs
     (tmp_path / "out" / "filters.png").mkdir(parents=True)
-    with pytest.raises(RunError, match=r"filters\.png is a folder, where a file is to be written"):
+    with pytest.raises(RunError, match=r"filters\.png: it is a folder"):
         figures(first, images, "--only", "filters", "--out", tmp_path / "out")
 
 
@@ -136,9 +136,9 @@ def test_dollar_signs_in_the_name_of_a_run_are_not_mathematics(tmp_path):
 def test_a_figure_that_a_run_does_not_have_raises_an_error_that_names_those_it_has(runs, tmp_path):
     first, second, _ = runs
     images = torch.zeros(1, 1, 10, 10)
-    with pytest.raises(SpecError, match="'mona-lisa' was given; first has composite, inference, "):
+    with pytest.raises(SpecError, match=r"'mona-lisa'. first has composite, inference, "):
         RunFigures(read_run(first), images).draw("mona-lisa")
-    with pytest.raises(SpecError, match="'where-1' was given; second has composite"):
+    with pytest.raises(SpecError, match=r"'where-1'. second has composite"):
         RunFigures(read_run(second), images).draw("where-1")
     with pytest.raises(RunError, match="no such folder"):
         read_run(tmp_path / "nowhere")

@@ -73,7 +73,8 @@ def test_several_models_in_a_folder_have_their_own_steps(tmp_path: Path) -> None
     assert list(saved_steps(tmp_path / "one.safetensors")) == [2]
     assert saved_steps(tmp_path / "two.safetensors") == {}
     with pytest.raises(
-        RunError, match=r"two\.safetensors; saved next to it: none \(whatwhere distill .*two"
+        RunError,
+        match=r"two\.safetensors has no .* Next to it: none\. Run `whatwhere distill .*two",
     ):
         LearnedSteps.load(tmp_path / "two.safetensors")
 
@@ -89,9 +90,7 @@ def test_the_most_steps_are_taken_unless_a_number_is_given(
     assert LearnedSteps.load(path, 1).spec == one.spec
     for name, steps in {"learned": 2, "learned-1": 1, "learned-2": 2}.items():
         assert len(ww.infer(model, IMAGES, steps=name, engine="reference").stats.step) == steps
-    with pytest.raises(
-        RunError, match=r"3 learned steps were requested.*inference-1.safetensors and inference-2"
-    ):
+    with pytest.raises(RunError, match=r"3 learned steps.*inference-1.safetensors and inference-2"):
         ww.infer(model, IMAGES, steps="learned-3")
 
 
@@ -124,20 +123,18 @@ def test_steps_of_another_model_are_an_error_that_names_the_file(
 
 def test_what_contradicts_learned_steps_is_an_error(saved: tuple[Path, LearnedSteps]) -> None:
     path, learned = saved
-    with pytest.raises(RunError, match="was not loaded from a file"):
+    with pytest.raises(RunError, match="needs a model from a file"):
         ww.infer(MODEL, IMAGES, steps="learned")
     for other in (
         {"spec": InferenceSpec(lam=7.0)},
         {"plan": [Phase(layer=1, update_pooling=(1,))]},
     ):
-        with pytest.raises(
-            SpecError, match="steps with spec or plan was given; expected steps alone"
-        ):
+        with pytest.raises(SpecError, match="steps with spec or plan; expected steps alone"):
             ww.infer(MODEL, IMAGES, steps=learned, **other)  # type: ignore[arg-type]
     for steps in ("learnt", "learned-0", "learned-x", 5):
         with pytest.raises(SpecError, match="expected 'learned', or 'learned-5'"):
             ww.infer(ww.load(path), IMAGES, steps=steps)  # type: ignore[arg-type]
-    with pytest.raises(SpecError, match="without a schedule"):
+    with pytest.raises(SpecError, match="with a schedule"):
         LearnedSteps(InferenceSpec(), "")
 
 

@@ -223,7 +223,7 @@ def test_imitation_brings_the_features_nearer_to_those_of_the_teacher() -> None:
         distill(unrolled, images, DistillSpec(imitation=-1))
 
 
-@pytest.mark.filterwarnings("ignore:images with values up to")
+@pytest.mark.filterwarnings("ignore:Images have values up to")
 @pytest.mark.parametrize("engine", ["reference", "cpu"])
 def test_with_a_contrast_brighter_images_take_the_same_steps(engine: str) -> None:
     """Without thresholds, which are no share of the image: features in proportion, and the same
@@ -262,7 +262,7 @@ TOO_LONG = InferenceSpec(
 )
 
 
-@pytest.mark.filterwarnings("ignore:images with values up to")
+@pytest.mark.filterwarnings("ignore:Images have values up to")
 @pytest.mark.parametrize("contrast", [0.0, 1e-6, 1e3, 1e10])
 def test_any_contrast_gives_finite_codes_that_end_no_higher(contrast: float) -> None:
     model, images = problem(dtype=torch.float32)
@@ -273,7 +273,7 @@ def test_any_contrast_gives_finite_codes_that_end_no_higher(contrast: float) -> 
     assert all(tensor.isfinite().all() for tensor in solution.latents.tensors())
 
 
-@pytest.mark.filterwarnings("ignore:images with values up to")
+@pytest.mark.filterwarnings("ignore:Images have values up to")
 @pytest.mark.parametrize("engine", ["reference", "cpu"])
 def test_images_that_a_schedule_does_not_suit_take_plain_steps(engine: str) -> None:
     """Each by itself: the threshold leaves features of the bright image, and none of the other."""
@@ -367,11 +367,11 @@ def test_the_start_of_the_pooling_variables_is_scaled_within_its_bounds() -> Non
 def test_impossible_sizes_are_an_error() -> None:
     with pytest.raises(SpecError, match="contrast = 0"):
         Schedule(steps=SCHEDULE, contrast=0.0)
-    with pytest.raises(SpecError, match=r"steps = \(\) was given; expected at least one"):
+    with pytest.raises(SpecError, match=r"steps = \(\); expected at least one"):
         Schedule(steps=())
     with pytest.raises(SpecError, match="size = -1"):
         replace(SCHEDULE[0], size=-1.0)
-    with pytest.raises(SpecError, match="a schedule of 3 steps was given; expected 5"):
+    with pytest.raises(SpecError, match="a schedule of 3 steps; expected 5"):
         UnrolledInference(problem()[0], 5, InferenceSpec(step=Schedule(steps=SCHEDULE)))
 
 

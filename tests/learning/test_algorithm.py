@@ -178,14 +178,14 @@ def spoiled(after: int, batch):
     [
         (
             torch.full((3, 1, 4, 5), float("inf")),
-            "images 6 to 7 of the stream: images with NaN or Inf",
+            "Images 6 to 7 of the stream: The images have NaN or inf",
         ),
-        (-torch.ones(3, 1, 4, 5), "images 6 to 7 of the stream: images with values down to -1"),
+        (-torch.ones(3, 1, 4, 5), "Images 6 to 7 of the stream: Images have values down to -1"),
         (
             torch.ones(3, 1, 4, 6),
-            r"the stream gave a tensor of shape \[3, 1, 4, 6\] after 6 images",
+            r"The stream gave a tensor of shape \[3, 1, 4, 6\] after 6 images",
         ),
-        (None, "the stream gave a NoneType after 6 images"),
+        (None, "The stream gave a NoneType after 6 images"),
     ],
 )
 def test_a_stream_that_fails_leaves_the_last_good_filters(batch, message, reference, tmp_path):

@@ -109,7 +109,7 @@ def test_training_without_a_recipe_is_training_with_the_chosen_one(
 
 def test_a_recipe_in_the_place_of_the_images_is_named() -> None:
     with pytest.raises(
-        SpecError, match=r"a recipe of type Tensor was given; expected train\(images, recipe\)"
+        SpecError, match=r"a recipe of type Tensor; expected train\(images, recipe\)"
     ):
         ww.train(ww.Recipe.paper(), digits(2))
 

@@ -145,9 +145,9 @@ def expect_error_as(rank, count, port, folder: Path) -> None:
 def test_an_error_of_the_first_process_ends_the_others_with_its_words(tmp_path):
     tiny.train(tiny.recipe(), tiny.images(IMAGES), tmp_path / "run")
     assert join(start(2, expect_error_as, tmp_path)) == [0, 0]
-    assert "holds a run already" in (tmp_path / "error0").read_text()
-    assert "process 0 ended with an error" in (tmp_path / "error1").read_text()
-    assert "holds a run already" in (tmp_path / "error1").read_text()
+    assert "already has a run" in (tmp_path / "error0").read_text()
+    assert "Process 0 ended with an error" in (tmp_path / "error1").read_text()
+    assert "already has a run" in (tmp_path / "error1").read_text()
 
 
 # Training in a stream -----------------------------------------------------------------------------
@@ -291,7 +291,7 @@ def test_each_process_of_a_machine_has_its_own_gpu(monkeypatch):
     assert choose_device("cuda:1") == torch.device("cuda:1")
     assert choose_device("auto", engine="cpu") == torch.device("cpu")
     monkeypatch.setenv("LOCAL_RANK", "4")
-    with pytest.raises(SpecError, match="process 4 of this machine has no GPU: it has 4"):
+    with pytest.raises(SpecError, match="Process 4 of this machine has no GPU: the machine has 4"):
         choose_device("auto")
 
 

@@ -99,7 +99,11 @@ def test_lengths_in_a_persons_words(length: str, rate: float | None, samples: in
 
 @pytest.mark.parametrize(
     ("length", "rate", "message"),
-    [("12ms", None, "rate is not known"), ("long", 1.0, "such as 12ms"), ("1", 1.0, "at least 2")],
+    [
+        ("12ms", None, "needs the rate of the recording"),
+        ("long", 1.0, "such as 12ms"),
+        ("1", 1.0, "at least 2"),
+    ],
 )
 def test_lengths_that_are_none(length: str, rate: float | None, message: str) -> None:
     with pytest.raises(SpecError, match=message):

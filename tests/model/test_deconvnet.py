@@ -173,17 +173,17 @@ def test_any_architecture_fits_together(
 
 
 BAD_IMAGES = {
-    "a list": ([[0.0]], "list was given"),
+    "a list": ([[0.0]], "Got list"),
     "wrong rank": (torch.zeros(28, 28), r"shape \[28, 28\]"),
     "wrong channels": (
         torch.zeros(1, 3, 8, 8),
-        r"\[1, 3, 8, 8\] were given; expected a float tensor \[N, 1, H, W\]",
+        r"\[1, 3, 8, 8\]; expected a float tensor \[N, 1, H, W\]",
     ),
-    "integers": (torch.zeros(1, 1, 8, 8, dtype=torch.uint8), "divide bytes by 255"),
-    "NaN": (torch.full((1, 1, 8, 8), torch.nan), "NaN or Inf"),
-    "Inf": (torch.full((1, 1, 8, 8), torch.inf), "NaN or Inf"),
+    "integers": (torch.zeros(1, 1, 8, 8, dtype=torch.uint8), "Divide bytes by 255"),
+    "NaN": (torch.full((1, 1, 8, 8), torch.nan), "NaN or infinite"),
+    "Inf": (torch.full((1, 1, 8, 8), torch.inf), "NaN or infinite"),
     "negative": (torch.full((1, 1, 8, 8), -0.5), r"down to -0\.5"),
-    "no pixels": (torch.zeros(1, 1, 0, 8), r"\[1, 1, 0, 8\] were given"),
+    "no pixels": (torch.zeros(1, 1, 0, 8), r"\[1, 1, 0, 8\]"),
 }
 
 
@@ -269,9 +269,9 @@ MALFORMED = {
     "a layer is missing": (lambda f, c: (f[:1], c), "filters of 1 and connectivity of 2 layers"),
     "wrong filter size": (
         lambda f, c: ([f[0][..., :2], f[1]], c),
-        r"\[1, 3, 3, 2\] .* at layer 1",
+        r"Layer 1 has filters \[1, 3, 3, 2\]",
     ),
-    "wrong rank": (lambda f, c: ([f[0], f[1][0]], c), "at layer 2"),
+    "wrong rank": (lambda f, c: ([f[0], f[1][0]], c), "Layer 2 has filters"),
     "integers": (lambda f, c: ([f[0].int(), f[1].int()], c), "torch.int32"),
     "two dtypes": (lambda f, c: ([f[0], f[1].double()], c), "torch.float64"),
     "connectivity of floats": (lambda f, c: (f, [c[0].float(), c[1]]), "of torch.float32"),
@@ -292,5 +292,5 @@ def test_parts_that_are_not_those_of_the_spec_raise_an_error(name: str) -> None:
     ["nonsense", pytest.param("cuda", marks=pytest.mark.skipif("torch.cuda.is_available()"))],
 )
 def test_a_device_that_is_not_there_raises(device: str) -> None:
-    with pytest.raises(EngineError, match="try 'cpu'"):
+    with pytest.raises(EngineError, match="Try 'cpu'"):
         DeconvNet(SPECS["1 layer"]).to(device)

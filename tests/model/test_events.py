@@ -178,7 +178,7 @@ def test_threshold_and_errors() -> None:
     pictures = ww.infer(
         ww.DeconvNet(ww.ModelSpec.paper()), torch.rand(1, 1, 8, 8), ww.InferenceSpec(steps=1)
     )
-    with pytest.raises(ImageError, match="one of signals"):
+    with pytest.raises(ImageError, match="a model of signals"):
         pictures.events()
 
 

@@ -133,7 +133,7 @@ INVALID = {
 
 
 def test_a_layer_with_learned_gaussians_names_the_channels_that_it_expects() -> None:
-    with pytest.raises(SpecError, match="an input of 2 channels was given; expected 3"):
+    with pytest.raises(SpecError, match="an input of 2 channels; expected 3"):
         INVALID["other channels"]()
 
 
@@ -197,7 +197,7 @@ INVALID_FOR_SIGNALS = {
         ),
         "expected PoolingParams",
     ),
-    "a stride of 0": (lambda: GaussianPool1d(2, stride=0), "must be at least 1"),
+    "a stride of 0": (lambda: GaussianPool1d(2, stride=0), "expected at least 1"),
     "a pair": (lambda: GaussianPool1d((2, 2)), "expected an integer"),
 }
 

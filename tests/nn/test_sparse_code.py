@@ -168,12 +168,12 @@ def test_the_same_seed_draws_the_same_filters_and_a_state_is_loaded() -> None:
 
 def test_what_does_not_fit_is_an_error() -> None:
     with pytest.raises(
-        ImageError, match=r"an input of shape \[2, 3, 8, 8\] was given; expected \[N, 1, H, W\]"
+        ImageError, match=r"an input of shape \[2, 3, 8, 8\]; expected \[N, 1, H, W\]"
     ):
         layer()(torch.rand(2, 3, 8, 8, dtype=torch.float64))
     with pytest.raises(SpecError, match="steps"):
         SparseCode2d(1, maps=2, steps=0)
-    with pytest.raises(SpecError, match="model = 'mnist' was given; expected a DeconvNet"):
+    with pytest.raises(SpecError, match="model = 'mnist'; expected a DeconvNet"):
         SparseCode2d.from_model("mnist")  # type: ignore[arg-type]
-    with pytest.raises(SpecError, match="a SparseCode2d was given; expected a DeconvNet"):
+    with pytest.raises(SpecError, match="a SparseCode2d; expected a DeconvNet"):
         save(layer(), "model.safetensors")  # type: ignore[arg-type]

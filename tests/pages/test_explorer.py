@@ -140,7 +140,7 @@ def test_examples_are_spread_over_the_set_and_large_images_are_fewer() -> None:
 
 
 def test_models_and_images_that_the_page_cannot_show_raise_an_error() -> None:
-    with pytest.raises(ImageError, match="has 3 channels; the model explains images of 1"):
+    with pytest.raises(ImageError, match="has 3 channels, but the model explains images of 1"):
         Explorer(
             load_model(models.path("mnist")),
             Recipe.paper(),

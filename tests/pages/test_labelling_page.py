@@ -534,7 +534,7 @@ def test_classes_are_exported_and_labels_imported(
     tab.tab.locator("#import-file").set_input_files(
         {"name": "x.csv", "mimeType": "text/csv", "buffer": b"file,class\nother.png,a\n"}
     )
-    tab.tab.locator("#message", has_text="has no label of a picture that is here").wait_for()
+    tab.tab.locator("#message", has_text="has no label for a picture here").wait_for()
 
 
 @pytest.mark.browser

@@ -189,11 +189,9 @@ def test_without_blocks_all_columns_are_one():
 
 def test_what_cannot_be_whitened_is_an_error():
     x = rows(20, 0)
-    with pytest.raises(SpecError, match="blocks of 7 columns were given; the rows have 8"):
+    with pytest.raises(SpecError, match="blocks of 7 columns; the rows have 8"):
         fit_whitening(x, 1.0, [3, 4])
-    with pytest.raises(
-        SpecError, match=r"share = 0\.0 was given; expected a finite number above 0"
-    ):
+    with pytest.raises(SpecError, match=r"share = 0\.0; expected a finite number above 0"):
         fit_whitening(x, 0.0)
 
 

@@ -161,9 +161,7 @@ def test_an_unknown_method_is_an_error_that_names_it(tmp_path):
     store(tmp_path).put(EVALUATION, evaluated(), 1.0)
     table = json.loads((tmp_path / "results.jsonl").read_text())["job"]
     table["features"] = {"method": "magic"}
-    with pytest.raises(
-        RunError, match="method 'magic' was given; expected 'model' or one of raw pixels"
-    ):
+    with pytest.raises(RunError, match="method 'magic'; expected 'model' or one of raw pixels"):
         parse_job(table)
 
 

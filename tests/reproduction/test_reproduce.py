@@ -73,7 +73,7 @@ def test_only_some_cells(scale, options):
         ["pooling"], scale, replace(options, only="Gaussian pooling / Layer 1", seeds=1), quiet
     )
     assert (outcome.measured, outcome.remaining) == (1, 0)
-    with pytest.raises(SpecError, match="--only 'gaussian' was given; no cell of pooling"):
+    with pytest.raises(SpecError, match="--only 'gaussian': no cell of pooling"):
         job_cells(["pooling"], scale, only="gaussian")
 
 

@@ -152,9 +152,9 @@ def test_the_quick_scale_takes_the_embedded_digits():
 
 
 def test_unknown_names_are_errors():
-    with pytest.raises(SpecError, match="table 'poling' was given; expected one of pooling, joint"):
+    with pytest.raises(SpecError, match="table 'poling'; expected one of pooling, joint"):
         read_table("poling")
-    with pytest.raises(SpecError, match="scale 'huge' was given; expected one of paper, quick"):
+    with pytest.raises(SpecError, match="scale 'huge'; expected one of paper, quick"):
         read_scale("huge")
 
 

@@ -128,26 +128,26 @@ def test_a_choice_keeps_its_settings_until_its_kind_changes() -> None:
 
 OLD = {
     "inference.step_size = 'batch'": (
-        r'inference\.step_size is not a setting any more; write step = \{ kind = "'
+        r'inference\.step_size is not a setting any more. Write step = \{ kind = "'
     ),
     "inference.momentum = true": (
-        r"inference\.momentum is not a setting any more; write step\.momentum = true"
+        r"inference\.momentum is not a setting any more. Write step\.momentum = true"
     ),
-    "inference.search_every = 2": r"write nothing: β is searched for in every step",
-    "inference.noise = 0.1": r"write lam as a number; `whatwhere denoise` removes noise",
+    "inference.search_every = 2": r"Write nothing: a line search finds β in every step",
+    "inference.noise = 0.1": r"Write lam as a number; `whatwhere denoise` removes noise",
     "inference.lam.noise = 0.1": (
-        r"inference\.lam\.noise is not a setting any more; write lam as a number"
+        r"inference\.lam\.noise is not a setting any more. Write lam as a number"
     ),
-    "inference.sparsity_share = 0.1": r'write lam = \{ kind = "auto", share = 0\.1 \}',
-    "inference.sparsity = 0.5": r"write lam = 1 / 0\.5",
-    "inference.gamma_max = 20": r"write moments\.gamma_max = 20",
-    "inference.moment_power = 1": r"write moments\.power = 1",
+    "inference.sparsity_share = 0.1": r'Write lam = \{ kind = "auto", share = 0\.1 \}',
+    "inference.sparsity = 0.5": r"Write lam = 1 / 0\.5",
+    "inference.gamma_max = 20": r"Write moments\.gamma_max = 20",
+    "inference.moment_power = 1": r"Write moments\.power = 1",
     "learning.each.reset_at = [5]": (
-        r"learning\.each\.reset_at is not .* any more; write update\.reset_at = \[5\]"
+        r"learning\.each\.reset_at is not .* any more. Write update\.reset_at = \[5\]"
     ),
-    "learning.1.momentum = 0.2": r"write update\.direction_memory = 0\.2",
+    "learning.1.momentum = 0.2": r"Write update\.direction_memory = 0\.2",
     'inference.step = { kind = "schedule", steps = [{ size = 1, threshold = 1, momentum = 0.1 }] }': (  # noqa: E501
-        r"inference\.step\.steps\.1\.momentum is not a setting any more; write extrapolation = 0\.1"
+        r"inference\.step\.steps\.1\.momentum is not a setting any more. Write extrapolation = 0\.1"
     ),
 }
 
@@ -168,47 +168,41 @@ def test_a_third_layer(tmp_path: Path) -> None:
 
 
 BAD = {
-    "sede = 1": "sede is not a setting; did you mean 'seed'",
-    "[infrence]\nlam = 1": "infrence is not a setting; did you mean 'inference'",
-    "[inference]\nlamb = 1": r"inference\.lamb is not a setting; did you mean 'inference.lam'",
+    "sede = 1": "sede is not a setting. Did you mean 'seed'",
+    "[infrence]\nlam = 1": "infrence is not a setting. Did you mean 'inference'",
+    "[inference]\nlamb = 1": r"inference\.lamb is not a setting. Did you mean 'inference.lam'",
     "[learning.1.inference]\nstep = 1": (
-        r"inference\.step = 1 was given; expected LineSearch or Fixed or Schedule"
+        r"inference\.step = 1; expected LineSearch or Fixed or Schedule"
     ),
     "[learning.1.inference]\nstop = 1": (
-        r"stop is not a setting; did you mean 'learning\.1\.inference\.step'"
+        r"stop is not a setting. Did you mean 'learning\.1\.inference\.step'"
     ),
-    "[inference]\nlam = 'big'": r"inference\.lam = 'big' was given; expected 'auto'",
-    "[inference]\nsteps = 1.5": r"inference\.steps = 1\.5 was given; expected int",
-    "[inference]\nstep.momentum = 1": r"inference\.step\.momentum = 1 was given; expected bool",
-    "[inference]\nstep.per = 'x'": r"inference\.step\.per = 'x' was given; expected one of 'image'",
+    "[inference]\nlam = 'big'": r"inference\.lam = 'big'; expected 'auto'",
+    "[inference]\nsteps = 1.5": r"inference\.steps = 1\.5; expected int",
+    "[inference]\nstep.momentum = 1": r"inference\.step\.momentum = 1; expected bool",
+    "[inference]\nstep.per = 'x'": r"inference\.step\.per = 'x'; expected one of 'image'",
     "[inference]\nstep = 'x'": (
-        r"inference\.step = 'x' was given; expected 'line_search' or 'fixed' or 'schedule'"
+        r"inference\.step = 'x'; expected 'line_search' or 'fixed' or 'schedule'"
     ),
-    "[inference]\nstep.kind = 3": r"inference\.step\.kind = 3 was given; expected 'line_search' or",
+    "[inference]\nstep.kind = 3": r"inference\.step\.kind = 3; expected 'line_search' or",
     "[inference]\nstep = { kind = 'fixed', per = 'image' }": (
         r"inference\.step\.per is not a setting"
     ),
     "[inference]\nstep.kind = 'schedule'": r"inference\.step\.steps is missing",
-    "[inference]\nlam = -1": r"in inference: lam = -1\.0 was given; expected",
-    "[descriptor]\npatch = 9": r"descriptor\.patch = 9 was given; expected a list",
-    "inference = 3": "inference = 3 was given; expected a table",
-    "[model.layers.4]\nmaps = 3": (
-        r"model\.layers\.4 was given; expected a number from 1 to 3, or 'each'"
-    ),
-    "[model.layers.first]\nmaps = 3": r"model\.layers\.first was given",
+    "[inference]\nlam = -1": r"In inference: got lam = -1\.0; expected",
+    "[descriptor]\npatch = 9": r"descriptor\.patch = 9; expected a list",
+    "inference = 3": "inference = 3; expected a table",
+    "[model.layers.4]\nmaps = 3": (r"model\.layers\.4; expected a number from 1 to 3, or 'each'"),
+    "[model.layers.first]\nmaps = 3": r"Got model\.layers\.first",
     "[model.layers.3]\nfilter_size = 3": r"model\.layers\.3\.maps is missing",
     "seed = ": "not a usable recipe: Invalid value",
     "lam = 5": (
-        r"lam is not a setting; did you mean 'inference\.lam' or 'learning\.each\.inference\.lam'\?"
+        r"lam is not a setting. Did you mean 'inference\.lam' or 'learning\.each\.inference\.lam'\?"
     ),
-    "epoch = 5": r"did you mean 'learning\.each\.epochs'\?",
-    "[inference]\npooling_step = inf": (
-        r"inference\.pooling_step = inf was given; expected a finite number"
-    ),
-    f"[inference]\nlam = 1{'0' * 400}": (
-        r"inference\.lam = 1000.* was given; expected a finite number"
-    ),
-    f"seed = {2**64}": "seed = 18446744073709551616 was given; expected an integer of at most",
+    "epoch = 5": r"Did you mean 'learning\.each\.epochs'\?",
+    "[inference]\npooling_step = inf": (r"inference\.pooling_step = inf; expected a finite number"),
+    f"[inference]\nlam = 1{'0' * 400}": (r"inference\.lam = 1000.*; expected a finite number"),
+    f"seed = {2**64}": "seed = 18446744073709551616; expected an integer of at most",
     f"seed = 1{'0' * 5000}": "not a usable recipe: Exceeds the limit",
     f"seed = {'[' * 10_000}": "not a usable recipe: maximum recursion",
     "[learning.3]\nepochs = 4": r"learning\.3\.inference is missing",
@@ -229,7 +223,7 @@ def test_the_learning_settings_follow_the_number_of_layers(tmp_path: Path) -> No
     assert one.learning == (replace(first, epochs=3),)
     with pytest.raises(SpecError, match="2 learning settings for 1 layers"):
         read(tmp_path, "model.layers = [{maps = 8}]\n[learning.2]\ninference.lam = 1.0")
-    with pytest.raises(SpecError, match=r"learning\.3 was given; expected a number from 1 to 2"):
+    with pytest.raises(SpecError, match=r"learning\.3; expected a number from 1 to 2"):
         read(tmp_path, "model.layers = [{maps = 8}]\n[learning.3]\ninference.lam = 1.0")
 
 

@@ -230,16 +230,16 @@ def test_noise_sets_lambda() -> None:
     lam = ww.infer(known_model(), x[None, None], spec, engine="reference").lam
     assert lam is not None
     assert 1 / (4 * lam) == pytest.approx(0.05, rel=0.1)
-    with pytest.raises(ImageError, match="without noise"):
+    with pytest.raises(ImageError, match="no noise"):
         ww.infer(
             known_model(), np.zeros((1, 1, 100)), ww.InferenceSpec(lam=ww.AutoLam(deviations=4.0))
         )
 
 
 def wrong() -> Iterator[tuple[Any, str]]:
-    yield np.zeros((1, 1, 50), np.int32), "which scales integers"
+    yield np.zeros((1, 1, 50), np.int32), "and scales integers"
     yield np.zeros((1, 1, 1, 50)), r"expected floats \[T\]"
-    yield np.zeros((2, 50)), r"2 channels was given; expected 1"
+    yield np.zeros((2, 50)), r"2 channels; expected 1"
 
 
 @pytest.mark.parametrize(("recording", "message"), list(wrong()))
@@ -253,9 +253,7 @@ def test_what_is_wrong_with_signals() -> None:
         ww.find_events(ww.DeconvNet(ww.ModelSpec.paper()), np.zeros(50))
     with pytest.raises(ImageError, match=r"\[N, 1, H, W\]"):
         ww.infer(ww.DeconvNet(ww.ModelSpec.paper()), torch.zeros(1, 1, 50))
-    with pytest.raises(
-        ImageError, match=r"\[1, 2, 1, 50\] were given; expected a float tensor \[N, 1, T\]"
-    ):
+    with pytest.raises(ImageError, match=r"\[1, 2, 1, 50\]; expected a float tensor \[N, 1, T\]"):
         ww.infer(known_model(), torch.zeros(1, 2, 50))
 
 
@@ -263,5 +261,5 @@ def test_what_is_wrong_with_signals() -> None:
     "recording", ["recording.npy", [0.0, 1.0], ww.data.load(np.zeros((2, 8, 8)))]
 )
 def test_what_is_no_recording_raises_an_error(recording: object) -> None:
-    with pytest.raises(ImageError, match=r"a recording of .* was given"):
+    with pytest.raises(ImageError, match=r"Got a recording of .*; expected"):
         ww.find_events(ww.DeconvNet(ww.ModelSpec.signals(2, 9)), recording)

@@ -60,7 +60,7 @@ def fit(
     out     the detector's file
     """
     from whatwhere.cli.outputs import Stages, claim
-    from whatwhere.errors import printable
+    from whatwhere.errors import plural, printable
     from whatwhere.files import disk_errors
 
     spec = settings.override(AnomalySpec())
@@ -83,13 +83,13 @@ def fit(
     fewest = math.ceil(1 / spec.false_alarms) - 1
     few = ""
     if count < fewest:
-        few = f"; {100 * spec.false_alarms:.2g} % takes at least {fewest:,} pictures"
+        few = f" To reach {100 * spec.false_alarms:.2g} %, give at least {fewest:,} pictures."
     left_out = len(detector.sample_.kept) - len(detector.fitted_)
     without = f" without the {left_out:,} least normal ones" if left_out else ""
     typer.echo(
-        f"{printable(out)}: fitted to {count:,} pictures{without}; scores above"
-        f" {threshold.value:.2f} are anomalies, {100 * threshold.false_alarms:.2g} % of normal"
-        f" pictures ({100 * low:.2g} to {100 * high:.2g} %){few}"
+        f"{printable(out)}: learned from {plural(count, 'normal picture')}{without}. Scores above"
+        f" {threshold.value:.2f} are anomalies. Expect that of {100 * threshold.false_alarms:.2g}"
+        f" % of normal pictures (95 % interval: {100 * low:.2g} to {100 * high:.2g} %).{few}"
     )
 
 
@@ -208,7 +208,7 @@ def write_report(
     import numpy as np
 
     from whatwhere.cli.outputs import write
-    from whatwhere.errors import printable
+    from whatwhere.errors import plural, printable
     from whatwhere.pages.anomalies import write_page
 
     rows = sorted(rows, key=lambda row: (-row.score, row.number))
@@ -225,9 +225,10 @@ def write_report(
     if json_:
         typer.echo(json.dumps({"folder": str(out), "pictures": len(rows), "anomalies": anomalies}))
         return
+    found = "1 is an anomaly" if anomalies == 1 else f"{anomalies:,} are anomalies"
     typer.echo(
-        f"{printable(out)}: {anomalies:,} of {len(rows):,} pictures are anomalies; the least normal"
-        f" is {printable(rows[0].name)} ({scores[0]:.2f})"
+        f"{printable(out)}: of {plural(len(rows), 'picture')}, {found}. The least normal is"
+        f" {printable(rows[0].name)} (score {scores[0]:.2f})."
     )
 
 

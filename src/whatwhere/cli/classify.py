@@ -89,7 +89,8 @@ def classify(
         return
     if settings.given("shard"):
         raise SpecError(
-            "--shard was given; new pictures can be classified in parts, by a saved classifier"
+            "--shard needs a saved classifier, because this command learns from all pictures at"
+            " once. Run it without --shard, or classify new pictures with the saved classifier."
         )
     execution = settings.of(Execution)
     stages = Stages(quiet)
@@ -101,7 +102,7 @@ def classify(
     if labels is not None and labels.suffix.lower() == ".csv":
         if out is None:
             raise SpecError(
-                "a table of labels was given without --out; expected the folder to write"
+                "A table of labels needs --out. Give the folder to write the classes to."
             )
         claim(
             [out / name for name in LABELLED],
@@ -116,9 +117,7 @@ def classify(
         typer.echo(report.text(json_))
         return
     if out is not None:
-        raise SpecError(
-            "--out was given without a table of labels; give one with --labels, a .csv file"
-        )
+        raise SpecError("--out needs a table of labels. Give one with --labels, a .csv file.")
     training, tested = read_sets(run, source, labels, test)
     report = measure_svm(trained, training, tested, settings, stages)
     report = replace(report, facts={"run": str(run), **report.facts})
@@ -230,8 +229,8 @@ def classify_new(
     classifier = ww.load_classifier(file)
     if images is None or out is None or classifier.describe is None:
         raise SpecError(
-            f"{printable(file)} is a classifier; also give the pictures to classify and --out, a"
-            " folder"
+            f"{printable(file)} is a classifier. Also give the pictures to classify, and a folder"
+            " with --out."
         )
     out = shard.part_of(out)
     table = out / "predictions.csv"
@@ -275,10 +274,10 @@ def read_sets(
         if part.labels is None:
             raise ImageError(
                 f"{part.name} has no labels. To classify all pictures by the labels of a few, give"
-                " --labels, a .csv file with the name and the class of a picture in a line, and"
-                " --out. To measure an SVM, give the labels of all: a folder in which every picture"
-                " lies directly in a sub-folder of its class, an .npz file of images and labels, or"
-                " --labels, an IDX or .npy file"
+                " --labels, a .csv file with the name and the class of one picture per line, and"
+                " --out. To measure an SVM, give the labels of all: a folder with one sub-folder"
+                " per class, an .npz file of images and labels, or --labels with an IDX or .npy"
+                " file."
             )
     if test is not None:
         return training, tested

@@ -140,14 +140,14 @@ class Settings:
         ):
             example = "learning.each.epochs" if "learning" in self.known else next(iter(self.known))
             raise SpecError(
-                f"--set {change[:80]!r} was given; expected NAME=VALUE, such as {example}=5"
+                f"Cannot read --set {change[:80]!r}. Expected NAME=VALUE, such as {example}=5."
             )
         if name.partition(".")[0] not in self.known:
             near = " or ".join(map(repr, nearest(name, self.known)))
-            meant = f"did you mean {near}?" if near else f"the settings are {', '.join(self.known)}"
-            raise SpecError(
-                f"--set {change[:80]!r} was given; {name} is not a setting of this command; {meant}"
+            meant = (
+                f"Did you mean {near}?" if near else f"Its settings are {', '.join(self.known)}."
             )
+            raise SpecError(f"--set {change[:80]!r}: this command has no setting {name}. {meant}")
         return name, value
 
     def _toml(self, name: str, value: str | bool) -> str:

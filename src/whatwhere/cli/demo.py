@@ -39,4 +39,4 @@ def demo(
         typer.echo("\n".join([title, *(f"  {name:<12} {words}" for name, words in errors.items())]))
     seconds = result["seconds"]
     learning = result["learning_seconds"]
-    typer.echo(f"{seconds:.0f} s, of which {learning:.0f} s of learning; see {out / REPORT}")
+    typer.echo(f"Took {seconds:.0f} s, {learning:.0f} s of it for learning. Open {out / REPORT}")

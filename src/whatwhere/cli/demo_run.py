@@ -229,7 +229,7 @@ def demo_page(run: TrainedRun, result: dict[str, Any], test: Images) -> str:
         "model": f"{top} layers of {listed(layer.maps for layer in run.recipe.model.layers)} maps",
         "inference": f"λ {inference.lam:g}, {inference.steps} steps, {result['engine']} engine",
         "time": (
-            f"{result['seconds']:.0f} s, of which {result['learning_seconds']:.0f} s of learning"
+            f"{result['seconds']:.0f} s, {result['learning_seconds']:.0f} s of it for learning"
         ),
     }
     return report(TITLE, sections, LEAD, facts)

@@ -10,7 +10,7 @@ import whatwhere as ww
 from whatwhere.cli.command import Settings, command
 from whatwhere.cli.inputs import EXECUTION, ImageInput, open_run, source_of
 from whatwhere.cli.outputs import Stages
-from whatwhere.errors import ImageError, printable
+from whatwhere.errors import ImageError, plural, printable
 from whatwhere.files import disk_errors
 from whatwhere.spec import LineSearch, Recipe
 from whatwhere.spec.execution import Execution
@@ -53,7 +53,8 @@ def distill(
     given = in_model_units(model.spec, given)
     if len(given) < 2:
         raise ImageError(
-            "1 image was given; expected at least 2: some are held out to measure the cost"
+            "Got 1 image; expected at least 2. The command learns from some and measures the cost"
+            " on the others."
         )
     rows = np.arange(len(given))
     count = max(1, min(HELD_OUT, len(given) // 10))
@@ -89,6 +90,7 @@ def distill(
         typer.echo(json.dumps({"file": str(file), "images": len(held_out), "cost": result}))
     else:
         typer.echo(
-            f"{printable(file)}: mean cost of {len(held_out):,} images that it has not learned from"
+            f"{printable(file)}: mean cost of {plural(len(held_out), 'image')} that it did not"
+            " learn from"
         )
         typer.echo("\n".join(f"{cost:10.4g}  after {name}" for name, cost in result.items()))

@@ -181,8 +181,8 @@ def require_metric(run: Path) -> None:
     """Raise an error unless the run keeps a metric, which all shards use."""
     if not (run / "metric.safetensors").is_file():
         raise SpecError(
-            f"--descriptors was given with shards, and {printable(run)} keeps no metric for all of"
-            " them. Learn it first: encode some of the images with --descriptors and --shard 1/1."
+            f"Shards need one metric for all descriptors, and {printable(run)} has none yet. Learn"
+            " it first: encode some of the images with --descriptors and --shard 1/1."
         )
 
 
@@ -212,7 +212,8 @@ def decode(
         loaded.require_one_size("an .npz file of images")
     elif not set(loaded.image_shapes[:, 0]) <= {1, 3}:
         raise ImageError(
-            f"{printable(codes)} has images that are neither grey nor colour; write an .npz file"
+            f"Cannot write {printable(codes)} as pictures: its images are neither grey nor colour."
+            " Write an .npz file instead."
         )
     loaded.decode(model, 0)  # codes of another model are an error before anything is written
     claim(files, run, codes, folder=None if as_array else out, overwrite=overwrite)

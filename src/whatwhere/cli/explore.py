@@ -19,7 +19,7 @@ from whatwhere.cli.inputs import (
     source_of,
 )
 from whatwhere.cli.outputs import Stages, claim, write
-from whatwhere.errors import printable
+from whatwhere.errors import plural, printable
 from whatwhere.spec.execution import Execution
 from whatwhere.spec.tasks import Distortions
 
@@ -133,7 +133,7 @@ def label(
 
     if export is not None:
         written = make(Stages(quiet=True).stage).export(export, links=links)
-        typer.echo(f"{printable(written)}: the classes of {len(source):,} pictures")
+        typer.echo(f"Wrote {printable(written)}: the classes of {plural(len(source), 'picture')}")
         return
     shown = LabelPage(make, source.name, out.with_suffix(".classifier.safetensors"))
     with PageServer(shown.answer, act=shown.act) as server:

@@ -112,7 +112,8 @@ def find(name: str) -> dict[str, Any]:
     if not entries:
         known = sorted({*models.names(), *CATALOGUE})
         raise SpecError(
-            f"{name!r} was given; expected one of {', '.join(known)}{did_you_mean(name, known)}"
+            f"Unknown data set or model {name!r}. Expected one of"
+            f" {', '.join(known)}.{did_you_mean(name, known)}"
         )
     return entries
 

@@ -167,13 +167,14 @@ def with_preset(
     elif preset.startswith("learned"):
         if settings.given("inference"):
             raise SpecError(
-                f"--set inference.… was given with --preset {preset}; they have their own settings"
+                f"--set inference.… does not work with --preset {preset}, which has its own"
+                " settings. Leave one of them out."
             )
         model, inference = resolve_steps(model, preset)
         recipe = replace(recipe, inference=inference, plan=())
     elif preset != "recipe":
         raise SpecError(
-            f"--preset {preset!r} was given; expected coding, recipe, learned, or learned-5 for 5"
-            " steps"
+            f"Unknown --preset {preset!r}. Expected coding, recipe, learned, or learned-5 for 5"
+            " steps."
         )
     return settings.override(recipe), model

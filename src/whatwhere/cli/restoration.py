@@ -126,8 +126,8 @@ def restore(
     shard = open_shard(settings, quiet=quiet)
     if not shard.is_all and not paths.source.is_dir():
         raise SpecError(
-            f"part {shard} of {printable(paths.source)} was asked for ({shard.origin}); expected a"
-            " folder of pictures, or --shard 1/1"
+            f"Cannot take part {shard} ({shard.origin}) of {printable(paths.source)}: it is not a"
+            " folder. Give a folder of pictures, or --shard 1/1."
         )
     execution = settings.of(Execution)
     if paths.is_recording:
@@ -154,7 +154,7 @@ def restore_pictures(
 
     if model is not None and (str(model) != "dictionary" or task.name == "inpaint"):
         known = "none" if task.name == "inpaint" else "dictionary, or none"
-        raise SpecError(f"--model {printable(model)} was given for pictures; expected {known}")
+        raise SpecError(f"--model {printable(model)} does not work for pictures. Expected {known}.")
     device = choose_device(execution.device, execution.engine)
     restorer = load_dictionary() if model else load_denoiser().to(device)
     folder = shard.part_of(paths.out)
@@ -165,12 +165,12 @@ def restore_pictures(
             levels = restore_picture(task, restorer, job, advance)
         if task.noise is None and not quiet:
             typer.echo(
-                f"{job.source.name}: noise {', '.join(f'{level:.3g}' for level in levels)},"
-                " estimated"
+                f"{job.source.name}: estimated noise"
+                f" {', '.join(f'{level:.3g}' for level in levels)}"
             )
     end_part(folder, shard)
-    remark = "" if jobs else " (all were there already)"
-    typer.echo(f"{printable(folder)}: {len(jobs):,} restored{remark}")
+    remark = "" if jobs else " (all results exist already)"
+    typer.echo(f"{printable(folder)}: restored {plural(len(jobs), 'picture')}{remark}")
 
 
 def restore_recording(
@@ -190,13 +190,13 @@ def restore_recording(
     recording, mask, out = paths
     if recording.suffix.lower() != out.suffix.lower():
         raise SpecError(
-            f"{printable(out)} was given for {printable(recording)}; expected a name with its"
-            " ending"
+            f"Cannot write {printable(recording)} to {printable(out)}. Expected the name of a file"
+            " with its ending, such as clean.npy."
         )
     if model is None:
         raise SpecError(
-            "a recording needs a model of its waveforms: --model RUN, after "
-            f"`whatwhere train {printable(recording)} --recipe signals --out RUN`"
+            "A recording needs a model of its waveforms. Train one with `whatwhere train"
+            f" {printable(recording)} --recipe signals --out RUN`, then give --model RUN."
         )
     opened = open_run(model, execution.device, execution.engine)[1]
     claim([out], model, recording, mask, overwrite=overwrite)
@@ -210,7 +210,7 @@ def restore_recording(
         restored = restoration.inpaint(opened, values, known, task.noise)
         gaps = leave_long_gaps(restored, known, opened.spec.layers[0].filter_shape[1])
     write(out, encode_signals(restored.cpu().numpy(), recording))
-    left = f"; {plural(gaps, 'gap')} longer than a waveform left unknown (NaN)" if gaps else ""
+    left = f"; left {plural(gaps, 'gap')} longer than a waveform unknown (NaN)" if gaps else ""
     typer.echo(f"{printable(out)}: restored{left}")
 
 

@@ -140,7 +140,8 @@ def load_groups(
         groups = replace(opened, blend=blend).by_size(alpha=special == "alpha")
     elif special == "alpha":
         raise ImageError(
-            f"the mask 'alpha' was given for {opened.name}; only pictures have an alpha channel"
+            f"mask='alpha' needs pictures with an alpha channel, but {opened.name} is not a"
+            " picture."
         )
     else:
         groups = [(opened, None)]
@@ -177,15 +178,15 @@ def load_for_training(
     groups = load_groups(source, mask, signals=signals)
     if isinstance(opened := groups[0][0], Signals):
         if mask not in (None, "nan"):
-            raise ImageError("a mask was given for signals; mark unknown samples by NaN instead")
+            raise ImageError("Signals take no mask. Mark unknown samples by NaN instead.")
         return (opened if crop is None else cut_windows(opened, crop)), None
     if crop is None and len(groups) == 1:
         return groups[0]
     crops = mixed.random_crops(groups, crop, None, seed)
     if crop is None:
         warnings.warn(
-            f"{source} holds pictures of {len(groups)} sizes: {crops[0].name} are used (crop=SIZE,"
-            " or --crop SIZE, takes others)",
+            f"{source} has pictures of {len(groups)} sizes. whatwhere takes {crops[0].name}. Set"
+            " crop=SIZE (--crop SIZE) for other crops.",
             stacklevel=3,
         )
     return crops
@@ -207,8 +208,8 @@ def _open(
             return _load_named(catalogue.find(name), part or split or "train")
     if split is not None:
         raise ImageError(
-            f"only named data sets ({', '.join(catalogue.CATALOGUE)}) have splits; leave"
-            " `split` out"
+            f"Only named data sets ({', '.join(catalogue.CATALOGUE)}) have splits. Leave `split`"
+            " out."
         )
     if isinstance(source, Images):
         return source
@@ -240,16 +241,17 @@ def _is_mne(source: object) -> bool:
 def _load_named(entry: catalogue.Entry, split: str) -> Images:
     if os.path.exists(entry.name):
         warnings.warn(
-            f"{entry.name!r} is the data set of this name; write './{entry.name}' for the path",
+            f"{entry.name!r} names both a data set and a path here; taking the data set. Write"
+            f" './{entry.name}' for the path.",
             stacklevel=5,  # the caller of `load`
         )
     if split not in ("train", "test"):
-        raise ImageError(f"{entry.name} has the splits train and test, not {split!r}")
+        raise ImageError(f"{entry.name} has no split {split!r}. Expected train or test.")
     if missing := catalogue.missing_files(entry):
         raise ImageError(
-            f"{entry.name}: {', '.join(file.name for file in missing)} not in"
-            f" {catalogue.folder_of(entry)}; run `{entry.how_to_get}`, or set WHATWHERE_DATA to the"
-            f" folder that contains {entry.name}/"
+            f"Cannot find {', '.join(file.name for file in missing)} of {entry.name} in"
+            f" {catalogue.folder_of(entry)}. Run `{entry.how_to_get}`, or set WHATWHERE_DATA to"
+            f" the folder that contains {entry.name}/."
         )
     name = f"{entry.name}/{split}"
     files = entry.files[:2] if split == "train" else entry.files[2:]
@@ -263,9 +265,7 @@ def _open_path(
     """The pictures of a file or of a folder; a recording; or the values of an array file, and its
     labels."""
     if source == "":
-        raise ImageError(
-            "an empty path was given; expected a file, a folder or the name of a data set"
-        )
+        raise ImageError("The path is empty; expected a file, a folder or the name of a data set.")
     path = Path(source)
     try:
         if os.path.isdir(path):
@@ -280,10 +280,11 @@ def _open_path(
         names = ", ".join(catalogue.CATALOGUE)
         meant = did_you_mean(path.name, catalogue.CATALOGUE)
         raise ImageError(
-            f"{path}: neither a file or folder nor the name of a data set ({names}){meant}"
+            f"Cannot find {path}: it is neither a file, nor a folder, nor the name of a data set"
+            f" ({names}).{meant}"
         ) from None
     except OSError as error:
-        raise ImageError(f"{path}: cannot be read: {error.strerror or error}") from None
+        raise ImageError(f"Cannot read {path}: {error.strerror or error}.") from None
 
 
 def _one_size(pictures: MixedPictures, size: int | None) -> Images:
@@ -294,8 +295,8 @@ def _one_size(pictures: MixedPictures, size: int | None) -> Images:
     if size is None:
         side = squares.shape[1]
         warnings.warn(
-            f"{pictures.name} holds pictures of {len(pictures.sizes)} sizes: all are scaled to"
-            f" squares of {side} × {side}, cut at the centre",
+            f"{pictures.name} has pictures of {len(pictures.sizes)} sizes. whatwhere scales all to"
+            f" {side} × {side} and cuts them to squares at the centre.",
             stacklevel=4,
         )
     return squares
@@ -308,8 +309,9 @@ def _from_pixels(pixels: np.ndarray, name: str, allow_nan: bool, recorded: Recor
         lows, highs = zip(*(check_finite(batch, name, allow_nan) for batch in batches), strict=True)
         if min(lows) >= 0 and max(highs) > LARGEST_USUAL_FLOAT:
             warnings.warn(
-                f"{name}: floats are used as they are, here up to {max(highs):g}; the paper's"
-                " settings are for values in [0, 1]: divide by 255, or give bytes as uint8",
+                f"{name} has floats up to {max(highs):g}. whatwhere takes floats as they are, and"
+                " the paper's settings expect values in [0, 1]. Divide by 255, or give bytes as"
+                " uint8.",
                 stacklevel=3,
             )
     elif pixels.dtype == np.uint16:
@@ -320,13 +322,13 @@ def _from_pixels(pixels: np.ndarray, name: str, allow_nan: bool, recorded: Recor
 
 def _with_labels(images: Images, labels: Any) -> Images:
     if images.labels is not None:
-        raise ImageError(f"{images.name} has its own labels; leave `labels` out")
+        raise ImageError(f"{images.name} has its own labels. Leave `labels` out.")
     if isinstance(labels, str | Path):
         try:
             labels, _ = arrays.read_file(Path(labels))
         except OSError as error:
             raise ImageError(
-                f"{labels}: cannot be read: {error.strerror or error}; expected an IDX or .npy file"
-                " of labels"
+                f"Cannot read {labels}: {error.strerror or error}. Expected an IDX or .npy file of"
+                " labels."
             ) from None
     return replace(images, labels=arrays.as_labels(arrays.as_array(labels), images.name))

@@ -91,7 +91,7 @@ def _check_length(shape: tuple[int, ...], dtype: np.dtype, length: int) -> None:
     expected = math.prod(shape) * dtype.itemsize
     if length != expected or not length:
         raise ValueError(
-            f"its header gives the shape {shape}, {expected:,} bytes of {dtype}, but it has"
+            f"its header announces the shape {shape}, {expected:,} bytes of {dtype}, but it has"
             f" {length:,}"
         )
 
@@ -99,7 +99,7 @@ def _check_length(shape: tuple[int, ...], dtype: np.dtype, length: int) -> None:
 def _check_decompressed(length: int) -> None:
     if length > DECOMPRESSED_LIMIT:
         raise ValueError(
-            f"it is compressed and holds {length:,} bytes; expected at most {DECOMPRESSED_LIMIT:,}"
+            f"it decompresses to {length:,} bytes; expected at most {DECOMPRESSED_LIMIT:,}"
         )
 
 
@@ -140,7 +140,7 @@ def read_file(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
             return np.asarray(archive[archive.files[0]]), None
         names = ", ".join(sorted(archive)[:9]) or "no arrays"
     raise ImageError(
-        f"{path}: contains {names}; expected one array, or `images` (or `signals`) and `labels`"
+        f"{path} contains {names}; expected one array, or `images` (or `signals`) and `labels`."
     )
 
 
@@ -165,9 +165,8 @@ def check_dtype(dtype: np.dtype, name: str) -> None:
     """Raise an ImageError for values that are neither pixels nor samples."""
     if dtype.kind not in "buif" or (dtype.kind in "ui" and dtype.itemsize > 2):
         raise ImageError(
-            f"{name}: values of type {dtype}; expected bool, uint8, uint16, int8 or int16, which"
-            " are scaled, or floats, which are used as they are; convert the array, for instance"
-            " with array.astype('uint8')"
+            f"{name} has values of type {dtype}; expected bool, uint8, uint16, int8, int16 or"
+            " floats. Convert the array, for example with array.astype('uint8')."
         )
 
 
@@ -175,15 +174,15 @@ def as_pixels(values: np.ndarray, name: str, channels: Channels | None = None) -
     """Raw pixels [N, C, H, W] of values [N, H, W], [N, C, H, W] or [N, H, W, C]; not copied."""
     shape = values.shape
     if len(shape) not in (3, 4) or 0 in shape:
-        one = "; one picture is array[None]" if len(shape) == 2 else ""
+        one = ". For one picture, give array[None]" if len(shape) == 2 else ""
         signals = (
-            "; recordings are read with signals=True (train: --recipe signals)"
+            ". For a recording, set signals=True (train: --recipe signals)"
             if len(shape) in (1, 2)
             else ""
         )
         raise ImageError(
-            f"{name}: an array of shape {shape}; expected [N, H, W], [N, C, H, W] or [N, H, W,"
-            f" C]{one}{signals}"
+            f"{name} has the shape {shape}; expected [N, H, W], [N, C, H, W] or [N, H, W,"
+            f" C]{one}{signals}."
         )
     if len(shape) == 3:
         return values[:, None]
@@ -204,8 +203,8 @@ def channel_axis(shape: tuple[int, ...], name: str) -> Channels:
     last_is_short = c <= FEW_CHANNELS
     if first_is_short and last_is_short and (a > 1 or c == 1) and b > 1:
         warnings.warn(
-            f"{name}: in an array of shape {shape}, axis 1 was taken for the {a} channels; if "
-            "axis 3 holds them, move it to axis 1 (in Python, channels='last' does)",
+            f"{name} has the shape {shape}: taking axis 1 for the {a} channels. If axis 3 holds"
+            " them, move it to axis 1, or set channels='last' in Python.",
             stacklevel=5,  # the caller of `load`
         )
     if first_is_short:
@@ -215,9 +214,8 @@ def channel_axis(shape: tuple[int, ...], name: str) -> Channels:
     if a < min(b, c) or c < min(a, b):
         return "first" if a < c else "last"
     raise ImageError(
-        f"{name}: an array of shape {shape} does not show which axis holds the channels; expected"
-        " fewer channels than rows and columns (in Python, channels='first' or 'last' says where"
-        " they are)"
+        f"{name}: the shape {shape} does not show which axis holds the channels; expected fewer"
+        " channels than rows and columns. In Python, set channels='first' or 'last'."
     )
 
 
@@ -225,11 +223,12 @@ def as_labels(values: np.ndarray, name: str) -> np.ndarray:
     """Labels as int64 [N]."""
     if len(values.shape) != 1 or values.dtype.kind not in "iu":
         raise ImageError(
-            f"{name}: labels of shape {values.shape} and type {values.dtype}; expected one integer"
-            " per image"
+            f"{name} has labels of shape {values.shape} and type {values.dtype}; expected one"
+            " integer per image."
         )
     if values.dtype.kind == "u" and values.max(initial=0) > np.iinfo(np.int64).max:
         raise ImageError(
-            f"{name}: the label {values.max()} is larger than int64 holds, {np.iinfo(np.int64).max}"
+            f"{name} has the label {values.max()}; expected labels up to {np.iinfo(np.int64).max}"
+            " (int64)."
         )
     return values.astype(np.int64)

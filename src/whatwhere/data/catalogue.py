@@ -107,8 +107,7 @@ def find(name: str) -> Entry:
     if name not in CATALOGUE:
         known = ", ".join(CATALOGUE)
         raise ImageError(
-            f"no data set is called {name!r}; the known ones are"
-            f" {known}{did_you_mean(name, CATALOGUE)}"
+            f"Unknown data set {name!r}. Expected one of {known}.{did_you_mean(name, CATALOGUE)}"
         )
     return CATALOGUE[name]
 
@@ -159,8 +158,8 @@ def verified_path(entry: Entry, file: File) -> Path:
     """The path of a file of the cache, after its checksum was compared."""
     path = folder_of(entry) / file.name
     if verify(entry, file) != "verified":
-        remedy = "install whatwhere again" if entry.embedded else f"run `{entry.how_to_get}`"
-        raise ImageError(f"{path}: damaged: its checksum is wrong; {remedy}")
+        remedy = "Install whatwhere again." if entry.embedded else f"Run `{entry.how_to_get}`."
+        raise ImageError(f"{path} is damaged: its checksum is wrong. {remedy}")
     return path
 
 
@@ -175,7 +174,8 @@ def download(
     wanted = [file for file in entry.files if verify(entry, file) != "verified"]
     if entry.embedded and wanted:
         raise ImageError(
-            f"{entry.name}: {wanted[0].name} is damaged or missing; install whatwhere again"
+            f"The file {wanted[0].name} of {entry.name} is damaged or missing. Install whatwhere"
+            " again."
         )
     for file in wanted:
         if source is None:
@@ -187,7 +187,7 @@ def download(
                 if (source / name).is_file()
             ]
             if not paths:
-                raise ImageError(f"{source}: does not contain {file.download_name}")
+                raise ImageError(f"{source} does not contain {file.download_name}.")
             with paths[0].open("rb") as stream:
                 store(entry, file, stream, str(paths[0]))
         progress(1)
@@ -232,10 +232,11 @@ def store(entry: Entry, file: File, source: IO[bytes], name: str) -> None:
                 target.write(chunk)
             if digest.hexdigest() != file.sha256:
                 raise ImageError(
-                    f"{name}: not {file.name} of {entry.name}, or damaged: its checksum is wrong"
+                    f"{name} is not {file.name} of {entry.name}, or it is damaged: its checksum is"
+                    " wrong."
                 )
     except (OSError, EOFError, zlib.error) as error:
         raise ImageError(
-            f"{name}: could not be stored in {folder} ({error}); copy or download it again, or set"
-            " WHATWHERE_DATA to another folder for the cache"
+            f"Cannot store {name} in {folder}: {error}. Copy or download it again, or set"
+            " WHATWHERE_DATA to another folder for the cache."
         ) from None

@@ -25,7 +25,7 @@ from torch import Tensor
 from whatwhere.data.arrays import check_decompressed, open_npz
 from whatwhere.data.parts import find_parts
 from whatwhere.data.small_codes import expand
-from whatwhere.errors import ImageError, printable
+from whatwhere.errors import ImageError, printable, sentence
 from whatwhere.files import disk_errors, new_folder, open_atomic, open_regular, readable
 from whatwhere.latents import Background, Latents, SparseLatents, SparseMap
 
@@ -93,7 +93,7 @@ class Codes:
         """The arrays of a file of one block."""
         if len(self._blocks) != 1:
             raise ImageError(
-                f"{self.name}: codes in {len(self._blocks)} blocks; read them by image"
+                f"{self.name} has codes in {len(self._blocks)} blocks. Read them image by image."
             )
         return self._block(0).arrays
 
@@ -122,8 +122,8 @@ class Codes:
         """Raise an ImageError for codes of images of several sizes."""
         if len(np.unique(self.image_shapes, axis=0)) != 1:
             raise ImageError(
-                f"{self.name}: codes of several sizes; {purpose} needs one (codes[i] is that of one"
-                " image)"
+                f"{self.name} has codes of several sizes; {purpose} needs one size. codes[i] is"
+                " the code of one image."
             )
 
     def _find(self, image: int) -> "tuple[CodeBlock, int]":
@@ -186,13 +186,15 @@ class CodeBlock:
         `DeconvNet`."""
         if not self.depth:
             raise ImageError(
-                f"{self.name}: without pooling variables it cannot be decoded; encode with --where"
+                f"Cannot decode {self.name}: it has no pooling variables. Encode with --where."
             )
         _, height, width = self._shape("image_shape", image)
         sized = model.at(height, width)
         grids = [regions.grid for regions in sized.regions[: self.depth]]
         if [self._shape(f"where{k}_shape", image) for k in range(1, self.depth + 1)] != grids:
-            raise ImageError(f"{self.name}: codes of another model; give the one that encoded them")
+            raise ImageError(
+                f"Another model made the codes in {self.name}. Give the model that encoded them."
+            )
         with torch.no_grad():
             latents = self[image].dense().to(sized.filters[0].device)
             reconstruction: Tensor = sized.decode(latents)[0]
@@ -285,7 +287,7 @@ def load_codes(path: str | os.PathLike[str]) -> Codes:
     files = find_parts(given) if given.is_dir() else [given]
     blocks = [block for file in files for block in _stored_blocks(file)]
     if not blocks:
-        raise ImageError(f"{printable(given)} has no codes; {REMEDY}")
+        raise ImageError(f"{printable(given)} has no codes. {sentence(REMEDY)}")
     return Codes(blocks, str(path))
 
 
@@ -298,7 +300,7 @@ def _stored_blocks(path: Path) -> list[StoredBlock]:
             return [StoredBlock(len(block), lambda: block)]
         counts = np.asarray(archive["counts"])
         if counts.ndim != 1 or counts.dtype.kind != "i" or (counts < 1).any():
-            raise ValueError("the number of images of its blocks is damaged")
+            raise ValueError("the counts of images in its blocks are wrong")
         for number in range(len(counts)):
             if block_name(number) not in archive.files:
                 raise ValueError(f"block {number + 1} of {len(counts)} is missing")
@@ -324,7 +326,7 @@ def _stored_block(path: Path, number: int, count: int) -> StoredBlock:
 def _checked_block(archive: Mapping[str, Array], name: str) -> CodeBlock:
     """The arrays of a block, once they are known to belong together; a ValueError otherwise."""
     if str(archive.get("format")) != FORMAT:
-        raise ValueError("it was not written by `whatwhere encode`")
+        raise ValueError("`whatwhere encode` did not write it")
     arrays = expand(archive)
     arrays = {key: values for key, values in arrays.items() if KNOWN.fullmatch(key)}
     block = CodeBlock(arrays, name)
@@ -345,7 +347,7 @@ def _check_images(arrays: Mapping[str, Array]) -> None:
     for name, size in {**sizes, "names": len(shapes)}.items():
         if name in arrays and arrays[name].size != size:
             raise ValueError(
-                f"{name} has {arrays[name].size:,} values, where the images have {size:,}"
+                f"{name} has {arrays[name].size:,} values; expected {size:,} for its images"
             )
 
 
@@ -371,7 +373,7 @@ def _check_map(layer: str, arrays: Mapping[str, Array]) -> None:
             f" {shape.prod(1, dtype=float).sum():,.0f}"
         )
     if not valid or not all(np.isfinite(part).all() for part in values):
-        raise ValueError(f"the arrays of {layer} do not belong together")
+        raise ValueError(f"the arrays of {layer} contradict each other")
 
 
 def _ascend_in_grids(indices: Array, counts: Array, grid_sizes: Array) -> bool:

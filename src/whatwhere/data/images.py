@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from whatwhere.errors import ImageError, SpecError
+from whatwhere.errors import ImageError, SpecError, plural
 
 Rows = int | slice | Sequence[int] | np.ndarray | torch.Tensor
 BATCH_BYTES = 1 << 26
@@ -86,8 +86,8 @@ class Images:
     def __post_init__(self) -> None:
         if self.labels is not None and len(self.labels) != len(self):
             raise ImageError(
-                f"{self.name}: {len(self):,} images and {len(self.labels):,} labels; expected one"
-                " label per image"
+                f"{self.name} has {plural(len(self), 'image')} and"
+                f" {plural(len(self.labels), 'label')}; expected one label per image."
             )
 
     def __len__(self) -> int:
@@ -142,8 +142,8 @@ class Images:
             return self
         if 1 not in (channels, self.shape[0]):
             raise ImageError(
-                f"{self.name}: images of {self.shape[0]} channels; expected {channels}, or grey"
-                " ones"
+                f"{self.name} has images of {self.shape[0]} channels; expected {channels}, or grey"
+                " ones."
             )
         N, _, H, W = self.pixels.shape
         read = partial(_read_channels, self.pixels, channels)
@@ -222,7 +222,7 @@ def white_used(largest: int, name: str) -> int:
         if 0 < largest < 2**bits:
             white = 2**bits - 1
             warnings.warn(
-                f"{name}: pixels of 16 bits that use {bits}; {white} is taken for white",
+                f"{name} has pixels of 16 bits that use {bits}. Taking {white} for white.",
                 stacklevel=5,
             )
             return white
@@ -239,13 +239,13 @@ def check_finite(raw: np.ndarray, name: str, allow_nan: bool = False) -> tuple[f
     largest = np.finfo(np.float32).max
     if np.isnan(low):
         raise ImageError(
-            f"{name}: NaN was found; expected finite values, or allow_nan=True (commands: --mask"
-            " nan) if NaN marks unknown ones"
+            f"{name} has NaN; expected finite values. If NaN marks unknown values, set"
+            " allow_nan=True (--mask nan)."
         )
     if not (low >= -largest and high <= largest):
         raise ImageError(
-            f"{name}: values from {low} to {high}; expected finite values: replace or remove the"
-            " others"
+            f"{name} has values from {low} to {high}; expected finite values. Replace or remove"
+            " the others."
         )
     return float(low), float(high)
 
@@ -269,8 +269,8 @@ def few_labels(labels: np.ndarray, count: int, seed: int) -> np.ndarray:
     each, remainder = divmod(count, len(classes))
     if each < 1 or remainder:
         raise SpecError(
-            f"{count} labels of {len(classes)} classes were requested; expected a multiple of"
-            f" {len(classes)}"
+            f"Cannot share {count} labels equally among"
+            f" {plural(len(classes), 'class', 'classes')}. Give a multiple of {len(classes)}."
         )
     generator = np.random.default_rng(seed)
     chosen = []
@@ -278,8 +278,8 @@ def few_labels(labels: np.ndarray, count: int, seed: int) -> np.ndarray:
         rows = generator.permutation(np.flatnonzero(labels == label))
         if len(rows) < each:
             raise SpecError(
-                f"{count} labels are {each} per class, but class {label} has only {len(rows)};"
-                " request fewer"
+                f"{count} labels need {each} per class, but class {label} has only {len(rows)}."
+                " Ask for fewer."
             )
         chosen.append(rows[:each])
     return np.sort(np.concatenate(chosen))

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 
 from whatwhere.data.images import Images, LazyPixels, white_used
 from whatwhere.data.pictures import Picture, Pictures, decode
-from whatwhere.errors import ImageError, one_or, unique_printable
+from whatwhere.errors import ImageError, one_or, plural, unique_printable
 
 USUAL_SIDE = 64
 MOST_CROPS = 10_000
@@ -71,8 +71,8 @@ class MixedPictures:
         if len(set(numbers) - {1}) > 1:
             given = " and ".join(map(str, numbers))
             raise ImageError(
-                f"{self.name}: pictures of {given} channels; expected one number, and grey ones at"
-                " most"
+                f"{self.name} has pictures of {given} channels; expected the same number"
+                " in all. Grey ones may be among them."
             )
         channels = numbers[-1]
         if dtypes == {np.dtype(np.uint8)}:
@@ -213,12 +213,13 @@ def large_enough(groups: Sequence[Group], size: int) -> list[Group]:
     if not large:
         largest = max(min(images.shape[1:]) for images, _ in groups)
         raise ImageError(
-            f"crops of {size} × {size} were asked for; no picture is that large: at most {largest}"
+            f"Cannot cut crops of {size} × {size}: no picture is that large, the largest crop is"
+            f" {largest}. Give a smaller size."
         )
     left_out = sum(len(images) for images, _ in groups) - sum(len(images) for images, _ in large)
     if left_out:
         warnings.warn(
-            f"{left_out:,} pictures are smaller than {size} × {size} and are left out", stacklevel=4
+            f"Leaving out {plural(left_out, 'picture')} smaller than {size} × {size}.", stacklevel=4
         )
     return large
 
@@ -278,9 +279,9 @@ def match_mask(mask: Images, images: Images) -> Images:
     (C, H, W), (channels, height, width) = images.shape, mask.shape
     if len(mask) not in (1, len(images)) or channels not in (1, C) or (height, width) != (H, W):
         raise ImageError(
-            f"{mask.name}: {len(mask):,} masks of {channels} × {height} × {width} were given for"
+            f"{mask.name} has {len(mask):,} masks of {channels} × {height} × {width} for"
             f" {len(images):,} images of {C} × {H} × {W} ({images.name}); expected"
-            f" {one_or(len(images))} masks of {one_or(C)} × {H} × {W}"
+            f" {one_or(len(images))} masks of {one_or(C)} × {H} × {W}."
         )
     if len(mask) == len(images):
         return mask

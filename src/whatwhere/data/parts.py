@@ -29,11 +29,11 @@ def find_parts(folder: str | os.PathLike[str]) -> list[Path]:
     counts = sorted({shard.count for shard in shards.values()})
     if not counts:
         raise ImageError(
-            f"{printable(place)} has no parts; give the folder of a command with --shard"
+            f"{printable(place)} has no parts. Give the folder that a command wrote with --shard."
         )
     if len(counts) > 1:
         raise ImageError(
-            f"{printable(place)} has parts of {counts[0]} and of {counts[1]}; remove those of one"
+            f"{printable(place)} has parts of {counts[0]} and of {counts[1]}. Remove those of one."
         )
     count = counts[0]
     begun = {shard.index for path, shard in shards.items() if (path / UNFINISHED).exists()}
@@ -44,8 +44,8 @@ def find_parts(folder: str | os.PathLike[str]) -> list[Path]:
         state = "unfinished" if first in begun else "missing"
         more = f" (and {len(missing) - 1:,} more)" if len(missing) > 1 else ""
         raise ImageError(
-            f"{printable(place)}: part {first} of {count} is {state}{more}; run the command again"
-            f" with --shard {first}/{count}"
+            f"{printable(place)}: part {first} of {count} is {state}{more}. Run the command again"
+            f" with --shard {first}/{count}."
         )
     return sorted(shards)
 

@@ -24,7 +24,7 @@ LARGEST_PICTURE = 1 << 25
 """Pixels of one picture (8192 × 4096); a larger one is rejected before it is decoded."""
 
 MOST_PAGES = 10_000
-REMEDY = "PNG, JPEG, BMP, TIFF and WebP are read"
+REMEDY = "expected PNG, JPEG, BMP, TIFF or WebP"
 PLAIN_MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB"}
 ALPHA_MODES = {
     "LA": "LA",
@@ -158,11 +158,11 @@ def find_pictures(path: Path, but: Path | None = None) -> list[Picture]:
 
 def _no_pictures(folder: Path, skipped: Mapping[Path, str]) -> str:
     reasons = "".join(
-        f"; {printable(file.name)}: {reason}" for file, reason in list(skipped.items())[:3]
+        f" Skipped {printable(file.name)}: {reason}." for file, reason in list(skipped.items())[:3]
     )
     return (
-        f"{printable(folder)}: no pictures; expected {', '.join(SUFFIXES)} files in it or in its"
-        f" sub-folders{reasons}"
+        f"{printable(folder)} has no pictures; expected {', '.join(SUFFIXES)} files in it or in its"
+        f" sub-folders.{reasons}"
     )
 
 
@@ -171,7 +171,7 @@ def _skipped_files(folder: Path, skipped: Mapping[Path, str]) -> str:
         f"{printable(file.name)} ({reason})" for file, reason in list(skipped.items())[:10]
     )
     more = f" and {len(skipped) - 10:,} more" if len(skipped) > 10 else ""
-    return f"{printable(folder)}: skipped {names}{more}"
+    return f"{printable(folder)}: skipped {names}{more}."
 
 
 def decode(picture: Picture, *, known: bool = False, blend: bool = True) -> np.ndarray:
@@ -189,7 +189,7 @@ def decode(picture: Picture, *, known: bool = False, blend: bool = True) -> np.n
         ((1, *picture.shape[1:]), np.dtype(bool)) if known else (picture.shape, picture.dtype)
     )
     if (pixels.shape, pixels.dtype) != expected:
-        raise ImageError(f"{picture.file}: changed since it was loaded; load it again")
+        raise ImageError(f"{picture.file} changed after you loaded it. Load it again.")
     return pixels
 
 
@@ -288,7 +288,7 @@ def _find_pages(file: Path, place: Place) -> Iterator[Picture]:
     with _open(file) as picture:
         pages = getattr(picture, "n_frames", 1)
         if pages > MOST_PAGES:
-            raise ValueError(f"{pages:,} pages; expected at most {MOST_PAGES:,}")
+            raise ValueError(f"it has {pages:,} pages; expected at most {MOST_PAGES:,}")
         for page in range(pages):
             pixels = _read_page(picture, page, _pixels)
             largest = int(pixels.max()) if pixels.dtype == np.uint16 else 0
@@ -336,14 +336,16 @@ def _read_page(picture: Any, page: int, read: Callable[[Any], np.ndarray]) -> np
         picture.seek(page)
     if not 0 < picture.width * picture.height <= LARGEST_PICTURE:
         raise ValueError(
-            f"{picture.width} × {picture.height}; expected at most {LARGEST_PICTURE:,} pixels"
+            f"it has {picture.width} × {picture.height} pixels; expected at most"
+            f" {LARGEST_PICTURE:,}"
         )
     if not isinstance(picture, ChannelTiff):
         if picture.mode not in PLAIN_MODES | ALPHA_MODES | DEEP_MODES:
-            raise ValueError(f"of kind {picture.mode}; expected grey or RGB")
+            raise ValueError(f"its kind is {picture.mode}; expected grey or RGB")
         if is_reduced(picture):
             raise ValueError(
-                f"page {page + 1} has channels unlike page 1; save each as a picture of its own"
+                f"page {page + 1} and page 1 have different channels; save each as a picture of"
+                " its own"
             )
         ImageOps.exif_transpose(picture, in_place=True)  # upright, as a camera was held
     pixels = read(picture)
@@ -494,17 +496,18 @@ class ChannelTiff:
         axes = page.axes.replace("S", "") == "YX" and page.photometric.name in ("MINISBLACK", "RGB")
         if not axes or page.dtype is None or page.dtype.name not in TIFF_DTYPES:
             raise ValueError(
-                f"a TIFF of kind {page.photometric.name} with pixels of {page.dtype}; expected grey"
-                f" values or RGB, and any channels, of {', '.join(TIFF_DTYPES)}"
+                f"it is a TIFF of kind {page.photometric.name} with pixels of {page.dtype};"
+                f" expected grey values, RGB or any channels, of {', '.join(TIFF_DTYPES)}"
             )
         if page.compression.name != "NONE" or any(int(kind) for kind in page.extrasamples):
             raise ValueError(
-                f"{page.samplesperpixel} channels of {page.dtype} with compression or transparency;"
-                " save the file without, or as .npy"
+                f"it has {page.samplesperpixel} channels of {page.dtype} with compression or"
+                " transparency; save the file without, or as .npy"
             )
         if page.size > MOST_VALUES:
             raise ValueError(
-                f"a page of {page.size:,} values; expected at most {MOST_VALUES:,}; make it smaller"
+                f"one of its pages has {page.size:,} values; expected at most {MOST_VALUES:,};"
+                " make it smaller"
             )
         values: np.ndarray = page.asarray().astype(page.dtype.newbyteorder("="), copy=False)
         return np.atleast_3d(np.moveaxis(values, 0, -1) if page.axes == "SYX" else values)

@@ -112,20 +112,20 @@ def samples_of(length: str | int, rate: float | None) -> int:
     match = re.fullmatch(r"\s*(\d*\.?\d+)\s*(s|ms|us|µs|samples)?\s*", str(length))
     if match is None:
         raise SpecError(
-            f"length = {str(length)[:40]!r} was given; expected samples, such as 64, or a time,"
-            " such as 12ms or 0.5s"
+            f"Got length = {str(length)[:40]!r}; expected samples, such as 64, or a time, such as"
+            " 12ms or 0.5s."
         )
     number = float(match[1])
     unit = match[2]
     if unit in SECONDS:
         if rate is None:
             raise SpecError(
-                f"length = {length} was given for a recording whose rate is not known; give the"
-                " samples per second (--rate), or a length in samples"
+                f"length = {length} needs the rate of the recording, which the file does not give."
+                " Give the samples per second (--rate), or a length in samples."
             )
         number *= SECONDS[unit] * rate
     if round(number) < 2 or (unit not in SECONDS and number % 1):
-        raise SpecError(f"length = {length} was given; expected at least 2 samples, a whole number")
+        raise SpecError(f"Got length = {length}; expected a whole number of at least 2 samples.")
     return round(number)
 
 
@@ -138,7 +138,8 @@ def cut_windows(signals: Signals, size: int) -> Signals:
     count, _, _, length = signals.pixels.shape
     if size > length:
         raise ImageError(
-            f"windows of {size:,} samples were asked for; {signals.name} has {length:,}"
+            f"Cannot cut windows of {size:,} samples: {signals.name} has {length:,}. Give a"
+            " shorter length."
         )
     each = np.append(np.arange(0, length - size, size), length - size)
     starts = np.stack([np.repeat(np.arange(count), len(each)), np.tile(each, count)], 1)
@@ -167,12 +168,12 @@ def as_signals(values: np.ndarray, name: str, allow_nan: bool = False) -> Signal
     shape = values.shape
     if not 1 <= len(shape) <= 3 or 0 in shape:
         raise ImageError(
-            f"{name}: an array of shape {shape}; expected signals [T], [C, T] or [N, C, T]"
+            f"{name} has the shape {shape}; expected signals [T], [C, T] or [N, C, T]."
         )
     if is_transposed(shape):
         warnings.warn(
-            f"{name}: {shape[0]:,} × {shape[1]:,} values are read as {shape[1]:,} channels of"
-            f" {shape[0]:,} samples",
+            f"{name} has {shape[0]:,} × {shape[1]:,} values. Reading {shape[1]:,} channels of"
+            f" {shape[0]:,} samples.",
             stacklevel=4,
         )
         values = values.T
@@ -181,8 +182,8 @@ def as_signals(values: np.ndarray, name: str, allow_nan: bool = False) -> Signal
     signals = Signals(pixels, None, name, allow_nan=allow_nan)
     if signals.shape[0] > signals.shape[2]:
         warnings.warn(
-            f"{name}: {signals.shape[0]:,} channels of {signals.shape[2]:,} samples; expected [C,"
-            " T]: is it transposed?",
+            f"{name} has {signals.shape[0]:,} channels of {signals.shape[2]:,} samples; expected"
+            " [C, T]. Is it transposed?",
             stacklevel=4,
         )
     if values.dtype.kind == "f":
@@ -222,9 +223,7 @@ def _open_mne(path: Path) -> Any:
     try:
         import mne
     except ImportError:
-        raise ImageError(
-            f"{path}: reading {path.suffix} files needs MNE; pip install mne"
-        ) from None
+        raise ImageError(f"Reading {path} needs MNE. Install it: pip install mne") from None
     open_regular(path).close()
     with readable(path, f"{path.suffix} file", "save it again", ImageError):
         return mne.io.read_raw(path, preload=False, verbose="error")
@@ -236,7 +235,7 @@ def from_mne(raw: Any, name: str = "Raw", allow_nan: bool = False) -> Signals:
 
     picks = mne.pick_types(raw.info, meg=True, eeg=True, ecg=True, eog=True, emg=True, misc=True)
     if not len(picks):
-        raise ImageError(f"{name}: no channel with data; expected EEG, MEG, ECG, EOG or EMG")
+        raise ImageError(f"{name} has no channel with data; expected EEG, MEG, ECG, EOG or EMG.")
     values = raw.get_data(picks=picks).astype(np.float32)
     kinds = {raw.get_channel_types([pick])[0] for pick in picks}
     return replace(
@@ -348,7 +347,7 @@ def encode_signals(values: np.ndarray, source: Path) -> bytes:
     if suffix == ".csv":
         return encode_table(values[0].T, read_table(source))
     if suffix not in (".wav", ".npy"):
-        raise ImageError(f"{source}: a recording is written as .npy, .csv or .wav")
+        raise ImageError(f"Cannot write a recording to {source}. Expected .npy, .csv or .wav.")
     file = io.BytesIO()
     if suffix == ".wav":
         from scipy.io import wavfile

@@ -147,7 +147,7 @@ def _background(code: Latents | SparseLatents, where: Sequence[MapRows]) -> dict
 
 def _require_places(grid: tuple[int, int, int]) -> None:
     if math.prod(grid) >= MOST_PLACES:
-        raise ImageError(f"a code of {grid} was given; expected fewer than {MOST_PLACES:,} places")
+        raise ImageError(f"Got a code of {grid}; expected fewer than {MOST_PLACES:,} places.")
 
 
 def join(rows: Sequence[CodeRows]) -> dict[str, Array]:
@@ -248,7 +248,7 @@ def _expand_places(name: str, arrays: dict[str, Array]) -> None:
     steps = arrays.pop(f"{name}_gaps").astype(np.int64) + 1
     indptr = np.concatenate([[0], np.cumsum(counts)])
     if counts.ndim != 1 or indptr[-1] != len(steps):
-        raise ValueError(f"{name} has {len(steps)} places, where its images have {indptr[-1]}")
+        raise ValueError(f"{name} has {len(steps)} places; expected {indptr[-1]} for its images")
     # The sums of all steps, less what they were before the first place of the image.
     total = np.concatenate([[0], np.cumsum(steps)])
     indices = total[1:] - np.repeat(total[indptr[:-1]], counts) - 1
@@ -264,7 +264,7 @@ def _expand_values(arrays: dict[str, Array]) -> None:
     levels = arrays.pop("features_levels").astype(np.float32)
     largest = arrays.pop("features_largest")
     if len(largest) != len(counts) or len(levels) != len(arrays["features_indices"]):
-        raise ValueError("the values of features do not belong to their places")
+        raise ValueError("the values of features do not match their places")
     arrays["features_values"] = levels * np.repeat(largest, counts) / LEVELS
 
 

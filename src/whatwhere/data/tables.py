@@ -80,7 +80,7 @@ def _read_text(path: Path) -> tuple[str, str]:
         encoding = _encoding(content)
         text = content.decode(encoding)
         if "\0" in text:
-            raise ValueError("it has bytes of 0, so it is no text")
+            raise ValueError("it has bytes of 0, so it is not text")
     return text, encoding
 
 
@@ -115,14 +115,14 @@ def _is_heading(path: Path, lines: Sequence[str], separator: str) -> bool:
     name = printable(path)
     if len(fields) == 1:
         warnings.warn(
-            f"{name}: the first line, {fields[0]}, is taken for a sample; remove it if it is the"
-            " name of the column",
+            f"{name}: the first line, {fields[0]}, counts as a sample. If it names the column,"
+            " remove it.",
             stacklevel=2,
         )
         return False
     warnings.warn(
-        f"{name}: the first line, {lines[0]}, numbers the columns and is taken for their names;"
-        " write 0.0 in place of 0 if it is a sample",
+        f"{name}: the first line, {lines[0]}, numbers the columns, so it counts as their names. If"
+        " it is a sample, write 0.0 in place of 0.",
         stacklevel=2,
     )
     return True
@@ -162,8 +162,8 @@ def _one_column_of_decimal_commas(path: Path, heading: str | None, lines: Sequen
     digits = max(len(decimals) for _, decimals in parts)
     if digits >= 3 and digits > max(len(whole.lstrip("+-")) for whole, _ in parts):
         warnings.warn(
-            f"{printable(path)}: read as two columns of whole numbers; write decimal points in"
-            " place of commas if it is one column",
+            f"{printable(path)}: reading two columns of whole numbers. If it is one column with"
+            " decimal commas, write decimal points.",
             stacklevel=2,
         )
     return False
@@ -186,7 +186,7 @@ def table_values(path: Path, table: Table) -> np.ndarray:
     """Values [T, C]; an empty field is NaN, and so is every field of an empty line."""
     if not table.lines:
         raise ImageError(
-            f"{path}: no samples; expected a line for each sample, a column for each channel"
+            f"{path} has no samples; expected a line for each sample, a column for each channel."
         )
     columns = max(line.count(table.separator) for line in table.lines)
     unknown = table.separator.join(["nan"] * (columns + 1))
@@ -207,7 +207,8 @@ def table_values(path: Path, table: Table) -> np.ndarray:
         return np.loadtxt(lines, converters=_number, **options)
     except ValueError as error:
         raise ImageError(
-            f"{path}: {error}; expected numbers: a line for each sample, a column for each channel"
+            f"Cannot read {path}: {error}. Expected numbers: a line for each sample, a column for"
+            " each channel."
         ) from None
 
 

@@ -24,7 +24,7 @@ def get_engine(name: str) -> Engine:
     """The engine of this name."""
     if name not in ENGINES:
         raise EngineError(
-            f"engine {name!r} was given; expected 'auto' or one of {', '.join(ENGINES)}"
+            f"Unknown engine {name!r}. Expected 'auto' or one of {', '.join(ENGINES)}."
         )
     return ENGINES[name]
 
@@ -50,8 +50,8 @@ def resolve(name: str, problem: Problem, images: int | None = None) -> Engine:
             f"{name}: {reason}" for name, reason in reasons.items() if reason is not None
         )
         warnings.warn(
-            "engine 'auto' took 'reference', which is some 10 to 20 times slower than the others."
-            f" They do not support this: {why} (engine='reference' takes it without this warning)",
+            "Engine 'auto' took 'reference', which is 10 to 20 times slower than the others. They"
+            f" do not support this problem: {why}. Set engine='reference' to silence this warning.",
             SlowEngineWarning,
             stacklevel=3,
         )

@@ -99,7 +99,7 @@ def warn_unconverged(unfinished: Tensor, images: int, spec: InferenceSpec) -> No
         warnings.warn(
             f"{len(unfinished)} of {images} images did not reach tolerance = {spec.tolerance:g} in"
             f" {spec.steps} steps: their cost still changes by a share of up to"
-            f" {float(unfinished.max()):.2g} a step (give more steps, or a larger tolerance)",
+            f" {float(unfinished.max()):.2g} per step. Give more steps or a larger tolerance.",
             ConvergenceWarning,
             stacklevel=3,
         )

@@ -18,15 +18,12 @@ def choose_device(asked: torch.device | str, engine: str = "auto") -> torch.devi
     try:
         device = torch.device(asked)
     except RuntimeError:
-        raise SpecError(
-            f"device {asked!r} was given; expected auto, cpu, cuda, cuda:1, …"
-        ) from None
+        raise SpecError(f"Unknown device {asked!r}. Expected auto, cpu, cuda, cuda:1, …") from None
     if device.type != "cuda":
         return device
     if not torch.cuda.is_available():
         raise SpecError(
-            f"device {str(asked)!r} was given; there is no GPU that torch can use here ('cpu'"
-            " works)"
+            f"Device {str(asked)!r} is not available: torch finds no GPU here. Use 'cpu'."
         )
     numbered = ":" in str(device)
     return device if numbered else torch.device("cuda", local_gpu())
@@ -40,7 +37,7 @@ def local_gpu() -> int:
     count = torch.cuda.device_count()
     if rank >= count:
         raise SpecError(
-            f"process {rank} of this machine has no GPU: it has {count}. Start one process for each"
-            " GPU (torchrun --nproc-per-node gpu), or give --device cpu."
+            f"Process {rank} of this machine has no GPU: the machine has {count}. Start one"
+            " process per GPU (torchrun --nproc-per-node gpu), or give --device cpu."
         )
     return rank

@@ -303,7 +303,7 @@ class RecordingFigures:
         """Raise an error for a figure that this run does not have."""
         if name not in self._figures:
             raise SpecError(
-                f"figure {name!r} was given; {self.run.name} has {', '.join(self.names)}"
+                f"Unknown figure {name!r}. {self.run.name} has {', '.join(self.names)}."
             )
 
     def draw(self, name: str) -> Section:

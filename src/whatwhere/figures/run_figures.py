@@ -207,7 +207,7 @@ class RunFigures:
         """Raise an error for a figure that this run does not have."""
         if name not in self._figures:
             raise SpecError(
-                f"figure {name!r} was given; {self.run.name} has {', '.join(self.names)}"
+                f"Unknown figure {name!r}. {self.run.name} has {', '.join(self.names)}."
             )
 
     def report(self, drawn: Mapping[str, Section]) -> str:

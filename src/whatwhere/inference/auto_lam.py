@@ -73,8 +73,8 @@ def resolve_lam(
             return replace(spec, lam=spec.lam.relative * strength(seen) ** exponent)
     if threshold <= 0:
         raise ImageError(
-            "AutoLam was given with images without noise, or that no feature correlates with; give"
-            " lam as a number"
+            "AutoLam cannot choose lam: the images have no noise, or no feature correlates with"
+            " them. Give lam as a number."
         )
     return replace(spec, lam=1 / threshold)
 
@@ -94,8 +94,8 @@ def resolve_recipe(
     model = start or DeconvNet(recipe.model, seed=recipe.seed)
     if any(lam.share is not None for lam in auto):
         raise SpecError(
-            "AutoLam with a share was given for a training; expected `relative` or a number: the"
-            " share is that of a learned model (give it to infer, or to whatwhere encode)"
+            "AutoLam with `share` needs a learned model, so training cannot use it. Give"
+            " `relative` or a number here, and the share to infer or to whatwhere encode."
         )
     learning = []
     for k, spec in enumerate(recipe.learning, start=1):
@@ -116,7 +116,7 @@ def strength(seen: Iterable[Target]) -> float:
     median = float(torch.stack(lengths).median())
     if median == 0:
         raise ImageError(
-            "AutoLam was given with images that are mostly plain; give lam as a number"
+            "AutoLam cannot choose lam: the images are mostly plain. Give lam as a number."
         )
     return median / STROKES
 

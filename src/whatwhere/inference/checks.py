@@ -29,9 +29,9 @@ def warn_of_bytes(spec: ModelSpec, image: Tensor, values: ValueRange | None = No
     white = spec.input.white
     if largest > FLOAT_LIMIT * white and float(image.nan_to_num(0).min()) >= 0:
         warnings.warn(
-            f"images with values up to {largest:.4g} were given to a model whose white is"
-            f" {white:g}; floats are used as they are: scale them to [0, {white:g}], or train with"
-            f" model.input.white = {largest:.4g}",
+            f"Images have values up to {largest:.4g}, but the model's white is {white:g}."
+            f" whatwhere takes floats as they are. Scale the images to [0, {white:g}], or train"
+            f" with model.input.white = {largest:.4g}.",
             stacklevel=3,
         )
 
@@ -47,8 +47,7 @@ def convert_latents(model: DeconvNet, latents: Latents) -> Latents:
         ):
             kind = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
             raise ImageError(
-                f"latents of {kind} were given; expected finite float tensors, as `infer` returns"
-                " them"
+                f"Got latents of {kind}; expected finite float tensors, as `infer` returns them."
             )
     return latents.to(model.device, model.dtype)
 
@@ -62,7 +61,7 @@ def check_filters(model: DeconvNet) -> None:
     for k, f in enumerate(model.filters, start=1):
         if not all_finite(f):
             raise SpecError(
-                f"a model whose filters are not finite at layer {k} was given (train it again)"
+                f"The model's filters at layer {k} have NaN or infinite values. Train it again."
             )
     model.__dict__[FINITE] = versions
 
@@ -76,7 +75,7 @@ def check_start(problem: Problem, cost: Tensor) -> None:
     latents = problem.latents
     feature = 0.0 if latents.p is None else float(latents.p.abs().max())
     raise ImageError(
-        f"images up to {float(images.abs().max()):.4g}, features up to {feature:.4g} and lam ="
-        f" {problem.lam:.4g} were given; their objective is beyond the range of {images.dtype}"
-        " (scale the images, or choose a smaller lam)"
+        f"The objective exceeds the range of {images.dtype}: images up to"
+        f" {float(images.abs().max()):.4g}, features up to {feature:.4g}, lam = {problem.lam:.4g}."
+        " Scale the images, or choose a smaller lam."
     )

@@ -87,7 +87,7 @@ def infer(
         require(
             spec is None and not plan,
             "steps with spec or plan",
-            "steps alone, which have settings of their own",
+            "steps alone: learned steps have their own settings",
         )
         model, spec = resolve_steps(model, steps)
     plan = tuple(plan) or joint(model.spec.depth)
@@ -169,7 +169,7 @@ def check_input(
     if checked:
         source, mask, values = check_target(model, source, mask)
     if len(source) == 0:
-        raise ImageError("an empty set of images was given; expected at least one")
+        raise ImageError("Got an empty set of images; expected at least one.")
     if checked:
         checks.warn_of_bytes(model.spec, source[:1], values)
     return GivenImages(source, mask, checked, are_signals)
@@ -182,8 +182,8 @@ def check_same_size(target: Target, first: Target) -> None:
     if size == expected:
         return
     raise ImageError(
-        f"images of {'×'.join(map(str, size))} pixels were given after others of"
-        f" {'×'.join(map(str, expected))}; expected one size"
+        f"Got images of {'×'.join(map(str, size))} pixels after others of"
+        f" {'×'.join(map(str, expected))}; expected one size."
     )
 
 

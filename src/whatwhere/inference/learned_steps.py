@@ -12,7 +12,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from whatwhere.errors import RunError, SpecError, command, printable
+from whatwhere.errors import RunError, SpecError, command, plural, printable
 from whatwhere.files import readable
 from whatwhere.model import DeconvNet
 from whatwhere.model.files import FILE_NAME, model_checksum, model_file, read_checked, write_checked
@@ -49,8 +49,7 @@ class LearnedSteps:
     def __post_init__(self) -> None:
         if self.spec.schedule is None:
             raise SpecError(
-                "settings without a schedule were given as learned steps; expected one of at least"
-                " 1 step"
+                "Learned steps need settings with a schedule of at least 1 step; got none."
             )
 
     def __len__(self) -> int:
@@ -80,11 +79,15 @@ class LearnedSteps:
         saved = saved_steps(path)
         if not saved or steps not in (None, *saved):
             there = " and ".join(file.name for file in saved.values()) or "none"
-            wanted = "learned steps were" if steps is None else f"{steps} learned steps were"
+            wanted = (
+                "learned steps"
+                if steps is None
+                else f"inference of {plural(steps, 'learned step')}"
+            )
             learn = command("whatwhere", "distill", path, "--steps", str(steps or 5))
             raise RunError(
-                f"{wanted} requested of {printable(path)}; saved next to it: {there} ({learn}"
-                " learns them)"
+                f"{printable(path)} has no {wanted}. Next to it: {there}. Run `{learn}` to learn"
+                " them."
             )
         return read_steps(saved[max(saved) if steps is None else steps])
 
@@ -98,8 +101,8 @@ class LearnedSteps:
             run = Path("RUN") if self.source is None else self.source.parent
             again = command("whatwhere", "distill", run, "--steps", str(len(self)))
             raise RunError(
-                f"{name} belong to another model, with other filters or settings ({again} learns"
-                " new ones)"
+                f"{name} belong to another model, with other filters or settings. Run `{again}` to"
+                " learn new ones."
             )
         return (
             model.with_upward([f.to(model.filters[0]) for f in self.upward])
@@ -119,12 +122,12 @@ def resolve_steps(model: DeconvNet, steps: Steps) -> tuple[DeconvNet, InferenceS
         name = re.fullmatch(r"learned(?:-([1-9]\d{0,5}))?", str(steps))
         if name is None:
             raise SpecError(
-                f"steps = {steps!r} was given; expected 'learned', or 'learned-5' for 5 steps"
+                f"Got steps = {steps!r}; expected 'learned', or 'learned-5' for 5 steps."
             )
         if model.source is None:
             raise RunError(
-                f"steps = {steps!r} was given with a model that was not loaded from a file; give"
-                " steps = whatwhere.LearnedSteps.load(RUN), or load the model with whatwhere.load"
+                f"steps = {steps!r} needs a model from a file. Load the model with whatwhere.load,"
+                " or give steps = whatwhere.LearnedSteps.load(RUN)."
             )
         steps = LearnedSteps.load(model.source, int(name[1]) if name[1] else None)
     return steps.model_for(model), steps.spec
@@ -152,7 +155,7 @@ def read_steps(file: Path) -> LearnedSteps:
         settings, tensors = read_checked(file, FORMAT)
         names = [f"upward.{k}" for k in range(1, len(tensors) + 1)]
         if unknown := set(tensors) - set(names):
-            raise SpecError(f"the tensor {min(unknown)!r} belongs to no step")
+            raise SpecError(f"no step has the tensor {min(unknown)!r}")
         spec = build(InferenceSpec, settings["spec"])
         model = settings["model"]
         return LearnedSteps(spec, model, tuple(tensors[name] for name in names), source=file)

@@ -48,9 +48,8 @@ def as_image_source(images: object, spec: ModelSpec) -> tuple[ImageSource, bool]
         return cast(ImageSource, images), False
     axes = "T" if spec.for_signals else "H, W"
     raise ImageError(
-        f"{type(images).__name__} was given; expected a float tensor or array "
-        f"[N, {spec.channels}, {axes}], "
-        "or images that whatwhere.data.load returns (torch.as_tensor converts lists)"
+        f"Got {type(images).__name__}; expected a float tensor or array [N, {spec.channels},"
+        f" {axes}], or images from whatwhere.data.load. Convert lists with torch.as_tensor."
     )
 
 
@@ -58,8 +57,8 @@ def _tensor_source(images: Tensor, spec: ModelSpec) -> tuple[Tensor, bool]:
     """A tensor without its gradient, and whether it holds signals."""
     if images.requires_grad:
         warnings.warn(
-            "images that require a gradient were given; infer gives none"
-            " (whatwhere.nn.SparseCode2d does)",
+            "The images require a gradient, but infer computes none. Use"
+            " whatwhere.nn.SparseCode2d for gradients.",
             stacklevel=5,  # the line that calls infer
         )
     images = images.detach()
@@ -84,7 +83,7 @@ def in_model_units(spec: ModelSpec, images: Any) -> Any:
 def _as_tensor(array: np.ndarray) -> Tensor:
     if array.dtype.kind not in "buif":
         raise ImageError(
-            f"an array of {array.dtype} was given; expected floats, or integers of 8 or 16 bits"
+            f"Got an array of {array.dtype}; expected floats, or integers of 8 or 16 bits."
         )
     native = array.dtype.newbyteorder("=")
     # a tensor may be written to, and torch warns of one that may not
@@ -130,8 +129,8 @@ def input_target(model: DeconvNet, images: Tensor, mask: Tensor | None) -> Targe
     signal, background = model.input_stage.forward(images, mask)
     if background.scale is not None and not all_finite(background.scale):
         raise ImageError(
-            f"images up to {float(images.abs().max()):.4g} were given; their contrast is beyond the"
-            f" range of {model.dtype} (scale them to [0, {model.spec.input.white:g}])"
+            f"Images up to {float(images.abs().max()):.4g} have a contrast beyond the range of"
+            f" {model.dtype}. Scale them to [0, {model.spec.input.white:g}]."
         )
     return Target(signal, None if mask is None else model.input_stage.spread_mask(mask), background)
 
@@ -173,7 +172,7 @@ def as_weights(mask: object) -> Tensor:
     if not isinstance(mask, Tensor) or mask.is_complex():
         kind = getattr(mask, "dtype", type(mask).__name__)
         raise ImageError(
-            f"a mask of {kind} was given; expected a tensor or array of weights ≥ 0 (0: unknown)"
+            f"Got a mask of {kind}; expected a tensor or array of weights ≥ 0 (0: unknown)."
         )
     return mask
 
@@ -196,20 +195,19 @@ def check_mask(images: Tensor, mask: Tensor, *, allow_unknown: bool = False) -> 
     N, C, H, W = images.shape
     if not _fits(images, mask):
         raise ImageError(
-            f"a mask of shape {list(mask.shape)} was given for images of shape"
-            f" {list(images.shape)}; expected [{N}, {one_or(C)}, {H}, {W}]"
+            f"Got a mask of shape {list(mask.shape)} for images of shape {list(images.shape)};"
+            f" expected [{N}, {one_or(C)}, {H}, {W}]."
         )
     if not mask.isfinite().all() or (mask < 0).any():
         raise ImageError(
-            "a mask with negative, NaN or infinite values was given; expected weights ≥ 0 (0:"
-            " unknown)"
+            "The mask has negative, NaN or infinite values; expected weights ≥ 0 (0: unknown)."
         )
     if allow_unknown:
         return
     empty = (mask == 0).flatten(1).all(1).nonzero().flatten().tolist()
     if empty:
         raise ImageError(
-            f"image {empty[0]} has no known pixel (its mask is 0 everywhere); leave it out"
+            f"Image {empty[0]} has no known pixel: its mask is 0 everywhere. Leave it out."
         )
 
 

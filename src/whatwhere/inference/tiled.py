@@ -23,7 +23,7 @@ from torch import Tensor
 
 from whatwhere.engines import resolve
 from whatwhere.engines.convergence import unfinished_changes, warn_unconverged
-from whatwhere.errors import ImageError, SpecError, one_or
+from whatwhere.errors import ImageError, SpecError, one_or, plural
 from whatwhere.inference.auto_lam import resolve_lam
 from whatwhere.inference.checks import check_filters
 from whatwhere.inference.infer import run_plan
@@ -66,9 +66,9 @@ class TileAxis:
         step = (size - overlap) // stride
         if step < 1:
             raise SpecError(
-                f"tile = {tile} and overlap = {overlap} were given; expected a tile of at least"
+                f"Got tile = {tile} and overlap = {overlap}; expected a tile of at least"
                 f" {overlap + 2 * stride} (the overlap and twice the strides of all layers), or a"
-                " smaller overlap"
+                " smaller overlap."
             )
         room = (length - size) // stride
         count = -(-room // step) + 1
@@ -316,7 +316,7 @@ def infer_tiles(
     require(
         not spec.per_batch,
         "step.per = 'batch' for tiles",
-        "'image', so that every tile is inferred alone",
+        "'image': inference treats each tile alone",
     )
     check_picture(model, picture, mask)
     check_filters(model)
@@ -380,15 +380,15 @@ def check_picture(model: DeconvNet, picture: Picture, mask: Picture | None) -> N
     shape = tuple(picture.shape)
     if len(shape) != 3 or shape[0] != C or 0 in shape:
         raise ImageError(
-            f"a picture of shape {list(shape)} was given; expected [{C}, H, W], one picture of {C}"
-            " channels"
+            f"Got a picture of shape {list(shape)}; expected [{C}, H, W], one picture with"
+            f" {plural(C, 'channel')}."
         )
     if mask is not None and (
         len(mask.shape) != 3 or mask.shape[0] not in (1, C) or mask.shape[1:] != shape[1:]
     ):
         raise ImageError(
-            f"a mask of shape {list(mask.shape)} was given for a picture of shape {list(shape)}; "
-            f"expected [{one_or(C)}, {shape[1]}, {shape[2]}]"
+            f"Got a mask of shape {list(mask.shape)} for a picture of shape {list(shape)};"
+            f" expected [{one_or(C)}, {shape[1]}, {shape[2]}]."
         )
 
 

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from whatwhere.engines.reference import ista
 from whatwhere.engines.reference.step_size import pooling_rate, safe_step
-from whatwhere.errors import ImageError, SpecError
+from whatwhere.errors import ImageError, SpecError, plural
 from whatwhere.formulas.step import next_momentum
 from whatwhere.inference.auto_lam import sample_targets
 from whatwhere.inference.infer import infer
@@ -74,8 +74,8 @@ class UnrolledInference(nn.Module):
         schedule = inference.schedule or Schedule(steps=tuple(first_guess(model, steps, inference)))
         if len(schedule.steps) != steps:
             raise SpecError(
-                f"a schedule of {len(schedule.steps)} steps was given; expected {steps}, as steps"
-                " says"
+                f"Got a schedule of {plural(len(schedule.steps), 'step')}; expected {steps}, as"
+                " `steps` says."
             )
         depth = model.spec.depth
         layers = range(1, depth + 1)
@@ -233,10 +233,10 @@ def distill(
     spec = spec or DistillSpec()
     if not isinstance(unrolled, UnrolledInference):
         raise SpecError(
-            f"{type(unrolled).__name__} was given; expected UnrolledInference(model, steps=…)"
+            f"Got {type(unrolled).__name__}; expected UnrolledInference(model, steps=…)."
         )
     if len(images) == 0:
-        raise ImageError("an empty set of images was given; expected at least one")
+        raise ImageError("Got an empty set of images; expected at least one.")
     plain = teacher or replace(unrolled.settings, steps=50)
     optimizer = make_optimizer(unrolled, spec)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, spec.batches)

@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from whatwhere.errors import RunError
+from whatwhere.errors import RunError, as_clause, plural
 from whatwhere.learning.reports import EpochReport, EpochStats, TrainingState, first_epoch
 from whatwhere.model import DeconvNet
 from whatwhere.model.files import model_tensors, read_checked, write_checked
@@ -113,8 +113,7 @@ class Checkpoint(Checked):
         path = folder / STATE
         if not os.path.isfile(path):
             raise RunError(
-                f"{path}: there is no checkpoint here to continue from; train again in another"
-                " folder"
+                f"{path} has no checkpoint to continue from. Train again in another folder."
             )
         try:
             content, tensors = read_checked(path, FORMAT, key="content")
@@ -133,8 +132,8 @@ class Checkpoint(Checked):
 
 def damaged(path: Path, error: Exception) -> RunError:
     return RunError(
-        f"{path} is damaged: {error}; restore it, or train again in another folder (the model is"
-        " usable)"
+        f"{path} is damaged: {as_clause(error)}. Restore it, or train again in another folder."
+        " The model still works."
     )
 
 
@@ -172,15 +171,15 @@ def position(state: TrainingState, recipe: Recipe) -> tuple[int, int]:
     for k in range(1, current):
         if recipe.learning[k - 1].epochs != done[k]:
             raise RunError(
-                f"learning.{k}.epochs = {recipe.learning[k - 1].epochs} was given; expected"
-                f" {done[k]}: layer {k} is finished, and the layers above were trained on it"
-                f" (learning.{current}.epochs can be changed)"
+                f"learning.{k}.epochs = {recipe.learning[k - 1].epochs} comes too late: layer {k}"
+                f" is complete with {done[k]}, and the layers above build on it. Give {done[k]};"
+                f" only learning.{current}.epochs can change."
             )
     begun = done[current] + (state.batch > 0)
     if recipe.learning[current - 1].epochs < begun:
         raise RunError(
-            f"learning.{current}.epochs = {recipe.learning[current - 1].epochs} was given; {begun}"
-            f" are begun already; expected at least {begun}"
+            f"learning.{current}.epochs = {recipe.learning[current - 1].epochs} is too small:"
+            f" training has begun {plural(begun, 'epoch')}. Give at least {begun}."
         )
     return first_epoch(recipe, current, done[current] + 1)
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from whatwhere.data.arrays import open_npz
-from whatwhere.errors import ImageError, RunError
+from whatwhere.errors import ImageError, RunError, plural
 from whatwhere.files import open_atomic
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model.sized import layer_regions
@@ -88,7 +88,8 @@ class LatentStore:
         """Load the latents of a checkpoint; damaged ones raise an error."""
         if table.shape != self.table.shape:
             raise ValueError(
-                f"it has latents of {len(table):,} batches, and the images make {len(self.table):,}"
+                f"it has latents of {plural(len(table), 'batch', 'batches')}; the images make"
+                f" {len(self.table):,}"
             )
         self.retain(table)
         for batch in self.local:
@@ -117,10 +118,10 @@ class LatentStore:
                 arrays = [archive[name] for name in names((len(archive) - 1) // 2)]
         except ImageError as error:
             raise RunError(
-                f"the latents of batch {batch + 1} cannot be read: {error} ({path})"
+                f"Cannot read the latents of batch {batch + 1}: {error} ({path})."
             ) from error
         if _checksum(arrays) != self.table[batch, 1]:
-            raise RunError(f"{path}: the latents of batch {batch + 1} are damaged")
+            raise RunError(f"{path} is damaged: cannot read the latents of batch {batch + 1}.")
         tensors = [torch.from_numpy(values) for values in arrays]
         return Latents(tensors[0], tuple(map(PoolingParams, tensors[1::2], tensors[2::2])))
 
@@ -154,10 +155,10 @@ def latents_fit(needed: int, device: torch.device, folder: Path) -> bool:
     space = shutil.disk_usage(on_disk).free
     if 2 * needed > space:
         raise RunError(
-            f"latents need {needed / 1e9:.3g} GB of memory, of which {free / 1e9:.3g} are free, or"
-            f" twice that on the disk of {on_disk}, of which {space / 1e9:.3g} are free: make room,"
-            " take another folder or fewer images, or learn in a stream"
-            " (learning.each.update=batch)"
+            f"The latents need {needed / 1e9:.3g} GB of memory, but only {free / 1e9:.3g} GB are"
+            f" free. As files they need twice that, but the disk of {on_disk} has only"
+            f" {space / 1e9:.3g} GB free. Make room, choose another folder, take fewer images, or"
+            " learn in a stream (learning.each.update=batch)."
         )
     return False
 

@@ -136,7 +136,7 @@ class ProcessGroup:
             self.barrier()
             problem = self.meeting.store.get(key).decode()
             if problem:
-                raise RunError(f"process 0 ended with an error: {problem}")
+                raise RunError(f"Process 0 ended with an error: {problem}")
             return
         problem = "it was interrupted"
         try:
@@ -210,7 +210,7 @@ def joined(device: torch.device, timeout: float) -> Iterator[ProcessGroup]:
         )
     except (RuntimeError, ValueError) as error:
         raise RunError(
-            f"the processes of this run did not meet within {timeout:g} s: {first_line(error)}."
+            f"The processes of this run did not connect within {timeout:g} s: {first_line(error)}."
             " Start all of them at the same time, and check that each reaches the address of the"
             " first."
         ) from error

@@ -272,8 +272,8 @@ class TrainingProgress:
         if report.engine != self.engine:
             self.engine = report.engine
             self._log(
-                f"engine {report.engine}; costs and non-zeros are per image, cost = reconstruction"
-                " + penalty"
+                f"engine {report.engine}; costs and non-zeros per image, cost = reconstruction +"
+                " penalty"
             )
         speed = f"{report.image_iterations_per_second:,.0f} image-iterations/s"
         words = f"{report.dead_maps} dead maps  {speed}  {report.seconds:.1f} s"

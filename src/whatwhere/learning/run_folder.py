@@ -14,7 +14,7 @@ from torch import Tensor
 
 from whatwhere import files
 from whatwhere.data.models import names, resolve
-from whatwhere.errors import RunError, command, did_you_mean, printable
+from whatwhere.errors import RunError, as_clause, command, did_you_mean, printable
 from whatwhere.learning.checkpoint import (
     Checkpoint,
     RunFacts,
@@ -106,8 +106,8 @@ def load(path: str | os.PathLike[str]) -> DeconvNet:
     file = resolve(path)
     if not os.path.exists(file):
         raise RunError(
-            f"{os.fspath(path)!r} was given as a model; there is no such file or folder, and no"
-            f" model of that name (known are {', '.join(names())})"
+            f"Cannot find the model {os.fspath(path)!r}: there is no such file or folder, and no"
+            f" model of that name. Known names: {', '.join(names())}."
         )
     return load_file(file)
 
@@ -142,23 +142,23 @@ def read_run(path: str | os.PathLike[str]) -> TrainedRun:
     if recipe.model != model.spec:
         what = difference(model.spec, recipe.model, "model")
         raise RunError(
-            f"{printable(path)}: recipe.toml does not match model.safetensors: {what}; restore one"
-            " of them"
+            f"{printable(path)}: recipe.toml does not match model.safetensors: {what}. Restore one"
+            " of them."
         )
     return TrainedRun(path.resolve().name, recipe, model, read_history(layout.history), path)
 
 
 def _no_run(path: Path, missing: list[str]) -> RunError:
     """The error of a path that is no run, since these files are missing."""
-    problem = "there is no such folder, or file"
+    problem = "there is no such folder or file"
     meant = did_you_mean(path.name, names())
     if os.path.isdir(path):
         problem = f"there is no {' and no '.join(missing)} in it"
         meant = ""
     create = command("whatwhere", "train", "--out", path)
     return RunError(
-        f"{printable(path)} was given as a run folder or a model file; {problem} ({create} creates"
-        f" a run){meant}"
+        f"Cannot find a run or a model at {printable(path)}: {problem}. Run `{create}` to train"
+        f" one.{meant}"
     )
 
 
@@ -170,9 +170,9 @@ def read_history(path: Path) -> tuple[EpochReport, ...]:
         lines = files.read_regular(path, LONGEST_HISTORY).splitlines()
         return tuple(EpochReport.of(json.loads(line)) for line in lines if line.strip())
     except (OSError, ValueError, RecursionError) as error:
-        again = f"{resume_command(path.parent)} writes it again"
         raise RunError(
-            f"{printable(path)} is damaged: {error}; expected an epoch per line ({again})"
+            f"{printable(path)} is damaged: {as_clause(error)}. Expected one epoch per line. Run"
+            f" `{resume_command(path.parent)}` to write it again."
         ) from None
 
 
@@ -203,8 +203,8 @@ class RunFolder:
     def _begin(self, state: TrainingState) -> None:
         if has_checkpoint(self.layout.checkpoint) or os.path.lexists(self.layout.model):
             raise RunError(
-                f"{printable(self.path)} holds a run already; continue it"
-                f" ({resume_command(self.path)}), or choose another folder"
+                f"{printable(self.path)} already has a run. Continue it"
+                f" ({resume_command(self.path)}), or choose another folder."
             )
         self._write_texts(state)
 
@@ -287,8 +287,8 @@ class RunFolder:
     def _require_same(self, what: str, difference: str) -> None:
         if difference:
             raise RunError(
-                f"{printable(self.path)} cannot continue with other {what}: {difference}; give what"
-                " the run began with, or train again in another folder"
+                f"{printable(self.path)} cannot continue with other {what}: {difference}. Give"
+                " what the run began with, or train again in another folder."
             )
 
 

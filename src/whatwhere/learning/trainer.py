@@ -95,9 +95,7 @@ def train(
     options = options or TrainingOptions()
     callbacks = callbacks or TrainingCallbacks()
     if resume and out is None:
-        raise SpecError(
-            "resume=True was given without a folder; expected out='the folder of the run'"
-        )
+        raise SpecError("resume=True needs the folder of the run. Give it as out='FOLDER'.")
     require(
         recipe is None or isinstance(recipe, Recipe),
         f"a recipe of type {type(recipe).__name__}",
@@ -170,7 +168,7 @@ def complete_recipe(given: TrainingInput, mask: ImageSource | None) -> Recipe:
         recipe = replace(recipe, model=replace(recipe.model, channels=channels))
     elif given.start.spec != recipe.model:
         raise SpecError(
-            "a start model was given that is not the recipe's; expected one of the same ModelSpec"
+            "The start model does not match the recipe. Give a model of the same ModelSpec."
         )
     return resolve_recipe(recipe, given.images.known_images(), mask=mask, start=given.start)
 

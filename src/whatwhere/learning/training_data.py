@@ -13,7 +13,7 @@ from torch import Tensor
 
 from whatwhere.data import Images, Signals, load, load_for_training
 from whatwhere.data.signals import training_windows
-from whatwhere.errors import ImageError, WhatwhereError
+from whatwhere.errors import ImageError, WhatwhereError, plural
 from whatwhere.inference.target import ImageSource, Target, make_target
 from whatwhere.latents import Latents
 from whatwhere.learning.latent_store import LatentStore
@@ -132,8 +132,9 @@ class IterableStream:
             given = next(self._batches, _END)
         if given is _END:
             raise StreamError(
-                f"the stream ended after {self._end:,} images; expected {wanted:,} or more (give"
-                " image_count=N of images for each layer, or a stream that does not end)"
+                f"The stream ended after {plural(self._end, 'image')}; expected {wanted:,} or"
+                " more. Give image_count=N, the images for each layer, or a stream that does not"
+                " end."
             )
         images = given[0] if isinstance(given, tuple | list) and given else given
         images = torch.as_tensor(images) if isinstance(images, np.ndarray) else images
@@ -142,8 +143,8 @@ class IterableStream:
             if isinstance(images, Tensor):
                 what = f"a tensor of shape {list(images.shape)}"
             raise StreamError(
-                f"the stream gave {what} after {self._end:,} images; expected batches of images [n,"
-                " C, H, W], n ≥ 1, all of one shape"
+                f"The stream gave {what} after {plural(self._end, 'image')}; expected batches of"
+                " images [n, C, H, W], n ≥ 1, all of one shape."
             )
         self._waiting.append(images)
 
@@ -168,7 +169,7 @@ def open_images(images: Any, spec: ModelSpec | None) -> ImageStream:
     if not has_rows or isinstance(images, list | tuple):
         return IterableStream(images)
     if len(images) == 0:
-        raise ImageError("an empty set of images was given; expected at least one")
+        raise ImageError("Got an empty set of images; expected at least one.")
     if spec is not None and isinstance(images, Images):
         images = images.with_white(spec.input.white)
     return SizedStream(images)
@@ -311,8 +312,8 @@ class StreamData:
         except StreamError as own:
             error = own
         if self.processes.any(error is not None):
-            where = f"images {start + 1:,} to {stop:,} of the stream"
-            raise error or StreamError(f"{where}: another process cannot use one of them")
+            where = f"Images {start + 1:,} to {stop:,} of the stream"
+            raise error or StreamError(f"{where}: another process cannot use one of them.")
         return target
 
     def images_in(self, layer: int, epoch: int, batch: int) -> int:
@@ -336,7 +337,7 @@ class StreamData:
         try:
             return make_target(self.model, images, masks)
         except WhatwhereError as error:
-            raise StreamError(f"images {start + 1:,} to {stop:,} of the stream: {error}") from error
+            raise StreamError(f"Images {start + 1:,} to {stop:,} of the stream: {error}") from error
 
     @property
     def _batches(self) -> int:

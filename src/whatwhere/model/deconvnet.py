@@ -174,14 +174,15 @@ class DeconvNet:
             values = ValueRange.of(images)
         if not values.is_finite:
             raise ImageError(
-                "images with NaN or Inf were given; expected finite values (clean them first)"
+                "The images have NaN or infinite values; expected finite ones. Replace these"
+                " values first."
             )
         spec = self.spec
         if spec.nonnegative_filters and spec.input.kind == "none" and values.lowest < 0:
             raise ImageError(
-                f"images with values down to {values.lowest:.4g} were given to a non-negative"
-                " model; expected values ≥ 0 (shift them, or make the model with"
-                " nonnegative=False or input.kind='onoff')"
+                f"Images have values down to {values.lowest:.4g}, but the model is non-negative;"
+                " expected values ≥ 0. Shift them, or make the model with nonnegative=False or"
+                " input.kind='onoff'."
             )
 
     def _check_shape(self, images: Tensor) -> None:
@@ -192,15 +193,13 @@ class DeconvNet:
         expected = f"a float tensor [N, {spec.channels}, {axes}]"
         if not isinstance(images, Tensor):
             raise ImageError(
-                f"{type(images).__name__} was given; expected {expected} (torch.as_tensor converts)"
+                f"Got {type(images).__name__}; expected {expected}. Convert with torch.as_tensor."
             )
         if images.ndim != 4 or images.shape[1] != spec.channels or 0 in images.shape[2:]:
-            raise ImageError(
-                f"images of shape {list(images.shape)} were given; expected {expected}"
-            )
+            raise ImageError(f"Got images of shape {list(images.shape)}; expected {expected}.")
         if not images.is_floating_point():
             raise ImageError(
-                f"images of dtype {images.dtype} were given; expected floats (divide bytes by 255)"
+                f"Got images of dtype {images.dtype}; expected floats. Divide bytes by 255."
             )
 
 
@@ -266,8 +265,8 @@ def check_parts(spec: ModelSpec, filters: Sequence[Tensor], connectivity: Sequen
     shapes and dtypes."""
     if len(filters) != spec.depth or len(connectivity) != spec.depth:
         raise SpecError(
-            f"filters of {len(filters)} and connectivity of {len(connectivity)} layers were given; "
-            f"the spec has {spec.depth} layers"
+            f"Got filters of {len(filters)} and connectivity of {len(connectivity)} layers;"
+            f" expected {spec.depth} of each, as the spec has."
         )
     first = filters[0]
     for k, (layer, f, connected) in enumerate(
@@ -277,13 +276,13 @@ def check_parts(spec: ModelSpec, filters: Sequence[Tensor], connectivity: Sequen
         expected = (*plane, *layer.filter_shape)
         if tuple(f.shape) != expected or tuple(connected.shape) != plane:
             raise SpecError(
-                f"filters {list(f.shape)} and connectivity {list(connected.shape)} were given at"
-                f" layer {k}; its spec says {list(expected)} and {list(plane)}"
+                f"Layer {k} has filters {list(f.shape)} and connectivity {list(connected.shape)};"
+                f" its spec says {list(expected)} and {list(plane)}."
             )
         is_float = f.dtype in DTYPES and (f.dtype, f.device) == (first.dtype, first.device)
         if not is_float or connected.dtype != torch.bool:
             raise SpecError(
-                f"filters of {f.dtype} on {f.device} and connectivity of {connected.dtype} were"
-                f" given at layer {k}; expected floats, of the same dtype and device at every"
-                " layer, and torch.bool"
+                f"Layer {k} has filters of {f.dtype} on {f.device} and connectivity of"
+                f" {connected.dtype}; expected float filters with the same dtype and device at"
+                " every layer, and connectivity of torch.bool."
             )

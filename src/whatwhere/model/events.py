@@ -121,8 +121,8 @@ class Events(np.ndarray):
 
         if len(self) and np.isnan(self["seconds"]).any():
             raise ImageError(
-                "events without seconds were given; annotations need the rate of the recording"
-                " (ww.data.load(…, rate=…))"
+                "Annotations need times, but these events have no seconds. Give the rate of the"
+                " recording: ww.data.load(…, rate=…)."
             )
         names = [f"waveform {number}" for number in self["waveform"]]
         return mne.Annotations(self["seconds"], np.zeros(len(self)), names)
@@ -143,8 +143,7 @@ def events_of(sized: SizedModel, latents: Latents, threshold: float = 0.0) -> Ev
     )
     if not sized.spec.for_signals or sized.height != 1:
         raise ImageError(
-            "events of a model of pictures were asked for; expected one of signals"
-            " (ModelSpec.signals)"
+            "A model of pictures has no events; expected a model of signals (ModelSpec.signals)."
         )
     weights = sized.weights(latents.pooling_params)
     stages = sized.descend(latents.features, weights, to=1)

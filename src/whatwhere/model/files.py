@@ -65,11 +65,14 @@ def load(path: str | os.PathLike[str]) -> DeconvNet:
         filters = [tensors.pop(f"layer{k}.filters") for k in layers]
         connectivity = [tensors.pop(f"layer{k}.connectivity") for k in layers]
         if tensors:
-            raise SpecError(f"the tensor {min(tensors)!r} belongs to no layer")
+            raise SpecError(f"no layer has the tensor {min(tensors)!r}")
         model = DeconvNet.from_parts(spec, filters, connectivity, source=path)
     for k, f in enumerate(model.filters, start=1):
         if not f.isfinite().all():
-            raise RunError(f"{path} holds filters that are not finite at layer {k} (train again)")
+            raise RunError(
+                f"{path}: the filters of layer {k} have NaN or infinite values. Train the model"
+                " again."
+            )
     return model
 
 
@@ -170,7 +173,7 @@ def model_file(path: str | os.PathLike[str]) -> Path:
     """The file that a path means: itself, or the model in a run's folder."""
     file = Path(path) / FILE_NAME if os.path.isdir(path) else Path(path)
     if not os.path.isfile(file):
-        raise RunError(f"{file} was given as a model; there is no such file")
+        raise RunError(f"Cannot find the model {file}: there is no such file.")
     return file
 
 

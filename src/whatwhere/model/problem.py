@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from whatwhere.errors import ImageError, SpecError
+from whatwhere.errors import ImageError, SpecError, plural
 from whatwhere.latents import Latents
 from whatwhere.model.deconvnet import DeconvNet
 from whatwhere.model.sized import Objective, SizedModel, masked, objective, residual
@@ -49,13 +49,13 @@ class Problem:
         lam_of(self.spec)
         if self.phase.layer > self.model.spec.depth:
             raise SpecError(
-                f"a phase of layer {self.phase.layer} was given; the model has"
-                f" {self.model.spec.depth} layers"
+                f"Got a phase of layer {self.phase.layer}; the model has"
+                f" {plural(self.model.spec.depth, 'layer')}."
             )
         channels = self.model.spec.signal_channels
         if self.images.ndim != 4 or 0 in self.images.shape:
-            given = f"images of shape {list(self.images.shape)} were given"
-            raise ImageError(f"{given}; expected [N, {channels}, H, W], none of them 0")
+            given = f"images of shape {list(self.images.shape)}"
+            raise ImageError(f"Got {given}; expected [N, {channels}, H, W], none of them 0.")
         N, _, H, W = self.images.shape
         _check("images", self.images, [(N, channels, H, W)], self.model)
         if self.mask is not None:
@@ -112,10 +112,9 @@ class Problem:
         top = len(self.latents.pooling_params)
         if self.latents.p is None or not 1 <= k <= top == self.phase.layer:
             raise ImageError(
-                f"latents of {top} layers {'with' if self.latents.p is not None else 'without'}"
-                f" features were given for the filters of layer {k} in a phase of layer"
-                f" {self.phase.layer}; expected features of that layer, and pooling variables of at"
-                f" least {k} layers"
+                f"The filters of layer {k} in a phase of layer {self.phase.layer} need features of"
+                f" that layer, and pooling variables of at least {k} layers. Got latents of {top}"
+                f" layers {'with' if self.latents.p is not None else 'without'} features."
             )
 
 
@@ -123,7 +122,7 @@ def lam_of(spec: InferenceSpec) -> float:
     """λ as a number; raises a SpecError where it is still to be chosen from images."""
     if isinstance(spec.lam, AutoLam):
         raise SpecError(
-            f"lam = {spec.lam} was given; expected a number (inference.resolve_lam chooses it)"
+            f"Got lam = {spec.lam}; expected a number. inference.resolve_lam chooses one."
         )
     return spec.lam
 
@@ -134,8 +133,8 @@ def check_latents(model: SizedModel, latents: Latents, images: int) -> None:
     depth = len(latents.pooling_params)
     if depth > len(model.regions) or (latents.p is not None and depth == 0):
         raise ImageError(
-            f"latents with pooling variables of {depth} layers were given; the model has"
-            f" {len(model.regions)}"
+            f"Got latents with pooling variables of {plural(depth, 'layer')}; the model has"
+            f" {len(model.regions)}."
         )
     for k, (theta, regions) in enumerate(
         zip(latents.pooling_params, model.regions, strict=False), start=1
@@ -156,7 +155,7 @@ def _check(
     same_kind = tensor.dtype == model.dtype and tensor.device == model.device
     if tuple(tensor.shape) not in shapes or not same_kind:
         raise ImageError(
-            f"{what} of shape {list(tensor.shape)}, {tensor.dtype} on {tensor.device}, were given;"
+            f"Got {what} of shape {list(tensor.shape)}, {tensor.dtype} on {tensor.device};"
             f" expected {' or '.join(str(list(shape)) for shape in shapes)}, {model.dtype} on"
-            f" {model.device}"
+            f" {model.device}."
         )

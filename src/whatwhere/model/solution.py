@@ -121,9 +121,7 @@ class Solution:
     def model(self) -> SizedModel:
         """The decoder; raises an ImageError where there is none."""
         if self.decoder is None:
-            raise ImageError(
-                "a solution without a decoder was given; expected one that `infer` returned"
-            )
+            raise ImageError("This solution has no decoder; expected one that `infer` returned.")
         return self.decoder
 
     def to(self, *args: Any, **kwargs: Any) -> "Solution":

@@ -22,13 +22,13 @@ def feature_maps(function: FeatureMaps, pictures: Tensor) -> list[Tensor]:
         found: Any = function(pictures)
     maps = [found] if isinstance(found, Tensor) else list(found)
     if not maps:
-        raise ImageError(f"{name_of(function)} returned no map; expected one or several")
+        raise ImageError(f"{name_of(function)} returned no map; expected one or several.")
     for one in maps:
         if not isinstance(one, Tensor) or one.ndim != 4 or len(one) != len(pictures):
             given = tuple(one.shape) if isinstance(one, Tensor) else type(one).__name__
             raise ImageError(
                 f"{name_of(function)} returned {given} for pictures {tuple(pictures.shape)};"
-                " expected maps [n, D, h, w]"
+                " expected maps [n, D, h, w]."
             )
         if not one.numel() or not one.isfinite().all():
             raise ImageError(
@@ -42,13 +42,13 @@ def check_features(function: Any) -> None:
     """Raise a SpecError unless it is a callable that does not change while it is used."""
     if not callable(function):
         raise SpecError(
-            f"features = {function!r}: expected a callable from pictures [n, C, h, w] to maps"
-            " [n, D, h', w']"
+            f"Got features = {function!r}; expected a callable from pictures [n, C, h, w] to maps"
+            " [n, D, h', w']."
         )
     if isinstance(function, nn.Module) and function.training:
         raise SpecError(
-            f"the network {name_of(function)} is in training mode, in which it changes with every"
-            " picture. Call its eval() first"
+            f"The network {name_of(function)} is in training mode, in which it changes with every"
+            " picture. Call its eval() first."
         )
 
 

@@ -121,8 +121,8 @@ def regions_of(
     for n, s, p in zip((height, width), size, before, strict=True):
         if n == 0 or (not ceil_mode and n + 2 * p < s):
             raise SpecError(
-                f"no region of {size} fits into a map of {height} × {width} with a padding of"
-                f" {before}; give a larger map, a smaller kernel or ceil_mode=True"
+                f"No region of {size} fits into a map of {height} × {width} with a padding of"
+                f" {before}. Give a larger map, a smaller kernel or ceil_mode=True."
             )
     return regions
 
@@ -150,16 +150,16 @@ def regions_for_unpooling(
         if regions.grid[1:] == tuple(grid):
             return regions
     raise SpecError(
-        f"output_size {height} × {width} does not pool to {grid[0]} × {grid[1]} with kernel {size},"
-        f" stride {step} and padding {before}; give the size of the map that was pooled"
+        f"output_size {height} × {width} does not pool to {grid[0]} × {grid[1]} with kernel"
+        f" {size}, stride {step} and padding {before}. Give the size of the map before pooling."
     )
 
 
 def _require_maps(tensor: Tensor, purpose: str) -> None:
     if tensor.dim() != 4 or not tensor.is_floating_point():
         raise SpecError(
-            f"a tensor of shape {tuple(tensor.shape)} and {tensor.dtype} cannot be {purpose}; "
-            "give maps [N, C, H, W] or [C, H, W] in a floating dtype"
+            f"A tensor of shape {tuple(tensor.shape)} and {tensor.dtype} cannot be {purpose}. Give"
+            " maps [N, C, H, W] or [C, H, W] in a floating dtype."
         )
 
 
@@ -170,9 +170,9 @@ def _geometry(
     step = size if stride is None else _pair(stride, "stride")
     before = _pair(padding, "padding")
     if min(size) < 1 or min(step) < 1:
-        raise SpecError(f"kernel_size {size} and stride {step} must be at least 1")
+        raise SpecError(f"Got kernel_size {size} and stride {step}; expected at least 1.")
     if any(b < 0 or 2 * b > s for b, s in zip(before, size, strict=True)):
-        raise SpecError(f"padding {before} must lie between 0 and half of kernel_size {size}")
+        raise SpecError(f"Got padding {before}; expected 0 to half of kernel_size {size}.")
     return size, step, before
 
 
@@ -185,7 +185,7 @@ def _pair(value: Size2, name: str) -> tuple[int, int]:
         or not all(isinstance(side, int) for side in value)
     ):
         raise SpecError(
-            f"{name} = {value!r}: expected an integer, or one for rows and one for columns"
+            f"Got {name} = {value!r}; expected an integer, or one for rows and one for columns."
         )
     return value[0], value[1]
 
@@ -194,8 +194,8 @@ def require_params(where: object) -> None:
     """Raise a SpecError for what are no Gaussians, such as the indices of max pooling."""
     if not isinstance(where, PoolingParams):
         raise SpecError(
-            f"where is a {type(where).__name__}; expected PoolingParams(mu, gamma), as pooling with"
-            " return_where=True returns them"
+            f"Got where of type {type(where).__name__}; expected PoolingParams(mu, gamma), as"
+            " pooling with return_where=True returns them."
         )
 
 
@@ -213,18 +213,18 @@ def _require_gaussians(where: PoolingParams, maps: Tensor, regions: Regions) -> 
             have != 1 and have != want for have, want in zip(theta.shape, shape, strict=True)
         ):
             raise SpecError(
-                f"where.{name} is {tuple(theta.shape)}; expected {shape} (N, rows and columns, C,"
-                " h, w), or 1 along axes that share a Gaussian"
+                f"Got where.{name} of shape {tuple(theta.shape)}; expected {shape} (N, rows and"
+                " columns, C, h, w), or 1 along axes that share a Gaussian."
             )
 
 
 def _form(form: Form, regions: Regions, *tensors: Tensor) -> Any:
     """The module to run; 'auto' uses the fused kernels wherever they are supported."""
     if form not in ("auto", "plain", "fused"):
-        raise SpecError(f"form = {form!r}: expected 'auto', 'plain' or 'fused'")
+        raise SpecError(f"Got form = {form!r}; expected 'auto', 'plain' or 'fused'.")
     unsupported_reason = form != "plain" and fused.unsupported_reason(regions, *tensors)
     if form == "fused" and unsupported_reason:
         raise EngineError(
-            f"the fused kernels do not support this: {unsupported_reason}; use form='plain'"
+            f"The fused kernels do not support this: {unsupported_reason}. Use form='plain'."
         )
     return plain if form == "plain" or unsupported_reason else fused

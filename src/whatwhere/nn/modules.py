@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from whatwhere.errors import SpecError
+from whatwhere.errors import SpecError, plural
 from whatwhere.latents import PoolingParams
 from whatwhere.nn import functional as F
 from whatwhere.nn.functional import Form, Size2
@@ -63,11 +63,13 @@ class GaussianPool2d(nn.Module):
         super().__init__()
         F._geometry(kernel_size, stride, padding)  # raises here rather than at the first call
         if gaussians not in get_args(Gaussians):
-            raise SpecError(f"gaussians = {gaussians!r}: expected 'moments', 'learned' or 'input'")
+            raise SpecError(
+                f"Got gaussians = {gaussians!r}; expected 'moments', 'learned' or 'input'."
+            )
         if (gaussians == "learned") != (channels is not None):
             raise SpecError(
-                f"gaussians = {gaussians!r} with channels = {channels}: give channels with"
-                " gaussians='learned' only"
+                f"Got gaussians = {gaussians!r} with channels = {channels}. Give channels with"
+                " gaussians='learned' only."
             )
         self.kernel_size, self.stride, self.padding, self.ceil_mode = (
             kernel_size,
@@ -86,13 +88,13 @@ class GaussianPool2d(nn.Module):
         if (where is not None) != (self.gaussians == "input"):
             raise SpecError(
                 f"gaussians = {self.gaussians!r}: give `where` with gaussians='input', and only"
-                " then"
+                " then."
             )
         if self.gaussians == "learned":
             if input.dim() in (3, 4) and input.shape[-3] != self.mu.shape[1]:
                 raise SpecError(
-                    f"an input of {input.shape[-3]} channels was given; expected"
-                    f" {self.mu.shape[1]}, as `channels` says"
+                    f"Got an input of {plural(input.shape[-3], 'channel')}; expected"
+                    f" {self.mu.shape[1]}, as `channels` says."
                 )
             where = self.learned(input.dim() == 4)
         window = (self.kernel_size, self.stride, self.padding, self.ceil_mode)
@@ -232,8 +234,7 @@ def _as_maps(signals: Tensor) -> Tensor:
     """Signals [N, C, T] or [C, T] as maps of height 1."""
     if signals.dim() not in (2, 3):
         raise SpecError(
-            f"a tensor of shape {tuple(signals.shape)} was given; expected signals [N, C, T] or"
-            " [C, T]"
+            f"Got a tensor of shape {tuple(signals.shape)}; expected signals [N, C, T] or [C, T]."
         )
     return signals.unsqueeze(-2)
 

@@ -125,7 +125,7 @@ class SparseCode2d(UnrolledInference):
         channels = self.model_spec.channels
         if images.ndim != 4 or images.shape[1] != channels:
             raise ImageError(
-                f"an input of shape {list(images.shape)} was given; expected [N, {channels}, H, W]"
+                f"Got an input of shape {list(images.shape)}; expected [N, {channels}, H, W]."
             )
         model = self.model
         v, background = model.input_stage.forward(images, None)

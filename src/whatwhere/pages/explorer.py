@@ -13,7 +13,7 @@ from torch import Tensor
 
 from whatwhere.data import Images
 from whatwhere.engines.support import ANY, Kinds, Only, Support, Values
-from whatwhere.errors import ImageError, SpecError, listed
+from whatwhere.errors import ImageError, SpecError, listed, plural
 from whatwhere.html import assemble, bundle
 from whatwhere.inference import infer
 from whatwhere.model import DeconvNet
@@ -77,8 +77,8 @@ def require_shown(inference: InferenceSpec, model: ModelSpec) -> None:
     reason = PAGE.unsupported_setting(replace(inference, step=LineSearch()), model)
     if reason is not None:
         raise SpecError(
-            f"the explorer does not support {reason}; it shows models whose filters and regions are"
-            " square, within a map"
+            f"The explorer does not support {reason}. It shows models whose filters and regions"
+            " are square, within a map."
         )
 
 
@@ -171,8 +171,8 @@ class Explorer:
     ) -> None:
         if images.shape[0] != model.spec.channels:
             raise ImageError(
-                f"{images.name} has {images.shape[0]} channels; the model explains images of"
-                f" {model.spec.channels} (give other images)"
+                f"{images.name} has {plural(images.shape[0], 'channel')}, but the model explains"
+                f" images of {model.spec.channels}. Give other images."
             )
         self.model = model
         self.recipe = recipe

@@ -337,8 +337,8 @@ def save_classifier(session: Labelling, file: Path) -> None:
     """Save the classifier of a session, unless a file is there that the program did not write."""
     if os.path.lexists(file) and not is_classifier(file):
         raise RunError(
-            f"{printable(file)} exists already and is no classifier; move it, or choose another"
-            " folder for the labels"
+            f"{printable(file)} exists already and is not a classifier. Move it, or choose another"
+            " folder for the labels."
         )
     session.save(file)
 

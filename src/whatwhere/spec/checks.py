@@ -36,7 +36,7 @@ PAIR = "a pair of numbers (height, width)"
 def require(holds: bool, given: str, expected: str) -> None:
     """Raise an error that says what was given and what was expected."""
     if not holds:
-        raise SpecError(f"{given} was given; expected {expected}")
+        raise SpecError(f"Got {given}; expected {expected}.")
 
 
 def require_count(name: str, value: object, least: int = 1) -> None:
@@ -204,7 +204,7 @@ def _convert_plain(value: Any, members: Sequence[Any], name: str) -> Any:
     fitting = [member for member, (_, types) in forms.items() if isinstance(value, types)]
     if not fitting:
         expected = " or ".join(words for words, _ in forms.values())
-        raise SpecError(f"{name} = {shown(value)} was given; expected {expected}")
+        raise SpecError(f"Got {name} = {shown(value)}; expected {expected}.")
     return convert(value, fitting[0], name)
 
 
@@ -219,7 +219,7 @@ def _convert_choice(value: Any, specs: Sequence[Any], name: str) -> Any:
         return value
     if not isinstance(value, str | dict):
         expected = " or ".join(spec.__name__ for spec in specs)
-        raise SpecError(f"{name} = {shown(value)} was given; expected {expected}")
+        raise SpecError(f"Got {name} = {shown(value)}; expected {expected}.")
     chosen, settings = choose_kind(value, specs, name)
     return chosen(**settings)
 
@@ -243,7 +243,7 @@ def choose_kind(
         given = f"{name}.kind = {shown(kind)}"
         if isinstance(value, str):
             given = f"{name} = {shown(value)}"
-        raise SpecError(f"{given} was given; expected {' or '.join(map(repr, kinds))}")
+        raise SpecError(f"Got {given}; expected {' or '.join(map(repr, kinds))}.")
     return kinds[kind], table
 
 
@@ -267,8 +267,7 @@ def _convert_scalar(value: Any, hint: Any, name: str) -> Any:
         return int(value)
     if not isinstance(value, get_origin(hint) or hint) or is_bool is not (hint is bool):
         raise SpecError(
-            f"{name} = {shown(value)} was given; expected {hint.__name__}, not"
-            f" {type(value).__name__}"
+            f"Got {name} = {shown(value)}; expected {hint.__name__}, not {type(value).__name__}."
         )
     return value
 

@@ -109,7 +109,7 @@ def choose_shard(given: str | None) -> Shard:
     if given is not None:
         match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", given)
         if match is None:
-            raise SpecError(f"--shard {given!r} was given; expected I/N, such as 1/4")
+            raise SpecError(f"Got --shard {given!r}; expected I/N, such as 1/4.")
         return Shard(int(match[1]), int(match[2]), "--shard")
     if "SLURM_ARRAY_TASK_ID" in os.environ and "SLURM_ARRAY_TASK_COUNT" in os.environ:
         first = int(os.environ.get("SLURM_ARRAY_TASK_MIN", "0"))
@@ -125,7 +125,9 @@ def part_number(path: Path) -> Shard:
     """Which part a file is, by its name; a SpecError for another name."""
     match = re.fullmatch(r"part-([0-9]{5,9})-of-([0-9]{5,9})", path.stem)
     if match is None:
-        raise SpecError(f"{path.name!r} is not the name of a part; expected part-00001-of-00004")
+        raise SpecError(
+            f"{path.name!r} is not the name of a part; expected a name such as part-00001-of-00004."
+        )
     return Shard(int(match[1]), int(match[2]))
 
 

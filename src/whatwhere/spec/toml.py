@@ -25,7 +25,7 @@ from dataclasses import MISSING, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast, get_args, get_origin
 
-from whatwhere.errors import SpecError
+from whatwhere.errors import SpecError, as_clause
 from whatwhere.files import read_regular, readable
 from whatwhere.spec.checks import (
     choose_kind,
@@ -65,9 +65,9 @@ def parse_toml(text: str, name: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except RecursionError:
-        raise SpecError(f"{name} is not a recipe: its tables are nested too deeply") from None
+        raise SpecError(f"{name} is not a recipe: it nests its tables too deeply.") from None
     except ValueError as error:  # also an integer of more than 4,300 digits
-        raise SpecError(f"{name} is not valid TOML: {error}") from None
+        raise SpecError(f"{name} is not valid TOML: {error}.") from None
 
 
 def override(spec: Spec, changes: dict[str, Any], where: str = "") -> Spec:
@@ -104,7 +104,7 @@ def build(kind: type[Spec], content: dict[str, Any], where: str = "") -> Spec:
     new = _parse_fields(kind, _table(where or kind.__name__, content), where)
     for f in fields(cast(Any, kind)):
         if f.name not in new and f.default is MISSING and f.default_factory is MISSING:
-            raise SpecError(f"{where}{f.name} is missing; it has no default")
+            raise SpecError(f"{where}{f.name} is missing. It has no default: give a value.")
     return _named(where, lambda: kind(**new))
 
 
@@ -205,8 +205,8 @@ def _not_a_number(kind: type, name: str, key: str, items: int) -> str:
     """What to write in place of a key that is neither the number of an item nor 'each'."""
     expected = f"expected a number from 1 to {items + 1}, or 'each'"
     near = [path for path, last in _paths(kind, f"{name}.each.") if last == key]
-    suggestion = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-    return f"{name}.{key} was given; {expected}{suggestion}"
+    suggestion = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    return f"Got {name}.{key}; {expected}.{suggestion}"
 
 
 def _item_spec(hint: Any) -> Any:
@@ -222,7 +222,7 @@ def _specs(hint: Any) -> list[Any]:
 
 def _table(name: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise SpecError(f"{name} = {shown(value)} was given; expected a table of settings")
+        raise SpecError(f"Got {name} = {shown(value)}; expected a table of settings.")
     return value
 
 
@@ -231,14 +231,14 @@ def _suggestion(key: str, value: Any, kind: type, where: str) -> str:
     name or spelt alike."""
     instead = INSTEAD.get((kind.__name__, key))
     if instead is not None:
-        return f" any more; write {instead.format(value=json.dumps(value, default=str))}"
+        return f" any more. Write {instead.format(value=json.dumps(value, default=str))}."
     known = list(settable(kind))
     paths = {f"{where}{name}": name for name in known} | dict(_paths(kind, where))
     near = difflib.get_close_matches(key, list(dict.fromkeys(paths.values())), n=1, cutoff=0.5)
     close = sorted((path for path, name in paths.items() if name in near), key=len)
     if close:
-        return f"; did you mean {' or '.join(map(repr, close))}?"
-    return f"; the settings here are {', '.join(known)}"
+        return f". Did you mean {' or '.join(map(repr, close))}?"
+    return f". The settings here are {', '.join(known)}."
 
 
 @functools.cache
@@ -266,9 +266,9 @@ def _named(where: str, make: Callable[[], Spec]) -> Spec:
     try:
         return make()
     except SpecError as error:
-        if not where or str(error).startswith("in "):
+        if not where or str(error).startswith("In "):
             raise
-        raise SpecError(f"in {where[:-1]}: {error}") from None
+        raise SpecError(f"In {where[:-1]}: {as_clause(error)}.") from None
 
 
 INSTEAD: Final[Mapping[tuple[str, str], str]] = {
@@ -277,7 +277,7 @@ INSTEAD: Final[Mapping[tuple[str, str], str]] = {
     ),
     ("InferenceSpec", "momentum"): "step.momentum = {value}",
     ("InferenceSpec", "shrinkage"): "nothing: a step shrinks as the paper prints it",
-    ("InferenceSpec", "search_every"): "nothing: β is searched for in every step",
+    ("InferenceSpec", "search_every"): "nothing: a line search finds β in every step",
     ("InferenceSpec", "noise"): "lam as a number; `whatwhere denoise` removes noise",
     ("AutoLam", "noise"): "lam as a number; `whatwhere denoise` removes noise",
     ("InferenceSpec", "sparsity_share"): 'lam = {{ kind = "auto", share = {value} }}',

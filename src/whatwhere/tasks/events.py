@@ -105,9 +105,7 @@ def iter_events(
     `parent` is a row of its own tile's table.
     """
     if not model.spec.for_signals:
-        raise ImageError(
-            "a model of pictures was given; expected one of signals (ModelSpec.signals)"
-        )
+        raise ImageError("Got a model of pictures; expected one of signals (ModelSpec.signals).")
     require(
         threshold is None or threshold >= 0,
         f"threshold = {threshold}",
@@ -118,8 +116,8 @@ def iter_events(
     for row, picture in enumerate(pictures_of(recording, model.spec)):
         if picture.shape[0] != model.spec.channels:
             raise ImageError(
-                f"a recording of {plural(picture.shape[0], 'channel')} was given; expected"
-                f" {model.spec.channels}, as the model has"
+                f"Got a recording of {plural(picture.shape[0], 'channel')}; expected"
+                f" {model.spec.channels}, as the model has."
             )
         grid = TileGrid.of(model.spec, 1, picture.shape[2], tile, overlap)
         least = least_amplitudes(model, picture, grid, spec, threshold)
@@ -146,8 +144,8 @@ def pictures_of(recording: Any, spec: ModelSpec) -> Iterator[Picture]:
     shape = list(getattr(recording, "shape", ()))
     if "float" not in str(kind) or not 1 <= len(shape) <= 3:
         raise ImageError(
-            f"a recording of {kind} and shape {shape} was given; expected floats [T], [C, T] or [N,"
-            " C, T], or what whatwhere.data.load(…, signals=True) reads, which scales integers"
+            f"Got a recording of {kind} and shape {shape}; expected floats [T], [C, T] or [N, C,"
+            " T]. whatwhere.data.load(…, signals=True) reads a file and scales integers."
         )
     signals = recording.reshape((1,) * (3 - recording.ndim) + tuple(recording.shape))
     yield from (signal[:, None] for signal in signals)

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from whatwhere.errors import ImageError
+from whatwhere.errors import ImageError, plural
 from whatwhere.latents import Latents
 from whatwhere.model.solution import Solution
 from whatwhere.spec.checks import require_count
@@ -52,8 +52,7 @@ def generate(
     known = similarity_maps(examples.features)
     if len(known) <= neighbours:
         raise ImageError(
-            f"{len(known)} examples were given; expected more than neighbours = {neighbours} of"
-            " them"
+            f"Got {plural(len(known), 'example')}; expected more than neighbours = {neighbours}."
         )
     generator = torch.Generator().manual_seed(seed)
     start = torch.randint(len(known), (count,), generator=generator).to(known.device)
@@ -115,9 +114,9 @@ def combine(
         tensor.shape for tensor in second.tensors()
     ]:
         raise ImageError(
-            f"solutions with features {list(first.features.shape)} and"
-            f" {list(second.features.shape)} were given; expected two of the same model and the"
-            " same number of images of one size"
+            f"Got solutions with features {list(first.features.shape)} and"
+            f" {list(second.features.shape)}; expected two of the same model and the same number"
+            " of images of one size."
         )
     others = iter(second.tensors())
     return first.map(lambda tensor: function(tensor, next(others)))

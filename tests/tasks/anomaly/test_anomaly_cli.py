@@ -36,7 +36,7 @@ def test_a_folder_of_normal_pictures_finds_the_scratched_ones(tmp_path: Path) ->
     detector = ww.AnomalyDetector(false_alarms=0.2).fit(tmp_path / "normal")
     assert printed["threshold"] == detector.threshold_.value
     assert printed["pictures"] == 12
-    assert "pictures are anomalies; the least normal is <b>bad" in whatwhere(
+    assert "are anomalies. The least normal is <b>bad" in whatwhere(
         "anomaly", "score", file, tmp_path / "new", "--out", out
     )
     with (out / "scores.csv").open() as table:
@@ -54,7 +54,7 @@ def test_a_folder_of_normal_pictures_finds_the_scratched_ones(tmp_path: Path) ->
     assert "&lt;b&gt;bad" in page
     assert "<b>bad" not in page
     assert not re.search(r"(src|href)=\"(?!data:)", page)  # no outside requests
-    with pytest.raises(RunError, match="is read by this command"):
+    with pytest.raises(RunError, match="this command reads it"):
         whatwhere(
             "anomaly",
             "fit",
@@ -98,7 +98,8 @@ def test_a_recording_is_scored_and_drawn_as_a_curve(tmp_path: Path) -> None:
     recording[200:210] += 5.0
     np.savetxt(tmp_path / "new.csv", recording)
     printed = whatwhere("anomaly", "fit", tmp_path / "normal.csv", "--out", tmp_path / "detector")
-    assert "50 % of normal pictures (2.5 to 98 %); 5 % takes at least 19 pictures" in printed
+    assert "50 % of normal pictures (95 % interval: 2.5 to 98 %)." in printed
+    assert "To reach 5 %, give at least 19 pictures." in printed
     whatwhere(
         "anomaly",
         "score",

@@ -76,9 +76,9 @@ def test_an_aligned_object_is_compared_place_by_place() -> None:
     assert detector.score_samples(normal[:4]).min() > detector.score_samples(moved).max()
     heat = detector.anomaly_map(moved)[0]
     assert heat[:, 17:26].mean() > heat[:, 28:].mean()
-    with pytest.raises(ImageError, match="aligned pictures have one size"):
+    with pytest.raises(ImageError, match="Aligned pictures need one size"):
         detector.predict(torch.zeros(1, 1, 40, 32))
-    with pytest.raises(ImageError, match="aligned pictures of 2 sizes"):
+    with pytest.raises(ImageError, match="Aligned pictures need one size; got 2"):
         ww.AnomalyDetector(aligned=True).fit([np.zeros((32, 32)), np.zeros((40, 32))])
 
 
@@ -207,7 +207,7 @@ def test_pictures_of_mixed_sizes_and_channels() -> None:
     hyper = torch.rand(8, 5, 40, 40, generator=torch.Generator().manual_seed(0))
     five = ww.AnomalyDetector().fit(hyper[:6])
     assert np.isfinite(five.score_samples(hyper[6:])).all()
-    with pytest.raises(ImageError, match="3 channels was given; expected 5"):
+    with pytest.raises(ImageError, match="3 channels; expected 5"):
         five.predict(torch.rand(1, 3, 40, 40))
 
 
@@ -227,9 +227,9 @@ def test_unknown_pixels_have_no_influence(fitted: ww.AnomalyDetector) -> None:
         ww.AnomalyDetector().fit(np.full((2, 1, 9, 9), np.nan, np.float32))
     few = np.full((1, 1, 9, 9), np.nan, np.float32)
     few[0, 0, 4, 4] = 0.5
-    with pytest.raises(ImageError, match="a normal picture has no place of known pixels"):
+    with pytest.raises(ImageError, match="A normal picture has no place with known pixels"):
         ww.AnomalyDetector().fit(few)
-    with pytest.raises(ImageError, match="picture 0 has no place of known pixels"):
+    with pytest.raises(ImageError, match="Picture 0 has no place with known pixels"):
         fitted.predict(few)
 
 
@@ -301,7 +301,7 @@ def test_signals_are_pictures_of_height_one(tmp_path: Path) -> None:
         ww.AnomalyDetector.load(tmp_path / "detector").score_samples(loaded),
         detector.score_samples(loaded),
     )
-    with pytest.raises(ImageError, match="a picture of 9 rows was given; expected signals"):
+    with pytest.raises(ImageError, match="a picture of 9 rows; expected signals"):
         detector.predict(np.zeros((1, 2, 9, 1200), np.float32))
 
 
@@ -362,9 +362,9 @@ def test_few_identical_and_tiny_pictures_give_finite_results(
 def test_no_picture_raises() -> None:
     with pytest.raises(ImageError):
         ww.AnomalyDetector().fit([])
-    with pytest.raises(ImageError, match="picture 0 is a str; expected an array or a tensor"):
+    with pytest.raises(ImageError, match="Picture 0 is a str; expected an array or a tensor"):
         ww.AnomalyDetector().fit(["a.png", "b.png"])
-    with pytest.raises(ImageError, match=r"one picture is array\[None\]"):
+    with pytest.raises(ImageError, match=r"For one picture, give array\[None\]"):
         ww.AnomalyDetector().fit(np.zeros((40, 40)))
 
 

@@ -153,10 +153,10 @@ def test_a_file_needs_the_features_that_it_was_fitted_with(tmp_path: Path) -> No
         detector.partial_fit(more).score_samples(pictures),
     )
     for wrong, message in (
-        (None, "fitted with the features own, TwoMaps; own were given"),
+        (None, "the features own, TwoMaps, but got own"),
         ([NETWORK, "own"], "in the same order"),
-        (["own", small_network(seed=1)], "fitted with other features than TwoMaps"),
-        (["own", edges], "features of 32 channels; edges has 2"),
+        (["own", small_network(seed=1)], "other features than TwoMaps"),
+        (["own", edges], "features of 32 channels, but edges has 2"),
     ):
         with pytest.raises(RunError, match=message):
             ww.AnomalyDetector.load(tmp_path / "detector", features=wrong)

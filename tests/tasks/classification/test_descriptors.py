@@ -153,9 +153,7 @@ def test_no_images_and_no_such_layer_are_refused(recipe: Recipe) -> None:
     one_layer = ww.DeconvNet(ww.ModelSpec(layers=recipe.model.layers[:1]))
     with pytest.raises(ImageError, match="an empty set of images"):
         describe_images(one_layer, images(0), recipe)
-    with pytest.raises(
-        SpecError, match="a descriptor of layer 2 was requested; the model has 1 layers"
-    ):
+    with pytest.raises(SpecError, match="Cannot describe layer 2: the model has 1 layer"):
         describe_images(
             one_layer, images(2), replace(recipe, descriptor=DescriptorSpec(layers=(2,)))
         )

@@ -215,7 +215,7 @@ def test_no_images_raise_the_error_of_scikit_learn() -> None:
 def test_a_last_axis_of_colour_channels_raises_an_error_that_says_how_to_move_it() -> None:
     colour = np.random.default_rng(0).random((6, 12, 12, 3), dtype=np.float32)
     with pytest.raises(
-        ImageError, match=r"look like \(n, H, W, C\); expected \(n, C, H, W\): give np.moveaxis"
+        ImageError, match=r"look like \(n, H, W, C\); expected \(n, C, H, W\)\. Give np.moveaxis"
     ):
         features().fit(colour)
     assert features().fit(np.moveaxis(colour, -1, 1)).image_shape_ == (3, 12, 12)
@@ -227,19 +227,17 @@ def test_invalid_input_raises_an_error(images: np.ndarray) -> None:
     fitted = features().fit(images)
     with pytest.raises(ValueError, match="Negative values"):
         features().fit(-images)
-    with pytest.raises(
-        ImageError, match=r"\(40, 28, 28, 1\) were given, which look like \(n, H, W, C\)"
-    ):
+    with pytest.raises(ImageError, match=r"\(40, 28, 28, 1\) look like \(n, H, W, C\)"):
         fitted.transform(images.reshape(40, 28, 28, 1))
     with pytest.raises(ValueError, match="784"):
         fitted.transform(images[:, :, :20])
-    with pytest.raises(SpecError, match=r"shape = \(5, 5\) with rows of 784 pixels"):
+    with pytest.raises(SpecError, match=r"shape = \(5, 5\) for rows of 784 pixels"):
         features(shape=(5, 5)).fit(images.reshape(40, -1))
-    with pytest.raises(SpecError, match="maps = 16 was given; expected a number for each layer"):
+    with pytest.raises(SpecError, match="maps = 16; expected a number for each layer"):
         features(maps=16).fit(images)
-    with pytest.raises(SpecError, match="device 'gpu' was given"):
+    with pytest.raises(SpecError, match="evice 'gpu'"):
         features(device="gpu").fit(images)
-    with pytest.raises(ImageError, match="latents without features"):
+    with pytest.raises(ImageError, match="latents have no features"):
         fitted.decode(ww.Latents())
 
 

@@ -96,7 +96,7 @@ def test_one_class_alone_and_one_row_alone() -> None:
 
 
 def test_no_label_raises() -> None:
-    with pytest.raises(ImageError, match="every label is -1"):
+    with pytest.raises(ImageError, match="Every label is -1"):
         ww.GraphClassifier().fit(clouds(0), np.full(40, -1))
 
 

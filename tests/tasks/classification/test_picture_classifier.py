@@ -54,9 +54,9 @@ def test_a_saved_classifier_gives_new_pictures_the_classes_that_the_session_woul
     np.testing.assert_allclose(
         shares, graph.predict_proba(session.describe(images).numpy()), atol=1e-4
     )
-    with pytest.raises(ImageError, match=r"rows of shape \(2, 3\) were given"):
+    with pytest.raises(ImageError, match=r"rows of shape \(2, 3\)"):
         loaded.predict(np.zeros((2, 3), np.float32))
-    with pytest.raises(ImageError, match="was made for 1×10×10"):
+    with pytest.raises(ImageError, match="the classifier takes 1×10×10"):
         loaded.predict(np.zeros((2, 12, 12), np.float32))
 
 

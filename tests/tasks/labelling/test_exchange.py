@@ -79,7 +79,7 @@ def test_the_json_of_label_studio_is_read_in_both_forms() -> None:
 @pytest.mark.parametrize(
     ("text", "source", "words"),
     [
-        ("file,class\nother.png,cat\n", "x.csv", "has no label of a picture that is here"),
+        ("file,class\nother.png,cat\n", "x.csv", "has no label for a picture here"),
         ("a/1.png\n", "x.csv", "expected the name of a picture and its class"),
         ("a/1.png,cat\na/1.png,dog\n", "x.csv", "two classes"),
         ("{}", "x.json", "not a list of tasks"),

@@ -173,7 +173,8 @@ def test_a_session_continues_from_its_files(tmp_path: Path) -> None:
     assert lines[0]["class"] == 'a, with "quotes"'
     file.write_text(file.read_text(encoding="utf-8") + "gone.png,c\n", encoding="utf-8")
     with pytest.warns(
-        UserWarning, match=r"pictures that are not here, such as 'gone\.png'; they are kept"
+        UserWarning,
+        match=r"1 label of pictures that are not here, such as 'gone\.png'. It keeps them",
     ):
         again = ww.Labelling(rows, labels=file)
     assert again.said == session.said
@@ -268,7 +269,7 @@ def test_labels_of_a_table_that_do_not_fit_raise_an_error(tmp_path: Path) -> Non
     ):
         with pytest.raises(ImageError, match=words):
             read(text)
-    with pytest.raises(ImageError, match="cannot be read as a table of labels"):
+    with pytest.raises(ImageError, match="as a table of labels"):
         read_labels(tmp_path / "none.csv")
 
 
@@ -282,7 +283,7 @@ def test_a_full_disk_leaves_the_labels_of_before(
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) - 1, limits[1]))
     try:
-        with pytest.raises(RunError, match=r"labels\.csv.*make room, or choose another place"):
+        with pytest.raises(RunError, match=r"labels\.csv.*Make room, or choose another place"):
             session.label({80: "c"})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -307,7 +308,7 @@ def test_a_foreign_file_of_predictions_stays(tmp_path: Path) -> None:
     rows, _ = blobs()
     foreign = tmp_path / "predictions.csv"
     foreign.write_text("mine")
-    with pytest.raises(RunError, match=r"predictions\.csv is not as a labelling wrote it"):
+    with pytest.raises(RunError, match=r"predictions\.csv is not a file that whatwhere wrote"):
         ww.Labelling(rows, labels=tmp_path / "labels.csv")
     foreign.unlink()
     session = ww.Labelling(rows, labels=tmp_path / "labels.csv")
@@ -315,7 +316,7 @@ def test_a_foreign_file_of_predictions_stays(tmp_path: Path) -> None:
     session.label({40: "b"})
     changed = foreign.read_text() + "a note\n"
     foreign.write_text(changed)
-    with pytest.raises(RunError, match=r"predictions\.csv is not as a labelling wrote it"):
+    with pytest.raises(RunError, match=r"predictions\.csv is not a file that whatwhere wrote"):
         session.label({41: "b"})
     assert foreign.read_text() == changed
     assert read_labels(tmp_path / "labels.csv")["41"] == "b", "what was said is kept"
@@ -331,7 +332,7 @@ def test_predictions_of_earlier_versions_are_continued(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["predictions.csv", "Predictions.CSV", "labels.run"])
 def test_labels_have_a_file_of_their_own(name: str, tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"choose another name, such as labels\.csv"):
+    with pytest.raises(SpecError, match=r"Choose another name, such as labels\.csv"):
         ww.Labelling(blobs()[0], labels=tmp_path / name)
 
 
@@ -393,7 +394,7 @@ def test_labels_of_pages_by_their_earlier_names(tmp_path: Path) -> None:
 def test_classes_that_a_table_cannot_hold_raise(name: str, tmp_path: Path) -> None:
     session = ww.Labelling(blobs()[0], labels=tmp_path / "labels.csv")
     session.label({0: "a"})
-    with pytest.raises(ImageError, match="was given; expected"):
+    with pytest.raises(ImageError, match="; expected"):
         session.label({1: name})
     assert read_labels(tmp_path / "labels.csv") == {"0": "a"}
 

@@ -75,7 +75,7 @@ def test_what_cannot_be_denoised_raises_before_work_starts(monkeypatch: pytest.M
         good[:, :, :0],
         1e20 * good,
     ):
-        with pytest.raises(ImageError, match="given"):
+        with pytest.raises(ImageError, match=r"; expected|NaN"):
             denoise(DENOISER, bad, 0.1)  # type: ignore[type-var]
     for noise in (-0.1, float("nan"), float("inf"), True, "much", 10**400):
         with pytest.raises(SpecError, match="standard deviation"):

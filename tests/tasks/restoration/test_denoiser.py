@@ -209,7 +209,7 @@ def test_other_units_are_brought_to_those_it_has_learned() -> None:
 
 
 def test_a_quality_that_does_not_exist_is_an_error() -> None:
-    with pytest.raises(SpecError, match="quality = 5 was given; expected 8, 16, 32 or 64"):
+    with pytest.raises(SpecError, match="quality = 5; expected 8, 16, 32 or 64"):
         RestorationSpec(quality=5)
 
 

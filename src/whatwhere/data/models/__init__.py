@@ -28,8 +28,8 @@ def find(name: str) -> Entry:
     """The model of this name, as its card describes it."""
     if name not in names():
         raise RunError(
-            f"{name!r} was given as a model; the models known by name are {', '.join(names())}"
-            f"{did_you_mean(name, names())}"
+            f"Unknown model {name!r}. Expected one of"
+            f" {', '.join(names())}.{did_you_mean(name, names())}"
         )
     card = (FOLDER / f"{name}.md").read_text(encoding="utf-8")
     title = card.split("\n\n")[1].replace("\n", " ")

@@ -89,11 +89,9 @@ class CPUEngine:
             return "it needs the package numba (pip install 'whatwhere[cpu]')"
         model = problem.model
         if model.device.type != "cpu":
-            return f"images and filters on {model.device} were given, it needs both on the CPU"
+            return f"it needs images and filters on the CPU, not on {model.device}"
         if model.dtype not in (torch.float32, torch.float64):
-            return (
-                f"{model.dtype} images and filters were given, it needs float32 or float64 for both"
-            )
+            return f"it needs images and filters of float32 or float64, not of {model.dtype}"
         return None
 
 

@@ -54,9 +54,9 @@ class FirstUse:
         self.work = work
         compile_apart()
         warnings.warn(
-            "the reference engine solves this small problem: the machine code of the engine 'cpu'"
-            " is being made, which takes some 20 s, once for an installation (engine='cpu' waits"
-            " for it)",
+            "The reference engine solves this small problem, while the engine 'cpu' compiles its"
+            " machine code. That takes about 20 s, once per installation. Set engine='cpu' to"
+            " wait for it.",
             SlowEngineWarning,
             stacklevel=4,
         )

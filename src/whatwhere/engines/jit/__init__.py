@@ -86,7 +86,7 @@ def own_folder(parent: Path) -> Path:
             f"the folder {folder} for machine code belongs to another user, or others may write to"
             " it; remove it"
         )
-    raise RuntimeError("no folder of this user's own")
+    raise RuntimeError("this user has no folder of their own")
 
 
 def is_compiled(compiled: Any) -> bool:
@@ -120,7 +120,7 @@ class MachineCodeCache(FunctionCache):
             if loaded is None or loaded.signature.args == sig:
                 return loaded
         warnings.warn(
-            f"damaged machine code in {self.folder} was deleted; it is compiled again", stacklevel=2
+            f"Deleted damaged machine code in {self.folder}. It will compile again.", stacklevel=2
         )
         with suppress(OSError):
             self.flush()
@@ -131,7 +131,9 @@ class MachineCodeCache(FunctionCache):
             super()._save_overload(sig, data)
         except OSError as error:
             warnings.warn(
-                f"compiled machine code was not cached in {self.folder}: {error}", stacklevel=2
+                f"Could not cache compiled machine code in {self.folder}: {error}. It will compile"
+                " again next time.",
+                stacklevel=2,
             )
 
 

@@ -42,8 +42,8 @@ class NormalObject:
         size = cells.known.shape
         if list(size) != (expected := self.size.tolist()):
             raise ImageError(
-                f"a picture of {list(size)} cells was given; expected {expected}, as in fit;"
-                " aligned pictures have one size: resize them, or use aligned=False"
+                f"Got a picture of {list(size)} cells; expected {expected}, as in fit. Aligned"
+                " pictures need one size: resize them, or use aligned=False."
             )
         places, whole = self.log_nearest_distance(cells)
         mean, deviation = self.usual
@@ -76,8 +76,7 @@ def learn_object(pictures: Sequence[Cells], each: Each = map) -> NormalObject:
     """What these normal pictures, which have one size, are like."""
     if len(sizes := {tuple(cells.known.shape) for cells in pictures}) > 1:
         raise ImageError(
-            f"aligned pictures of {len(sizes)} sizes were given; resize them to one, or use"
-            " aligned=False"
+            f"Aligned pictures need one size; got {len(sizes)}. Resize them, or use aligned=False."
         )
     bank = torch.stack([cells.energy.flatten(1).mT for cells in pictures], 1)
     normal = NormalObject(

@@ -163,14 +163,14 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         sample = getattr(self, "sample_", None) or Sample(spec.memory * 1_000_000, spec.seed)
         for picture in open_pictures(X):
             if not picture.isfinite().any():
-                raise ImageError(f"normal picture {sample.seen} has no known pixel; remove it")
+                raise ImageError(f"Normal picture {sample.seen} has no known pixel. Remove it.")
             if not sample.seen:
                 sample.feature_bytes = self._feature_bytes(picture)
             sample.add(with_channels(picture, sample.channels or len(picture)))
             if progress:
                 progress(1)
         if not sample.seen:
-            raise ImageError("no normal pictures were given; expected at least one")
+            raise ImageError("Got no normal pictures; expected at least one.")
         self.sample_ = sample
         with workers() as each:
             self._learn(spec, each)
@@ -322,7 +322,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             if function != OWN:
                 check_features(function)
         if not listed:
-            raise SpecError(f"features = []: expected {OWN!r}, a callable, or a list of them")
+            raise SpecError(f"Got features = []; expected {OWN!r}, a callable, or a list of them.")
         return listed
 
     def _learn(self, spec: AnomalySpec, each: Each) -> None:
@@ -381,9 +381,9 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         given = [source if source == OWN else GivenFeatures(source).name for source in sources]
         if [name == OWN for name in needed] != [name == OWN for name in given]:
             raise RunError(
-                f"it was fitted with the features {', '.join(needed)}; {', '.join(given)} were"
-                " given. Give the same features, in the same order: AnomalyDetector.load(file,"
-                " features=…)"
+                f"The detector learned from the features {', '.join(needed)}, but got"
+                f" {', '.join(given)}. Give the same features in the same order:"
+                " AnomalyDetector.load(file, features=…)."
             )
         return [
             self._read_scorer(entry, source, f"{n}.", tensors)

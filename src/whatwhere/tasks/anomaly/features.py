@@ -73,13 +73,13 @@ class GivenFeatures:
         found = self.fingerprint(channels)
         if found.shape != expected.shape:
             raise RunError(
-                f"it was fitted with features of {len(expected) // 2} channels; {self.name} has"
-                f" {len(found) // 2}. Give the same features as to fit"
+                f"The detector learned from features of {len(expected) // 2} channels, but"
+                f" {self.name} has {len(found) // 2}. Give the same features as to fit."
             )
         if (found - expected).abs().max() > ALIKE * expected.abs().max().clamp_min(1e-6):
             raise RunError(
-                f"it was fitted with other features than {self.name}: the values for a fixed"
-                " picture differ. Give the same features, with the same weights, as to fit"
+                f"The detector learned from other features than {self.name}: the values for a"
+                " fixed picture differ. Give the same features, with the same weights, as to fit."
             )
 
 

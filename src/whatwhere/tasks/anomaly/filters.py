@@ -112,7 +112,7 @@ class Filters:
         """What a picture [C, H, W] shows; NaN is an unknown pixel."""
         if self.for_signals and picture.shape[1] > 1:
             raise ImageError(
-                f"a picture of {picture.shape[1]} rows was given; expected signals, as in fit"
+                f"Got a picture of {picture.shape[1]} rows; expected signals, as in fit."
             )
         planes, known = self.planes(picture)
         return self.cells(planes, self.responses(planes), known)

@@ -15,7 +15,7 @@ from torch import Tensor
 from whatwhere.data import Images, load, load_groups
 from whatwhere.data.pictures import Picture, Pictures
 from whatwhere.data.signals import Signals
-from whatwhere.errors import ImageError
+from whatwhere.errors import ImageError, plural
 
 SMALL = 96  # pixels: the side of smaller squares, which are searched at their full resolution
 # that `fit` needs for each value of a normal picture
@@ -88,13 +88,13 @@ def one_picture(values: Any, number: int) -> Tensor:
     if not isinstance(values, np.ndarray | Tensor | list):
         kind = type(values).__name__
         raise ImageError(
-            f"picture {number} is a {kind}; expected an array or a tensor (of files, give their"
-            " folder)"
+            f"Picture {number} is a {kind}; expected an array or a tensor. For files, give their"
+            " folder."
         )
     shape = tuple(np.shape(values))
     if len(shape) not in (2, 3):
         raise ImageError(
-            f"picture {number} has the shape {shape}; expected [H, W], [C, H, W] or [H, W, C]"
+            f"Picture {number} has the shape {shape}; expected [H, W], [C, H, W] or [H, W, C]."
         )
     return load(torch.as_tensor(values)[None], allow_nan=True)[0]
 
@@ -108,7 +108,7 @@ def with_channels(picture: Tensor, channels: int) -> Tensor:
     if len(picture) == 1 and channels == 3:
         return picture.expand(3, -1, -1)
     raise ImageError(
-        f"a picture of {len(picture)} channels was given; expected {channels}, as in fit"
+        f"Got a picture of {plural(len(picture), 'channel')}; expected {channels}, as in fit."
     )
 
 

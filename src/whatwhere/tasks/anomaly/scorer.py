@@ -80,7 +80,7 @@ class Scorer:
         """What is found in a picture [C, H, W]; its name is for errors."""
         cells = self.extract(picture)
         if not cells.known.any():
-            raise ImageError(f"picture {name} has no place of known pixels; remove it")
+            raise ImageError(f"Picture {name} has no place with known pixels. Remove it.")
         evidence, maps = evidence_of(self.normal, cells, self.kinds)
         evidence = in_units(evidence - self.usual(surface_of(cells)), self.units)
         by_kind_and_cell = in_units(maps, self.map_units[..., None, None])
@@ -108,7 +108,7 @@ def learn_scorer(
     """What normal pictures [C, H, W] are like in these features."""
     cells: list[Cells] = list(each(extract, pictures))
     if not all(found.known.any() for found in cells):
-        raise ImageError("a normal picture has no place of known pixels; remove it")
+        raise ImageError("A normal picture has no place with known pixels. Remove it.")
     kinds = kinds_of(extract, aligned)
     fold = torch.arange(len(cells)) * min(FOLDS, len(cells)) // len(cells)
     learn = (

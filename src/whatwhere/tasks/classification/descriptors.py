@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from whatwhere.errors import ImageError, SpecError
+from whatwhere.errors import ImageError, SpecError, plural
 from whatwhere.inference import infer
 from whatwhere.inference.target import ImageSource, in_model_units
 from whatwhere.model import DeconvNet
@@ -160,7 +160,7 @@ def describe_images(
     (4, 4800)
     """
     if len(images) == 0:
-        raise ImageError("an empty set of images was given; expected at least one")
+        raise ImageError("Got an empty set of images; expected at least one.")
     images = in_model_units(model.spec, images)
     layers = recipe.descriptor.layers or (model.spec.depth,)
     plans = layer_plans(model.spec.depth, layers, recipe)
@@ -188,11 +188,11 @@ def layer_plans(depth: int, layers: Sequence[int], recipe: Recipe) -> list[tuple
     top = recipe.plan or joint(depth)
     if max(layers) > depth:
         raise SpecError(
-            f"a descriptor of layer {max(layers)} was requested; the model has {depth} layers"
+            f"Cannot describe layer {max(layers)}: the model has {plural(depth, 'layer')}."
         )
     if recipe.inference.schedule is not None and layers != (top[-1].layer,):
         raise SpecError(
-            f"a descriptor of layers {layers} was requested with learned steps; expected the top"
-            " layer alone: the sizes of the steps are those of its inference"
+            f"Learned steps describe the top layer only; got a descriptor of layers {layers}."
+            " Their step sizes fit the inference of that layer."
         )
     return [top if k == top[-1].layer else joint(k) for k in layers]

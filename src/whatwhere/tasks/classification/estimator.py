@@ -240,7 +240,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """The images (n, C, H, W) reconstructed from latents."""
         check_is_fitted(self)
         if latents.p is None:
-            raise ImageError("latents without features were given; expected what `encode` returns")
+            raise ImageError("These latents have no features; expected what `encode` returns.")
         given = latents.map(torch.as_tensor)
         return like(
             latents.p,
@@ -284,7 +284,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         elif are_images and (1, *given[1:])[-3:] != self.image_shape_:
             image_shape(given, self.shape)  # raises an error of its own where channels come last
             raise ImageError(
-                f"images of shape {given[1:]} were given; expected {self.image_shape_}, as in fit"
+                f"Got images of shape {given[1:]}; expected {self.image_shape_}, as in fit."
             )
         if self.nonnegative:
             whom = f"{type(self).__name__} (shift the images, or give nonnegative=False)"
@@ -301,8 +301,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         }
         if not isinstance(self.maps, Sequence):
             raise SpecError(
-                f"maps = {self.maps!r} was given; expected a number for each layer, such as"
-                " (16, 48)"
+                f"Got maps = {self.maps!r}; expected a number for each layer, such as (16, 48)."
             )
         for k, maps in enumerate(self.maps):
             fan_in = None if k == 0 or self.fan_in is None else min(self.fan_in, below)
@@ -363,9 +362,9 @@ def image_shape(given: tuple[int, ...], shape: Sequence[int] | None) -> tuple[in
     if len(given) == 4:
         if given[3] in COLOUR_CHANNELS and given[1] not in COLOUR_CHANNELS and shape is None:
             raise ImageError(
-                f"images of shape {given} were given, which look like (n, H, W, C); expected (n, C,"
-                f" H, W): give np.moveaxis(X, -1, 1), or shape={given[1:]} if axis 1 holds"
-                f" {given[1]} channels"
+                f"Images of shape {given} look like (n, H, W, C); expected (n, C, H, W). Give"
+                f" np.moveaxis(X, -1, 1), or shape={given[1:]} if axis 1 holds {given[1]}"
+                " channels."
             )
         return given[1:]
     if len(given) == 3:
@@ -377,7 +376,8 @@ def image_shape(given: tuple[int, ...], shape: Sequence[int] | None) -> tuple[in
     full = (1, *shape) if len(shape) == 2 else tuple(shape)
     if len(full) != 3 or prod(full) != pixels:
         raise SpecError(
-            f"shape = {shape} with rows of {pixels} pixels; expected (H, W) or (C, H, W) of them"
+            f"Got shape = {shape} for rows of {pixels} pixels; expected (H, W) or (C, H, W) with"
+            " as many."
         )
     return full
 

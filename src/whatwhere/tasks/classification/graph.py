@@ -122,7 +122,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         labelled = ~is_unlabelled(y)
         if not labelled.any():
             raise ImageError(
-                "every label is -1, which marks rows without a label; expected at least one other"
+                "Every label is -1, which marks rows without a label; expected at least one other."
             )
         # text that stood next to -1 in an array of objects becomes text
         known = np.array(y[labelled].tolist())
@@ -211,8 +211,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         shares = np.ones(classes) if uniform else np.asarray(prior)
         if shares.shape != (classes,) or not np.isfinite(shares).all() or not (shares > 0).all():
             raise SpecError(
-                f"class_prior = {prior!r} was given; expected None, 'uniform' or {classes} numbers"
-                " above 0"
+                f"Got class_prior = {prior!r}; expected None, 'uniform' or {classes} numbers above"
+                " 0."
             )
         return torch.from_numpy(shares / shares.sum())
 
@@ -260,6 +260,6 @@ def labelled_score(classifier: Any, X: Any, y: Any) -> float:
 def warn_of_parts(rows: int, count: int) -> None:
     warnings.warn(
         f"{rows:,} of {count:,} rows are in parts of the graph without a label, so their"
-        " probabilities are the shares of the classes; label one of them, or raise n_neighbors",
+        " probabilities are the shares of the classes. Label one of them, or raise n_neighbors.",
         stacklevel=5,
     )

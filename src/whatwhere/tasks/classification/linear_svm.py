@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from whatwhere.errors import ImageError, SpecError
+from whatwhere.errors import ImageError, SpecError, plural
 from whatwhere.ops.conjugate_gradient import conjugate_gradient
 from whatwhere.tasks.classification.descriptors import Matrix
 
@@ -46,7 +46,7 @@ class LinearSVM:
         given = tuple(getattr(x, "shape", ()))
         D = self.weights.shape[1]
         if given[1:] != (D,):
-            raise ImageError(f"rows of shape {given} were given; expected (N, {D}), as in the fit")
+            raise ImageError(f"Got rows of shape {given}; expected (N, {D}), as in the fit.")
         if isinstance(x, Tensor):
             product = (x @ torch.from_numpy(self.weights.T).to(x)).cpu().numpy()
         else:
@@ -74,7 +74,7 @@ def fit_svm(x: Matrix, y: np.ndarray, C: float, *, device: torch.device | str = 
     """
     check_labels(x, y)
     if not 0 < C < float("inf"):
-        raise SpecError(f"C = {C} was given; expected a finite number above 0")
+        raise SpecError(f"Got C = {C}; expected a finite number above 0.")
     classes = np.unique(y)
     home = torch.device(device)
     # with two classes, one is the negative of the other
@@ -91,16 +91,14 @@ def fit_svm(x: Matrix, y: np.ndarray, C: float, *, device: torch.device | str = 
 def check_labels(x: Matrix, y: np.ndarray) -> None:
     """Raise an error if no classifier can be fitted to these rows and labels."""
     if x.shape[0] == 0:
-        raise ImageError(
-            "an empty set was given; expected at least one image of each of two classes"
-        )
+        raise ImageError("Got an empty set; expected at least one image of each of two classes.")
     if y.ndim != 1 or len(y) != x.shape[0]:
         raise ImageError(
-            f"{x.shape[0]:,} images and labels of shape {list(y.shape)}; expected one label per"
-            " image"
+            f"Got {plural(x.shape[0], 'image')} and labels of shape {list(y.shape)}; expected one"
+            " label per image."
         )
     if len(np.unique(y)) < 2:
-        raise ImageError(f"all {len(y):,} labels are {y[0]}; expected at least two classes")
+        raise ImageError(f"All {len(y):,} labels are {y[0]}; expected at least two classes.")
 
 
 def with_intercept(x: Matrix, device: torch.device) -> Tensor:

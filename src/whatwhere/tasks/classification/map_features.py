@@ -47,7 +47,7 @@ class MapFeatures(TransformerMixin, BaseEstimator):
         """Nothing is learned; wrong settings raise."""
         check_features(self.features)
         if self.cells < 1:
-            raise SpecError(f"cells = {self.cells!r}: expected 1 or more")
+            raise SpecError(f"Got cells = {self.cells!r}; expected 1 or more.")
         return self
 
     def transform(self, X: Any) -> np.ndarray:

@@ -65,8 +65,8 @@ class Metric:
         """Rows [N, D] as rows of unit length [N, r], on the device of the metric."""
         if x.shape[1] != len(self.mean):
             raise ImageError(
-                f"rows of {x.shape[1]:,} columns were given; the metric was learned from"
-                f" {len(self.mean):,}"
+                f"Got rows of {x.shape[1]:,} columns; expected {len(self.mean):,}, as the metric"
+                " learned from."
             )
         parts = []
         # so that a row does not depend on those next to it
@@ -166,7 +166,7 @@ def fit_metric(
     """
     how = how or Distortions()
     if len(images) == 0:
-        raise ImageError("an empty set of images was given; expected at least one")
+        raise ImageError("Got an empty set of images; expected at least one.")
     used = torch.linspace(0, len(images) - 1, min(len(images), IMAGES), dtype=torch.float64).long()
     generator = torch.Generator().manual_seed(how.seed)
     within = Covariance(DIRECTIONS)

@@ -80,8 +80,8 @@ class Describer:
             images = load(images, size=self.shape[1] if isinstance(images, str | Path) else None)
         if images.shape != self.shape:
             raise ImageError(
-                f"{images.name}: images of {'×'.join(map(str, images.shape))} were given; the"
-                f" classifier was made for {'×'.join(map(str, self.shape))}"
+                f"{images.name} has images of {'×'.join(map(str, images.shape))}, but the"
+                f" classifier takes {'×'.join(map(str, self.shape))}."
             )
         parts = []
         if self.anywhere is not None:
@@ -129,12 +129,10 @@ class PictureClassifier:
             queries = self.describe(images, progress)
         if getattr(queries, "ndim", 0) != 2 or queries.shape[1] != self.rows.shape[1]:
             given = tuple(getattr(queries, "shape", ()))
-            raise ImageError(
-                f"rows of shape {given} were given; expected (n, {self.rows.shape[1]})"
-            )
+            raise ImageError(f"Got rows of shape {given}; expected (n, {self.rows.shape[1]}).")
         values = torch.as_tensor(queries)
         if not values.float().isfinite().all():
-            raise ImageError("rows with NaN or infinite values were given; expected finite ones")
+            raise ImageError("The rows have NaN or infinite values; expected finite ones.")
         known = NewRows(Neighbours(self.rows), self.probabilities, self.n_neighbors)
         return np.asarray(known(values).numpy())
 
@@ -180,7 +178,7 @@ def load_classifier(path: str | os.PathLike[str]) -> PictureClassifier:
             or type(n_neighbors) is not int
             or n_neighbors < 1
         ):
-            raise SpecError("its classes or its number of neighbours are of another kind")
+            raise SpecError("its classes or its number of neighbours have the wrong type")
         if rows.ndim != 2 or 0 in rows.shape or probabilities.shape != (len(rows), len(classes)):
             raise SpecError("its rows, probabilities and classes do not fit each other")
         return PictureClassifier(classes, rows, probabilities, n_neighbors, describe)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from whatwhere.errors import ImageError
+from whatwhere.errors import ImageError, plural
 from whatwhere.tasks.classification.descriptors import Matrix
 from whatwhere.tasks.classification.linear_svm import check_labels, fit_svm
 
@@ -122,8 +122,8 @@ def evaluate(
     """
     if x_test.shape[0] != len(y_test) or len(y_test) == 0:
         raise ImageError(
-            f"{x_test.shape[0]:,} test images and {len(y_test):,} labels; expected one label per"
-            " image"
+            f"Got {plural(x_test.shape[0], 'test image')} and {plural(len(y_test), 'label')};"
+            " expected one label per image."
         )
     svm = fit_svm(x, y, C, device=device)
     return score_predictions(svm.predict(x_test), y_test, svm.classes, C=C)
@@ -141,7 +141,8 @@ def score_predictions(
     where it is no SVM."""
     if len(predicted) != len(labels):
         raise ImageError(
-            f"{len(predicted):,} images and {len(labels):,} labels; expected one label per image"
+            f"Got {plural(len(predicted), 'image')} and {plural(len(labels), 'label')}; expected"
+            " one label per image."
         )
     known = np.unique(np.concatenate([np.asarray(classes, int), predicted, labels]))
     confusion = np.zeros((len(known), len(known)), int)

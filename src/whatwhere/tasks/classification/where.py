@@ -82,7 +82,7 @@ def read_choice(file: Path | None) -> WhereChoice | None:
     with readable(file, "choice of what rows describe", "remove it"):
         kept = read_json(file)
         if kept["where"] not in ("keep", "forget", "both"):
-            raise SpecError(f"where = {kept['where']!r}; expected keep, forget or both")
+            raise SpecError(f"Got where = {kept['where']!r}; expected keep, forget or both.")
         return WhereChoice(kept["where"], str(kept["line"]))
 
 

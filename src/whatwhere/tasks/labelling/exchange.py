@@ -21,7 +21,7 @@ import numpy as np
 
 from whatwhere.data import Images
 from whatwhere.data.pictures import Picture, Pictures
-from whatwhere.errors import ImageError, MissingExtra, printable
+from whatwhere.errors import ImageError, MissingExtra, plural, printable
 from whatwhere.files import disk_errors, write_atomic
 from whatwhere.html import png, thumbnail
 
@@ -232,8 +232,9 @@ def read_foreign_labels(content: bytes, source: str, names: Sequence[str]) -> Fo
     if not labels:
         example = f", such as {unknown[0]!r}" if unknown else ""
         raise ImageError(
-            f"{printable(source)} has no label of a picture that is here"
-            f" ({len(unknown):,} of others{example}). Expected names such as {names[0]!r}."
+            f"{printable(source)} has no label for a picture here. It has"
+            f" {plural(len(unknown), 'label')} for others{example}. Expected names such as"
+            f" {names[0]!r}."
         )
     return ForeignLabels(labels, unknown)
 

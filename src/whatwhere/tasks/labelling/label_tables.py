@@ -44,16 +44,15 @@ def check_class(name: str) -> str:
     hold."""
     name = name.strip()
     if not name:
-        raise ImageError("an empty class was given; expected a name")
+        raise ImageError("Got an empty class; expected a name.")
     if len(name) > LONGEST_CLASS:
         raise ImageError(
-            f"a class with a name of {len(name):,} characters was given; expected at most"
-            f" {LONGEST_CLASS}"
+            f"The class has a name of {len(name):,} characters; expected at most {LONGEST_CLASS}."
         )
     if any(unicodedata.category(char) in UNWRITABLE for char in name):
         raise ImageError(
-            f"the class {printable(name)} was given; expected a name without line breaks, control"
-            " characters and damaged characters"
+            f"The class {printable(name)} has line breaks, control characters or damaged"
+            " characters; expected a name without them."
         )
     return name
 
@@ -71,14 +70,15 @@ def read_labels(file: Path) -> dict[str, str]:
         where = f"line {number} of {printable(file)}"
         if len(cells) != 2 or not all(cells):
             raise ImageError(
-                f"{where} is {','.join(line)!r}; expected the name of a picture and its class:"
-                " cat1.png,cat"
+                f"{where} is {','.join(line)!r}; expected the name of a picture and its class,"
+                " such as cat1.png,cat"
             )
         name = line[0]
         label = cells[1]
         if given.setdefault(name, label) != label:
             raise ImageError(
-                f"{where} gives {name!r} the class {label!r}; a line above gives it another one"
+                f"{where} gives {name!r} the class {label!r}, but a line above gives it another"
+                " one. Remove one of them."
             )
     return given
 
@@ -88,9 +88,7 @@ def _csv_lines(file: Path) -> list[list[str]]:
         text = read_regular(file, LONGEST).decode("utf-8-sig")
         return list(csv.reader(io.StringIO(text, newline="")))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ImageError(
-            f"{printable(file)} cannot be read as a table of labels: {error}"
-        ) from error
+        raise ImageError(f"Cannot read {printable(file)} as a table of labels: {error}.") from error
 
 
 def check_names(file: Path, labels: Mapping[str, str], names: Sequence[str]) -> None:
@@ -98,15 +96,16 @@ def check_names(file: Path, labels: Mapping[str, str], names: Sequence[str]) -> 
     known = set(names)
     if other := next((name for name in labels if name not in known), None):
         raise ImageError(
-            f"{printable(file)} names {other!r}; expected one of the pictures, such as {names[0]!r}"
+            f"{printable(file)} names {other!r}; expected one of the pictures, such as"
+            f" {names[0]!r}."
         )
     classes = {check_class(label) for label in labels.values()} - {NOT_SURE}
     if not classes:
-        raise ImageError(f"{printable(file)} names no class; expected pictures of at least two")
+        raise ImageError(f"{printable(file)} names no class; expected pictures of at least two.")
     if len(classes) == 1:
         only = printable(classes.pop())
         raise ImageError(
-            f"{printable(file)} names one class, {only}; expected pictures of at least two"
+            f"{printable(file)} names one class, {only}; expected pictures of at least two."
         )
 
 
@@ -150,8 +149,8 @@ def check_predictions(file: Path) -> None:
         is_own = result.wrote(file)
     if not is_own:
         raise RunError(
-            f"{printable(file)} is not as a labelling wrote it; move it, or choose another folder"
-            " for the labels"
+            f"{printable(file)} is not a file that whatwhere wrote, or it has changed since. Move"
+            " it, or choose another folder for the labels."
         )
 
 

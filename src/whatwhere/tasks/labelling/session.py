@@ -23,7 +23,7 @@ from scipy.sparse.linalg import eigsh
 
 from whatwhere.data import Images, load
 from whatwhere.data.pictures import earlier_names, picture_names
-from whatwhere.errors import ImageError, SpecError, printable
+from whatwhere.errors import ImageError, SpecError, plural, printable
 from whatwhere.files import read_regular, readable
 from whatwhere.learning import TrainedRun
 from whatwhere.nn.feature_maps import FeatureMaps
@@ -82,8 +82,8 @@ def checked_rows(rows: np.ndarray | torch.Tensor) -> torch.Tensor:
     largest = float(checked.abs().max()) if checked.numel() else 0.0
     if not largest <= LARGEST:  # NaN is not, either
         raise ImageError(
-            f"rows with values up to {largest:g} were given; expected finite values up to"
-            f" {LARGEST:g}: remove the others, or scale them"
+            f"Rows have values up to {largest:g}; expected finite values up to {LARGEST:g}. Remove"
+            " the others, or scale them."
         )
     return checked
 
@@ -148,7 +148,7 @@ class Labelling:
                 self.images, run, how, options, self.file, stage
             )
         if len(self.rows) < 2:
-            raise ImageError(f"{len(self.rows)} pictures were given; expected at least two")
+            raise ImageError(f"Got {plural(len(self.rows), 'picture')}; expected at least two.")
         self._name_rows()
         self.said: dict[int, str] = {}
         self.elsewhere: dict[str, str] = {}  # labels of pictures that are not here now
@@ -233,8 +233,8 @@ class Labelling:
         if is_number and 0 <= key < len(self.keys):
             return int(key)
         raise ImageError(
-            f"{key!r} was given; expected the name or the number of a picture, such as"
-            f" {self.keys[0]!r}"
+            f"Unknown picture {key!r}. Expected the name or the number of a picture, such as"
+            f" {self.keys[0]!r}."
         )
 
     # What follows ---------------------------------------------------------------------------------
@@ -380,7 +380,7 @@ class Labelling:
     def classifier(self) -> PictureClassifier:
         """What gives new pictures a class."""
         if not self.classes:
-            raise ImageError("there is no label yet; expected at least one")
+            raise ImageError("There is no label yet; expected at least one.")
         shares = torch.from_numpy(self.probabilities).float()
         return PictureClassifier(
             tuple(self.classes), self.rows, shares, self.graph.n_neighbors, self.describe
@@ -432,8 +432,8 @@ class Labelling:
         self._take(read_labels(self.file))
         if self.elsewhere:
             warnings.warn(
-                f"{self.file} has labels of {len(self.elsewhere):,} pictures that are not here,"
-                f" such as {next(iter(self.elsewhere))!r}; they are kept",
+                f"{self.file} also has {plural(len(self.elsewhere), 'label')} of pictures that are"
+                f" not here, such as {next(iter(self.elsewhere))!r}. It keeps them.",
                 stacklevel=3,
             )
 
@@ -443,8 +443,8 @@ def check_files(labels: Path, predictions: Path) -> None:
     for other in (predictions, labels.with_suffix(".run")):
         if labels.name.casefold() == other.name.casefold():
             raise SpecError(
-                f"{printable(labels)} was given for the labels; a labelling writes something else"
-                " there: choose another name, such as labels.csv"
+                f"Cannot write the labels to {printable(labels)}: the labelling needs this name"
+                " for another file. Choose another name, such as labels.csv."
             )
     check_predictions(predictions)
 

@@ -120,8 +120,8 @@ def plan_jobs(
         words = f"{printable(source)}: {len(jobs) - with_gaps:,} of {len(jobs):,} pictures have"
         # other parts of the folder may have gaps
         if not with_gaps and shard.is_all:
-            raise ImageError(f"{words} nothing to fill in; give a mask of unknown pixels")
-        warnings.warn(f"{words} nothing to fill in, and stay as they are", stacklevel=2)
+            raise ImageError(f"{words} nothing to fill in. Give a mask of unknown pixels.")
+        warnings.warn(f"{words} nothing to fill in. They stay as they are.", stacklevel=2)
     check_outputs([job.out for job in jobs], inputs, folder=out, overwrite=overwrite)
     record = _settings(task, model)
     if not overwrite and (out / RECORD).exists():
@@ -138,8 +138,8 @@ def _plan_picture(task: Task, source: Path, mask: str | None, out: Path) -> Job:
     _check_format(out, source, images, task)
     if task.only_fills_in and not _has_gaps(masks):
         raise ImageError(
-            f"{printable(source)}: the mask {mask} leaves nothing to fill in; expected pixels"
-            " that are transparent (alpha), or black in the mask"
+            f"{printable(source)}: the mask {mask} leaves nothing to fill in. Expected transparent"
+            " pixels (alpha), or black ones in the mask."
         )
     return _job(source, mask, out, images, masks)
 
@@ -173,8 +173,8 @@ def _check_distinct(source: Path, targets: dict[Path, Path]) -> None:
     doubled = [file.name for file, target in targets.items() if counts[target] > 1]
     if doubled:
         raise ImageError(
-            f"{source} holds {' and '.join(doubled)}, which would have one name as a result;"
-            " rename one"
+            f"{source} holds {' and '.join(doubled)}, whose results would have the same name."
+            " Rename one."
         )
 
 
@@ -274,7 +274,8 @@ def _load(source: Path, mask: str | None) -> tuple[Images, Images | None]:
     groups = load_groups(source, mask, blend=False)
     if len(groups) > 1:
         raise ImageError(
-            f"{printable(source)}: pages of {len(groups)} sizes; save each as a picture of its own"
+            f"{printable(source)} has pages of {len(groups)} sizes. Save each as a picture of its"
+            " own."
         )
     return groups[0]
 
@@ -288,7 +289,10 @@ def _has_gaps(masks: Images | None) -> bool:
 
 def _job(source: Path, mask: str | None, out: Path, images: Images, masks: Images | None) -> Job:
     if masks is not None and not all((masks[page] > 0).any() for page in range(len(masks))):
-        raise ImageError(f"{printable(source)}: the mask {mask} leaves no pixel known")
+        raise ImageError(
+            f"{printable(source)}: the mask {mask} leaves no pixel known. Give a mask that is"
+            " white where the picture is right."
+        )
     rounds = 1 if masks is None else ROUNDS
     return Job(source, mask, out, math.prod((len(images), *images.shape, rounds)))
 
@@ -307,8 +311,8 @@ def _mask_of(mask: str | None, file: Path, place: Place) -> str | None:
         matching = [path for path in matching if masks[path].folders == place.folders]
     if len(matching) != 1:
         raise ImageError(
-            f"{len(matching)} pictures in {mask} are named {file.stem}; expected one mask for"
-            f" {file.name}"
+            f"{mask} has {len(matching)} pictures named {file.stem}; expected one mask for"
+            f" {file.name}."
         )
     return str(matching[0])
 
@@ -324,23 +328,24 @@ def _check_format(out: Path, source: Path, images: Images, task: Task) -> None:
     kind = FORMATS.get(out.suffix.lower())
     if kind is None or out.is_dir():
         raise ImageError(
-            f"{printable(out)} was given as the picture to write; expected a name with one of"
-            f" {', '.join(FORMATS)}"
+            f"Cannot write a picture to {printable(out)}. Expected a name with one of"
+            f" {', '.join(FORMATS)}."
         )
     if kind == "JPEG" and task.only_fills_in:
         raise ImageError(
-            f"{printable(out)} was given; JPEG changes known pixels, expected .png, .tif, .bmp or"
-            " .webp"
+            f"Cannot write {printable(out)}: JPEG changes known pixels. Use .png, .tif, .bmp or"
+            " .webp."
         )
     if kind in ("JPEG", "BMP") and read_extras(source, filled_in=task.name == "inpaint").alpha:
         raise ImageError(
-            f"{printable(out)} was given for a picture with transparency, which {kind} cannot hold;"
-            " expected .png, .tif or .webp"
+            f"Cannot write {printable(out)}: the picture has transparency, which {kind} cannot"
+            " hold. Use .png, .tif or .webp."
         )
     if kind != "TIFF" and not _holds(kind, images):
         what = f"{len(images)} pages of {images.shape[0]} channels of {images.pixels.dtype}"
         raise ImageError(
-            f"{printable(out)} was given for {what}, which {kind} cannot hold; write a .tif file"
+            f"Cannot write {printable(out)}: the picture has {what}, which {kind} cannot hold. Use"
+            " .tif."
         )
 
 
@@ -389,9 +394,9 @@ def _made(settings: dict[str, Any], jobs: Sequence[Job], out: Path) -> dict[str,
     other += [name for name in made if made[name] != finished[name].sources]
     if other:
         raise RunError(
-            f"{printable(out)} holds results of other settings, sources or model"
-            f" ({', '.join(other[:3])} changed); give what they were made with to continue, another"
-            " folder, or --overwrite"
+            f"{printable(out)} holds results of other settings, sources or another model"
+            f" ({', '.join(other[:3])} changed). To continue, give the same as before. Otherwise"
+            " choose another folder, or --overwrite."
         )
     # results of other pictures, which are not in the source any more, stay in the record
     for job in jobs:

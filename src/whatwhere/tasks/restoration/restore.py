@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.errors import ImageError, MissingExtra, SpecError
+from whatwhere.errors import ImageError, MissingExtra, SpecError, plural
 from whatwhere.inference import infer
 from whatwhere.inference.target import as_weights, check_mask
 from whatwhere.model import DeconvNet
@@ -98,9 +98,7 @@ def by_dictionary(
     """An image [C, H, W] denoised with atoms [M, K, K], or with those that are learned from it,
     beginning with them."""
     if atoms.ndim != 3 or atoms.shape[1] != atoms.shape[2]:
-        raise SpecError(
-            f"a tensor {list(atoms.shape)} was given as the model; expected atoms [M, K, K]"
-        )
+        raise SpecError(f"Got a tensor {list(atoms.shape)} as the model; expected atoms [M, K, K].")
     if find_spec("numba") is None:
         raise MissingExtra("Numba", "cpu", "denoising by a dictionary")
     if noise == 0:
@@ -142,17 +140,14 @@ def inpaint(
     """
     if not is_level(noise):
         raise SpecError(
-            f"noise = {noise!r} was given; expected a standard deviation ≥ 0, in units of the"
-            " images"
+            f"Got noise = {noise!r}; expected a standard deviation ≥ 0 in units of the images."
         )
     spec = spec or RestorationSpec()
     known = as_weights(mask)
     if isinstance(model, DeconvNet):
         return restore_signals(model, images, noise, known)
     if spec.learn or isinstance(model, Tensor):
-        raise SpecError(
-            "a dictionary was given for inpainting; expected the trained denoiser (load_denoiser)"
-        )
+        raise SpecError("A dictionary cannot inpaint. Use the trained denoiser (load_denoiser).")
     y = as_images(model, images, known)
     known = (known > 0).to(y)
     with torch.no_grad():
@@ -179,12 +174,10 @@ def restore_signals(
     """
     if not model.spec.for_signals:
         raise SpecError(
-            "a model of pictures was given; expected one of signals, or a denoiser (load_denoiser)"
+            "Got a model of pictures; expected one of signals, or a denoiser (load_denoiser)."
         )
     if isinstance(noise, PoissonGaussian):
-        raise SpecError(
-            "noise of counts was given for signals; expected a standard deviation, or None"
-        )
+        raise SpecError("Got noise of counts for signals; expected a standard deviation, or None.")
     given = checked(signals, f"[N, {model.spec.channels}, T]")
     if noise == 0 and mask is None:
         return signals
@@ -225,9 +218,10 @@ def warn_of_long_gaps(model: DeconvNet, known: Tensor) -> None:
     if count := int(long_gaps.sum()):
         longest = int(torch.diff(known_places(unknown)).max()) - 1
         warnings.warn(
-            f"Gaps longer than the model's waveforms ({reach:,} samples): {count:,}, the longest of"
-            f" {longest:,} samples. The model cannot fill them: the result is 0 where no known"
-            " sample is near. Treat these samples as unknown, as `whatwhere inpaint` does",
+            f"The recording has {plural(count, 'gap')} longer than the model's waveforms"
+            f" ({reach:,} samples); the longest has {longest:,} samples. The model cannot fill"
+            " them: the result is 0 where no known sample is near. Treat these samples as"
+            " unknown, as `whatwhere inpaint` does.",
             stacklevel=4,
         )
 
@@ -249,13 +243,12 @@ def as_images(
         tensor = torch.where(mask.to(tensor.device) > 0, tensor, 0)
     if not tensor.isfinite().all():
         raise ImageError(
-            "images with NaN or infinite values were given; `inpaint` fills in what a mask marks"
-            " with 0"
+            "The images have NaN or infinite values. To fill them in, use `inpaint` with a mask"
+            " that is 0 there."
         )
     if (largest := float(tensor.abs().max())) > LARGEST:
         raise ImageError(
-            f"images with values up to {largest:.4g} were given; expected at most {LARGEST:g}:"
-            " scale them"
+            f"The images have values up to {largest:.4g}; expected at most {LARGEST:g}. Scale them."
         )
     return tensor.detach().to(model.device, model.dtype)
 
@@ -267,11 +260,11 @@ def checked(values: Any, shape: str) -> Tensor:
     if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
         kind = tensor.dtype if isinstance(tensor, Tensor) else type(values).__name__
         raise ImageError(
-            f"{kind} was given; expected a float tensor or array {shape}"
-            " (`whatwhere.data.load(…)[:]`)"
+            f"Got {kind}; expected a float tensor or array {shape}, such as"
+            " `whatwhere.data.load(…)[:]`."
         )
     if tensor.ndim != shape.count(",") + 1 or 0 in tensor.shape:
-        raise ImageError(f"values of shape {list(tensor.shape)} were given; expected {shape}")
+        raise ImageError(f"Got values of shape {list(tensor.shape)}; expected {shape}.")
     return tensor
 
 
@@ -291,8 +284,8 @@ def read_noise(noise: Any) -> float | PoissonGaussian | None:
     if isinstance(noise, tuple) and len(noise) == 2 and all(map(is_level, noise)) and noise[0] > 0:
         return PoissonGaussian(*noise)
     raise SpecError(
-        f"noise = {noise!r} was given; expected a standard deviation ≥ 0, in units of the images,"
-        " 'poisson' for counts, (gain, sigma) with gain > 0, or None"
+        f"Got noise = {noise!r}; expected a standard deviation ≥ 0 in units of the images,"
+        " 'poisson' for counts, (gain, sigma) with gain > 0, or None."
     )
 
 
