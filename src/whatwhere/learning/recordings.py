@@ -41,20 +41,27 @@ from whatwhere.ops.baseline import baseline
 from whatwhere.ops.input_stage import InputStage
 from whatwhere.spec import InputSpec
 
+# How much is read together
 SAMPLE = 1 << 17  # samples that settings are chosen from
 BLOCK = 1 << 16  # samples of a block whose baseline is computed together
 IN_MEMORY = 1 << 26  # values without a baseline that are kept in memory; more are in a file
+
+# The baseline and the extent of the waveforms
 LENGTHS = (12, 24, 48, 96, 192, 384)  # of waveforms, that are tried
 NO_PEAKS = Peaks(Extent(32, 31), PEAK)  # where no event shows the length of a waveform
 LONGEST_SPAN = 4096  # samples of a baseline
 SPANS = 4  # lengths of a waveform in the span of the baseline
-MAINS = (50.0, 60.0)  # Hz
-LINE = 100.0  # times the median power near it that the power of the mains is at least
 CONTRAST = 10.0  # that a baseline leaves is enough, or
 NEARLY = 0.93  # of the best
+AGAIN = 2  # times that the extent is found with its own baseline
+
+# The hum
+MAINS = (50.0, 60.0)  # Hz
+LINE = 100.0  # times the median power near it that the power of the mains is at least
+
+# λ
 NOISE = 4.0  # standard deviations that an event's coefficients exceed, and
 SMALL = 0.3  # of the usual event
-AGAIN = 2  # times that the extent is found with its own baseline
 
 
 @dataclass(frozen=True)
@@ -127,9 +134,11 @@ def choose_extent(x: Tensor, hum: float) -> Peaks:
     if not clean:
         return NO_PEAKS
     contrasts = [contrast_of(v) for v in clean]
-    enough = min(CONTRAST, NEARLY * max(contrasts))
+    best = max(contrasts)
+    enough = min(CONTRAST, NEARLY * best)
     good = [v for v, contrast in zip(clean, contrasts, strict=True) if contrast >= enough]
-    found = find_extent(good[-1] if max(contrasts) > CONTRAST else good[0], longest)
+    v = good[-1] if best > CONTRAST else good[0]
+    found = find_extent(v, longest)
     for _ in range(AGAIN):
         if found is None:
             return NO_PEAKS
@@ -151,10 +160,12 @@ def contrast_of(v: Tensor) -> float:
 def in_words(signals: Signals, found: Waveforms, span: int, hum: float) -> str:
     """One line that says what was chosen."""
     count, _, length = found.shapes.shape
-    shifted = (
-        f", {plural(found.copies, 'cluster')} merged as shifted copies" if found.copies else ""
-    )
-    rare = f", {plural(found.rare, 'cluster')} too rare" if found.rare else ""
+    shifted = ""
+    if found.copies:
+        shifted = f", {plural(found.copies, 'cluster')} merged as shifted copies"
+    rare = ""
+    if found.rare:
+        rare = f", {plural(found.rare, 'cluster')} too rare"
     off = f"running median of {shown_length(span, signals.rate)} subtracted"
     if hum and signals.rate:
         off += f", hum of {hum * signals.rate:.2f} Hz subtracted"
@@ -166,7 +177,9 @@ def in_words(signals: Signals, found: Waveforms, span: int, hum: float) -> str:
 
 def shown_length(samples: int, rate: float | None) -> str:
     """A length in samples, and in milliseconds where the rate is known."""
-    return f"{samples} samples" + ("" if rate is None else f" ({1000 * samples / rate:.3g} ms)")
+    if rate is None:
+        return f"{samples} samples"
+    return f"{samples} samples ({1000 * samples / rate:.3g} ms)"
 
 
 def sample_of(signals: Signals) -> Tensor:
@@ -208,7 +221,8 @@ def find_hum(x: Tensor, rate: float | None) -> float:
         if centre - wide < 1 or centre + near + 1 >= len(power):
             continue
         around = power[centre - wide : centre + wide + 1]
-        at = centre - near + int(power[centre - near : centre + near + 1].argmax())
+        line = power[centre - near : centre + near + 1]
+        at = centre - near + int(line.argmax())
         excess = float(power[at] / around.median().clamp(min=1e-300))
         if excess > strongest:
             strongest = excess
@@ -251,6 +265,7 @@ def detrended(signals: Signals, stage: InputStage) -> Images:
         recording = signals.recording(row)
         for first in range(0, length, BLOCK):
             last = min(first + BLOCK, length)
+            # with the samples around it that have a part in its baseline
             begin = max(0, first - stage.reach)
             x = recording[:, :, begin : last + stage.reach][None]
             known = ~x.isnan()

@@ -9,6 +9,7 @@ are.
                one waveform, and those with few pieces none
 """
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -166,11 +167,13 @@ def large_peaks(strength: Tensor, extent: Extent, least: float) -> Tensor:
 def coherent_extent(v: Tensor, peaks: Tensor, longest: int) -> Extent:
     """The samples around peaks that are alike, among peaks of one channel and one sign."""
     kinds = kinds_of(v, peaks)
+    fewest = max(LEAST, COMMON * len(peaks))
     extent = Extent(1, 1)
     for kind in kinds.unique():
         own = peaks[kinds == kind]
-        if len(own) < max(LEAST, COMMON * len(peaks)):
+        if len(own) < fewest:
             continue
+        # a waveform has no room for the next peak
         room = max(3, min(longest, int(own.diff().double().quantile(NEAREST))))
         part = densest(coherent_power(v, own, room), room)
         part = part.with_length(min(room, round(ROOM * part.length)))
@@ -189,12 +192,13 @@ def covers(v: Tensor, strength: Tensor, extent: Extent, least: float) -> bool:
 def explained_share(v: Tensor, peaks: Tensor, extent: Extent) -> float:
     """The share of the energy of signals that the mean around peaks explains."""
     kinds = kinds_of(v, peaks)
+    reach = max(extent)
+    inside = slice(reach - extent.before, reach + extent.after + 1)
     explained = 0.0
     for kind in kinds.unique():
         own = peaks[kinds == kind]
-        reach = max(extent)
         power = coherent_power(v, own, reach)
-        explained += len(own) * float(power[reach - extent.before : reach + extent.after + 1].sum())
+        explained += len(own) * float(power[inside].sum())
     return explained / max(float(v.square().nansum()), 1e-300)
 
 
@@ -214,24 +218,29 @@ def coherent_power(v: Tensor, peaks: Tensor, reach: int) -> Tensor:
     known = (~pieces.isnan()).sum(1)
     mean = pieces.nanmean(1).nan_to_num(0)
     square = pieces.square().nanmean(1).nan_to_num(0)
+    power = mean.square().sum(0)
+
     # the mean of n values that have nothing in common has the power 1/n
     chance = 1 / known.clamp(min=2)
-    power = mean.square().sum(0)
-    alike = (mean.square() - chance * square).sum(0) > COHERENT * ((1 - chance) * square).sum(0)
+    common = (mean.square() - chance * square).sum(0)
+    alike = common > COHERENT * ((1 - chance) * square).sum(0)
+
     variance = (square - mean.square()).clamp(min=0)
     certain = power > CERTAIN**2 * (variance * chance).sum(0)
-    present = alike & certain & (power > FAINT * power[reach]) & (known >= 2).any(0)
-    return torch.where(present, power, 0)
+    visible = power > FAINT * power[reach]
+    seen_twice = (known >= 2).any(0)
+    return torch.where(alike & certain & visible & seen_twice, power, 0)
 
 
 def densest(power: Tensor, room: int) -> Extent:
     """The part of at most `room` samples, with the peak, that has most of the power, less the
     places at its ends that have none."""
     reach = len(power) // 2
+    # sums[b] - sums[a] is the power from a to b
     sums = F.pad(power.double().cumsum(0), (1, 0))
     firsts = torch.arange(max(0, reach - room + 1), reach + 1)
-    lasts = firsts + room
-    best = int(firsts[(sums[lasts.clamp(max=len(power))] - sums[firsts]).argmax()])
+    lasts = (firsts + room).clamp(max=len(power))
+    best = int(firsts[(sums[lasts] - sums[firsts]).argmax()])
     present = power[best : best + room].nonzero()[:, 0] + best
     if not len(present):
         return Extent(1, 1)
@@ -299,38 +308,54 @@ class Waveforms(NamedTuple):
     rare: int
 
 
+@dataclass
+class ClusterGroup:
+    """Clusters that are copies of each other at shifts.
+
+    shape     mean of the first, which is the largest: that of all would be blurred, [1, C, K]
+    pieces    of all clusters
+    clusters  how many
+    """
+
+    shape: Tensor
+    pieces: int
+    clusters: int = 1
+
+
 def find_waveforms(pieces: Tensor, most: int | None, seed: int = 0) -> Waveforms:
     """The waveforms that pieces [n, C, K] show.
 
     most  of them; None: as many as there are
     """
+    # more clusters than waveforms: a cluster may hold one waveform at one shift
     clusters = CLUSTERS if most is None else max(CLUSTERS, 2 * most)
-    number = cluster(pieces, max(1, min(clusters, len(pieces) // LEAST)), seed)
+    clusters = max(1, min(clusters, len(pieces) // LEAST))
+    number = cluster(pieces, clusters, seed)
     counts = torch.bincount(number)
-    order = [int(k) for k in counts.argsort(descending=True) if counts[k] > 0]
+    largest_first = counts.argsort(descending=True)
+    order = [int(k) for k in largest_first if counts[k] > 0]
     fewest = max(LEAST, FEWEST * len(pieces))
-    groups: list[list[int]] = []
+
+    # clusters that are copies of each other are one group
+    groups: list[ClusterGroup] = []
     rare = 0
     for k in order:
-        centre = unit(pieces[number == k].mean(0, keepdim=True))
-        means = [group_mean(pieces, number, group) for group in groups]
-        alike = [float(likeness(mean, centre)) for mean in means]
+        shape = unit(pieces[number == k].mean(0, keepdim=True))
+        alike = [float(likeness(group.shape, shape)) for group in groups]
         if alike and max(alike) > SAME:
-            groups[alike.index(max(alike))].append(k)
+            nearest = groups[alike.index(max(alike))]
+            nearest.clusters += 1
+            nearest.pieces += int(counts[k])
         elif counts[k] >= fewest:
-            groups.append([k])
+            groups.append(ClusterGroup(shape, int(counts[k])))
         else:
             rare += 1
-    if not groups:
-        groups = [[order[0]]]
-    sizes = [int(sum(counts[k] for k in group)) for group in groups]
-    chosen = sorted(range(len(groups)), key=lambda n: -sizes[n])[:most]
-    # the first cluster of a group is its largest, and is not blurred by shifts
-    shapes = torch.cat([group_mean(pieces, number, groups[n]) for n in chosen])
-    copies = sum(len(group) - 1 for group in groups)
-    return Waveforms(shapes, [sizes[n] for n in chosen], copies, rare)
+    if not groups:  # all are rare, and the largest is the best that there is
+        k = order[0]
+        shape = unit(pieces[number == k].mean(0, keepdim=True))
+        groups = [ClusterGroup(shape, int(counts[k]))]
 
-
-def group_mean(pieces: Tensor, number: Tensor, group: list[int]) -> Tensor:
-    """The mean of the first cluster of a group, [1, C, K], of unit length."""
-    return unit(pieces[number == group[0]].mean(0, keepdim=True))
+    chosen = sorted(groups, key=lambda group: -group.pieces)[:most]
+    shapes = torch.cat([group.shape for group in chosen])
+    copies = sum(group.clusters - 1 for group in groups)
+    return Waveforms(shapes, [group.pieces for group in chosen], copies, rare)

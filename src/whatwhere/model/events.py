@@ -3,19 +3,21 @@
 A feature p(j) with the weights w of its region puts the coefficients p(j) w(i) on the samples i of
 the map z. To first order, a waveform with these coefficients is one waveform of
 
-    amplitude  a = p Σ w(i)        time  t = Σ w(i) i / Σ w(i)        width  s,  s² = Σ w(i) (i -
-               t)² / Σ w(i)
+    amplitude  a  = p Σ w(i)
+    time       t  = Σ w(i) i / Σ w(i)
+    width      s,   s² = Σ w(i) (i - t)² / Σ w(i)
 
 so t has a fraction of a sample, by μ and γ together: μ alone is not the mean of i, since elements
-have only so many places, and a large γ leaves one of them. Regions next to each other share an
-event that lies between them: features of one map and sign that are no farther apart than a region
-is long, and at least NEAREST elements, are one event, whose a, t and s are those of all
-coefficients.
+have only so many places, and a large γ leaves one of them.
+
+Regions next to each other share an event that lies between them. Features of one map and one sign
+are one event if they are no farther apart than a region is long, or than NEAREST elements. Its a, t
+and s are those of all its coefficients.
 """
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -29,6 +31,9 @@ from whatwhere.spec.checks import require
 
 NEAREST = 1.5  # elements of z: without pooling, coefficients next to each other
 OVERLAP = 0.5  # of a waveform's length: events that are nearer to each other are doubtful
+
+# The table ----------------------------------------------------------------------------------------
+
 FIELDS = [
     ("signal", np.int64),
     ("layer", np.int64),
@@ -128,6 +133,9 @@ class Events(np.ndarray):
         return mne.Annotations(self["seconds"], np.zeros(len(self)), names)
 
 
+# From latents to events ---------------------------------------------------------------------------
+
+
 def events_of(sized: SizedModel, latents: Latents, threshold: float = 0.0) -> Events:
     """The events of signals from their latents; those with an amplitude below the threshold are
     left out.
@@ -163,10 +171,12 @@ def centres_to_peaks(events: Events, sized: SizedModel) -> None:
     name their channels and overlaps, in place."""
     f = sized.filters[0][:, :, 0].cpu().double().numpy()  # [C, B, K]
     _, maps, length = f.shape
-    largest = np.abs(f).transpose(1, 0, 2).reshape(maps, -1).argmax(1)
-    channel, peak = np.divmod(largest, length)
+    size = np.abs(f).transpose(1, 0, 2).reshape(maps, -1)
+    channel, peak = np.divmod(size.argmax(1), length)
     number = events["waveform"]
-    events["sample"] += peak[number] - (length - 1) / 2
+    centre = (length - 1) / 2
+    events["sample"] += peak[number] - centre
+    # an input stage such as 'onoff' makes several channels of each one of the signal
     events["channel"] = channel[number] % max(1, sized.spec.channels)
     events["doubtful"] = overlapping(events, OVERLAP * length)
 
@@ -176,71 +186,129 @@ def overlapping(events: Events, distance: float) -> np.ndarray:
     order = np.lexsort((events["sample"], events["signal"]))
     near = np.diff(events["sample"][order]) < distance
     near &= np.diff(events["signal"][order]) == 0
+    earlier = order[:-1][near]
+    later = order[1:][near]
     doubtful = np.zeros(len(events), bool)
-    doubtful[order[:-1][near]] = True
-    doubtful[order[1:][near]] = True
+    doubtful[earlier] = True
+    doubtful[later] = True
     return doubtful
+
+
+# The events of one layer --------------------------------------------------------------------------
+
+
+class ActiveFeatures(NamedTuple):
+    """The features that are not 0, by the coefficients that each puts on the elements of z; all
+    columns are [n].
+
+    signal     number of the signal
+    feature    number of the map
+    sign       of the coefficients
+    amplitude  their sum
+    time       their mean place
+    variance   of their places
+    """
+
+    signal: np.ndarray
+    feature: np.ndarray
+    sign: np.ndarray
+    amplitude: np.ndarray
+    time: np.ndarray
+    variance: np.ndarray
+
+    def sorted(self) -> "ActiveFeatures":
+        """By signal, map, sign and time, so that the features of an event follow each other."""
+        order = np.lexsort((self.time, self.sign, self.feature, self.signal))
+        return ActiveFeatures(*(column[order] for column in self))
 
 
 def _layer_events(spec: ModelSpec, k: int, p: Tensor, weights: Weights, threshold: float) -> Events:
     """Events of layer k, by signal and feature, in the order of time; without parents."""
-    used = p.nonzero(as_tuple=True)
-    signal, feature, _, j = (index.cpu().numpy() for index in used)
-    w = weights.factors[-1][used[0], used[1], 0, 0, :, used[2], used[3]].cpu().double().numpy()
-    value = p[used].cpu().double().numpy()
-    regions = weights.regions
-    i = j[:, None] * regions.stride[2] + np.arange(regions.size[2])
-    amplitude = value * w.sum(1)
-    time = (w * i).sum(1) / w.sum(1)
-    square = (w * (i - time[:, None]) ** 2).sum(1) / w.sum(1)
-    sign = np.sign(value)
-    order = np.lexsort((time, sign, feature, signal))
-    signal, feature, sign, amplitude, time, square = (
-        column[order] for column in (signal, feature, sign, amplitude, time, square)
-    )
-    apart = np.diff(time) > max(NEAREST, regions.size[2])
-    for column in (signal, feature, sign):
-        apart |= np.diff(column) != 0
-    first = np.flatnonzero(np.append(True, apart))[: len(time)]
+    features = _active_features(p, weights).sorted()
+    first = _first_of_events(features, max(NEAREST, weights.regions.size[2]))
 
     def total(column: np.ndarray) -> np.ndarray:
+        """The sums over the features of each event."""
         return np.add.reduceat(column, first) if len(first) else column
 
-    whole = total(amplitude)
-    mean = total(amplitude * time) / whole
-    spread = np.repeat(mean, np.diff(np.append(first, len(time)))) - time
-    stride, offset = LayerPlaces.of(spec, 1)[k - 1].unpooled(spec.layers[k - 1].filter_shape[1])
-    found = np.zeros(len(first), FIELDS).view(Events)
-    found["signal"] = signal[first]
-    found["layer"] = k
-    found["waveform"] = feature[first]
-    found["sample"] = stride * mean + offset
-    found["seconds"] = np.nan
-    found["amplitude"] = whole
-    found["explained"] = np.nan
-    found["width"] = stride * np.sqrt(total(amplitude * (square + spread**2)) / whole)
-    found["parent"] = -1
-    return found[np.abs(whole) >= threshold]
+    # an event has the sum of the coefficients, their mean place, and the variance around it
+    amplitude = total(features.amplitude)
+    time = total(features.amplitude * features.time) / amplitude
+    counts = np.diff(np.append(first, len(features.time)))
+    distance = np.repeat(time, counts) - features.time
+    variance = total(features.amplitude * (features.variance + distance**2)) / amplitude
+
+    below = LayerPlaces.of(spec, 1)[k - 1]
+    stride, offset = below.unpooled(spec.layers[k - 1].filter_shape[1])
+    events = np.zeros(len(first), FIELDS).view(Events)
+    events["signal"] = features.signal[first]
+    events["layer"] = k
+    events["waveform"] = features.feature[first]
+    events["sample"] = stride * time + offset
+    events["seconds"] = np.nan
+    events["amplitude"] = amplitude
+    events["explained"] = np.nan
+    events["width"] = stride * np.sqrt(variance)
+    events["parent"] = -1
+    return events[np.abs(amplitude) >= threshold]
+
+
+def _active_features(p: Tensor, weights: Weights) -> ActiveFeatures:
+    """Amplitude, time and variance of every feature that is not 0."""
+    active = p.nonzero(as_tuple=True)
+    signal, feature, _, j = (index.cpu().numpy() for index in active)
+    n, b, row, column = active
+    w = weights.factors[-1][n, b, 0, 0, :, row, column].cpu().double().numpy()  # [n, size]
+    value = p[active].cpu().double().numpy()
+    size = weights.regions.size[2]
+    stride = weights.regions.stride[2]
+    i = j[:, None] * stride + np.arange(size)
+    mass = w.sum(1)
+    time = (w * i).sum(1) / mass
+    variance = (w * (i - time[:, None]) ** 2).sum(1) / mass
+    return ActiveFeatures(signal, feature, np.sign(value), value * mass, time, variance)
+
+
+def _first_of_events(features: ActiveFeatures, distance: float) -> np.ndarray:
+    """The rows of sorted features that begin an event: another signal, map or sign than the row
+    before, or farther away than this."""
+    if not len(features.time):
+        return np.empty(0, np.int64)
+    apart = np.diff(features.time) > distance
+    for column in (features.signal, features.feature, features.sign):
+        apart |= np.diff(column) != 0
+    return np.flatnonzero(np.append(True, apart))
+
+
+# Layers and tiles together ------------------------------------------------------------------------
 
 
 def _parents(sized: SizedModel, k: int, events: Events, above: Events, before: int) -> np.ndarray:
     """For each event of layer k, the row of the event of layer k + 1 that contributes most at its
-    time."""
+    time.
+
+    above   the events of layer k + 1
+    before  rows of the table before them
+    """
     f = sized.filters[k][:, :, 0].abs().cpu().double().numpy()
     stride = LayerPlaces.of(sized.spec, 1)[k].stride
-    reach = f.shape[2] - 1
+    last = f.shape[2] - 1
+    rows_of = {n: np.flatnonzero(above["signal"] == n) for n in np.unique(above["signal"])}
+    none = np.empty(0, np.int64)
     parents = np.full(len(events), -1)
-    by_signal = {n: np.flatnonzero(above["signal"] == n) for n in np.unique(above["signal"])}
     for n, event in enumerate(events):
-        near = by_signal.get(event["signal"], np.empty(0, np.int64))
-        tap = np.rint((event["sample"] - above["sample"][near]) / stride + reach / 2).astype(int)
+        rows = rows_of.get(event["signal"], none)
+        # the element of each group's filter that lies on the event
+        place = (event["sample"] - above["sample"][rows]) / stride + last / 2
+        element = np.rint(place).astype(int)
         # both times are means, which may lie a little beyond
-        inside = (tap >= -1) & (tap <= reach + 1)
-        near = near[inside]
-        tap = tap[inside].clip(0, reach)
-        part = f[event["waveform"], above["waveform"][near], tap] * np.abs(above["amplitude"][near])
-        if len(part) and part.max() > 0:
-            parents[n] = before + near[part.argmax()]
+        inside = (element >= -1) & (element <= last + 1)
+        rows = rows[inside]
+        element = element[inside].clip(0, last)
+        filters = f[event["waveform"], above["waveform"][rows], element]
+        contribution = filters * np.abs(above["amplitude"][rows])
+        if len(contribution) and contribution.max() > 0:
+            parents[n] = before + rows[contribution.argmax()]
     return parents
 
 
@@ -248,18 +316,24 @@ def _sorted(tables: Sequence[Events]) -> Events:
     """All tables in one, sorted; parents follow their rows."""
     table = Events.of(np.concatenate(tables))
     order = np.lexsort((table["sample"], -table["layer"], table["signal"]))
-    place = np.empty(len(order) + 1, np.int64)
-    place[order] = np.arange(len(order))
-    place[-1] = -1
-    table["parent"] = place[table["parent"]]
+    # the new row of each old one; the last place is that of -1, which means no parent
+    new_row = np.empty(len(order) + 1, np.int64)
+    new_row[order] = np.arange(len(order))
+    new_row[-1] = -1
+    table["parent"] = new_row[table["parent"]]
     return table[order]
 
 
 def join_events(parts: Sequence[Events]) -> Events:
     """The events of successive tiles, whose times and signals are those of the whole recording
     already."""
-    before = np.cumsum([0, *map(len, parts)])
-    moved = [part.copy() for part in parts]
-    for part, first in zip(moved, before, strict=False):
-        part["parent"][part["parent"] >= 0] += first
-    return _sorted(moved) if moved else Events.of([])
+    if not parts:
+        return Events.of([])
+    moved = []
+    rows_before = 0
+    for part in parts:
+        own = part.copy()
+        own["parent"][own["parent"] >= 0] += rows_before
+        moved.append(own)
+        rows_before += len(part)
+    return _sorted(moved)

@@ -27,14 +27,20 @@ from whatwhere.spec.checks import require
 from whatwhere.tasks.event_noise import DEVIATIONS, waveform_noise
 from whatwhere.tasks.overlaps import Limits, Stretch, explain_overlaps
 
+# Tiles
 TILE = 4096  # samples
 OVERLAP = 4  # tiles share as many samples as so many waveforms have
-NOISE = 4.0  # standard deviations, of λ
-LEAST_SHARE = 0.2
+
+# What an event must have
+NOISE = 4.0  # standard deviations of the noise by which λ is chosen
+LEAST_SHARE = 0.2  # of the recording's energy where the event lies
 # the same where waveforms cover a recording: its noise is how far beats differ from each other
 COVERED_DEVIATIONS = 3.0
 COVERED_SHARE = 0.5
 VISIBLE = 0.5  # of a waveform's energy on known samples: at an end or a gap, less is a guess
+
+
+# Tile by tile -------------------------------------------------------------------------------------
 
 
 def find_events(
@@ -151,6 +157,9 @@ def pictures_of(recording: Any, spec: ModelSpec) -> Iterator[Picture]:
     yield from (signal[:, None] for signal in signals)
 
 
+# What an event must have --------------------------------------------------------------------------
+
+
 def least_amplitudes(
     model: DeconvNet,
     picture: Picture,
@@ -165,18 +174,24 @@ def least_amplitudes(
     if threshold is not None:
         return Limits(np.full(maps, threshold), 0.0)
     noise = waveform_noise(model, picture, grid)
-    deviations = COVERED_DEVIATIONS if noise.covers else DEVIATIONS
+    deviations = DEVIATIONS
+    share = LEAST_SHARE
+    if noise.covers:
+        deviations = COVERED_DEVIATIONS
+        share = COVERED_SHARE
     amplitude = deviations * noise.deviations
     if not isinstance(spec.lam, AutoLam):
         # λ leaves out what is smaller than 1/λ; training chose it by the size of the events
         amplitude = np.maximum(amplitude, DEVIATIONS / NOISE / spec.lam)
-    return Limits(amplitude, COVERED_SHARE if noise.covers else LEAST_SHARE)
+    return Limits(amplitude, share)
 
 
 def chosen_rows(events: Events, taken: np.ndarray) -> Events:
     """Some rows of a table; parents follow them."""
-    number = np.append(np.where(taken, np.cumsum(taken) - 1, -1), -1)
-    events["parent"] = number[events["parent"]]
+    # the new row of each old one; the last place is that of -1, which means no parent
+    new_row = np.where(taken, np.cumsum(taken) - 1, -1)
+    new_row = np.append(new_row, -1)
+    events["parent"] = new_row[events["parent"]]
     return events[taken]
 
 
@@ -192,14 +207,19 @@ def tile_events(model: DeconvNet, solved: SolvedTile, least: Limits | None) -> E
         events = explain_overlaps(events, stretch, least)
     measure(events, stretch)
     if least is not None:
-        of_signal = events["layer"] == 1
-        number = np.where(of_signal, events["waveform"], 0)
-        above = np.abs(events["amplitude"]) >= least.amplitude[number]
-        above &= events["explained"] >= least.share
-        above &= visible_share(events, stretch) >= VISIBLE
-        events = chosen_rows(events, above | ~of_signal)
+        events = chosen_rows(events, are_large(events, stretch, least))
     events["sample"] += solved.columns.start
     return events
+
+
+def are_large(events: Events, stretch: Stretch, least: Limits) -> np.ndarray:
+    """Which events have what is needed at least; limits are those of layer 1, so all groups do."""
+    of_signal = events["layer"] == 1
+    number = np.where(of_signal, events["waveform"], 0)
+    large = np.abs(events["amplitude"]) >= least.amplitude[number]
+    large &= events["explained"] >= least.share
+    large &= visible_share(events, stretch) >= VISIBLE
+    return large | ~of_signal
 
 
 def events_of_core(events: Events, model: DeconvNet, solved: SolvedTile, length: int) -> Events:
@@ -213,6 +233,9 @@ def events_of_core(events: Events, model: DeconvNet, solved: SolvedTile, length:
     first = -np.inf if core.start == 0 else core.start
     last = np.inf if core.stop == length else core.stop
     return chosen_rows(events, (events["sample"] >= first) & (events["sample"] < last))
+
+
+# Events on the samples of their tile --------------------------------------------------------------
 
 
 def stretch_of(sized: SizedModel, solved: SolvedTile) -> Stretch:
@@ -257,14 +280,19 @@ def measure(events: Events, stretch: Stretch) -> None:
     waves = np.flatnonzero((events["layer"] == 1) & np.isnan(events["explained"]))
     number = events["waveform"][waves]
     place = places_of(events[waves], stretch)
-    shape = stretch.f[number] * stretch.seen[:, place].transpose(1, 0, 2)
+    seen = stretch.seen[:, place].transpose(1, 0, 2)  # [n, C, K], as all that follow
+    left = stretch.left[:, place].transpose(1, 0, 2)
+    signal = stretch.signal[:, place].transpose(1, 0, 2)
+
+    # what is left of a waveform has the sign of its event; another sign is another event's
+    shape = stretch.f[number] * seen
     energy = (shape**2).sum((1, 2)).clip(1e-12)
-    missing = (shape * stretch.left[:, place].transpose(1, 0, 2)).sum((1, 2)) / energy
+    missing = (shape * left).sum((1, 2)) / energy
     amplitude = events["amplitude"][waves]
     corrected = amplitude + np.where(missing * amplitude > 0, missing, 0)
-    around = (stretch.signal[:, place].transpose(1, 0, 2) ** 2 * stretch.covered[number]).sum(
-        (1, 2)
-    )
     events["amplitude"][waves] = corrected
+
+    # only where the waveform is: what lies beside it is no evidence against it
+    around = (signal**2 * stretch.covered[number]).sum((1, 2))
     share = corrected**2 * energy / around.clip(1e-30)
     events["explained"][waves] = share.clip(0, 1)

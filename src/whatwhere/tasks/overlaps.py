@@ -86,20 +86,25 @@ def groups(samples: np.ndarray, distance: float) -> Iterator[slice]:
 
 def explain(events: Events, stretch: Stretch, limits: Limits) -> Events:
     """The same stretch of a recording explained by as few events as are large enough."""
-    length = stretch.f.shape[2]
-    begin = int(events["sample"].min()) + stretch.frame - length - NEAR
-    end = int(events["sample"].max()) + stretch.frame + length + NEAR + 1
+    # the samples that the events, or candidates next to them, can reach
+    reach = stretch.f.shape[2] + NEAR
+    begin = int(events["sample"].min()) + stretch.frame - reach
+    end = int(events["sample"].max()) + stretch.frame + reach + 1
     begin = max(0, begin)
     end = min(stretch.signal.shape[1], end)
+
+    # what these events explain, with what is left: other events have no part in it
     times = events["sample"] + stretch.frame - begin
     own = placed(stretch, events["waveform"], times, begin, end)
     y = stretch.left[:, begin:end].ravel() + events["amplitude"] @ own
     around = stretch.signal[:, begin:end].ravel() ** 2
 
-    waveform, time = candidates(events["waveform"], times, len(stretch.f))
+    waveform, time = candidates(times, len(stretch.f))
     shapes = placed(stretch, waveform, time, begin, end)
     norm = np.sqrt((shapes**2).sum(1)).clip(1e-9)
     energy = (significant(shapes) @ around).clip(1e-30)
+
+    # matching pursuit, with the amplitudes of all that are taken fitted again
     taken: list[int] = []
     amplitudes = np.empty(0)
     left = y
@@ -109,12 +114,15 @@ def explain(events: Events, stretch: Stretch, limits: Limits) -> Events:
             score[(waveform == waveform[k]) & (np.abs(time - time[k]) <= 2 * NEAR)] = -np.inf
         best = int(score.argmax())
         amplitude = score[best] / norm[best]
-        large = amplitude >= limits.amplitude[waveform[best]]
-        if not large or score[best] ** 2 < limits.share * energy[best]:
+        is_large = amplitude >= limits.amplitude[waveform[best]]
+        explains_enough = score[best] ** 2 >= limits.share * energy[best]
+        if not (is_large and explains_enough):
             break
         taken.append(best)
         amplitudes = np.linalg.lstsq(shapes[taken].T, y, rcond=None)[0]
         left = y - amplitudes @ shapes[taken]
+
+    # other columns are those of the nearest event
     found = np.zeros(len(taken), events.dtype).view(Events)
     for n, k in enumerate(taken):
         found[n] = events[int(np.abs(times - time[k]).argmin())]
@@ -126,13 +134,19 @@ def explain(events: Events, stretch: Stretch, limits: Limits) -> Events:
     return found[found["amplitude"] > 0]
 
 
-def candidates(
-    waveform: np.ndarray, time: np.ndarray, waveforms: int
-) -> tuple[np.ndarray, np.ndarray]:
+class Candidates(NamedTuple):
+    """Waveforms by their numbers, and the times at which they are tried; both [n]."""
+
+    waveform: np.ndarray
+    time: np.ndarray
+
+
+def candidates(time: np.ndarray, waveforms: int) -> Candidates:
     """Every waveform at the time of every event, and at samples next to it."""
     offsets = np.arange(-NEAR, NEAR + 1)
     times = (time[:, None] + offsets).ravel()
-    return np.repeat(np.arange(waveforms), len(times)), np.tile(times, waveforms)
+    numbers = np.repeat(np.arange(waveforms), len(times))
+    return Candidates(numbers, np.tile(times, waveforms))
 
 
 def placed(
@@ -144,14 +158,14 @@ def placed(
     first = time - stretch.peaks[waveform]
     whole = np.floor(first).astype(int)
     fraction = (first - whole)[:, None, None]
+    # waveforms may reach beyond both ends, where a frame takes what is cut off
     frame = length + NEAR
     shapes = np.zeros((len(time), channels, end - begin + 2 * frame))
     whole = (whole + frame).clip(0, shapes.shape[2] - length - 1)
     rows = np.arange(len(time))[:, None]
     place = whole[:, None] + np.arange(length)
     values = stretch.f[waveform].transpose(0, 2, 1)  # [n, K, C]
-    part = fraction.transpose(0, 2, 1)
-    shapes[rows, :, place] += (1 - part) * values
-    shapes[rows, :, place + 1] += part * values
-    shapes = shapes[:, :, frame:-frame] * stretch.seen[:, begin:end]
-    return shapes.reshape(len(time), -1)
+    shapes[rows, :, place] += (1 - fraction) * values
+    shapes[rows, :, place + 1] += fraction * values
+    known = shapes[:, :, frame:-frame] * stretch.seen[:, begin:end]
+    return known.reshape(len(time), -1)
