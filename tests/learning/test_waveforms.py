@@ -127,6 +127,23 @@ def test_shifted_copies_are_one_waveform() -> None:
     assert found.copies > 0
 
 
+def test_a_rare_waveform_counts_with_all_its_copies() -> None:
+    """A tenth of the pieces have another waveform, at three shifts: each alone is too rare."""
+    rng = np.random.default_rng(0)
+    t = np.arange(40)
+    pieces = np.zeros((300, 1, 40))
+    for n in range(300):
+        if n % 10:
+            pieces[n, 0] = np.exp(-((t - 15) ** 2) / 8)
+            continue
+        since = t - 12 - 3 * (n // 10 % 3)
+        pieces[n, 0] = np.exp(-(since**2) / 8) - np.exp(-((since - 7) ** 2) / 8)
+    pieces += 0.02 * rng.standard_normal(pieces.shape)
+    found = find_waveforms(unit(torch.from_numpy(pieces).float()), None)
+    assert found.counts == [270, 30]
+    assert found.rare == 0
+
+
 def test_waveforms_that_are_alike_but_differ_in_width_stay_two() -> None:
     """Their correlation is 0.9."""
     rng = np.random.default_rng(0)

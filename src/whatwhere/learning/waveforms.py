@@ -334,7 +334,6 @@ def find_waveforms(pieces: Tensor, most: int | None, seed: int = 0) -> Waveforms
     counts = torch.bincount(number)
     largest_first = counts.argsort(descending=True)
     order = [int(k) for k in largest_first if counts[k] > 0]
-    fewest = max(LEAST, FEWEST * len(pieces))
 
     # clusters that are copies of each other are one group
     groups: list[ClusterGroup] = []
@@ -346,16 +345,17 @@ def find_waveforms(pieces: Tensor, most: int | None, seed: int = 0) -> Waveforms
             nearest = groups[alike.index(max(alike))]
             nearest.clusters += 1
             nearest.pieces += int(counts[k])
-        elif counts[k] >= fewest:
+        elif not groups or counts[k] >= LEAST:
             groups.append(ClusterGroup(shape, int(counts[k])))
         else:
             rare += 1
-    if not groups:  # all are rare, and the largest is the best that there is
-        k = order[0]
-        shape = unit(pieces[number == k].mean(0, keepdim=True))
-        groups = [ClusterGroup(shape, int(counts[k]))]
 
-    chosen = sorted(groups, key=lambda group: -group.pieces)[:most]
+    # what is rare is so with all its copies: k-means may split a waveform
+    groups.sort(key=lambda group: -group.pieces)
+    fewest = max(LEAST, FEWEST * len(pieces))
+    common = [group for group in groups if group.pieces >= fewest] or groups[:1]
+    rare += sum(group.clusters for group in groups[len(common) :])
+    chosen = common[:most]
     shapes = torch.cat([group.shape for group in chosen])
-    copies = sum(group.clusters - 1 for group in groups)
+    copies = sum(group.clusters - 1 for group in common)
     return Waveforms(shapes, [group.pieces for group in chosen], copies, rare)
