@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from whatwhere.errors import SpecError
-from whatwhere.ops.baseline import baseline, baseline_reach
+from whatwhere.ops.baseline import baseline, baseline_reach, convolve
 from whatwhere.ops.input_stage import InputStage
 from whatwhere.spec import InputSpec, LayerSpec, ModelSpec
 
@@ -81,6 +81,18 @@ def test_a_part_has_the_baseline_of_the_whole(hum: float) -> None:
     whole = baseline(x, 64, hum)
     part = baseline(x[..., 2000 - reach : 3000 + reach], 64, hum)
     torch.testing.assert_close(part[..., reach:-reach], whole[..., 2000:3000])
+
+
+@pytest.mark.parametrize("taps", [1, 3, 63, 65])
+@pytest.mark.parametrize("samples", [2, 64, 300])
+def test_short_and_long_kernels_are_convolved_alike(taps: int, samples: int) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2, samples))
+    kernel = rng.standard_normal(taps)
+    full = np.stack([np.convolve(row, kernel) for row in x])
+    expected = full[:, taps // 2 : taps // 2 + samples]
+    found = convolve(torch.from_numpy(x), torch.from_numpy(kernel))
+    np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
 def test_a_signal_without_known_samples_has_a_baseline_of_zero() -> None:

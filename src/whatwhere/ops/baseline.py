@@ -25,6 +25,8 @@ PERIODS = 5  # of the hum that the deviation of its Gaussian has at least
 HALF = 0.5  # periods: the deviation of the Gaussian whose mean is taken off before
 SPANS = 2  # the same in spans: a waveform must be short in comparison
 REACH = 3.0  # standard deviations at which a Gaussian ends
+SHORT = 64  # taps of a kernel that is applied as a matrix; a longer one is faster by its spectrum
+OUTPUTS = 64  # places that a row of this matrix product has
 
 
 def baseline_reach(span: int, hum: float) -> int:
@@ -123,13 +125,28 @@ def gaussian(deviation: float, like: Tensor) -> Tensor:
 
 def convolve(x: Tensor, kernel: Tensor) -> Tensor:
     """x [..., T] with a kernel of odd length, of the same length as x, 0 beyond the ends."""
+    if len(kernel) <= SHORT:
+        return convolve_by_matrix(x, kernel)
+    length = x.shape[-1]
     reach = len(kernel) // 2
-    rows = x.reshape(-1, 1, x.shape[-1])
-    if len(kernel) <= 64:
-        return F.conv1d(rows, kernel.flip(0)[None, None], padding=reach).view(x.shape)
-    # a long kernel is faster by its spectrum
-    size = x.shape[-1] + len(kernel) - 1
+    size = length + len(kernel) - 1
     size = 1 << (size - 1).bit_length()
-    spectrum = torch.fft.rfft(rows, size) * torch.fft.rfft(kernel, size)
+    spectrum = torch.fft.rfft(x, size) * torch.fft.rfft(kernel, size)
     full = torch.fft.irfft(spectrum, size)
-    return full[..., reach : reach + x.shape[-1]].reshape(x.shape)
+    return full[..., reach : reach + length]
+
+
+def convolve_by_matrix(x: Tensor, kernel: Tensor) -> Tensor:
+    """The same as a product of overlapping pieces of x and a matrix [taps + OUTPUTS - 1, OUTPUTS],
+    whose columns are the kernel, each a place further: `conv1d` of one channel is several times
+    slower."""
+    length = x.shape[-1]
+    taps = len(kernel)
+    reach = taps // 2
+    pieces = -(-length // OUTPUTS)
+    size = taps + OUTPUTS - 1
+    padded = F.pad(x, (reach, pieces * OUTPUTS - length + reach))
+    matrix = F.pad(kernel.flip(0), (0, OUTPUTS)).repeat(OUTPUTS)[: size * OUTPUTS]
+    matrix = matrix.view(OUTPUTS, size).T
+    products = padded.unfold(-1, size, OUTPUTS) @ matrix
+    return products.flatten(-2)[..., :length]
