@@ -67,6 +67,11 @@ SIGNALS = ModelSpec(
         LayerSpec(maps=17, filter_size=(1, 5), pool_size=(1, 3)),
     )
 )
+FEW_WAVEFORMS = ModelSpec(
+    layers=(LayerSpec(maps=3, filter_size=(1, 13), pool_size=(1, 2), pool_stride=(1, 1)),),
+    channels=3,
+    signed_filters=True,
+)
 RECTANGULAR_LARGE = ModelSpec(layers=(LayerSpec(maps=5, filter_size=(3, 12), pool_size=(2, 5)),))
 AGREEMENTS = {
     # few features are not zero: the CPU engine visits only those
@@ -79,6 +84,10 @@ AGREEMENTS = {
     "signals": Agreement(SIGNALS, height=1, width=61, fresh=True, mask="weights"),
     "signals, one layer, dense": Agreement(
         SIGNALS, height=1, width=61, layer=1, spec={"alpha": 0.5}
+    ),
+    "signals, few waveforms": Agreement(FEW_WAVEFORMS, height=1, width=61, fresh=True),
+    "signals, few waveforms, dense": Agreement(
+        FEW_WAVEFORMS, height=1, width=61, mask="weights", spec={"step": LineSearch(momentum=True)}
     ),
     "1 layer, 12×12 filters, 7×7 regions": Agreement(LARGE, height=17, width=23, fresh=True),
     "1 layer, 12×12 filters, 7×7 regions, dense": Agreement(LARGE, height=17, width=23),

@@ -1,7 +1,8 @@
 """The two directions of `ops.convolution` for one image, by the fastest method for the sizes.
 
 If the maps of the layer below fill vectors, Winograd's method; from and to the few channels of an
-image, the direct sum; down from few non-zero features, those features only.
+image, the direct sum; down from few non-zero features, those features only. The few waveforms of
+a recording would leave most of each vector of maps empty: there, vectors run along the signal.
 """
 
 from whatwhere.engines.cpu.pooling import element_offset, weights_offset
@@ -32,8 +33,30 @@ def convolve_up(state: Array, filters: Array, below: Layer, layer: Layer) -> Non
     if layer.winograd:
         source, target = signal_map(below, below.error), unpooled_map(layer, layer.z_error)
         correlate(state, filters, layer, layer.up, source, target)
+    elif layer.few:
+        convolve_up_to_few(state, filters, below, layer)
     else:
         convolve_up_directly(state, filters, below, layer)
+
+
+@jit
+def convolve_up_to_few(state: Array, filters: Array, below: Layer, layer: Layer) -> None:
+    """The same for few maps of a signal: each output is the product of a window, all channels of
+    which lie together, and a filter."""
+    noinline()
+    signal, z = signal_map(below, below.error), unpooled_map(layer, layer.z_error)
+    depth = whole_vectors(layer.size_x * below.maps)
+    windows = Windows(signal.at, below.maps, signal.pitch, 1, depth)
+    row = Repeats(1, 0, 0, 0, layer.width)
+    for b in range(layer.real_maps):
+        f = layer.few_up + b * depth
+        dots_rows(state, filters, row, (z.at + b, layer.maps), windows, f)
+
+
+@inline_jit
+def whole_vectors(length: int) -> int:
+    """The next multiple of LANES: filters are 0 beyond their end."""
+    return (length + LANES - 1) // LANES * LANES
 
 
 @jit
@@ -76,6 +99,9 @@ def convolve_down(
         out = Map(first, pitch, C, below.rows, below.columns)
         correlate(state, filters, layer, layer.down, unpooled_map(layer, z), out)
         return
+    if layer.few:
+        convolve_down_from_few(state, filters, below, layer, z, first)
+        return
     windows, repeats = (
         Windows(z, B, jump, K, L * B),
         Repeats(below.rows, pitch, jump, 0, below.columns),
@@ -85,6 +111,24 @@ def convolve_down(
         return
     for c in range(C):
         dots_rows(state, filters, repeats, (first + c, C), windows, layer.down + c * K * L * B)
+
+
+@jit
+def convolve_down_from_few(
+    state: Array, filters: Array, below: Layer, layer: Layer, z: int, target: int
+) -> None:
+    """The same for few maps of a signal, which are first written next to each other."""
+    noinline()
+    maps = layer.real_maps
+    for column in range(layer.width):
+        for b in range(maps):
+            state[layer.few_z + column * maps + b] = state[z + column * layer.maps + b]
+    depth = whole_vectors(layer.size_x * maps)
+    windows = Windows(layer.few_z, maps, 0, 1, depth)
+    row = Repeats(1, 0, 0, 0, below.columns)
+    for c in range(below.maps):
+        f = layer.few_down + c * depth
+        dots_rows(state, filters, row, (target + c, below.maps), windows, f)
 
 
 @jit

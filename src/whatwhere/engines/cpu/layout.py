@@ -105,11 +105,19 @@ def plan_state(
         row["updates_pooling"] = k in moving
         small = all(SMALLEST <= side <= LARGEST for side in layer.filter_shape)
         row["winograd"] = table[k - 1]["maps"] % LANES == 0 and small
+        row["few"] = has_few_maps(table[k - 1], row)
         row["sparse"] = sparse_threshold(table[k - 1], row)
         table[k - 1]["border_y"], table[k - 1]["border_x"] = row["size_y"] - 1, row["size_x"] - 1
     # whatever its Gaussian, the weight of the one element is 1
     table[top]["unpooled"] = table[top]["pool_y"] * table[top]["pool_x"] == 1
     return table, _place_state(table)
+
+
+def has_few_maps(below: np.void, row: np.void) -> bool:
+    """Whether a layer has maps of signals that fill at most half of the vectors that hold them, as
+    the waveforms of a recording."""
+    of_signals = below["rows"] == 1 and row["size_y"] == 1 and row["z_rows"] == 1
+    return bool(of_signals and below["maps"] % LANES and 2 * row["real_maps"] <= row["maps"])
 
 
 def sparse_threshold(below: np.void, row: np.void) -> int:
@@ -118,7 +126,8 @@ def sparse_threshold(below: np.void, row: np.void) -> int:
     rows = 4 * (K + 1) if region == (2, 2) else math.prod(region) * K
     visit = (OVERHEAD + rows) / (OVERHEAD + 24)  # 1 for the paper's 5×5 and 2×2
     taps = POINTS**2 / ((POINTS + 1 - K) * (POINTS + 1 - L)) if row["winograd"] else K * L
-    products = below["rows"] * below["columns"] * taps * row["maps"] * below["maps"]
+    maps = row["real_maps"] if row["few"] else row["maps"]
+    products = below["rows"] * below["columns"] * taps * maps * below["maps"]
     if below["maps"] % LANES == 0:
         return int(products / (1920 * visit * L / K))
     return int(products / (50 * LANES * visit * -(-below["maps"] * L // LANES)))
@@ -151,6 +160,8 @@ def _place_state(table: np.ndarray) -> int:
                     row, ("weights",), int(row["rows"] * row["columns"] * row["region_weights"])
                 )
             reserve(row, ("mu", "gamma"), 2 * regions)
+        if row["few"]:  # a whole vector is read at its end
+            reserve(row, ("few_z",), int(row["width"] * row["real_maps"]) + LANES)
         if row["winograd"]:
             reserve(row, ("work",), 2 * POINTS**2 * LANES)
             reserve(
@@ -167,6 +178,11 @@ def wide_filters(f: Tensor, table: np.ndarray, k: int) -> Tensor:
     wide = f.new_zeros(int(table[k - 1]["maps"]), int(table[k]["maps"]), *f.shape[2:])
     wide[: f.shape[0], : f.shape[1]] = f.detach()
     return wide
+
+
+def whole_vectors(rows: Tensor) -> Tensor:
+    """Rows [n, length] with zeros up to a multiple of LANES."""
+    return pad(rows, (0, round_up(rows.shape[1]) - rows.shape[1]))
 
 
 def pack_filters(model: DeconvNet, table: np.ndarray) -> np.ndarray:
@@ -190,7 +206,14 @@ def pack_filters(model: DeconvNet, table: np.ndarray) -> np.ndarray:
         if few:  # a vector must not reach into the next row
             scatter = pad(scatter, (0, round_up(scatter.shape[2]) + LANES - scatter.shape[2]))
         row["line"] = scatter.shape[2]
-        for name, piece in (("direct", direct), ("up", up), ("down", down), ("scatter", scatter)):
+        pieces_of_row = {"direct": direct, "up": up, "down": down, "scatter": scatter}
+        if row["few"]:
+            real = slice(0, int(row["real_maps"]))
+            pieces_of_row["few_up"] = whole_vectors(upward[:, real, 0].permute(1, 2, 0).flatten(1))
+            pieces_of_row["few_down"] = whole_vectors(
+                rotated[:, real, 0].transpose(1, 2).flatten(1)
+            )
+        for name, piece in pieces_of_row.items():
             row[name] = sum(p.numel() for p in pieces)
             pieces.append(piece.reshape(-1))
     return torch.cat(pieces).numpy()

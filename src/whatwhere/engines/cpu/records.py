@@ -37,6 +37,7 @@ LAYER = np.dtype(
             "unpooled",  # regions of one element at the top: z is p, at the same offset
             "sparse",  # with fewer non-zero features than this, the pass down visits only those
             "winograd",  # whether the convolution uses Winograd's method
+            "few",  # few maps of a signal: they are convolved without those that fill a vector
             # offsets in the state of one image
             "features",  # p̂, the reconstruction
             "error",  # the residual propagated up; at the top, the gradient g
@@ -50,6 +51,7 @@ LAYER = np.dtype(
             "work",  # memory for Winograd's transforms
             "patches",
             "products",
+            "few_z",  # z without the maps that fill a vector, where maps are few
             # offsets in the filters
             "direct",  # [row, column, map below, map]
             "up",  # the same with points for rows and columns, for Winograd's method only
@@ -59,6 +61,9 @@ LAYER = np.dtype(
             # [map, row, column, map below], with a border of zeros: pool - 1 rows and columns
             "scatter",
             "line",  # length of one row of it
+            # where maps are few, one filter after the other, each up to a whole vector
+            "few_up",  # [map, column, channel]
+            "few_down",  # [channel, column, map], rotated by 180°
         )
     ]
 )
