@@ -21,7 +21,7 @@ alphacsc   dictionary of the true number of waveforms, of the true length, after
            largest F1 with the true events. Gaps are filled with 0
 
 Times are those of a process with `--threads` threads, after one run on a small recording. With
-NumPy 2.5 alphacsc 0.4.1 needs `norm_Dk[k, 0]` in place of `norm_Dk[k]` in `_init_beta`.
+NumPy 2.4 or later alphacsc 0.4.1 needs `norm_Dk[k, 0]` in place of `norm_Dk[k]` in `_init_beta`.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import whatwhere as ww
+from whatwhere.data.signals import Signals
 from whatwhere.errors import ImageError
 from whatwhere.model.events import Events
 from whatwhere.model.sized import LayerPlaces
@@ -120,6 +121,76 @@ def test_two_recordings_and_two_layers() -> None:
     assert (parents["layer"] == 2).all()
     assert (parents["signal"] == children["signal"]).all()
     assert (np.abs(parents["sample"] - children["sample"]) <= 11).all()
+
+
+SPARSE = ww.InferenceSpec(lam=8.0, steps=150, step=ww.Fixed(momentum=True))
+
+
+def placed(*events: tuple[float, float], samples: int = 600) -> np.ndarray:
+    """A recording of known events, (sample of the centre, amplitude) each, with a little noise."""
+    x = 0.005 * np.random.default_rng(0).standard_normal(samples)
+    for centre, amplitude in events:
+        x += amplitude * waveform(np.arange(samples) - centre) / NORM
+    return x
+
+
+def peaks(*centres: float) -> np.ndarray:
+    """The samples of the peaks of events with these centres."""
+    largest = float(CENTRED[np.abs(waveform(CENTRED)).argmax()])
+    return np.array(centres) + largest
+
+
+def test_seconds_count_from_the_start_of_the_recording() -> None:
+    signals = ww.data.load(placed((100.5, 2), (300.5, 2)), signals=True, rate=250)
+    assert isinstance(signals, Signals)
+    late = replace(signals, start=12.5)
+    events = ww.find_events(known_model(), late, SPARSE, engine="reference")
+    np.testing.assert_allclose(events["seconds"], 12.5 + peaks(100.5, 300.5) / 250, atol=0.004)
+
+
+def test_amplitudes_and_shares_are_those_of_the_events() -> None:
+    """The second event lies on an oscillation that has as much energy as the event."""
+    x = placed((100.5, 2), (300.5, 2))
+    t = np.arange(285, 317)
+    x[t] += 0.5 * np.cos(2.6 * t)
+    events = ww.find_events(known_model(), x, SPARSE, engine="reference")
+    np.testing.assert_allclose(events["amplitude"], 2, rtol=0.1)
+    assert events["explained"][0] > 0.95
+    assert 0.3 < events["explained"][1] < 0.8
+
+
+def test_an_event_of_which_little_is_known_is_left_out() -> None:
+    x = placed((100.5, 2), (300.5, 2), (500.5, 2))
+    x[290:311] = np.nan  # nearly all of the waveform's energy
+    x[503:520] = np.nan  # its smaller half
+    model = known_model()
+    events = ww.find_events(model, x, SPARSE, engine="reference")
+    np.testing.assert_allclose(events["sample"], peaks(100.5, 500.5), atol=1)
+    np.testing.assert_allclose(events["amplitude"], 2, rtol=0.15)
+
+
+def test_doubtful_events_are_those_that_overlap_another_one_of_the_table() -> None:
+    x = placed((100.5, 2), (112.5, 2), (300.5, 2), (312.5, 0.5), (500.5, 2))
+    every = ww.find_events(known_model(), x, SPARSE, threshold=0.2, engine="reference")
+    np.testing.assert_array_equal(every["doubtful"], [True, True, True, True, False])
+    large = ww.find_events(known_model(), x, SPARSE, threshold=1.0, engine="reference")
+    np.testing.assert_array_equal(large["doubtful"], [True, True, False, False])
+
+
+def test_an_event_exceeds_five_deviations_of_the_noise() -> None:
+    sigma = 0.1
+    centres = 50.5 + 100 * np.arange(30)
+    sizes = np.where(np.arange(30) % 2, 12 * sigma, 3 * sigma)
+    x = placed(*zip(centres, sizes, strict=True), samples=3100)
+    x += sigma * np.random.default_rng(1).standard_normal(3100)
+    model = known_model()
+    spec = replace(SPARSE, lam=1 / (2 * sigma))
+    events = ww.find_events(model, x, spec, engine="reference")
+    near = np.abs(events["sample"][:, None] - peaks(*centres[1::2])).min(0)
+    assert (near < 2).all()
+    assert len(events) < 15 + 3
+    every = ww.find_events(model, x, spec, threshold=0, engine="reference")
+    assert len(every) > 30
 
 
 class Recording:

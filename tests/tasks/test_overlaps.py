@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from whatwhere.model.events import FIELDS, Events
-from whatwhere.tasks.overlaps import Limits, Stretch, explain_overlaps, groups
+from whatwhere.tasks.overlaps import Limits, Stretch, explain_overlaps, groups, placed
 
 LENGTH = 21
 
@@ -17,7 +17,9 @@ def waveforms() -> np.ndarray:
     return (shapes / np.linalg.norm(shapes, axis=1, keepdims=True))[:, None]
 
 
-def stretch(truth: list[tuple[int, int, float]], events: Events) -> Stretch:
+def stretch(
+    truth: list[tuple[int, int, float]], events: Events, unknown: slice = slice(0, 0)
+) -> Stretch:
     """A stretch with these waveforms, peaks and amplitudes, and what the events leave of it."""
     f = waveforms()
     signal = np.zeros((1, 300 + 2 * LENGTH))
@@ -32,7 +34,9 @@ def stretch(truth: list[tuple[int, int, float]], events: Events) -> Stretch:
         add(signal, number, peak, amplitude)
     for event in events:
         add(found, event["waveform"], int(event["sample"]), event["amplitude"])
-    return Stretch(f, signal, signal - found, np.ones_like(signal), LENGTH)
+    seen = np.ones_like(signal)
+    seen[:, LENGTH:][:, unknown] = 0
+    return Stretch(f, signal * seen, (signal - found) * seen, seen, LENGTH)
 
 
 def events_at(*rows: tuple[int, int, float]) -> Events:
@@ -75,3 +79,18 @@ def test_events_alone_are_left_as_they_are() -> None:
 def test_groups_are_chains_of_near_events() -> None:
     samples = np.array([0.0, 5, 9, 30, 50, 55])
     assert list(groups(samples, 10)) == [slice(0, 3), slice(4, 6)]
+
+
+def test_unknown_samples_have_no_part_in_an_overlap() -> None:
+    events = events_at((0, 100, 1.0), (2, 107, 2.0))
+    truth = [(0, 100, 1.5), (2, 107, 2.5)]
+    found = explain_overlaps(events, stretch(truth, events, slice(103, 106)), LIMITS)
+    np.testing.assert_array_equal(found["waveform"], [0, 2])
+    np.testing.assert_allclose(found["amplitude"], [1.5, 2.5], rtol=1e-6)
+
+
+def test_between_samples_a_waveform_is_the_mean_of_two_shifts() -> None:
+    given = stretch([], events_at())
+    whole, half, next_one = placed(given, np.zeros(3, int), np.array([80.0, 80.5, 81.0]), 21, 321)
+    np.testing.assert_allclose(half, (whole + next_one) / 2, atol=1e-12)
+    assert whole.argmax() == 80
