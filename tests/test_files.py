@@ -219,7 +219,7 @@ def test_a_regular_file_is_read_also_through_a_link(tmp_path: Path) -> None:
 def test_a_pipe_a_device_and_a_folder_raise_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/zero")):
-        with pytest.raises(OSError, match="A pipe, a socket or a device"):
+        with pytest.raises(OSError, match="a pipe, a socket or a device"):
             open_regular(path)
     with pytest.raises(OSError, match="A folder"):
         open_regular(tmp_path)
@@ -289,7 +289,7 @@ def test_a_foreign_file_is_never_taken_for_a_result(tmp_path: Path) -> None:
     write_result(tmp_path, result, b"second", "make room")
     check_outputs([result], folder=tmp_path)
     result.write_bytes(b"somebody else's")
-    with pytest.raises(RunError, match="this command cannot make it again"):
+    with pytest.raises(RunError, match="this command did not write it"):
         check_outputs([result], folder=tmp_path)
     check_outputs([result], folder=tmp_path, overwrite=True)
 
@@ -314,7 +314,7 @@ def test_a_write_that_is_killed_leaves_a_result_that_is_known(
     check_outputs([result], folder=tmp_path)
     if before is None:
         result.write_bytes(b"somebody else's")
-        with pytest.raises(RunError, match="cannot make it again"):
+        with pytest.raises(RunError, match="did not write it"):
             check_outputs([result], folder=tmp_path)
 
 

@@ -176,7 +176,8 @@ def readable(
         reason = getattr(error, "strerror", None) or as_clause(error) or type(error).__name__
         if isinstance(error, KeyError):
             reason = f"{error} is missing"
-        raise error_kind(f"{path} is not a usable {kind}: {reason[:500]} ({remedy})") from error
+        problem = f"{path} is not a usable {kind}: {reason[:500]}."
+        raise error_kind(f"{problem} {sentence(remedy)}") from error
 
 
 def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
@@ -184,8 +185,8 @@ def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
     socket or a device."""
     mode = os.stat(path).st_mode
     if not stat.S_ISREG(mode):
-        kind = "A folder" if stat.S_ISDIR(mode) else "A pipe, a socket or a device"
-        raise OSError(errno.EINVAL, f"{kind}; expected a regular file", os.fspath(path))
+        kind = "a folder" if stat.S_ISDIR(mode) else "a pipe, a socket or a device"
+        raise OSError(errno.EINVAL, f"it is {kind}; expected a regular file", os.fspath(path))
     return open(path, "rb")
 
 
@@ -323,7 +324,7 @@ def check_outputs(
     if others and not overwrite:
         more = f" (and {len(others) - 1:,} more)" if len(others) > 1 else ""
         raise RunError(
-            f"{printable(others[0])} exists already{more}, and this command cannot make it again."
+            f"{printable(others[0])} exists already{more}, and this command did not write it."
             " Choose another place, or replace it with --overwrite."
         )
 

@@ -122,7 +122,7 @@ def test_files_that_are_not_codes_raise(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "codes.npz")
-    with pytest.raises(ImageError, match="A pipe, a socket or a device"):
+    with pytest.raises(ImageError, match="a pipe, a socket or a device"):
         load_codes(tmp_path / "codes.npz")
 
 

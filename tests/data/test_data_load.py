@@ -21,7 +21,7 @@ def test_the_default_split_is_for_training() -> None:
     ("source", "options", "reason"),
     [
         ("nowhere", {}, "neither a file, nor a folder, nor the name of a data set"),
-        ("/dev/zero", {}, "Cannot read .*: A pipe, a socket or a device"),
+        ("/dev/zero", {}, "Cannot read .*: a pipe, a socket or a device"),
         ("digits", {"split": "validation"}, "no split 'validation'"),
         ("digits", {"labels": [1]}, "has its own labels"),
         (np.zeros((2, 4, 4), np.uint8), {"split": "train"}, "Only named data sets"),
@@ -103,7 +103,7 @@ def test_images_are_returned_as_they_are(grey: np.ndarray) -> None:
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.npy")
-    with pytest.raises(ImageError, match="A pipe, a socket or a device; expected a regular file"):
+    with pytest.raises(ImageError, match="a pipe, a socket or a device; expected a regular file"):
         load(tmp_path / "pipe.npy")
 
 

@@ -195,5 +195,5 @@ def test_links_in_a_circle_end(tmp_path: Path, grey: np.ndarray) -> None:
 def test_a_pipe_among_the_pictures_is_not_waited_for(tmp_path: Path, grey: np.ndarray) -> None:
     save(tmp_path / "a.png", grey[0])
     os.mkfifo(tmp_path / "b.png")
-    with pytest.warns(UserWarning, match=r"skipped b\.png \(.*A pipe, a socket or a device"):
+    with pytest.warns(UserWarning, match=r"skipped b\.png \(.*a pipe, a socket or a device"):
         assert len(load(tmp_path)) == 1

@@ -24,5 +24,5 @@ def test_parts_of_two_commands_and_an_empty_folder_raise(tmp_path):
         find_parts(tmp_path)
     (tmp_path / "part-00001-of-00002.npz").touch()
     (tmp_path / "part-00001-of-00003.npz").touch()
-    with pytest.raises(ImageError, match="has parts of 2 and of 3"):
+    with pytest.raises(ImageError, match="of 2 and of 3 parts"):
         find_parts(tmp_path)

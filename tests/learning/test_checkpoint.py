@@ -77,7 +77,7 @@ def test_the_checksum_covers_dtype_and_shape(changed, tmp_path, monkeypatch):
 
 
 def test_a_missing_checkpoint_says_so(tmp_path):
-    with pytest.raises(RunError, match="has no checkpoint"):
+    with pytest.raises(RunError, match="Cannot find the checkpoint"):
         Checkpoint.load(tmp_path)
 
 

@@ -183,7 +183,7 @@ def test_two_processes_cannot_train_in_one_folder(stopped):
     [
         (
             lambda folder: (folder / "checkpoint/state.safetensors").unlink(),
-            "has no checkpoint",
+            "Cannot find the checkpoint",
         ),
         (
             lambda folder: (folder / "checkpoint/state.safetensors").write_bytes(b"x" * 100),

@@ -133,7 +133,7 @@ def test_stopped_after_any_batch_and_resumed_it_ends_with_the_same_bits(
 
 
 def test_stopped_without_a_folder_says_that_nothing_was_saved():
-    with pytest.raises(TrainingStopped, match="nothing was saved"):
+    with pytest.raises(TrainingStopped, match="Nothing was saved"):
         tiny.train(tiny.recipe(), tiny.images(), stop=lambda: True)
 
 

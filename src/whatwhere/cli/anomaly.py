@@ -88,8 +88,9 @@ def fit(
     without = f" without the {left_out:,} least normal ones" if left_out else ""
     typer.echo(
         f"{printable(out)}: learned from {plural(count, 'normal picture')}{without}. Scores above"
-        f" {threshold.value:.2f} are anomalies. Expect that of {100 * threshold.false_alarms:.2g}"
-        f" % of normal pictures (95 % interval: {100 * low:.2g} to {100 * high:.2g} %).{few}"
+        f" {threshold.value:.2f} are anomalies. About {100 * threshold.false_alarms:.2g} % of"
+        f" normal pictures score higher (95 % interval: {100 * low:.2g} to"
+        f" {100 * high:.2g} %).{few}"
     )
 
 
@@ -225,10 +226,10 @@ def write_report(
     if json_:
         typer.echo(json.dumps({"folder": str(out), "pictures": len(rows), "anomalies": anomalies}))
         return
-    found = "1 is an anomaly" if anomalies == 1 else f"{anomalies:,} are anomalies"
+    found = "is an anomaly" if anomalies == 1 else "are anomalies"
     typer.echo(
-        f"{printable(out)}: of {plural(len(rows), 'picture')}, {found}. The least normal is"
-        f" {printable(rows[0].name)} (score {scores[0]:.2f})."
+        f"{printable(out)}: {anomalies:,} of {plural(len(rows), 'picture')} {found}. The least"
+        f" normal is {printable(rows[0].name)} (score {scores[0]:.2f})."
     )
 
 

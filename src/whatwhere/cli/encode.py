@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 import whatwhere as ww
-from whatwhere.cli.command import Settings, command
+from whatwhere.cli.command import Settings, UsageError, command
 from whatwhere.cli.inputs import (
     DISTORTIONS,
     EXECUTION,
@@ -83,8 +83,8 @@ def encode(
     recipe, model = with_preset(*opened, preset, settings)
     given = settings.override(ImageInput(source=images))
     if out is None and events is None:
-        raise typer.BadParameter(
-            "give --out FILE for codes, or --events FILE for a table of events of signals"
+        raise UsageError(
+            "Give --out FILE for codes, or --events FILE for a table of the events in a recording."
         )
     file = None if out is None else shard.part_of(out, ".npz")
     claim(

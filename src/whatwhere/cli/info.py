@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from whatwhere.cli.command import command
+from whatwhere.cli.command import UsageError, command
 
 PACKAGES = (
     "whatwhere",
@@ -41,9 +41,7 @@ def info(
     """
     if name is None:
         if download:
-            raise typer.BadParameter(
-                "--download was given without a name; also give that of a data set or a model"
-            )
+            raise UsageError("--download needs the name of a data set or a model.")
         show_installation(json_)
         return
     if (Path(name) / "recipe.toml").is_file():

@@ -210,7 +210,10 @@ def restore_recording(
         restored = restoration.inpaint(opened, values, known, task.noise)
         gaps = leave_long_gaps(restored, known, opened.spec.layers[0].filter_shape[1])
     write(out, encode_signals(restored.cpu().numpy(), recording))
-    left = f"; left {plural(gaps, 'gap')} longer than a waveform unknown (NaN)" if gaps else ""
+    left = ""
+    if gaps:
+        stay = "stays" if gaps == 1 else "stay"
+        left = f"; {plural(gaps, 'gap')} longer than a waveform {stay} unknown (NaN)"
     typer.echo(f"{printable(out)}: restored{left}")
 
 

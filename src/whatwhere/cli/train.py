@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import typer
 
 import whatwhere as ww
-from whatwhere.cli.command import Settings, command
+from whatwhere.cli.command import Settings, UsageError, command
 from whatwhere.cli.inputs import ImageInput
 from whatwhere.spec import Recipe
 from whatwhere.spec.execution import TrainingOptions
@@ -75,7 +75,9 @@ def train(
         given = with_default_count(given, defaults, settings)
         start = None if settings.given("model") else defaults.start
     elif resume is None and (given.waveforms or given.length):
-        raise typer.BadParameter("--waveforms and --length are given without --recipe")
+        raise UsageError(
+            "--waveforms and --length do not work with --recipe, which sets both. Leave one out."
+        )
     options = replace(options, notes={**asdict(options), **asdict(given)})
     with report_interrupts(folder), stop_on_signal() as stop:
         callbacks = ww.TrainingCallbacks(stop=stop)
@@ -101,7 +103,7 @@ def folder_of_run(out: Path | None, resume: Path | None) -> Path:
         return out
     if resume is not None and out is None:
         return resume
-    raise typer.BadParameter("give either --out RUN for a new run or --resume RUN to continue one")
+    raise UsageError("Give either --out RUN for a new run, or --resume RUN to continue one.")
 
 
 def read_notes(run: Path) -> dict[str, Any]:
@@ -145,11 +147,11 @@ def report_interrupts(folder: Path) -> Iterator[None]:
     try:
         yield
     except (TrainingStopped, KeyboardInterrupt) as stopped:
-        then = "nothing was saved"
+        then = "Nothing was saved."
         if has_checkpoint(folder / "checkpoint"):
-            then = f"continue from the last checkpoint with: {resume_command(folder)}"
+            then = f"Continue from the last checkpoint with: {resume_command(folder)}"
         if is_main_process():
-            typer.echo(str(stopped) or f"interrupted; {then}", err=True)
+            typer.echo(str(stopped) or f"Interrupted. {then}", err=True)
         raise typer.Exit(130) from None
 
 

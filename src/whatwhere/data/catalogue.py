@@ -187,7 +187,10 @@ def download(
                 if (source / name).is_file()
             ]
             if not paths:
-                raise ImageError(f"{source} does not contain {file.download_name}.")
+                raise ImageError(
+                    f"{source} does not contain {file.download_name}. Copy the file there, or give"
+                    " another folder with --from."
+                )
             with paths[0].open("rb") as stream:
                 store(entry, file, stream, str(paths[0]))
         progress(1)
@@ -208,10 +211,8 @@ def _fetch(entry: Entry, file: File) -> None:
             failures.append(f"  {url}: {str(error).removeprefix(f'{url}: ')}")
     names = ", ".join(file.download_name for file in entry.files)
     raise ImageError(
-        f"{entry.name}: {file.download_name} could not be downloaded:\n"
-        + "\n".join(failures)
-        + "\n"
-        f"Without a network, copy {names} to a folder and run `{entry.how_to_get} --from FOLDER`"
+        f"Cannot download {file.download_name} of {entry.name}:\n" + "\n".join(failures) + "\n"
+        f"Without a network, copy {names} to a folder and run `{entry.how_to_get} --from FOLDER`."
     )
 
 
@@ -233,7 +234,7 @@ def store(entry: Entry, file: File, source: IO[bytes], name: str) -> None:
             if digest.hexdigest() != file.sha256:
                 raise ImageError(
                     f"{name} is not {file.name} of {entry.name}, or it is damaged: its checksum is"
-                    " wrong."
+                    " wrong. Download it again."
                 )
     except (OSError, EOFError, zlib.error) as error:
         raise ImageError(

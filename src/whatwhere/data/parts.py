@@ -33,7 +33,8 @@ def find_parts(folder: str | os.PathLike[str]) -> list[Path]:
         )
     if len(counts) > 1:
         raise ImageError(
-            f"{printable(place)} has parts of {counts[0]} and of {counts[1]}. Remove those of one."
+            f"{printable(place)} has parts of two runs, of {counts[0]} and of {counts[1]} parts."
+            " Remove the parts of one run."
         )
     count = counts[0]
     begun = {shard.index for path, shard in shards.items() if (path / UNFINISHED).exists()}

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from whatwhere.data.images import Images, LazyPixels
-from whatwhere.errors import ImageError, MissingExtra, printable, unique_printable
+from whatwhere.errors import ImageError, MissingExtra, printable, sentence, unique_printable
 from whatwhere.files import RECORD, open_regular, readable
 
 FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")
@@ -24,7 +24,7 @@ LARGEST_PICTURE = 1 << 25
 """Pixels of one picture (8192 × 4096); a larger one is rejected before it is decoded."""
 
 MOST_PAGES = 10_000
-REMEDY = "expected PNG, JPEG, BMP, TIFF or WebP"
+REMEDY = "give PNG, JPEG, BMP, TIFF or WebP files"
 PLAIN_MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB"}
 ALPHA_MODES = {
     "LA": "LA",
@@ -148,7 +148,7 @@ def find_pictures(path: Path, but: Path | None = None) -> list[Picture]:
             pictures += list(_find_pages(file, place))  # all pages, or none
         except ImageError as error:
             reason = str(error).removeprefix(f"{printable(file)} is not a usable picture: ")
-            skipped[file] = reason.removesuffix(f" ({REMEDY})")
+            skipped[file] = reason.removesuffix(f". {sentence(REMEDY)}")
     if not pictures:
         raise ImageError(_no_pictures(path, skipped))
     if skipped:

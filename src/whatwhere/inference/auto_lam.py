@@ -116,7 +116,7 @@ def strength(seen: Iterable[Target]) -> float:
     median = float(torch.stack(lengths).median())
     if median == 0:
         raise ImageError(
-            "AutoLam cannot choose lam: the images are mostly plain. Give lam as a number."
+            "AutoLam cannot choose lam: most of the images have no contrast. Give lam as a number."
         )
     return median / STROKES
 

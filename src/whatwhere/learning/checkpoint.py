@@ -113,7 +113,8 @@ class Checkpoint(Checked):
         path = folder / STATE
         if not os.path.isfile(path):
             raise RunError(
-                f"{path} has no checkpoint to continue from. Train again in another folder."
+                f"Cannot find the checkpoint {path} to continue from. Train again in another"
+                " folder."
             )
         try:
             content, tensors = read_checked(path, FORMAT, key="content")
@@ -171,9 +172,9 @@ def position(state: TrainingState, recipe: Recipe) -> tuple[int, int]:
     for k in range(1, current):
         if recipe.learning[k - 1].epochs != done[k]:
             raise RunError(
-                f"learning.{k}.epochs = {recipe.learning[k - 1].epochs} comes too late: layer {k}"
-                f" is complete with {done[k]}, and the layers above build on it. Give {done[k]};"
-                f" only learning.{current}.epochs can change."
+                f"Cannot change learning.{k}.epochs to {recipe.learning[k - 1].epochs}: layer {k}"
+                f" is complete after {plural(done[k], 'epoch')}, and the layers above build on it."
+                f" Give {done[k]}. Only learning.{current}.epochs can change."
             )
     begun = done[current] + (state.batch > 0)
     if recipe.learning[current - 1].epochs < begun:

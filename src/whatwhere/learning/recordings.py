@@ -166,9 +166,9 @@ def in_words(signals: Signals, found: Waveforms, span: int, hum: float) -> str:
     rare = ""
     if found.rare:
         rare = f", {plural(found.rare, 'cluster')} too rare"
-    off = f"running median of {shown_length(span, signals.rate)} subtracted"
+    off = f"subtracts the running median of {shown_length(span, signals.rate)}"
     if hum and signals.rate:
-        off += f", hum of {hum * signals.rate:.2f} Hz subtracted"
+        off += f" and the hum of {hum * signals.rate:.2f} Hz"
     return (
         f"{plural(count, 'waveform')} of {shown_length(length, signals.rate)}, from"
         f" {plural(sum(found.counts), 'event')}{shifted}{rare}; {off}"

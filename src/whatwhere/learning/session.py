@@ -173,7 +173,7 @@ class TrainingSession:
         finite."""
         total = self.processes.all_reduce_sum(total)
         if not total.isfinite().all():
-            raise self._diverged("the sums for the filter update are not finite")
+            raise self._diverged("the sums for the filter update have NaN or infinite values")
         return total
 
     def same_filters(self, model: DeconvNet, k: int) -> DeconvNet:
@@ -229,8 +229,8 @@ class TrainingSession:
         zero_cost = float(sums[4])
         if not cost <= RUNAWAY * zero_cost:  # also if it is NaN
             raise self._diverged(
-                f"the cost of batch {batch} of {self._batch_count} is {cost:.3g}, that of an empty"
-                f" reconstruction {zero_cost:.3g}"
+                f"the cost of batch {batch} of {self._batch_count} is {cost:.3g}, but an empty"
+                f" reconstruction costs only {zero_cost:.3g}"
             )
 
     def _report_batch(self, sums: Tensor, batch: int) -> None:
@@ -273,11 +273,11 @@ class TrainingSession:
         return self.processes.any(self.processes.is_main and due)
 
     def _raise_stopped(self) -> None:
-        then = "without a folder nothing was saved"
+        then = "Nothing was saved, because the run has no folder."
         if self.folder is not None:
-            then = f"continue with: {resume_command(self.folder.path)}"
-        done = f"{self.state.batch} of {self._batch_count} batches done"
-        raise TrainingStopped(f"stopped at {self._where()}, {done}; {then}")
+            then = f"Continue with: {resume_command(self.folder.path)}"
+        done = f"after {self.state.batch} of {self._batch_count} batches"
+        raise TrainingStopped(f"Stopped in {self._where()}, {done}. {then}")
 
     # Position -------------------------------------------------------------------------------------
 
@@ -296,14 +296,15 @@ class TrainingSession:
         """The error, with what most often causes such numbers, and what to try instead."""
         spec = self._learning.inference
         cause = (
-            f"images of very high contrast, or lam = {spec.lam:g} too large: scale images to [0,"
-            " 1], or lower lam"
+            f"The images may have too high a contrast, or lam = {spec.lam:g} may be too large."
+            " Scale the images to [0, 1], or lower lam."
         )
         if spec.per_batch:
             cause = (
-                "one step size for the whole batch overshoots on some of its images: "
-                f"try step.per = 'image', or a smaller lam than {spec.lam:g}"
+                "One step size for the whole batch may be too large for some of its images. Try"
+                f" step.per = 'image', or a smaller lam than {spec.lam:g}."
             )
         return TrainingDiverged(
-            f"{self._where()}: {problem}. Likely cause: {cause}. The last checkpoint is intact."
+            f"Training diverged in {self._where()}: {problem}. {cause} The last checkpoint is"
+            " intact."
         )

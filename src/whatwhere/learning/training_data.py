@@ -313,7 +313,9 @@ class StreamData:
             error = own
         if self.processes.any(error is not None):
             where = f"Images {start + 1:,} to {stop:,} of the stream"
-            raise error or StreamError(f"{where}: another process cannot use one of them.")
+            raise error or StreamError(
+                f"{where}: another process could not use one of them. See its error."
+            )
         return target
 
     def images_in(self, layer: int, epoch: int, batch: int) -> int:

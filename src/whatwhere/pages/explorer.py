@@ -77,8 +77,8 @@ def require_shown(inference: InferenceSpec, model: ModelSpec) -> None:
     reason = PAGE.unsupported_setting(replace(inference, step=LineSearch()), model)
     if reason is not None:
         raise SpecError(
-            f"The explorer does not support {reason}. It shows models whose filters and regions"
-            " are square, within a map."
+            f"The explorer does not support {reason}. Give a model with square filters and square"
+            " pooling regions, each within one map."
         )
 
 

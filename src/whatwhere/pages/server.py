@@ -97,14 +97,14 @@ class PageHandler(BaseHTTPRequestHandler):
                 or self.headers.get("Content-Type") != "application/json"
             ):
                 # a form of another site has neither
-                self.send_error(403, "Only from the page itself")
+                self.send_error(403, "Only the page itself may send requests")
             elif not is_number(length) or int(length) > LONGEST:
-                self.send_error(413, "Too long")
+                self.send_error(413, "Request too long")
             else:
                 try:
                     value = json.loads(self.rfile.read(int(length)))
                 except (ValueError, RecursionError):
-                    self.send_error(400, "Not JSON")
+                    self.send_error(400, "Expected JSON")
                 else:
                     self._send(act(path, value))
 

@@ -55,7 +55,8 @@ def read_recipe(path: str | os.PathLike[str]) -> Recipe:
     Recipe(layers of 16 and 48 maps, 10 and 10 epochs, batch_size=1000, seed=1)
     """
     file = Path(INCLUDED.get(os.fspath(path), path))
-    with readable(file, "recipe", f"included are {', '.join(INCLUDED)}", SpecError):
+    included = f"the included recipes are {', '.join(INCLUDED)}"
+    with readable(file, "recipe", included, SpecError):
         content = tomllib.loads(read_regular(file, LONGEST).decode())
     return override(Recipe.paper(), content)
 

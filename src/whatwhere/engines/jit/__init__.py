@@ -32,8 +32,8 @@ OPTIONS: dict[str, Any] = {
     "error_model": "numpy",
 }
 NOT_WRITABLE = (
-    "no folder for compiled machine code is writable, so each process compiles again (about 20 s); "
-    "set NUMBA_CACHE_DIR to a writable folder of your own"
+    "No folder for machine code is writable, so each process compiles it again (about 20 s). Set"
+    " NUMBA_CACHE_DIR to a writable folder of your own."
 )
 
 
@@ -83,10 +83,10 @@ def own_folder(parent: Path) -> Path:
         ):
             return folder
         warn_once(
-            f"the folder {folder} for machine code belongs to another user, or others may write to"
-            " it; remove it"
+            f"The folder {folder} for machine code belongs to another user, or others may write to"
+            " it. Remove it."
         )
-    raise RuntimeError("this user has no folder of their own")
+    raise RuntimeError("No folder for machine code belongs to this user alone.")
 
 
 def is_compiled(compiled: Any) -> bool:

@@ -256,6 +256,6 @@ function describe(canvas, session) {
     ? `Feature ${chosen.map + 1} in row ${chosen.row + 1}, column ${chosen.column + 1} is selected.`
     : "Press n for the next feature.";
   const count = session.activeCount(layer);
-  const drawn = count > active.length ? `, of which ${active.length} are drawn` : "";
+  const drawn = count > active.length ? `; ${active.length} of them are drawn` : "";
   canvas.setAttribute("aria-label", `Plane of the image with ${count} active features of layer ${layer}${drawn}. ${said}`);
 }

@@ -34,7 +34,7 @@ export function comparePanel(session) {
     drawResidual(byId("gaussian-residual", HTMLCanvasElement), session.residual(), session.size);
     byId("gaussian-cost", HTMLElement).textContent = inWords(session.objective());
     const { report } = max;
-    byId("max-cost", HTMLElement).textContent = report ? inWords(report.objective) : "being inferred …";
+    byId("max-cost", HTMLElement).textContent = report ? inWords(report.objective) : "inferring …";
     for (const id of ["max-reconstruction", "max-residual"]) {
       const canvas = byId(id, HTMLCanvasElement);
       canvas.classList.toggle("waiting", !report);

@@ -39,8 +39,8 @@ export function explorerStops(session) {
     },
     {
       target: "pair-panel",
-      title: "Exchange the where",
-      text: "Here two images meet: the features of A drawn with the places of B. Move the slider to go from one to the other. Copy the link to show somebody what you see.",
+      title: "Exchange positions",
+      text: "This panel draws the features of A at the positions of B. Move the slider to go from one to the other. Copy the link to show somebody what you see.",
       act: chooseOther,
     },
   ];

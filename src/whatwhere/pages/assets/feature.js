@@ -149,7 +149,7 @@ function showTogether(session, map) {
 async function showSamples(session, map, activations, inferred, wanted) {
   const chosen = drawSome(activations, SAMPLES, map);
   const size = { channels: session.inkSize.channels, height: 1, width: 1 };
-  const tiles = chosen.map(() => pictureCanvas(size, "being inferred"));
+  const tiles = chosen.map(() => pictureCanvas(size, "inferring …"));
   for (const tile of tiles) {
     tile.classList.add("waiting");
     drawParts(tile, [], size);

@@ -22,7 +22,7 @@ function errorWords(error, missing) {
   if (typeof error === "number") {
     return `About ${(100 * error).toFixed(1)} % of the pictures without a label are wrong (estimated with held-out labels).`;
   }
-  return missing || "Being estimated …";
+  return missing || "Estimating …";
 }
 
 /** A round number above a value, of 1, 2, 5, 10, …. @param {number} value */

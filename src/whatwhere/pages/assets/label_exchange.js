@@ -23,7 +23,7 @@ export function exchangePanel(take) {
     input.value = "";
     if (state.failed) return;
     take(state);
-    const others = state.unknown ? `; ${counted(state.unknown, "name is", "names are")} not here` : "";
+    const others = state.unknown ? `; ${counted(state.unknown, "name matches", "names match")} no picture here` : "";
     tell(`${counted(state.imported, "new label")} from ${file.name}${others}.`);
   });
   document.addEventListener("click", (event) => {

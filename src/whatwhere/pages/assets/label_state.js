@@ -53,7 +53,7 @@ export async function ask(path, body) {
     if (answer.failed) tell(answer.failed);
     return answer;
   } catch {
-    tell("The program does not answer: it was ended, or is busy. What was said is in the table of labels.");
+    tell("whatwhere does not answer: it has ended, or it is busy. Your labels are saved in the table of labels.");
     return { failed: true };
   }
 }
@@ -74,7 +74,7 @@ export function wordsOf(row) {
   const name = shared.names[row];
   if (shared.said[row] === shared.page.notSure) return `${name}: not sure`;
   const said = saidClass(row);
-  if (said !== null) return `${name}: ${said}, as you said`;
+  if (said !== null) return `${name}: ${said}, your label`;
   if (shared.best[row] < 0) return `${name}: no class yet`;
   return `${name}: ${shared.classes[shared.best[row]]}, ${shared.certainty[row]} %`;
 }

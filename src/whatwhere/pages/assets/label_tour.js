@@ -5,12 +5,12 @@ export const LABEL_STOPS = [
   {
     target: "chosen-panel",
     title: "Say what this is",
-    text: "The picture that tells most about the others is chosen. Type the name of its class and press Enter. Click it to see it large.",
+    text: "The picture whose label helps most is chosen. Type the name of its class and press Enter. Click it to see it large.",
   },
   {
     target: "tray-panel",
     title: "The next one is chosen",
-    text: "Suggestions differ from each other and from all that has a label. From the second class on, the digit of a class is enough.",
+    text: "Suggestions differ from each other and from all labelled pictures. From the second class on, you can type the digit of a class.",
   },
   {
     target: "all-panel",

@@ -1,4 +1,4 @@
-// Panel "On its way down": every p̂ and every z, from the top layer to the image.
+// Panel "From features to image": every p̂ and every z, from the top layer to the image.
 import { byId, make } from "./dom.js";
 import { css, drawImage, drawParts, largestOf, pictureCanvas } from "./pictures.js";
 
@@ -26,7 +26,7 @@ function showSignal(session) {
   const rows = [];
   for (let k = session.top; k >= 1; k--) {
     const { maps, rows: h, columns: w, height, width } = session.network.layers[k - 1].regions;
-    const name = k === session.top ? `p${subscript(k)}, the features` : `p̂${subscript(k)}, as it comes down`;
+    const name = k === session.top ? `p${subscript(k)}, the features` : `p̂${subscript(k)}, from the layer above`;
     rows.push(mapRow(session, k, name, pHat[k], maps, h, w));
     rows.push(mapRow(session, k, `z${subscript(k)}, unpooled: each feature spread by its Gaussian`, z[k - 1], maps, height, width));
   }

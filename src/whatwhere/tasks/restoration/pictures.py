@@ -47,7 +47,7 @@ RECORD = "restoration.json"
 
 FORMATS = {".png": "PNG", ".tif": "TIFF", ".bmp": "BMP", ".webp": "WEBP", ".jpg": "JPEG"}
 FORMATS |= {".tiff": "TIFF", ".jpeg": "JPEG"}
-REMEDY = "free some space or give another place"
+REMEDY = "make room, or choose another place"
 SAVED_AS: dict[str, dict[str, Any]] = {"JPEG": {"quality": 95}, "WEBP": {"lossless": True}}
 
 
@@ -291,7 +291,7 @@ def _job(source: Path, mask: str | None, out: Path, images: Images, masks: Image
     if masks is not None and not all((masks[page] > 0).any() for page in range(len(masks))):
         raise ImageError(
             f"{printable(source)}: the mask {mask} leaves no pixel known. Give a mask that is"
-            " white where the picture is right."
+            " white where pixels are known."
         )
     rounds = 1 if masks is None else ROUNDS
     return Job(source, mask, out, math.prod((len(images), *images.shape, rounds)))
