@@ -17,6 +17,7 @@ from typing import Any, Literal, get_args, get_origin
 import typer
 
 from whatwhere.cli import app
+from whatwhere.cli.command import settings_rows
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import type_hints, union_members
 from whatwhere.spec.docstrings import parse
@@ -29,10 +30,10 @@ COMMAND_LINE = f"""\
 # Command line
 
 {MADE_BY}
-`whatwhere COMMAND --help` prints the same text.
+`whatwhere COMMAND --help` prints the same text, `whatwhere COMMAND --help-settings` the settings.
 
-- **Settings.** `--set NAME=VALUE` changes a setting. A setting has the same name in every command, in recipes and in Python. Frequent settings are
-  also options.
+- **Settings.** `--set NAME=VALUE` changes a setting. A setting has the same name in every command, in [recipes](recipe.md) and in Python. Settings
+  that are needed often are also options.
 - **Output.** Results go to standard output, progress to standard error. `--json` prints the results for programs.
 - **Errors.** An error that you can fix is one line on standard error, with exit status 2.
 """  # noqa: E501
@@ -95,12 +96,28 @@ def commands(command: Any, name: str) -> Iterator[str]:
     for parameter in command.params:
         if not getattr(parameter, "hidden", False):
             yield row(parameter)
-    for line in (command.epilog or "").split("\n\n"):  # the settings that have no option
-        spelled, _, text = line.partition("  ")
-        name, _, default = spelled.partition("=")
-        if line:
-            yield f"| `{name}` | {cell(text)} | {f'`{default}`' if is_default(default) else ''} |"
     yield ""
+    yield from settings(command)
+    if command.examples:
+        yield "\n".join(["<!-- parsed, not run: examples -->", "```sh", *command.examples, "```"])
+        yield ""
+
+
+def settings(command: Any) -> Iterator[str]:
+    """The table of the settings that have no option, and the names of those in a recipe."""
+    others = [each for name, each in command.known.items() if name not in command.flags]
+    in_recipe = [f"`{each.name}.…`" for each in others if each.nested]
+    rows = list(settings_rows(each for each in others if not each.nested))
+    if rows:
+        yield "| setting (`--set`) | | default |\n| --- | --- | --- |"
+    for spelled, text in rows:
+        name, _, default = spelled.partition("=")
+        yield f"| `{name}` | {cell(text)} | {f'`{default}`' if is_default(default) else ''} |"
+    if rows:
+        yield ""
+    if in_recipe:
+        names = ", ".join(in_recipe)
+        yield f"`--set` also changes the settings of the [recipe](recipe.md): {names}.\n"
 
 
 def is_default(text: str) -> bool:

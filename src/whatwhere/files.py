@@ -312,8 +312,8 @@ def check_outputs(
     outputs    the files to write
     inputs     the files that are read; a folder stands for the files in it and in its sub-folders,
                except `folder`
-    folder     of results; None for files at places of their own
-    overwrite  replace existing files, too
+    folder     folder of results; None for files at places of their own
+    overwrite  also replace existing files
     """
     paths = list(outputs)
     _check_distinct(paths)

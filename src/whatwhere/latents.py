@@ -168,7 +168,7 @@ class SparseLatents:
     """What and where of one picture.
 
     features    p of the top layer where it is not 0, [n, 1]
-    where       of each layer, μ and then γ of the regions in use, [n, 2 A]
+    where       for each layer, μ and then γ of the regions in use, [n, 2 A]
     background  what the input stage took off, [1, C, H, W]
     """
 

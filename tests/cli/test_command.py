@@ -3,10 +3,12 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -61,6 +63,8 @@ def run(*arguments: object) -> tuple[Result, list[tuple[Tea, dict[str, object]]]
 
         cup    to pour it into
         count  of cups
+
+        $ brew mug --minutes 3     # strong
         """
         got.append(
             (settings.of(Tea), {"cup": cup, "count": count, "json": json_, "settings": settings})
@@ -130,10 +134,47 @@ def test_the_help_has_the_words_of_the_docstrings() -> None:
     shown = " ".join(re.sub(r"[│╭╮╰╯─]", "", run("--help")[0].output).split())
     assert "To pour it into." in shown
     assert "Of waiting; default: as the packet says." in shown
-    assert "--set sugar=1.5 Spoons of sugar." in shown
-    assert "The settings are sugar, names, kettle, inference.…, seed." in shown
     assert "Print the result as JSON." in shown
+    assert shown.endswith("Examples: brew mug --minutes 3 # strong")
+    assert "Spoons of sugar." not in shown, "settings are a list of their own"
     assert sentence("β of inference") == "β of inference."
+
+
+def test_a_list_of_settings_has_all_that_are_no_options() -> None:
+    result, got = run("--help-settings")
+    shown = " ".join(result.output.split())
+    assert (result.exit_code, got) == (0, [])
+    assert "sugar=1.5 Spoons of sugar." in shown
+    assert "kettle=black Which kettle." in shown
+    assert "inference.penalty What features cost" in shown
+    assert "minutes" not in shown
+
+
+def own_commands() -> dict[str, Any]:
+    """Every command by its name, with those of groups."""
+    commands = {}
+    for name, each in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        group = getattr(each, "commands", None)
+        if group is None:
+            commands[name] = each
+        else:
+            commands |= {f"{name} {inner}": one for inner, one in group.items()}
+    return commands
+
+
+@pytest.mark.parametrize("name", own_commands())
+def test_the_help_of_every_command_ends_with_examples_that_can_be_given(name: str) -> None:
+    commands = own_commands()
+    examples = commands[name].examples
+    assert examples
+    assert examples[0].startswith("whatwhere ")
+    for line in examples:
+        words = shlex.split(line, comments=True)
+        depth = 3 if words[1] == "anomaly" else 2
+        given = commands[" ".join(words[1:depth])]
+        context = given.make_context(name, words[depth:])
+        changes = context.params.get("set") or ()
+        Settings(given.known, {}, changes)
 
 
 def test_options_of_one_name_mean_the_same_in_every_command() -> None:

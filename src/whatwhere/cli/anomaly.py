@@ -26,7 +26,7 @@ UNSORTED = 0.1  # share of an unsorted folder that is taken for odd, unless it i
 
 group = typer.Typer(
     name="anomaly",
-    help="Find pictures, and places in them, that are unlike normal ones.",
+    help="Find defects and odd pictures, and show where they are.",
     no_args_is_help=True,
 )
 app.add_typer(group)
@@ -47,17 +47,20 @@ def fit(
     normal: str,
     *,
     out: Path,
-    overwrite: bool = False,
     settings: Settings,
+    overwrite: bool = False,
     json_: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Learn what normal pictures are like, from normal pictures alone.
+    """Learn what normal pictures look like, from normal pictures alone.
 
-    If some of them may be odd, say how many: `--contamination 0.1`.
+    If some of the pictures may be odd, give their share: --contamination 0.1.
 
     normal  a folder of pictures of any sizes, a data set by name, or an .npy, .npz or IDX file
-    out     the detector's file
+    out     file for the detector
+
+    $ whatwhere anomaly fit normal/ --out detector
+    $ whatwhere anomaly fit normal/ --out detector --aligned
     """
     from whatwhere.cli.outputs import Stages, claim
     from whatwhere.errors import plural, printable
@@ -100,19 +103,22 @@ def score(
     pictures: str,
     *,
     out: Path,
-    overwrite: bool = False,
     settings: Settings,
+    overwrite: bool = False,
     json_: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Score pictures by how unlike normal ones they are, and show where.
+    """Find anomalies with a detector, and show where they are.
 
-    The folder gets `index.html`, the pictures with maps, the least normal first, and `scores.csv`:
-    name, score, 1 for an anomaly, and the evidence of each kind.
+    The folder gets `index.html`, a page with the pictures and maps of their anomalies, the least
+    normal first, and `scores.csv` with the name, the score, 1 for an anomaly, and the evidence of
+    each kind.
 
     detector  a file that `whatwhere anomaly fit` wrote
     pictures  a folder of pictures of any sizes, a data set by name, or an .npy, .npz or IDX file
-    out       folder of the report; with --shard, each part has a folder in it
+    out       folder for the report; with --shard, each part gets a folder in it
+
+    $ whatwhere anomaly score detector new_pictures/ --out report
     """
     from whatwhere.cli.outputs import Stages, claim
     from whatwhere.data.parts import begin_part, end_part
@@ -137,19 +143,22 @@ def odd(
     pictures: str,
     *,
     out: Path,
-    overwrite: bool = False,
     settings: Settings,
+    overwrite: bool = False,
     json_: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Rank the pictures of an unsorted folder by how odd they are among the others, and show where.
+    """Find the odd pictures of an unsorted folder, and show where they are odd.
 
-    The folder gets the same files as that of `score`. A tenth of the pictures is taken for odd and
-    left out while the rest is learned; `--contamination` changes that. Each picture is compared
-    with what was learned from others.
+    No picture needs to be known as normal. The command assumes that a tenth of the pictures is odd
+    (--contamination changes that), leaves those out, and learns from the rest. It compares each
+    picture with what it learned from others. The folder gets the same files as with `score`.
 
     pictures  a folder of pictures of any sizes, a data set by name, or an .npy, .npz or IDX file
-    out       folder of the report
+    out       folder for the report
+
+    $ whatwhere anomaly odd pictures/ --out odd
+    $ whatwhere anomaly odd pictures/ --out odd --contamination 0.2
     """
     from whatwhere.cli.outputs import Stages, claim
     from whatwhere.tasks.anomaly.pictures import open_pictures

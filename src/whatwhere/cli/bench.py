@@ -23,11 +23,16 @@ from whatwhere.spec.execution import Execution
 def bench(
     *, images: int | None = None, steps: int | None = None, settings: Settings, json_: bool = False
 ) -> None:
-    """Time every engine on the same images: image-iterations per second, and the speed-up over the
-    reference engine.
+    """Measure how fast each engine is on this machine.
 
-    images  in the batch; default: 100 on a CPU, 6,000 on a GPU
-    steps   of a solve; default: 20 on a CPU, 100 on a GPU
+    Every engine solves the same images. The result is in image-iterations per second, with the
+    speed-up over the reference engine.
+
+    images  number of images in a batch; default: 100 on a CPU, 6,000 on a GPU
+    steps   number of steps; default: 20 on a CPU, 100 on a GPU
+
+    $ whatwhere bench
+    $ whatwhere bench --device cuda --json
     """
     from whatwhere.engines.devices import choose_device
 

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 class ClassifyOptions(Checked):
     """How `classify` classifies and measures.
 
-    C         of the SVM: the values to choose from
-    balanced  with a table of labels: classes have about equally many pictures
+    C         values of C to choose from, for the SVM
+    balanced  with a table of labels: assume that all classes have about the same number of pictures
     """
 
     C: Annotated[tuple[Positive, ...], NotEmpty()] = (0.3, 3.0, 30.0)
@@ -57,28 +57,35 @@ def classify(
     labels: Path | None = None,
     test: str | None = None,
     out: Path | None = None,
-    overwrite: bool = False,
     preset: str = "recipe",
     settings: Settings,
+    overwrite: bool = False,
     json_: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Classify images by their features.
+    """Classify all images with a few labels or with a saved classifier, or measure a linear SVM.
 
-    With a table of a few labels (.csv), all images get a class: labels spread between neighbours,
-    in a metric in which small distortions count little. The folder --out gets `predictions.csv` and
-    a page, `index.html`, with pictures of every class and those that are worth labelling next. With
-    a classifier that `whatwhere label` saved in place of a run, new images get a class, and --out
-    their `predictions.csv`. Otherwise a linear SVM is measured: C is chosen on a sixth of the
-    training images; then the SVM is fitted to all of them and tested once.
+    With a table of a few labels (.csv), every image gets a class: labels spread between neighbours,
+    in a metric that discounts small distortions. The folder --out gets `predictions.csv` and
+    `index.html`, a page with pictures of every class and those worth labelling next.
 
-    images  as for `encode`; default: those that the run was trained on
-    labels  of all images: an IDX or .npy file; of a few: a .csv file, with the name and the class
-            of a picture in a line
+    With a classifier that `whatwhere label` saved instead of a run, new images get a class, and
+    --out gets `predictions.csv`.
+
+    Otherwise the command measures a linear SVM: it chooses C on a sixth of the training images,
+    fits the SVM to all of them, and tests it once.
+
+    images  as for `encode`; default: the images that the run was trained on
+    labels  labels of a few images: a .csv file with the name and the class of one picture per line;
+            or labels of all images: an IDX or .npy file
     test    test images with labels: a data set, a folder with a sub-folder for each class, or an
-            .npz file; default: the test images of a named set, or a held-out sixth
-    out     with a table of labels or a classifier: the folder to write; with --shard, each part has
-            a folder in it
+            .npz file; default: the test images of a named data set, or a held-out sixth
+    out     folder for the results, with a table of labels or a classifier; with --shard, each part
+            gets a folder in it
+
+    $ whatwhere classify runs/mine pictures/ --labels few.csv --out sorted
+    $ whatwhere classify labels.classifier.safetensors new_pictures/ --out new
+    $ whatwhere classify mnist mnist
     """
     from whatwhere.tasks.classification.picture_classifier import is_classifier
 

@@ -5,18 +5,20 @@ dataclasses.
     def train(images: str = "digits", *, out: Path, settings: Settings) -> None:
         ...
 
-Parameters before the `*` are arguments, those after it options; the docstring has a table of their
-words, and `SHARED` one for the parameters of several commands. The fields of the dataclasses are
-settings, with the words of their own docstrings: `--set NAME=VALUE` changes any of them, and the
-`flags` among them are options of the same name. The function gets what was given as `settings`, and
-applies it with `settings.override(spec)`.
+Parameters before the `*` are arguments, those after it options. The docstring has a table of their
+words, and `SHARED` one for the parameters of several commands. Lines of the docstring that begin
+with `$` are examples, which the help shows at its end. The fields of the dataclasses are settings,
+with the words of their own docstrings: `--set NAME=VALUE` changes any of them, `--help-settings`
+lists them, and the `flags` among them are options of the same name. The function gets what was
+given as `settings`, and applies it with `settings.override(spec)`.
 """
 
 import difflib
 import inspect
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
@@ -25,15 +27,24 @@ from typer.core import TyperCommand
 from whatwhere.errors import SpecError
 from whatwhere.spec.checks import type_hints
 from whatwhere.spec.docstrings import parse
-from whatwhere.spec.toml import override, parse_toml, setting_paths
+from whatwhere.spec.toml import described_paths, override, parse_toml, setting_paths
 
 Spec = TypeVar("Spec")
 Kind = Any  # a dataclass, or a pair of it and the names of some fields
-METAVARS = {int: "N", float: "NUMBER"}
+METAVARS = {int: "N", float: "NUMBER", Path: "PATH", list[str]: "NAME"}
 app = typer.Typer(
     name="whatwhere",
     help=(
-        "Learn sparse, layered representations of images without labels: what is there, and where."
+        "Learn from pictures without labels which parts they are made of, and where each part is."
+        " Then sort the pictures with a few labels, find defects, remove noise, or take them apart."
+    ),
+    epilog=(
+        "Examples:\n\n\b\n"
+        "  whatwhere label pictures/\n"
+        "  whatwhere anomaly odd pictures/ --out odd\n"
+        "  whatwhere denoise noisy.png clean.png\n"
+        "  whatwhere train recording.wav --out runs/signals\n"
+        "\n`whatwhere COMMAND --help` shows the options of a command, with examples."
     ),
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
@@ -65,27 +76,37 @@ class Setting:
     @property
     def types(self) -> list[Any]:
         """The types that a value may have besides None."""
-        if get_origin(self.hint) is tuple:
-            return [self.hint]
-        members = get_args(self.hint) or (self.hint,)
-        return [hint for hint in members if hint is not type(None)]
+        return value_types(self.hint)
 
     @property
     def metavar(self) -> str:
         """What stands for the value in the help: its words, or its kind."""
-        words = [
-            word
-            for hint in (self.hint, *self.types)
-            if get_origin(hint) is Literal
-            for word in get_args(hint)
-        ]
-        if words:
-            return "|".join(words)
-        return METAVARS.get(self.types[0], "TEXT")
+        return metavar(self.hint)
 
     @property
     def shown_default(self) -> str:
         return "" if self.default in (None, ()) else str(self.default)
+
+
+def value_types(hint: Any) -> list[Any]:
+    """The types besides None in a type hint."""
+    if get_origin(hint) in (tuple, list):
+        return [hint]
+    members = get_args(hint) or (hint,)
+    return [member for member in members if member is not type(None)]
+
+
+def metavar(hint: Any) -> str:
+    """What stands for a value of this type in the help: its words, or its kind."""
+    words = [
+        word
+        for member in (hint, *value_types(hint))
+        if get_origin(member) is Literal
+        for word in get_args(member)
+    ]
+    if words:
+        return "|".join(words)
+    return METAVARS.get(value_types(hint)[0], "TEXT")
 
 
 def known_settings(kinds: Iterable[Kind]) -> dict[str, Setting]:
@@ -183,19 +204,18 @@ UsageError: Any = typer.BadParameter.__mro__[1]
 
 SHARED = parse("""What parameters of several commands are.
 
-    run        a run folder, a model file (.safetensors), or a model known by name (`whatwhere
-               info` lists them)
-    images     a data set by name (digits, which is included, mnist, fashion-mnist or kmnist;
-               mnist:test for its test images), an IDX, .npy or .npz file, a picture, a folder of
-               pictures, or a recording (.wav, .csv). A name comes first: write ./digits for a
-               folder of that name
+    run        a run folder, a model file (.safetensors), or the name of a model (`whatwhere info`
+               lists them)
+    images     a folder of pictures, a picture, a recording (.wav, .csv), an .npy, .npz or IDX
+               file, or the name of a data set: digits (included), mnist, fashion-mnist or kmnist;
+               mnist:test has its test images. Write ./digits for a folder of that name
     pictures   a picture, a folder of pictures, or a recording (.npy, .csv or .wav)
-    model      a model known by name (`whatwhere info` lists them), a run folder or a model file
-    preset     how images are inferred. recipe: as in the run, by default by the paper's 50 steps;
-               coding: with momentum, until the cost no longer changes, for sparse codes; learned:
-               by the few steps that `whatwhere distill` saved next to the model; learned-5: by 5
-               such steps
-    overwrite  replace files that are there already; never those that are read
+    model      the name of a model (`whatwhere info` lists them), a run folder or a model file
+    preset     how to infer features. recipe: as in the run, by default with the paper's 50 steps.
+               coding: with momentum until the cost no longer changes, for sparse codes. learned:
+               with the few steps that `whatwhere distill` saved next to the model; learned-5: with
+               5 of them
+    overwrite  replace existing files, but never files that the command reads
     json       print the result as JSON
     quiet      print only the result and errors
     """).entries
@@ -226,20 +246,22 @@ def command(
                 parameters.append(own_parameter(p, hints[p.name], own.entries))
 
         def run(**given: Any) -> None:
+            given.pop("help_settings", None)
             if known:
                 values = {name: given.pop(name) for name in chosen}
                 given["settings"] = Settings(known, values, given.pop("set", None) or ())
             function(**given)
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        cls = type("SuggestingCommand", (SuggestingCommand,), {"known": known})
+        content = {"known": known, "flags": chosen, "examples": own.shell}
+        cls = type("SuggestingCommand", (SuggestingCommand,), content)
         # the list of commands shows `short_help` whole; it cuts what it takes from `help`
         app.command(
             name,
             cls=cls,
             help=own.prose,
             short_help=own.prose.split("\n\n")[0],
-            epilog=settings_text(known, chosen),
+            epilog=examples_text(own.shell),
         )(run)
         return function
 
@@ -249,31 +271,69 @@ def command(
 def settings_parameters(
     known: Mapping[str, Setting], flags: Sequence[str]
 ) -> list[inspect.Parameter]:
-    """The flags, and `--set` for all others."""
-    others = [setting for name, setting in known.items() if name not in flags]
-    names = ", ".join(f"{setting.name}.…" if setting.nested else setting.name for setting in others)
-    text = f"Change a setting; repeatable. The settings are {names}."
-    hint = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help=text)]
+    """The flags, `--set` for all other settings, and `--help-settings`, which lists those."""
     parameters = [flag(known[name]) for name in flags]
-    if others:
-        parameters.append(keyword("set", hint, None))
-    return parameters
+    others = [setting for name, setting in known.items() if name not in flags]
+    if not others:
+        return parameters
+    change = typer.Option("--set", metavar="NAME=VALUE", help="Change a setting; repeatable.")
 
+    def show(context: typer.Context, asked: bool) -> None:
+        if asked:
+            formatter = context.make_formatter()
+            formatter.write("Settings that --set NAME=VALUE changes:\n\n")
+            formatter.write_dl(list(settings_rows(others)))
+            typer.echo(formatter.getvalue().rstrip("\n"))
+            raise typer.Exit
 
-def settings_text(known: Mapping[str, Setting], flags: Sequence[str]) -> str | None:
-    """The settings without an option, with their words, below the options of the help."""
-    lines = [
-        f"--set {name}={setting.shown_default or setting.metavar}  {sentence(setting.words)}"
-        for name, setting in known.items()
-        if name not in flags and not setting.nested
+    listing = typer.Option(
+        "--help-settings",
+        help="List the settings and exit.",
+        callback=show,
+        is_eager=True,
+        show_default=False,
+    )
+    return [
+        *parameters,
+        keyword("set", Annotated[list[str] | None, change], None),
+        keyword("help_settings", Annotated[bool, listing], False),
     ]
-    return "\n\n".join(lines) or None
+
+
+def settings_rows(settings: Iterable[Setting]) -> Iterator[tuple[str, str]]:
+    """Settings with their defaults, and what they mean; the settings inside a recipe have the
+    defaults of that recipe."""
+    for setting in settings:
+        if setting.nested:
+            for path, words in described_paths(setting.kind).items():
+                if path.partition(".")[0] == setting.name:
+                    yield path, sentence(words)
+        else:
+            yield (
+                f"{setting.name}={setting.shown_default or setting.metavar}",
+                sentence(setting.words),
+            )
+
+
+def examples_text(examples: Sequence[str]) -> str | None:
+    """The examples, one a line, below the options of the help."""
+    if not examples:
+        return None
+    lines = "\n".join(f"  {line}" for line in examples)
+    return f"Examples:\n\n\b\n{lines}"  # click leaves the lines below \b as they are
 
 
 class SuggestingCommand(TyperCommand):
-    """Suggests a setting in place of an option that does not exist."""
+    """Suggests a setting in place of an option that does not exist.
+
+    known     its settings
+    flags     the names of those that are also options
+    examples  command lines for its help
+    """
 
     known: Mapping[str, Setting] = {}
+    flags: Sequence[str] = ()
+    examples: Sequence[str] = ()
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:
@@ -298,7 +358,8 @@ def own_parameter(p: inspect.Parameter, hint: Any, words: Mapping[str, str]) -> 
     if p.kind is not p.KEYWORD_ONLY:
         info = typer.Argument(metavar=name.upper(), help=text, show_default=p.default is not None)
     else:
-        info = typer.Option(spelled(name, p.default), help=text)
+        value = None if hint is bool else metavar(hint)
+        info = typer.Option(spelled(name, p.default), help=text, metavar=value)
     return keyword(p.name, Annotated[hint, info], p.default)
 
 

@@ -16,10 +16,14 @@ def demo(
     json_: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Learn two layers from 5,000 digits, classify 2,000 others by all labels and by few, and write
-    a report.
+    """Learn from 5,000 embedded digits, classify 2,000 others, and write a report with pictures.
 
-    out  folder of the run and its report
+    This takes about two minutes and needs no download.
+
+    out  folder for the run and its report
+
+    $ whatwhere demo
+    $ whatwhere demo --out runs/first
     """
     from whatwhere.cli.demo_run import REPORT, few_label_errors, run_demo, svm_errors
     from whatwhere.cli.outputs import Stages

@@ -82,8 +82,8 @@ def run_demo(
     Files are written at the end: a demo that fails or is interrupted leaves an earlier one as it
     was.
 
-    images      for training and for the test, with labels; by default the embedded digits
-    code_steps  of inference for the codes of the explorer's examples
+    images      images for training and for the test, with labels; by default the embedded digits
+    code_steps  steps of inference for the codes of the explorer's examples
     """
     start = time.monotonic()
     claim([folder / file for file in FILES], folder=folder, overwrite=overwrite)

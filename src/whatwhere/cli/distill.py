@@ -29,16 +29,18 @@ def distill(
     json_: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Learn K steps of inference that reach the cost of many plain steps, from images without
-    labels.
+    """Make inference faster: learn a few steps that reach the cost of many.
 
-    They are saved next to the model, as inference-K.safetensors, for `encode` and `classify` with
-    --preset learned. The settings of inference are those of the run. The last tenth of the images,
-    at most 500, is held out: the mean cost after the learned steps is reported on it, next to that
-    of plain steps.
+    The command learns from images without labels. It saves the steps next to the model, as
+    inference-K.safetensors; `encode` and `classify` use them with --preset learned. Inference has
+    the settings of the run. The command holds out the last tenth of the images, at most 500, and
+    reports their mean cost after the learned steps and after plain steps.
 
-    images  as for `train`; default: those that the run was trained on
-    steps   how many steps
+    images  as for `train`; default: the images that the run was trained on
+    steps   number of steps
+
+    $ whatwhere distill runs/mine --steps 5
+    $ whatwhere encode runs/mine pictures/ --out codes.npz --preset learned
     """
     import numpy as np
 

@@ -48,29 +48,38 @@ def encode(
     *,
     out: Path | None = None,
     events: Path | None = None,
-    overwrite: bool = False,
     preset: str | None = None,
     settings: Settings,
+    overwrite: bool = False,
     json_: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Infer the top layer's features of images with the model of a run. Pictures may be of several
-    sizes.
+    """Compute the features of images with a trained model, and write them to a file.
 
-    A command that was stopped continues when it is given again. With --shard, --out is a folder
-    that gets a part for each shard; `whatwhere decode` and `load_codes` read the folder as one.
+    Pictures may have different sizes. An interrupted command continues when you run it again. With
+    --shard, --out is a folder with a part for each shard; `whatwhere decode` and `load_codes` read
+    the folder as one.
 
-    The file holds the features that are not 0, in few bits unless exact=true is set, and `labels`
-    and `names` where there are any; with --where also the pooling variables of the regions in use.
-    `whatwhere decode` makes images of it, and Python reads it with `whatwhere.load_codes`. With
-    --descriptors it holds the array `descriptors`, a row for each image, which are of one size; the
-    metric is learned from the images, without labels, and saved with the run. With --events the
-    events of signals of any length are written as a table: which waveform, when, how strongly.
+    The file has all features that are not 0, in few bits (exactly with --set exact=true), and the
+    `labels` and `names` of the images if they have any. With --where it also has the pooling
+    variables. `whatwhere decode` turns it into images, and `whatwhere.load_codes` reads it in
+    Python.
+
+    With --descriptors, the file has an array `descriptors` with a row for each image. All images
+    must have one size. The command learns the metric of the rows from the images, without labels,
+    and saves it with the run.
+
+    With --events, the command writes the events of a recording as a table: which waveform, when,
+    and how strongly.
 
     out     the .npz file to write
-    events  the .csv file of events to write, for a model of signals
-    preset  as for `classify`; default: learned where the model has learned steps, otherwise coding;
-            recipe with --descriptors
+    events  the .csv file of events to write, for a model of recordings
+    preset  as for `classify`; default: `learned` if the model has learned steps, otherwise
+            `coding`; with --descriptors `recipe`
+
+    $ whatwhere encode mnist mnist:test --out codes.npz
+    $ whatwhere encode runs/mine pictures/ --out rows.npz --descriptors
+    $ whatwhere encode runs/signals recording.wav --events events.csv
     """
     from whatwhere.cli.encoding import Encoder, write_descriptors
     from whatwhere.inference import resolve_lam
@@ -190,14 +199,17 @@ def require_metric(run: Path) -> None:
 def decode(
     run: Path, codes: Path, *, out: Path, overwrite: bool = False, quiet: bool = False
 ) -> None:
-    """Reconstruct images from their codes, in the units that came in.
+    """Reconstruct images from the codes that `encode` wrote.
 
-    An .npz file holds `images` [N, C, H, W] and `labels` where there are any; it needs images of
-    one size. Any other name is a folder, in which every image becomes a PNG picture of its own name
-    or number.
+    An .npz file gets `images` [N, C, H, W], all of one size, and `labels` if there are any. Any
+    other name is a folder, which gets a PNG picture for each image, with its name or number. Values
+    have the units of the encoded images.
 
-    codes  a file that `whatwhere encode --where` wrote, or a folder of the parts of all shards
-    out    an .npz file for all images, or a folder for a PNG picture of each
+    codes  a file that `whatwhere encode --where` wrote, or the folder with the parts of all shards
+    out    an .npz file for all images, or a folder for PNG pictures
+
+    $ whatwhere encode mnist mnist:test --out codes.npz --where
+    $ whatwhere decode mnist codes.npz --out reconstructed.npz
     """
     import torch
 

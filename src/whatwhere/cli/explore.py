@@ -30,21 +30,24 @@ def explore(
     images: str | None = None,
     *,
     out: Path | None = None,
-    overwrite: bool = False,
     examples: int = 1000,
     port: int = 0,
     browser: bool = True,
     settings: Settings,
+    overwrite: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Show the model in a browser: draw an image, watch inference explain it, move the explanation
-    with the mouse.
+    """Open a page in the browser where you draw an image, watch inference explain it, and edit the
+    explanation with the mouse.
 
-    images    the examples, as for `encode`; default: those of the run
-    out       write the page to this HTML file instead of showing it
-    examples  how many images the page carries, at most
-    port      of this machine on which the page is served; 0: a free one
+    images    example images, as for `encode`; default: those of the run
+    out       write the page to this HTML file instead of opening it
+    examples  the largest number of example images in the page
+    port      port to serve the page on; 0 chooses a free one
     browser   open the page in a browser
+
+    $ whatwhere explore mnist
+    $ whatwhere explore runs/mine pictures/ --out explorer.html
     """
     from whatwhere.inference.target import in_model_units
     from whatwhere.pages.explorer import Explorer
@@ -100,20 +103,24 @@ def label(
     links: bool = False,
     settings: Settings,
 ) -> None:
-    """Label a few pictures in a browser, and see the others fall into place.
+    """Label a few pictures in the browser, and classify all others.
 
-    After every label OUT has all that was said, and `predictions.csv` next to it the class of every
-    picture; the page continues from them. A model that was learned first is next to them, too, and
-    the classifier that the page saves.
+    OUT has your labels, and `predictions.csv` next to it has the class of every picture. Both are
+    written after every label, and the page continues from them. If the command learns a model, it
+    stores the model next to them, as it does with the classifier that you save on the page.
 
-    run          a run, a model file or the name of a model; default: one is learned from the
-                 pictures first, in a stream
+    run          a run, a model file or the name of a model; by default the command first learns a
+                 model from the pictures
     out          the table of labels
-    labels_from  first take over labels that were made elsewhere: a .csv file with names and
-                 classes, or the .json of Label Studio
-    export       write the class of every picture instead of showing the page: a table (.csv), tasks
+    labels_from  import labels first: a .csv file with names and classes, or the .json file of Label
+                 Studio
+    export       write the class of every picture instead of opening the page: a table (.csv), tasks
                  for Label Studio (.json), or a new folder with a sub-folder for each class
-    links        in such a folder, links to the pictures instead of copies
+    links        with --export FOLDER: link to the pictures instead of copying them
+
+    $ whatwhere label pictures/
+    $ whatwhere label pictures/ runs/mine --out labels.csv
+    $ whatwhere label pictures/ --export sorted/ --links
     """
     from whatwhere.pages.labelling import LabelPage
     from whatwhere.pages.server import PageServer

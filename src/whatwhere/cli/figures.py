@@ -27,16 +27,19 @@ def figures(
     only: list[str] | None = None,
     format: Format = "png",
     out: Path | None = None,
-    overwrite: bool = False,
     settings: Settings,
+    overwrite: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Draw the figures of a run, and write all of them on one page, report.html.
+    """Draw the figures of a run, and collect them on one page, report.html.
 
     only     draw only this figure; repeatable
     images   as for `encode`; default: those of the run
-    format   of the files; the animation is a GIF
-    out      folder of the figures and of report.html; default: RUN/figures
+    format   format of the files; the animation is always a GIF
+    out      folder for the figures and report.html; default: RUN/figures
+
+    $ whatwhere figures runs/mine
+    $ whatwhere figures runs/mine --only filters --format pdf
     """
     source = images or source_of(run)
     drawing = open_figures(run, source, only, settings.of(Execution).engine, Stages(quiet))

@@ -29,15 +29,19 @@ def info(
     from_: Path | None = None,
     json_: bool = False,
 ) -> None:
-    """Show versions, devices, engines, and the models and data sets that are known by name.
+    """Show what is installed: versions, devices, engines, models and data sets.
 
-    With a name, show what is known of it and verify its files; the exit status is 1 if one is
-    damaged. With the folder of a run, show its model and what its rows describe. WHATWHERE_DATA
-    sets another folder for downloads.
+    With the name of a model or a data set, show what is known about it and verify its files; the
+    exit status is 1 if a file is damaged. With the folder of a run, show its model and what its
+    rows describe. The variable WHATWHERE_DATA sets another folder for downloads.
 
-    name      of a model or a data set, or the folder of a run
-    download  bring the files of this data set to this machine first
+    name      name of a model or a data set, or the folder of a run
+    download  download the files of this data set first
     from      with --download: take the files from this folder, compressed or not
+
+    $ whatwhere info
+    $ whatwhere info mnist --download
+    $ whatwhere info runs/mine
     """
     if name is None:
         if download:

@@ -26,20 +26,21 @@ class ImageInput(Checked):
     """Images of a command; a run records those that it learns from, and --resume reads the same.
 
     source       a name or a path
-    mask         unknown pixels: a picture, a folder or an array file, white where pixels are known
-                 and black where not, one for all images or one for each; alpha: transparent pixels;
-                 nan: NaN in a file of floats
-    crop         train on square crops of this many pixels, at random places of the pictures.
-                 Pictures of several sizes are cropped anyway (64 pixels, or the smallest side). Of
-                 recordings, windows of this many samples
+    mask         unknown pixels: a picture, a folder or an array file that is white where pixels are
+                 known and black elsewhere, one for all images or one for each. `alpha`: transparent
+                 pixels are unknown. `nan`: NaN is unknown, in a file of floats
+    crop         train on square crops of this many pixels, at random places. Pictures of several
+                 sizes are always cropped (to 64 pixels, or to the smallest side). Recordings are
+                 cut into windows of this many samples
     limit        use only the first images
-    image_count  images that each layer learns from in a stream (learning.each.update=batch); after
-                 the last one the first follows again. Default: whole epochs
-    rate         samples per second of a recording, where its file does not say it (.npy, .csv
-                 without a column of times). A .npy file for which it is given is a recording
-    waveforms    number of waveforms of a recording. Default: as many as it shows
+    image_count  number of images that each layer learns from in a stream
+                 (learning.each.update=batch); the stream starts again after its last image.
+                 Default: whole epochs
+    rate         samples per second of a recording, if its file does not give them (.npy, or .csv
+                 without a column of times). A .npy file with a rate is a recording
+    waveforms    number of waveforms of a recording. Default: as many as the recording shows
     length       length of the waveforms of a recording: samples, such as 64, or a time, such as
-                 12ms. Default: as long as its events are
+                 12ms. Default: the length of its events
     """
 
     source: str = "digits"

@@ -31,7 +31,7 @@ def claim(
 
     read      what the command reads: runs, models, images by name or path; the figures of a run are
               its results
-    folder    of results, if the outputs are in one
+    folder    folder of results, if the outputs are in one
     recorded  `write` records each of them with its content; otherwise their names are recorded now
     """
     inputs = [file for source in read if source is not None for file in _files(Path(source))]
@@ -42,7 +42,7 @@ def claim(
 def write(path: Path, content: bytes, folder: Path | None = None) -> None:
     """Write a file, complete or not at all, and its folders.
 
-    folder  of results, which has a record of it
+    folder  folder of results, which has a record of the file
     """
     if folder is not None:
         write_result(folder, path, content, REMEDY)
@@ -67,8 +67,8 @@ LINE_SECONDS = 10.0  # from one line about progress to the next, where there is 
 class Report:
     """What a command says at its end.
 
-    facts  for programs, as JSON (--json)
-    words  for people
+    facts  facts for programs, as JSON (--json)
+    words  text for people
     """
 
     facts: Mapping[str, object]

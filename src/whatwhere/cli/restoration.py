@@ -25,7 +25,7 @@ class Paths(NamedTuple):
     """Where a command reads and writes.
 
     source  a picture, a folder of pictures, or a recording
-    mask    as --mask was given; None for what has none
+    mask    the mask as given by --mask; None without one
     out     the file or folder of the results
     """
 
@@ -45,24 +45,29 @@ def denoise(
     pictures: Path,
     out: Path,
     *,
-    model: Path | None = None,
     noise: str | None = None,
-    overwrite: bool = False,
+    model: Path | None = None,
     settings: Settings,
+    overwrite: bool = False,
     quiet: bool = False,
 ) -> None:
     """Remove noise from a picture, from all pictures of a folder, or from a recording.
 
-    8-bit pictures stay 8 bit, 16-bit grey ones 16 bit. A folder that was interrupted continues
-    where it stopped. With --shard, each part has a folder in OUT.
+    8-bit pictures stay 8-bit, and 16-bit grey pictures stay 16-bit. An interrupted folder continues
+    when you run the command again. With --shard, each part gets a folder in OUT.
 
-    out        the picture to write, or the folder for those of a folder; its ending is the format.
-               Of a recording (.npy, .csv or .wav) a file with the same ending
-    model      of pictures: none, or dictionary, for atoms of photographs in place of the trained
-               denoiser; of a recording: the run, or the file, of a model of its waveforms
-    noise      standard deviation of the noise, white being 1; default: estimated. poisson: pixels
-               count photons. GAIN,SIGMA: Poisson noise of counts of GAIN each, and white noise
-    overwrite  restore again what OUT holds already
+    out        the picture to write, or a folder for the pictures of a folder. The ending sets the
+               format. A recording (.npy, .csv or .wav) keeps its ending
+    model      for a recording: the run or the file of a model of its waveforms. For pictures, only
+               `dictionary`: atoms of photographs instead of the trained denoiser
+    noise      standard deviation of the noise, where white is 1; default: estimated. `poisson` if
+               pixels count photons. GAIN,SIGMA for Poisson noise with counts of GAIN each, plus
+               white noise
+    overwrite  restore pictures again that OUT already has
+
+    $ whatwhere denoise noisy.png clean.png
+    $ whatwhere denoise pictures/ clean/ --noise 0.1
+    $ whatwhere denoise recording.wav clean.wav --model runs/signals
     """
     from whatwhere.tasks.restoration.pictures import Task
 
@@ -76,24 +81,31 @@ def inpaint(
     mask: str,
     out: Path,
     *,
-    model: Path | None = None,
     noise: float = 0.0,
-    overwrite: bool = False,
+    model: Path | None = None,
     settings: Settings,
+    overwrite: bool = False,
     quiet: bool = False,
 ) -> None:
-    """Fill in what is missing of a picture, of all pictures of a folder, or of a recording; the
-    rest stays as it is.
+    """Fill in missing pixels of a picture or of all pictures of a folder, or missing samples of a
+    recording.
 
-    mask       a picture, black where pixels are to be filled in; for a folder one for all, or a
-               folder of masks with the names of the pictures. alpha: transparent pixels are filled
-               in. For a recording one of its length, 0 where samples are missing; nan: those that
-               are NaN, in a .csv empty
-    out        the picture to write, or the folder for those of a folder; its ending is the format.
-               Of a recording (.npy, .csv or .wav) a file with the same ending
-    model      of a recording: the run, or the file, of a model of its waveforms
-    noise      noise of the known pixels, white being 1; with 0 they stay as they are
-    overwrite  restore again what OUT holds already
+    Everything that is known stays as it is.
+
+    mask       a picture that is black where pixels are missing. For a folder: one mask for all
+               pictures, or a folder of masks with the same names. `alpha`: transparent pixels are
+               missing. For a recording: a file of the same length that is 0 where samples are
+               missing, or `nan` if missing samples are NaN (empty in a .csv file)
+    out        the picture to write, or a folder for the pictures of a folder. The ending sets the
+               format. A recording (.npy, .csv or .wav) keeps its ending
+    model      for a recording: the run or the file of a model of its waveforms
+    noise      standard deviation of the noise of known pixels, where white is 1; 0 leaves them as
+               they are
+    overwrite  restore pictures again that OUT already has
+
+    $ whatwhere inpaint damaged.png mask.png filled.png
+    $ whatwhere inpaint pictures/ alpha filled/
+    $ whatwhere inpaint recording.csv nan filled.csv --model runs/signals
     """
     from whatwhere.tasks.restoration.pictures import Task
 

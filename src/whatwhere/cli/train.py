@@ -37,20 +37,26 @@ def train(
     settings: Settings,
     quiet: bool = False,
 ) -> None:
-    """Train a model: layer by layer, with a checkpoint after every epoch. Ctrl-C stops it, --resume
-    continues it.
+    """Learn a model from images without labels, and save it as a run.
 
-    Without a recipe, settings are chosen from the images, and a line says which: an input stage and
-    λ that suit them, and a stream of images that takes minutes.
+    Training goes layer by layer. It saves a checkpoint after every epoch. Ctrl-C stops it, and
+    --resume continues it.
 
-    Several processes share the images: torchrun --nproc-per-node 4 -m whatwhere train IMAGES --out
-    RUN (docs/howto/cluster.md).
+    Without --recipe, the command chooses settings from the images and prints them: an input stage,
+    λ, and a stream of images that takes minutes.
 
-    out     folder of a new run
-    resume  folder of a run to continue from its last checkpoint, with the settings that it began
-            with
-    recipe  paper, the paper's settings; differences from them in a TOML file; demo; photographs,
-            for restoration; or signals, for recordings
+    Several processes can share the images: torchrun --nproc-per-node 4 -m whatwhere train IMAGES
+    --out RUN (docs/howto/cluster.md).
+
+    out     folder for a new run
+    resume  folder of a run to continue from its last checkpoint, with the same settings
+    recipe  settings to start from: paper, photographs (for restoration), signals (for
+            recordings), demo, or a TOML file of differences from the paper's settings
+
+    $ whatwhere train pictures/ --out runs/mine
+    $ whatwhere train --resume runs/mine
+    $ whatwhere train recording.wav --out runs/signals --waveforms 3
+    $ whatwhere train mnist --recipe paper --out runs/paper --set seed=1
     """
     from whatwhere.learning.defaults import choose_defaults
     from whatwhere.learning.processes import is_main_process

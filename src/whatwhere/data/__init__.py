@@ -66,7 +66,8 @@ def load(
                folder of pictures; or an array or tensor [N, H, W], [N, C, H, W] or [N, H, W, C]. A
                name comes before a file or folder of the same name, which is given as `./digits` or
                as a `Path`. `Images` are returned as they are
-    labels     for files and arrays that have none: an array [N], or the path of an IDX or .npy file
+    labels     labels for files and arrays without any: an array [N], or the path of an IDX or .npy
+               file
     split      'train' (the default) or 'test', only for data sets known by name
     channels   'first' or 'last', for arrays whose shape does not show it
     allow_nan  NaN in float arrays marks unknown pixels, which `infer` and `train` ignore; otherwise
@@ -74,7 +75,8 @@ def load(
     size       only for pictures: all become squares of this side, scaled and cut at the centre.
                None: pictures of one size are kept whole, others become squares of 64 pixels or the
                smallest side, with a warning
-    recorded   by a run: the side of those squares, and what is white in pixels of 16 bits
+    recorded   what a run recorded: the side of those squares, and the value of white in 16-bit
+               pixels
     signals    arrays [T], [C, T] or [N, C, T] are signals, and are read as `Signals`. Files named
                .wav, .csv (a row for each sample, a column for each channel) and, with MNE, .edf
                always are, and so is MNE's `Raw`
@@ -168,7 +170,7 @@ def load_for_training(
     mask    as in `load_groups`, [1 or N, 1 or C, H, W]
     crop    side of the crops, in pixels; None takes none, unless the pictures are of several sizes:
             a warning says then what is taken. Of signals, the length of the windows
-    seed    of the choice of places
+    seed    seed of the random places
     signals  as in `load`
 
     >>> images, mask = ww.data.load_for_training(np.zeros((2, 1, 40, 40), np.uint8), crop=16)

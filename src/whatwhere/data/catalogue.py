@@ -51,12 +51,12 @@ class Entry:
     """A data set or a model that is known by name.
 
     title     what it is, in a sentence
-    files     of a data set the images and the labels for training, then those for testing; of a
-              model its one file
+    files     for a data set: images and labels for training, then those for testing; for a model:
+              its one file
     facts     what else is known of it: licence, citation, …
     mirrors   addresses that the files are downloaded from; none: they are part of the package
     embedded  the folder of the files, if they are part of the package
-    card      of a model: all that is known of it, in Markdown
+    card      for a model: all that is known about it, in Markdown
     """
 
     name: str
@@ -94,7 +94,7 @@ CATALOGUE = {
 def checksums(name: str) -> list[str]:
     """The SHA-256 sums of the files of a data set, which identify its images and labels.
 
-    name  of a data set (`digits`, `mnist`, `fashion-mnist`, `kmnist`)
+    name  name of a data set (`digits`, `mnist`, `fashion-mnist`, `kmnist`)
 
     >>> len(ww.data.checksums("mnist"))    # images and labels, to train and to test
     4

@@ -273,7 +273,7 @@ def block_name(number: int) -> str:
 def load_codes(path: str | os.PathLike[str]) -> Codes:
     """The codes in a file that `whatwhere encode` wrote, or in a folder of its parts (`--shard`).
 
-    path  of the file or the folder
+    path  path of the file or the folder
 
     >>> from whatwhere.cli import app
     >>> np.save("three.npy", ww.data.load("digits").pixels[:3])

@@ -59,7 +59,7 @@ class Images:
 
     pixels     raw values, read by rows: [N, C, H, W] of any supported type
     labels     int64 [N], or None
-    name       where they come from
+    name       the source of the images
     classes    the names of the labels 0, 1, 2, …, if the source gives them
     allow_nan  whether NaN is an unknown pixel instead of an error
     white      what the brightest value of an integer type becomes, usually 1
@@ -255,9 +255,9 @@ def few_labels(labels: np.ndarray, count: int, seed: int) -> np.ndarray:
 
     With the same seed, the rows of a smaller count are a subset of those of a larger one.
 
-    labels   of all images, [N]
-    count    of labels in all, a multiple of the number of classes
-    seed     of the draw
+    labels   labels of all images, [N]
+    count    number of labels in all, a multiple of the number of classes
+    seed     seed of the random choice
     returns  row numbers, [count]
 
     >>> digits = ww.data.load("digits")

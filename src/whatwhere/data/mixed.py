@@ -49,7 +49,7 @@ class Kind(NamedTuple):
 class MixedPictures:
     """Pictures as they were found, of any sizes and kinds; `name` is for messages.
 
-    recorded  by the run that they are for
+    recorded  what the run that they are for recorded
     blend     transparent pixels with black
     """
 

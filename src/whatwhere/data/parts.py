@@ -16,7 +16,7 @@ def find_parts(folder: str | os.PathLike[str]) -> list[Path]:
 
     A part that is missing or unfinished is an error that names it, and the command that makes it.
 
-    folder  that was given to the commands with --out
+    folder  the folder that the commands got with --out
 
     >>> from pathlib import Path
     >>> for number in (1, 2):

@@ -87,8 +87,8 @@ class Picture:
     """One page of a file, as it was when it was found.
 
     shape    channels, height and width
-    largest  of its values, for pixels of 16 bits; otherwise 0
-    place    where it lies in the folder that was given
+    largest  the largest value of 16-bit pixels; otherwise 0
+    place    its place in the folder that was given
     """
 
     file: Path
@@ -391,7 +391,7 @@ def _alpha(picture: Any) -> np.ndarray:
 class Extras:
     """What a file of a picture has besides colours.
 
-    alpha        of each page, uint8 [H, W]; None where all pixels are opaque
+    alpha        alpha of each page, uint8 [H, W]; None where all pixels are opaque
     icc_profile  the profile of its colours
     dpi          pixels per inch, across and down
     """

@@ -46,8 +46,8 @@ class Signals(Images):
 
     rate           samples per second; None if it is not known
     start          seconds at the first sample
-    unit           of the values, such as 'mV'; '' if it is not known
-    channel_names  as the file gives them; None if it gives none
+    unit           unit of the values, such as 'mV'; '' if it is not known
+    channel_names  names of the channels in the file; None if it has none
 
     >>> ww.data.load(np.zeros((3, 2, 500)), signals=True)
     Signals('array', 3 of 2×500, unlabelled)

@@ -90,7 +90,7 @@ class CodeRows:
     """What and where of several images of one size.
 
     shape       channels, height and width of the images
-    where       of each layer, μ and γ of its regions; empty without `--where`
+    where       μ and γ of the regions of each layer; empty without `--where`
     background  the arrays `low` and `scale`, where the input stage has them
     """
 
@@ -108,8 +108,8 @@ class CodeRows:
     ) -> "CodeRows":
         """The codes in the latents of a batch.
 
-        used  for each layer, the regions whose pooling variables are kept, [N, B, H, W]; empty
-              keeps none
+        used  the regions of each layer whose pooling variables are kept, [N, B, H, W]; empty keeps
+              none
         """
         p = latents.features
         where = []
@@ -192,8 +192,8 @@ def angle(product: Tensor) -> Tensor:
 def shrink(arrays: Mapping[str, Array], two: Sequence[bool], reach: Sequence[Array]) -> Any:
     """The arrays of a block in few bits.
 
-    two    for each layer, whether its regions have two elements along every axis
-    reach  for each layer, the largest |μ| along every axis
+    two    whether the regions of each layer have two elements along every axis
+    reach  the largest |μ| of each layer along every axis
     """
     small = {name: arrays[name] for name in ("image_shape", "labels", "names") if name in arrays}
     for name in ("low", "scale"):

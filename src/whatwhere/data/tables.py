@@ -34,10 +34,10 @@ class Table:
     """The text of a .csv file, and what a file like it needs.
 
     heading        the first line, if it holds names; otherwise None
-    lines          of samples, without empty ones at the end
-    separator      of columns
+    lines          lines with samples, without empty ones at the end
+    separator      separator of columns
     decimal_comma  whether numbers are written 0,5
-    encoding       of the text
+    encoding       encoding of the text
     line_end       the characters that end a line
     """
 

@@ -56,8 +56,8 @@ def Kinds(*kinds: type) -> Values:
 class Setting(NamedTuple):
     """A setting of a spec.
 
-    path     as in a declaration: a layer's setting has `each`
-    name     as in a message: it has the number of the layer
+    path     name in a declaration: a layer's setting has `each`
+    name     name in a message: it has the number of the layer
     value    the value
     default  what it is if nothing is said; MISSING if there is none
     """

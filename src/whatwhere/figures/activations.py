@@ -141,8 +141,8 @@ def where_map(
 
     model    the model
     images   [N, C, H, W]
-    latents  of the images
-    layer    from 1
+    latents  latents of the images
+    layer    number of the layer, from 1
     feature  its index in the layer, from 0
 
     >>> model = ww.load("mnist")

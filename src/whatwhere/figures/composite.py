@@ -111,7 +111,7 @@ def reconstructions(model: DeconvNet, images: Tensor, latents: Latents) -> Figur
 
     model    the model
     images   [N, C, H, W]
-    latents  of the images
+    latents  latents of the images
 
     >>> model = ww.load("mnist")
     >>> images = ww.data.load("digits", split="test")[:4]
@@ -137,7 +137,7 @@ def composite(model: DeconvNet, images: Tensor, latents: Sequence[Latents]) -> F
 
     model    the model
     images   [N, C, H, W]
-    latents  of the images, inferred from layer 1, from layer 2, … up to the top layer
+    latents  latents of the images, inferred from layer 1, from layer 2, … up to the top layer
 
     >>> model = ww.load("mnist")
     >>> images = ww.data.load("digits", split="test")[:4]

@@ -60,7 +60,7 @@ def decompose(model: DeconvNet, latents: Latents, height: int, width: int) -> Co
     """Reconstruct one image from each of its active features separately, with the pooling variables
     of the image.
 
-    latents         of one image: p [1, B, h, w]
+    latents         latents of one image: p [1, B, h, w]
     height, width   size of the image
     """
     p = latents.features
@@ -91,7 +91,7 @@ def decomposition(model: DeconvNet, image: Tensor, latents: Latents) -> Figure:
 
     model    the model
     image    [C, H, W]
-    latents  of this image alone, `latents[i : i + 1]`
+    latents  latents of this image alone, `latents[i : i + 1]`
 
     >>> model = ww.load("mnist")
     >>> images = ww.data.load("digits", split="test")[:4]

@@ -53,9 +53,9 @@ def axis_of(signals: Signals) -> str:
 def waveforms(model: DeconvNet, signals: Signals, events: Events) -> Figure:
     """Every waveform as a curve in each channel, as large as its median event.
 
-    model    of the waveforms
+    model    model of the waveforms
     signals  the recording, for its units
-    events   of the recording
+    events   events of the recording
     """
     f = model.filters[0][:, :, 0].cpu().numpy()  # [C, B, K]
     channels = min(f.shape[0], MOST_CHANNELS)
@@ -256,7 +256,7 @@ class RecordingFigures:
 
     run      the run that is drawn
     signals  the recording; of several, the first
-    engine   of the inference
+    engine   engine of the inference
     stage    makes the display of progress, as for `RunFigures`
 
     >>> recording = ww.data.load(np.random.default_rng(0).normal(size=3000), signals=True)

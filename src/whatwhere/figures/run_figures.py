@@ -40,7 +40,7 @@ CSS_PIXELS_PER_INCH = 128  # so that 7 point text is 12 pixels high
 class Section:
     """One section of a report: heading, paragraphs (separated by blank lines), facts and a figure.
 
-    heading  of the section; also the alternative text of its figure
+    heading  heading of the section; also the alternative text of its figure
     text     its paragraphs, which say what the figure shows, also to readers who cannot see it
     figure   a matplotlib figure, or the bytes of a GIF
     facts    name → value, shown as a table
@@ -62,8 +62,8 @@ def report(
 ) -> str:
     """The HTML page: title, lead and facts, then the sections. It needs no other file.
 
-    title     of the page
-    sections  from top to bottom
+    title     title of the page
+    sections  sections of the page, from top to bottom
     lead      a paragraph under the title
     facts     name → value, shown as a table
 
@@ -150,7 +150,7 @@ class RunFigures:
     run        the run that is drawn
     images     [N, C, H, W]
     inference  settings of inference; None takes those of each layer's training
-    engine     of the inference
+    engine     engine of the inference
     stage      makes the display of progress for a slow part: called with a title and the number of
                pieces
 

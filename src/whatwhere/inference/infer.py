@@ -60,15 +60,15 @@ def infer(
     plan      phases, one after the other; empty means one joint phase from the top layer
     mask      a weight ≥ 0 for every pixel, [N, 1 or C, H, W] or [N, 1 or C, T]: 0 where it is
               unknown, as NaN is in the images
-    latents   where to start from, as an earlier solution returned them; None starts from the images
-              alone
+    latents   latents to start from, as an earlier solution returned them; None starts from the
+              images alone
     engine    'auto' takes the fastest that supports the problem, and the reference for a small one
               while machine code is made after an installation; the solution records which one ran
     batch_size  images inferred together
     progress  called after every batch with the number of images in it
-    steps     in place of spec and plan. 'learned': the steps that `whatwhere distill` saved next to
-              the model's file; 'learned-5' chooses among several; or `LearnedSteps`. None takes
-              those of `spec`
+    steps     learned steps, instead of spec and plan. 'learned': the steps that `whatwhere distill`
+              saved next to the model's file; 'learned-5' chooses among several; or `LearnedSteps`.
+              None takes the steps of `spec`
     returns   the solution: `features`, `latents`, `reconstruction`, `stats`
 
     >>> model = ww.load("mnist")

@@ -28,7 +28,7 @@ class LearnedSteps:
     `UnrolledInference.learned` gives them.
 
     spec            settings of inference with the schedule of the steps
-    model_checksum  of the model that they were learned for
+    model_checksum  checksum of the model that the steps were learned for
     upward          filters of their pass up, [C, B, K, K] for each layer; empty: those of the model
     source          the file that they were loaded from
 
@@ -59,7 +59,7 @@ class LearnedSteps:
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the steps next to their model; return the file.
 
-        path  of the model's file or of its run folder
+        path  path of the model's file or of its run folder
         """
         model = model_file(path)
         file = model.with_name(f"{_prefix(model)}inference-{len(self)}.safetensors")
@@ -73,7 +73,7 @@ class LearnedSteps:
     def load(cls, path: str | os.PathLike[str], steps: int | None = None) -> "LearnedSteps":
         """Read the steps that were saved next to a model.
 
-        path   of the model's file or of its run folder
+        path   path of the model's file or of its run folder
         steps  how many, where several were saved; None takes the most
         """
         saved = saved_steps(path)

@@ -128,7 +128,7 @@ class TilePlace(NamedTuple):
 class TileGrid:
     """The tiles of a picture, row by row.
 
-    row_places     where the features of every layer are along rows
+    row_places     places of the features of every layer along rows
     column_places  along columns
     """
 
@@ -201,7 +201,7 @@ class SolvedTile:
                      their background is that of the pixels in `core`
     core             the pixels that are taken from this tile, rows and columns of the picture
     whole            all latents of the tile
-    engine           that ran
+    engine           the engine that ran
     target           what the model explained: the tile after the input stage
     """
 
@@ -222,7 +222,7 @@ class TiledSolution:
     latents         features and pooling variables of the whole picture; `latents.dense()` is what
                     `infer` returns
     reconstruction  [C, H, W]
-    engine          that ran
+    engine          the engine that ran
     tiles           how many there were
     """
 

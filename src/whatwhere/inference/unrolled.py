@@ -221,7 +221,7 @@ def distill(
     images    a tensor [N, C, H, W], or images that are read batch by batch
     spec      how long and how fast to learn, and how closely to follow the teacher
     teacher   settings of the plain steps that are imitated; None: 50 steps of a line search
-    engine    of the teacher
+    engine    engine of the teacher
     progress  called after every batch with its number and its mean cost
 
     >>> unrolled = ww.UnrolledInference(ww.load("mnist"), steps=2)

@@ -44,9 +44,9 @@ class Checkpoint(Checked):
     """All that training needs to continue, except the latents themselves.
 
     layer, epoch, batch  what comes next: batches before `batch` of that epoch are inferred already
-    recipe               as TOML
+    recipe               the recipe as TOML
     images               fingerprint of the images
-    notes                of the program that began the run, for the one that continues it
+    notes                notes of the program that began the run, for the one that continues it
     history              one table an epoch
     tensors              filters and connectivity, the table of the latents, sums of an epoch in
                          progress
@@ -141,7 +141,7 @@ def damaged(path: Path, error: Exception) -> RunError:
 def has_checkpoint(folder: Path) -> bool:
     """Whether training can be resumed from a folder.
 
-    folder  that checkpoints are written into, RUN/checkpoint
+    folder  folder of checkpoints, RUN/checkpoint
 
     >>> from pathlib import Path
     >>> has_checkpoint(Path("runs/none/checkpoint"))
@@ -188,7 +188,7 @@ def position(state: TrainingState, recipe: Recipe) -> tuple[int, int]:
 def difference(before: Any, after: Any, name: str = "", but: str = "") -> str:
     """The settings in which two specs differ, in words; empty if they are the same.
 
-    name  of both in a recipe
+    name  name of both in a recipe
     but   a pattern of settings that do not count
     """
     old = settings(asdict(before), name)

@@ -44,7 +44,7 @@ def solve_filters(
 ) -> Tensor:
     """Filters of layer k after `steps` conjugate-gradient steps on ½ Σ ‖A f - v‖², in float64.
 
-    engine  that inferred the latents, and applies A
+    engine  the engine that inferred the latents, and applies A
     """
     connected = model.connectivity[k - 1][:, :, None, None]
 
@@ -89,7 +89,7 @@ def step_filters(
 
     and further steps are conjugate to it.
 
-    mean  of what the linear map adds up over the images
+    mean  mean over images of what the linear map adds up
     last  the direction of the batch before
     """
     assert isinstance(learning.update, EveryBatch)

@@ -86,7 +86,7 @@ def choose_settings(
     """The input stage and the waveforms for signals.
 
     waveforms  their number; None: as many as the recording shows
-    length     of each, in samples; None: as long as the events are
+    length     length of each in samples; None takes the length of the events
     """
     x = sample_of(signals)
     hum = find_hum(x, signals.rate)
@@ -115,7 +115,7 @@ def choose_lam(v: Tensor, pieces: Tensor) -> float:
     recording with little noise that is how far events differ from their waveform.
 
     v       signals [C, T]
-    pieces  of it, at events, [n, C, K]
+    pieces  pieces of the recording at events, [n, C, K]
     """
     usual = float(pieces.flatten(1).norm(dim=1).median())
     return 1 / max(NOISE * white_noise(v), SMALL * usual)

@@ -25,8 +25,8 @@ class EpochReport(Checked):
     reconstruction, penalty  the two terms of the cost
     nonzeros        active features
     dead_maps       maps of the layer that were not active in any image
-    seconds         that the epoch took
-    engine          that inferred
+    seconds         time of the epoch
+    engine          the engine that inferred
     images          of the entire set; each was inferred with `steps` steps
     filter_seconds  of `seconds`, those that the update of the filters took
 
@@ -124,7 +124,7 @@ class TrainingState:
 
     batch    the first batch of the epoch that is not inferred yet; above 0 only if training was
              stopped
-    stats    of the epoch in progress, if there is one
+    stats    statistics of the epoch in progress, if there is one
     memory   what the algorithm keeps from batch to batch within a layer: tensors by name
     """
 

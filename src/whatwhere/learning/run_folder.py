@@ -67,11 +67,11 @@ class RunLayout:
 class TrainedRun:
     """A trained model, its recipe and the history of its training.
 
-    name     for titles and legends: the name of the folder or file
+    name     name of the folder or file, for titles and legends
     recipe   every setting
     model    the trained model
     history  one `EpochReport` an epoch; empty for a model file
-    folder   of the run; None for a model file, and where everything stayed in memory
+    folder   folder of the run; None for a model file, or if everything stayed in memory
 
     >>> ww.read_run("mnist")
     TrainedRun('mnist', Recipe(layers of 16 and 48 maps, 50 and 50 epochs, batch_size=1000, seed=0),
@@ -116,7 +116,7 @@ def read_run(path: str | os.PathLike[str]) -> TrainedRun:
     """Read a run folder, or a model file, which has no history, and the included recipe of its name
     or the paper's.
 
-    path  of the folder that training wrote, or of a .safetensors file; or the name of a model
+    path  path of the folder that training wrote, or of a .safetensors file; or the name of a model
           (`ww.models.names()`)
 
     >>> short = {"each": {"epochs": 2, "inference": {"steps": 2}}}

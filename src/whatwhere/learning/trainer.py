@@ -74,10 +74,10 @@ def train(
     out        folder of the run; None keeps everything in memory
     mask       a weight ≥ 0 for every pixel, [N, 1 or C, H, W]: 0 where it is unknown, as NaN is in
                the images
-    image_count  with update = 'batch': how many images each layer learns from, one layer's after
-                 the other's; a data
-               set starts again after its last image, an iterable that ends too early raises
-               StreamError. Default: all of them, in every epoch or, from a DataLoader, once
+    image_count  with update = 'batch': the number of images that each layer learns from. Layers
+                 take their images one after the other. A data set starts again after its last
+                 image; an iterable that ends too early raises StreamError. Default: all images, in
+                 every epoch or, from a DataLoader, once
     resume     continue the run in `out` from its last checkpoint
     start      the model to begin with; None draws one from the recipe's seed
     progress   show how far training is, on standard error
@@ -125,7 +125,7 @@ class TrainingInput:
     """What is learned from, and how, before the recipe's numbers are filled in.
 
     images       what `train` was given, as a stream
-    recipe       as it was given, or chosen from the images
+    recipe       the recipe as given, or as chosen from the images
     start        the model to begin with; None draws one from the recipe's seed
     image_count  how many images each layer learns from; None: all
     """

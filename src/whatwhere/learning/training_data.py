@@ -30,7 +30,7 @@ FINGERPRINT_BATCH = 1000
 class StreamError(ImageError):
     """A stream ended early, or gave something that the model cannot explain.
 
-    model  with the last good filters; in a run folder they are in the checkpoint too
+    model  the model with the last good filters; in a run folder the checkpoint has them too
     """
 
     model: DeconvNet | None = None
@@ -40,7 +40,7 @@ class StreamError(ImageError):
 class SizedStream:
     """A sized source, from its first image on; after the last one the first follows again.
 
-    order  of its images, if another than theirs; the source is then read by arrays of rows
+    order  order of its images, if it differs from theirs; the source is then read by arrays of rows
     """
 
     images: ImageSource
@@ -86,7 +86,7 @@ class IterableStream:
     It is read forwards only; what lies before `start` is skipped, so a run is resumed with the
     stream it began with. A DataLoader whose data set has a length starts again after its end.
 
-    length  of the data set, if it is known
+    length  length of the data set, if it is known
     """
 
     def __init__(self, batches: Iterable[Any]) -> None:
@@ -221,8 +221,8 @@ class TrainingData:
 
     model    whose input stage, device and dtype the images get
     masks    the weights of the pixels; None if all that are not NaN count the same
-    targets  of this process's batches, where they are kept in memory; None computes each when it is
-             read
+    targets  targets of this process's batches, if they are kept in memory; None computes each when
+             it is read
     """
 
     model: DeconvNet
@@ -278,7 +278,7 @@ class StreamData:
     of every batch.
 
     passes  True: the source is sized and every epoch is one pass over it
-    masks   in the order of a sized source; None if all pixels that are not NaN count the same
+    masks   masks in the order of a sized source; None if all pixels that are not NaN count the same
     """
 
     stream: ImageStream

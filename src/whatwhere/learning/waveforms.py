@@ -325,7 +325,7 @@ class ClusterGroup:
 def find_waveforms(pieces: Tensor, most: int | None, seed: int = 0) -> Waveforms:
     """The waveforms that pieces [n, C, K] show.
 
-    most  of them; None: as many as there are
+    most  the largest number of waveforms; None for no limit
     """
     # more clusters than waveforms: a cluster may hold one waveform at one shift
     clusters = CLUSTERS if most is None else max(CLUSTERS, 2 * most)

@@ -31,8 +31,8 @@ class DeconvNet:
     has it, unless `with_upward` gave others, which a few learned steps may have.
 
     spec   the architecture
-    seed   of the random filters and the random connectivity
-    dtype  of the filters
+    seed   seed of the random filters and the random connectivity
+    dtype  dtype of the filters
 
     >>> model = ww.DeconvNet(ww.ModelSpec.paper(), seed=0)
     >>> model

@@ -60,11 +60,12 @@ class Events(np.ndarray):
     signal     number of the signal
     layer      1: a waveform of the signal; 2: a group of layer 1's features
     waveform   its number
-    sample     of the waveform's peak, its largest value, with a fraction; of a group, its centre
+    sample     position of the waveform's peak, its largest value, with a fraction; for a group, its
+               centre
     seconds    the same in seconds; NaN where the rate is not known
     amplitude  what the waveform, of unit length, is multiplied by, in units of the signal after
                the model's input stage
-    channel    in which the waveform has its peak
+    channel    the channel in which the waveform has its peak
     explained  energy of the event as a share of the recording's energy where it lies; NaN where
                only the latents are known
     doubtful   whether another event is nearer than half a waveform: they overlap
@@ -141,8 +142,8 @@ def events_of(sized: SizedModel, latents: Latents, threshold: float = 0.0) -> Ev
     left out.
 
     sized      the model at the signals' length
-    latents    as `infer` returned them
-    threshold  in units of the signals, ≥ 0
+    latents    latents as `infer` returned them
+    threshold  the smallest amplitude, in units of the signals, ≥ 0
     """
     require(
         math.isfinite(threshold) and threshold >= 0,

@@ -29,7 +29,7 @@ def save(model: DeconvNet, path: str | os.PathLike[str]) -> None:
     """Write a model; the file appears complete or not at all.
 
     model  the model
-    path   of the file, usually NAME.safetensors
+    path   path of the file, usually NAME.safetensors
 
     >>> model = ww.DeconvNet(ww.ModelSpec.paper(), seed=0)
     >>> ww.save(model, "model.safetensors")
@@ -50,7 +50,7 @@ def load(path: str | os.PathLike[str]) -> DeconvNet:
     A file of another format, a damaged one, or one whose tensors are not those of its spec raises a
     RunError.
 
-    path     of a model file or of a run folder
+    path     path of a model file or of a run folder
     returns  the model, on the CPU; its `source` is the file
 
     >>> model = ww.load("mnist")

@@ -22,7 +22,8 @@ class Problem:
     images   v, [N, C, H, W], as the model's input stage gives them
     phase    what is inferred: the features of which layer, the pooling variables of which layers
     spec     how: λ as a number, the penalty, the steps
-    latents  where to start from: what is missing is fitted, p starts at 0
+    latents  latents to start from: missing pooling variables are fitted, and missing features start
+             at 0
     mask     M ≥ 0, [N, 1 or C, H, W]; None if all pixels count the same
     pairs    pool 2 × 2 regions by operations that back-propagate faster (`SizedModel.pairs`); equal
              up to rounding

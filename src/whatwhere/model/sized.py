@@ -45,10 +45,10 @@ class SizedModel:
     """A model for images of height × width; `model.at(height, width)` makes it.
 
     spec           the architecture
-    filters        of every layer, [B_{k-1}, B_k, K, L]
+    filters        filters of every layer, [B_{k-1}, B_k, K, L]
     upward         those of the pass up, [B_{k-1}, B_k, K, L]: the same ones, unless the model has
                    others
-    height, width  of the images, in pixels
+    height, width  height and width of the images, in pixels
     regions        the pooling regions of every layer, which hold the sizes of z_k and p_k
     pairs          pool 2 × 2 regions by `ops.pooling.PairWeights`, which back-propagates faster;
                    equal up to rounding

@@ -67,7 +67,7 @@ def write_page(
     """The page.
 
     drawings  the pictures to show, the least normal first
-    scores    of all pictures, [n]
+    scores    scores of all pictures, [n]
     normal    scores of the normal pictures, [m]
     """
     items = [item(drawing, threshold.value) for drawing in drawings]

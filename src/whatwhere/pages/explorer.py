@@ -150,10 +150,10 @@ class Explorer:
 
     It begins with the settings of the top layer's training, whose codes are sparse.
 
-    name        of the model, as the page shows it
+    name        name of the model on the page
     examples    at most this many of `images`, spread over all of them
-    engine      of the examples' inference
-    code_steps  of inference for the codes of the examples
+    engine      engine for the examples' inference
+    code_steps  steps of inference for the codes of the examples
     part_size   number of examples whose codes come together
     """
 

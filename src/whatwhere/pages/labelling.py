@@ -38,7 +38,7 @@ class LabelPage:
     """Answers the requests of the page.
 
     make        makes the session, whose progress the page shows meanwhile; it runs in a thread
-    name        of the pictures, as the page shows it
+    name        name of the pictures on the page
     classifier  the file that the button saves
     """
 

@@ -7,7 +7,8 @@ A docstring is a summary, prose, and tables of names, one line each:
                   continues the one before
 
 Two spaces (or ` : `) separate a name from its text. `returns` and `yields` stand in the same
-tables. Blocks that are indented by four or more are shown as they are, and `>>>` begins an example.
+tables. Blocks that are indented by four or more are shown as they are. `>>>` begins an example in
+Python, `$` one in a shell.
 """
 
 import inspect
@@ -22,12 +23,13 @@ UNDERLINE = re.compile(r"^-{4,}$")
 @dataclass(frozen=True)
 class Docstring:
     """The parts of a docstring: `prose` without tables and examples, `entries` the text of every
-    name in a table."""
+    name in a table, `shell` the examples in a shell."""
 
     summary: str
     prose: str = ""
     entries: dict[str, str] = field(default_factory=dict)
     example: bool = False
+    shell: tuple[str, ...] = ()
 
 
 def parse(text: str | None) -> Docstring:
@@ -35,14 +37,18 @@ def parse(text: str | None) -> Docstring:
     blocks = list(split(inspect.cleandoc(text or "")))
     entries: dict[str, str] = {}
     prose = []
+    shell: list[str] = []
     for i, block in enumerate(blocks):
         rows = table(block) if i else None
         for names, description in rows or ():
             entries |= dict.fromkeys(names, description)
-        if rows is None and not is_example(block):
+        if all(line.startswith("$ ") for line in block):
+            shell += [line.removeprefix("$ ") for line in block]
+        elif rows is None and not is_example(block):
             prose.append(" ".join(map(str.strip, block)))
     summary = " ".join(blocks[0]) if blocks else ""
-    return Docstring(summary, "\n\n".join(prose), entries, any(map(is_example, blocks)))
+    example = any(map(is_example, blocks))
+    return Docstring(summary, "\n\n".join(prose), entries, example, tuple(shell))
 
 
 def is_example(block: list[str]) -> bool:

@@ -15,9 +15,9 @@ from whatwhere.spec.checks import Checked, Count, CountOrZero, Positive, require
 class Execution(Checked):
     """What computes, and where.
 
-    engine  what computes inference: one that `whatwhere info` lists; 'auto' takes the fastest that
-            supports the model
-    device  where: cpu, cuda, cuda:1, …; 'auto' takes a GPU where there is one
+    engine  the engine that computes inference; `whatwhere info` lists them. 'auto' takes the
+            fastest one that supports the model
+    device  the device to compute on: cpu, cuda, cuda:1, …; 'auto' takes a GPU if there is one
     """
 
     engine: str = "auto"
@@ -32,16 +32,18 @@ class Execution(Checked):
 class TrainingOptions(Execution):
     """How a training runs; the recipe says what it computes.
 
-    engine            what computes inference: one that `whatwhere info` lists; 'auto' takes the
-                      fastest that supports the model
-    device            where: cpu, cuda, cuda:1, …; 'auto' takes a GPU where there is one
-    store             where latents wait for the next epoch: 'memory', 'file', or 'auto', memory if
-                      they fit
-    checkpoint_every  epochs from one checkpoint to the next; 0 writes one only when stopped; None
-                      writes one every epoch, or as seldom as limits them to a tenth of the time
-    timeout           seconds after which several processes (torchrun) give up one that does not
-                      answer; longer than the slowest batch
-    notes             plain values for the checkpoint, such as where the images came from
+    engine            the engine that computes inference; `whatwhere info` lists them. 'auto' takes
+                      the fastest one that supports the model
+    device            the device to compute on: cpu, cuda, cuda:1, …; 'auto' takes a GPU if there is
+                      one
+    store             where to keep latents between epochs: 'memory', 'file', or 'auto' (in memory
+                      if they fit)
+    checkpoint_every  epochs between checkpoints; 0 writes one only when training stops. By default
+                      every epoch ends with one, unless that would take more than a tenth of the
+                      time
+    timeout           seconds to wait for another process (torchrun) that does not answer; must be
+                      longer than the slowest batch
+    notes             plain values to store in the checkpoint, such as where the images came from
 
     >>> ww.TrainingOptions(engine="reference", device="cpu", checkpoint_every=5).store
     'auto'
@@ -57,9 +59,9 @@ class TrainingOptions(Execution):
 class Shard(Checked):
     """A part of the work of a command that treats pictures one by one.
 
-    index   which part, from 1
-    count   of how many
-    origin  where this was said: an option, or the variables of a scheduler
+    index   the number of this part, from 1
+    count   the number of parts
+    origin  what set it: an option, or the variables of a scheduler
     """
 
     index: Count = 1
@@ -135,9 +137,9 @@ def part_number(path: Path) -> Shard:
 class Sharding(Checked):
     """Which part of the pictures a command treats.
 
-    shard  I/N: the I-th of N parts, which together are all pictures; each can run on a machine of
-           its own. Default: the part of this task of a Slurm array (SLURM_ARRAY_TASK_ID and
-           SLURM_ARRAY_TASK_COUNT) or of this process of torchrun (RANK and WORLD_SIZE); 1/1 is all
+    shard  treat only part I of N of the pictures (I/N), so that each part can run on another
+           machine; 1/1 treats all. In a Slurm array (SLURM_ARRAY_TASK_ID) and under torchrun
+           (RANK), the default is the part of this process
     """
 
     shard: str | None = None

@@ -208,12 +208,13 @@ class InferenceSpec(Checked):
 class DistillSpec(Checked):
     """How steps of inference are learned: settings of `distill`.
 
-    batches        how many random batches to learn from
-    batch_size     images in a batch
-    learning_rate  of Adam for the sizes, at the beginning
+    batches        number of random batches to learn from
+    batch_size     number of images in a batch
+    learning_rate  initial learning rate of Adam for the step sizes
     filter_rate    the learning rate of untied filters, as a multiple of `learning_rate`
-    imitation      weight of the distance from the features of many plain steps; 0: the cost alone
-    seed           of the choice of images
+    imitation      weight of the distance from the features of many plain steps; 0 minimises the
+                   cost alone
+    seed           seed of the random choice of images
 
     >>> ww.DistillSpec(batches=50).batch_size
     20

@@ -100,18 +100,19 @@ class LayerSpec(Checked):
 class InputSpec(Checked):
     """What happens to an image before the model explains it, and is undone in the reconstruction.
 
-    kind             'none' (the image as it is), 'highpass' (a Gaussian low-pass is subtracted),
-                     'onoff' (its positive and negative part as channels, for non-negative models)
-                     or, of signals, 'baseline' (a smooth running median is subtracted)
-    sigma            of the low-pass, in pixels
-    span             of the running median, in samples: several times the length of a waveform
-    hum              with 'baseline': the frequency of the mains, in cycles per sample, which is
-                     subtracted with its harmonics; 0: there is none
+    kind             'none' (the image as it is), 'highpass' (subtracts a Gaussian low-pass),
+                     'onoff' (positive and negative parts as separate channels, for non-negative
+                     models) or, for signals, 'baseline' (subtracts a smooth running median)
+    sigma            width of the low-pass, in pixels
+    span             length of the running median, in samples: several times the length of a
+                     waveform
+    hum              frequency of the mains, in cycles per sample, which 'baseline' subtracts with
+                     its harmonics; 0 if there is none
     contrast         strength of local contrast normalisation, from 0 (none) to 1 (all)
-    contrast_sigma   of the neighbourhood whose contrast is measured, in pixels
-    contrast_floor   a contrast, in units of the image, below which little is amplified
-    white            the value of white: integers are scaled so that the largest of their type has
-                     it, and floats of more than twice this value give a warning
+    contrast_sigma   width of the neighbourhood in which contrast is measured, in pixels
+    contrast_floor   contrast, in units of the image, below which little is amplified
+    white            the value of white. Integers are scaled so that the largest value of their type
+                     becomes white; floats above twice this value give a warning
     """
 
     kind: InputKind = "none"
@@ -130,9 +131,9 @@ class ModelSpec(Checked):
     image upwards.
 
     layers       one `LayerSpec` for each layer
-    channels     of the images: 1 for grey, 3 for colour
-    nonnegative  features and filters are projected to be ≥ 0, images must be ≥ 0
-    signed_filters  only features are: filters and images may have both signs, as waveforms and
+    channels     number of channels of the images: 1 for grey, 3 for colour
+    nonnegative  project features and filters to be ≥ 0; images must be ≥ 0
+    signed_filters  project only features: filters and images may have both signs, as waveforms and
                     recordings do
     normalise    unit length per 'filter' (all planes of one map together) or per 'plane'; the
                  channels of an image always share one length, so that filters can have a colour
@@ -224,7 +225,7 @@ class ModelSpec(Checked):
         and how strongly.
 
         maps       number of waveforms
-        length     of a waveform, in samples
+        length     length of a waveform, in samples
         pool_size, pool_stride  of the regions, in samples. The defaults give the most accurate
                                 times; a size of 1 is the plain convolutional sparse code
 

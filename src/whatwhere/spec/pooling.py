@@ -22,7 +22,7 @@ class MomentFit(Checked):
     weighted by |s|^power.
 
     gamma_min, gamma_max  bounds of the precision γ, in 1 / element²
-    power                 of the signal s: 1 or 2
+    power                 power of the signal s: 1 or 2
 
     >>> MomentFit(gamma_max=20.0).power
     2

@@ -166,9 +166,9 @@ class Recipe(Checked):
     inference   how features are inferred at test time
     plan        phases of inference at test time; empty means one joint phase from the top layer
     descriptor  how features become a vector for a classifier
-    batch_size  images inferred together; fixed for a run, since the batch rule of the step size
-                sees it
-    seed        of the first filters
+    batch_size  number of images inferred together; fixed for a run, because the batch rule of the
+                step size depends on it
+    seed        seed of the first filters
 
     >>> recipe = ww.Recipe.paper()
     >>> recipe

@@ -13,16 +13,15 @@ class Distortions(Checked):
     """How much images are distorted. Each amount is the largest one, to either side; 0 leaves a
     kind out.
 
-    rotation    in degrees
-    shear       columns per row, and rows per column
-    scale       share by which an image becomes larger or smaller, along each axis by itself
-    shift       share of the height and of the width
-    elastic     share of the height and of the width by which control points of a 4×4 grid move,
-                each by itself
-    brightness  share by which all values of an image become larger or smaller
-    colour      the same for each channel by itself
-    copies      distorted copies of an image
-    seed        of the draws
+    rotation    rotation of distorted copies, in degrees
+    shear       shear, in columns per row and rows per column
+    scale       change of size along each axis, as a share of the size
+    shift       shift, as a share of the height and of the width
+    elastic     shift of each control point of a 4×4 grid, as a share of the height and of the width
+    brightness  change of all values of an image, as a share of them
+    colour      change of the values of each channel, as a share of them
+    copies      number of distorted copies of an image
+    seed        seed of the random distortions
 
     >>> ww.Distortions(rotation=20, shift=0.0).copies
     4
@@ -43,13 +42,14 @@ class Distortions(Checked):
 class AnomalySpec(Checked):
     """Settings of `AnomalyDetector`, chosen on validation pictures of magnetic tiles.
 
-    aligned       pictures of objects in a fixed position: a place is compared with the same place
-                  of normal pictures. Otherwise, for surfaces, with all places
-    false_alarms  share of normal pictures that may be taken for anomalies: sets the threshold
-    contamination  share of the pictures given to `fit` that may be anomalies: the least normal ones
-                  are left out, and the rest is fitted again
-    memory        MB that `fit` may use; of normal pictures that need more, a random sample is kept
-    seed          of the sample
+    aligned       compare each place with the same place of normal pictures, for objects in a fixed
+                  position. By default each place is compared with all places, for surfaces
+    false_alarms  share of normal pictures that may count as anomalies; sets the threshold
+    contamination  share of the pictures given to `fit` that may be anomalies. `fit` leaves out the
+                  least normal ones and learns again from the rest
+    memory        MB that `fit` may use. It keeps a random sample of the normal pictures if they
+                  need more
+    seed          seed of the random sample
     """
 
     aligned: bool = False
@@ -63,11 +63,11 @@ class AnomalySpec(Checked):
 class RestorationSpec(Checked):
     """Settings of `denoise` and `inpaint` with the trained denoiser.
 
-    quality  8, 16, 32 or 64: how many shifts of its grid are averaged; time is proportional to it
+    quality  number of shifted grids to average: 8, 16, 32 or 64. The time is proportional to it
              (docs/howto/restoration.md)
-    tile     side of the tiles that a larger image is cut into, in pixels; the result does not
+    tile     side of the tiles that larger images are cut into, in pixels; the result does not
              depend on it
-    learn    in `denoise`, adapt a dictionary to each image and denoise by it: for images unlike
+    learn    in `denoise`, adapt a dictionary to each image and use it, for images unlike
              photographs, such as text and lattices (docs/howto/restoration.md)
 
     >>> ww.restoration.RestorationSpec(quality=32).tile
@@ -87,16 +87,15 @@ class RestorationSpec(Checked):
 class EncodeOptions(Checked):
     """What `encode` writes, and how it cuts large pictures.
 
-    where      also write the pooling variables, which decoding needs
-    descriptors  write rows for a classifier instead, in a metric in which small distortions count
-                 little
-    exact      write values in 32 bits, exactly; the file is about ten times as large
-    tile       side of the overlapping tiles that pictures are inferred in, in pixels; 0: never.
-               Default: 256, for pictures of more than 1,048,576 pixels
-    overlap    pixels that tiles next to each other share
-    threshold  the least amplitude of an event, in units of the signals; 0 writes everything that
-               inference found. Default: five standard deviations of what its waveform finds in the
-               noise of the recording, and a fifth of the energy where the event lies
+    where      also write the pooling variables, which `decode` needs
+    descriptors  write rows for a classifier instead, in a metric that discounts small distortions
+    exact      write values exactly, in 32 bits; the file is about ten times as large
+    tile       side of the overlapping tiles that large pictures are cut into, in pixels; 0 cuts
+               none. Default: 256 for pictures of more than 1,048,576 pixels
+    overlap    pixels that neighbouring tiles share
+    threshold  the smallest amplitude of an event, in units of the signals; 0 writes everything that
+               inference found. Default: five standard deviations of what the waveform finds in the
+               noise of the recording, and a fifth of the energy at the event
     """
 
     where: bool = False

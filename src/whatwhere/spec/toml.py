@@ -23,7 +23,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast, get_args, get_origin
+from typing import Any, Final, NamedTuple, TypeVar, cast, get_args, get_origin
 
 from whatwhere.errors import SpecError, as_clause
 from whatwhere.files import read_regular, readable
@@ -36,6 +36,7 @@ from whatwhere.spec.checks import (
     type_hints,
     union_members,
 )
+from whatwhere.spec.docstrings import parse
 from whatwhere.spec.recipe import Recipe, follow_depth
 
 Spec = TypeVar("Spec")
@@ -46,7 +47,7 @@ INCLUDED = {file.stem: file for file in sorted((Path(__file__).parent / "recipes
 def read_recipe(path: str | os.PathLike[str]) -> Recipe:
     r"""Read a recipe: the paper's settings with the file's differences.
 
-    path  of a TOML file, or the name of an included recipe: 'paper', 'demo', 'pictures',
+    path  path of a TOML file, or the name of an included recipe: 'paper', 'demo', 'pictures',
           'photographs' or 'signals'
 
     >>> from pathlib import Path
@@ -205,7 +206,7 @@ def _override_items(kind: type, old: tuple[Any, ...], value: Any, name: str) -> 
 def _not_a_number(kind: type, name: str, key: str, items: int) -> str:
     """What to write in place of a key that is neither the number of an item nor 'each'."""
     expected = f"expected a number from 1 to {items + 1}, or 'each'"
-    near = [path for path, last in _paths(kind, f"{name}.each.") if last == key]
+    near = [found.path for found in _paths(kind, f"{name}.each.") if found.name == key]
     suggestion = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
     return f"Got {name}.{key}; {expected}.{suggestion}"
 
@@ -234,7 +235,8 @@ def _suggestion(key: str, value: Any, kind: type, where: str) -> str:
     if instead is not None:
         return f" any more. Write {instead.format(value=json.dumps(value, default=str))}."
     known = list(settable(kind))
-    paths = {f"{where}{name}": name for name in known} | dict(_paths(kind, where))
+    paths = {f"{where}{name}": name for name in known}
+    paths |= {found.path: found.name for found in _paths(kind, where)}
     near = difflib.get_close_matches(key, list(dict.fromkeys(paths.values())), n=1, cutoff=0.5)
     close = sorted((path for path, name in paths.items() if name in near), key=len)
     if close:
@@ -245,19 +247,35 @@ def _suggestion(key: str, value: Any, kind: type, where: str) -> str:
 @functools.cache
 def setting_paths(kind: type) -> tuple[str, ...]:
     """The full name of every setting below a spec, as `override` and recipe files use it."""
-    return tuple(path for path, _ in _paths(kind, ""))
+    return tuple(found.path for found in _paths(kind, ""))
 
 
-def _paths(kind: type, where: str) -> Iterator[tuple[str, str]]:
-    """Every setting below a spec: its full path and its own name; the path of a layer's setting
-    has `each`."""
+def described_paths(kind: type) -> dict[str, str]:
+    """The full name of every setting below a spec, and what the docstring of its own spec says."""
+    described: dict[str, str] = {}
+    for found in _paths(kind, ""):
+        words = parse(found.spec.__doc__).entries.get(found.name, found.name)
+        described.setdefault(found.path, words)
+    return described
+
+
+class SettingPath(NamedTuple):
+    """A setting: its full name, its own name, and the spec whose field it is."""
+
+    path: str
+    name: str
+    spec: type
+
+
+def _paths(kind: type, where: str) -> Iterator[SettingPath]:
+    """Every setting below a spec; the full name of a layer's setting has `each`."""
     for name, hint in settable(kind).items():
         item = _item_spec(hint)
         if item is not None:
             yield from _paths(item, f"{where}{name}.each.")
             continue
         if not is_dataclass(hint) or is_choice(hint):
-            yield f"{where}{name}", name
+            yield SettingPath(f"{where}{name}", name, kind)
         for spec in _specs(hint):
             yield from _paths(spec, f"{where}{name}.")
 

@@ -24,7 +24,7 @@ def code_rows(
 ) -> CodeRows:
     """The codes in the latents of a batch of images.
 
-    shape  of the images: channels, height, width
+    shape  shape of the images: channels, height, width
     where  keep the pooling variables, too
     exact  keep those of every region in use; otherwise only of regions that have an effect
     """

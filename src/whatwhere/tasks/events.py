@@ -56,7 +56,7 @@ def find_events(
 ) -> Events:
     """The events of recordings of any length, which are read and inferred in overlapping tiles.
 
-    model      of signals
+    model      model of signals
     recording  what `whatwhere.data.load` read as signals; or floats [T], [C, T] or [N, C, T], an
                array (which may be mapped from a file) or a tensor. NaN marks unknown samples
     spec       how it is inferred, with one λ for a recording; None means

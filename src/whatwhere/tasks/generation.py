@@ -38,9 +38,9 @@ def generate(
     examples    what `infer` returned for images of the kind wanted, several hundred or more
     count       number of new images
     window      side of the windows that are replaced together, in elements of the top layer's maps
-    neighbours  of the examples nearest to the rest of a code, this many may give the window
+    neighbours  number of examples nearest to the rest of a code, one of which gives the window
     sweeps      how often all windows are replaced; the more, the farther from any one example
-    seed        of the random choices
+    seed        seed of the random choices
 
     >>> model, digits = ww.load("mnist"), ww.data.load("digits")
     >>> examples = ww.infer(model, digits[:20], ww.InferenceSpec(steps=5))
@@ -91,7 +91,7 @@ def morph(first: Solution, second: Solution, count: int = 8) -> Tensor:
     included.
 
     first, second  solutions of the same model, for as many images of the same size
-    count          of images on the way
+    count          number of images in between
 
     >>> model, digits, few = ww.load("mnist"), ww.data.load("digits"), ww.InferenceSpec(steps=5)
     >>> ww.morph(ww.infer(model, digits[:2], few), ww.infer(model, digits[2:4], few), count=3).shape

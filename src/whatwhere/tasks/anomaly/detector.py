@@ -69,8 +69,8 @@ class Detection:
     """What a detector finds in a picture.
 
     score        the higher, the less normal
-    evidence     of each kind, in units of normal pictures with such a surface: 0 is their median, a
-                 tenth exceeds 1
+    evidence     evidence of each kind, in units of normal pictures with such a surface: 0 is their
+                 median, and a tenth of them exceeds 1
     anomaly_map  [H, W]: in units of all normal pictures, all kinds together; NaN where a pixel is
                  unknown
     """

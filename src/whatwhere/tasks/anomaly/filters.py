@@ -48,7 +48,7 @@ class Search:
     own        share of the mean energies of a picture that is taken off a place's: a texture is
                judged by itself
     nearest    number of normal places that a place is compared with
-    logarithm  of brightness: dark marks stand out more than bright ones
+    logarithm  take the logarithm of brightness: dark marks stand out more than bright ones
     texture    the same as `around`, for the texture alone; 0: as `around`
     gap        cells between a place and those that it is predicted from; 0: it is not
     """

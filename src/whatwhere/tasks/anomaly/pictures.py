@@ -132,7 +132,8 @@ class Sample:
     chance does not depend on when it came.
 
     seen           number of pictures
-    feature_bytes  that `fit` needs for each value of a picture, by features that a user gives
+    feature_bytes  bytes that `fit` needs for each value of a picture, with the features that a user
+                   gives
     kept           (key, number, picture), a heap
     size           bytes that `fit` needs for them
     """

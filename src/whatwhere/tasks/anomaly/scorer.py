@@ -43,7 +43,7 @@ class Scored(NamedTuple):
     """What a source of features says of a picture.
 
     score     the higher, the less normal
-    evidence  of each kind, in units of normal pictures
+    evidence  evidence of each kind, in units of normal pictures
     by_pixel  [H, W]
     """
 
@@ -56,7 +56,7 @@ class Scored(NamedTuple):
 class Scorer:
     """A source of features, what normal pictures are like in it, and the units of its evidence.
 
-    extract    from a picture to its cells
+    extract    function from a picture to its cells
     normal     what normal cells are like
     usual      the evidence that is usual for a picture's surface
     units      [2, k], of the evidence of pictures

@@ -29,7 +29,7 @@ Matrix: TypeAlias = Any  # rows [N, D]: np.ndarray or a tensor
 def describe(features: Sequence[Tensor], spec: DescriptorSpec, layers: Sequence[int]) -> Tensor:
     """Descriptors [N, D] of the features of some layers, concatenated and scaled to unit length.
 
-    features   of each layer, [N, B, H, W]
+    features   features of each layer, [N, B, H, W]
     spec       how they are described
     layers     the number of each layer, which selects its patch and stride; larger maps get larger
                ones (`spec.size`)
@@ -149,7 +149,7 @@ def describe_images(
     model       the model
     images      a tensor [N, C, H, W], or images that are read batch by batch
     recipe      how features are inferred and described
-    engine      of the inference
+    engine      engine of the inference
     on_device   keep the matrix on the device of the model as a tensor, for an SVM that is fitted
                 there
     progress    called after every batch with the number of images in it

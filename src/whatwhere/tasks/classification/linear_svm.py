@@ -29,8 +29,8 @@ class LinearSVM:
     """A linear classifier, one against the rest.
 
     classes     the labels, [K]
-    weights     of each class, [K, D]
-    intercepts  of each class, [K]
+    weights     weights of each class, [K, D]
+    intercepts  intercept of each class, [K]
 
     >>> svm = LinearSVM(np.array([3, 7]), np.array([[1.0, 0.0], [0.0, 1.0]]), np.zeros(2))
     >>> svm.predict(np.array([[0.2, 0.9]]))
@@ -64,7 +64,7 @@ def fit_svm(x: Matrix, y: np.ndarray, C: float, *, device: torch.device | str = 
     x        descriptors [N, D]
     y        labels [N]
     C        weight of the loss against the regularisation
-    device   where it runs
+    device   device to compute on
 
     >>> rng = np.random.default_rng(0)
     >>> y = np.repeat([0, 1], 20)
@@ -117,7 +117,7 @@ def newton(
     """Minimise ½‖w‖² + C Σ max(0, 1 - t xᵀw)² for all classes at once:  x [N, D], t [N, K], C [K] →
     w [D, K].
 
-    use  which rows a class learns from, [N, K]; None: all
+    use  the rows that each class learns from, [N, K]; None for all
 
     Every step solves H d = -g by conjugate gradients, followed by an exact line search along d for
     each class. The iteration ends when the decrease predicted by Newton's model, -½ gᵀd, is at most

@@ -45,7 +45,7 @@ TINY = torch.finfo(torch.float32).tiny
 class Metric:
     """Maps descriptors to rows in which distances mean differences; `fit_metric` makes it.
 
-    mean       of the descriptors, [D]
+    mean       mean of the descriptors, [D]
     matrix     Uᵀ B, [r, D]
     variances  Λ, [r], in descending order
     how        the distortions that it was learned from
@@ -156,7 +156,8 @@ def fit_metric(
                 distances
     how         they are distorted
     rank        columns of the result, at most
-    share       of the mean variance under distortions, which every direction has at least
+    share       the smallest variance of a direction, as a share of the mean variance under
+                distortions
     progress    called after every batch with the number of images in it
 
     >>> images = ww.data.load("digits")[:40]
@@ -256,7 +257,7 @@ def distort(images: Tensor, how: Distortions, generator: torch.Generator) -> Ten
     All amounts are drawn evenly between minus and plus the setting. Beyond the frame, pixels of the
     border repeat.
 
-    generator  of the draws, on the CPU, so that every device distorts alike
+    generator  generator of the random distortions, on the CPU, so that every device distorts alike
 
     >>> images = ww.data.load("digits")[:5]
     >>> distort(images, ww.Distortions(rotation=20), torch.Generator().manual_seed(0)).shape

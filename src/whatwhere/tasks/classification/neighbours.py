@@ -38,7 +38,7 @@ class Neighbours:
     """Finds the nearest of some rows [N, D], which are kept as float32 on a device.
 
     exact_rows  number of rows above which an approximate index finds them
-    distances   that are held in memory at a time
+    distances   number of distances to hold in memory at a time
     """
 
     def __init__(

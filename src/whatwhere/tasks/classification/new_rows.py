@@ -25,8 +25,8 @@ class NewRows:
     than these are from each other are less sure.
 
     neighbours     the known rows
-    probabilities  of their classes, [N, K]
-    count          of neighbours
+    probabilities  probabilities of their classes, [N, K]
+    count          number of neighbours
     """
 
     def __init__(self, neighbours: Neighbours, probabilities: Tensor, count: int) -> None:

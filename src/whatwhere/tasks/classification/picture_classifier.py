@@ -56,8 +56,8 @@ class Describer:
     """Images of one shape (C, H, W) → rows [N, r] of what is at a place, of what is anywhere, or of
     both side by side, as the recipe says.
 
-    metric    of rows of what is at a place: of small distortions
-    anywhere  of rows of what is anywhere: of the quarters of pictures
+    metric    metric of small distortions, for rows of what is at a place
+    anywhere  metric of the quarters of pictures, for rows of what is anywhere
     why       the line that says what rows describe, and why
     """
 
@@ -108,10 +108,10 @@ class PictureClassifier:
     """Gives new pictures classes by the pictures that it was made from, as `GraphClassifier` does.
 
     classes        their names, K
-    rows           of the pictures that it was made from, [N, r]
-    probabilities  of their classes, [N, K]
-    n_neighbors    that are looked at
-    describe       from images to rows; None if only rows can be classified
+    rows           rows of the pictures that it was made from, [N, r]
+    probabilities  probabilities of their classes, [N, K]
+    n_neighbors    number of neighbours to compare with
+    describe       function from images to rows; None if it classifies rows only
     """
 
     classes: tuple[str, ...]
@@ -156,7 +156,7 @@ class PictureClassifier:
 def load_classifier(path: str | os.PathLike[str]) -> PictureClassifier:
     """Read a classifier that the labelling page or `Labelling.save` wrote.
 
-    path  of the file, NAME.safetensors
+    path  path of the file, NAME.safetensors
 
     >>> rows = np.eye(4, dtype=np.float32).repeat(3, 0)
     >>> session = ww.Labelling(rows)

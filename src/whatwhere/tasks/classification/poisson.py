@@ -45,9 +45,9 @@ def poisson_learning(
     graph      symmetric weights [N, N], sparse CSR, float64
     rows       the labelled rows, [m]
     labels     their classes, 0 … K - 1, [m]
-    shares     that the classes have of all rows, [K]: a class with more labels than its share is
+    shares     shares of the classes among all rows, [K]: a class with more labels than its share is
                scaled down
-    tolerance  of the residual, relative to F
+    tolerance  tolerance of the residual, relative to F
     tau        τ; None for the usual one
     """
     return solve_poisson(graph, label_sources(graph, rows, labels, shares), tolerance, tau)

@@ -73,9 +73,9 @@ def choose(
     x           descriptors of the training images, [N, D]
     y           their labels, [N]
     grid        the values of C to compare
-    validation  which images are held out, in turn: bool [N] each; empty: once, a sixth of each
-                class
-    device      of the SVM
+    validation  the images to hold out in turn: bool [N] each; empty holds out a sixth of each class
+                once
+    device      device of the SVM
     progress    called after every trial
 
     >>> y = np.tile([0, 1], 30)
@@ -112,8 +112,8 @@ def evaluate(
 
     x, x_test  descriptors of the training and of the test images, [N, D]
     y, y_test  their labels, [N]
-    C          of the SVM
-    device     of the SVM
+    C          C of the SVM
+    device     device of the SVM
 
     >>> y = np.tile([0, 1], 30)
     >>> x = np.random.default_rng(0).normal(y[:, None], 0.1, (60, 4)).astype(np.float32)

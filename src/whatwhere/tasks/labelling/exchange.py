@@ -39,9 +39,9 @@ REMEDY = "make room, or choose another place"
 class ClassTable:
     """The class of every picture.
 
-    names          of the pictures
+    names          names of the pictures
     classes        all names of classes
-    probabilities  of the classes, [N, K]
+    probabilities  probabilities of the classes, [N, K]
     said           the rows whose class a person said; the others are predicted
     """
 
@@ -207,7 +207,7 @@ def read_foreign_labels(content: bytes, source: str, names: Sequence[str]) -> Fo
     """Read labels that were made elsewhere: CSV, or the JSON of Label Studio.
 
     source  the name of the file, for messages; .json or .csv
-    names   of the pictures that are here
+    names   names of the pictures that are here
     """
     try:
         text = content.decode("utf-8-sig")

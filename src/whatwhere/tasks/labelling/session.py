@@ -396,7 +396,7 @@ class Labelling:
 
         path   ends with .csv: a table; with .json: tasks for Label Studio; otherwise a new folder
                with a sub-folder of pictures for each class
-        links  in such a folder, symbolic links instead of copies
+        links  write symbolic links instead of copies to such a folder
         """
         return export(self._table(), self.images, path, links=links)
 
@@ -411,7 +411,7 @@ class Labelling:
 
         path     a table (.csv) with a column of names and one of classes, or the JSON of Label
                  Studio
-        content  of the file, if it was read already
+        content  content of the file, if it was read already
 
         Returns the names for which there is no picture here.
         """

@@ -95,7 +95,7 @@ class Denoiser:
 
         Less noise than it has learned is removed in part, in the share of its variance.
 
-        shifts    of the grid that are averaged: 16 or more for the best result
+        shifts    number of shifted grids to average: 16 or more for the best result
         tile      side of the tiles that a larger picture is cut into; the result does not depend on
                   it
         progress  called with the number of pixels of a tile after each

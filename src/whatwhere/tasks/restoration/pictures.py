@@ -70,7 +70,7 @@ class Job:
     """One picture to restore.
 
     pixels   the amount of work, for progress
-    folder   of results, which has a record of them; None for a picture at a place of its own
+    folder   folder of results, which has a record of them; None for a picture at a place of its own
     sources  checksums of the files that the result is made of
     """
 
@@ -100,7 +100,7 @@ def plan_jobs(
     """The pictures that are still to be restored. All of them are checked, before any work is
     done.
 
-    shard  which part of a folder; its results are in a folder of their own, in `out`
+    shard  the part of a folder; its results are in a folder of their own, in `out`
     """
     inputs = [source]
     if mask is not None:

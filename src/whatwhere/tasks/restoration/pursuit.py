@@ -40,7 +40,7 @@ class Patches(NamedTuple):
     """What pursuit is given, and its result.
 
     gram      products of atoms with atoms, [M, M]
-    products  of patches with atoms, [P, M]
+    products  products of patches with atoms, [P, M]
     energy    squared lengths of patches, [P]
     result    coefficients, [P, M]
     """
