@@ -80,7 +80,7 @@ class Latents:
 
     @property
     def features(self) -> Tensor:
-        """p, which inference has left."""
+        """The features p of the top layer, which inference has always set."""
         assert self.p is not None, "latents without features"
         return self.p
 

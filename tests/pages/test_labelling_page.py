@@ -506,7 +506,7 @@ def test_classes_are_exported_and_labels_imported(
         table = list(csv.DictReader(file))
     assert [line["file"] for line in table] == session.names
     assert [line["class"] for line in table] == session.predict().classes.tolist()
-    assert sum(line["source"] == "said" for line in table) == 5
+    assert sum(line["source"] == "labelled" for line in table) == 5
     with tab.tab.expect_download() as download:
         tab.tab.locator("#export-studio").click()
     tasks = json.loads(Path(download.value.path()).read_text())

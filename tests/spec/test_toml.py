@@ -235,7 +235,7 @@ def make_fifo(path: Path) -> Path:
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (lambda folder: folder, "A folder"),
+        (lambda folder: folder, "it is a folder"),
         (lambda folder: folder / ("x" * 300), "name too long"),
         (lambda folder: make_fifo(folder / "fifo"), "A pipe"),
         (lambda folder: Path("/dev/zero"), "a device"),

@@ -44,8 +44,7 @@ def shrink_powered(p, beta, alpha):
         cut = beta
     else:
         size = abs(p)
-        # at zero its power has no derivative that is a number, not even where the result does not
-        # depend on it
+        # The derivative of the power is NaN at zero, even where the result does not depend on it.
         size = where(size > 0, size, 1e-30)
         if alpha == 0.5:  # noqa: SIM108
             cut = beta * 0.5 * rsqrt(size)

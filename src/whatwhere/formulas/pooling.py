@@ -11,8 +11,8 @@ from torch import clamp_min as maximum
 
 
 def exponent(x, mu, gamma):
-    """log q of the element at x but for its norm: q = softmax_i(-γ (x_i - μ)² / 2)  (Eqns.
-    normGauss and gauss)."""
+    """log q of the element at x, without the normalisation: q = softmax_i(-γ (x_i - μ)² / 2)
+    (Eqns. normGauss and gauss)."""
     d = x - mu
     return -gamma * 0.5 * (d * d)
 
@@ -28,9 +28,9 @@ def pair_weights(mu, gamma):
 
 
 def pair_difference(mu, gamma):
-    """w_1 - w_0 of two elements. Their weights are a unit vector, so that this number is both.
+    """w_1 - w_0 of two elements. This one number gives both weights, because w_0² + w_1² = 1.
 
-    Cut where the smaller weight is under 1e-17, so that no square overflows.
+    The exponent is clamped where the smaller weight is below 1e-17, so that no square overflows.
     """
     t = exp(-clamp(mu * gamma * 0.5, -40.0, 40.0))
     return (1 - t) * rsqrt(1 + t * t)
@@ -75,13 +75,13 @@ def step_theta(theta, gradient, step, bounds):
 
 
 def or_one(size):
-    """A divisor that may be 0, which is then 1: what it divides is 0, too."""
+    """A safe divisor: 1 in place of 0. The dividend is 0 there as well."""
     return where(size > 0, size, 1.0)
 
 
 def strength(relative, power):
-    """The weight |s|^power of a signal in its moments; `relative` to the largest of its region, as
-    the shape counts."""
+    """The weight |s|^power of a signal in its moments. `relative` is s divided by the largest |s|
+    of its region: moments depend on the shape of the signal, not on its size."""
     size = abs(relative)
     return size * size if power == 2 else size
 
@@ -92,10 +92,10 @@ def strength_slope(relative, power):
 
 
 def precision(variance, total, low, high):
-    """γ = 1 / variance, bounded; without a signal (`total` = 0) the least.
+    """γ = 1 / variance, bounded; the smallest γ without a signal (`total` = 0).
 
-    Bounded before it is inverted: the derivative of 1 / 0 is no number, even where a later bound
-    cuts it off.
+    The variance is bounded before it is inverted: the derivative of 1 / 0 is NaN, even where a
+    later bound cuts the value off.
     """
     return clamp(where(total > 0, 1 / maximum(variance, 1 / max(high, 1.0)), 0.0), low, high)
 

@@ -45,7 +45,7 @@ def bundle(folder: Path, entry: str) -> str:
 def assemble(
     template: Path, entry: str, style: str, sources: str, data: dict[str, Any], **more: Any
 ) -> str:
-    """A page around its data. Its own policy forbids to load anything but its script, its style and
+    """A page with its data. Its content policy allows only its own script, its own style and
     `sources`.
 
     template  an HTML file with places for the parts

@@ -246,9 +246,9 @@ def infer_tiled(
 ) -> TiledSolution:
     """Infer what and where of one picture [C, H, W] in tiles, which are blended without seams.
 
-    With step=Fixed(), codes and reconstruction are those of `infer` on the whole picture, up
-    to the influence of pixels beyond the overlap. By every other setting each tile has its own step
-    sizes, restarts and end, as an image of its own has, and the two are equal as far as both have
+    With step=Fixed(), codes and reconstruction equal those of `infer` on the whole picture, up to
+    the influence of pixels beyond the overlap. With other steps, each tile has its own step sizes,
+    restarts and end, as a separate image does. The results are then equal as far as both have
     converged.
 
     model       the model, on the device where inference is to run

@@ -1,14 +1,14 @@
-"""Settings for the person who has pictures: the recipe `pictures`, with an input stage and an
-amount that suit them.
+"""Default settings, chosen from the images: the recipe `pictures` with a suitable input stage and
+number of images.
 
     strokes, light on black   GROUND of all pixels are black           no input stage
     all others                                                         onoff: bright and dark
     details as channels
 
-λ follows the strength of what the input stage leaves (`AutoLam.relative`), and is larger for
+λ follows the contrast of the images after the input stage (`AutoLam.relative`), and is larger for
 details. Each layer learns from about VALUES pixel values, in several epochs or from the first
-images of a random order: a minute on two cores. How each choice was made:
-docs/explanation/defaults.md. The learning of waveforms starts at pieces of the signals.
+images of a random order; this takes a minute on two cores. docs/explanation/defaults.md says how
+each choice was made. Waveforms start as pieces of the signals.
 """
 
 from dataclasses import replace

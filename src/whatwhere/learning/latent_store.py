@@ -146,8 +146,8 @@ LATENT_SHARE = 0.5  # of the memory that is free: inference needs room for its o
 
 
 def latents_fit(needed: int, device: torch.device, folder: Path) -> bool:
-    """Are this many bytes of latents kept in memory? Else they go to files; raises if there is no
-    room for either."""
+    """Whether memory has room for this many bytes of latents; otherwise they are stored in files.
+    Raises an error if the disk has no room either."""
     free = free_memory(device)
     if needed <= LATENT_SHARE * free:
         return True

@@ -27,7 +27,7 @@ MOST_ROUNDS = 32  # that they add up at a time
 
 
 class TrainingStopped(RunError):
-    """Training was asked to stop, and did so; a run with a folder has a checkpoint."""
+    """Training stopped on request. A run with a folder has a checkpoint."""
 
 
 class TrainingDiverged(RunError):
@@ -48,15 +48,15 @@ class Round:
 
 @dataclass
 class TrainingSession:
-    """What an algorithm of training is given: the work that is left, and whom to report it to.
+    """The context of a training algorithm: the remaining work, and the callbacks to report to.
 
-    With several processes, batches are inferred in rounds. Every few rounds, about `SECONDS_APART`,
-    the processes add up some numbers: what the batches cost, and whether anyone wants to stop. So
-    all of them stop at the same batch, a process that was killed is missed within seconds, and one
-    that is slower for a moment does not hold up the others.
+    Several processes infer batches in rounds. Every few rounds, about `SECONDS_APART`, they add up
+    some numbers: the costs of the batches, and whether anyone wants to stop. So all of them stop at
+    the same batch, notice a killed process within seconds, and do not wait for one that is slower
+    for a moment.
 
     engines           the name of each layer's engine, for reports
-    folder            None if the run has none
+    folder            folder of the run; None without one
     checkpoint_every  as in `TrainingOptions`
     """
 

@@ -88,10 +88,11 @@ def model_tensors(model: DeconvNet) -> dict[str, Tensor]:
 
 
 def spec_fields(spec: ModelSpec) -> dict[str, Any]:
-    """The settings of a model as plain values, in the form of the first files: checksums cover it.
+    """The settings of a model as plain values, in the form of the first version, so that checksums
+    stay the same.
 
-    A setting that is younger stands there only where it is set, and a kind of pooling that has no
-    settings under its old name.
+    A setting of a later version is included only if it differs from its default. A kind of pooling
+    without settings has its old name.
     """
     fields = asdict(spec)
     if not fields["signed_filters"]:
@@ -106,8 +107,8 @@ def spec_fields(spec: ModelSpec) -> dict[str, Any]:
 
 
 def model_checksum(model: DeconvNet) -> str:
-    """What tells models apart: the checksum of the spec and of the tensors in float32, on any
-    device."""
+    """A checksum that identifies a model: of its spec and of its tensors in float32, the same on
+    any device."""
     return checksum(canonical(spec_fields(model.spec)), model_tensors(model.to(torch.float32)))
 
 

@@ -129,8 +129,8 @@ def lam_of(spec: InferenceSpec) -> float:
 
 
 def check_latents(model: SizedModel, latents: Latents, images: int) -> None:
-    """Raise an ImageError for latents whose number, shape, dtype or device is not that of so many
-    images' latents."""
+    """Raise an ImageError unless the latents have the number, shapes, dtype and device that the
+    model needs for this many images."""
     depth = len(latents.pooling_params)
     if depth > len(model.regions) or (latents.p is not None and depth == 0):
         raise ImageError(

@@ -144,7 +144,7 @@ def element(r, i: tl.constexpr, j: tl.constexpr, INSIDE: tl.constexpr):
 
 @triton.jit
 def exponent(i: tl.constexpr, axis, K: tl.constexpr, INSIDE: tl.constexpr):
-    """log w_i but for its norm, or -∞ beyond the map."""
+    """log w_i without the normalisation, or -∞ beyond the map."""
     h = formulas.exponent(i - (K - 1) / 2, axis.mu, axis.gamma) * 0.5
     if not INSIDE:
         position = axis.first + i

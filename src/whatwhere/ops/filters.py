@@ -26,5 +26,5 @@ def project_filters(f: Tensor, connected: Tensor, *, nonnegative: bool, normalis
         f = f.clamp(min=0)
     within = (0, 2, 3) if normalise == "filter" else (2, 3)
     squared = f.square().sum(within, keepdim=True)
-    # √0 has no derivative that is a number
+    # 1 in place of 0: the derivative of √ at 0 is infinite, and would turn gradients into NaN
     return f / squared.where(squared > 0, torch.ones_like(squared)).sqrt()

@@ -33,14 +33,14 @@ from whatwhere.spec.checks import Size, pair
 class Regions:
     """The pooling regions of an unpooled map, along the axes (maps, rows, columns).
 
-    shape   of the unpooled map z: (B, H, W)
-    size    of one region
-    stride  from one region to the next; along maps regions never overlap
+    shape   shape of the unpooled map z: (B, H, W)
+    size    size of one region
+    stride  distance between regions; regions never overlap along maps
     padding how far the first region begins before the map
     ceil    whether the last region may reach beyond the map, so that every element has a region;
             otherwise the regions end where PyTorch's pooling ends without `ceil_mode`
 
-    Nothing here asks whether a size is this or that: a map's shape may be symbolic (torch.export).
+    No branch here depends on a size: the shape of a map may be symbolic (torch.export).
     """
 
     shape: tuple[int, int, int]

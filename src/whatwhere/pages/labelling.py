@@ -349,7 +349,7 @@ def as_json(value: Any) -> Content:
 
 
 def page(name: str) -> str:
-    """The page, which asks its own server for everything else, and nobody else."""
+    """The page. It loads everything else from its own server, and from no other."""
     data = {
         "name": name,
         "side": SIDE,

@@ -27,10 +27,10 @@ class AutoLam(Checked):
     """λ chosen from the images (`inference.auto_lam`): by their strength, as a share, or by their
     noise.
 
-    relative    λ for images as strong as white strokes on black; weaker ones get a larger one, by
-                which they have the same code
-    share       instead, where it is given: 1/λ as a share of the smallest that leaves no feature
-    deviations  instead, for signals: 1/λ in standard deviations of their noise, which is estimated
+    relative    λ for images with the contrast of white strokes on black. Images with less contrast
+                get a larger λ, so that they have the same code
+    share       if given, 1/λ as a share of the smallest 1/λ that leaves no feature
+    deviations  if given, 1/λ in standard deviations of the estimated noise, for signals
 
     >>> ww.InferenceSpec(lam=ww.AutoLam(relative=2.0)).lam
     AutoLam(relative=2.0, share=None, deviations=None)

@@ -124,7 +124,7 @@ def test_without_a_run_a_model_is_learned_in_a_stream_and_kept(
     )
     assert reported == [
         "learning features",
-        "learning what does not matter",
+        "learning which differences to ignore",
         "describing the pictures",
     ]
     assert ww.read_run(tmp_path / "labels.run").model == session.describe.model

@@ -38,8 +38,10 @@ def labels_of(text: str, source: str = "labels.csv") -> ForeignLabels:
         "a/1.png,cat\n3 ü.png,dog\n",
         "\ufefflabel;name\ncat;a/1.png\ndog;3 ü.png\n",
         "id\tfilename\tcategory\n7\ta/1.png\tcat\n8\t/home/x/3 ü.png\tdog\n\n",
+        "file,class,probability,source\na/1.png,cat,1,labelled\na/2.png,cat,.9,predicted\n"
+        "3 ü.png,dog,1,labelled\n",
         "file,class,probability,source\na/1.png,cat,1,said\na/2.png,cat,.9,predicted\n"
-        "3 ü.png,dog,1,said\n",
+        "3 ü.png,dog,1,said\n",  # as version 0.2 wrote it
     ],
 )
 def test_tables_of_other_programs_are_read(text: str) -> None:
@@ -150,4 +152,4 @@ def test_the_classes_are_a_table_of_pandas() -> None:
     table = session.to_pandas()
     assert isinstance(table, pandas.DataFrame)
     assert table["class"].tolist() == session.predict().classes.tolist()
-    assert (table["source"] == "said").sum() == 2
+    assert (table["source"] == "labelled").sum() == 2

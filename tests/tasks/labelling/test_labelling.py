@@ -169,7 +169,7 @@ def test_a_session_continues_from_its_files(tmp_path: Path) -> None:
     assert read_labels(file) == {"0": 'a, with "quotes"', "40": "b\u00e4r", "80": "not sure"}
     with file.with_name("predictions.csv").open(newline="", encoding="utf-8") as table:
         lines = list(csv.DictReader(table))
-    assert [line["source"] for line in lines].count("said") == 2
+    assert [line["source"] for line in lines].count("labelled") == 2
     assert lines[0]["class"] == 'a, with "quotes"'
     file.write_text(file.read_text(encoding="utf-8") + "gone.png,c\n", encoding="utf-8")
     with pytest.warns(
@@ -327,7 +327,7 @@ def test_predictions_of_earlier_versions_are_continued(tmp_path: Path) -> None:
     ww.Labelling(rows, labels=tmp_path / "labels.csv").label({0: "a", 40: "b"})
     (tmp_path / RECORD).unlink()
     ww.Labelling(rows, labels=tmp_path / "labels.csv").label({1: "a"})
-    assert "said" in (tmp_path / "predictions.csv").read_text()
+    assert "labelled" in (tmp_path / "predictions.csv").read_text()
 
 
 @pytest.mark.parametrize("name", ["predictions.csv", "Predictions.CSV", "labels.run"])

@@ -99,10 +99,10 @@ def axis_means(w, first: tl.constexpr, like, S: tl.constexpr):
 def pooled(errors, w, SHAPE: tl.constexpr):
     """The errors at z pooled, g = Σ w e, and for each axis what the gradients of its Gaussian need:
 
-        Σ w e (x - x̄)   and   Σ w e (x² - Σ q x²)          (see `ops.pooling.pooling_gradient`)
+        Σ w e (x - x̄)   and   Σ w e (x² - Σ q x²)          (see `ops.pooling.Weights.gradient`)
 
-    In 2 × 2 the first is `formulas.pair_moment` of the errors pooled along the other axis, the
-    second is 0.
+    In regions of 2 × 2, the first is `formulas.pooling.pair_moment` of the errors pooled along the
+    other axis, and the second is 0.
     """
     S_Y: tl.constexpr = SHAPE.pool_shape[0]
     S_X: tl.constexpr = SHAPE.pool_shape[1]

@@ -259,7 +259,7 @@ def describe_pictures(
 
     def metric() -> dict[str, Tensor]:
         tensors: dict[str, Tensor] = {}
-        with stage("learning what does not matter", len(images)) as advance:
+        with stage("learning which differences to ignore", len(images)) as advance:
             if where != "keep":
                 anywhere = learn_anywhere(model, images, recipe, engine=engine)
                 anywhere_rows.append(anywhere.rows)

@@ -24,10 +24,11 @@ from whatwhere.data.pictures import Picture, Pictures
 from whatwhere.errors import ImageError, MissingExtra, plural, printable
 from whatwhere.files import disk_errors, write_atomic
 from whatwhere.html import png, thumbnail
+from whatwhere.tasks.labelling.label_tables import LABELLED
 
 FILE_HEADINGS = ("file", "filename", "file_name", "name", "image", "picture", "path")
 CLASS_HEADINGS = ("class", "label", "category", "choice", "choices")
-SAID = "said"
+FORMERLY = "said"  # in tables of version 0.2
 UPLOADED = re.compile(r"^[0-9a-f]{8}-")  # what Label Studio puts in front of an uploaded file
 UNSAFE = re.compile(r'[\x00-\x1f\x7f<>:"/\\|?*]')  # in the name of a folder, on any system
 LOCAL_FILES = "/data/local-files/?d="  # where Label Studio serves files of its own machine
@@ -70,7 +71,7 @@ def to_pandas(table: ClassTable) -> Any:
         import pandas
     except ImportError:
         raise MissingExtra("pandas", "tables", "a DataFrame of all classes") from None
-    sources = [SAID if row in table.said else "predicted" for row in range(len(table.names))]
+    sources = [LABELLED if row in table.said else "predicted" for row in range(len(table.names))]
     columns: dict[str, Any] = {
         "class": table.best,
         "probability": table.probabilities.max(1),
@@ -254,7 +255,7 @@ def _csv_pairs(text: str, source: str) -> Iterator[tuple[str, str]]:
                 " name of a picture and its class, or a heading that names them: file,class."
             )
         # A table of predictions says which classes are a person's; only those are labels.
-        if columns.source is not None and line[columns.source] != SAID:
+        if columns.source is not None and line[columns.source] not in (LABELLED, FORMERLY):
             continue
         if line[columns.label].strip():
             yield line[columns.file], line[columns.label].strip()

@@ -31,6 +31,7 @@ separator."""
 HEADING = ("file", "class", "probability", "source")
 HEADING_BYTES = ",".join(HEADING).encode()
 REMEDY = "make room, or choose another place"
+LABELLED = "labelled"  # the source of a class in a table; otherwise "predicted"
 NOT_SURE = "not sure"
 """What a person says of a picture that is to be left out: it has no class, and is not suggested
 again."""
@@ -191,7 +192,7 @@ def predictions_text(
     form = ",".join(["%.4f"] * len(classes))
     for row, shares in enumerate(probabilities if len(classes) else ()):
         best = int(shares.argmax())
-        source = "said" if row in said else "predicted"
+        source = LABELLED if row in said else "predicted"
         numbers = (form % tuple(shares)).split(",")
         lines.append([names[row], classes[best], numbers[best], source, *numbers])
     return _as_text(lines)

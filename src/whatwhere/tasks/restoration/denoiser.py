@@ -221,7 +221,7 @@ def plane_restorer(
 
 
 def denoise_safely(denoise: Callable[..., Tensor], plane: Tensor, noise: float) -> Tensor:
-    """Without noise, and not without texture that looks like it."""
+    """The plane without noise; texture that looks like noise stays."""
 
     def denoise_textured(noisy: Tensor, progress: bool = True) -> Tensor:
         clean = denoise(noisy, noise) if progress else denoise(noisy, noise, progress=None)
