@@ -237,7 +237,7 @@ def make_fifo(path: Path) -> Path:
     [
         (lambda folder: folder, "it is a folder"),
         (lambda folder: folder / ("x" * 300), "name too long"),
-        (lambda folder: make_fifo(folder / "fifo"), "A pipe"),
+        (lambda folder: make_fifo(folder / "fifo"), "it is a pipe"),
         (lambda folder: Path("/dev/zero"), "a device"),
         (lambda folder: write(folder / "bytes", b"\xff\xfe"), "can't decode"),
         (lambda folder: write(folder / "large", b"#" * (2**20 + 1)), "more than 1,048,576 bytes"),

@@ -70,8 +70,8 @@ def load(
                file
     split      'train' (the default) or 'test', only for data sets known by name
     channels   'first' or 'last', for arrays whose shape does not show it
-    allow_nan  NaN in float arrays marks unknown pixels, which `infer` and `train` ignore; otherwise
-               it is an error
+    allow_nan  whether NaN in float arrays marks unknown pixels, which `infer` and `train` ignore;
+               otherwise NaN is an error
     size       only for pictures: all become squares of this side, scaled and cut at the centre.
                None: pictures of one size are kept whole, others become squares of 64 pixels or the
                smallest side, with a warning
@@ -80,7 +80,7 @@ def load(
     signals    arrays [T], [C, T] or [N, C, T] are signals, and are read as `Signals`. Files named
                .wav, .csv (a row for each sample, a column for each channel) and, with MNE, .edf
                always are, and so is MNE's `Raw`
-    rate       samples per second of signals, where the file does not say it
+    rate       samples per second of signals, if the file does not give them
 
     >>> ww.data.load("digits", split="test")
     Images('digits/test', 2,000 of 1×28×28, labelled)
@@ -168,8 +168,8 @@ def load_for_training(
 
     source  pictures as `load` takes them, [N, C, H, W] if they are an array
     mask    as in `load_groups`, [1 or N, 1 or C, H, W]
-    crop    side of the crops, in pixels; None takes none, unless the pictures are of several sizes:
-            a warning says then what is taken. Of signals, the length of the windows
+    crop    side of the crops, in pixels. None takes whole pictures if they have one size; otherwise
+            it takes crops and reports them in a warning. For signals, the length of the windows
     seed    seed of the random places
     signals  as in `load`
 

@@ -63,9 +63,9 @@ class Images:
     classes    the names of the labels 0, 1, 2, …, if the source gives them
     allow_nan  whether NaN is an unknown pixel instead of an error
     white      what the brightest value of an integer type becomes, usually 1
-    brightest  the integer that is white; None: the largest of the type
-    deep_white  what is white in the source's pixels of 16 bits, which a run records; None if it has
-                none
+    brightest  the integer that is white; None for the largest of the type
+    deep_white  the value of white in the source's 16-bit pixels, which a run records; None if it
+                has none
 
     >>> images = ww.data.load("digits")
     >>> images

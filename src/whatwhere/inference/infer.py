@@ -56,15 +56,16 @@ def infer(
     model     the model, on the device where inference is to run
     images    a float tensor or array [N, C, H, W] or [N, C, T], or what `whatwhere.data.load` reads
               batch by batch
-    spec      how it is inferred; None means `InferenceSpec()`, the paper's settings at test time
+    spec      how to infer; None means `InferenceSpec()`, the paper's settings at test time
     plan      phases, one after the other; empty means one joint phase from the top layer
-    mask      a weight ≥ 0 for every pixel, [N, 1 or C, H, W] or [N, 1 or C, T]: 0 where it is
-              unknown, as NaN is in the images
+    mask      a weight ≥ 0 for every pixel, [N, 1 or C, H, W] or [N, 1 or C, T]; 0 marks unknown
+              pixels, as NaN in the images does
     latents   latents to start from, as an earlier solution returned them; None starts from the
               images alone
-    engine    'auto' takes the fastest that supports the problem, and the reference for a small one
-              while machine code is made after an installation; the solution records which one ran
-    batch_size  images inferred together
+    engine    'auto' takes the fastest engine that supports the problem. Right after an
+              installation, it takes the reference for small problems while machine code compiles.
+              The solution records which one ran
+    batch_size  number of images inferred together
     progress  called after every batch with the number of images in it
     steps     learned steps, instead of spec and plan. 'learned': the steps that `whatwhere distill`
               saved next to the model's file; 'learned-5' chooses among several; or `LearnedSteps`.

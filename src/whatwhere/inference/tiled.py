@@ -255,10 +255,10 @@ def infer_tiled(
     picture     a float tensor or array, or an object with a shape (C, H, W) and `picture[:, rows,
                 columns]`
     spec, plan  as in `infer`
-    mask        a weight ≥ 0 for every pixel, [1 or C, H, W]: 0 where it is unknown, as NaN is in
-                the picture
+    mask        a weight ≥ 0 for every pixel, [1 or C, H, W]; 0 marks unknown pixels, as NaN in the
+                picture does
     tile        side of a tile in pixels, overlap included; a picture that is no larger is one tile
-    overlap     pixels that neighbouring tiles have in common, at least
+    overlap     the smallest number of pixels that neighbouring tiles share
     engine      as in `infer`
     progress    called after every tile with the number 1
 

@@ -47,8 +47,8 @@ class UnrolledInference(nn.Module):
     steps      K
     inference  λ, α, bounds and, where it has one, the schedule to start from; None means the
                paper's settings
-    untied     the pass up, from the error to a step, has filters that are learned, too; those of
-               `model` to begin with
+    untied     whether the pass up, from the error to a step, has learned filters of its own, which
+               start as those of `model`
 
     >>> unrolled = ww.UnrolledInference(ww.load("mnist"), steps=2)
     >>> unrolled(ww.data.load("digits")[:3]).p.shape
@@ -220,7 +220,7 @@ def distill(
     unrolled  the steps, which are changed in place
     images    a tensor [N, C, H, W], or images that are read batch by batch
     spec      how long and how fast to learn, and how closely to follow the teacher
-    teacher   settings of the plain steps that are imitated; None: 50 steps of a line search
+    teacher   settings of the plain steps to imitate; None takes 50 steps of a line search
     engine    engine of the teacher
     progress  called after every batch with its number and its mean cost
 

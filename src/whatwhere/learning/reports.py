@@ -21,14 +21,14 @@ from whatwhere.spec.toml import build
 class EpochReport(Checked):
     """The outcome of one epoch of one layer; costs and non-zeros are per image.
 
-    layer, epoch    which one; both count from 1
+    layer, epoch    number of the layer and of the epoch, from 1
     reconstruction, penalty  the two terms of the cost
     nonzeros        active features
     dead_maps       maps of the layer that were not active in any image
     seconds         time of the epoch
     engine          the engine that inferred
-    images          of the entire set; each was inferred with `steps` steps
-    filter_seconds  of `seconds`, those that the update of the filters took
+    images          number of images in the entire set; each was inferred with `steps` steps
+    filter_seconds  time of the filter update, as a part of `seconds`
 
     >>> EpochReport(layer=1, epoch=3, reconstruction=10.5, penalty=4.0, nonzeros=31.0).cost
     14.5
@@ -100,8 +100,8 @@ class BatchReport:
 class TrainingCallbacks:
     """Functions that training calls.
 
-    stop  asked after every batch: True ends training with a checkpoint and `TrainingStopped`
-    on_batch, on_epoch  are given the report of every batch and epoch
+    stop  called after every batch; True ends training with a checkpoint and `TrainingStopped`
+    on_batch, on_epoch  called with the report of every batch and epoch
 
     >>> epochs = []
     >>> callbacks = ww.TrainingCallbacks(on_epoch=lambda report: epochs.append(report.epoch))

@@ -113,8 +113,8 @@ def load(path: str | os.PathLike[str]) -> DeconvNet:
 
 
 def read_run(path: str | os.PathLike[str]) -> TrainedRun:
-    """Read a run folder, or a model file, which has no history, and the included recipe of its name
-    or the paper's.
+    """Read a run folder or a model file. A model file has no history; its recipe is the included
+    recipe of its name, or the paper's.
 
     path  path of the folder that training wrote, or of a .safetensors file; or the name of a model
           (`ww.models.names()`)

@@ -69,20 +69,20 @@ def train(
     images     `Images`, a tensor [N, C, H, W], an array, or the name or path of images as
                `data.load` takes them; with update = 'batch' also an iterable of tensors (a
                DataLoader, a generator), which is read once
-    recipe     what is computed: the model and how each layer is trained. None chooses settings from
-               the images, which a warning reports
+    recipe     what to compute: the model and how each layer is trained. None chooses settings from
+               the images and reports them in a warning
     out        folder of the run; None keeps everything in memory
-    mask       a weight ≥ 0 for every pixel, [N, 1 or C, H, W]: 0 where it is unknown, as NaN is in
-               the images
+    mask       a weight ≥ 0 for every pixel, [N, 1 or C, H, W]; 0 marks unknown pixels, as NaN in
+               the images does
     image_count  with update = 'batch': the number of images that each layer learns from. Layers
                  take their images one after the other. A data set starts again after its last
                  image; an iterable that ends too early raises StreamError. Default: all images, in
                  every epoch or, from a DataLoader, once
     resume     continue the run in `out` from its last checkpoint
     start      the model to begin with; None draws one from the recipe's seed
-    progress   show how far training is, on standard error
+    progress   show progress on standard error
     options    engine, device, memory, checkpoints: what does not change the outcome
-    callbacks  functions to call on the way, and when to stop
+    callbacks  functions to call during training, and when to stop
 
     >>> short = {"each": {"epochs": 2, "inference": {"steps": 3}}}
     >>> small = {"model": {"layers": [{"maps": 4}]}, "learning": short}

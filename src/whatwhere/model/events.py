@@ -63,20 +63,20 @@ class Events(np.ndarray):
     sample     position of the waveform's peak, its largest value, with a fraction; for a group, its
                centre
     seconds    the same in seconds; NaN where the rate is not known
-    amplitude  what the waveform, of unit length, is multiplied by, in units of the signal after
-               the model's input stage
+    amplitude  factor of the waveform, which has unit length, in units of the signal after the
+               model's input stage
     channel    the channel in which the waveform has its peak
-    explained  energy of the event as a share of the recording's energy where it lies; NaN where
-               only the latents are known
-    doubtful   whether another event is nearer than half a waveform: they overlap
+    explained  energy of the event as a share of the recording's energy at its place; NaN if only
+               the latents are known
+    doubtful   whether it overlaps another event, nearer than half a waveform
     width      standard deviation of the event's coefficients, in samples: 0 for one that lies on
                one sample
     parent     number of the row of the event one layer up that contributes most; -1 if there is
                none
 
     `Events.of` makes one; `shape`, `dtype`, `buffer`, `offset`, `strides` and `order` are those of
-    any array. `events["feature"]` and `events["time"]`, the names of columns before, give
-    `waveform` and `sample`.
+    any array. The former names of columns still work: `events["feature"]` is `waveform`, and
+    `events["time"]` is `sample`.
 
     >>> events = Events.of([(0, 1, 3, 120.25, 0.48, 2.0, 0, 0.9, False, 0.4, -1)])
     >>> events["sample"], events[events["amplitude"] > 1].shape

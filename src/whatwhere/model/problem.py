@@ -18,10 +18,10 @@ class Problem:
     """Explain images by features and pooling variables: min λ/2 ‖M ⊙ (R p - v)‖² + Σ|p|^α, the
     second term by `InferenceSpec.penalty`.
 
-    model    whose filters make R
-    images   v, [N, C, H, W], as the model's input stage gives them
+    model    the model whose filters make R
+    images   v, [N, C, H, W], after the model's input stage
     phase    what is inferred: the features of which layer, the pooling variables of which layers
-    spec     how: λ as a number, the penalty, the steps
+    spec     how it is inferred: λ as a number, the penalty, the steps
     latents  latents to start from: missing pooling variables are fitted, and missing features start
              at 0
     mask     M ≥ 0, [N, 1 or C, H, W]; None if all pixels count the same

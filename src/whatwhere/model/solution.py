@@ -94,10 +94,10 @@ class Solution:
     stats     cost, its parts and the number of non-zeros at every step of the last phase, [T + 1,
               N] each
     engine    the name of the engine
-    decoder   the model that the latents belong to; None where an engine was called directly
-    lam       λ, also where it was chosen (`AutoLam`); None where an engine was called directly
-    signals   signals [N, C, T] were given: features and reconstruction have no height; latents have
-              one, of 1
+    decoder   the model of the latents; None if an engine was called directly
+    lam       λ, given or chosen (`AutoLam`); None if an engine was called directly
+    signals   whether signals [N, C, T] were given: features and reconstruction then have no height;
+              latents have a height of 1
 
     >>> model = ww.load("mnist")
     >>> solution = ww.infer(model, ww.data.load("digits")[:3], ww.InferenceSpec(steps=5))

@@ -33,7 +33,7 @@ class GaussianPool2d(nn.Module):
     fit           bounds of γ and the power of |z|, as in `gaussian_pool2d`; for gaussians='moments'
                   only
     form          'plain' PyTorch, 'fused' kernels, or 'auto': fused where they are supported
-    device, dtype  of the learned Gaussians
+    device, dtype  device and dtype of the learned Gaussians
 
     Shapes: input z [N, C, H, W] or [C, H, W]; p [N, C, h, w]; where.mu and where.gamma [N, 2, C, h,
     w] (rows, columns)

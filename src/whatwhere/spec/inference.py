@@ -46,7 +46,8 @@ class AutoLam(Checked):
 class LineSearch(Checked):
     """β by the exact line search of the smooth term, in every step.
 
-    per       β for each 'image', or one for the 'batch' from a tenth of it (the paper)
+    per       'image': β for each image; 'batch': one β, chosen from a tenth of the batch (the
+              paper)
     momentum  accelerate the features' steps (FISTA with restart)
 
     >>> ww.LineSearch(per="batch").momentum
@@ -82,10 +83,10 @@ class StepSpec(Checked):
     """The sizes of one step of a `Schedule`.
 
     size           β, the size of the features' step
-    threshold      what the shrinkage takes off; ISTA takes β
+    threshold      the threshold of the shrinkage; ISTA takes β
     extrapolation  how far the next step starts ahead of the features, as a share of their last
                    change
-    pooling_step   β_U of every layer; the last one serves every layer above
+    pooling_step   β_U of every layer; the last one serves all layers above
 
     >>> ww.StepSpec(size=0.01, threshold=0.02).extrapolation
     0.0
@@ -106,11 +107,11 @@ class Schedule(Checked):
     """The sizes of every step, given in advance. `inference.unrolled` learns them.
 
     steps        a `StepSpec` for each step
-    contrast     the largest |v| of the images that its β_U are meant for. They are multiplied by
+    contrast     the largest |v| of the images that its β_U are meant for. β_U is multiplied by
                  (contrast / max |v|)² for every image, so that brighter images take the same steps;
-                 None: by 1
-    mu_scale, gamma_scale  the fitted start of μ and γ is multiplied by these, a number for each
-                           layer; the last one serves every layer above
+                 None multiplies by 1
+    mu_scale, gamma_scale  factors for the fitted start of μ and γ, one for each layer; the last one
+                           serves all layers above
 
     >>> ww.InferenceSpec(step=ww.Schedule(steps=[ww.StepSpec(size=0.01, threshold=0.01)] * 5)).steps
     5
@@ -138,12 +139,12 @@ class InferenceSpec(Checked):
     lam           λ, the weight of the reconstruction against the sparsity penalty; `AutoLam`
                   chooses it from the images
     penalty       what features cost: `Power`, Σ|p|^α
-    steps         ISTA steps, T: at most, with a tolerance; no more than those of a `Schedule`
-    tolerance     an image is finished once a step changes its cost by less than this share
+    steps         number of ISTA steps, T; with a tolerance or a `Schedule`, the largest number
+    tolerance     stop an image once a step changes its cost by less than this share
                   (`engines.convergence`); 0 takes all steps, and so does a `Schedule`
-    step          β, the size of the features' steps: by a `LineSearch`, `Fixed`, or by a `Schedule`
+    step          β, the size of the features' steps: a `LineSearch`, `Fixed`, or a `Schedule`
     pooling_step  β_U, the step of the pooling variables
-    moments       how the pooling variables start, and the bounds of γ that they keep: a `MomentFit`
+    moments       how the pooling variables start, and the bounds of γ: a `MomentFit`
 
     >>> ww.InferenceSpec(lam=0.5, steps=200, step=ww.Fixed(momentum=True)).moments.gamma_max
     100.0

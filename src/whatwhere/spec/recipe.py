@@ -88,8 +88,8 @@ class LearningSpec(Checked):
     epochs         passes over the images
     update         when filters are updated: `EveryEpoch`, or `EveryBatch` of a stream
     cg_steps       conjugate-gradient steps of a filter update
-    update_lower_filters  do the filters of the layers below move too?
-    update_lower_pooling  do the pooling variables of the layers below move too?
+    update_lower_filters  also update the filters of the layers below
+    update_lower_pooling  also update the pooling variables of the layers below
 
     >>> ww.LearningSpec(inference=ww.InferenceSpec(lam=2.0, steps=100), epochs=10).cg_steps
     2
@@ -125,13 +125,13 @@ class DescriptorSpec(Checked):
                     layer above)
     stride          distance from one patch to the next at layer 1, 2, … (likewise)
     cell            side of the cells that each patch is pooled in
-    size            columns of a layer, at most, as long as each map keeps one: where patches and
-                    cells of these sides give more, strides become larger, then patches and cells
+    size            the largest number of columns of a layer, if each map keeps one. If patches and
+                    cells give more columns, strides become larger, then patches and cells
     cell_statistic  what a cell becomes: 'rms' (root mean square), 'max' or 'mean'
-    raw             take the features as they are instead
-    where           'keep': describe what is at a place, by the settings above. 'forget': how
-                    strong each feature is anywhere, for textures. 'both': side by side. 'auto':
-                    chosen from the images, by how much places explain
+    raw             take the features themselves instead
+    where           'keep' describes what is at each place, with the settings above. 'forget'
+                    describes how strong each feature is anywhere, for textures. 'both' joins the
+                    two. 'auto' chooses from the images, by how much places explain
 
     >>> both = {"descriptor": {"layers": [1, 2], "cell": 2}}
     >>> ww.override(ww.Recipe.paper(), both).descriptor.layers

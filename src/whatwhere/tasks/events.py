@@ -59,15 +59,16 @@ def find_events(
     model      model of signals
     recording  what `whatwhere.data.load` read as signals; or floats [T], [C, T] or [N, C, T], an
                array (which may be mapped from a file) or a tensor. NaN marks unknown samples
-    spec       how it is inferred, with one λ for a recording; None means
-               `InferenceSpec.coding(lam=AutoLam(deviations=4))`, by which hardly an event is noise
+    spec       how to infer, with one λ for a recording; None means
+               `InferenceSpec.coding(lam=AutoLam(deviations=4))`, with which hardly any event is
+               noise
     plan       as in `infer`
-    threshold  the least amplitude of an event, in units of the recording. None: five standard
+    threshold  the smallest amplitude of an event, in units of the recording. None: five standard
                deviations of what its waveform finds in the noise, and a fifth of the recording's
-               energy where the event lies. Where waveforms cover the recording, as those of a
-               pulse do: three deviations of what is left of it, and half of the energy. 0 gives
-               everything that inference found
-    tile       samples inferred together, overlap included
+               energy at the event. If waveforms cover the recording, as those of a pulse do: three
+               deviations of the residual, and half of the energy. 0 returns everything that
+               inference found
+    tile       number of samples inferred together, with the overlap
     engine     as in `infer`
     progress   called after every tile with the number 1
 

@@ -91,7 +91,7 @@ def morph(first: Solution, second: Solution, count: int = 8) -> Tensor:
     included.
 
     first, second  solutions of the same model, for as many images of the same size
-    count          number of images in between
+    count          number of images, with both ends
 
     >>> model, digits, few = ww.load("mnist"), ww.data.load("digits"), ww.InferenceSpec(steps=5)
     >>> ww.morph(ww.infer(model, digits[:2], few), ww.infer(model, digits[2:4], few), count=3).shape

@@ -82,27 +82,27 @@ class Detection:
 
 
 class AnomalyDetector(OutlierMixin, BaseEstimator):
-    """Finds pictures unlike the normal ones it was fitted to, and the places that make them so.
+    """Find pictures that differ from normal ones, and where they differ.
 
-    Nothing is trained but statistics of the normal pictures: how features of photographs stand out
-    from them, and which combinations of features are normal. Pictures are a folder, an array or
-    tensor [N, H, W] or [N, C, H, W], or a list of pictures [H, W], [C, H, W] or [H, W, C] of any
-    sizes; or signals, `ww.data.load(…, signals=True)`. NaN marks unknown pixels.
+    `fit` learns statistics of the normal pictures: how features of photographs stand out from them,
+    and which combinations of features are normal. Pictures are a folder, an array or tensor
+    [N, H, W] or [N, C, H, W], or a list of pictures [H, W], [C, H, W] or [H, W, C] of any sizes; or
+    signals, `ww.data.load(…, signals=True)`. NaN marks unknown pixels.
 
-    Memory is bounded whatever the number of normal pictures: of more than `fit` can handle in
-    `memory` MB, a random sample is kept.
+    Memory is bounded for any number of normal pictures: if they need more than `memory` MB, `fit`
+    keeps a random sample.
 
     Parameters
     ----------
     features : the features that pictures are compared by. None or "own": the detector's own. A
         callable from pictures [n, C, h, w] to a map [n, D, h', w'] or several, such as a pretrained
         network: these instead. A list, such as ["own", network]: all of them, joined by ranks
-    aligned : objects in a fixed position, in pictures of one size: a place is compared with the
-        same place of normal pictures (digits, parts). False: surfaces, where it is compared with
-        all places
-    false_alarms : share of normal pictures that may be taken for anomalies: sets the threshold
-    contamination : share of the pictures given to `fit` that may be anomalies: the least normal
-        ones are left out, and the rest is fitted again
+    aligned : compare each place with the same place of normal pictures, for objects in a fixed
+        position in pictures of one size (digits, parts). False compares with all places, for
+        surfaces
+    false_alarms : share of normal pictures that may count as anomalies; sets the threshold
+    contamination : share of the pictures given to `fit` that may be anomalies. `fit` leaves out the
+        least normal ones and learns again from the rest
     memory : MB that `fit` may use beyond the program itself and the given features, for pictures of
         up to a million pixels. A sixteenth of it holds the normal pictures that are kept
     random_state : seed of the sample, an integer

@@ -48,24 +48,23 @@ class HeldOut(NamedTuple):
 
 
 class GraphClassifier(ClassifierMixin, BaseEstimator):
-    """Semi-supervised classification: a few labelled rows, and many without a label, which show
-    where classes end.
+    """Classify many rows with a few labels: rows without a label show where classes end.
 
-    Every row is joined to its nearest neighbours, by Euclidean distance; rows of unit length, as
-    descriptors are, have the same neighbours by their cosine. Labels spread over this graph by
-    Poisson learning, in which all classes are equally strong. Where the shares of the classes are
-    known, their regions then settle so that few neighbours are in different ones; without shares
-    nothing would bound a region, and one class could take all rows. Probabilities are calibrated on
-    labels that are held out. New rows get theirs from their neighbours and from a ridge regression
-    on the classes of all rows.
+    The classifier connects every row to its nearest neighbours, by Euclidean distance. For rows of
+    unit length, such as descriptors, the cosine gives the same neighbours. Labels spread over this
+    graph by Poisson learning, in which all classes are equally strong. If the shares of the classes
+    are known, the borders of the classes then move to where few neighbours lie on different sides.
+    Without shares nothing would bound a class, and one could take all rows. Probabilities are
+    calibrated on held-out labels. New rows get theirs from their neighbours and from a ridge
+    regression on the classes of all rows.
 
-    As in scikit-learn's `semi_supervised`, -1 in y marks rows without a label. A score counts such
-    rows as wrong, since -1 is no class: in a search over settings, give `scoring=labelled_score`,
-    which leaves them out.
+    As in scikit-learn's `semi_supervised`, -1 in y marks rows without a label. Scores of
+    scikit-learn count such rows as wrong, because -1 is not a class. In a search over settings, use
+    `scoring=labelled_score`, which leaves them out.
 
     Parameters
     ----------
-    n_neighbors : neighbours that a row is joined to
+    n_neighbors : number of neighbours that each row is connected to
     class_prior : shares that the classes have of all rows, if they are known roughly: 'uniform', or
         a number for each class in the order of `classes_`. Shares of the result then differ from
         them by a factor of at most about 1.3. Helps most with one or two labels of each class.

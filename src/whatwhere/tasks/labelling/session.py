@@ -95,15 +95,15 @@ class Labelling:
                   array [N, D]
     features      instead of a run, a callable from pictures [n, C, h, w] to maps, such as a
                   pretrained network: its maps describe the images, as in `MapFeatures`
-    run           a run, a model file or the name of a model that describes the images; None: one is
-                  learned from them
-    labels        a CSV file: labels in it are used, and every label changes it and writes
-                  `predictions.csv` next to it. Other processes may change it, too: their labels are
-                  taken over with the next one
-    invariant_to  the distortions that leave what a picture shows the same
+    run           a run, a model file or the name of a model that describes the images; None learns
+                  one from them
+    labels        a CSV file of labels. The session starts with its labels, changes it after every
+                  label, and writes `predictions.csv` next to it. Other processes may change it as
+                  well; their labels are read with the next one
+    invariant_to  distortions that do not change what a picture shows
     options       engine and device
-    stage         shows the progress of a slow part: called with its title and the number of its
-                  pieces, as a context
+    stage         shows the progress of a slow part: a context, called with its title and the number
+                  of its pieces
 
     Pictures are called by their names, or by their numbers if they have none. Classes are text;
     `not sure` leaves a picture out, `none of these` is a class for all that belongs to no other.

@@ -46,7 +46,7 @@ def denoise(
     noise     standard deviation of white noise, in units of the images; None estimates it for each
               image. 0 returns the images. "poisson": the images are counts. (gain, sigma): Poisson
               noise of counts of `gain` units each, and white noise of standard deviation sigma
-    spec      how: see `RestorationSpec`
+    spec      settings, a `RestorationSpec`
     progress  called with the number of pixels just done
 
     >>> model = ww.restoration.load_denoiser()
@@ -124,11 +124,11 @@ def inpaint(
 
     model     the trained denoiser (`load_denoiser`), or a `DeconvNet` of signals
     images    floats [N, C, H, W]; signals [N, C, T]
-    mask      [N, 1 or C, H, W] or [N, 1 or C, T], 0 where a pixel is unknown; whatever the images
-              hold there has no influence
+    mask      [N, 1 or C, H, W] or [N, 1 or C, T], 0 where a pixel is unknown; the values of the
+              images there have no influence
     noise     standard deviation of the noise of the known pixels, in units of the images. With 0
-              they come out as they went in; otherwise they are denoised, too
-    spec      how: see `RestorationSpec`
+              they stay as they are; otherwise they are denoised as well
+    spec      settings, a `RestorationSpec`
     progress  called with the number of pixels just done
 
     >>> model = ww.restoration.load_denoiser()
