@@ -87,10 +87,18 @@ LOWEST = dict(
 
 @pytest.mark.parametrize(
     ("file", "pattern"),
-    [("CITATION.cff", r"^version: ([\d.]+)$"), ("conda/recipe.yaml", r'^  version: "([\d.]+)"$')],
+    [
+        ("CITATION.cff", r"^version: ([\d.]+)$"),
+        ("conda/recipe.yaml", r'^  version: "([\d.]+)"$'),
+        ("docs/start.md", r"^whatwhere (\d+\.\d+\.\d+)$"),
+        ("CHANGELOG.md", r"^## \[(\d+\.\d+\.\d+)\]"),
+    ],
 )
 def test_the_version_is_the_same_everywhere(file: str, pattern: str) -> None:
-    assert re.findall(pattern, (ROOT / file).read_text(), re.MULTILINE) == [ww.__version__]
+    """In the changelog, the newest version comes first."""
+    versions = re.findall(pattern, (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE)
+    assert versions[0] == ww.__version__
+    assert len(versions) == 1 or file == "CHANGELOG.md"
 
 
 def test_the_oldest_versions_that_are_tested_are_the_oldest_that_are_allowed() -> None:

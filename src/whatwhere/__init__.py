@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 # Names are loaded when first asked for, so that `whatwhere --help` does not wait for torch: from
 # the modules that __init__.pyi names, or, where it imports from this package by dots, as modules
