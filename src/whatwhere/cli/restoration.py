@@ -202,8 +202,8 @@ def restore_recording(
     recording, mask, out = paths
     if recording.suffix.lower() != out.suffix.lower():
         raise SpecError(
-            f"Cannot write {printable(recording)} to {printable(out)}. Expected the name of a file"
-            " with its ending, such as clean.npy."
+            f"Cannot write {printable(out)}: the result is a file like {printable(recording)}. Give"
+            f" a name that ends in {printable(recording.suffix)}."
         )
     if model is None:
         raise SpecError(

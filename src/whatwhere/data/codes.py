@@ -32,7 +32,7 @@ from whatwhere.latents import Background, Latents, SparseLatents, SparseMap
 Array = np.ndarray[Any, Any]
 FORMAT = "whatwhere codes 1"  # of a block
 BLOCKS = "whatwhere codes 2"  # of a file of blocks
-# places that a file may mean: so many, or so many for each of its values
+# The most places that a file may have: in all, and for each of its values
 DENSE_LIMIT = 1 << 28
 DENSE_RATIO = 1000
 KNOWN = re.compile(

@@ -136,8 +136,8 @@ class Images:
         return self if white == self.white else replace(self, white=white)
 
     def with_channels(self, channels: int) -> "Images":
-        """The same images for a model of so many channels: grey ones are repeated, colours become
-        their brightness."""
+        """The same images for a model with this many channels: grey ones are repeated, colours
+        become their brightness."""
         if channels == self.shape[0]:
             return self
         if 1 not in (channels, self.shape[0]):

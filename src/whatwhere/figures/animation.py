@@ -21,7 +21,7 @@ from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import InferenceSpec
 from whatwhere.spec.recipe import joint
 
-FRAMES = 20  # about so many of the steps are shown
+FRAMES = 20  # about this many of the steps are shown
 FRAME_MS = 180
 LAST_FRAME_MS = 2500
 PANEL_SIDE = 1.3  # inches of a picture

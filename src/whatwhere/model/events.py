@@ -8,7 +8,7 @@ the map z. To first order, a waveform with these coefficients is one waveform of
     width      s,   s² = Σ w(i) (i - t)² / Σ w(i)
 
 so t has a fraction of a sample, by μ and γ together: μ alone is not the mean of i, since elements
-have only so many places, and a large γ leaves one of them.
+have few places, and a large γ leaves one of them.
 
 Regions next to each other share an event that lies between them. Features of one map and one sign
 are one event if they are no farther apart than a region is long, or than NEAREST elements. Its a, t

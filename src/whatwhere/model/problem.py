@@ -20,7 +20,7 @@ class Problem:
 
     model    the model whose filters make R
     images   v, [N, C, H, W], after the model's input stage
-    phase    what is inferred: the features of which layer, the pooling variables of which layers
+    phase    what is inferred: the features of one layer, and the pooling variables of some layers
     spec     how it is inferred: λ as a number, the penalty, the steps
     latents  latents to start from: missing pooling variables are fitted, and missing features start
              at 0

@@ -27,7 +27,7 @@ Vjp = Callable[..., tuple[Tensor | None, ...]]
 
 
 class Settings(NamedTuple):
-    """What an operator is told in addition to its tensors.
+    """The arguments of an operator besides its tensors.
 
     regions       the pooling regions
     fit           how Gaussians are fitted, for operators that fit

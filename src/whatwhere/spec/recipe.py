@@ -123,7 +123,7 @@ class DescriptorSpec(Checked):
     layers          layers whose features are described, concatenated; empty means the top one
     patch           side of the overlapping patches at layer 1, 2, … (the last one serves every
                     layer above)
-    stride          distance from one patch to the next at layer 1, 2, … (likewise)
+    stride          distance between patches at layer 1, 2, … (the last one serves all layers above)
     cell            side of the cells that each patch is pooled in
     size            the largest number of columns of a layer, if each map keeps one. If patches and
                     cells give more columns, strides become larger, then patches and cells

@@ -29,7 +29,7 @@ from whatwhere.tasks.overlaps import Limits, Stretch, explain_overlaps
 
 # Tiles
 TILE = 4096  # samples
-OVERLAP = 4  # tiles share as many samples as so many waveforms have
+OVERLAP = 4  # tiles share the samples of this many waveforms
 
 # What an event must have
 NOISE = 4.0  # standard deviations of the noise by which λ is chosen

@@ -46,7 +46,7 @@ class FirstUse:
         self.work = 0.0
 
     def is_small(self, problem: Problem, images: int) -> bool:
-        """Whether the reference solves this for so many images; the machine code is then made in
+        """Whether the reference solves this for this many images; the machine code is then made in
         another process."""
         work = self.work + images * work_of(problem)
         if work > SMALL or has_machine_code():

@@ -40,7 +40,7 @@ STEPS_PER_SAMPLE = 50
 STEPS_TIMES_WAVEFORMS = 5e7
 LOOSE = 1e-3  # a tolerance above it, as in training, asks for a rough code: no gap is computed
 LARGEST_GAP = 3  # times the tolerance: a finished cost is at most this share above its minimum
-ROUNDING = 8  # steps below so many units of the last place of the largest g are noise
+ROUNDING = 8  # steps below this many units in the last place of the largest g are noise
 NO_ENERGY = 1e-12  # of a waveform inside the signal, as a share of all of it: it explains nothing
 
 
@@ -81,7 +81,7 @@ class Signal(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """What a descent is told.
+    """The arguments of a descent.
 
     rho        ρ = 1/λ
     low        -ρ where coefficients may be negative, else far below it

@@ -180,7 +180,7 @@ def shifted(windows: Windows, by: int) -> Windows:
 
 
 def row_of(vectors: int) -> Any:
-    """Make the function that computes a row of `count` outputs of so many vectors of maps."""
+    """Make the function that computes a row of `count` outputs for a number of vectors of maps."""
     more, whole, half, one = (product(n, vectors) for n in (ONE_MORE, OUTPUTS, HALF, 1))
 
     @jit

@@ -25,7 +25,7 @@ from whatwhere.engines.triton.weights import ERROR_UNSCALE, UNSCALE
 from whatwhere.engines.triton.workspace import Workspace
 from whatwhere.model import Problem
 
-PROGRAMS = 1024  # about so many take part in a sum, each with a share of the rows
+PROGRAMS = 1024  # about this many take part in a sum, each with a share of the rows
 M, K = tl.constexpr(64), tl.constexpr(64)  # rows and depth of a tile
 
 

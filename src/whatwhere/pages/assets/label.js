@@ -318,7 +318,7 @@ function listen() {
   tourGuide(LABEL_STOPS);
 }
 
-/** Pixels of a small picture with which the map of so many begins. @param {number} count */
+/** The first side of a small picture on a map of `count`, in pixels. @param {number} count */
 const startSize = (count) => Math.max(14, Math.min(56, Math.round(560 / Math.sqrt(count))));
 
 /** The state of a session that is ready; its progress is shown until then. Null if it failed. */

@@ -79,7 +79,7 @@ export function wordsOf(row) {
   return `${name}: ${shared.classes[shared.best[row]]}, ${shared.certainty[row]} %`;
 }
 
-/** The classes that have a label, or all pictures of which do; "none of these" comes last, if it is used. */
+/** The classes in use; "none of these" comes last, if it is used. */
 export function usedClasses() {
   const used = shared.classes.slice(1);
   const noneIsUsed = Object.values(shared.said).includes(0);

@@ -514,7 +514,7 @@ def median_and_spread(values: Tensor) -> Tensor:
     return torch.stack([median, (values.quantile(UPPER_QUANTILE, 0) - median).clamp_min(LEAST)])
 
 
-# The threshold for a wanted rate of false alarms, and how well so many normal pictures determine it
+# The threshold for a rate of false alarms, and how well a number of normal pictures determines it
 
 
 @dataclass(frozen=True)

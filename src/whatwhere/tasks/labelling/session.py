@@ -296,7 +296,7 @@ class Labelling:
                 trust = self._mean(trust)
             trust[taken] = np.inf
             others = np.where(self.lonely, np.inf, trust)
-            # Once only lonely pictures are left, they are suggested, too.
+            # Lonely pictures are suggested once no others are left.
             order = others if np.isfinite(others).any() else trust
             chosen.append(int(order.argmin()))
         self.prompted |= set(chosen)

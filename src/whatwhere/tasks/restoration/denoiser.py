@@ -36,7 +36,7 @@ SQUARES = 4096  # that are coded together
 BEYOND = 5.0
 # noise that is hard to tell from texture: how much of what was removed is noise is estimated
 FAINT = 12 / 255
-FEW = 512  # pixels, of which noise twice as strong is as hard to tell
+FEW = 512  # with this many pixels, noise must be twice as strong to be recognised
 PROBE = 0.1  # standard deviations of the noise by which the input is changed for this
 CUT_OFF = 0.02  # share of pixels that are equally dark or bright, from which on they were cut off
 CAUTION = 0.9  # of the noise that is left, since it also depends on the picture then
