@@ -297,7 +297,8 @@ def test_results_worse_than_their_input_are_reported_as_measured() -> None:
     lines = (RESULTS / "never_worse.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in lines]
     losses = [row["before"] - row["after"] for row in rows if row["after"] < row["before"]]
-    sentence = f"{len(losses)} of {len(rows):,} results were worse than their input"
+    were_worse = "was worse than its input" if len(losses) == 1 else "were worse than their input"
+    sentence = f"{len(losses)} of {len(rows):,} results {were_worse}"
     text = page("docs/explanation/restoration.md")
     assert f"{sentence}, by at most {max(losses):.2f} dB" in text
 
