@@ -1,7 +1,7 @@
 """Measure how easily the texts of the project read, at any commit.
 
     pip install textstat==0.7.4 setuptools; npm install write-good
-    python docs/readability.py before --commit c51b7a30 --write-good node_modules/.bin/write-good
+    python docs/readability.py before --commit 527e51a9 --write-good node_modules/.bin/write-good
     python docs/readability.py after --commit HEAD --write-good node_modules/.bin/write-good
 
 textstat gives the reading ease of Flesch (higher is easier) and the grade of Flesch and Kincaid

@@ -105,8 +105,9 @@ def sentence(words: str) -> str:
 
 
 def as_clause(error: object) -> str:
-    """The message of an error as a part of another sentence: without its full stop."""
-    clause = str(error).removesuffix(".")
+    """The message of an error as a part of another sentence: without its full stop, and without
+    the number and the file of an OSError."""
+    clause = (getattr(error, "strerror", None) or str(error)).removesuffix(".")
     return f"got {clause.removeprefix('Got ')}" if clause.startswith("Got ") else clause
 
 

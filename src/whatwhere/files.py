@@ -173,7 +173,7 @@ def readable(
     except error_kind:
         raise
     except DAMAGED as error:
-        reason = getattr(error, "strerror", None) or as_clause(error) or type(error).__name__
+        reason = as_clause(error) or type(error).__name__
         if isinstance(error, KeyError):
             reason = f"{error} is missing"
         problem = f"{path} is not a usable {kind}: {reason[:500]}."

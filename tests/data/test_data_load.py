@@ -21,7 +21,7 @@ def test_the_default_split_is_for_training() -> None:
     ("source", "options", "reason"),
     [
         ("nowhere", {}, "neither a file, nor a folder, nor the name of a data set"),
-        ("/dev/zero", {}, "Cannot read .*: a pipe, a socket or a device"),
+        ("/dev/zero", {}, "Cannot read .*: it is a pipe, a socket or a device"),
         ("digits", {"split": "validation"}, "no split 'validation'"),
         ("digits", {"labels": [1]}, "has its own labels"),
         (np.zeros((2, 4, 4), np.uint8), {"split": "train"}, "Only named data sets"),

@@ -186,7 +186,7 @@ print(double(21))
     done = run(READ_ONLY + program.format(folder=str(tmp_path)), tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "42\n"
-    assert "set NUMBA_CACHE_DIR to a writable folder" in done.stderr
+    assert "Set NUMBA_CACHE_DIR to a writable folder" in done.stderr
     assert not cache_files(tmp_path)
 
 

@@ -180,7 +180,7 @@ def test_a_finished_run_can_be_given_more_epochs(tmp_path):
 
 def test_a_stopped_run_given_more_epochs_ends_as_if_it_had_them_from_the_start(tmp_path):
     calls = iter([False] * 5 + [True])
-    with pytest.raises(TrainingStopped, match="epoch 2, 2 of 3"):
+    with pytest.raises(TrainingStopped, match="epoch 2, after 2 of 3"):
         tiny.train(with_epochs(2, 2), tiny.images(), tmp_path, stop=lambda: next(calls))
     resumed = tiny.train(with_epochs(4, 3), tiny.images(), tmp_path, resume=True)
     assert tiny.same_filters(resumed.model, tiny.train(with_epochs(4, 3), tiny.images()).model)
@@ -189,7 +189,7 @@ def test_a_stopped_run_given_more_epochs_ends_as_if_it_had_them_from_the_start(t
 def test_a_layer_that_others_were_trained_on_keeps_its_epochs(tmp_path):
     tiny.train(with_epochs(2, 1), tiny.images(), tmp_path)
     with pytest.raises(
-        RunError, match=r"learning\.1\.epochs = 3 .* Give 2; only learning\.2\.epochs can"
+        RunError, match=r"learning\.1\.epochs to 3: .* Give 2. Only learning\.2\.epochs can"
     ):
         tiny.train(with_epochs(3, 1), tiny.images(), tmp_path, resume=True)
     with pytest.raises(

@@ -639,7 +639,7 @@ def test_a_foreign_classifier_is_not_replaced(
     shown.session.label({0: "a", 5: "b"})
     try:
         shown.classifier.write_text("mine")
-        assert b"is no classifier" in shown.act("save", {}).body
+        assert b"is not a classifier" in shown.act("save", {}).body
         assert shown.classifier.read_text() == "mine"
         shown.classifier.unlink()
         for _ in range(2):

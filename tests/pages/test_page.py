@@ -470,7 +470,7 @@ def test_the_strip_of_active_features_ends_at_a_row(opened: Opened) -> None:
 
 
 def test_the_pair_says_what_it_waits_for(opened: Opened) -> None:
-    assert opened.text("#pair-empty").startswith("Waits for a second image, B")
+    assert opened.text("#pair-empty").startswith("Choose a second image, B")
     opened.follow("steps=300&image=e0")
     opened.tab.locator("#random-other").click()
     status = opened.tab.locator("#pair-status")

@@ -98,7 +98,7 @@ def test_a_recording_is_scored_and_drawn_as_a_curve(tmp_path: Path) -> None:
     recording[200:210] += 5.0
     np.savetxt(tmp_path / "new.csv", recording)
     printed = whatwhere("anomaly", "fit", tmp_path / "normal.csv", "--out", tmp_path / "detector")
-    assert "50 % of normal pictures (95 % interval: 2.5 to 98 %)." in printed
+    assert "50 % of normal pictures score higher (95 % interval: 2.5 to 98 %)." in printed
     assert "To reach 5 %, give at least 19 pictures." in printed
     whatwhere(
         "anomaly",
