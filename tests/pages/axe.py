@@ -7,12 +7,16 @@ PYTHONPATH=tests python tests/pages/axe.py AXE.js OUT.json     checks all pages
 import json
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 SCRIPT = os.environ.get("AXE_JS", "")
 """The file axe.min.js of the npm package axe-core; '' if it is not here."""
 
+WIDTHS = (1280, 390)
+SCHEMES = ("light", "dark")
 SERIOUS = ("serious", "critical")
 RUN = """async () => {
   const found = await axe.run(document, { resultTypes: ["violations"] });
@@ -34,38 +38,61 @@ def serious(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [one for one in found if one["impact"] in SERIOUS]
 
 
+@contextmanager
+def shown(browser: Any, url: str, width: int = 1280, scheme: str = "light") -> Iterator[Any]:
+    """A tab with a page, which may run scripts of others."""
+    context = browser.new_context(
+        bypass_csp=True, color_scheme=scheme, viewport={"width": width, "height": 800}
+    )
+    tab = context.new_page()
+    tab.set_default_timeout(120_000)
+    tab.goto(url)
+    # a report has no script, so it is never busy
+    tab.locator("body[aria-busy=false], body:not(:has(script))").wait_for()
+    yield tab
+    context.close()
+
+
+@contextmanager
+def served_pages(folder: Path) -> Iterator[dict[str, str]]:
+    """The addresses of all pages by their names."""
+    from pages.conftest import hostile_page
+    from pages.labelled import Served, serving
+    from pages.reports import REPORTS
+
+    explorer = folder / "explorer.html"
+    explorer.write_text(hostile_page(), encoding="utf-8")
+    pages = {"explorer": explorer.as_uri()}
+    for name, make in REPORTS.items():
+        (folder / name).mkdir()
+        pages[f"{name} report"] = make(folder / name).as_uri()
+    made = Served(folder / "label")
+    labelling = made.page()
+    with serving(labelling) as server:
+        assert labelling.session is not None
+        labelling.session.label({row: made.truth(row) for row in range(0, 30, 3)})
+        yield {"labelling": server.url, **pages}
+
+
 def main(script: str, out: str) -> None:
     import tempfile
 
     from playwright.sync_api import sync_playwright
 
-    from pages.conftest import chromium, hostile_page
-    from pages.labelled import Served, serving
+    from pages.conftest import chromium
 
     results: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as api:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        sync_playwright() as api,
+        served_pages(Path(folder)) as pages,
+    ):
         browser = api.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
-        explorer = Path(folder) / "explorer.html"
-        explorer.write_text(hostile_page(), encoding="utf-8")
-        made = Served(Path(folder) / "label")
-        shown = made.page()
-        with serving(shown) as server:
-            assert shown.session is not None
-            shown.session.label({row: made.truth(row) for row in range(0, 30, 3)})
-            for name, url in (("labelling", server.url), ("explorer", explorer.as_uri())):
-                for width in (1280, 390):
-                    for scheme in ("light", "dark"):
-                        context = browser.new_context(
-                            bypass_csp=True,
-                            color_scheme=scheme,
-                            viewport={"width": width, "height": 800},
-                        )
-                        tab = context.new_page()
-                        tab.set_default_timeout(120_000)
-                        tab.goto(url)
-                        tab.locator("body[aria-busy=false]").wait_for()
+        for name, url in pages.items():
+            for width in WIDTHS:
+                for scheme in SCHEMES:
+                    with shown(browser, url, width, scheme) as tab:
                         results[f"{name}, {width} pixels, {scheme}"] = violations(tab, script)
-                        context.close()
         browser.close()
     Path(out).write_text(json.dumps(results, indent=1) + "\n")
     for name, found in results.items():

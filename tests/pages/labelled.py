@@ -90,6 +90,12 @@ def until_said(opened: Opened, shown: LabelPage, count: int) -> None:
     opened.settle()
 
 
+def settle_letters(opened: Opened) -> None:
+    """Wait until a letter has turned out to be alone, a shortcut, and what it does is done."""
+    opened.tab.locator("body:not([data-letter-waits])").wait_for()
+    opened.settle()
+
+
 def press(opened: Opened, keys: str) -> None:
     """Press keys as they are written in the list of a walk: words are typed, names of keys
     pressed."""

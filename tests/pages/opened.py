@@ -29,9 +29,11 @@ CANVAS_BYTES = """canvas => {
 
 class Opened:
     """One tab with the page. Nothing is evaluated as a string in the page, which its policy
-    forbids."""
+    forbids. A report has no script, so there is nothing to wait for."""
 
-    def __init__(self, browser: Any, url: str, fragment: str = "", **context: Any) -> None:
+    def __init__(
+        self, browser: Any, url: str, fragment: str = "", *, report: bool = False, **context: Any
+    ) -> None:
         self.context = browser.new_context(
             **{"viewport": {"width": 1280, "height": 720}, **context}
         )
@@ -47,7 +49,8 @@ class Opened:
         self.tab.on("request", lambda request: self.requests.append(request.url))
         self.url, self.followed = url, 0
         self.tab.goto(f"{url}#{fragment or f'steps={STEPS}'}")
-        self.settle()
+        if not report:
+            self.settle()
 
     def follow(self, fragment: str = "") -> None:
         """Follow a link inside the page: everything is inferred again, and what was changed is
@@ -63,6 +66,13 @@ class Opened:
     def settle(self) -> None:
         """Wait until inference has ended, and the pictures and the address show its end."""
         self.tab.locator("body[aria-busy=false]").wait_for()
+
+    def next_frame(self) -> None:
+        """Wait until the page has drawn what changed just now."""
+        self.settle()
+        self.tab.evaluate(
+            "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+        )
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Wait for what the page does in the background; what comes of it is for the test

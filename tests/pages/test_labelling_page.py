@@ -6,7 +6,7 @@ import json
 import socket
 import struct
 import threading
-import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,11 @@ import tiny_run as tiny
 import whatwhere as ww
 from pages.labelled import COUNT, HOSTILE, Served, press, serving, until_said
 from pages.opened import Opened
-from whatwhere.pages.labelling import ClassSlots, LabelPage, page, what_is_missing
+from whatwhere.pages.labelling import ClassSlots, LabelPage, LabelsFirst, page, what_is_missing
 from whatwhere.pages.server import PageServer
 from whatwhere.tasks.labelling.label_tables import read_labels
 
 Session = tuple[Served, LabelPage, PageServer]
-ALONE = 700  # milliseconds after which a letter is surely alone
 
 
 @pytest.fixture(scope="module")
@@ -296,6 +295,7 @@ def test_the_chosen_picture_comes_from_its_file_and_is_zoomed_by_click_or_z(
     for act in (lambda: tab.tab.locator("#zoom").click(), lambda: press(tab, "z")):
         act()
         tab.tab.locator("#large").wait_for()
+        tab.until(lambda: tab.tab.locator("#large-picture").evaluate(size)[0] > 0)
         box = tab.box("#large-picture")
         assert min(box["width"], box["height"]) > 500
         press(tab, "<Escape>")
@@ -333,11 +333,12 @@ def test_pictures_on_the_map_are_framed_whole_and_their_size_can_be_changed(
     tab: Opened, served: Session
 ) -> None:
     label_truly(tab, served, 3)
+    tab.until(lambda: bool((tab.pixels("#map")[..., 3] > 0).mean() > 0.01))  # the sheet is here
     tab.tab.locator("#size").fill("24")
-    tab.tab.wait_for_timeout(500)
+    tab.next_frame()
     small = tab.pixels("#map")
     tab.tab.locator("#size").fill("96")
-    tab.tab.wait_for_timeout(500)
+    tab.next_frame()
     large = tab.pixels("#map")
     assert (small[..., 3] > 0).mean() < 0.5 * (large[..., 3] > 0).mean()
     for shown in (small, large):
@@ -530,6 +531,7 @@ def test_classes_are_exported_and_labels_imported(
     assert "5 new labels from studio.json" in tab.text("#message")
     press(tab, "u")
     tab.until(lambda: not session.said)
+    tab.settle()
     assert session.said == {}, "an import is one action"
     tab.tab.locator("#import-file").set_input_files(
         {"name": "x.csv", "mimeType": "text/csv", "buffer": b"file,class\nother.png,a\n"}
@@ -545,6 +547,52 @@ def test_the_classifier_is_saved_by_a_key(tab: Opened, served: Session) -> None:
     press(tab, "<Control+s>")
     tab.tab.locator("#message", has_text="Saved").wait_for()
     assert ww.load_classifier(made.classifier).classes == tuple(shown.session.classes)
+
+
+# Many pictures ----------------------------------------------------------------------------------
+
+
+class GivenRows(ww.Labelling):
+    """A session of pictures whose descriptors are given."""
+
+    def __init__(self, images: ww.data.Images, rows: np.ndarray) -> None:
+        super().__init__(rows)
+        self.images = images
+
+
+@pytest.mark.browser
+def test_the_grid_draws_what_is_seen_alone(browser: Any, tmp_path: Path) -> None:
+    count = 3000
+    generator = np.random.default_rng(0)
+    images = ww.data.load(generator.integers(0, 256, (count, 4, 4), dtype=np.uint8))
+    rows = generator.normal(size=(count, 3)).astype(np.float32)
+    shown = LabelPage(lambda _: GivenRows(images, rows), "many", tmp_path / "classifier")
+    with serving(shown) as server, Opened(browser, server.url) as opened:
+        opened.tab.locator("#show-grid").click()
+        cells = opened.tab.locator("#grid .cell")
+        assert 20 < cells.count() < 300
+        opened.tab.locator("#grid").evaluate("grid => { grid.scrollTop = grid.scrollHeight; }")
+        opened.tab.locator(f'#grid .cell[data-row="{count - 1}"]').wait_for()
+        assert cells.count() < 300
+        assert opened.tab.locator('#grid .cell[data-row="0"]').count() == 0
+
+
+def test_small_pictures_wait_for_labels() -> None:
+    labels_first = LabelsFirst()
+    done: list[str] = []
+
+    def draw() -> None:
+        labels_first.wait()
+        done.append("small pictures")
+
+    with labels_first.labelling():
+        thread = threading.Thread(target=draw)
+        thread.start()
+        thread.join(0.1)
+        done.append("label")
+    thread.join()
+    labels_first.wait()
+    assert done == ["label", "small pictures"]
 
 
 # Tabs, folders, names ---------------------------------------------------------------------------
@@ -628,7 +676,11 @@ def test_tabs_that_close_and_hostile_headers_leave_no_traceback(
             tab.sendall(request.encode())
             # closed with a reset, so that the answer cannot be sent
             tab.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    time.sleep(0.3)
+    with urllib.request.urlopen(server.url) as answer:
+        answer.read()  # requests are accepted in turn: those before are
+    for thread in threading.enumerate():
+        if "process_request_thread" in thread.name:
+            thread.join()
     assert "Traceback" not in capfd.readouterr().err
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import tiny_run as tiny
 import whatwhere as ww
-from pages.labelled import NAMES, Served, press, serving
+from pages.labelled import NAMES, Served, press, serving, settle_letters
 from pages.opened import Opened
 from whatwhere.pages.labelling import LabelPage
 
@@ -24,9 +24,16 @@ def lines(name: str) -> list[str]:
     return [line for line in text.splitlines() if not line.startswith("#")]
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Served:
+    return Served(tmp_path_factory.mktemp("walk"), COUNT)
+
+
 @pytest.fixture
-def walked(browser: Any, tmp_path: Path) -> Iterator[tuple[Served, LabelPage, Opened]]:
-    made = Served(tmp_path / "walk", COUNT)
+def walked(browser: Any, made: Served) -> Iterator[tuple[Served, LabelPage, Opened]]:
+    """A session on a folder without labels."""
+    made.file.unlink(missing_ok=True)
+    made.classifier.unlink(missing_ok=True)
     shown = made.page()
     with serving(shown) as server, Opened(browser, server.url) as opened:
         yield made, shown, opened
@@ -68,8 +75,7 @@ def test_the_walk_by_keyboard_alone(walked: tuple[Served, LabelPage, Opened]) ->
                 press(opened, str(slot))
             else:
                 press(opened, word)
-        opened.tab.wait_for_timeout(600)  # a letter that is alone is a shortcut
-        opened.settle()
+        settle_letters(opened)
     check_end(made, shown, opened)
     assert moved == []
 

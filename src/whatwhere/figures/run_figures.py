@@ -82,9 +82,11 @@ def _section(section: Section) -> str:
     )
     figure = ""
     if section.figure is not None:
+        heading = escape(section.heading)
+        # On a phone a figure is scrolled, so keys have to reach it.
         figure = (
-            f"<figure><img src={_embedded(section.figure)}"
-            f' alt="{escape(section.heading)}"></figure>\n'
+            f'<figure tabindex="0" aria-label="{heading}"><img src={_embedded(section.figure)}'
+            f' alt="{heading}"></figure>\n'
         )
     text = _paragraphs(section.text) + _facts(section.facts) + links
     words = f'<div class="words">\n<h2>{escape(section.heading)}</h2>\n{text}</div>\n'

@@ -30,6 +30,7 @@ FEWER = 6  # suggestions of more than MANY pictures, since each takes time
 MANY = 10_000
 NEAREST = 3  # labelled pictures in "Why?"
 SHARED = 5  # features in "Why?"
+PATIENCE = 10.0  # seconds that small pictures wait for labels
 
 ACTIONS = ("label", "undo", "save", "import", "folders")
 
@@ -49,7 +50,7 @@ class LabelPage:
         self.waiting: dict[str, Any] = {"stage": "reading the pictures", "share": 0.0}
         self.lock = threading.Lock()
         self.revision = 0
-        self.acting = 0  # requests that change something and are not answered yet
+        self.labels_first = LabelsFirst()
         self.slots = ClassSlots()
         self.thread = threading.Thread(
             target=self._start, args=(make,), name="labelling", daemon=True
@@ -103,6 +104,7 @@ class LabelPage:
             return None
         row = int(rest)
         if kind == "sheet" and row < self.pictures.sheet_count:
+            self.labels_first.wait()
             return self._safely(lambda: Content(self.pictures.sheet(row), "image/png"))
         if row >= len(session.names):
             return None
@@ -117,11 +119,8 @@ class LabelPage:
         session = self.session
         if session is None or path not in ACTIONS or not isinstance(sent, dict):
             return None
-        self.acting += 1
-        try:
+        with self.labels_first.labelling():
             return self._safely(lambda: as_json(self._act(session, path, sent)))
-        finally:
-            self.acting -= 1
 
     def _act(self, session: Labelling, path: str, sent: Mapping[str, Any]) -> dict[str, Any]:
         said: dict[str, Any] = {}
@@ -283,6 +282,31 @@ class LabelPage:
         return {"features": features, "maps": p.shape[1], "height": height, "width": width}
 
 
+class LabelsFirst:
+    """Lets work that can wait, such as small pictures, wait until labels are answered."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._labelling = 0  # requests that change something and are not answered yet
+
+    @contextmanager
+    def labelling(self) -> Iterator[None]:
+        """While a request that changes something is answered."""
+        with self._changed:
+            self._labelling += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._labelling -= 1
+                self._changed.notify_all()
+
+    def wait(self) -> None:
+        """Wait until no such request is left, at most `PATIENCE` seconds."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._labelling == 0, timeout=PATIENCE)
+
+
 class ClassSlots:
     """The keys of classes: each has a number, and keeps it, with its colour, while it has a label.
 
@@ -360,5 +384,5 @@ def page(name: str) -> str:
     }
     files = ("style.css", "label.css")
     style = "".join((ASSETS / file).read_text(encoding="utf-8") for file in files)
-    sources = "img-src 'self' data:; connect-src 'self'"
+    sources = "img-src 'self' data: blob:; connect-src 'self'"
     return assemble(ASSETS / "label.html", "label", style, sources, data)

@@ -210,14 +210,20 @@ function show() {
   byId("undo", HTMLButtonElement).disabled = shared.undo === 0;
   showClasses({ give, look });
   showFilter();
-  showChoice();
+  showView();
+  showChosenPanels();
 }
 
 /** Show what a choice changes. */
 function showChoice() {
+  showChosenPanels();
+  if (view === "grid") grid.redraw();
+  else map.redrawChoice();
+}
+
+function showChosenPanels() {
   fillCells(byId("tray", HTMLElement), shared.tray, (row, event) => clickCell(row, event, shared.tray));
   byId("tray-empty", HTMLElement).hidden = shared.tray.length > 0;
-  showView();
   showChosen();
 }
 
@@ -302,7 +308,7 @@ function listen() {
   byId("size", HTMLInputElement).addEventListener("input", showView);
   nameField(give);
   chosenPanel();
-  exchangePanel((state) => {
+  exchangePanel(afterwards, (state) => {
     take(state);
     goOn(null);
     void estimate();

@@ -1,7 +1,7 @@
 // Pictures as buttons, in the tray and in the grid. The grid has a cell for every picture that is seen, and no other.
 import { byId, make } from "./dom.js";
 import { colourOf, markOf } from "./label_colours.js";
-import { smallCanvas } from "./label_small.js";
+import { smallPicture } from "./label_small.js";
 import { shared, wordsOf } from "./label_state.js";
 
 const GAP = 4; // pixels between cells
@@ -21,7 +21,7 @@ function cell(row, onClick) {
     "data-row": String(row),
     onclick: (/** @type {MouseEvent} */ event) => onClick(row, event),
   });
-  button.append(smallCanvas(row), make("span", { class: "hidden" }, out ? `${words}; taken out` : words));
+  button.append(smallPicture(row), make("span", { class: "hidden" }, out ? `${words}; taken out` : words));
   if (shared.best[row] >= 0) {
     const name = shared.classes[shared.best[row]];
     button.style.setProperty("--hue", colourOf(name));
@@ -44,12 +44,16 @@ function focusedRow(place) {
  * @param {HTMLElement} place
  * @param {number[]} rows
  * @param {OnClick} onClick
- * @param {Map<number, HTMLElement>} [known] cells that are used again
  */
-export function fillCells(place, rows, onClick, known = new Map()) {
+export function fillCells(place, rows, onClick) {
   const focused = focusedRow(place);
-  place.replaceChildren(...rows.map((row) => known.get(row) ?? cell(row, onClick)));
-  if (focused === null) return;
+  place.replaceChildren(...rows.map((row) => cell(row, onClick)));
+  keepFocus(place, focused);
+}
+
+/** Give the cell of a row the focus, or the first if it is gone. @param {HTMLElement} place @param {string | null} focused */
+function keepFocus(place, focused) {
+  if (focused === null || focusedRow(place) === focused) return;
   const again = place.querySelector(`[data-row="${focused}"]`) ?? place.firstElementChild;
   if (again instanceof HTMLElement) again.focus({ preventScroll: true });
 }
@@ -63,6 +67,7 @@ export class Grid {
     this.all = byId("grid-all", HTMLElement);
     this.seen = byId("grid-seen", HTMLElement);
     /** @type {number[]} */ this.rows = [];
+    /** @type {Map<number, HTMLElement>} */ this.cells = new Map(); // those that are drawn, by their rows
     this.side = 48;
     this.drawn = "";
     this.scroller.addEventListener("scroll", () => this.#draw(false));
@@ -82,6 +87,11 @@ export class Grid {
   show(rows, side) {
     this.rows = rows;
     this.side = side;
+    this.redraw();
+  }
+
+  /** Draw the cells that are seen again. */
+  redraw() {
     this.#draw(true);
   }
 
@@ -96,15 +106,32 @@ export class Grid {
     const place = `${first} ${last} ${columns} ${this.side}`;
     if (!changed && place === this.drawn) return;
     this.drawn = place;
-    this.seen.style.transform = `translateY(${first * rowHeight}px)`;
-    this.seen.style.gridTemplateColumns = `repeat(${columns}, ${this.side + BORDER}px)`;
     this.seen.style.setProperty("--side", `${this.side}px`);
-    // While it is scrolled, most cells stay: only those that come into sight are made.
-    /** @type {Map<number, HTMLElement>} */ const known = new Map();
-    if (!changed) {
-      for (const one of /** @type {HTMLCollectionOf<HTMLElement>} */ (this.seen.children)) known.set(Number(one.dataset.row), one);
+    const focused = focusedRow(this.seen);
+    const known = changed ? new Map() : this.cells;
+    this.cells = new Map();
+    for (let n = first * columns; n < Math.min(last * columns, this.rows.length); n++) {
+      const one = known.get(this.rows[n]) ?? cell(this.rows[n], this.onClick);
+      const x = (n % columns) * (this.side + BORDER + GAP);
+      const y = Math.floor(n / columns) * rowHeight;
+      one.style.transform = `translate(${x}px, ${y}px)`;
+      this.cells.set(this.rows[n], one);
     }
-    fillCells(this.seen, this.rows.slice(first * columns, last * columns), this.onClick, known);
+    this.#attach();
+    keepFocus(this.seen, focused);
+  }
+
+  /** Put the cells into the page. Those that stay are not touched: while it is scrolled, they are most, and to lay them out takes time. */
+  #attach() {
+    const drawn = new Set(this.cells.values());
+    for (const one of [...this.seen.children]) {
+      if (!drawn.has(/** @type {HTMLElement} */ (one))) one.remove();
+    }
+    let next = this.seen.firstElementChild;
+    for (const one of this.cells.values()) {
+      if (one === next) next = next.nextElementSibling;
+      else this.seen.insertBefore(one, next);
+    }
   }
 
   /** Scroll to a picture and give it the focus. @param {number} row */

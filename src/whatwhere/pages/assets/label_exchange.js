@@ -2,8 +2,11 @@
 import { byId } from "./dom.js";
 import { ask, counted, tell } from "./label_state.js";
 
-/** @param {(state: any) => void} take a new state */
-export function exchangePanel(take) {
+/**
+ * @param {(work: () => Promise<void>) => Promise<void>} afterwards does something when all that was asked for before is done
+ * @param {(state: any) => void} take a new state
+ */
+export function exchangePanel(afterwards, take) {
   const menu = byId("exchange", HTMLDetailsElement);
   /** @param {boolean} links */
   const writeFolders = async (links) => {
@@ -12,12 +15,11 @@ export function exchangePanel(take) {
     const { saved } = await ask("folders", { links });
     if (saved) tell(`Written: ${saved}`);
   };
-  byId("export-copies", HTMLButtonElement).addEventListener("click", () => writeFolders(false));
-  byId("export-links", HTMLButtonElement).addEventListener("click", () => writeFolders(true));
+  byId("export-copies", HTMLButtonElement).addEventListener("click", () => void afterwards(() => writeFolders(false)));
+  byId("export-links", HTMLButtonElement).addEventListener("click", () => void afterwards(() => writeFolders(true)));
   const input = byId("import-file", HTMLInputElement);
-  input.addEventListener("change", async () => {
-    const [file] = input.files ?? [];
-    if (!file) return;
+  /** @param {File} file */
+  const importLabels = async (file) => {
     menu.open = false;
     const state = await ask("import", { name: file.name, text: await file.text() });
     input.value = "";
@@ -25,6 +27,10 @@ export function exchangePanel(take) {
     take(state);
     const others = state.unknown ? `; ${counted(state.unknown, "name matches", "names match")} no picture here` : "";
     tell(`${counted(state.imported, "new label")} from ${file.name}${others}.`);
+  };
+  input.addEventListener("change", () => {
+    const [file] = input.files ?? [];
+    if (file) void afterwards(() => importLabels(file));
   });
   document.addEventListener("click", (event) => {
     if (event.target instanceof Node && !menu.contains(event.target)) menu.open = false;

@@ -54,21 +54,26 @@ export function keyboard(actions) {
   let waiting = ""; // a letter that may be alone
   let timer = 0;
 
-  const fire = () => {
+  /** Wait for what follows a letter, or for nothing any more. @param {string} letter */
+  const waitAfter = (letter) => {
     clearTimeout(timer);
+    waiting = letter;
+    document.body.toggleAttribute("data-letter-waits", letter !== "");
+    if (letter) timer = window.setTimeout(fire, ALONE);
+  };
+
+  const fire = () => {
     const letter = waiting;
-    waiting = "";
+    waitAfter("");
     if (letter) shortcuts[letter]();
   };
 
   /** @param {string} letter */
   const typeLetter = (letter) => {
     const first = waiting;
-    clearTimeout(timer);
-    waiting = "";
+    waitAfter("");
     if (first === "" && letter in shortcuts) {
-      waiting = letter;
-      timer = window.setTimeout(fire, ALONE);
+      waitAfter(letter);
       return;
     }
     byId("large", HTMLDialogElement).close();
@@ -122,8 +127,7 @@ export function keyboard(actions) {
   document.addEventListener("keydown", (event) => {
     if (event.defaultPrevented || event.isComposing) return;
     if (event.key === "Escape") {
-      clearTimeout(timer);
-      waiting = "";
+      waitAfter("");
       if (leaveOneThing(actions)) event.preventDefault();
       return;
     }

@@ -1,7 +1,7 @@
 // The map of all pictures: small pictures in frames of the colours of their classes, a lasso, arrow keys.
 import { byId, contextOf, pointerOn, styled } from "./dom.js";
 import { colourOf, markOf } from "./label_colours.js";
-import { drawSmall, whenSheetArrives } from "./label_small.js";
+import { drawSmall, rowsOfSheet, whenSheetArrives } from "./label_small.js";
 import { shared } from "./label_state.js";
 
 const EDGE = 7; // pixels around the outermost pictures, for their frames
@@ -20,10 +20,17 @@ export class PictureMap {
     /** @type {Point[]} */ this.lasso = [];
     /** @type {Set<number>} */ this.shown = new Set();
     this.side = 24;
+    this.width = 0;
+    this.height = 0;
     this.waiting = false;
+    this.stale = true; // whether all pictures have to be drawn again
+    /** @type {number[]} */ this.arrived = []; // sheets whose pictures are not drawn yet
     this.#listen();
     new ResizeObserver(() => this.redraw()).observe(this.canvas);
-    whenSheetArrives(() => this.redraw());
+    whenSheetArrives((sheet) => {
+      this.arrived.push(sheet);
+      this.redrawChoice();
+    });
   }
 
   /** Show these pictures; the others are pale. @param {number[]} rows @param {number} side pixels of a picture */
@@ -35,12 +42,21 @@ export class PictureMap {
 
   /** Draw everything again with the next frame. */
   redraw() {
+    this.stale = true;
+    this.redrawChoice();
+  }
+
+  /** Draw what is chosen, and pictures that have arrived, with the next frame: 20,000 pictures take a while. */
+  redrawChoice() {
     if (this.waiting) return;
     this.waiting = true;
     requestAnimationFrame(() => {
       this.waiting = false;
       if (this.canvas.clientWidth === 0) return; // hidden
-      this.#drawPictures();
+      if (this.stale) this.#drawPictures();
+      else for (const sheet of this.arrived) this.#drawRows(rowsOfSheet(sheet));
+      this.stale = false;
+      this.arrived = [];
       this.drawChoice();
     });
   }
@@ -50,22 +66,29 @@ export class PictureMap {
     const margin = this.side / 2 + EDGE;
     const [x, y] = shared.places[row];
     return {
-      x: margin + x * (this.canvas.clientWidth - 2 * margin),
-      y: margin + y * (this.canvas.clientHeight - 2 * margin),
+      x: margin + x * (this.width - 2 * margin),
+      y: margin + y * (this.height - 2 * margin),
     };
   }
 
   #drawPictures() {
     const ratio = window.devicePixelRatio || 1;
+    this.width = this.canvas.clientWidth;
+    this.height = this.canvas.clientHeight;
     for (const canvas of [this.canvas, this.pictures]) {
-      canvas.width = Math.round(this.canvas.clientWidth * ratio);
-      canvas.height = Math.round(this.canvas.clientHeight * ratio);
+      canvas.width = Math.round(this.width * ratio);
+      canvas.height = Math.round(this.height * ratio);
     }
+    contextOf(this.pictures).scale(ratio, ratio);
+    this.#drawRows({ first: 0, end: shared.names.length });
+  }
+
+  /** @param {{ first: number, end: number }} rows */
+  #drawRows({ first, end }) {
     const context = contextOf(this.pictures);
-    context.scale(ratio, ratio);
     const colours = shared.classes.map(colourOf);
     const marks = shared.classes.map(markOf);
-    for (let row = 0; row < shared.names.length; row++) {
+    for (let row = first; row < end; row++) {
       const best = shared.best[row];
       context.globalAlpha = this.shown.has(row) ? 1 : 0.12;
       this.#drawPicture(context, row, best < 0 ? null : colours[best], best < 0 ? "" : marks[best]);

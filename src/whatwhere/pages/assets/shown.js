@@ -45,7 +45,10 @@ export class Shown {
     if (photograph) this.substance = "detail";
     if (page.strokes) this.substance = "ink";
     this.colours = this.network.layers.map((layer) => featureColours(layer.regions.maps));
-    this.setPixels(new Float64Array(this.pixels));
+    /** @type {Float64Array} */ this.image = new Float64Array(this.pixels);
+    /** @type {Float64Array} */ this.signal = new Float64Array(0);
+    /** @type {import("./stage.js").Background} */ this.takenOff = { low: null, scale: null }; // by the input stage
+    this.setPixels(this.image);
     /** @type {Latents} */ this.latents = this.emptyLatents();
     /** @type {Map<string, any>} */ this.cache = new Map(); // emptied whenever the image or the latents change
   }
@@ -59,7 +62,7 @@ export class Shown {
     this.image = image;
     const { signal, background } = toSignal(image, this.size, this.input);
     this.signal = signal;
-    this.takenOff = background; // by the input stage
+    this.takenOff = background;
     const { channels, height, width } = this.inkSize;
     const inks = new Float64Array(height * width);
     signal.forEach((value, i) => (inks[i % inks.length] += Math.abs(value) / channels));

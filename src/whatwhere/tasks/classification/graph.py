@@ -13,15 +13,11 @@ from whatwhere.engines.devices import choose_device
 from whatwhere.errors import ImageError, MissingExtra, SpecError
 from whatwhere.spec.checks import require_count
 from whatwhere.tasks.classification import calibration
+from whatwhere.tasks.classification.label_potentials import LabelPotentials
 from whatwhere.tasks.classification.neighbour_graph import connected_parts, symmetric_graph
 from whatwhere.tasks.classification.neighbours import Neighbours, neighbour_weights
 from whatwhere.tasks.classification.new_rows import NewRows
-from whatwhere.tasks.classification.poisson import (
-    TOLERANCE,
-    grow_regions,
-    poisson_learning,
-    tau_for,
-)
+from whatwhere.tasks.classification.poisson import grow_regions, poisson_learning
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -139,6 +135,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         nearest = self.neighbours_.others(min(self.n_neighbors, len(self.neighbours_) - 1))
         graph = symmetric_graph(neighbour_weights(nearest.squares), nearest.rows)
         self.parts_ = connected_parts(graph)
+        self.potentials_ = LabelPotentials(graph)
         self.distances_ = nearest.squares.double().mean(1)
         return graph
 
@@ -164,17 +161,15 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     def _calibrated(self, rows: Tensor, labels: Tensor) -> Tensor:
         """Probabilities [N, K] from potentials, with the sharpness of labels held out in turn."""
-        u = self._potentials(rows, labels)
+        classes = len(self.classes_)
+        # Classes are equally strong: how many labels a class has may say nothing of its size.
+        even = torch.full((classes,), 1 / classes, dtype=torch.float64, device=labels.device)
+        u = self.potentials_.of(rows, labels, even)
         length = calibration.usual_length(u)
-        scores = []
-        held_out = []
-        for fold in calibration.folds(labels):
-            held = rows[fold.held_out]
-            without = self._potentials(
-                rows[fold.kept], labels[fold.kept], calibration.HELD_OUT_TOLERANCE
-            )
-            scores.append(calibration.scaled(without[held], length))
-            held_out.append(fold.held_out)
+        folds = calibration.folds(labels)
+        held_out = [fold.held_out for fold in folds]
+        without = self.potentials_.without(folds, rows, labels, even)
+        scores = [calibration.scaled(potentials, length) for potentials in without]
         sharpness = calibration.sharpness(scores, [labels[part] for part in held_out])
         if held_out:
             order = torch.cat(held_out)
@@ -183,15 +178,6 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         probabilities = (sharpness * calibration.scaled(u, length)).softmax(1)
         usual = calibration.usual_distance(self.distances_)
         return calibration.mix_isolated(probabilities, self.distances_, usual)
-
-    def _potentials(self, rows: Tensor, labels: Tensor, tolerance: float = TOLERANCE) -> Tensor:
-        """Potentials [N, K] with classes of equal strength: how many labels a class has may say
-        nothing of its size."""
-        assert self.graph_ is not None
-        classes = len(self.classes_)
-        even = torch.full((classes,), 1 / classes, dtype=torch.float64, device=labels.device)
-        tau = tau_for(len(rows), len(self.neighbours_))
-        return poisson_learning(self.graph_, rows, labels, even, tolerance, tau)
 
     def _regions(self, rows: Tensor, labels: Tensor, shares: Tensor) -> Tensor:
         """Shares [N, K] of walks that end in the regions of the classes, whose sizes are known."""

@@ -30,16 +30,44 @@ def symmetric_graph(weights: Tensor, found: Tensor) -> Tensor:
     both.sort_indices()
     heads = torch.from_numpy(both.indptr).long()
     columns = torch.from_numpy(both.indices).long()
+    return csr_tensor(heads, columns, torch.from_numpy(both.data)).to(found.device)
+
+
+def csr_tensor(heads: Tensor, columns: Tensor, values: Tensor) -> Tensor:
+    """A square sparse matrix."""
+    count = len(heads) - 1
     with warnings.catch_warnings():  # PyTorch calls its sparse tensors a beta version
         warnings.simplefilter("ignore", UserWarning)
-        graph = torch.sparse_csr_tensor(heads, columns, torch.from_numpy(both.data), (count, count))
-    return graph.to(found.device)
+        return torch.sparse_csr_tensor(heads, columns, values, (count, count))
 
 
 def degrees(graph: Tensor) -> Tensor:
     """The sum of the weights of every row, [N]."""
     ones = graph.new_ones(graph.shape[0], 1, layout=torch.strided)
-    return (graph @ ones)[:, 0].clamp(min=1e-300)
+    return product_of(graph)(ones)[:, 0].clamp(min=1e-300)
+
+
+def scaled_graph(graph: Tensor, factors: Tensor) -> Tensor:
+    """The graph with every weight times the factors [N] of both of its rows."""
+    heads = graph.crow_indices()
+    columns = graph.col_indices()
+    values = graph.values() * factors.repeat_interleave(heads.diff()) * factors[columns]
+    return csr_tensor(heads, columns, values)
+
+
+def bandwidth_order(graph: Tensor) -> Tensor:
+    """An order of the rows [N] in which neighbours are near each other (Cuthill and McKee)."""
+    order = csgraph.reverse_cuthill_mckee(scipy_matrix(graph), symmetric_mode=True)
+    return torch.from_numpy(order.copy()).long().to(graph.device)
+
+
+def reordered(graph: Tensor, order: Tensor) -> Tensor:
+    """The graph with its rows in another order."""
+    numbers = order.cpu().numpy()
+    matrix = scipy_matrix(graph)[numbers][:, numbers]
+    heads = torch.from_numpy(matrix.indptr).long()
+    columns = torch.from_numpy(matrix.indices).long()
+    return csr_tensor(heads, columns, torch.from_numpy(matrix.data)).to(graph.device)
 
 
 def connected_parts(graph: Tensor) -> Tensor:
@@ -50,7 +78,11 @@ def connected_parts(graph: Tensor) -> Tensor:
 
 def scipy_matrix(graph: Tensor) -> Any:
     """The same matrix for SciPy."""
-    parts = (graph.values(), graph.col_indices(), graph.crow_indices())
+    # indices of half the size make products faster
+    index = torch.int32 if graph.values().numel() < 2**31 else torch.int64
+    columns = graph.col_indices().to(index)
+    heads = graph.crow_indices().to(index)
+    parts = (graph.values(), columns, heads)
     return sparse.csr_array(tuple(part.cpu().numpy() for part in parts), shape=tuple(graph.shape))
 
 

@@ -21,7 +21,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere.ops.conjugate_gradient import conjugate_gradient
-from whatwhere.tasks.classification.neighbour_graph import degrees, product_of
+from whatwhere.tasks.classification.neighbour_graph import (
+    bandwidth_order,
+    degrees,
+    product_of,
+    reordered,
+    scaled_graph,
+)
 
 TAU = 3e-3
 TOLERANCE = 1e-6  # of conjugate gradients
@@ -61,30 +67,61 @@ def tau_for(labels: int, rows: int) -> float:
 
 def label_sources(graph: Tensor, rows: Tensor, labels: Tensor, shares: Tensor) -> Tensor:
     """F [N, K] of labelled rows; a class without a label has neither sources nor sinks."""
-    given = F.one_hot(labels, len(shares)).to(graph.dtype)
-    seen = given.mean(0)
     source = graph.new_zeros(graph.shape[0], len(shares), layout=torch.strided)
-    source[rows] = (given - seen) * (shares / seen.clamp(min=1 / (2 * len(rows))))
+    source[rows] = source_strengths(labels, shares)
     return source
 
 
+def source_strengths(labels: Tensor, shares: Tensor) -> Tensor:
+    """The rows of F that are not 0, [m, K]: those of labels [m]."""
+    given = F.one_hot(labels, len(shares)).to(shares.dtype)
+    seen = given.mean(0)
+    return (given - seen) * (shares / seen.clamp(min=1 / (2 * len(labels))))
+
+
 def solve_poisson(
-    graph: Tensor, source: Tensor, tolerance: float = TOLERANCE, tau: float | None = None
+    graph: Tensor,
+    source: Tensor,
+    tolerance: float = TOLERANCE,
+    tau: float | Tensor | None = None,
 ) -> Tensor:
     """u of (L + τD) u = F for every column of F [N, K], by conjugate gradients.
 
-    The system is scaled by D^-½ on both sides.
+    Columns may have a τ each, [K].
     """
-    root = degrees(graph).sqrt()[:, None]
-    product = product_of(graph)
-    kept = 1 + (TAU if tau is None else tau)
+    return PoissonSystem(graph).solve(source, tolerance, tau)
 
-    def system(v: Tensor) -> Tensor:
-        return kept * v - product(v / root) / root
 
-    right = source / root
-    start = torch.zeros_like(right)
-    return conjugate_gradient(system, right, start, STEPS, dim=0, tolerance=tolerance) / root
+class PoissonSystem:
+    """Solves (L + τD) u = F on a graph, a sparse CSR matrix [N, N].
+
+    The system is scaled by D^-½ on both sides. Its rows are in an order in which neighbours are
+    near each other in memory: products take two thirds of the time.
+    """
+
+    def __init__(self, graph: Tensor) -> None:
+        root = degrees(graph).sqrt()
+        self.order = bandwidth_order(graph)
+        self.place = self.order.argsort()
+        self.root = root[self.order][:, None]
+        self.scaled = reordered(scaled_graph(graph, 1 / root), self.order)
+
+    def solve(
+        self, source: Tensor, tolerance: float = TOLERANCE, tau: float | Tensor | None = None
+    ) -> Tensor:
+        """u [N, K] for every column of F [N, K], in the precision of F; columns may have a τ each,
+        [K]."""
+        product = product_of(self.scaled.to(source.dtype))
+        kept = 1 + (TAU if tau is None else tau)
+
+        def system(v: Tensor) -> Tensor:
+            return kept * v - product(v)
+
+        root = self.root.to(source.dtype)
+        right = source[self.order] / root
+        start = torch.zeros_like(right)
+        u = conjugate_gradient(system, right, start, STEPS, dim=0, tolerance=tolerance)
+        return (u / root)[self.place]
 
 
 def grow_regions(

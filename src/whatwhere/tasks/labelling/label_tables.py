@@ -30,6 +30,8 @@ separator."""
 
 HEADING = ("file", "class", "probability", "source")
 HEADING_BYTES = ",".join(HEADING).encode()
+LAST_PLACE = 10_000  # numbers have four decimal places
+SHARE_TEXTS = np.array([f"{n / LAST_PLACE:.4f}" for n in range(LAST_PLACE + 1)], dtype=object)
 REMEDY = "make room, or choose another place"
 LABELLED = "labelled"  # the source of a class in a table; otherwise "predicted"
 NOT_SURE = "not sure"
@@ -188,13 +190,13 @@ def predictions_text(
 ) -> str:
     """The table of `write_predictions` as text."""
     lines = [[*HEADING, *classes]]
-    # One format for a row: of 20,000 pictures, a format for each number takes three times as long.
-    form = ",".join(["%.4f"] * len(classes))
-    for row, shares in enumerate(probabilities if len(classes) else ()):
-        best = int(shares.argmax())
-        source = LABELLED if row in said else "predicted"
-        numbers = (form % tuple(shares)).split(",")
-        lines.append([names[row], classes[best], numbers[best], source, *numbers])
+    if len(classes):
+        # A number has one of 10,001 texts: to look them up takes a sixth of the time of a format.
+        shares = np.rint(LAST_PLACE * probabilities).astype(int)
+        best = probabilities.argmax(1).tolist()
+        for row, numbers in enumerate(SHARE_TEXTS[shares].tolist()):
+            source = LABELLED if row in said else "predicted"
+            lines.append([names[row], classes[best[row]], numbers[best[row]], source, *numbers])
     return _as_text(lines)
 
 
