@@ -10,7 +10,7 @@ accepts) for its pulse recordings, and with those of Pan and Tompkins (1985) for
 takes. `pywt.data.ecg()` is 1,024 samples of an ECG of 360 Hz (MIT-BIH); heartpy's files are a clean
 pulse of 100 Hz, one of 117 Hz that begins before the sensor is put on, and one that is clipped and
 has artefacts. `clean` gives F1 in the stretches of 10 s in which two other detectors (heartpy and
-plain peaks of SciPy) agree on every beat: those are clean.
+plain peaks of SciPy) agree on every beat: those are clean. `stretches` gives the counts every 10 s.
 
 An earthquake is a burst of large events: events of three times the usual amplitude, with less than
 2 s between them, are one burst. The bursts of obspy's seismograms are compared with the triggers of
@@ -85,13 +85,25 @@ def heartpy_file(number: int) -> Recorded:
     return Recorded(np.asarray(values, float)[None], float(rate), compare_pulse)
 
 
-def heartpy_beats(x: np.ndarray, rate: float) -> np.ndarray:
-    """Seconds of the beats that heartpy accepts."""
+class Beats(NamedTuple):
+    """Seconds of the peaks that heartpy accepts as beats, and of those that it rejects."""
+
+    accepted: np.ndarray
+    rejected: np.ndarray
+
+
+def heartpy_peaks(x: np.ndarray, rate: float) -> Beats:
     import heartpy
 
     work, _ = heartpy.process(heartpy.scale_data(x), rate)
     accepted = np.array(work["binary_peaklist"], bool)
-    return np.asarray(work["peaklist"])[accepted] / rate
+    seconds = np.asarray(work["peaklist"]) / rate
+    return Beats(seconds[accepted], seconds[~accepted])
+
+
+def heartpy_beats(x: np.ndarray, rate: float) -> np.ndarray:
+    """Seconds of the beats that heartpy accepts."""
+    return heartpy_peaks(x, rate).accepted
 
 
 def plain_peaks(x: np.ndarray, rate: float) -> np.ndarray:
@@ -139,11 +151,34 @@ def compare_ecg(given: Recorded, found: Table) -> dict[str, Any]:
 
 def compare_pulse(given: Recorded, found: Table) -> dict[str, Any]:
     x = given.values[0]
-    beats = heartpy_beats(x, given.rate)
+    both = heartpy_peaks(x, given.rate)
+    beats = both.accepted
     peaks = plain_peaks(x, given.rate)
     scores = {"heartpy": f1(beats, found.seconds), "plain peaks": f1(peaks, found.seconds)}
     row = {"f1": scores["heartpy"]["f1"], "against": scores, "others": f1(beats, peaks)}
+    row |= {"rejected": len(both.rejected)}
+    row |= {"stretches": stretches(given, both, found.seconds)}
     return row | {"clean": of_clean_stretches(given, beats, peaks, found.seconds)}
+
+
+def stretches(given: Recorded, beats: Beats, seconds: np.ndarray) -> list[dict[str, float]]:
+    """Every 10 s: our events, the peaks that heartpy accepts and rejects, and the accepted ones
+    that are events of ours."""
+    delay = f1(beats.accepted, seconds)["delay"]
+    rows = []
+    for first in np.arange(0, given.values.shape[1] / given.rate, STRETCH):
+        own = within(seconds - delay, first)
+        accepted = within(beats.accepted, first)
+        rows.append(
+            {
+                "first_second": float(first),
+                "events": len(own),
+                "accepted": len(accepted),
+                "rejected": len(within(beats.rejected, first)),
+                "both": len(match(accepted, own, NEAR)),
+            }
+        )
+    return rows
 
 
 def of_clean_stretches(

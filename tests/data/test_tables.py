@@ -69,6 +69,20 @@ def test_a_heading_has_names_and_a_unit(tmp_path: Path) -> None:
     assert signals.channel_names == ("I", "II")
 
 
+@pytest.mark.parametrize("units", ["s,mV,mV", "(s),(mV),(mV)", "s,mV,mV\n"])
+def test_units_may_have_a_line_of_their_own(tmp_path: Path, units: str) -> None:
+    path = written(tmp_path, "Time,I,II", units, "0.5,1,2", "0.51,3,4", "0.52,5,6")
+    signals = ww.data.load(path)
+    assert isinstance(signals, ww.data.Signals)
+    assert signals.unit == "mV"
+    assert signals.channel_names == ("I", "II")
+    assert signals.rate == pytest.approx(100)
+    assert signals.start == 0.5
+    np.testing.assert_array_equal(signals[0], [[1, 3, 5], [2, 4, 6]])
+    text = encode_signals(signals[:].numpy(), path).decode()
+    assert text.splitlines() == ["Time,I,II", units.strip(), "0.5,1,2", "0.51,3,4", "0.52,5,6"]
+
+
 def test_a_written_table_keeps_its_times(tmp_path: Path) -> None:
     path = written(tmp_path, "time;x", "0,00;1,5", "0,01;2,5", "0,02;3,5")
     signals = ww.data.load(path)

@@ -118,6 +118,13 @@ def test_a_model_of_signals_is_checked_before_training(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+def test_a_table_with_empty_fields_is_read_for_training(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("t,v\n0.1,1\n0.2,\n0.3,3\n")
+    images, _ = ww.data.load_for_training(path)
+    np.testing.assert_array_equal(images[0], [[1, np.nan, 3]])
+
+
 def test_the_commands_find_all_events_and_no_others(tmp_path: Path) -> None:
     """With drift, hum and a gap, and nothing set by hand."""
     x, peaks = simulated()

@@ -206,9 +206,11 @@ def restore_recording(
             f" a name that ends in {printable(recording.suffix)}."
         )
     if model is None:
+        # an array file does not say that it is a recording
+        rate = " --rate RATE" if recording.suffix.lower() == ".npy" else ""
         raise SpecError(
             "A recording needs a model of its waveforms. Train one with `whatwhere train"
-            f" {printable(recording)} --recipe signals --out RUN`, then give --model RUN."
+            f" {printable(recording)}{rate} --out RUN`, then give --model RUN."
         )
     opened = open_run(model, execution.device, execution.engine)[1]
     claim([out], model, recording, mask, overwrite=overwrite)

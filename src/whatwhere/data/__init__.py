@@ -135,9 +135,8 @@ def load_groups(
     tensor(0.5000)
     """
     special = mask if isinstance(mask, str) and mask in ("alpha", "nan") else None
-    opened = _open(
-        source, allow_nan=signals or special == "nan", recorded=recorded, signals=signals
-    )
+    allow_nan = signals or special == "nan" or _is_recording_file(source)
+    opened = _open(source, allow_nan=allow_nan, recorded=recorded, signals=signals)
     if isinstance(opened, MixedPictures):
         groups = replace(opened, blend=blend).by_size(alpha=special == "alpha")
     elif special == "alpha":
@@ -235,6 +234,11 @@ def _open(
     return images if own_labels is None else _with_labels(images, own_labels)
 
 
+def _is_recording_file(source: object) -> bool:
+    """Whether this is a path of a file that holds nothing but signals."""
+    return isinstance(source, str | Path) and Path(source).suffix.lower() in SIGNAL_SUFFIXES
+
+
 def _is_mne(source: object) -> bool:
     """Whether this is a recording of MNE-Python, which is not imported for it."""
     return hasattr(source, "get_data") and hasattr(source, "ch_names")
@@ -273,7 +277,7 @@ def _open_path(
         if os.path.isdir(path):
             name = path.name or path.absolute().name
             return MixedPictures(find_pictures(path), printable(name), recorded)
-        if path.suffix.lower() in SIGNAL_SUFFIXES:
+        if _is_recording_file(path):
             return read_signals(path, printable(path), allow_nan)
         if is_picture(path):
             return MixedPictures(find_pictures(path), printable(path), recorded)

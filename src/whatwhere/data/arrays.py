@@ -176,7 +176,7 @@ def as_pixels(values: np.ndarray, name: str, channels: Channels | None = None) -
     if len(shape) not in (3, 4) or 0 in shape:
         one = ". For one picture, give array[None]" if len(shape) == 2 else ""
         signals = (
-            ". For a recording, set signals=True (train: --recipe signals)"
+            ". For a recording, set signals=True (commands: --rate, its samples per second)"
             if len(shape) in (1, 2)
             else ""
         )

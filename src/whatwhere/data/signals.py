@@ -258,7 +258,7 @@ def _signals_of_table(path: Path, name: str, allow_nan: bool) -> Signals:
         signals = replace(signals, rate=times.rate, start=times.start)
     if table.heading is None:
         return signals
-    names = [split_unit(field) for field in table.heading.split(table.separator)]
+    names = [split_unit(field) for field in table.names]
     if len(names) != signals.shape[0]:
         return signals
     units = {unit for _, unit in names}

@@ -39,6 +39,7 @@ class Table:
     decimal_comma  whether numbers are written 0,5
     encoding       encoding of the text
     line_end       the characters that end a line
+    units          the line below the heading, if it holds units; otherwise None
     """
 
     heading: str | None
@@ -47,6 +48,18 @@ class Table:
     decimal_comma: bool
     encoding: str
     line_end: str
+    units: str | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns, with their units as in 'ECG (mV)'; none without a heading."""
+        if self.heading is None:
+            return []
+        names = self.heading.split(self.separator)
+        if self.units is None:
+            return names
+        units = [field.strip(' "()[]') for field in self.units.split(self.separator)]
+        return [f"{name} ({unit})" for name, unit in zip(names, units, strict=True)]
 
 
 def read_table(path: Path) -> Table:
@@ -58,14 +71,19 @@ def read_table(path: Path) -> Table:
         lines.pop()
     separator = _separator(lines)
     heading = None
+    units = None
     if lines and _is_heading(path, lines, separator):
         heading = lines.pop(0)
+        if _are_units(heading, lines, separator):
+            units = lines.pop(0)
+            while not lines[0].strip():  # some programs write an empty line below them
+                lines.pop(0)
     if separator != ",":
         decimal_comma = any("," in line for line in lines)
-        return Table(heading, lines, separator, decimal_comma, encoding, line_end)
+        return Table(heading, lines, separator, decimal_comma, encoding, line_end, units)
     if _one_column_of_decimal_commas(path, heading, lines):
         return Table(heading, lines, ";", True, encoding, line_end)
-    return Table(heading, lines, separator, False, encoding, line_end)
+    return Table(heading, lines, separator, False, encoding, line_end, units)
 
 
 def _read_text(path: Path) -> tuple[str, str]:
@@ -126,6 +144,19 @@ def _is_heading(path: Path, lines: Sequence[str], separator: str) -> bool:
         stacklevel=2,
     )
     return True
+
+
+def _are_units(heading: str, lines: Sequence[str], separator: str) -> bool:
+    """Whether the line below a heading holds units: as many fields, no number in any of them, and
+    numbers in the next line that is not empty."""
+    if not lines:
+        return False
+    fields = lines[0].split(separator)
+    sample = next((line for line in lines[1:] if line.strip()), None)
+    if sample is None or len(fields) != heading.count(separator) + 1:
+        return False
+    has_number = any(_are_numbers([field], separator) for field in fields)
+    return not has_number and _are_numbers(sample.split(separator), separator)
 
 
 def _are_numbers(fields: Sequence[str], separator: str) -> bool:
@@ -206,8 +237,9 @@ def table_values(path: Path, table: Table) -> np.ndarray:
     try:
         return np.loadtxt(lines, converters=_number, **options)
     except ValueError as error:
+        reason = str(error).rstrip(".")
         raise ImageError(
-            f"Cannot read {path}: {error}. Expected numbers: a line for each sample, a column for"
+            f"Cannot read {path}: {reason}. Expected numbers: a line for each sample, a column for"
             " each channel."
         ) from None
 
@@ -245,7 +277,7 @@ def time_column(table: Table) -> TimeColumn | None:
     if len(cells) < 3:
         return None
     named = table.heading is not None
-    name, unit = _time_heading((table.heading or "").split(table.separator)[0])
+    name, unit = _time_heading(table.names[0] if named else "")
     if named and name not in (*TIME_NAMES, *SECONDS):
         return None
     times = _times(cells, table.decimal_comma)
@@ -306,13 +338,15 @@ def _with_point(field: str, decimal_comma: bool) -> str:
 
 def without_first_column(table: Table) -> Table:
     """The same table without its times."""
-    heading = table.heading
-    if heading is not None:
-        heading = heading.partition(table.separator)[2]
+
+    def rest(line: str) -> str:
+        return line.partition(table.separator)[2]
+
     return replace(
         table,
-        heading=heading,
-        lines=[line.partition(table.separator)[2] for line in table.lines],
+        heading=None if table.heading is None else rest(table.heading),
+        lines=[rest(line) for line in table.lines],
+        units=None if table.units is None else rest(table.units),
     )
 
 
@@ -327,6 +361,8 @@ def encode_table(values: np.ndarray, table: Table) -> bytes:
         times = [line.partition(table.separator)[0] for line in table.lines]
         rows = zip(times, lines.splitlines(), strict=True)
         lines = "".join(f"{time}{table.separator}{row}\n" for time, row in rows)
+    if table.units is not None:
+        lines = f"{table.units}\n{lines}"
     if table.heading is not None:
         lines = f"{table.heading}\n{lines}"
     return lines.replace("\n", table.line_end).encode(table.encoding)
