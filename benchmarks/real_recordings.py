@@ -320,12 +320,15 @@ def main() -> None:
             warnings.simplefilter("ignore")
             given = RECORDINGS[name]()
             begun = time.perf_counter()
+            begun_processor = time.process_time()
             found = by_commands(given, Path(folder))
             seconds = time.perf_counter() - begun
+            processor_seconds = time.process_time() - begun_processor
             counts = np.bincount(found.waveform).tolist() if len(found.waveform) else []
             row = {"recording": name, "events_of_waveforms": counts}
             row |= given.compare(given, found)
             row |= {"duration": given.values.shape[1] / given.rate, "seconds": seconds}
+            row |= {"processor_seconds": processor_seconds}
         rows.append(row)
         print(row, flush=True)
         if args.out:

@@ -77,13 +77,15 @@ def test_the_report_has_all_figures(drawing: "ww.figures.RecordingFigures", tmp_
 
 
 def test_the_axes_of_intervals_have_numbers(drawing: "ww.figures.RecordingFigures") -> None:
-    for ends, scale in ((1.2, "linear"), (500.0, "log")):
+    for ends, scale in ((1.2, "linear"), (15.0, "log"), (500.0, "log")):
         axes = Figure().subplots()
         draw_intervals(axes, [np.array([0.01, 0.012]), np.geomspace(0.01, 0.01 * ends, 9)])
         assert axes.get_xscale() == scale
         axes.figure.canvas.draw()
         labels = [text.get_text() for text in axes.get_xticklabels()]
         assert not any("$" in text for text in labels)
+        low, high = axes.get_xlim()
+        assert sum(low <= tick <= high for tick in axes.get_xticks()) >= 3
         assert [text for text in labels if text]
 
 

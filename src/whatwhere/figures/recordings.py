@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from whatwhere.data.signals import Signals
 from whatwhere.errors import SpecError, plural
@@ -27,6 +27,7 @@ LONGEST = 60  # waveforms' lengths of that stretch
 MOST_CHANNELS = 8  # that are drawn
 BINS = 30  # of the histogram of intervals
 WIDE = 10  # times the shortest interval: a logarithmic axis
+DECADES = 200  # times the shortest interval: an axis with powers of ten alone
 
 
 def colour_of(waveform: int) -> str:
@@ -227,6 +228,7 @@ def distributions(signals: Signals, events: Events, waveform_count: int) -> Figu
 def draw_intervals(axes: Axes, intervals: list[np.ndarray]) -> None:
     """A histogram of the intervals of each waveform; on a logarithmic axis if they differ much."""
     axes.set_title("intervals")
+    axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
     known = np.concatenate([np.empty(0), *intervals])
     known = known[known > 0]
     if len(known) < 2:
@@ -235,6 +237,9 @@ def draw_intervals(axes: Axes, intervals: list[np.ndarray]) -> None:
     if known.max() > WIDE * known.min():
         edges = np.geomspace(known.min(), known.max() * 1.001, BINS)
         axes.set_xscale("log")
+        # of few decades, powers of ten alone would be one or two numbers
+        few_decades = known.max() < DECADES * known.min()
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if few_decades else (1,)))
         axes.xaxis.set_major_formatter("{x:g}")
         axes.xaxis.set_minor_formatter(NullFormatter())
     for number, own in enumerate(intervals):
