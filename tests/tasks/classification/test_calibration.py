@@ -1,4 +1,4 @@
-"""Probabilities that are right as often as they say: sharpnesss, folds, rows far from labels."""
+"""Probabilities that are right as often as they say: sharpness, offsets, folds, rows far from labels."""
 
 import numpy as np
 import pytest
@@ -8,10 +8,10 @@ import whatwhere as ww
 from whatwhere.tasks.classification import calibration
 from whatwhere.tasks.classification.calibration import (
     USUAL,
+    calibrate,
     folds,
     mix_isolated,
     scaled,
-    sharpness,
     usual_length,
 )
 
@@ -25,21 +25,66 @@ def test_every_label_is_held_out_once_but_the_only_one_of_a_class() -> None:
         assert set(labels[fold.kept].tolist()) == {0, 1, 2}, "every class keeps a label"
 
 
-def test_the_sharpness_is_the_most_likely_one_of_many_labels() -> None:
+def drawn_labels(scores: torch.Tensor, sharpness: float, offsets: torch.Tensor) -> torch.Tensor:
+    chances = (sharpness * scores + offsets).softmax(1)
+    generator = torch.Generator().manual_seed(1)
+    return torch.multinomial(chances, 1, generator=generator)[:, 0]
+
+
+def test_sharpness_and_offsets_are_the_most_likely_ones_of_many_labels() -> None:
     generator = torch.Generator().manual_seed(0)
     scores = torch.nn.functional.normalize(torch.randn(4000, 3, generator=generator), dim=1)
+    offsets = torch.tensor([0.6, 0.0, -0.6]).double()
     for true in (2.0, 12.0):
-        chances = (true * scores.double()).softmax(1)
-        labels = torch.multinomial(chances, 1, generator=generator)[:, 0]
-        assert sharpness([scores.double()], [labels]) == pytest.approx(true, rel=0.2)
+        labels = drawn_labels(scores.double(), true, offsets)
+        found = calibrate(scores.double(), labels)
+        assert found.sharpness == pytest.approx(true, rel=0.1)
+        torch.testing.assert_close(found.offsets, offsets, atol=0.2, rtol=0)
 
 
-def test_the_sharpness_of_few_labels_stays_near_the_usual_one() -> None:
-    assert sharpness([], []) == pytest.approx(USUAL)
-    score = torch.tensor([[0.8, -0.4, -0.4]], dtype=torch.float64)
-    assert USUAL / 9 < sharpness([score], [torch.tensor([1])]) < USUAL
-    weak = torch.tensor([[0.2, -0.1, -0.1]], dtype=torch.float64)
-    assert USUAL < sharpness([weak], [torch.tensor([0])]) < 6 * USUAL
+def test_the_calibration_of_few_labels_stays_near_the_usual_one() -> None:
+    none = calibrate(torch.zeros(0, 3).double(), torch.zeros(0, dtype=torch.long))
+    assert none.sharpness == pytest.approx(USUAL)
+    assert none.offsets.tolist() == [0, 0, 0]
+    wrong = calibrate(torch.tensor([[0.8, -0.4, -0.4]]).double(), torch.tensor([1]))
+    assert USUAL / 20 < wrong.sharpness < USUAL
+    assert 0 < wrong.offsets[1] < 0.5
+    right = calibrate(torch.tensor([[0.2, -0.1, -0.1]]).double(), torch.tensor([0]))
+    assert USUAL < right.sharpness < 10 * USUAL
+
+
+def test_the_most_likely_calibration_by_brute_force() -> None:
+    generator = torch.Generator().manual_seed(2)
+    scores = torch.randn(30, 2, generator=generator).double()
+    labels = torch.randint(0, 2, (30,), generator=generator)
+
+    def loss(sharpness: float, offset: float) -> float:
+        offsets = torch.tensor([offset, -offset]).double()
+        logs = (sharpness * scores + offsets).log_softmax(1)
+        doubt = 0.5 * np.log(sharpness / USUAL) ** 2 + 2 * (offset / 0.5) ** 2
+        return float(-logs[torch.arange(30), labels].sum() + 0.5 * doubt)
+
+    found = calibrate(scores, labels)
+    least = loss(found.sharpness, float(found.offsets[0]))
+    tried = [
+        loss(USUAL * np.exp(change), offset)
+        for change in np.linspace(-5, 2, 71)
+        for offset in np.linspace(-1, 1, 41)
+    ]
+    assert least <= min(tried) + 1e-6
+
+
+def test_a_class_with_more_labels_is_likelier_where_classes_overlap() -> None:
+    """Classes that rows cannot tell apart: the larger one is the better guess."""
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(300, 4))
+    truth = (generator.random(300) < 0.15).astype(int)
+    labelled = generator.permutation(300)[:80]
+    y = np.full(300, -1)
+    y[labelled] = truth[labelled]
+    others = np.setdiff1d(np.arange(300), labelled)
+    found = ww.GraphClassifier().fit(X, y).transduction_
+    assert np.mean(found[others] != truth[others]) < 0.3
 
 
 def test_weak_potentials_count_less() -> None:

@@ -2,12 +2,13 @@
 
 The length of a row's potentials is changed to a power of it, so that their proportions count more
 than their strength; where they are weaker than usual, labels are far, and they count less. The
-softmax of the result, times a sharpness, is the row's probabilities. The sharpness is the one with
-which labels that were held out are most likely. Few labels say little, so it stays near one that
-was right on many sets (reproduction/studies/any_folder.py).
+softmax of the result, times a sharpness and with an offset for each class, is the row's
+probabilities. Sharpness and offsets are those with which labels that were held out are most likely:
+an offset is above 0 where more labels are of a class than the potentials say. Few labels say
+little, so the sharpness stays near one that was right on many sets, and the offsets near 0
+(reproduction/studies/any_folder.py).
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -15,9 +16,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 USUAL = 4.5  # sharpness
-TRUST = 1.5  # labels that the usual sharpness counts as
+TRUST = 0.5  # labels that the usual sharpness counts as
+USUAL_OFFSET = 0.5  # deviation of an offset from 0
 STRENGTH = 0.5  # power of the length of potentials that is kept; 0 would keep their proportions
 FOLDS = 5
+FITTING_STEPS = 50
 HELD_OUT_TOLERANCE = 1e-3  # of the potentials of labels that are held out
 ISOLATED = 0.95  # share of rows that are as close to their neighbours as rows usually are
 
@@ -56,18 +59,44 @@ def usual_length(u: Tensor) -> Tensor:
     return reached.median() if len(reached) else lengths.new_ones(())
 
 
-def sharpness(scores: Sequence[Tensor], labels: Sequence[Tensor]) -> float:
-    """The sharpness with which held-out labels are most likely, near the usual one.
+class Calibration(NamedTuple):
+    """How scores, which are scaled potentials, become probabilities.
 
-    scores  scaled potentials of the rows that were held out, [n, K] for each fold
-    labels  their classes, [n] for each fold
+    sharpness  factor of the scores
+    offsets    added to the scores of the classes then, [K]
     """
-    grid = USUAL * torch.logspace(-1, 1, 81, dtype=torch.float64)
-    loss = 0.5 * TRUST * (grid / USUAL).log().square()
-    for s, y in zip(scores, labels, strict=True):
-        likelihoods = [F.cross_entropy(float(t) * s, y, reduction="sum").cpu() for t in grid]
-        loss = loss + torch.stack(likelihoods)
-    return float(grid[loss.argmin()])
+
+    sharpness: float
+    offsets: Tensor
+
+    def probabilities(self, scores: Tensor) -> Tensor:
+        """Probabilities [N, K] from scores [N, K]."""
+        return (self.sharpness * scores + self.offsets).softmax(1)
+
+
+def calibrate(scores: Tensor, labels: Tensor) -> Calibration:
+    """The calibration with which held-out labels are most likely, near the usual one.
+
+    scores  scaled potentials of the rows that were held out, [n, K]; n may be 0
+    labels  their classes, [n]
+    """
+    scores = scores.detach()
+    change = scores.new_zeros((), requires_grad=True)  # of the sharpness, as a logarithm
+    offsets = scores.new_zeros(scores.shape[1], requires_grad=True)
+    optimizer = torch.optim.LBFGS(
+        [change, offsets], max_iter=FITTING_STEPS, line_search_fn="strong_wolfe"
+    )
+
+    def loss() -> Tensor:
+        optimizer.zero_grad()
+        logits = USUAL * change.exp() * scores + offsets
+        doubt = TRUST * change.square() + (offsets / USUAL_OFFSET).square().sum()
+        total = F.cross_entropy(logits, labels, reduction="sum") + 0.5 * doubt
+        total.backward()
+        return total
+
+    optimizer.step(loss)
+    return Calibration(USUAL * float(change.detach().exp()), offsets.detach())
 
 
 def mix_isolated(probabilities: Tensor, distances: Tensor, usual: Tensor) -> Tensor:

@@ -160,22 +160,19 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         return result
 
     def _calibrated(self, rows: Tensor, labels: Tensor) -> Tensor:
-        """Probabilities [N, K] from potentials, with the sharpness of labels held out in turn."""
+        """Probabilities [N, K] from potentials, calibrated on labels that are held out in turn."""
         classes = len(self.classes_)
         # Classes are equally strong: how many labels a class has may say nothing of its size.
         even = torch.full((classes,), 1 / classes, dtype=torch.float64, device=labels.device)
         u = self.potentials_.of(rows, labels, even)
         length = calibration.usual_length(u)
         folds = calibration.folds(labels)
-        held_out = [fold.held_out for fold in folds]
-        without = self.potentials_.without(folds, rows, labels, even)
-        scores = [calibration.scaled(potentials, length) for potentials in without]
-        sharpness = calibration.sharpness(scores, [labels[part] for part in held_out])
-        if held_out:
-            order = torch.cat(held_out)
-            held = (sharpness * torch.cat(scores)).softmax(1)
-            self.held_out_ = HeldOut(rows[order], labels[order], held)
-        probabilities = (sharpness * calibration.scaled(u, length)).softmax(1)
+        held_out = torch.cat([rows[:0], *(fold.held_out for fold in folds)])
+        without = torch.cat([u[:0], *self.potentials_.without(folds, rows, labels, even)])
+        scores = calibration.scaled(without, length)
+        found = calibration.calibrate(scores, labels[held_out])
+        self.held_out_ = HeldOut(rows[held_out], labels[held_out], found.probabilities(scores))
+        probabilities = found.probabilities(calibration.scaled(u, length))
         usual = calibration.usual_distance(self.distances_)
         return calibration.mix_isolated(probabilities, self.distances_, usual)
 
