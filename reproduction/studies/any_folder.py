@@ -97,8 +97,21 @@ def draw(y: np.ndarray, per_class: int, seed: int, balanced: bool) -> np.ndarray
     return np.random.default_rng(seed).permutation(len(y))[: per_class * classes]
 
 
-def errors_of_draw(kept: Kept, chosen: np.ndarray) -> dict[str, float]:
-    """Errors in % of the default, of the nearest label and of a linear SVM on the same rows."""
+class Outcome(NamedTuple):
+    """What a draw gives on rows without a label.
+
+    percent        errors of the default, of the nearest label and of a linear SVM on the same rows,
+                   and how well calibrated the default is
+    probabilities  of the classes by the default, [n, K]
+    y              the classes, [n]
+    """
+
+    percent: dict[str, float]
+    probabilities: np.ndarray
+    y: np.ndarray
+
+
+def outcome_of_draw(kept: Kept, chosen: np.ndarray) -> Outcome:
     from sklearn.svm import LinearSVC
 
     rows, y, graph = kept
@@ -119,18 +132,25 @@ def errors_of_draw(kept: Kept, chosen: np.ndarray) -> dict[str, float]:
         "calibration": calibration_error(shares[rest], y[rest]),
         "estimate": np.mean(1 - shares[rest].max(1)),
     }
-    return {name: round(100 * float(value), 3) for name, value in found.items()}
+    percent = {name: round(100 * float(value), 3) for name, value in found.items()}
+    return Outcome(percent, shares[rest], y[rest])
 
 
 def compare(job: Draws) -> tuple[str, dict[str, list[float]]]:
-    """The errors of all draws, by method."""
+    """The errors of all draws, by method. The calibration error of a draw of few rows is mostly
+    chance, so that of all draws together stands next to it."""
     warnings.simplefilter("ignore", UserWarning)
     kept = read(job.file)
     found: dict[str, list[float]] = {}
+    outcomes: list[Outcome] = []
     for seed in range(DRAWS):
         chosen = draw(kept.y, job.per_class, seed, job.balanced)
-        for name, value in errors_of_draw(kept, chosen).items():
+        outcomes.append(outcome_of_draw(kept, chosen))
+        for name, value in outcomes[-1].percent.items():
             found.setdefault(name, []).append(value)
+    probabilities = np.concatenate([outcome.probabilities for outcome in outcomes])
+    together = calibration_error(probabilities, np.concatenate([o.y for o in outcomes]))
+    found["calibration of all draws"] = [round(100 * together, 3)]
     return job.key, found
 
 

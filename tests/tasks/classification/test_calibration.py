@@ -1,4 +1,4 @@
-"""Probabilities that are right as often as they say: sharpness, offsets, folds, rows far from labels."""
+"""Probabilities that are right as often as they say: sharpness, offsets, folds, far rows."""
 
 import numpy as np
 import pytest
