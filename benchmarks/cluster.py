@@ -1,15 +1,18 @@
 """Rates for many pictures: training, encoding and describing, by a core and by a GPU; two processes
 against one.
 
-    python benchmarks/cluster.py OUT.json [train] [encode] [core] [gpu] [nccl]
+    python benchmarks/cluster.py OUT.json [train] [encode] [core] [gpu] [nccl] [OPTIONS]
+    python benchmarks/cluster.py OUT.json --earlier SOURCES [OPTIONS]
 
 `train` and `encode` compare two processes with one; `core` and `gpu` are the rates of one thread
-and of a GPU with one thread.
+and of a GPU with one thread. `--earlier` compares the training of one process by this version with
+that by an earlier one, whose package is in the folder SOURCES.
 
 Images are digits, side by side where they are larger than 28 × 28; the model is `mnist`, which
 takes images of any size. Results are written as soon as they are there.
 """
 
+import argparse
 import json
 import os
 import re
@@ -35,6 +38,8 @@ from whatwhere.tasks.coding import block_arrays, code_rows
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 TIMES = 3  # of each measurement, of which the best counts
+# of one training, so that it takes seconds
+SETTINGS = ("batch_size=100", "learning.each.epochs=2", "learning.each.inference.steps=20")
 
 
 def pictures(count: int, side: int) -> torch.Tensor:
@@ -71,9 +76,6 @@ def together(commands: list[list[str]], environments: list[dict[str, str]]) -> l
 def training_seconds(processes: int, images: Path, folder: Path) -> float:
     """Seconds of all epochs, without the start of Python."""
     port = free_port()
-    changes = ["batch_size=100", "learning.each.epochs=2", "learning.each.inference.steps=20"]
-    settings = [f"--set={change}" for change in changes]
-    command = ["train", str(images), "--recipe=paper", f"--out={folder}", "--device=cpu", *settings]
     environments = [
         {
             "RANK": str(rank),
@@ -85,7 +87,16 @@ def training_seconds(processes: int, images: Path, folder: Path) -> float:
         }
         for rank in range(processes)
     ]
-    together([command] * processes, environments)
+    together([training_command(images, folder)] * processes, environments)
+    return seconds_of_epochs(folder)
+
+
+def training_command(images: Path, folder: Path) -> list[str]:
+    settings = [f"--set={change}" for change in SETTINGS]
+    return ["train", str(images), "--recipe=paper", f"--out={folder}", "--device=cpu", *settings]
+
+
+def seconds_of_epochs(folder: Path) -> float:
     lines = (folder / "history.jsonl").read_text().splitlines()
     return sum(json.loads(line)["seconds"] for line in lines)
 
@@ -98,19 +109,17 @@ def encoding_seconds(processes: int, images: Path, out: Path) -> float:
     return max(float(re.findall(r": ([\d.]+) s$", text.strip())[-1]) for text in errors)
 
 
-def speedup(record: Any, tasks: Sequence[str]) -> None:
+def speedup(record: Any, tasks: Sequence[str], count: int | None, times: int) -> None:
     """One process, then two, in turns."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        images = folder / "images.npy"
-        few = folder / "few.npy"
-        np.save(images, ww.data.load("digits").pixels)
-        np.save(few, ww.data.load("digits").pixels[:200])
+        images = save_digits(folder / "images.npy", count)
+        few = save_digits(folder / "few.npy", 200)
         # the engine compiles its machine code once: that is not counted
         for task in tasks:
             seconds_of(task, 1, few, folder / f"first-{task}")
         seconds: dict[str, list[float]] = {}
-        for number in range(TIMES):
+        for number in range(times):
             for processes in (1, 2):
                 for task in tasks:
                     out = folder / f"{task}-{number}-{processes}"
@@ -126,6 +135,31 @@ def seconds_of(task: str, processes: int, images: Path, out: Path) -> float:
     if task == "train":
         return training_seconds(processes, images, out)
     return encoding_seconds(processes, images, out if processes > 1 else out.with_suffix(".npz"))
+
+
+def save_digits(file: Path, count: int | None) -> Path:
+    """The first digits in a file, or all."""
+    np.save(file, ww.data.load("digits").pixels[:count])
+    return file
+
+
+def compare_with_earlier(record: Any, sources: Path, count: int | None, times: int) -> None:
+    """Seconds of all epochs in one process, by this version and by an earlier one, in turns."""
+    versions = {"this version": Path(ww.__file__).parents[1], "earlier version": sources}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        images = save_digits(folder / "images.npy", count)
+        few = save_digits(folder / "few.npy", 200)
+        for version, path in versions.items():  # compiles, which is not counted
+            command = training_command(few, folder / f"first {version}")
+            together([command], [{"PYTHONPATH": str(path)}])
+        seconds: dict[str, list[float]] = {}
+        for number in range(times):
+            for version, path in versions.items():
+                out = folder / f"{version} {number}"
+                together([training_command(images, out)], [{"PYTHONPATH": str(path)}])
+                seconds.setdefault(version, []).append(seconds_of_epochs(out))
+                record("one_process_seconds", seconds)
 
 
 def free_port() -> int:
@@ -255,21 +289,34 @@ def nccl(record: Any) -> None:
 
 
 def main() -> None:
-    out = Path(sys.argv[1])
-    wanted = sys.argv[2:] or ["train", "encode", "core", "gpu"]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("out", type=Path)
+    names = ["train", "encode", "core", "gpu", "nccl"]
+    parser.add_argument("wanted", nargs="*", metavar="train encode core gpu nccl")
+    parser.add_argument("--earlier", type=Path, help="the folder with an earlier package")
+    parser.add_argument("--images", type=int, help="digits in training and encoding (all)")
+    parser.add_argument("--times", type=int, default=TIMES, help="of each comparison")
+    arguments = parser.parse_args()
+    unknown = set(arguments.wanted) - set(names)
+    if unknown:
+        parser.error(f"no such measurement: {', '.join(sorted(unknown))}")
     results: dict[str, Any] = {"machine": machine()}
 
     def record(name: str, value: Any) -> None:
         results[name] = value
-        out.write_text(json.dumps(results, indent=1))
+        arguments.out.write_text(json.dumps(results, indent=1))
         print(name, json.dumps(value), flush=True)
 
+    if arguments.earlier:
+        compare_with_earlier(record, arguments.earlier, arguments.images, arguments.times)
+        return
+    wanted = arguments.wanted or names[:4]
     has_gpu = torch.cuda.is_available()
     if "nccl" in wanted and has_gpu:
         nccl(record)
     tasks = [task for task in ("train", "encode") if task in wanted]
     if tasks:
-        speedup(record, tasks)
+        speedup(record, tasks, arguments.images, arguments.times)
     torch.set_num_threads(1)
     if "gpu" in wanted and has_gpu:
         rates(record, "cuda", GPU)

@@ -1,10 +1,10 @@
-"""Every command that writes, on a full disk:  python tests/attack/full_disk.py --rooms 3   (also:
-make attack)
+"""Every command that writes, on a full disk and on one that nobody may write to:
+python tests/attack/full_disk.py --rooms 3   (also: make attack)
 
 A command runs with too little room for its output, in steps from none at all upwards, so that one
 file after the other is the one that does not fit. It has to end with an error of the program that
 names a place on the disk, and leave no torn file. Then room is made, and the same command must give
-the result of one that had room from the beginning.
+the result of one that had room from the beginning. The same is tried on a disk that is read-only.
 
 The disk is a tmpfs in a mount namespace of this process. Who may not mount one gets a limit on the
 size of files.
@@ -140,6 +140,15 @@ class Disk:
         yield None
         self._filler.unlink()
 
+    @contextmanager
+    def read_only(self) -> Iterator[None]:
+        """Nobody may write, not even the administrator, whom permissions do not bind."""
+        for mode in ("ro", "rw"):
+            options = ["-o", f"remount,{mode}", str(self.folder)]
+            subprocess.run(["mount", *options], check=True)
+            if mode == "ro":
+                yield
+
     def clear(self) -> None:
         for path in self.folder.iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -203,7 +212,33 @@ def attack_command(
         if ended[0] == "done" or rooms == 1:  # more room makes no difference
             break
     disk.clear()
+    if disk.own:
+        tally += attack_read_only(disk, command, expected, say)
     return tally
+
+
+def attack_read_only(
+    disk: Disk, command: Command, expected: dict[str, str], say: Callable[[str], None]
+) -> collections.Counter[str]:
+    """Run one command where it may not write, then where it may."""
+    arguments = command.first(disk.folder)
+    before = kills.result(disk.folder)
+    with disk.read_only():
+        ended = run(arguments)
+        faults = faults_without_room(disk, ended)
+        if kills.result(disk.folder) != before:
+            faults.append("wrote something")
+    again = run(command.again(disk.folder))
+    if again[0] != "done":
+        faults.append(f"cannot be run again: {again}")
+    elif kills.result(disk.folder) != expected:
+        faults.append("another result")
+    disk.clear()
+    for fault in faults:
+        say(f"read-only: {fault}")
+    return collections.Counter({"read-only": 1}) + collections.Counter(
+        {f"FAULT {fault}": 1 for fault in faults}
+    )
 
 
 def attack(rooms: int, only: Sequence[str] = ()) -> tuple[str, dict[str, collections.Counter[str]]]:

@@ -212,3 +212,51 @@ def test_machine_code_that_others_may_write_is_not_loaded(folder: Path) -> None:
         assert call(define(folder)) == 0
     assert file.read_bytes() == content, "left as it was, and compiled elsewhere"
     assert call(define(folder)) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "chown") or os.geteuid() != 0, reason="root gives files away")
+def test_machine_code_of_another_user_is_not_loaded(folder: Path) -> None:
+    jit.warn_once.cache_clear()
+    call(define(folder))
+    (file,) = cache_files(folder)
+    os.chown(file.parent, 65534, 65534)
+    with pytest.warns(UserWarning, match="belongs to another user"):
+        assert call(define(folder)) == 0
+    assert len(cache_files(folder)) == 2, "compiled into a folder at home"
+
+
+@pytest.mark.skipif(not hasattr(os, "symlink"), reason="no links on this system")
+def test_machine_code_behind_a_link_is_not_loaded(folder: Path) -> None:
+    jit.warn_once.cache_clear()
+    call(define(folder))
+    (file,) = cache_files(folder)
+    elsewhere = folder / "elsewhere"
+    file.parent.rename(elsewhere)
+    file.parent.symlink_to(elsewhere)
+    with pytest.warns(UserWarning, match="remove it"):
+        assert call(define(folder)) == 0
+
+
+FOUR = """
+import os
+from tiny import double
+
+def compile_and_call():
+    try:
+        os._exit(int(double(21) != 42))
+    finally:
+        os._exit(2)
+
+children = []
+for _ in range(4):
+    children.append(os.fork())
+    if children[-1] == 0:
+        compile_and_call()
+print([os.waitpid(child, 0)[1] for child in children])
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_processes_that_compile_at_the_same_time_agree(tmp_path: Path) -> None:
+    done = run(FOUR + CALL, tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "cache"))
+    assert done.stdout == "[0, 0, 0, 0]\n42\n1 hits\n", done.stderr

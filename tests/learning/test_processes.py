@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from whatwhere.errors import RunError, SpecError
 from whatwhere.learning import TrainingStopped, processes
 from whatwhere.learning.processes import Meeting, ProcessGroup
 from whatwhere.model import load
+from whatwhere.spec import LineSearch
 
 IMAGES = 9  # five batches of two: unequal shares for two and for four processes
 TOLERANCE = 1e-5  # of filters with another number of processes, as a share of their length
@@ -217,6 +219,27 @@ def test_a_stream_with_less_than_an_image_for_each_process_raises(tmp_path):
     require_shares(recipe, 12, ProcessGroup(world_size=2))
     with pytest.raises(SpecError, match="batches of 2 images with 3 processes"):
         require_shares(recipe, 12, ProcessGroup(world_size=3))
+
+
+def share_a_step_as(rank, count, port, folder: Path) -> None:
+    as_rank(rank, count, port)
+    by_image = tiny.stream_recipe(batch_size=4)
+    inference = replace(by_image.learning[0].inference, step=LineSearch(per="batch"))
+    learning = tuple(replace(layer, inference=inference) for layer in by_image.learning)
+    recipe = replace(by_image, learning=learning)
+    try:
+        tiny.train(recipe, tiny.images(IMAGES), folder / "run", timeout=30.0)
+    except SpecError as error:
+        (folder / f"error{rank}").write_text(str(error))
+
+
+def test_one_step_size_for_a_batch_that_processes_share_raises_in_all(tmp_path):
+    assert join(start(2, share_a_step_as, tmp_path)) == [0, 0]
+    for rank in (0, 1):
+        message = (tmp_path / f"error{rank}").read_text()
+        assert "step.per = 'batch' with update = 'batch' and 2 processes" in message
+        assert "expected step.per = 'image'" in message
+    assert not (tmp_path / "run" / "checkpoint").exists()
 
 
 # A process that is missing ------------------------------------------------------------------------

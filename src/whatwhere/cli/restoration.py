@@ -1,6 +1,7 @@
 """`whatwhere denoise` and `whatwhere inpaint`: one picture, all pictures of a folder, or a
 recording."""
 
+import math
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -197,7 +198,7 @@ def restore_recording(
     from whatwhere.cli.inputs import open_run
     from whatwhere.cli.outputs import claim, write
     from whatwhere.data import load
-    from whatwhere.data.signals import encode_signals
+    from whatwhere.data.signals import encode_signals, holds_unknown_samples
 
     recording, mask, out = paths
     if recording.suffix.lower() != out.suffix.lower():
@@ -215,25 +216,34 @@ def restore_recording(
     opened = open_run(model, execution.device, execution.engine)[1]
     claim([out], model, recording, mask, overwrite=overwrite)
     values = load(recording, signals=True, allow_nan=mask == "nan")[:]
-    gaps = 0
+    left = ""
     if mask is None:
         restored = restoration.denoise(opened, values, task.noise)
     else:
         assert isinstance(task.noise, float), "inpaint has no other noise"
         known = values.isfinite() if mask == "nan" else load(mask, signals=True)[:]
         restored = restoration.inpaint(opened, values, known, task.noise)
-        gaps = leave_long_gaps(restored, known, opened.spec.layers[0].filter_shape[1])
+        unknown = float("nan") if holds_unknown_samples(recording) else 0.0
+        longest = opened.spec.layers[0].filter_shape[1]
+        gaps = leave_long_gaps(restored, known, longest, unknown)
+        left = long_gaps_line(gaps, unknown)
     write(out, encode_signals(restored.cpu().numpy(), recording))
-    left = ""
-    if gaps:
-        stay = "stays" if gaps == 1 else "stay"
-        left = f"; {plural(gaps, 'gap')} longer than a waveform {stay} unknown (NaN)"
     typer.echo(f"{printable(out)}: restored{left}")
 
 
-def leave_long_gaps(restored: "Tensor", known: "Tensor", longest: int) -> int:
-    """Mark gaps of signals [N, C, T] that are longer than a waveform as unknown, in place; returns
-    their number: no waveform reaches across, so that what was filled in is a guess."""
+def long_gaps_line(gaps: int, unknown: float) -> str:
+    """What the command says of gaps that it did not fill in."""
+    if not gaps:
+        return ""
+    stay = "stays" if gaps == 1 else "stay"
+    marked = "unknown (NaN)" if math.isnan(unknown) else "at 0: whole numbers have no NaN"
+    return f"; {plural(gaps, 'gap')} longer than a waveform {stay} {marked}"
+
+
+def leave_long_gaps(restored: "Tensor", known: "Tensor", longest: int, unknown: float) -> int:
+    """Set gaps of signals [N, C, T] that are longer than a waveform to the value `unknown`, in
+    place; returns their number: no waveform reaches across, so that what was filled in is a
+    guess."""
     from whatwhere.data.signals import long_gaps
 
     count = 0
@@ -241,6 +251,6 @@ def leave_long_gaps(restored: "Tensor", known: "Tensor", longest: int) -> int:
     for signal, channels in zip(restored, seen, strict=True):
         for values, channel in zip(signal, channels, strict=True):
             for gap in long_gaps(channel.cpu().numpy(), longest):
-                values[gap] = float("nan")
+                values[gap] = unknown
                 count += 1
     return count

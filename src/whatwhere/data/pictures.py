@@ -87,6 +87,7 @@ class Picture:
     """One page of a file, as it was when it was found.
 
     shape    channels, height and width
+    stamp    the size of the file, and when it was written
     largest  the largest value of 16-bit pixels; otherwise 0
     place    its place in the folder that was given
     """
@@ -95,6 +96,7 @@ class Picture:
     page: int
     shape: tuple[int, int, int]
     dtype: np.dtype
+    stamp: tuple[int, int]
     largest: int = 0
     place: Place = TOP
     pages: int = 1
@@ -185,12 +187,19 @@ def decode(picture: Picture, *, known: bool = False, blend: bool = True) -> np.n
     read = _pixels if blend else _colours
     with _open(picture.file) as opened:
         pixels = _read_page(opened, picture.page, _known if known else read)
+        stamp = file_stamp(picture.file)
     expected = (
         ((1, *picture.shape[1:]), np.dtype(bool)) if known else (picture.shape, picture.dtype)
     )
-    if (pixels.shape, pixels.dtype) != expected:
+    if (pixels.shape, pixels.dtype) != expected or stamp != picture.stamp:
         raise ImageError(f"{picture.file} changed after you loaded it. Load it again.")
     return pixels
+
+
+def file_stamp(file: Path) -> tuple[int, int]:
+    """The bytes of a file, and when they were written: both change if somebody else writes it."""
+    status = os.stat(file)
+    return status.st_size, status.st_mtime_ns
 
 
 def folder_content(folder: Path, but: Path | None = None) -> FolderContent:
@@ -286,6 +295,7 @@ def earlier_names(pixels: object) -> dict[str, str]:
 
 def _find_pages(file: Path, place: Place) -> Iterator[Picture]:
     with _open(file) as picture:
+        stamp = file_stamp(file)
         pages = getattr(picture, "n_frames", 1)
         if pages > MOST_PAGES:
             raise ValueError(f"it has {pages:,} pages; expected at most {MOST_PAGES:,}")
@@ -293,7 +303,7 @@ def _find_pages(file: Path, place: Place) -> Iterator[Picture]:
             pixels = _read_page(picture, page, _pixels)
             largest = int(pixels.max()) if pixels.dtype == np.uint16 else 0
             C, H, W = pixels.shape
-            yield Picture(file, page, (C, H, W), pixels.dtype, largest, place, pages)
+            yield Picture(file, page, (C, H, W), pixels.dtype, stamp, largest, place, pages)
 
 
 @contextmanager

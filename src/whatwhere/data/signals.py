@@ -365,6 +365,14 @@ def encode_signals(values: np.ndarray, source: Path) -> bytes:
     return file.getvalue()
 
 
+def holds_unknown_samples(source: Path) -> bool:
+    """Whether a file like `source` can mark samples as unknown: whole numbers have no NaN."""
+    suffix = source.suffix.lower()
+    if suffix == ".wav":
+        return _open_wav(source)[1].dtype.kind == "f"
+    return suffix != ".npy" or read_array(source).dtype.kind not in "iu"
+
+
 def _as_samples(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Values as samples of this type; whole numbers are scaled, and cut off at the largest."""
     if dtype.kind not in "iu":

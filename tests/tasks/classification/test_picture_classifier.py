@@ -97,6 +97,21 @@ def test_a_damaged_or_foreign_file_raises_an_error(session: ww.Labelling, tmp_pa
         ww.Labelling(np.eye(5, dtype=np.float32)).save(tmp_path / "none.safetensors")
 
 
+def test_every_flipped_bit_is_noticed(tmp_path: Path) -> None:
+    """One bit of every byte: none gives another classifier without a word."""
+    file = tmp_path / "classifier.safetensors"
+    session = ww.Labelling(np.eye(4, dtype=np.float32))
+    session.label({0: "cat", 3: "dog"})
+    session.save(file)
+    content = file.read_bytes()
+    for place in range(len(content)):
+        flipped = bytearray(content)
+        flipped[place] ^= 1 << place % 8
+        file.write_bytes(bytes(flipped))
+        with pytest.raises(RunError, match=r"classifier\.safetensors is not a usable classifier"):
+            ww.load_classifier(file)
+
+
 def test_without_a_run_a_model_is_learned_in_a_stream_and_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -167,6 +167,40 @@ def test_commands_find_gaps_by_nan_and_remove_noise(
     )
 
 
+def test_a_command_leaves_gaps_that_no_waveform_reaches_across_unknown(
+    model: ww.DeconvNet, tmp_path: Path
+) -> None:
+    ww.save(model, tmp_path / "model.safetensors")
+    option = ("--model", tmp_path / "model.safetensors")
+    signals = torch.randn(1, 1, 3000, generator=torch.Generator().manual_seed(0))
+    signals[:, :, 500:2000] = torch.nan
+    signals[:, :, 2100:2104] = torch.nan
+    np.save(tmp_path / "holes.npy", signals.numpy())
+    with pytest.warns(UserWarning, match="1 gap longer"):
+        said = whatwhere("inpaint", tmp_path / "holes.npy", "nan", tmp_path / "out.npy", *option)
+    assert "1 gap longer than a waveform stays unknown" in said
+    unknown = np.isnan(np.load(tmp_path / "out.npy"))[0, 0]
+    assert np.flatnonzero(unknown).tolist() == list(range(500, 2000))
+
+
+def test_a_long_gap_of_whole_numbers_is_left_at_0(model: ww.DeconvNet, tmp_path: Path) -> None:
+    """NaN as a whole number is the loudest one on some processors."""
+    ww.save(model, tmp_path / "model.safetensors")
+    samples = np.random.default_rng(0).integers(-9000, 9000, (1, 1, 600)).astype(np.int16)
+    mask = np.ones((1, 1, 600), np.float32)
+    mask[..., 200:400] = 0
+    np.save(tmp_path / "holes.npy", samples)
+    np.save(tmp_path / "mask.npy", mask)
+    paths = [tmp_path / name for name in ("holes.npy", "mask.npy", "out.npy")]
+    with pytest.warns(UserWarning, match="1 gap longer"):
+        said = whatwhere("inpaint", *paths, "--model", tmp_path / "model.safetensors")
+    assert "1 gap longer than a waveform stays at 0: whole numbers have no NaN" in said
+    written = np.load(tmp_path / "out.npy")
+    assert written.dtype == np.int16
+    assert not written[0, 0, 200:400].any()
+    assert written[0, 0, :200].any()
+
+
 def test_what_is_wrong_with_a_recording_of_a_command(model: ww.DeconvNet, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("1\n2\n")
     ww.save(model, tmp_path / "model.safetensors")
