@@ -1,13 +1,16 @@
 """Streams of images: the same batches whatever the pieces, and errors that say what the stream
 did."""
 
+import os
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import tiny_training as tiny
+from whatwhere.data import load
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.learning import StreamError
 from whatwhere.learning.latent_store import LatentStore
@@ -146,3 +149,28 @@ def test_images_that_the_model_cannot_explain_raise_before_anything_is_done() ->
     images[3, 0, 0, 0] = -1
     with pytest.raises(ImageError, match="expected values ≥ 0"):
         make(images).checked(keep=False)
+
+
+def test_a_picture_that_changes_during_a_stream_stops_it_and_what_was_learned_is_saved(tmp_path):
+    """With the picture as it was, the run continues as if nothing had happened."""
+    folder, out = tmp_path / "pictures", tmp_path / "run"
+    folder.mkdir()
+    pixels = (255 * tiny.images(6)[:, 0].numpy()).astype(np.uint8)
+    for number, image in enumerate(pixels):
+        Image.fromarray(image).save(folder / f"{number}.png")
+    recipe = tiny.stream_recipe(epochs=1)
+    undisturbed = tiny.train(recipe, load(folder))
+    changing = folder / "5.png"
+    before = changing.read_bytes()
+    status = changing.stat()
+
+    def change(report) -> None:
+        Image.fromarray(255 - pixels[5]).save(changing)
+        os.utime(changing, (1, 1))  # clocks of disks are coarse
+
+    with pytest.raises(StreamError, match=r"5\.png changed after you loaded it"):
+        tiny.train(recipe, load(folder), out, on_batch=change)
+    changing.write_bytes(before)
+    os.utime(changing, ns=(status.st_atime_ns, status.st_mtime_ns))
+    resumed = tiny.train(recipe, load(folder), out, resume=True)
+    assert tiny.same_filters(resumed.model, undisturbed.model)

@@ -334,11 +334,12 @@ class StreamData:
         return start, stop
 
     def _read(self, start: int, stop: int) -> Target:
-        masks = None if self.masks is None else self.masks.read(start, stop)
-        images = self.stream.read(start, stop)
         try:
-            return make_target(self.model, images, masks)
-        except WhatwhereError as error:
+            masks = None if self.masks is None else self.masks.read(start, stop)
+            return make_target(self.model, self.stream.read(start, stop), masks)
+        except StreamError:
+            raise
+        except WhatwhereError as error:  # a picture that changed, or what no model explains
             raise StreamError(f"Images {start + 1:,} to {stop:,} of the stream: {error}") from error
 
     @property
