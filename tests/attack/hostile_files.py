@@ -3,9 +3,9 @@
 
 A file that the program wrote is damaged in a way drawn from a seed, and read. Files with a checksum
 are also forged: their content is changed, and the checksum is right. Right outcomes are a value and
-an error of the program (`WhatwhereError`). Anything else counts as a fault: another exception, more
-than SLOWEST seconds, or more memory than MEMORY above what the process had. A fault prints what
-makes it again: the reader and the number.
+an error of the program (`WhatwhereError`). Anything else counts as a fault: another exception, a
+message of more than LONGEST_MESSAGE characters, more than SLOWEST seconds, or more memory than
+MEMORY above what the process had. A fault prints what makes it again: the reader and the number.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ from whatwhere.tasks.restoration.pictures import Task, plan_jobs, restore_pictur
 
 SLOWEST = 10  # seconds for one file
 MEMORY = 1 << 30  # bytes
+LONGEST_MESSAGE = 2000  # characters, of an error
 PICTURES = ("png", "jpg", "bmp", "tiff")
 CPU = torch.device("cpu")
 VALUES = (
@@ -446,8 +447,9 @@ def outcome(read: Callable[[Path], Any], path: Path) -> str:
         with time_limit(SLOWEST), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             read(path)
-    except WhatwhereError:
-        return "error"
+    except WhatwhereError as error:
+        length = len(str(error))
+        return "error" if length <= LONGEST_MESSAGE else f"FAULT message of {length} characters"
     except Slow:
         return "FAULT slow"
     except BaseException as error:

@@ -234,3 +234,30 @@ def test_a_mistake_in_the_table_is_known_before_the_long_work(run, pictures, tmp
             *("--out", tmp_path / "classes", *PLAIN),
         )
     assert "learning" not in capsys.readouterr().err
+
+
+HOSTILE_TABLES = {
+    "of zeros": b"\0" * 5000,
+    "in UTF-16": "00.png,cat\n01.png,dog\n".encode("utf-16"),
+    "with an open quote": b'"00.png,cat\n01.png,dog\n',
+    "with a cell of a megabyte": b"00.png," + b"x" * 10**6 + b"\n01.png,dog\n",
+    "with a class of 201 characters": b"00.png," + b"x" * 201 + b"\n01.png,dog\n",
+    "with an escape in a class": b"00.png,cat\x1b[2J\n01.png,dog\n",
+    "with a name outside the folder": b"../00.png,cat\n01.png,dog\n",
+    "with two classes of a picture": b"00.png,cat\n00.png,dog\n",
+    "of a hundred thousand columns": b",".join([b"00.png"] * 100_000),
+    "of one class": b"00.png,cat\n01.png,cat\n",
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE_TABLES)
+def test_a_hostile_table_is_an_error_and_nothing_is_written(run, pictures, tmp_path, kind):
+    table = tmp_path / "labels.csv"
+    table.write_bytes(HOSTILE_TABLES[kind])
+    out = tmp_path / "classes"
+    with pytest.raises(ImageError, match=r"labels\.csv|The class") as raised:
+        whatwhere(
+            *("classify", run, pictures / "pictures", "--labels", table, "--out", out, *PLAIN)
+        )
+    assert len(str(raised.value)) < 1000
+    assert not list(out.rglob("*.csv"))

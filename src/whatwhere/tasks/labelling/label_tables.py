@@ -24,6 +24,7 @@ from whatwhere.files import (
 LONGEST = 1 << 26  # table of labels, in bytes
 PATIENCE = 10.0  # seconds that a process waits for another one that writes
 LONGEST_CLASS = 200  # characters
+LONGEST_QUOTE = 100  # characters of a table in a message
 UNWRITABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
 """Unicode categories that no name of a class has: control, surrogate, line and paragraph
 separator."""
@@ -73,17 +74,22 @@ def read_labels(file: Path) -> dict[str, str]:
         where = f"line {number} of {printable(file)}"
         if len(cells) != 2 or not all(cells):
             raise ImageError(
-                f"{where} is {','.join(line)!r}; expected the name of a picture and its class,"
-                " such as cat1.png,cat"
+                f"{where} is {_quoted(','.join(line))}; expected the name of a picture and its"
+                " class, such as cat1.png,cat"
             )
         name = line[0]
         label = cells[1]
         if given.setdefault(name, label) != label:
             raise ImageError(
-                f"{where} gives {name!r} the class {label!r}, but a line above gives it another"
-                " one. Remove one of them."
+                f"{where} gives {_quoted(name)} the class {_quoted(label)}, but a line above"
+                " gives it another one. Remove one of them."
             )
     return given
+
+
+def _quoted(text: str) -> str:
+    """A text of a table in a message, which has room for its beginning."""
+    return repr(text) if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]!r}…"
 
 
 def _csv_lines(file: Path) -> list[list[str]]:
@@ -99,7 +105,7 @@ def check_names(file: Path, labels: Mapping[str, str], names: Sequence[str]) -> 
     known = set(names)
     if other := next((name for name in labels if name not in known), None):
         raise ImageError(
-            f"{printable(file)} names {other!r}; expected one of the pictures, such as"
+            f"{printable(file)} names {_quoted(other)}; expected one of the pictures, such as"
             f" {names[0]!r}."
         )
     classes = {check_class(label) for label in labels.values()} - {NOT_SURE}
