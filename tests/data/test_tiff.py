@@ -1,7 +1,9 @@
 """TIFF files of channels that Pillow has no kind for, written by tifffile: the pixels are those
 that were written."""
 
+import logging
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +98,23 @@ def test_other_kinds_raise(
     write(tmp_path / "a.tif", 5, np.dtype(dtype), **settings)
     with pytest.raises(ImageError, match=rf"a\.tif is not a usable picture: .*{reason}"):
         load(tmp_path / "a.tif")
+
+
+def test_what_tifffile_logs_of_a_damaged_file_is_not_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "a.tif"
+    write(file, 5, np.dtype(np.uint8))
+    content = bytearray(file.read_bytes())
+    content[150:180] = b"[" * 30
+    file.write_bytes(bytes(content))
+    monkeypatch.setattr(logging.root, "handlers", [])  # as in a program that does not log
+    monkeypatch.setattr(logging.getLogger("tifffile"), "handlers", [])
+    tifffile.TiffFile(file)
+    assert "TiffTag" in capsys.readouterr().err
+    with suppress(ImageError), pytest.warns(UserWarning, match="Truncated"):
+        load(file)
+    assert capsys.readouterr().err == ""
 
 
 def test_a_page_of_too_many_values_is_not_decoded(

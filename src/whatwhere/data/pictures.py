@@ -1,5 +1,6 @@
 """Pictures in files: PNG, JPEG, BMP, TIFF or WebP, one page or several, alone or in a folder."""
 
+import logging
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -541,4 +542,8 @@ def _tifffile(what: str) -> Any:
         import tifffile
     except ImportError:
         raise MissingExtra("tifffile", "data", f"{what} a TIFF file of such channels") from None
+    # Without a handler, what it logs of damaged files would be printed next to our error.
+    logger = logging.getLogger("tifffile")
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
     return tifffile
