@@ -311,6 +311,25 @@ def test_the_chosen_picture_comes_from_its_file_and_is_zoomed_by_click_or_z(
     press(tab, "<Escape>")
 
 
+def test_few_large_pictures_are_read_at_a_time_for_a_sheet(monkeypatch: pytest.MonkeyPatch) -> None:
+    from whatwhere.pages import session_pictures
+    from whatwhere.pages.session_pictures import SessionPictures
+
+    images = ww.data.load(np.random.default_rng(0).integers(0, 256, (7, 60, 50), np.uint8))
+    whole = SessionPictures(images).sheet(0)
+    read = []
+    monkeypatch.setattr(session_pictures, "READ_VALUES", 2 * 60 * 50)
+    small_pictures = session_pictures.small_pictures
+
+    def counted(some: Any, side: int) -> Any:
+        read.append(len(some))
+        return small_pictures(some, side)
+
+    monkeypatch.setattr(session_pictures, "small_pictures", counted)
+    assert SessionPictures(images).sheet(0) == whole
+    assert read == [2, 2, 2, 1]
+
+
 def test_originals_are_sent_as_they_are_in_their_files_and_bounded(tmp_path: Path) -> None:
     from whatwhere.pages.session_pictures import LARGEST_SIDE, SessionPictures
 

@@ -3,6 +3,7 @@
 Sheets are made when they are first asked for, so that a page of many pictures opens at once.
 """
 
+import math
 import threading
 
 import numpy as np
@@ -18,6 +19,7 @@ from whatwhere.html import png, sheet, thumbnail
 SIDE = 48  # pixels of a small picture
 COLUMNS = 16  # small pictures in a row of a sheet
 PER_SHEET = 256
+READ_VALUES = 1 << 24  # of pictures that are read at the same time
 LARGEST_SIDE = 2048  # pixels of the longer side of an original, as it is sent
 SMALLEST_SIDE = 256  # smaller originals are enlarged without smoothing, so that pixels stay squares
 
@@ -41,8 +43,12 @@ class SessionPictures:
 
     def _make_sheet(self, number: int) -> bytes:
         first = number * PER_SHEET
-        rows = slice(first, min(first + PER_SHEET, len(self.images)))
-        small = small_pictures(self.images[rows], SIDE)
+        last = min(first + PER_SHEET, len(self.images))
+        together = max(1, READ_VALUES // math.prod(self.images.shape))
+        small: list[Tensor] = []
+        for start in range(first, last, together):
+            rows = slice(start, min(start + together, last))
+            small += small_pictures(self.images[rows], SIDE)
         return png(sheet(small, SIDE, COLUMNS))
 
     def original(self, row: int) -> bytes:
