@@ -580,21 +580,72 @@ class GivenRows(ww.Labelling):
         self.images = images
 
 
-@pytest.mark.browser
-def test_the_grid_draws_what_is_seen_alone(browser: Any, tmp_path: Path) -> None:
-    count = 3000
+MANY = 3000
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> LabelPage:
+    """The page of many grey pictures, some sheets of them."""
     generator = np.random.default_rng(0)
-    images = ww.data.load(generator.integers(0, 256, (count, 4, 4), dtype=np.uint8))
-    rows = generator.normal(size=(count, 3)).astype(np.float32)
-    shown = LabelPage(lambda _: GivenRows(images, rows), "many", tmp_path / "classifier")
-    with serving(shown) as server, Opened(browser, server.url) as opened:
+    images = ww.data.load(generator.integers(0, 256, (MANY, 4, 4), dtype=np.uint8))
+    rows = generator.normal(size=(MANY, 3)).astype(np.float32)
+    return LabelPage(lambda _: GivenRows(images, rows), "many", tmp_path / "classifier")
+
+
+@pytest.mark.browser
+def test_the_grid_draws_what_is_seen_alone(browser: Any, many: LabelPage) -> None:
+    with serving(many) as server, Opened(browser, server.url) as opened:
         opened.tab.locator("#show-grid").click()
         cells = opened.tab.locator("#grid .cell")
         assert 20 < cells.count() < 300
         opened.tab.locator("#grid").evaluate("grid => { grid.scrollTop = grid.scrollHeight; }")
-        opened.tab.locator(f'#grid .cell[data-row="{count - 1}"]').wait_for()
+        last = opened.tab.locator(f'#grid .cell[data-row="{MANY - 1}"]')
+        last.wait_for()
         assert cells.count() < 300
         assert opened.tab.locator('#grid .cell[data-row="0"]').count() == 0
+        picture = last.locator(".small-picture")
+        opened.until(lambda: "blob:" in picture.evaluate("one => one.style.backgroundImage"))
+        order = [int(cell.get_attribute("data-row")) for cell in cells.all()]
+        assert order == sorted(order), "keys go from one to the next"
+
+
+@pytest.mark.browser
+def test_a_map_of_many_pictures_has_the_colours_of_their_classes(
+    browser: Any, many: LabelPage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its sheets are fetched one at a time, so that a label never waits for more than one."""
+    at_once: list[int] = []
+    active: set[int] = set()
+    many.thread.join()
+    make = many.pictures.sheet
+
+    def sheet(number: int) -> bytes:
+        at_once.append(1 + len(active))
+        active.add(number)
+        try:
+            return make(number)
+        finally:
+            active.discard(number)
+
+    monkeypatch.setattr(many.pictures, "sheet", sheet)
+    with serving(many) as server, Opened(browser, server.url) as opened:
+        opened.until(lambda: len(at_once) == -(-MANY // 256))
+        for count, name in enumerate(("one", "two"), start=1):
+            press(opened, f"{name} <Enter>")
+            until_said(opened, many, count)
+        opened.next_frame()
+        drawn = opened.pixels("#map")
+        opaque = drawn[drawn[..., 3] == 255][:, :3]
+        for colour in ((0x00, 0x72, 0xB2), (0xE6, 0x9F, 0x00)):
+            assert (opaque == colour).all(1).mean() > 0.03
+        assert (np.ptp(opaque, axis=1) == 0).mean() > 0.2, "pictures are grey"
+        assert max(at_once) == 1
+        for edge in (drawn[:2], drawn[-2:], drawn[:, :2], drawn[:, -2:]):
+            assert (edge[..., 3] == 0).all(), "nothing is cut off at an edge"
+        opened.tab.locator("#filter").select_option("said")
+        opened.next_frame()
+        pale = opened.pixels("#map")[..., 3]
+        assert (pale == 255).sum() < 0.05 * (drawn[..., 3] == 255).sum(), "the others are pale"
 
 
 def test_small_pictures_wait_for_labels() -> None:

@@ -1,12 +1,14 @@
 // The map of all pictures: small pictures in frames of the colours of their classes, a lasso, arrow keys.
 import { byId, contextOf, pointerOn, styled } from "./dom.js";
 import { colourOf, markOf } from "./label_colours.js";
+import { PixelPictures, pixelOf } from "./label_pixels.js";
 import { drawSmall, rowsOfSheet, whenSheetArrives } from "./label_small.js";
 import { shared } from "./label_state.js";
 
 const EDGE = 7; // pixels around the outermost pictures, for their frames
 const NEAR = 40; // pixels from a picture at which a click still means it
-const SMALL_MARK = 20; // pixels of a picture from which on its mark fits
+const SMALL_MARK = 20; // pixels of a picture from which on its mark fits; smaller ones are many
+const UNSURE = 60; // % of certainty
 
 /** @typedef {{ x: number, y: number }} Point */
 
@@ -22,6 +24,7 @@ export class PictureMap {
     this.side = 24;
     this.width = 0;
     this.height = 0;
+    /** @type {PixelPictures | null} */ this.tiny = null; // pictures that are too small for marks
     this.waiting = false;
     this.stale = true; // whether all pictures have to be drawn again
     /** @type {number[]} */ this.arrived = []; // sheets whose pictures are not drawn yet
@@ -80,18 +83,45 @@ export class PictureMap {
       canvas.height = Math.round(this.height * ratio);
     }
     contextOf(this.pictures).scale(ratio, ratio);
+    const { width, height } = this.pictures;
+    const side = Math.round(this.side * ratio);
+    this.tiny = this.side < SMALL_MARK ? new PixelPictures(width, height, side, this.tiny) : null;
     this.#drawRows({ first: 0, end: shared.names.length });
   }
 
   /** @param {{ first: number, end: number }} rows */
   #drawRows({ first, end }) {
     const context = contextOf(this.pictures);
+    if (this.tiny) {
+      for (const isShown of [false, true]) this.#drawTiny(this.tiny, first, end, isShown);
+      context.putImageData(this.tiny.image, 0, 0);
+      return;
+    }
     const colours = shared.classes.map(colourOf);
     const marks = shared.classes.map(markOf);
     for (let row = first; row < end; row++) {
       const best = shared.best[row];
       context.globalAlpha = this.shown.has(row) ? 1 : 0.12;
       this.#drawPicture(context, row, best < 0 ? null : colours[best], best < 0 ? "" : marks[best]);
+    }
+  }
+
+  /**
+   * @param {PixelPictures} tiny
+   * @param {number} first row
+   * @param {number} end
+   * @param {boolean} isShown whether those that the filter shows are drawn, or the others
+   */
+  #drawTiny(tiny, first, end, isShown) {
+    const ratio = window.devicePixelRatio || 1;
+    const colours = shared.classes.map((name) => pixelOf(colourOf(name)));
+    for (let row = first; row < end; row++) {
+      if (this.shown.has(row) !== isShown) continue;
+      const { x, y } = this.at(row);
+      const best = shared.best[row];
+      const frame = Math.round((shared.said[row] === undefined ? 2 : 3) * ratio);
+      if (best >= 0) tiny.drawFrame(x * ratio, y * ratio, frame, colours[best], shared.certainty[row] < UNSURE, isShown);
+      tiny.draw(row, x * ratio, y * ratio, isShown);
     }
   }
 
@@ -112,10 +142,10 @@ export class PictureMap {
     const said = shared.said[row] !== undefined;
     context.strokeStyle = colour;
     context.lineWidth = said ? 4 : 2;
-    context.setLineDash(shared.certainty[row] < 60 ? [3, 3] : []);
+    context.setLineDash(shared.certainty[row] < UNSURE ? [3, 3] : []);
     context.strokeRect(left - 1, top - 1, side + 2, side + 2);
     context.setLineDash([]);
-    if (side >= SMALL_MARK) drawMark(context, left - 1, top - 1, mark, colour);
+    drawMark(context, left - 1, top - 1, mark, colour);
   }
 
   /** Draw what is chosen and suggested over the pictures. */

@@ -1,36 +1,16 @@
-// Small pictures: sheets of many that the server makes, drawn piece by piece. A sheet comes when it is first needed.
+// Small pictures: sheets of many that the server makes, drawn piece by piece. Sheets come one at a time, so that labels need not
+// wait for them; those of pictures that are cells come first.
 import { make } from "./dom.js";
 import { shared } from "./label_state.js";
 
-/** A sheet; `here` ends when it has arrived, or cannot. @typedef {{ image: HTMLImageElement, here: Promise<void> }} Sheet */
-
-/** @type {Sheet[]} */ const sheets = [];
+/** @type {Map<number, HTMLImageElement>} */ const sheets = new Map(); // those that have arrived
+/** @type {Set<number>} */ const asked = new Set(); // those that were asked for
+/** @type {number[]} */ const wanted = []; // the others, in the order in which they are fetched
 /** @type {((sheet: number) => void)[]} */ const listeners = [];
 
 /** Call a function with the number of every sheet that arrives. @param {(sheet: number) => void} listener */
 export function whenSheetArrives(listener) {
   listeners.push(listener);
-}
-
-/** The sheet of this number; it is on its way if it is not complete. @param {number} number */
-function sheetOf(number) {
-  if (!sheets[number]) {
-    const image = make("img", {});
-    sheets[number] = { image, here: fetchSheet(image, number) };
-  }
-  return sheets[number];
-}
-
-/** Fetch a sheet once, for canvases and as a background. @param {HTMLImageElement} image @param {number} number */
-async function fetchSheet(image, number) {
-  try {
-    const answer = await fetch(`sheet/${number}`);
-    image.src = URL.createObjectURL(await answer.blob());
-    await image.decode();
-  } catch {
-    return; // the program was ended, or a picture cannot be read: its place stays empty
-  }
-  for (const listener of listeners) listener(number);
 }
 
 /** The number of the sheet that a row is on. @param {number} row */
@@ -42,12 +22,37 @@ export function rowsOfSheet(sheet) {
   return { first: sheet * perSheet, end: Math.min((sheet + 1) * perSheet, shared.names.length) };
 }
 
-/** Ask for all sheets, one after the other, so that others are not kept waiting. */
+/** Fetch all sheets, one after the other. */
 export async function fetchSheets() {
   const count = sheetNumber(shared.names.length - 1) + 1;
   for (let number = 0; number < count; number++) {
-    await sheetOf(number).here;
+    if (!wanted.includes(number)) wanted.push(number);
   }
+  for (let number = wanted.shift(); number !== undefined; number = wanted.shift()) await fetchSheet(number);
+}
+
+/** @param {number} number */
+async function fetchSheet(number) {
+  asked.add(number);
+  const image = make("img", {});
+  try {
+    const answer = await fetch(`sheet/${number}`);
+    image.src = URL.createObjectURL(await answer.blob());
+    await image.decode();
+  } catch {
+    return; // the program was ended, or a picture cannot be read: its place stays empty
+  }
+  sheets.set(number, image);
+  for (const listener of listeners) listener(number);
+}
+
+/** Fetch the sheet of a row before others. @param {number} row */
+function fetchSoon(row) {
+  const number = sheetNumber(row);
+  if (asked.has(number) || wanted[0] === number) return;
+  const place = wanted.indexOf(number);
+  if (place >= 0) wanted.splice(place, 1);
+  wanted.unshift(number);
 }
 
 /**
@@ -60,14 +65,17 @@ export async function fetchSheets() {
  */
 export function drawSmall(context, row, x, y, side) {
   const { side: from } = shared.page;
-  const { image } = sheetOf(sheetNumber(row));
-  if (!image.naturalWidth) return;
+  const image = sheets.get(sheetNumber(row));
+  if (!image) return;
   const { column, line } = placeOnSheet(row);
   context.drawImage(image, column * from, line * from, from, from, x, y, side, side);
 }
 
+/** A sheet that has arrived. @param {number} number */
+export const sheetImage = (number) => sheets.get(number);
+
 /** @param {number} row */
-function placeOnSheet(row) {
+export function placeOnSheet(row) {
   const { columns, perSheet } = shared.page;
   const place = row % perSheet;
   return { column: place % columns, line: Math.floor(place / columns) };
@@ -76,14 +84,15 @@ function placeOnSheet(row) {
 /** A small picture as a background, which takes a fraction of the time of a canvas. @param {number} row */
 export function smallPicture(row) {
   const picture = make("span", { class: "small-picture", "data-small": String(row) });
+  fetchSoon(row);
   showOn(picture, row);
   return picture;
 }
 
 /** @param {HTMLElement} picture @param {number} row */
 function showOn(picture, row) {
-  const { image } = sheetOf(sheetNumber(row));
-  if (!image.naturalWidth) return;
+  const image = sheets.get(sheetNumber(row));
+  if (!image) return;
   const { column, line } = placeOnSheet(row);
   picture.style.backgroundImage = `url(${image.src})`;
   picture.style.backgroundSize = `calc(${shared.page.columns} * var(--side))`;
@@ -94,6 +103,7 @@ function showOn(picture, row) {
 export function smallCanvas(row) {
   const { side } = shared.page;
   const canvas = make("canvas", { width: side, height: side, class: "small", "data-small": String(row) });
+  fetchSoon(row);
   drawOn(canvas, row);
   return canvas;
 }

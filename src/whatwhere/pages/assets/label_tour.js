@@ -25,6 +25,6 @@ export const LABEL_STOPS = [
   {
     target: "error-panel",
     title: "Stop when it is good enough",
-    text: "From ten labels on, the share of wrong classes is estimated. Save the classifier for new pictures, or export the classes of these.",
+    text: "From five labels on, the share of wrong classes is estimated. Save the classifier for new pictures, or export the classes of these.",
   },
 ];
