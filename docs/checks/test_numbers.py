@@ -191,7 +191,7 @@ def test_the_numbers_of_photographs_and_defects_are_from_their_result_files() ->
 
 @pytest.mark.parametrize(("name", "words"), [("steel", "steel surfaces"), ("blood", "blood cells")])
 def test_the_errors_with_three_labels_are_from_their_result_files(name: str, words: str) -> None:
-    path = ROOT / f"reproduction/studies/results/any_folder_{name}_two_cores.json"
+    path = ROOT / f"reproduction/studies/results/any_folder_{name}.json"
     draws = json.loads(path.read_text(encoding="utf-8"))["3 a class"]["graph"]
     sentence = README.read_text(encoding="utf-8").partition(words)[2]
     assert f"{np.mean(draws):.1f} %" in sentence[:30]

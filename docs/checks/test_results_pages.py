@@ -355,6 +355,25 @@ def test_errors_of_any_folder(name: str) -> None:
         assert f"| {words} | {' | '.join([*own, *others])} |" in text
 
 
+@pytest.mark.parametrize("name", sorted({key.split(", ")[0] for key in ANY_FOLDER["sessions"]}))
+def test_suggested_labels_of_any_folder(name: str) -> None:
+    text = page("docs/results/few_labels.md")
+    means = {}
+    for kind in ("suggested", "random"):
+        sessions = [
+            session["errors"]
+            for key, session in ANY_FOLDER["sessions"].items()
+            if key.startswith(f"{name}, {kind}, ")
+        ]
+        assert len(sessions) == 10
+        means[kind] = {
+            count: np.mean([errors[count] for errors in sessions]) for count in sessions[0]
+        }
+        assert " | ".join(f"{mean:.1f}" for mean in means[kind].values()) in text
+    for count, mean in means["suggested"].items():
+        assert int(count) < 10 or mean < means["random"][count]
+
+
 def test_tables_without_a_prior() -> None:
     text = page("docs/results/few_labels.md")
     found = results("few_labels_tables.json")
