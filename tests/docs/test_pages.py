@@ -233,6 +233,29 @@ def test_code_that_is_read_first_fits_between_the_side_bars(page: Path) -> None:
     assert [line for line in lines if len(line) > 96] == []
 
 
+SOURCES = [
+    path.relative_to(ROOT).as_posix()
+    for folder in ("src", "tests", "docs", "benchmarks", "reproduction", "examples")
+    for path in (ROOT / folder).rglob("*.*")
+]
+IMAGINED = {"tasks/similarity.py", "cli/similar.py"}  # an example of a new task
+HISTORY = "trials.md"  # names files as they were
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.name != HISTORY], ids=lambda page: page.name
+)
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    named = set(re.findall(r"`([\w./-]+/[\w.-]+\.(?:py|jsonl?|toml|txt|js|mjs))`", text))
+    missing = {
+        name
+        for name in named - IMAGINED
+        if not any(source == name or source.endswith(f"/{name}") for source in SOURCES)
+    }
+    assert missing == set()
+
+
 def anchors(page: Path) -> list[str]:
     """The anchors of a page: its headings in lower case with hyphens."""
     text = page.read_text(encoding="utf-8")

@@ -1,7 +1,7 @@
 """How the page looks, at both sizes, in one scheme each, loosely compared with pictures that were
 looked at.
 
-PYTHONPATH=tests python tests/explorer/test_screens.py     takes the pictures again, after a change
+PYTHONPATH=tests python tests/pages/test_screens.py     takes the pictures again, after a change
 that is meant
 """
 
