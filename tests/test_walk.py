@@ -53,10 +53,10 @@ def test_what_is_skipped_and_what_is_taken_for_white_is_said(folder: Path) -> No
         ww.data.load_groups(folder)
     text = " ".join(str(one.message) for one in said)
     for name in (
-        "notes.txt (no picture)",
+        "notes.txt (not a picture)",
         "broken.jpg (",
         "empty.png (damaged, or no picture",
-        "4095 is taken",
+        "for white",
     ):
         assert name in text
 

@@ -115,7 +115,7 @@ def test_learning_starts_from_pieces_with_energy() -> None:
 def test_settings_are_chosen_for_signals() -> None:
     stream = open_images(ww.data.load(simulated(), signals=True), None)
     chosen = choose_defaults(stream.known_images())
-    assert "settings chosen from the recording" in chosen.line
+    assert "Settings chosen from the recording" in chosen.line
     assert chosen.start is not None
     assert chosen.start.spec == chosen.recipe.model
     assert chosen.recipe.model.for_signals

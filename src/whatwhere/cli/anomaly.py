@@ -186,7 +186,7 @@ def fitted(spec: AnomalySpec, source: str, stages: "Stages") -> "AnomalyDetector
     parameters = dict(vars(spec))
     detector = AnomalyDetector(random_state=parameters.pop("seed"), **parameters)
     count = len(open_pictures(source))
-    with stages.stage("reading and comparing normal pictures", count) as advance:
+    with stages.stage("reading and comparing pictures", count) as advance:
         return detector.fit(source, progress=advance)
 
 

@@ -182,7 +182,9 @@ def default_preset(model: "ww.DeconvNet", settings: Settings) -> str:
 def preset_words(preset: str, recipe: Recipe) -> str:
     """How images are inferred, for the title of the work."""
     if preset.startswith("learned"):
-        return f"{recipe.inference.steps} learned steps; --preset coding takes until it converges"
+        return (
+            f"{recipe.inference.steps} learned steps; --preset coding iterates until it converges"
+        )
     return f"--preset {preset}"
 
 

@@ -145,7 +145,7 @@ def find_pictures(path: Path, but: Path | None = None) -> list[Picture]:
         return list(_find_pages(path, TOP))
     content = folder_content(path, but)
     pictures: list[Picture] = []
-    skipped = dict.fromkeys(content.others, "no picture")
+    skipped = dict.fromkeys(content.others, "not a picture")
     for file, place in content.pictures.items():
         try:
             pictures += list(_find_pages(file, place))  # all pages, or none

@@ -59,7 +59,7 @@ def choose_defaults(
 ) -> Defaults:
     """The recipe for images [N, C, H, W] or signals, and how many of them each layer learns from.
 
-    waveforms, length  of signals: their number, and their length in samples; None chooses
+    waveforms, length  number of waveforms of signals, and their length in samples; None chooses
     """
     if isinstance(images, Signals):
         return choose_for_recording(images, waveforms, length)
@@ -80,8 +80,9 @@ def choose_defaults(
     if most < len(images):
         passes = f"{most:,} of {len(images):,}"
     line = (
-        f"settings chosen from the images: {words}; each layer learns from {passes} images. Others:"
-        " set model.input.kind or learning.each.epochs, or take another recipe, such as 'paper'"
+        f"Settings chosen from the images: {words}; each layer learns from {passes} images. To"
+        " change them, set model.input.kind or learning.each.epochs, or use another recipe, such"
+        " as 'paper'."
     )
     return Defaults(recipe, most if most < len(images) else None, line)
 
@@ -118,8 +119,8 @@ def choose_for_recording(
         filters = chosen.waveforms.transpose(0, 1)[:, :, None]
         start = start.with_filters(1, start.project(1, filters.double()).to(start.dtype))
     line = (
-        f"settings chosen from the recording: {chosen.words}. Others: --waveforms, --length, or"
-        " --recipe signals"
+        f"Settings chosen from the recording: {chosen.words}. To change them, give --waveforms,"
+        " --length or --recipe signals."
     )
     return Defaults(recipe, most if most < windows else None, line, start)
 

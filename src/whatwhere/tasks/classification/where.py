@@ -92,7 +92,7 @@ def choose_by_share(
     """The choice by the share of the variance that places explain in some of the images."""
     images = in_model_units(model.spec, images)
     if images[0:1].shape[2] == 1:
-        return WhereChoice("keep", "where: keep, since a signal's rows need its times")
+        return WhereChoice("keep", "Rows describe what is at each time, because these are signals.")
     count = min(len(images), SAMPLE)
     rows = [len(images) * number // count for number in range(count)]
     sample = torch.cat([images[slice(row, row + 1)] for row in rows])
@@ -105,7 +105,13 @@ def choose_by_share(
         where = "forget"
     elif share >= KEEP:
         where = "keep"
-    return WhereChoice(where, f"where: {where}, since places explain {share:.0%} of the features")
+    words = {
+        "keep": "what is at each place",
+        "forget": "what is anywhere in a picture",
+        "both": "what is at each place, and what is anywhere",
+    }
+    line = f"Rows describe {words[where]}: places explain {share:.0%} of the features."
+    return WhereChoice(where, f"{line} Set descriptor.where to change this.")
 
 
 def with_choice(recipe: Recipe, choice: WhereChoice) -> Recipe:
