@@ -84,7 +84,7 @@ def test_files_that_are_no_pictures_are_named_once(tmp_path: Path, grey: np.ndar
     (tmp_path / "empty.png").touch()
     (tmp_path / "text.png").write_text("a text")
     with pytest.warns(
-        UserWarning, match=r"skipped notes\.txt \(no picture\), empty\.png \(.*\), text\.png"
+        UserWarning, match=r"skipped notes\.txt \(not a picture\), empty\.png \(.*\), text\.png"
     ) as caught:
         assert len(load(tmp_path)) == 1
     assert len(caught) == 1
