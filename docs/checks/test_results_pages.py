@@ -401,3 +401,23 @@ def test_simulated_recordings_are_reported_as_measured() -> None:
     assert f"at least {100 * least:.1f} % of what they find are events" in text
     least = min(row["sorted_recall"] for row in rows)
     assert f"At least {100 * least:.1f} % of the events also get the right waveform" in text
+
+
+@pytest.mark.parametrize("side", [28, 128, 1024])
+@pytest.mark.parametrize("machine", ["core", "H200"])
+def test_rates_of_many_pictures(side: int, machine: str) -> None:
+    file = ROOT / "benchmarks/results/cluster_rates.json"
+    device = "cpu" if machine == "core" else "cuda"
+    rates = json.loads(file.read_text(encoding="utf-8"))[machine][f"rates {device} {side}"]
+
+    def number(name: str) -> str:
+        rate = rates[name]
+        digits = 3 if rate < 0.1 else 2 if rate < 1 else 1 if rate < 50 else 0
+        return f"{rate:,.{digits}f}"
+
+    training = "not measured"
+    if "train layer 1" in rates:
+        training = f"{number('train layer 1')} / {number('train layer 2')}"
+    numbers = [training, *map(number, ("infer", "write codes", "describe"))]
+    start = f"| {side:,}², a core |" if machine == "core" else "| … an H200 |"
+    assert f"{start} {' | '.join(numbers)} |" in page("docs/explanation/millions.md")
