@@ -29,6 +29,10 @@ from whatwhere.progress import Stage
 COUNT = 20_000
 DIMENSIONS = 100
 LABELS = 12
+MORE = (
+    60  # labels that are added at once: with more than 60 in all, every label changes all solutions
+)
+AFTER_MORE = 3  # labels then
 FRAMES = """async () => {
   const grid = document.getElementById("grid"), times = [];
   let last = performance.now();
@@ -93,6 +97,12 @@ def measure(folder: Path, chromium: str) -> dict[str, Any]:
         tab.locator("body[aria-busy=false]").wait_for()
         opened = time.perf_counter() - began
         labels = [label(tab, truth, count) for count in range(1, LABELS + 1)]
+        shown.thread.join()
+        assert shown.session is not None
+        added = np.random.default_rng(1).permutation(COUNT)[:MORE].tolist()
+        shown.session.label({row: f"digit {truth[row]}" for row in added})
+        total = len(shown.session.said)
+        later = [label(tab, truth, total + count) for count in range(1, AFTER_MORE + 1)]
         tab.locator("#show-grid").click()
         cells = tab.locator("#grid .cell").count()
         frames = tab.evaluate(FRAMES)
@@ -102,6 +112,8 @@ def measure(folder: Path, chromium: str) -> dict[str, Any]:
         "pictures": COUNT,
         "opens_seconds": round(opened, 2),
         "label_seconds": [round(seconds, 2) for seconds in labels],
+        "labels_added_at_once": MORE,
+        "label_seconds_then": [round(seconds, 2) for seconds in later],
         "cells_drawn": cells,
         "frame_milliseconds": {
             "median": round(float(np.median(frames)), 1),

@@ -25,15 +25,15 @@ import numpy as np
 from PIL import Image, ImageDraw
 from playwright.sync_api import sync_playwright
 
-WIDTHS = (1280, 390)
-HEIGHT = 800
+SIZES = ((1280, 800), (390, 844))
 SCHEMES = ("light", "dark")
 CELLS = 300  # pictures of blood cells
 LABELS = 12
 NORMAL = 120  # magnetic tiles
 NEW = 25
-GAP = 2
-WORDS = 16  # pixels above each row
+ROW = 400  # pixels of the height of a row
+GAP = 8
+WORDS = 18  # pixels above each row
 
 
 def whatwhere(*arguments: object) -> None:
@@ -169,10 +169,10 @@ def take(work: Path, shots: Path) -> None:
 
 
 def shoot(browser: Any, url: str, shots: Path, name: str) -> None:
-    for width in WIDTHS:
+    for width, height in SIZES:
         for scheme in SCHEMES:
             context = browser.new_context(
-                viewport={"width": width, "height": HEIGHT}, color_scheme=scheme
+                viewport={"width": width, "height": height}, color_scheme=scheme
             )
             tab = context.new_page()
             tab.set_default_timeout(300_000)
@@ -186,35 +186,33 @@ def shoot(browser: Any, url: str, shots: Path, name: str) -> None:
 
 def join(before: Path, after: Path, out: Path) -> None:
     """A picture for each page: above before, below after, all sizes and schemes in a row."""
-    for first in sorted(after.glob(f"*-{WIDTHS[0]}-{SCHEMES[0]}.png")):
-        name = first.name.removesuffix(f"-{WIDTHS[0]}-{SCHEMES[0]}.png")
+    ending = f"-{SIZES[0][0]}-{SCHEMES[0]}.png"
+    for first in sorted(after.glob(f"*{ending}")):
+        name = first.name.removesuffix(ending)
         rows = [row_of(before, name), row_of(after, name)]
-        width = max(row.width for row in rows)
-        height = HEIGHT // 2 + WORDS
-        joined = Image.new("RGB", (width, 2 * height + 2 * GAP), "white")
+        height = WORDS + ROW + GAP
+        joined = Image.new("RGB", (rows[0].width, 2 * height - GAP), "white")
         draw = ImageDraw.Draw(joined)
         for number, (words, row) in enumerate(zip(("before", "after"), rows, strict=True)):
-            top = number * (height + GAP)
-            draw.text((2, top + 2), words, "black")
-            joined.paste(row, (0, top + WORDS))
+            draw.text((2, number * height + 2), words, "black")
+            joined.paste(row, (0, number * height + WORDS))
         content = io.BytesIO()
         joined.save(content, "WEBP", quality=80, method=6)
         (out / f"{name}.webp").write_bytes(content.getvalue())
 
 
 def row_of(shots: Path, name: str) -> Image.Image:
-    """The pictures of a page at half their size, side by side; empty where there was no page."""
-    halves = [width // 2 for width in WIDTHS] * len(SCHEMES)
-    row = Image.new("RGB", (sum(halves) + GAP * len(halves), HEIGHT // 2), "white")
+    """The pictures of a page side by side; empty where there was no page."""
+    widths = [round(width * ROW / height) for width, height in SIZES]
+    row = Image.new("RGB", (len(SCHEMES) * (sum(widths) + GAP * len(widths)) - GAP, ROW), "white")
     left = 0
     for scheme in SCHEMES:
-        for width in WIDTHS:
+        for (width, _), small in zip(SIZES, widths, strict=True):
             file = shots / f"{name}-{width}-{scheme}.png"
             if file.exists():
                 shot = Image.open(file).convert("RGB")
-                half = shot.resize((width // 2, HEIGHT // 2), Image.Resampling.LANCZOS)
-                row.paste(half, (left, 0))
-            left += width // 2 + GAP
+                row.paste(shot.resize((small, ROW), Image.Resampling.LANCZOS), (left, 0))
+            left += small + GAP
     return row
 
 

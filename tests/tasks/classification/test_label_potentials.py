@@ -60,6 +60,9 @@ def test_labels_that_are_taken_back_or_changed_leave_nothing_behind(graph: Tenso
     for keep, given in ((6, labels), (6, labels), (4, labels), (6, 2 - labels)):
         u = potentials.of(rows[:keep], given[:keep], EVEN)
         assert_potentials_are_those_of(graph, rows[:keep], given[:keep], u)
+    assert set(potentials._contributions) == set(rows.tolist())
+    potentials.of(rows[:2], labels[:2], EVEN)
+    assert set(potentials._contributions) == set(rows[:2].tolist())
 
 
 @pytest.mark.parametrize(
