@@ -95,7 +95,7 @@ def make(work: Path, data: Path) -> None:
     cells = work / "some"
     unpack_cells(data, cells)
     run = work / "run"
-    whatwhere("train", cells, "--out", run, "--device", "cpu", "--quiet")
+    whatwhere("train", cells, "--out", run, "--limit", 60, "--image-count", 600, "--quiet")
     whatwhere("figures", run, cells)
     whatwhere("explore", run, cells, "--out", work / "explorer-folder.html")
     whatwhere("explore", "mnist", "--out", work / "explorer-mnist.html")
