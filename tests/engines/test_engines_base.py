@@ -16,7 +16,7 @@ from whatwhere import engines
 from whatwhere.data import load as load_data
 from whatwhere.engines import ENGINES, REFERENCE, get_engine, resolve, unsupported_reasons
 from whatwhere.engines.cpu import first_use
-from whatwhere.errors import EngineError, SlowEngineWarning
+from whatwhere.errors import EngineError, RunError, SlowEngineWarning
 from whatwhere.inference import infer
 from whatwhere.learning import load
 from whatwhere.model import DeconvNet, Problem
@@ -117,6 +117,21 @@ def test_machine_code_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ((_, _, program),) = commands
     monkeypatch.undo()
     exec(program)  # here the machine code is there
+
+
+def test_machine_code_is_left_to_the_process_that_makes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("numba")
+    commands: list[list[str]] = []
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **options: commands.append(command))
+    first_use.compile_apart.cache_clear()
+    with first_use.only_compiler():  # as another process does: every open of the folder counts
+        first_use.compile_apart()
+        with pytest.raises(RunError, match="Another process compiles"):
+            exec(first_use.COMPILE)
+    assert not commands
+    first_use.compile_apart.cache_clear()
+    first_use.compile_apart()
+    assert len(commands) == 1
 
 
 class NoFloat64(TorchDispatchMode):

@@ -5,12 +5,15 @@ import os
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 import torch
 
 from whatwhere.engines.reference import ReferenceEngine
-from whatwhere.errors import SlowEngineWarning
+from whatwhere.errors import RunError, SlowEngineWarning
+from whatwhere.files import locked
 from whatwhere.model import Problem
 from whatwhere.model.solution import Solution
 
@@ -18,8 +21,10 @@ from whatwhere.model.solution import Solution
 SMALL = 2e9
 COMPILE = """
 import torch, whatwhere as ww
-model = ww.DeconvNet(ww.ModelSpec.paper())
-ww.infer(model, torch.ones(1, 1, 12, 12), ww.InferenceSpec(steps=1), engine="cpu")
+from whatwhere.engines.cpu.first_use import only_compiler
+with only_compiler():
+    model = ww.DeconvNet(ww.ModelSpec.paper())
+    ww.infer(model, torch.ones(1, 1, 12, 12), ww.InferenceSpec(steps=1), engine="cpu")
 """
 
 
@@ -79,9 +84,29 @@ def has_machine_code() -> bool:
     return is_compiled(advance)
 
 
+@contextmanager
+def only_compiler() -> Iterator[None]:
+    """Hold what one process alone can hold, the right to fill the folder of machine code; raises a
+    RunError if another one does."""
+    from whatwhere.engines.cpu.loop import advance
+    from whatwhere.engines.jit import cache_folder
+
+    folder = cache_folder(advance)
+    if folder is None:
+        raise RunError("No folder for machine code is writable.")
+    with locked(folder, f"Another process compiles the machine code in {folder}."):
+        yield
+
+
 @cache
 def compile_apart() -> None:
-    """Start to make the machine code in another process, once."""
+    """Start to make the machine code in another process, once. Many commands that start together,
+    such as shards, leave it to the first one."""
+    try:
+        with only_compiler():
+            pass
+    except RunError:
+        return
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     nowhere = subprocess.DEVNULL
     subprocess.Popen(

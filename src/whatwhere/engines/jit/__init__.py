@@ -100,6 +100,12 @@ def is_compiled(compiled: Any) -> bool:
     return False
 
 
+def cache_folder(compiled: Any) -> Path | None:
+    """The folder of a function's machine code; None if none is writable."""
+    known = compiled._cache
+    return known.folder if isinstance(known, MachineCodeCache) else None
+
+
 class MachineCodeCache(FunctionCache):
     """Numba's cache of one function, in a folder of this user's own, with damaged files and disk
     errors as warnings."""
