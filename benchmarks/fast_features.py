@@ -1,11 +1,10 @@
 """Whole feature extraction of digits on one thread: learned steps next to plain ones and to
 kymatio's scattering.
 
-kymatio 0.3 needs scipy < 1.17, so this runs in an environment of its own:
+kymatio 0.3 asks for scipy < 1.17, so it is installed without its dependencies, in a folder:
 
-    python -m venv scattering-env
-    scattering-env/bin/pip install 'kymatio==0.3.*' 'scipy<1.17' --editable '.[cpu,sklearn]'
-    scattering-env/bin/python benchmarks/fast_features.py --out fast_features.json
+    python -m pip install --no-deps --target kymatio 'kymatio==0.3.*'
+    PYTHONPATH=kymatio python benchmarks/fast_features.py --out fast_features.json
 
 Ours is `describe_images`: inference with the model that ships with the package, and the descriptor.
 kymatio's is `Scattering2D` with the settings of the baseline in the reproduction (J = 3, L = 8,
@@ -22,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import scipy.special
 import torch
 from machine import machine
 
@@ -39,6 +39,8 @@ def ours(
 
 
 def scattering(images: torch.Tensor, batch: int) -> Callable[[], object]:
+    if not hasattr(scipy.special, "sph_harm"):
+        scipy.special.sph_harm = None  # kymatio 0.3 imports it for its transform of volumes
     from kymatio.torch import Scattering2D
 
     transform = Scattering2D(J=3, L=8, max_order=2, shape=tuple(images.shape[2:]))
