@@ -6,7 +6,8 @@ own for each.
 A recording of ten waveforms of 64 samples, 20 events in 1,000 samples, with noise, lies in a .npy
 file of float32. Each process runs what `whatwhere encode RUN recording.npy --events events.csv`
 does, in one thread. The peak is that of its resident memory; the baseline is the peak of a
-recording of 10⁴ samples.
+recording of 10⁴ samples. A process before all others compiles the machine code, which takes more
+memory than any recording.
 """
 
 from __future__ import annotations
@@ -73,10 +74,12 @@ def main() -> None:
         return
     rows = []
     with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "recording.npy"
+        command = [sys.executable, __file__, "--find", str(path), "--pool", str(args.pool)]
+        write_recording(path, args.samples[0])
+        subprocess.run(command, capture_output=True, check=True)
         for samples in args.samples:
-            path = Path(folder) / "recording.npy"
             write_recording(path, samples)
-            command = [sys.executable, __file__, "--find", str(path), "--pool", str(args.pool)]
             done = subprocess.run(command, capture_output=True, text=True, check=True)
             rows.append(
                 {

@@ -276,19 +276,23 @@ HEADING = [
 
 def table_lines(rows: list[dict[str, Any]]) -> list[str]:
     """Precision and recall of all methods in per cent, as a table of Markdown; seconds are those of
-    the methods in the same order."""
+    the methods in the same order. A dash stands for what was not measured."""
+    found = {(row["recording"], row["method"]): row for row in rows}
     lines = [f"| {' | '.join(HEADING)} |", "|" + " --- |" * len(HEADING)]
     for name in SCENES:
-        by_method = {row["method"]: row for row in rows if row["recording"] == name}
         cells = [name]
+        times = []
         for method in METHODS:
-            row = by_method[method]
+            row = found.get((name, method))
+            if row is None:
+                cells.append("–")
+                times.append("–")
+                continue
             cells.append(f"{100 * row['precision']:.1f} / {100 * row['recall']:.1f}")
+            times.append(f"{row['processor_seconds']:.1f}")
             if method == "whatwhere":
                 cells.append(f"{100 * row['sorted_recall']:.1f}")
-        cells.append(
-            ", ".join(f"{by_method[method]['processor_seconds']:.1f}" for method in METHODS)
-        )
+        cells.append(", ".join(times))
         lines.append(f"| {' | '.join(cells)} |")
     return lines
 

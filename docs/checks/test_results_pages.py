@@ -421,3 +421,43 @@ def test_rates_of_many_pictures(side: int, machine: str) -> None:
     numbers = [training, *map(number, ("infer", "write codes", "describe"))]
     start = f"| {side:,}², a core |" if machine == "core" else "| … an H200 |"
     assert f"{start} {' | '.join(numbers)} |" in page("docs/explanation/millions.md")
+
+
+def test_every_simulated_recording_is_in_the_table_as_measured() -> None:
+    measured = json.loads((ROOT / "benchmarks/results/recordings.json").read_text(encoding="utf-8"))
+    found = {(row["recording"], row["method"]): row for row in measured["rows"]}
+    rows = rows_of(PAGES / "recordings.md", "Simulated recordings")
+    names = {name for name, _ in found}
+    assert len(names) == 20
+    for name in names:
+        cells = rows[name]
+        own, right, threshold, alphacsc, seconds = cells
+        shown = {"whatwhere": own, "threshold": threshold, "alphacsc": alphacsc}
+        for method, cell in shown.items():
+            row = found.get((name, method))
+            if row is None:
+                assert cell == "–", name
+                continue
+            assert cell == f"{100 * row['precision']:.1f} / {100 * row['recall']:.1f}", name
+        assert right == f"{100 * found[name, 'whatwhere']['sorted_recall']:.1f}"
+        measured_times = [found.get((name, method)) for method in shown]
+        times = [
+            "–" if row is None else f"{row['processor_seconds']:.1f}" for row in measured_times
+        ]
+        assert seconds == ", ".join(times)
+        least = 0.85 if "overlaps" in name else 0.95
+        assert found[name, "whatwhere"]["precision"] >= least, name
+        assert found[name, "whatwhere"]["recall"] >= least, name
+
+
+def test_real_recordings_are_reported_as_measured() -> None:
+    results = ROOT / "benchmarks/results/real_recordings.json"
+    measured = json.loads(results.read_text(encoding="utf-8"))["rows"]
+    rows = rows_of(PAGES / "recordings.md", "Real recordings")
+    for row in measured:
+        cells = rows[row["recording"]]
+        if "triggers" in row:
+            counts = [len(row["triggers"]), len(row["bursts"]), row["both"]]
+            assert cells == [str(count) for count in counts]
+        else:
+            assert cells[2] == f"{row['f1']:.3f}", row["recording"]

@@ -64,6 +64,25 @@ def test_gaps_longer_than_the_waveforms_are_reported(model: ww.DeconvNet) -> Non
         ww.restoration.inpaint(model, signals, known)
 
 
+def test_the_command_leaves_gaps_longer_than_a_waveform_unknown(
+    model: ww.DeconvNet, clean: torch.Tensor, tmp_path: Path
+) -> None:
+    ww.save(model, tmp_path / "model.safetensors")
+    recording = clean[0, 0].numpy().copy()
+    recording[90:94] = np.nan
+    recording[150:170] = np.nan
+    np.save(tmp_path / "gaps.npy", recording)
+    out = tmp_path / "filled.npy"
+    with pytest.warns(UserWarning, match="1 gap longer"):
+        output = whatwhere(
+            "inpaint", tmp_path / "gaps.npy", "nan", out, "--model", tmp_path / "model.safetensors"
+        )
+    assert "1 gap longer than a waveform" in output
+    filled = np.load(out)
+    assert np.isnan(filled[150:170]).all()
+    assert np.isfinite(np.delete(filled, np.arange(150, 170))).all()
+
+
 def test_what_is_wrong(model: ww.DeconvNet, clean: torch.Tensor) -> None:
     with pytest.raises(SpecError, match="a model of pictures"):
         ww.restoration.denoise(ww.DeconvNet(ww.ModelSpec.paper()), clean, 0.1)
