@@ -1,6 +1,8 @@
 """Events that lie on each other: one event that two waveforms explain together is one, two events
 stay two."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -91,6 +93,24 @@ def test_unknown_samples_have_no_part_in_an_overlap() -> None:
 
 def test_between_samples_a_waveform_is_the_mean_of_two_shifts() -> None:
     given = stretch([], events_at())
-    whole, half, next_one = placed(given, np.zeros(3, int), np.array([80.0, 80.5, 81.0]), 21, 321)
+    seen = np.ones((1, 200))
+    shapes = placed(given, np.zeros(3, int), np.array([80.0, 80.5, 81.0]), seen)
+    whole, half, next_one = (shapes.dense(n, seen.shape)[0] for n in range(3))
     np.testing.assert_allclose(half, (whole + next_one) / 2, atol=1e-12)
     assert whole.argmax() == 80
+    np.testing.assert_allclose(shapes.windows_of(seen), 1)
+
+
+def test_a_long_chain_of_overlaps_needs_little_memory() -> None:
+    """Hundreds of events, each on the next: their shapes are stored where they are not 0."""
+    rows = [(n % 3, 40 + 9 * n, 2.0) for n in range(28)]
+    events = events_at(*rows)
+    given = stretch(rows, events)
+    tracemalloc.start()
+    found = explain_overlaps(events, given, LIMITS)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(found) == len(rows)
+    candidates = 28 * 5 * 3
+    dense = candidates * given.signal.shape[1] * 8
+    assert peak < 0.7 * dense

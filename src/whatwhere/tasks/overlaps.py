@@ -86,30 +86,38 @@ def groups(samples: np.ndarray, distance: float) -> Iterator[slice]:
 
 def explain(events: Events, stretch: Stretch, limits: Limits) -> Events:
     """The same stretch of a recording explained by as few events as are large enough."""
-    # the samples that the events, or candidates next to them, can reach
-    reach = stretch.f.shape[2] + NEAR
-    begin = int(events["sample"].min()) + stretch.frame - reach
-    end = int(events["sample"].max()) + stretch.frame + reach + 1
+    # the samples that the events, or candidates next to them, can reach; zeros around them take
+    # what waveforms have beyond
+    margin = stretch.f.shape[2] + NEAR
+    begin = int(events["sample"].min()) + stretch.frame - margin
+    end = int(events["sample"].max()) + stretch.frame + margin + 1
     begin = max(0, begin)
     end = min(stretch.signal.shape[1], end)
 
+    def cut(values: np.ndarray) -> np.ndarray:
+        return np.pad(values[:, begin:end], ((0, 0), (margin, margin)))
+
+    seen = cut(stretch.seen)
+    around = cut(stretch.signal) ** 2
+
     # what these events explain, with what is left: other events have no part in it
-    times = events["sample"] + stretch.frame - begin
-    own = placed(stretch, events["waveform"], times, begin, end)
-    y = stretch.left[:, begin:end].ravel() + events["amplitude"] @ own
-    around = stretch.signal[:, begin:end].ravel() ** 2
+    origin = begin - margin - stretch.frame
+    times = events["sample"] - origin
+    y = cut(stretch.left)
+    placed(stretch, events["waveform"], times, seen).add_to(y, events["amplitude"])
 
     waveform, time = candidates(times, len(stretch.f))
-    shapes = placed(stretch, waveform, time, begin, end)
-    norm = np.sqrt((shapes**2).sum(1)).clip(1e-9)
-    energy = (significant(shapes) @ around).clip(1e-30)
+    shapes = placed(stretch, waveform, time, seen)
+    norm = np.sqrt((shapes.values**2).sum((1, 2))).clip(1e-9)
+    energy = (significant(shapes.values) * shapes.windows_of(around)).sum((1, 2)).clip(1e-30)
 
     # matching pursuit, with the amplitudes of all that are taken fitted again
     taken: list[int] = []
+    columns: list[np.ndarray] = []
     amplitudes = np.empty(0)
     left = y
     for _ in range(len(events)):
-        score = shapes @ left / norm
+        score = (shapes.values * shapes.windows_of(left)).sum((1, 2)) / norm
         for k in taken:  # the same waveform at a time next to it is the same event
             score[(waveform == waveform[k]) & (np.abs(time - time[k]) <= 2 * NEAR)] = -np.inf
         best = int(score.argmax())
@@ -119,15 +127,17 @@ def explain(events: Events, stretch: Stretch, limits: Limits) -> Events:
         if not (is_large and explains_enough):
             break
         taken.append(best)
-        amplitudes = np.linalg.lstsq(shapes[taken].T, y, rcond=None)[0]
-        left = y - amplitudes @ shapes[taken]
+        columns.append(shapes.dense(best, y.shape).ravel())
+        basis = np.stack(columns)
+        amplitudes = np.linalg.lstsq(basis.T, y.ravel(), rcond=None)[0]
+        left = y - (amplitudes @ basis).reshape(y.shape)
 
     # other columns are those of the nearest event
     found = np.zeros(len(taken), events.dtype).view(Events)
     for n, k in enumerate(taken):
         found[n] = events[int(np.abs(times - time[k]).argmin())]
     found["waveform"] = waveform[taken]
-    found["sample"] = time[taken] - stretch.frame + begin
+    found["sample"] = time[taken] + origin
     found["amplitude"] = amplitudes
     share = (amplitudes * norm[taken]) ** 2 / energy[taken]
     found["explained"] = share.clip(0, 1)
@@ -149,23 +159,41 @@ def candidates(time: np.ndarray, waveforms: int) -> Candidates:
     return Candidates(numbers, np.tile(times, waveforms))
 
 
-def placed(
-    stretch: Stretch, waveform: np.ndarray, time: np.ndarray, begin: int, end: int
-) -> np.ndarray:
-    """Waveforms with their peaks at times since `begin`, [n, C (end - begin)]: between samples, the
-    mean of the two shifts; 0 where samples are unknown."""
-    channels, length = stretch.f.shape[1:]
-    first = time - stretch.peaks[waveform]
-    whole = np.floor(first).astype(int)
-    fraction = (first - whole)[:, None, None]
-    # waveforms may reach beyond both ends, where a frame takes what is cut off
-    frame = length + NEAR
-    shapes = np.zeros((len(time), channels, end - begin + 2 * frame))
-    whole = (whole + frame).clip(0, shapes.shape[2] - length - 1)
-    rows = np.arange(len(time))[:, None]
-    place = whole[:, None] + np.arange(length)
-    values = stretch.f[waveform].transpose(0, 2, 1)  # [n, K, C]
-    shapes[rows, :, place] += (1 - fraction) * values
-    shapes[rows, :, place + 1] += fraction * values
-    known = shapes[:, :, frame:-frame] * stretch.seen[:, begin:end]
-    return known.reshape(len(time), -1)
+class Placed(NamedTuple):
+    """Waveforms at places of samples [C, T]: values [n, C, K + 1], and the sample at which each
+    begins, [n]. What they are elsewhere is 0, and is not stored."""
+
+    values: np.ndarray
+    first: np.ndarray
+
+    def windows_of(self, samples: np.ndarray) -> np.ndarray:
+        """The samples on which each waveform lies, [n, C, K + 1]."""
+        place = self.first[:, None] + np.arange(self.values.shape[2])
+        return samples[:, place].transpose(1, 0, 2)
+
+    def dense(self, n: int, shape: tuple[int, ...]) -> np.ndarray:
+        """One of the waveforms on all samples."""
+        samples = np.zeros(shape)
+        samples[:, self.first[n] : self.first[n] + self.values.shape[2]] = self.values[n]
+        return samples
+
+    def add_to(self, samples: np.ndarray, amplitudes: np.ndarray) -> None:
+        """Add all of them, each multiplied by its amplitude, in place."""
+        length = self.values.shape[2]
+        for values, first, amplitude in zip(self.values, self.first, amplitudes, strict=True):
+            samples[:, first : first + length] += amplitude * values
+
+
+def placed(stretch: Stretch, waveform: np.ndarray, time: np.ndarray, seen: np.ndarray) -> Placed:
+    """Waveforms with their peaks at these times of samples [C, T]: between samples, the mean of the
+    two shifts; 0 where samples are not seen."""
+    length = stretch.f.shape[2]
+    exact = time - stretch.peaks[waveform]
+    first = np.floor(exact).astype(int)
+    fraction = (exact - first)[:, None, None]
+    first = first.clip(0, seen.shape[1] - length - 1)
+    values = np.zeros((len(time), stretch.f.shape[1], length + 1))
+    values[:, :, :-1] += (1 - fraction) * stretch.f[waveform]
+    values[:, :, 1:] += fraction * stretch.f[waveform]
+    shapes = Placed(values, first)
+    return Placed(values * shapes.windows_of(seen), first)
