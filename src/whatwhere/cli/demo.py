@@ -18,7 +18,7 @@ def demo(
 ) -> None:
     """Learn from 5,000 embedded digits, classify 2,000 others, and write a report with pictures.
 
-    This takes about two minutes and needs no download.
+    This takes one to three minutes on two cores and needs no download.
 
     out  folder for the run and its report
 
