@@ -182,6 +182,16 @@ def test_never_worse_than_the_input(estimated: bool, least: int, most: int) -> N
         )
 
 
+@pytest.mark.parametrize("seed", [383, 467])
+def test_dots_in_strong_noise_are_kept(seed: int) -> None:
+    """They hide a part of the noise, so that less of it is removed; some dots would go with it."""
+    generator = np.random.default_rng(seed)
+    clean = torch.from_numpy(halftone(generator, 48)).float()[None, None]
+    noise = torch.from_numpy(generator.normal(size=(48, 48))).float()
+    y = clean + 25 / 255 * noise
+    assert error(denoise(DENOISER, y, 25 / 255), clean) < 0.88 * error(y, clean)
+
+
 @pytest.mark.parametrize("seed", [1008, 1011])
 def test_dots_cut_off_at_black_and_white_are_not_worse(seed: int) -> None:
     """Print in two values: strong noise is cut off at most pixels, so that less of it is left than

@@ -37,6 +37,7 @@ BEYOND = 5.0
 # noise that is hard to tell from texture: how much of what was removed is noise is estimated
 FAINT = 12 / 255
 FEW = 512  # with this many pixels, noise must be twice as strong to be recognised
+TEXTURED = 0.75  # of the noise's variance: less is removed where texture hides a part of it
 PROBE = 0.1  # standard deviations of the noise by which the input is changed for this
 CUT_OFF = 0.02  # share of pixels that are equally dark or bright, from which on they were cut off
 CAUTION = 0.9  # of the noise that is left, since it also depends on the picture then
@@ -229,7 +230,9 @@ def denoise_safely(denoise: Callable[..., Tensor], plane: Tensor, noise: float) 
 
     clean = denoise_textured(plane)
     left = noise_within_range(plane, clean, noise)
-    if left == noise >= FAINT * (1 + FEW / plane.numel()):
+    removed = float((plane - clean).square().mean())
+    is_clear = left == noise >= FAINT * (1 + FEW / plane.numel())
+    if is_clear and removed >= TEXTURED * noise**2:
         return at_most_the_noise(plane, clean, noise)
     generator = torch.Generator().manual_seed(0)
     signs = 2.0 * torch.randint(2, plane.shape, generator=generator).to(plane) - 1
