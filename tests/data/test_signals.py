@@ -213,6 +213,28 @@ def test_a_wav_file_that_ends_early_is_no_shorter_recording(
                 ww.data.load(path)
 
 
+@pytest.mark.parametrize(
+    ("kind", "place", "value", "words"),
+    [
+        (np.float32, 24, bytes(4), "0 samples per second"),
+        (np.float32, 24, b"\0\0\0\x80", "2,147,483,648 samples per second"),
+        (np.uint8, 34, bytes(2), "samples of int8"),
+    ],
+)
+def test_a_wav_file_that_nobody_could_write_again(
+    kind: type, place: int, value: bytes, words: str, tmp_path: Path
+) -> None:
+    """It would be an error after the work."""
+    wavfile = pytest.importorskip("scipy.io.wavfile")
+    path = tmp_path / "a.wav"
+    wavfile.write(path, 1000, np.zeros((60, 2), kind))
+    content = bytearray(path.read_bytes())
+    content[place : place + len(value)] = value
+    path.write_bytes(bytes(content))
+    with pytest.raises(ImageError, match=rf"a\.wav is not a usable \.wav file: .*{words}"):
+        ww.data.load(path)
+
+
 # Files that MNE reads -----------------------------------------------------------------------------
 
 

@@ -33,6 +33,7 @@ SUFFIXES = (".csv", ".wav", ".edf", ".bdf", ".fif")
 WINDOW = 2048  # samples, for learning from longer signals
 CHECKED = 1 << 20  # samples that are looked at together
 MOST_PARTS = 1000  # of a .wav file, before its samples
+WAV_DTYPES = ("uint8", "int16", "int32", "int64", "float32", "float64")
 UNKNOWN_LENGTH = 2**32 - 1  # of the samples of a .wav file
 
 
@@ -298,7 +299,19 @@ def _open_wav(path: Path) -> tuple[int, np.ndarray]:
             rate, samples = wavfile.read(path)
         if not samples.size:
             raise ValueError("it has no samples")
+        _check_wav_format(rate, samples)
         return rate, np.asarray(samples)
+
+
+def _check_wav_format(rate: int, samples: np.ndarray) -> None:
+    """Raise a ValueError for what no .wav file can have: it could not be written like that."""
+    if samples.dtype.name not in WAV_DTYPES:
+        raise ValueError(
+            f"it has samples of {samples.dtype.name}; expected {', '.join(WAV_DTYPES)}"
+        )
+    bytes_per_second = rate * samples.itemsize * (samples.size // len(samples))
+    if not 0 < bytes_per_second < 2**32:
+        raise ValueError(f"it announces {rate:,} samples per second")
 
 
 def _check_wav_length(file: BufferedReader) -> None:

@@ -367,7 +367,10 @@ def test_a_result_that_somebody_replaced_is_not_overwritten(folder: Path) -> Non
 
 def test_results_in_a_folder_of_their_source_are_continued(folder: Path) -> None:
     out = folder / "out"
-    whatwhere("denoise", folder, out, "--noise", 0, *SHORT)
+    out.mkdir()
+    Image.fromarray(pixels()).save(out / "not a source.png")
+    assert "restored 3 pictures" in whatwhere("denoise", folder, out, "--noise", 0, *SHORT)
+    (out / "not a source.png").unlink()
     assert "all results exist already" in whatwhere("denoise", folder, out, "--noise", 0, *SHORT)
     (out / "1.png").unlink()
     assert "restored 1 picture" in whatwhere("denoise", folder, out, "--noise", 0, *SHORT)
