@@ -16,6 +16,7 @@ import argparse
 import json
 import os
 import re
+import resource
 import socket
 import subprocess
 import sys
@@ -144,7 +145,8 @@ def save_digits(file: Path, count: int | None) -> Path:
 
 
 def compare_with_earlier(record: Any, sources: Path, count: int | None, times: int) -> None:
-    """Seconds of all epochs in one process, by this version and by an earlier one, in turns."""
+    """Seconds of all epochs in one process, by this version and by an earlier one, in turns; and
+    seconds of the processor for the whole command, which do not depend on other work."""
     versions = {"this version": Path(ww.__file__).parents[1], "earlier version": sources}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -154,12 +156,22 @@ def compare_with_earlier(record: Any, sources: Path, count: int | None, times: i
             command = training_command(few, folder / f"first {version}")
             together([command], [{"PYTHONPATH": str(path)}])
         seconds: dict[str, list[float]] = {}
+        processor: dict[str, list[float]] = {}
         for number in range(times):
             for version, path in versions.items():
                 out = folder / f"{version} {number}"
+                before = processor_seconds()
                 together([training_command(images, out)], [{"PYTHONPATH": str(path)}])
+                processor.setdefault(version, []).append(processor_seconds() - before)
                 seconds.setdefault(version, []).append(seconds_of_epochs(out))
                 record("one_process_seconds", seconds)
+                record("one_process_processor_seconds", processor)
+
+
+def processor_seconds() -> float:
+    """Of all processes that this one has started and that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def free_port() -> int:

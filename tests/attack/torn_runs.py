@@ -35,7 +35,7 @@ STOPS = {"early": 2, "later": 8}  # batches after which a run is stopped
 DAMAGES = ("missing", "empty", "half", "of an earlier checkpoint")
 
 
-def stopped_run(folder: Path, images: torch.Tensor, batches: int) -> Path:
+def stopped_run(folder: Path, images: ww.data.Images, batches: int) -> Path:
     """A run with a checkpoint in the middle, and latents in files."""
     callbacks = TrainingCallbacks(stop=StopAfter(batches))
     try:
@@ -72,7 +72,7 @@ def commands(images: Path, copy: Path, out: Path) -> dict[str, list[object]]:
         "encode": ["encode", copy, images, "--out", out / "codes.npz", *PLAIN, "--quiet"],
         "explore": ["explore", copy, images, "--out", out / "page.html", *PLAIN[:2], "--quiet"],
         "figures": ["figures", copy, images, "--out", out / "f", "--only", "filters", "--quiet"],
-        "train": ["train", images, "--resume", copy, "--device", "cpu", "--quiet"],
+        "train": ["train", images, "--resume", copy, *PLAIN, "--quiet"],
     }
 
 
@@ -84,11 +84,15 @@ def attack(say: Callable[[str], None] = print) -> Tallies:
         folder = Path(temporary)
         file = folder / "images.npy"
         np.save(file, bars(40)[0])
-        images = ww.data.load(file)[:]
+        images = ww.data.load(file)
         finished = folder / "finished"
         ww.train(images, recipe(), finished, options=OPTIONS)
         expected = ww.load(finished)
         early, later = (stopped_run(folder / name, images, STOPS[name]) for name in STOPS)
+        shutil.copytree(later, folder / "copy")
+        whole_run = commands(file, folder / "copy", folder)["train"]
+        assert run(whole_run) == ("done", ""), "a run that nobody damaged continues"
+        assert ww.load(folder / "copy") == expected
         for kind, whole, earlier in (("stopped", later, early), ("finished", finished, later)):
             for damage in damaged_runs(whole, earlier, folder / "copy"):
                 for name, arguments in commands(file, folder / "copy", folder / "out").items():

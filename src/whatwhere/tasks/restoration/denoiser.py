@@ -37,6 +37,8 @@ BEYOND = 5.0
 # noise that is hard to tell from texture: how much of what was removed is noise is estimated
 FAINT = 12 / 255
 FEW = 512  # with this many pixels, noise must be twice as strong to be recognised
+FAINT_ERRORS = 3.0  # standard errors of this estimate that are taken off, for faint noise
+CLEAR_ERRORS = 1.0  # for stronger noise: up to twice the best share, no result is worse
 TEXTURED = 0.75  # of the noise's variance: less is removed where texture hides a part of it
 PROBE = 0.1  # standard deviations of the noise by which the input is changed for this
 CUT_OFF = 0.02  # share of pixels that are equally dark or bright, from which on they were cut off
@@ -238,7 +240,8 @@ def denoise_safely(denoise: Callable[..., Tensor], plane: Tensor, noise: float) 
     signs = 2.0 * torch.randint(2, plane.shape, generator=generator).to(plane) - 1
     change = denoise_textured(plane + PROBE * noise * signs, progress=False) - clean
     divergence = float((signs * change).mean()) / (PROBE * noise)
-    return plane.lerp(clean, share_of_noise(plane - clean, left, divergence))
+    errors = CLEAR_ERRORS if is_clear else FAINT_ERRORS
+    return plane.lerp(clean, share_of_noise(plane - clean, left, divergence, errors))
 
 
 def noise_within_range(noisy: Tensor, clean: Tensor, noise: float) -> float:
@@ -288,15 +291,17 @@ def at_most_the_noise(noisy: Tensor, clean: Tensor, noise: float) -> Tensor:
     return clean if removed <= noise**2 else noisy.lerp(clean, noise**2 / removed)
 
 
-def share_of_noise(removed: Tensor, noise: float, divergence: float) -> float:
+def share_of_noise(
+    removed: Tensor, noise: float, divergence: float, errors: float = FAINT_ERRORS
+) -> float:
     """The part of what was removed whose removal leaves the smallest expected error (Stein 1981).
 
     The error of y - a r is σ² - 2 a σ² (1 - divergence) + a² ‖r‖², with means over pixels, for a
     result y - r. What the noise has in common with r, σ² (1 - divergence), is uncertain by σ ‖r‖ /
-    √pixels: three times as much is taken off.
+    √pixels: `errors` times as much is taken off.
     """
     strength = max(float(removed.square().mean()), 1e-20)
-    common = noise**2 * (1 - divergence) - 3 * noise * math.sqrt(strength / removed.numel())
+    common = noise**2 * (1 - divergence) - errors * noise * math.sqrt(strength / removed.numel())
     return min(max(common / strength, 0.0), 1.0)
 
 
