@@ -233,7 +233,7 @@ def test_machine_code_behind_a_link_is_not_loaded(folder: Path) -> None:
     elsewhere = folder / "elsewhere"
     file.parent.rename(elsewhere)
     file.parent.symlink_to(elsewhere)
-    with pytest.warns(UserWarning, match="remove it"):
+    with pytest.warns(UserWarning, match="Remove it"):
         assert call(define(folder)) == 0
 
 
