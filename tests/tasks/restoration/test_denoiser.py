@@ -182,6 +182,16 @@ def test_never_worse_than_the_input(estimated: bool, least: int, most: int) -> N
         )
 
 
+@pytest.mark.parametrize("period", [3, 4])
+def test_a_lattice_is_kept(period: int) -> None:
+    """A denoiser of photographs takes its points for noise; waves that noise does not have come
+    back."""
+    points = (torch.arange(48) % period == 0).float()
+    clean = (0.3 + 0.4 * torch.outer(points, points))[None, None]
+    y = noisy(clean, 25 / 255)
+    assert error(denoise(DENOISER, y, 25 / 255), clean) < 0.35 * error(y, clean)
+
+
 @pytest.mark.parametrize("seed", [383, 467])
 def test_dots_in_strong_noise_are_kept(seed: int) -> None:
     """They hide a part of the noise, so that less of it is removed; some dots would go with it."""
