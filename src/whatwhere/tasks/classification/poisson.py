@@ -80,15 +80,9 @@ def source_strengths(labels: Tensor, shares: Tensor) -> Tensor:
 
 
 def solve_poisson(
-    graph: Tensor,
-    source: Tensor,
-    tolerance: float = TOLERANCE,
-    tau: float | Tensor | None = None,
+    graph: Tensor, source: Tensor, tolerance: float = TOLERANCE, tau: float | None = None
 ) -> Tensor:
-    """u of (L + τD) u = F for every column of F [N, K], by conjugate gradients.
-
-    Columns may have a τ each, [K].
-    """
+    """u of (L + τD) u = F for every column of F [N, K], by conjugate gradients."""
     return PoissonSystem(graph).solve(source, tolerance, tau)
 
 
@@ -107,10 +101,9 @@ class PoissonSystem:
         self.scaled = reordered(scaled_graph(graph, 1 / root), self.order)
 
     def solve(
-        self, source: Tensor, tolerance: float = TOLERANCE, tau: float | Tensor | None = None
+        self, source: Tensor, tolerance: float = TOLERANCE, tau: float | None = None
     ) -> Tensor:
-        """u [N, K] for every column of F [N, K], in the precision of F; columns may have a τ each,
-        [K]."""
+        """u [N, K] for every column of F [N, K], in the precision of F."""
         product = product_of(self.scaled.to(source.dtype))
         kept = 1 + (TAU if tau is None else tau)
 
