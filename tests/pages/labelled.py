@@ -43,7 +43,7 @@ class Served:
 
     def page(self) -> LabelPage:
         """The page of a new session."""
-        with pytest.warns(UserWarning, match=r"skipped .*notes\.txt \(no picture\)"):
+        with pytest.warns(UserWarning, match=r"skipped .*notes\.txt \(not a picture\)"):
             images = ww.data.load(self.pictures)
 
         def make(stage: Any) -> ww.Labelling:

@@ -11,8 +11,10 @@ little, so the sharpness stays near one that was right on many sets, and the off
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from scipy.optimize import minimize
 from torch import Tensor
 
 USUAL = 4.5  # sharpness
@@ -80,23 +82,23 @@ def calibrate(scores: Tensor, labels: Tensor) -> Calibration:
     scores  scaled potentials of the rows that were held out, [n, K]; n may be 0
     labels  their classes, [n]
     """
-    scores = scores.detach()
-    change = scores.new_zeros((), requires_grad=True)  # of the sharpness, as a logarithm
-    offsets = scores.new_zeros(scores.shape[1], requires_grad=True)
-    optimizer = torch.optim.LBFGS(
-        [change, offsets], max_iter=FITTING_STEPS, line_search_fn="strong_wolfe"
-    )
+    scores = scores.detach().double()
 
-    def loss() -> Tensor:
-        optimizer.zero_grad()
+    def loss(x: np.ndarray) -> tuple[float, np.ndarray]:
+        variables = torch.tensor(x, device=scores.device, requires_grad=True)
+        change = variables[0]  # of the sharpness, as a logarithm
+        offsets = variables[1:]
         logits = USUAL * change.exp() * scores + offsets
         doubt = TRUST * change.square() + (offsets / USUAL_OFFSET).square().sum()
         total = F.cross_entropy(logits, labels, reduction="sum") + 0.5 * doubt
-        total.backward()
-        return total
+        (gradient,) = torch.autograd.grad(total, variables)
+        return float(total.detach()), gradient.cpu().numpy()
 
-    optimizer.step(loss)
-    return Calibration(USUAL * float(change.detach().exp()), offsets.detach())
+    # torch.optim would import PyTorch's compiler first, which takes seconds.
+    start = np.zeros(1 + scores.shape[1])
+    options = {"maxiter": FITTING_STEPS, "ftol": 1e-12, "gtol": 1e-7}
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", options=options).x
+    return Calibration(USUAL * float(np.exp(found[0])), torch.tensor(found[1:]).to(scores))
 
 
 def mix_isolated(probabilities: Tensor, distances: Tensor, usual: Tensor) -> Tensor:

@@ -6,7 +6,9 @@ potentials of any of the labels are sums. Labels that are spread only once, or s
 follows their number, are solved for directly.
 """
 
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -59,7 +61,11 @@ class LabelPotentials:
                 among[fold.kept][:, fold.held_out].T @ source_strengths(labels[fold.kept], shares)
                 for fold in folds
             ]
-        return [self._solve_without(fold, rows, labels, shares) for fold in folds]
+        # sparse products use one core each
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            return list(
+                pool.map(lambda fold: self._solve_without(fold, rows, labels, shares), folds)
+            )
 
     def _solve_without(self, fold: Fold, rows: Tensor, labels: Tensor, shares: Tensor) -> Tensor:
         sources = label_sources(self.graph, rows[fold.kept], labels[fold.kept], shares)
