@@ -14,6 +14,7 @@ from whatwhere.errors import SpecError
 from whatwhere.learning.recordings import choose_settings, detrended, find_hum
 from whatwhere.learning.waveforms import likeness, unit
 from whatwhere.ops.input_stage import InputStage
+from whatwhere.spec import InputSpec
 
 RATE = 1000.0
 LENGTH = 30
@@ -88,6 +89,15 @@ def test_training_windows_have_no_drift_and_are_known_by_the_recording() -> None
     assert windows.shape == (1, 1, 2048)
     assert float(windows[:].median(-1).values.abs().max()) < 0.1
     assert windows.fingerprint == recording.fingerprint
+
+
+def test_training_windows_keep_gaps_unknown() -> None:
+    x, _ = simulated()
+    x[4000:4090] = np.nan
+    windows = detrended(signals(x), InputStage(InputSpec(kind="baseline", span=120)))
+    values = windows[:][:, 0, 0]
+    assert int(values.isnan().sum()) >= 90
+    assert values.isnan()[1, 4000 - 2048 : 4090 - 2048].all()
 
 
 @pytest.mark.parametrize(

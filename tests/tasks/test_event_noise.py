@@ -6,7 +6,7 @@ import torch
 
 import whatwhere as ww
 from whatwhere.inference.tiled import TileGrid
-from whatwhere.tasks.event_noise import WaveformNoise, waveform_noise, without_events
+from whatwhere.tasks.event_noise import WaveformNoise, waveform_noise, whole_places, without_events
 
 LENGTH = 40
 SIGMA = 0.05
@@ -75,6 +75,14 @@ def test_what_is_left_without_events_is_the_noise() -> None:
     assert float(rest.signal.square().mean()) < 0.1 * float((x**2).mean())
     sparse = without_events(torch.from_numpy(recording(300))[None, None], f, nonnegative=True)
     assert sparse.covered < 0.5
+
+
+def test_noise_is_measured_where_all_of_a_waveform_is_known() -> None:
+    known = torch.ones(1, 1, 30)
+    known[..., 12:15] = 0
+    whole = whole_places(known, 30, 5)
+    assert whole.tolist() == [not 8 <= place <= 14 for place in range(26)]
+    assert whole_places(None, 30, 5).all()
 
 
 def test_lambda_sets_the_least_amplitude() -> None:

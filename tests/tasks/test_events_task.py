@@ -159,9 +159,19 @@ def test_amplitudes_and_shares_are_those_of_the_events() -> None:
     assert 0.3 < events["explained"][1] < 0.8
 
 
+def test_an_event_has_a_fifth_of_the_energy_where_it_lies() -> None:
+    x = placed((100.5, 2), (300.5, 2))
+    t = np.arange(270, 331)
+    x[t] += 2 * np.cos(2.6 * t)
+    large = ww.find_events(known_model(), x, SPARSE, engine="reference")
+    np.testing.assert_allclose(large["sample"], peaks(100.5), atol=1)
+    every = ww.find_events(known_model(), x, SPARSE, threshold=0.5, engine="reference")
+    assert np.abs(every["sample"] - peaks(300.5)).min() < 2
+
+
 def test_an_event_of_which_little_is_known_is_left_out() -> None:
     x = placed((100.5, 2), (300.5, 2), (500.5, 2))
-    x[290:311] = np.nan  # nearly all of the waveform's energy
+    x[300:320] = np.nan  # a little more than half of the waveform's energy
     x[503:520] = np.nan  # its smaller half
     model = known_model()
     events = ww.find_events(model, x, SPARSE, engine="reference")
