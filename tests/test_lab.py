@@ -15,6 +15,7 @@ from public_names import MODULES
 ROOT = Path(__file__).parents[1]
 # Files that may import what is not public, and why.
 EXCEPTIONS = {
+    "benchmarks/many_pictures_processor.py": "measures the server and the page apart",
     "reproduction/studies/any_folder_choices.py": "varies the rows and the rounds of regions",
     "reproduction/studies/any_folder_suggestions.py": "compares rules of suggestion",
     "reproduction/studies/any_folder_rows.py": "describes pictures as `label` does",

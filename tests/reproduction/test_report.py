@@ -121,7 +121,7 @@ def test_curves_and_histories_are_those_of_the_result_files(scale, measured):
 def test_a_folder_without_results_is_an_error_and_the_page_stays(tmp_path):
     page_file = tmp_path / "RESULTS.md"
     page_file.write_text("as it was")
-    with pytest.raises(RunError, match="there are none in it"):
+    with pytest.raises(RunError, match="holds no results"):
         write_report(tmp_path / "typo", page_file)
     assert page_file.read_text() == "as it was"
 
