@@ -85,6 +85,13 @@ def test_noise_is_measured_where_all_of_a_waveform_is_known() -> None:
     assert whole_places(None, 30, 5).all()
 
 
+def test_noise_alone_has_hardly_any_events() -> None:
+    model = ww.DeconvNet(ww.ModelSpec.signals(maps=2, length=16))
+    spec = ww.InferenceSpec(lam=0.5)
+    noise = [np.random.default_rng(seed).normal(size=5000) for seed in range(4)]
+    assert sum(len(ww.find_events(model, recording, spec)) for recording in noise) <= 8
+
+
 def test_lambda_sets_the_least_amplitude() -> None:
     """A recording whose events are 3 has none of 0.4 if λ leaves out what is less."""
     x = recording(300)

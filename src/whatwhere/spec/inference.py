@@ -150,7 +150,7 @@ class InferenceSpec(Checked):
     100.0
     >>> ww.InferenceSpec(lam=-1)
     Traceback (most recent call last):
-    whatwhere.errors.SpecError: lam = -1... expected a number above 0...
+    whatwhere.errors.SpecError: Got lam = -1.0; expected a number above 0.
     """
 
     OLD_NAMES: ClassVar = {"alpha": OldName("penalty", "alpha", kind="power")}

@@ -1,8 +1,8 @@
 """What waveforms find in a recording where no event is: the noise that an event must exceed.
 
 quiet places   the correlation of a waveform with the recording, far from events, by its median;
-               or with what is left without the events, if that is less: in a recording with many
-               events few places are far from all of them
+               or with what is left without the events, if that is far less: in a recording with
+               many events few places are far from all of them
 covered        where waveforms cover nearly all of a recording, such as a pulse, no place is
                quiet; then the noise is what they find in what is left without them
 """
@@ -25,6 +25,7 @@ LOUD = 0.9  # of all places: if more are near an event, none is quiet
 WITH_EVENTS = 0.75  # of blocks of two waveforms, the quantile that is that of one with an event
 LARGE = 0.5  # of the largest value in it: events that are taken off
 PASSES = 3  # in which they are
+FAR_LESS = 0.6  # of the noise with events; pure noise without its peaks is at least 0.65 of it
 MOSTLY = 0.5  # of the samples and of the energy: waveforms that have more than that cover it
 
 
@@ -66,9 +67,10 @@ def waveform_noise(model: DeconvNet, picture: Picture, grid: TileGrid) -> Wavefo
     covers = float(np.mean(covered)) > MOSTLY
     deviations = quiet_deviations(torch.cat(left, 1), f.shape[2])
     if not covers:
-        # where few places are quiet, events count as noise until they are taken off
+        # Where few places are quiet, events count as noise until they are taken off. Peaks of noise
+        # are taken off as well, so what is left says something only if it is far less.
         quiet = quiet_deviations(torch.cat(found, 1), f.shape[2])
-        deviations = torch.minimum(deviations, quiet)
+        deviations = torch.where(deviations < FAR_LESS * quiet, deviations, quiet)
     return WaveformNoise(deviations.double().numpy(), covers)
 
 
