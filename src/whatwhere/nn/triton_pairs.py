@@ -21,7 +21,7 @@ LARGEST = 2**31  # elements: offsets have 32 bits
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 PAIRS = (1, 2, 2)
 
-# global names, by which `torch.compile` finds the functions that a kernel calls
+# `torch.compile` finds the functions that a kernel calls by these global names
 fit_slope = formulas.fit_slope
 or_one = formulas.or_one
 pair_moment = formulas.pair_moment

@@ -32,7 +32,7 @@ TILE = 4096  # samples
 OVERLAP = 4  # tiles share the samples of this many waveforms
 
 # What an event must have
-NOISE = 4.0  # standard deviations of the noise by which λ is chosen
+NOISE = 4.0  # standard deviations of the noise: sets λ
 LEAST_SHARE = 0.2  # of the recording's energy where the event lies
 # the same where waveforms cover a recording: its noise is how far beats differ from each other
 COVERED_DEVIATIONS = 3.0

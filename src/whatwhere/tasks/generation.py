@@ -38,7 +38,7 @@ def generate(
     examples    what `infer` returned for images of the kind wanted, several hundred or more
     count       number of new images
     window      side of the windows that are replaced together, in elements of the top layer's maps
-    neighbours  number of examples nearest to the rest of a code, one of which gives the window
+    neighbours  number of nearest examples to the rest of a code; one of them gives the window
     sweeps      how often all windows are replaced; the more, the farther from any one example
     seed        seed of the random choices
 

@@ -2,8 +2,8 @@
 
 Potentials are linear in their sources (`poisson`). What a source of 1 at a labelled row adds to the
 potentials of all rows is therefore kept: a new label costs the solution of one column, and the
-potentials of any of the labels are sums. Labels that are spread only once, or so many that τ
-follows their number, are solved for directly.
+potentials of any of the labels are sums. Two cases are
+solved directly: labels that are spread only once, and so many labels that τ follows their number.
 """
 
 import os
