@@ -61,42 +61,43 @@ def test_descriptors_are_those_of_describe_images(run):
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-class KilledOnce(Encode):
-    """Kills the first worker that gets a batch."""
+def killed_once() -> type[Encode]:
+    """A class that kills the first worker that gets a batch.
 
-    def __init__(self, flag: str, **keywords) -> None:
-        torch.set_num_threads(1)
-        super().__init__(**keywords)
-        self.flag = Path(flag)
+    Made in a function, it is sent to workers as it is: they need not import this file.
+    """
 
-    def __call__(self, batch):
-        try:
-            self.flag.touch(exist_ok=False)
-        except FileExistsError:
-            return super().__call__(batch)
-        os.kill(os.getpid(), signal.SIGKILL)
+    class KilledOnce(Encode):
+        def __init__(self, flag: str, **keywords) -> None:
+            torch.set_num_threads(1)
+            super().__init__(**keywords)
+            self.flag = Path(flag)
+
+        def __call__(self, batch):
+            try:
+                self.flag.touch(exist_ok=False)
+            except FileExistsError:
+                return super().__call__(batch)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return KilledOnce
 
 
 @pytest.mark.slow
-def test_a_real_ray_with_a_killed_worker_gives_the_result_of_one_process(
-    run, tmp_path, monkeypatch
-):
+def test_a_real_ray_with_a_killed_worker_gives_the_result_of_one_process(run, tmp_path):
     ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
     pytest.importorskip("ray.data", reason="the extra `ray` is not installed")
     parquet = pytest.importorskip("pyarrow.parquet")
     bars = tiny.bars(24)[0]
-    search = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-    # a `runtime_env` would start every worker a second time
-    monkeypatch.setenv("PYTHONPATH", search)
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     try:
         rows = [{"image": picture, "number": n} for n, picture in enumerate(bars)]
         flag = tmp_path / "killed"
         settings = {"flag": str(flag), "model": str(run), "spec": SPEC, **PLAIN}
         coded = ray.data.from_items(rows, override_num_blocks=6).map_batches(
-            KilledOnce, fn_constructor_kwargs=settings, batch_size=4, concurrency=2
+            killed_once(), fn_constructor_kwargs=settings, batch_size=4, concurrency=1
         )
-        coded.write_parquet(str(tmp_path / "codes"))
+        coded.write_parquet(str(tmp_path / "codes"), concurrency=1)
     finally:
         ray.shutdown()
     rows = parquet.read_table(tmp_path / "codes").to_pylist()

@@ -32,7 +32,6 @@ from whatwhere.inference.learned_steps import resolve_steps, saved_steps
 from whatwhere.inference.target import in_model_units
 from whatwhere.learning import read_run
 from whatwhere.spec import InferenceSpec
-from whatwhere.tasks.anomaly import AnomalyDetector, open_pictures
 from whatwhere.tasks.classification import describe_images
 from whatwhere.tasks.coding import code_rows
 from whatwhere.tasks.restoration import denoise, load_denoiser
@@ -142,10 +141,15 @@ class Score:
     """
 
     def __init__(self, detector: str | Path, *, column: str = "image") -> None:
+        # here, so that workers that score nothing start without scikit-learn
+        from whatwhere.tasks.anomaly import AnomalyDetector
+
         self.detector = AnomalyDetector.load(Path(detector))
         self.column = column
 
     def __call__(self, batch: Columns) -> Columns:
+        from whatwhere.tasks.anomaly import open_pictures
+
         count = len(batch[self.column])
         scores = np.zeros(count)
         for numbers, images in same_sizes(batch[self.column]):
