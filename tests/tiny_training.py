@@ -32,7 +32,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 FORKS = multiprocessing.get_context("forkserver")
 OPTIONS = TrainingOptions(engine="reference", device="cpu")  # nothing to compile in every process
 CALLBACKS = ("stop", "on_batch", "on_epoch")
-FORKS.set_forkserver_preload(["tiny_training"])
+FORKS.set_forkserver_preload(["tiny_training", "programs", "pytest"])
 
 
 def recipe(epochs: int = 2, batch_size: int = 2, **inference: Any) -> Recipe:

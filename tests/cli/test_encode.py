@@ -4,22 +4,20 @@ import io
 import json
 import shutil
 import signal
-import subprocess
-import sys
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+import programs
 import tiny_run as tiny
 import whatwhere as ww
 from tiny_run import PLAIN, whatwhere
 from whatwhere.cli.encode import picture_names
+from whatwhere.data.codes import block_name
 from whatwhere.engines.threads import workers
 from whatwhere.errors import ImageError, RunError, SpecError
 from whatwhere.files import RECORD
@@ -256,70 +254,51 @@ def test_a_model_file_serves_like_its_run_with_the_papers_inference_settings(
 
 
 def many_bars(folder: Path, times: int) -> Path:
-    """An .npy file of 200 images several times over; 100 times are enough for several seconds of
-    encoding."""
-    np.save(folder / "many.npy", np.tile(tiny.bars(200)[0], (times, 1, 1)))
+    """An .npy file of the images of one batch several times over."""
+    batch = tiny.bars(tiny.recipe().batch_size)[0]
+    np.save(folder / "many.npy", np.tile(batch, (times, 1, 1)))
     return folder / "many.npy"
 
 
-def encode_process(run: Path, images: Path, out: Path, **options: Any) -> subprocess.Popen[str]:
-    command = [
-        sys.executable,
-        "-m",
-        "whatwhere",
-        "encode",
-        str(run),
-        str(images),
-        "--out",
-        str(out),
-        *FEW_STEPS,
-        *ONE_STEP,
-    ]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options)
-
-
-def wait_for(condition: Any, seconds: float = 200) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
+# a block for each batch
+SMALL_BLOCKS = {"whatwhere.cli.encoding.BLOCK_IMAGES": 1}
 
 
 def test_a_stopped_command_continues_when_it_is_given_again(run: Path, tmp_path: Path) -> None:
     """Killed, then asked to end, then left alone: blocks that were complete are kept, and nothing
     else; the result is the same file."""
     out = tmp_path / "new" / "codes.npz"
-    images = many_bars(tmp_path, 40)
-    model = run / "model.safetensors"  # whose batches are of 1,000 images
+    images = many_bars(tmp_path, 6)
     kept = out.parent / ".codes.npz.blocks"
+    encode = ("encode", run, images, "--out", out, *FEW_STEPS)
+    errors = tmp_path / "errors.txt"
 
     def blocks() -> dict[str, int]:
         """The complete blocks and the times at which they were written."""
         return {path.name: path.stat().st_mtime_ns for path in kept.glob("block*.npz")}
 
     before: dict[str, int] = {}
-    for number, status in (
-        (signal.SIGKILL, -signal.SIGKILL),
-        (signal.SIGTERM, 128 + signal.SIGTERM),
+    for number, status, complete in (
+        (signal.SIGKILL, -signal.SIGKILL, 1),
+        (signal.SIGTERM, 128 + signal.SIGTERM, 3),
     ):
-        process = encode_process(model, images, out)
-        wait_for(lambda: len(blocks()) > len(before))  # noqa: B023
-        process.send_signal(number)
-        _, errors = process.communicate(timeout=120)
-        assert process.returncode == status
-        assert "Traceback" not in errors
+        ending = programs.Ending(number, block_name(complete))
+        stopped = programs.start(encode, errors, constants=SMALL_BLOCKS, ending=ending)
+        stopped.join(120)
+        assert stopped.exitcode == status
+        assert "Traceback" not in errors.read_text()
         assert not out.exists()
         after = blocks()
-        assert len(before) < len(after) < 8
+        assert sorted(after) == [block_name(block) for block in range(complete)]
         assert before.items() <= after.items(), "a complete block was computed again"
         before = after
-    last = encode_process(model, images, out)
-    last.communicate(timeout=120)
-    assert last.returncode == 0
+    last = programs.start(encode, errors, constants=SMALL_BLOCKS)
+    last.join(120)
+    assert last.exitcode == 0, errors.read_text()
     assert [path.name for path in out.parent.iterdir()] == ["codes.npz"]
     codes = ww.load_codes(out)
-    assert len(codes) == 8_000
-    for image in (1, 1001, 7_801):  # the same 200 bars over and over
+    assert len(codes) == 96
+    for image in (1, 17, 81):  # the same bars over and over
         np.testing.assert_allclose(codes.latents(image).p, codes.latents(1).p, atol=1e-6)
 
 
@@ -337,20 +316,23 @@ def test_blocks_of_other_work_are_not_continued(run: Path, tmp_path: Path) -> No
 # Shards -------------------------------------------------------------------------------------------
 
 
-def shard_process(run: Path, images: Path, out: Path, shard: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "whatwhere", "encode", run, images, "--out", out]
-    command += ["--shard", shard, *FEW_STEPS, *ONE_STEP]
-    return subprocess.Popen([str(word) for word in command], stderr=subprocess.PIPE, text=True)
+def shard_words(run: Path, images: Path, out: Path, shard: str) -> list[object]:
+    return ["encode", run, images, "--out", out, "--shard", shard, *FEW_STEPS, *ONE_STEP]
 
 
 def test_two_processes_write_parts_that_are_read_as_one(
     run: Path, images: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "codes"
-    processes = [shard_process(run, images, out, shard) for shard in ("1/2", "2/2")]
-    errors = [process.communicate(timeout=120)[1] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], errors
-    assert errors[0].splitlines()[0] == "part 1/2 of the pictures (--shard)"
+    errors = [tmp_path / name for name in ("first", "second")]
+    processes = [
+        programs.start(shard_words(run, images, out, shard), file)
+        for shard, file in zip(("1/2", "2/2"), errors, strict=True)
+    ]
+    for process, file in zip(processes, errors, strict=True):
+        process.join(120)
+        assert process.exitcode == 0, file.read_text()
+    assert errors[0].read_text().splitlines()[0] == "part 1/2 of the pictures (--shard)"
     whatwhere("encode", run, images, "--out", tmp_path / "whole.npz", *FEW_STEPS, *ONE_STEP)
     joined, whole = ww.load_codes(out), ww.load_codes(tmp_path / "whole.npz")
     np.testing.assert_array_equal(joined.features, whole.features)
@@ -358,23 +340,23 @@ def test_two_processes_write_parts_that_are_read_as_one(
 
 
 def test_a_killed_shard_is_named_and_run_again_alone(run: Path, tmp_path: Path) -> None:
-    images = many_bars(tmp_path, 30)
+    images = many_bars(tmp_path, 6)
     out = tmp_path / "codes"
-    model = run / "model.safetensors"
-    first = shard_process(model, images, out, "1/2")
-    killed = shard_process(model, images, out, "2/2")
-    kept = out / ".part-00002-of-00002.npz.blocks"
-    wait_for(lambda: kept.exists() and list(kept.glob("block*.npz")))
-    killed.kill()
-    killed.communicate(timeout=60)
-    first.communicate(timeout=120)
+    errors = tmp_path / "errors.txt"
+    whatwhere(*shard_words(run, images, out, "1/2"))
+    second = shard_words(run, images, out, "2/2")
+    # when the first of its blocks is complete
+    ending = programs.Ending(signal.SIGKILL, block_name(1))
+    killed = programs.start(second, errors, constants=SMALL_BLOCKS, ending=ending)
+    killed.join(120)
+    assert killed.exitcode == -signal.SIGKILL, errors.read_text()
     with pytest.raises(ImageError, match=r"part 2 of 2 is missing. Run .* with --shard 2/2"):
         ww.load_codes(out)
-    again = shard_process(model, images, out, "2/2")
-    again.communicate(timeout=120)
-    assert again.returncode == 0
+    again = programs.start(second, errors, constants=SMALL_BLOCKS)
+    again.join(120)
+    assert again.exitcode == 0, errors.read_text()
     codes = ww.load_codes(out)
-    assert len(codes) == 6_000
+    assert len(codes) == 96
     assert sorted(path.name for path in out.iterdir()) == [
         "part-00001-of-00002.npz",
         "part-00002-of-00002.npz",

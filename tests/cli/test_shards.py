@@ -1,7 +1,6 @@
 """Shards of the commands that treat pictures one by one: the parts together are the result of one
 process, a killed shard runs again alone, and a missing one is named."""
 
-import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +11,8 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+import programs
 import tiny_run as tiny
-import tiny_training
 from surfaces import scratched, surface
 from tiny_run import PLAIN, whatwhere
 from whatwhere.cli import app
@@ -144,36 +143,23 @@ def first_line(words: list[str], variables: dict[str, str]) -> str:
     return done.stderr.splitlines()[0]
 
 
-def run_until(words: list[str], name: str) -> None:
-    """Run a command that is killed when a file of this name is about to appear."""
-    import torch
-
-    torch.set_num_threads(1)
-    fill.ROUNDS = FEW_ROUNDS
-    replace = os.replace
-
-    def replace_or_die(source: Any, target: Any) -> None:
-        if str(target).endswith(name):
-            os.kill(os.getpid(), signal.SIGKILL)
-        replace(source, target)
-
-    os.replace = replace_or_die
-    whatwhere(*words)
-
-
 def test_a_killed_shard_runs_again_and_the_parts_are_the_result_of_one_process(
     command: Command, tmp_path: Path
 ) -> None:
     whole = tmp_path / f"whole{Path(command.part).suffix}"
     out = tmp_path / "parts"
     whatwhere(*command.words(whole))
-    killed = tiny_training.process(
-        run_until, command.words(out, "--shard", "2/2"), command.killed_at
+    errors = tmp_path / "errors.txt"
+    killed = programs.start(
+        command.words(out, "--shard", "2/2"),
+        errors,
+        constants={"whatwhere.tasks.restoration.fill.ROUNDS": FEW_ROUNDS},
+        ending=programs.Ending(signal.SIGKILL, command.killed_at),
     )
     line = first_line(command.words(out), SLURM)
     assert line == "part 1/2 of the pictures (SLURM_ARRAY_TASK_ID)"
     killed.join(60)
-    assert killed.exitcode == -signal.SIGKILL
+    assert killed.exitcode == -signal.SIGKILL, errors.read_text()
     with pytest.raises(ImageError, match=r"part 2 of 2 is (missing|unfinished)\. .* --shard 2/2"):
         find_parts(out)
     assert first_line(command.words(out), TORCHRUN) == "part 2/2 of the pictures (RANK)"
