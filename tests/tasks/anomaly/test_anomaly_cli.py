@@ -68,27 +68,27 @@ def test_a_folder_of_normal_pictures_finds_the_scratched_ones(tmp_path: Path) ->
 
 
 def test_the_odd_pictures_of_an_unsorted_folder_come_first(tmp_path: Path) -> None:
-    save_pictures(tmp_path / "all", surface(18), "n")
-    save_pictures(tmp_path / "all", scratched(surface(2, seed=6))[0], "bad")
+    save_pictures(tmp_path / "all", surface(9), "n")
+    save_pictures(tmp_path / "all", scratched(surface(1, seed=6))[0], "bad")
     out = tmp_path / "report"
     printed = json.loads(
         whatwhere("anomaly", "odd", tmp_path / "all", "--out", out, "--json", "--quiet")
     )
-    assert printed["pictures"] == 20
-    assert 2 <= printed["anomalies"] <= 4
+    assert printed["pictures"] == 10
+    assert 1 <= printed["anomalies"] <= 2
     with (out / "scores.csv").open() as table:
         rows = list(csv.DictReader(table))
-    assert {row["name"] for row in rows[:2]} == {"bad0.png", "bad1.png"}
+    assert rows[0]["name"] == "bad0.png"
     detector = ww.AnomalyDetector(contamination=0.1).fit(tmp_path / "all")
     names = sorted(path.name for path in (tmp_path / "all").iterdir())
     by_others = {
         names[n]: score for n, score in zip(detector.fitted_, detector.normal_scores_, strict=True)
     }
-    assert len(by_others) == 18
-    assert not {"bad0.png", "bad1.png"} & set(by_others)
+    assert len(by_others) == 9
+    assert "bad0.png" not in by_others
     found = {row["name"]: float(row["score"]) for row in rows if row["name"] in by_others}
     assert found == pytest.approx(by_others, abs=1e-4)
-    assert len(re.findall(r"<li[ >]", (out / "index.html").read_text())) == 20
+    assert len(re.findall(r"<li[ >]", (out / "index.html").read_text())) == 10
 
 
 def test_a_recording_is_scored_and_drawn_as_a_curve(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from whatwhere.tasks.anomaly.evidence import (
     median_and_spread,
     neighbours,
     pictures_needed,
+    smallest,
     soft_maximum,
     summarise,
     surface_of,
@@ -51,6 +52,17 @@ def cells(seed: int) -> Cells:
         torch.ones(12, 14, dtype=torch.bool),
         LARGE,
     )
+
+
+@pytest.mark.parametrize("size", [7, 800, 1203, 6000])
+@pytest.mark.parametrize("count", [1, 5, 30, 150])
+def test_the_smallest_values_are_those_of_topk(size: int, count: int) -> None:
+    values = torch.randn(9, size, generator=torch.Generator().manual_seed(size))
+    values[0] = values[0].round()  # many that are equal
+    values[1] = values[1].sort().values
+    count = min(count, size)
+    expected = values.topk(count, largest=False).values
+    assert torch.equal(smallest(values, count), expected)
 
 
 def test_each_kind_of_evidence_sees_its_own_defect() -> None:

@@ -51,24 +51,25 @@ def edges(pictures: Tensor) -> Tensor:
 @pytest.mark.parametrize("features", [NETWORK, ["own", NETWORK], [edges, NETWORK]])
 def test_given_features_find_scratches_in_pictures_of_any_size(features: object) -> None:
     detector = ww.AnomalyDetector(features=features).fit(
-        [*surface(12), *surface(8, seed=1, height=60, width=44)]
+        [*surface(8), *surface(4, seed=1, height=60, width=44)]
     )
-    clean = [*surface(6, seed=5), *surface(6, seed=7, height=60, width=44)]
-    damaged, mask = scratched(surface(12, seed=6))
-    odd = np.arange(24) >= 12
+    clean = [*surface(4, seed=5), *surface(4, seed=7, height=60, width=44)]
+    damaged, mask = scratched(surface(8, seed=6))
+    odd = np.arange(16) >= 8
     assert roc_auc_score(odd, -detector.score_samples([*clean, *damaged])) > 0.9
     maps = detector.anomaly_map([*damaged, clean[-1]])
-    assert [heat.shape for heat in maps] == [(40, 44)] * 12 + [(60, 44)]
-    assert roc_auc_score(mask.flatten(), np.stack(maps[:12]).ravel()) > 0.8
+    assert [heat.shape for heat in maps] == [(40, 44)] * 8 + [(60, 44)]
+    assert roc_auc_score(mask.flatten(), np.stack(maps[:8]).ravel()) > 0.8
     patch, *alike = detector.compared(damaged[0], torch.from_numpy(maps[0]))
     assert len(alike) == 4
     assert all(one.shape == patch.shape for one in alike)
 
 
 def test_the_word_own_means_the_detectors_own_features() -> None:
-    pictures = surface(3, seed=5)
-    expected = ww.AnomalyDetector().fit(surface(8)).score_samples(pictures)
-    own = ww.AnomalyDetector(features="own").fit(surface(8))
+    normal = surface(6, height=24, width=28)
+    pictures = surface(3, seed=5, height=24, width=28)
+    expected = ww.AnomalyDetector().fit(normal).score_samples(pictures)
+    own = ww.AnomalyDetector(features="own").fit(normal)
     np.testing.assert_array_equal(own.score_samples(pictures), expected)
 
 
@@ -200,10 +201,10 @@ def test_the_sample_leaves_room_for_the_maps_of_given_features() -> None:
     def wide(pictures: Tensor) -> Tensor:
         return pictures.expand(-1, 100, -1, -1)
 
-    detector = ww.AnomalyDetector(features=wide, memory=20).fit(surface(12))
-    values = 40 * 44
+    detector = ww.AnomalyDetector(features=wide, memory=2).fit(surface(12, height=16, width=18))
+    values = 16 * 18
     assert detector.sample_.feature_bytes == 6 * 4 * 100
-    assert len(detector.sample_.kept) == 20_000_000 // (values * 6 * 4 * 100)
+    assert len(detector.sample_.kept) == 2_000_000 // (values * 6 * 4 * 100)
 
 
 # The promise on false alarms, by simulation -------------------------------------------------------
@@ -215,12 +216,12 @@ def grain(count: int, seed: int) -> Tensor:
 
 @pytest.mark.parametrize(
     "features",
-    [edges, ["own", edges], lambda x: torch.ones_like(x), small_network(seed=2)],
+    [edges, ["own", edges], lambda x: torch.ones_like(x[..., ::2, ::2]), small_network(seed=2)],
     ids=["edges", "joined", "constant", "network"],
 )
 def test_false_alarms_are_as_rare_as_promised(features: Callable[[Tensor], Tensor]) -> None:
     rates = []
-    for seed in range(8):
+    for seed in range(5):
         detector = ww.AnomalyDetector(features=features, false_alarms=0.2)
         detector.fit(grain(19, 2 * seed))
         rates.append((detector.predict(grain(20, 2 * seed + 1)) == -1).mean())

@@ -62,6 +62,7 @@ BAND = 4  # cells: how many rows or columns are compared with the next ones
 BANK = 6000  # normal places that others are compared with
 EDGE_PICTURES = 64  # are enough for a mean and a deviation by the distance from the border
 QUERIES = 128  # places that are compared at a time, so that memory is bounded
+GROUPS = 400  # in which the smallest of many values are looked for
 DIRECTIONS = 4  # in which the surfaces of normal pictures differ most
 CONFIDENCE = 0.95  # of the interval of false alarms
 ROUNDING = 1e-4  # of a score, relative to 1 or to its size
@@ -281,14 +282,15 @@ class NormalSurface:
 
         but  number of a picture whose places are left out
         """
-        bank = self.bank[:, self.places[0] != but] if (self.places[0] != but).any() else self.bank
+        others = (self.places[0] != but).nonzero()[:, 0]
+        bank = self.bank.index_select(1, others) if len(others) else self.bank
         lengths = bank.square().sum(0)
         found = []
         for x in self.texture.whiten(texture).split(QUERIES, 1):
             # the squared distances less |x|²
             without_x = torch.addmm(lengths, x.mT, bank, alpha=-2)
-            nearest = without_x.topk(min(self.nearest, bank.shape[1]), largest=False).values.mean(1)
-            found.append(x.square().sum(0) + nearest)
+            nearest = smallest(without_x, min(self.nearest, bank.shape[1]))
+            found.append(x.square().sum(0) + nearest.mean(1))
         return log_distance(torch.cat(found))
 
     def nearest_places(self, cells: Cells, row: int, column: int) -> Tensor:
@@ -297,6 +299,22 @@ class NormalSurface:
         number = row * cells.known.shape[1] + column
         whitened = self.texture.whiten(texture_of(cells)[:, number, None])
         return self.places[:, (self.bank - whitened).square().sum(0).argsort()]
+
+
+def smallest(values: Tensor, count: int) -> Tensor:
+    """The `count` smallest values of every row [n, m], in order: `topk`, but up to twice as fast.
+
+    The values of a row are dealt out to `GROUPS` groups. No more than `count` groups have one of
+    the smallest values, and these groups have the smallest minima.
+    """
+    each = values.shape[1] // GROUPS
+    if each < 2 or count >= GROUPS // 4:
+        return values.topk(count, largest=False).values
+    grouped = values[:, : each * GROUPS].unflatten(1, (each, GROUPS))
+    groups = grouped.amin(1).topk(count, largest=False, sorted=False).indices
+    near = grouped.gather(2, groups[:, None].expand(-1, each, -1)).flatten(1)
+    left_over = values[:, each * GROUPS :]
+    return torch.cat([near, left_over], 1).topk(count, largest=False).values
 
 
 def learn_surface(
