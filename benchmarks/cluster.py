@@ -308,6 +308,8 @@ def main() -> None:
     parser.add_argument("--earlier", type=Path, help="the folder with an earlier package")
     parser.add_argument("--images", type=int, help="digits in training and encoding (all)")
     parser.add_argument("--times", type=int, default=TIMES, help="of each comparison")
+    sides = [size.side for size in GPU]
+    parser.add_argument("--sides", type=int, nargs="+", default=sides, help="of rates")
     arguments = parser.parse_args()
     unknown = set(arguments.wanted) - set(names)
     if unknown:
@@ -331,9 +333,9 @@ def main() -> None:
         speedup(record, tasks, arguments.images, arguments.times)
     torch.set_num_threads(1)
     if "gpu" in wanted and has_gpu:
-        rates(record, "cuda", GPU)
+        rates(record, "cuda", [size for size in GPU if size.side in arguments.sides])
     if "core" in wanted:
-        rates(record, "cpu", CORE)
+        rates(record, "cpu", [size for size in CORE if size.side in arguments.sides])
 
 
 if __name__ == "__main__":

@@ -40,8 +40,8 @@ from whatwhere.spec.tasks import Distortions
 from whatwhere.tasks.classification.picture_classifier import describe_pictures, learn
 
 CLOTHES = 10_000  # of a pool
-LARGEST_CLASS = 3000  # of unequal digits
-SMALLEST_CLASS = 60
+UNEQUAL_DIGITS = (3000, 60)  # the largest and the smallest class
+UNEQUAL_CLOTHES = (1500, 60)
 TILE = 64  # side of a picture of a defect
 CHOSEN_ON = {"digits 2", "clothes 4"}  # settings are chosen on these, or on halves
 REPORTED_ALONE = {  # no setting is chosen on these
@@ -51,6 +51,7 @@ REPORTED_ALONE = {  # no setting is chosen on these
     "clothes 1",
     "clothes 2",
     "clothes 3",
+    "unequal clothes",
 }
 NETWORK_SIDE = 128  # to which smaller pictures are scaled for the network
 BATCH = 100
@@ -121,17 +122,22 @@ def other_digits(folder: Path) -> Pictures:
     return Pictures(images[50_000:55_000], labels[50_000:55_000], digits_run())
 
 
-def unequal_digits(folder: Path) -> Pictures:
-    """Digits in classes of 3,000 to 60."""
-    images, labels = training_images(folder)
+def unequal_rows(labels: np.ndarray, largest: int, smallest: int) -> np.ndarray:
+    """Rows of ten classes whose sizes fall by the same factor from one to the next."""
     generator = np.random.default_rng(0)
     order = generator.permutation(10)
-    sizes = np.geomspace(LARGEST_CLASS, SMALLEST_CLASS, 10).round().astype(int)
+    sizes = np.geomspace(largest, smallest, 10).round().astype(int)
     chosen = [
         generator.permutation(np.flatnonzero(labels == label))[:size]
         for label, size in zip(order, sizes, strict=True)
     ]
-    rows = np.sort(np.concatenate(chosen))
+    return np.sort(np.concatenate(chosen))
+
+
+def unequal_digits(folder: Path) -> Pictures:
+    """Digits in classes of 3,000 to 60."""
+    images, labels = training_images(folder)
+    rows = unequal_rows(labels, *UNEQUAL_DIGITS)
     return Pictures(images[rows], labels[rows], digits_run())
 
 
@@ -139,6 +145,14 @@ def clothes(folder: Path, number: int) -> Pictures:
     """A pool of clothes."""
     images, labels = training_images(folder)
     rows = slice(CLOTHES * number, CLOTHES * (number + 1))
+    return Pictures(images[rows], labels[rows], "fashion")
+
+
+def unequal_clothes(folder: Path) -> Pictures:
+    """Clothes of no other pool in classes of 1,500 to 60."""
+    images, labels = training_images(folder)
+    images, labels = images[4 * CLOTHES :], labels[4 * CLOTHES :]
+    rows = unequal_rows(labels, *UNEQUAL_CLOTHES)
     return Pictures(images[rows], labels[rows], "fashion")
 
 
@@ -160,6 +174,7 @@ def sets(data: Path, which: str) -> dict[str, Callable[[], Pictures]]:
         "clothes 2": (fashion, lambda: clothes(fashion, 1)),
         "clothes 3": (fashion, lambda: clothes(fashion, 2)),
         "clothes 4": (fashion, lambda: clothes(fashion, 3)),  # for choices
+        "unequal clothes": (fashion, lambda: unequal_clothes(fashion)),
     }
     left_out = CHOSEN_ON if which == "test" else REPORTED_ALONE
     return {

@@ -163,6 +163,17 @@ def test_a_file_needs_the_features_that_it_was_fitted_with(tmp_path: Path) -> No
             ww.AnomalyDetector.load(tmp_path / "detector", features=wrong)
 
 
+def test_an_error_about_features_with_a_long_name_is_short(tmp_path: Path) -> None:
+    def named(pictures: Tensor) -> Tensor:
+        return edges(pictures)
+
+    named.__name__ = 10_000 * "x"
+    ww.AnomalyDetector(features=named).fit(surface(3)).save(tmp_path / "detector")
+    with pytest.raises(RunError, match="in the same order") as raised:
+        ww.AnomalyDetector.load(tmp_path / "detector")
+    assert len(str(raised.value)) < 1000
+
+
 @pytest.mark.parametrize(
     ("file", "size", "scores", "threshold"),
     [

@@ -381,8 +381,8 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         given = [source if source == OWN else GivenFeatures(source).name for source in sources]
         if [name == OWN for name in needed] != [name == OWN for name in given]:
             raise RunError(
-                f"The detector learned from the features {', '.join(needed)}, but got"
-                f" {', '.join(given)}. Give the same features in the same order:"
+                f"The detector learned from the features {', '.join(needed)[:200]}, but got"
+                f" {', '.join(given)[:200]}. Give the same features in the same order:"
                 " AnomalyDetector.load(file, features=…)."
             )
         return [
