@@ -1,7 +1,7 @@
-"""Compile the CPU engine for a dtype before the tests, whose processes would otherwise all do it at
-the same time.
+"""Compile machine code before the tests, whose processes would otherwise all do it at the same
+time.
 
-python tests/compile_engine.py float32 | float64
+python tests/compile_engine.py float32 | float64 | pooling | restoration
 """
 
 import sys
@@ -11,16 +11,42 @@ import torch
 import whatwhere as ww
 from whatwhere.engines import get_engine
 from whatwhere.model import Problem
+from whatwhere.restoration import denoise, load_denoiser, load_dictionary
 
-if __name__ == "__main__":
-    dtype = getattr(torch, sys.argv[1])
-    model, v = (
-        ww.DeconvNet(ww.ModelSpec.paper(), dtype=dtype),
-        torch.ones(1, 1, 12, 12, dtype=dtype),
-    )
+
+def compile_engines(dtype: torch.dtype) -> None:
+    """The engines `cpu` and `greedy`."""
+    model = ww.DeconvNet(ww.ModelSpec.paper(), dtype=dtype)
+    v = torch.ones(1, 1, 12, 12, dtype=dtype)
     solution = ww.infer(model, v, ww.InferenceSpec(steps=1), engine="cpu")
     problem = Problem(model, v, ww.Phase(layer=2), latents=solution.latents)
     get_engine("cpu").filter_map(problem, 2).normal(model.filters[1])
-    z = v.requires_grad_()
-    p, where = ww.nn.functional.gaussian_pool2d(z, 2, return_where=True)
-    ww.nn.functional.gaussian_unpool2d(p, where, 2).sum().backward()
+    waveforms = ww.DeconvNet(ww.ModelSpec.signals(2, 5, pool_size=1), dtype=dtype)
+    signals = torch.ones(1, 1, 1, 20, dtype=dtype)
+    ww.infer(waveforms, signals, ww.InferenceSpec.coding(), engine="greedy")
+
+
+def compile_pooling() -> None:
+    """The pooling layers."""
+    for dtype in (torch.float32, torch.float64):
+        z = torch.ones(1, 1, 12, 12, dtype=dtype, requires_grad=True)
+        p, where = ww.nn.functional.gaussian_pool2d(z, 2, return_where=True)
+        ww.nn.functional.gaussian_unpool2d(p, where, 2).sum().backward()
+
+
+def compile_restoration() -> None:
+    """The denoiser and the dictionary."""
+    picture = torch.rand(1, 1, 12, 12)
+    denoise(load_denoiser(), picture, noise=0.1)
+    denoise(load_dictionary(), picture, noise=0.1)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    parts = {
+        "float32": lambda: compile_engines(torch.float32),
+        "float64": lambda: compile_engines(torch.float64),
+        "pooling": compile_pooling,
+        "restoration": compile_restoration,
+    }
+    parts[sys.argv[1]]()

@@ -29,12 +29,8 @@ def test_right_in_the_interpreter() -> None:
     run("triton_operators.py", "interpret", TRITON_INTERPRET="1")
 
 
-def test_every_kernel_compiles_for_hopper() -> None:
-    run("triton_operators.py", "compile")
-
-
-def test_torch_compile_can_copy_the_kernels_of_pairs() -> None:
-    run("triton_operators.py", "inline")
+def test_every_kernel_compiles_for_hopper_and_torch_compile_can_copy_those_of_pairs() -> None:
+    run("triton_operators.py", "compile", "inline")
 
 
 @pytest.mark.gpu

@@ -89,7 +89,7 @@ LEVELS = np.geomspace(2, 75, 10)
     ("estimated", "least", "most", "levels"),
     [
         (False, 16, 33, LEVELS),
-        (True, 32, 65, LEVELS),
+        (True, 32, 49, LEVELS),
         (False, 16, 33, [12.2, 12.2, 12.2]),
         (False, 8, 9, 5 * [14]),
     ],
