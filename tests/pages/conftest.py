@@ -75,7 +75,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def tab(browser: Any, page_file: Path) -> Iterator[Opened]:
-    with Opened(browser, page_file.as_uri()) as opened:
+    with Opened(browser, page_file.as_uri(), fast_timers=True) as opened:
         yield opened
 
 

@@ -15,7 +15,12 @@ import pytest
 
 from whatwhere.pages import ASSETS
 
-STEPS = 20  # of inference, so that tests need not wait
+STEPS = 10  # of inference, so that tests need not wait
+# The explorer waits a moment before it writes the address and draws what is less urgent.
+FAST_TIMERS = """
+    const setTimer = window.setTimeout;
+    window.setTimeout = (action, delay, ...rest) => setTimer(action, delay / 5, ...rest);
+"""
 # Text is a hundred times faster to hand over than a list of numbers.
 CANVAS_BYTES = """canvas => {
     const {width, height} = canvas;
@@ -32,11 +37,20 @@ class Opened:
     forbids. A report has no script, so there is nothing to wait for."""
 
     def __init__(
-        self, browser: Any, url: str, fragment: str = "", *, report: bool = False, **context: Any
+        self,
+        browser: Any,
+        url: str,
+        fragment: str = "",
+        *,
+        report: bool = False,
+        fast_timers: bool = False,
+        **context: Any,
     ) -> None:
         self.context = browser.new_context(
             **{"viewport": {"width": 1280, "height": 720}, **context}
         )
+        if fast_timers:
+            self.context.add_init_script(FAST_TIMERS)
         self.tab = self.context.new_page()
         self.tab.set_default_timeout(60_000)
         self.errors: list[str] = []
@@ -48,9 +62,16 @@ class Opened:
         self.tab.on("pageerror", lambda error: self.errors.append(str(error)))
         self.tab.on("request", lambda request: self.requests.append(request.url))
         self.url, self.followed = url, 0
-        self.tab.goto(f"{url}#{fragment or f'steps={STEPS}'}")
+        self.address_opened = f"{url}#{fragment or f'steps={STEPS}'}"
+        self.tab.goto(self.address_opened)
         if not report:
             self.settle()
+
+    def reopen(self) -> None:
+        """Open the page again: nothing is left of what was done in the tab."""
+        self.tab.goto("about:blank")
+        self.tab.goto(self.address_opened)
+        self.settle()
 
     def follow(self, fragment: str = "") -> None:
         """Follow a link inside the page: everything is inferred again, and what was changed is
@@ -77,10 +98,10 @@ class Opened:
     def until(self, condition: Callable[[], bool]) -> None:
         """Wait for what the page does in the background; what comes of it is for the test
         to hold."""
-        for _ in range(200):
+        for _ in range(400):
             if condition():
                 return
-            self.tab.wait_for_timeout(100)
+            self.tab.wait_for_timeout(50)
 
     def number(self, selector: str) -> float:
         return float(self.text(selector))

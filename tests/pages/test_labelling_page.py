@@ -35,15 +35,22 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
         yield made, shown, server
 
 
+@pytest.fixture(scope="module")
+def shared_tab(browser: Any, served: Session) -> Iterator[Opened]:
+    with Opened(browser, served[2].url) as opened:
+        yield opened
+
+
 @pytest.fixture
-def tab(browser: Any, served: Session) -> Iterator[Opened]:
-    """A tab on a session without labels."""
-    _, shown, server = served
+def tab(shared_tab: Opened, served: Session) -> Iterator[Opened]:
+    """The tab that tests share, opened again on a session without labels."""
+    _, shown, _ = served
     while shown.session.before:
         shown.session.undo()
     shown.revision += 1
-    with Opened(browser, server.url) as opened:
-        yield opened
+    shared_tab.reopen()
+    yield shared_tab
+    shared_tab.check()
 
 
 def name_class(opened: Opened, name: str) -> None:
