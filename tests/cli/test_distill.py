@@ -11,7 +11,7 @@ import whatwhere as ww
 from tiny_run import PLAIN, whatwhere
 from whatwhere.errors import ImageError, RunError, SpecError
 
-QUICK = ("--set", "batches=10", "--set", "batch_size=4", *PLAIN)
+QUICK = ("--set", "batches=5", "--set", "batch_size=4", *PLAIN)
 
 
 @pytest.fixture(scope="module")
