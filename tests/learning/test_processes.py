@@ -318,21 +318,30 @@ def test_each_process_of_a_machine_has_its_own_gpu(monkeypatch):
         choose_device("auto")
 
 
+def launch(arguments: list[str], output: Path) -> None:
+    """What `torchrun` does."""
+    from torch.distributed.run import main
+
+    with open(output, "wb") as file:
+        for stream in (1, 2):
+            os.dup2(file.fileno(), stream)
+    main(arguments)
+
+
 @pytest.mark.slow
 def test_torchrun_starts_the_command(tmp_path):
-    import subprocess
-
     import numpy as np
 
     images = tmp_path / "images.npy"
     np.save(images, tiny.images(IMAGES).numpy())
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     changes = ["engine=reference", "batch_size=2", "learning.each.epochs=1"]
     settings = [f"--set={change}" for change in [*changes, "learning.each.inference.steps=1"]]
     command = ["-m", "whatwhere", "train", str(images), "--recipe=paper", *settings]
-    done = subprocess.run(
-        [*launcher, *command, f"--out={tmp_path / 'run'}"], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("layer 2  epoch 1/1") == 1, "only the first process reports"
+    output = tmp_path / "output.txt"
+    arguments = ["--standalone", "--nproc-per-node=2", *command, f"--out={tmp_path / 'run'}"]
+    launcher = tiny.process(launch, arguments, output)
+    launcher.join(120)
+    printed = output.read_text()
+    assert launcher.exitcode == 0, printed
+    assert printed.count("layer 2  epoch 1/1") == 1, "only the first process reports"
     assert load(tmp_path / "run" / "model.safetensors").spec.depth == 2
