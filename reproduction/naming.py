@@ -26,7 +26,7 @@ from reproduction.jobs import (
 )
 from reproduction.records import MODELS
 from reproduction.scale import Scale
-from reproduction.table import ALL_TABLES, SEEDS, cells_of
+from reproduction.table import all_cells
 from whatwhere.spec import InferenceSpec, LearningSpec, Recipe
 
 OTHER = "other"  # folder of results that no table asks for
@@ -36,8 +36,7 @@ SPELLED = str.maketrans({"β": "beta", "γ": "gamma", "λ": "lambda", "≤": "at
 
 @cache
 def names_of(scale: Scale) -> Names:
-    """The names of a scale's results: they are made of all cells of all tables, which takes a
-    second."""
+    """The names of a scale's results: they are made of all cells of all tables."""
     return Names(scale)
 
 
@@ -47,8 +46,8 @@ class Names:
     def __init__(self, scale: Scale) -> None:
         self.scale = scale
         self.cells: dict[Job, str] = {}
-        for table in ALL_TABLES:
-            for cell in cells_of(table, scale, SEEDS):
+        for table, cells in all_cells(scale).items():
+            for cell in cells:
                 for job in cell.jobs:
                     self.cells.setdefault(
                         job, f"{table}/{slug(cell.row)}-{slug(cell.column)}{seed_suffix(job)}"

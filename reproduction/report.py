@@ -14,11 +14,9 @@ from reproduction.reproduce import open_store
 from reproduction.results import Measure, mean_and_deviation
 from reproduction.scale import SCALES, Scale, read_scale
 from reproduction.table import (
-    ALL_TABLES,
     EXTRA,
-    SEEDS,
     Table,
-    cells_of,
+    all_cells,
     columns_of,
     read_table,
 )
@@ -72,7 +70,7 @@ def measured_tables(scale: Scale, store: ResultStore) -> dict[str, CellsByName]:
 
     A table that shares baselines with another one has some results before it is run.
     """
-    tables = {name: measured_cells(cells_of(name, scale, SEEDS), store) for name in ALL_TABLES}
+    tables = {name: measured_cells(cells, store) for name, cells in all_cells(scale).items()}
 
     def was_run(cell: MeasuredCell) -> bool:
         return bool(cell.results) and not isinstance(

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import cache, reduce
 from typing import Any, Literal
 
 from reproduction.baselines import BASELINES, Baseline
@@ -233,6 +233,12 @@ def cells_of(name: str, scale: Scale, seeds: int = 1) -> list[Cell]:
                 Cell(name, row.name, column.name, column.measure, paper, table.headline, jobs)
             )
     return cells
+
+
+@cache
+def all_cells(scale: Scale) -> dict[str, list[Cell]]:
+    """Every cell of every table, with `SEEDS` seeds; it takes a second, so it is done once."""
+    return {name: cells_of(name, scale, SEEDS) for name in ALL_TABLES}
 
 
 def jobs_of(

@@ -59,7 +59,7 @@ BEFORE: dict[str, dict[str, Any]] = {
     "inference.lam.share": {"lam": {"kind": "auto", "share": 0.2}},
     "inference.lam.deviations": {"lam": {"kind": "auto", "deviations": 2.0}},
     "inference.steps": {"steps": 1},
-    "inference.tolerance": {"steps": 220, "tolerance": 1e-12},
+    "inference.tolerance": {"steps": 120, "tolerance": 1e-12},
     "inference.step.steps.each": {"step": SCHEDULE},
     "inference.step.contrast": {"step": SCHEDULE},
     "inference.step.mu_scale": {"step": SCHEDULE},

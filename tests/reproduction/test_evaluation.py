@@ -104,7 +104,7 @@ def test_models_of_several_recipes_describe_images_and_virtual_samples_side_by_s
     (job,) = cells["(b, upright) this model / error"].jobs
     two = replace(job.features, other_recipes=job.features.other_recipes[:1])
     # a few virtual samples are enough
-    job = replace(job, features=two, data=replace(job.data, limit=12))
+    job = replace(job, features=two, data=replace(job.data, limit=8))
     result = evaluator.run(job).result
     kinds = [("onoff" in name, "upright" in name) for name in result.models]
     assert kinds == [(stage > 0, upright) for upright in (False, True) for stage in range(2)]
@@ -184,7 +184,7 @@ def test_images_are_described_once_for_all_numbers_of_labels(scale, evaluator, m
     features = cells_of("pooling", scale)[0].jobs[0].features
     for labels in (10, 20):
         result = evaluator.run(
-            FewLabelJob(DataSpec("digits", limit=200), features, (1.0,), labels)
+            FewLabelJob(DataSpec("digits", limit=100), features, (1.0,), labels)
         ).result
         assert result.draws.labels == labels
         assert len(result.draws.errors) == 10

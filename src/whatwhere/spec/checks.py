@@ -31,6 +31,7 @@ from whatwhere.errors import SpecError
 
 LARGEST = 2**63 - 1  # what a TOML file can hold
 PAIR = "a pair of numbers (height, width)"
+SCALARS = (bool, int, float, str)
 
 
 def require(holds: bool, given: str, expected: str) -> None:
@@ -59,11 +60,13 @@ class Within:
     def check(self, name: str, value: float) -> None:
         low = self.least < value if self.above else self.least <= value
         high = value < self.most if self.below else value <= self.most
+        if low and high:  # which is usual: words for an error would take longer than the check
+            return
         expected = "an integer" if isinstance(value, int) else "a number"
         expected += f" above {self.least:g}" if self.above else f" of at least {self.least:g}"
         if self.most < math.inf:
             expected += f" and below {self.most:g}" if self.below else f" and at most {self.most:g}"
-        require(low and high, f"{name} = {shown(value)}", expected)
+        raise SpecError(f"Got {name} = {shown(value)}; expected {expected}.")
 
 
 class NotEmpty:
@@ -163,6 +166,8 @@ def _cached_hints(kind: Any, include_extras: bool = False) -> dict[str, Any]:
 def convert(value: Any, hint: Any, name: str) -> Any:
     """The value as the type of its setting; only numbers, sequences and the names of choices are
     converted, nothing is guessed."""
+    if hint in SCALARS:
+        return _convert_scalar(value, hint, name)
     if get_origin(hint) is Annotated:
         plain_hint, bounds = get_args(hint)
         value = convert(value, plain_hint, name)
@@ -210,7 +215,12 @@ def _convert_plain(value: Any, members: Sequence[Any], name: str) -> Any:
 
 def is_choice(hint: Any) -> bool:
     """Whether a type is a spec of a choice: it has a name, its `kind`, which cannot be set."""
-    return is_dataclass(hint) and any(f.name == "kind" and not f.init for f in fields(hint))
+    return is_dataclass(hint) and _has_kind(hint if isinstance(hint, type) else type(hint))
+
+
+@functools.cache
+def _has_kind(spec: Any) -> bool:
+    return any(f.name == "kind" and not f.init for f in fields(spec))
 
 
 def _convert_choice(value: Any, specs: Sequence[Any], name: str) -> Any:
@@ -262,8 +272,10 @@ def _convert_scalar(value: Any, hint: Any, name: str) -> Any:
     if hint is float and isinstance(value, numbers.Real) and not is_bool:
         return finite(value, name)
     if hint is int and isinstance(value, numbers.Integral) and not is_bool:
-        expected = f"an integer of at most {LARGEST:,}"
-        require(abs(int(value)) <= LARGEST, f"{name} = {shown(value)}", expected)
+        if abs(int(value)) > LARGEST:
+            raise SpecError(
+                f"Got {name} = {shown(value)}; expected an integer of at most {LARGEST:,}."
+            )
         return int(value)
     if not isinstance(value, get_origin(hint) or hint) or is_bool is not (hint is bool):
         raise SpecError(
@@ -292,7 +304,8 @@ def finite(value: numbers.Real, name: str) -> float:
         number = float(value)
     except OverflowError:
         number = math.inf
-    require(math.isfinite(number), f"{name} = {shown(value)}", "a finite number, below 1.8e308")
+    if not math.isfinite(number):
+        raise SpecError(f"Got {name} = {shown(value)}; expected a finite number, below 1.8e308.")
     return number
 
 

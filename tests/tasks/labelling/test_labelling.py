@@ -118,9 +118,8 @@ def test_the_error_is_estimated_once_there_are_enough_labels() -> None:
         rows, y = blobs(each=80, spread=1.9, seed=seed)
         session = ww.Labelling(rows)
         assert session.error() is None
-        for _ in range(40):
-            (row,) = session.suggest(1)
-            session.label({row: y[row]})
+        for _ in range(20):
+            session.label({row: y[row] for row in session.suggest(2)})
         others = ~session.predict().said
         truth = np.mean(session.predict().classes[others] != y[others])
         assert truth > 0.1, "nothing to estimate"
@@ -457,7 +456,7 @@ def test_the_estimate_counts_classes_without_a_label() -> None:
 def test_every_other_suggestion_is_where_classes_meet() -> None:
     """Points spread evenly in a square, whose halves are the classes."""
     found = []
-    for seed in range(3):
+    for seed in range(2):
         points = np.random.default_rng(seed).uniform(-1, 1, size=(400, 2)).astype(np.float32)
         y = np.where(points[:, 0] > 0, "right", "left")
         session = ww.Labelling(points)
