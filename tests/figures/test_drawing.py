@@ -62,13 +62,16 @@ def test_a_figure_draws_within_the_paper(tiny, tiny_max, tmp_path, name):
     assert drawn.y1 <= height + 0.02
 
 
-@pytest.mark.parametrize(("ending", "start"), [("pdf", b"%PDF"), ("svg", b"<?xml")])
-def test_other_formats_and_the_same_bytes_again(tiny, tmp_path, ending, start):
+@pytest.mark.parametrize(
+    ("ending", "start", "date"), [("pdf", b"%PDF", b"CreationDate"), ("svg", b"<?xml", b"dc:date")]
+)
+def test_other_formats_and_the_same_bytes_again(tiny, tmp_path, ending, start, date):
     for name in ("one", "two"):
         figures.save(figures.filters(tiny.model), tmp_path / f"{name}.{ending}")
     one, two = ((tmp_path / f"{name}.{ending}").read_bytes() for name in ("one", "two"))
     assert one.startswith(start)
     assert one == two
+    assert date not in one
 
 
 def test_colour_images_and_signed_models_draw(tmp_path):

@@ -49,17 +49,18 @@ def images() -> np.ndarray:
 
 
 def test_every_shape_of_the_same_images_gives_the_same(images: np.ndarray) -> None:
+    images = images[:12]
     square = images[:, :, :20, :20]
     wanted = features().fit_transform(square)
-    assert wanted.shape == (40, features().fit(square)._n_features_out)
+    assert wanted.shape == (12, features().fit(square)._n_features_out)
     assert wanted.dtype == np.float32
     np.testing.assert_array_equal(features().fit_transform(square[:, 0]), wanted)
-    np.testing.assert_array_equal(features().fit_transform(square.reshape(40, -1)), wanted)
+    np.testing.assert_array_equal(features().fit_transform(square.reshape(12, -1)), wanted)
     oblong = images[:, :, :20, :16]
-    rows = features(shape=(20, 16)).fit_transform(oblong.reshape(40, -1))
+    rows = features(shape=(20, 16)).fit_transform(oblong.reshape(12, -1))
     np.testing.assert_array_equal(rows, features().fit_transform(oblong))
     colour = np.concatenate([square, square, square], 1)
-    found = features(shape=(3, 20, 20)).fit(colour.reshape(40, -1))
+    found = features(shape=(3, 20, 20)).fit(colour.reshape(12, -1))
     assert found.image_shape_ == (3, 20, 20)
     np.testing.assert_array_equal(found.transform(colour), features().fit_transform(colour))
 
@@ -105,24 +106,24 @@ def test_the_result_for_an_image_does_not_depend_on_its_batch(
     images: np.ndarray, engine: str
 ) -> None:
     fitted = features(maps=(16, 48), filter_size=5, steps=10, lam=20.0, engine=engine).fit(
-        images[:10]
+        images[:6]
     )
-    together = fitted.transform(images[:9])
-    alone = np.concatenate([fitted.transform(images[i : i + 1]) for i in range(9)])
+    together = fitted.transform(images[:5])
+    alone = np.concatenate([fitted.transform(images[i : i + 1]) for i in range(5)])
     np.testing.assert_array_equal(together, alone)
-    fitted.batch_size = 7
-    np.testing.assert_array_equal(fitted.transform(images[8::-1])[::-1], together)
+    fitted.batch_size = 3
+    np.testing.assert_array_equal(fitted.transform(images[4::-1])[::-1], together)
 
 
 def test_the_reconstruction_is_near_the_images_and_scaled_like_them(images: np.ndarray) -> None:
-    given = 255 * images
+    given = 255 * images[:20]
     fitted = features(
         maps=(8,), filter_size=5, epochs=3, training_steps=10, lam=20.0, steps=30
     ).fit(given)
     assert fitted.scale_ == 255
     latents = fitted.encode(given)
-    assert latents.p.shape == (40, 8, 16, 16)
-    assert latents.pooling_params[0].mu.shape == (40, 2, 8, 16, 16)
+    assert latents.p.shape == (20, 8, 16, 16)
+    assert latents.pooling_params[0].mu.shape == (20, 2, 8, 16, 16)
     made = fitted.decode(latents)
     assert isinstance(made, np.ndarray)
     assert made.shape == given.shape
@@ -153,7 +154,7 @@ def test_a_raw_descriptor_is_the_features_of_unit_length(images: np.ndarray) -> 
 
 
 def test_it_works_where_transformers_work(images: np.ndarray, tmp_path) -> None:  # type: ignore[no-untyped-def]
-    x, y = images[:, 0, 4:24, 4:24], ww.data.load("digits").labels[:40] % 2
+    x, y = images[:20, 0, 4:24, 4:24], ww.data.load("digits").labels[:20] % 2
     pipeline = make_pipeline(features(), LinearSVC())
     assert len(cross_val_score(pipeline, x, y, cv=2)) == 2
     search = GridSearchCV(

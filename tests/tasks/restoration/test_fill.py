@@ -116,7 +116,7 @@ def test_known_pixels_are_denoised_where_noise_is_given() -> None:
 
 
 def test_colours_and_sizes_from_1_pixel() -> None:
-    for height, width in ((1, 1), (1, 9), (20, 24)):
+    for height, width in ((1, 1), (1, 9), (14, 17)):
         truth = torch.stack(
             [discs(height, width), 0.5 * discs(height, width), 1 - discs(height, width)]
         )[None]
