@@ -51,14 +51,15 @@ def test_labels_one_at_a_time_have_the_potentials_of_all_at_once(graph: Tensor) 
     potentials = LabelPotentials(graph)
     for count in (2, 3, 4, 6, 7, MANY):
         rows, labels = labelled(count)
-        assert_potentials_are_those_of(graph, rows, labels, potentials.of(rows, labels, EVEN))
+        u = potentials.of(rows, labels, EVEN).all_rows
+        assert_potentials_are_those_of(graph, rows, labels, u)
 
 
 def test_labels_that_are_taken_back_or_changed_leave_nothing_behind(graph: Tensor) -> None:
     potentials = LabelPotentials(graph)
     rows, labels = labelled(6)
     for keep, given in ((6, labels), (6, labels), (4, labels), (6, 2 - labels)):
-        u = potentials.of(rows[:keep], given[:keep], EVEN)
+        u = potentials.of(rows[:keep], given[:keep], EVEN).all_rows
         assert_potentials_are_those_of(graph, rows[:keep], given[:keep], u)
     assert set(potentials._contributions) == set(rows.tolist())
     potentials.of(rows[:2], labels[:2], EVEN)
@@ -75,12 +76,12 @@ def test_held_out_rows_have_the_potentials_of_the_other_labels(
 ) -> None:
     potentials = LabelPotentials(graph)
     rows, labels = labelled(count)
-    for _ in range(changes):
-        potentials.of(rows, labels, EVEN)
     folds = calibration.folds(labels)
-    found = potentials.without(folds, rows, labels, EVEN)
-    assert len(found) == len(folds) > 1
-    for fold, u in zip(folds, found, strict=True):
+    assert len(folds) > 1
+    for _ in range(changes):
+        found = potentials.of(rows, labels, EVEN, folds).held_out
+    parts = found.split([len(fold.held_out) for fold in folds])
+    for fold, u in zip(folds, parts, strict=True):
         tau = tau_for(len(fold.kept), COUNT)
         kept = fold.kept
         wanted = poisson_learning(graph, rows[kept], labels[kept], EVEN, tolerance, tau)
@@ -100,11 +101,12 @@ def test_a_new_label_costs_one_column(graph: Tensor, monkeypatch: pytest.MonkeyP
     potentials = LabelPotentials(graph)
     for count in (4, 4, 5, 6, 6):
         rows, labels = labelled(count)
-        potentials.of(rows, labels, EVEN)
-        potentials.without(calibration.folds(labels), rows, labels, EVEN)
+        potentials.of(rows, labels, EVEN, calibration.folds(labels))
     folds = len(calibration.folds(labelled(4)[1]))
-    # all at once, then the contribution of every label, then those of new ones
-    assert solved == [3] * (1 + folds) + [4, 1, 1]
+    # all at once, with those that are held out; then the contribution of every label, then those of
+    # new ones
+    assert sorted(solved[:2]) == [3, 3 * folds]
+    assert solved[2:] == [4, 1, 1]
     assert MOST_AT_ONCE >= 4
 
 
@@ -115,4 +117,4 @@ def test_contributions_are_not_saved(graph: Tensor) -> None:
         potentials.of(rows, labels, EVEN)
     copy = pickle.loads(pickle.dumps(potentials))
     assert not copy._contributions
-    assert_potentials_are_those_of(graph, rows, labels, copy.of(rows, labels, EVEN))
+    assert_potentials_are_those_of(graph, rows, labels, copy.of(rows, labels, EVEN).all_rows)

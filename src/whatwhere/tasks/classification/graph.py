@@ -18,6 +18,7 @@ from whatwhere.tasks.classification.neighbour_graph import connected_parts, symm
 from whatwhere.tasks.classification.neighbours import Neighbours, neighbour_weights
 from whatwhere.tasks.classification.new_rows import NewRows
 from whatwhere.tasks.classification.poisson import grow_regions, poisson_learning
+from whatwhere.tasks.classification.ridge import LabelRegression
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -48,8 +49,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     The classifier connects every row to its nearest neighbours, by Euclidean distance. For rows of
     unit length, such as descriptors, the cosine gives the same neighbours. Labels spread over this
-    graph by Poisson learning, in which all classes are equally strong. If the shares of the classes
-    are known, the borders of the classes then move to where few neighbours lie on different sides.
+    graph by Poisson learning, in which all classes are equally strong. A ridge regression on the
+    labels is added, which counts more the more labels there are. If the shares of the classes are
+    known, the borders of the classes instead move to where few neighbours lie on different sides.
     Without shares nothing would bound a class, and one could take all rows. Probabilities are
     calibrated on held-out labels. New rows get theirs from their neighbours and from a ridge
     regression on the classes of all rows.
@@ -160,19 +162,25 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         return result
 
     def _calibrated(self, rows: Tensor, labels: Tensor) -> Tensor:
-        """Probabilities [N, K] from potentials, calibrated on labels that are held out in turn."""
+        """Probabilities [N, K] from potentials and a regression on the labels, calibrated on labels
+        that are held out in turn."""
         classes = len(self.classes_)
         # Classes are equally strong: how many labels a class has may say nothing of its size.
         even = torch.full((classes,), 1 / classes, dtype=torch.float64, device=labels.device)
-        u = self.potentials_.of(rows, labels, even)
-        length = calibration.usual_length(u)
         folds = calibration.folds(labels)
+        potentials = self.potentials_.of(rows, labels, even, folds)
+        length = calibration.usual_length(potentials.all_rows)
+        regression = LabelRegression(self.neighbours_.rows, len(labels), classes)
+        scores = calibration.scaled(potentials.all_rows, length) + regression.scores(rows, labels)
+
         held_out = torch.cat([rows[:0], *(fold.held_out for fold in folds)])
-        without = torch.cat([u[:0], *self.potentials_.without(folds, rows, labels, even)])
-        scores = calibration.scaled(without, length)
-        found = calibration.calibrate(scores, labels[held_out])
-        self.held_out_ = HeldOut(rows[held_out], labels[held_out], found.probabilities(scores))
-        probabilities = found.probabilities(calibration.scaled(u, length))
+        held_out_scores = calibration.scaled(potentials.held_out, length)
+        held_out_scores += regression.held_out_scores(rows, labels, folds)
+        found = calibration.calibrate(held_out_scores, labels[held_out])
+        known = found.probabilities(held_out_scores)
+        self.held_out_ = HeldOut(rows[held_out], labels[held_out], known)
+
+        probabilities = found.probabilities(scores)
         usual = calibration.usual_distance(self.distances_)
         return calibration.mix_isolated(probabilities, self.distances_, usual)
 

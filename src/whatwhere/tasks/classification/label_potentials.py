@@ -2,14 +2,13 @@
 
 Potentials are linear in their sources (`poisson`). What a source of 1 at a labelled row adds to the
 potentials of all rows is therefore kept: a new label costs the solution of one column, and the
-potentials of any of the labels are sums. Two cases are
-solved directly: labels that are spread only once, and so many labels that τ follows their number.
+potentials of any of the labels are sums. Two cases are solved directly: labels that are spread only
+once, and so many labels that τ follows their number.
 """
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,6 +26,14 @@ MOST_NUMBERS = 1 << 25  # that are kept: 256 MB
 MOST_AT_ONCE = 16  # rows whose contributions are computed for one change of labels
 
 
+class Potentials(NamedTuple):
+    """Potentials of all rows [N, K]; and of the rows that folds hold out, one fold after the other,
+    from their other labels, [n, K]."""
+
+    all_rows: Tensor
+    held_out: Tensor
+
+
 class LabelPotentials:
     """Potentials of labels on a graph, a sparse CSR matrix [N, N]."""
 
@@ -40,39 +47,51 @@ class LabelPotentials:
         """Contributions are not saved: they can be computed again."""
         return self.__dict__ | {"_is_first": True, "_contributions": {}}
 
-    def of(self, rows: Tensor, labels: Tensor, shares: Tensor) -> Tensor:
-        """The potentials [N, K] of labelled rows [m] and their classes [m], whose `shares` are
-        [K]."""
+    def of(
+        self, rows: Tensor, labels: Tensor, shares: Tensor, folds: Sequence[Fold] = ()
+    ) -> Potentials:
+        """The potentials of labelled rows [m] and their classes [m], whose `shares` are [K]."""
         self._compute_contributions(rows)
         if self._has_all(rows):
-            return self._rows_of(rows).T @ source_strengths(labels, shares)
+            return self._sums(rows, labels, shares, folds)
         sources = label_sources(self.graph, rows, labels, shares)
-        return self.system.solve(sources, tau=tau_for(len(rows), self.graph.shape[0]))
-
-    def without(
-        self, folds: Sequence[Fold], rows: Tensor, labels: Tensor, shares: Tensor
-    ) -> list[Tensor]:
-        """The potentials [n, K] of the rows that each fold holds out, from its other labels."""
-        if not folds:
-            return []
-        if self._has_all(rows):
-            among = self._rows_of(rows)[:, rows]
-            return [
-                among[fold.kept][:, fold.held_out].T @ source_strengths(labels[fold.kept], shares)
-                for fold in folds
-            ]
+        tau = tau_for(len(rows), self.graph.shape[0])
         # sparse products use one core each
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            return list(
-                pool.map(lambda fold: self._solve_without(fold, rows, labels, shares), folds)
-            )
+        with ThreadPoolExecutor(1) as other_core:
+            held_out = other_core.submit(self._solve_held_out, rows, labels, shares, folds)
+            all_rows = self.system.solve(sources, tau=tau)
+            return Potentials(all_rows, held_out.result())
 
-    def _solve_without(self, fold: Fold, rows: Tensor, labels: Tensor, shares: Tensor) -> Tensor:
-        sources = label_sources(self.graph, rows[fold.kept], labels[fold.kept], shares)
-        tau = tau_for(len(fold.kept), self.graph.shape[0])
+    def _sums(
+        self, rows: Tensor, labels: Tensor, shares: Tensor, folds: Sequence[Fold]
+    ) -> Potentials:
+        """The potentials, as sums of what the labels contribute."""
+        contributions = self._rows_of(rows)
+        all_rows = contributions.T @ source_strengths(labels, shares)
+        among = contributions[:, rows]
+        held_out = [
+            among[fold.kept][:, fold.held_out].T @ source_strengths(labels[fold.kept], shares)
+            for fold in folds
+        ]
+        return Potentials(all_rows, torch.cat([all_rows[:0], *held_out]))
+
+    def _solve_held_out(
+        self, rows: Tensor, labels: Tensor, shares: Tensor, folds: Sequence[Fold]
+    ) -> Tensor:
+        """The potentials of the rows that are held out, the columns of all folds at once."""
+        count = self.graph.shape[0]
+        sources = [
+            label_sources(self.graph, rows[fold.kept], labels[fold.kept], shares) for fold in folds
+        ]
+        taus = [tau_for(len(fold.kept), count) for fold in folds]
+        if not folds:
+            return shares.new_zeros(0, len(shares))
         # single precision is far more precise than the tolerance
-        u = self.system.solve(sources.float(), HELD_OUT_TOLERANCE, tau)
-        return u[rows[fold.held_out]].to(shares)
+        tau = torch.tensor(taus, device=shares.device).repeat_interleave(len(shares))
+        u = self.system.solve(torch.cat(sources, 1).float(), HELD_OUT_TOLERANCE, tau)
+        parts = u.to(shares).split(len(shares), 1)
+        held_out = [part[rows[fold.held_out]] for part, fold in zip(parts, folds, strict=True)]
+        return torch.cat(held_out)
 
     def _compute_contributions(self, rows: Tensor) -> None:
         """Compute some of those that are missing; the rest follows with the next change."""

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from whatwhere.tasks.classification.calibration import mix_isolated, usual_distance
 from whatwhere.tasks.classification.neighbours import Nearest, Neighbours, neighbour_weights
+from whatwhere.tasks.classification.ridge import SMALLEST, ridge_weights
 
 RIDGE = 0.1  # of the mean variance of a column
-SMALLEST = 1e-30
 SAMPLE = 1000  # known rows on which the sharpness is chosen
 
 
@@ -54,8 +54,10 @@ class NewRows:
     def regression(self) -> Tensor:
         """Weights [d, K] of the linear score, scaled."""
         classes = F.one_hot(self.probabilities.argmax(1), self.probabilities.shape[1]).double()
-        weights = ridge_weights(self.neighbours.rows, classes - classes.mean(0))
-        return weights / (self.neighbours.rows @ weights).std(correction=0).clamp(min=SMALLEST)
+        rows = self.neighbours.rows
+        penalty = RIDGE * rows.double().square().sum() / rows.shape[1]
+        weights = ridge_weights(rows, classes - classes.mean(0), penalty)
+        return weights / (rows @ weights).std(correction=0).clamp(min=SMALLEST)
 
     @cached_property
     def sample(self) -> Tensor:
@@ -91,16 +93,3 @@ class NewRows:
             else:
                 high = middle
         return middle
-
-
-def ridge_weights(rows: Tensor, targets: Tensor) -> Tensor:
-    """W [d, K] of (Xᵀ X + s) W = Xᵀ T, for centred rows X [N, d]; s is a tenth of the mean
-    diagonal element of Xᵀ X."""
-    few_rows = len(rows) < rows.shape[1]  # the smaller of two equivalent systems
-    gram = (rows @ rows.T if few_rows else rows.T @ rows).double()
-    s = (RIDGE * rows.double().square().sum() / rows.shape[1]).clamp(min=SMALLEST)
-    system = gram + s * torch.eye(len(gram), dtype=gram.dtype, device=gram.device)
-    if few_rows:
-        return (rows.T.double() @ torch.linalg.solve(system, targets)).float()
-    solution: Tensor = torch.linalg.solve(system, rows.T.double() @ targets)
-    return solution.float()

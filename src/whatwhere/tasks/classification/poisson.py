@@ -101,9 +101,12 @@ class PoissonSystem:
         self.scaled = reordered(scaled_graph(graph, 1 / root), self.order)
 
     def solve(
-        self, source: Tensor, tolerance: float = TOLERANCE, tau: float | None = None
+        self, source: Tensor, tolerance: float = TOLERANCE, tau: float | Tensor | None = None
     ) -> Tensor:
-        """u [N, K] for every column of F [N, K], in the precision of F."""
+        """u [N, K] for every column of F [N, K], in the precision of F.
+
+        tau  one for all columns, or one for each, [K]
+        """
         product = product_of(self.scaled.to(source.dtype))
         kept = 1 + (TAU if tau is None else tau)
 
