@@ -148,7 +148,8 @@ def test_a_command_never_writes_onto_what_it_reads(tmp_path: Path) -> None:
     pictures.mkdir()
     for i in range(3):
         Image.fromarray(np.full((10, 10), 60 * i, np.uint8)).save(pictures / f"{i}.png")
-    whatwhere("encode", run, pictures, "--out", tmp_path / "codes.npz", "--where", *PLAIN)
+    codes = ("--out", tmp_path / "codes.npz", "--where", "--preset", "recipe")
+    whatwhere("encode", run, pictures, *codes, *PLAIN)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     commands = [
         ("denoise", pictures, pictures),
