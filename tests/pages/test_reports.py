@@ -38,7 +38,7 @@ def test_reports_use_the_right_half_and_are_whole_on_a_phone(
     with Opened(browser, url, viewport=DESKTOP, report=True) as opened:
         shown = opened.tab.locator("main img, main svg")
         assert 0.6 * DESKTOP["width"] < shown.evaluate_all(RIGHTMOST) <= DESKTOP["width"]
-    with Opened(browser, url, viewport=PHONE, report=True) as opened:
+        opened.tab.set_viewport_size(PHONE)
         assert opened.tab.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
         scrolled = opened.tab.locator("figure").evaluate_all(
             "all => all.filter(one => one.scrollWidth > one.clientWidth && one.tabIndex < 0).length"
