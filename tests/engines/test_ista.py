@@ -166,9 +166,9 @@ def test_lasso_of_one_layer_is_scikit_learns() -> None:
 def test_an_images_code_does_not_depend_on_its_neighbours(name: str) -> None:
     spec = SPECS[name]
     model, v = DeconvNet(spec, dtype=torch.float64), random_images(spec, 5)
-    together = infer(model, v, InferenceSpec(steps=15))
-    split = infer(model, v, InferenceSpec(steps=15), batch_size=2)
-    alone = infer(model, v[3:4], InferenceSpec(steps=15))
+    together = infer(model, v, InferenceSpec(steps=8))
+    split = infer(model, v, InferenceSpec(steps=8), batch_size=2)
+    alone = infer(model, v[3:4], InferenceSpec(steps=8))
     for whole, parts, one in zip(
         together.latents.tensors(), split.latents.tensors(), alone.latents.tensors(), strict=True
     ):
@@ -181,9 +181,7 @@ def test_an_images_code_does_not_depend_on_its_neighbours(name: str) -> None:
 def test_images_smaller_than_a_filter(name: str, height: int, width: int) -> None:
     spec = SPECS[name]
     model = DeconvNet(spec, dtype=torch.float64)
-    solution = infer(
-        model, random_images(spec, 2, height, width), InferenceSpec(lam=50.0, steps=20)
-    )
+    solution = infer(model, random_images(spec, 2, height, width), InferenceSpec(lam=50.0, steps=8))
     assert (solution.stats.cost[-1] < solution.stats.cost[0]).all()
 
 
