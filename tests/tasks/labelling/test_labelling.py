@@ -118,8 +118,9 @@ def test_the_error_is_estimated_once_there_are_enough_labels() -> None:
         rows, y = blobs(each=80, spread=1.9, seed=seed)
         session = ww.Labelling(rows)
         assert session.error() is None
-        for _ in range(20):
-            session.label({row: y[row] for row in session.suggest(2)})
+        for _ in range(40):
+            (row,) = session.suggest(1)
+            session.label({row: y[row]})
         others = ~session.predict().said
         truth = np.mean(session.predict().classes[others] != y[others])
         assert truth > 0.1, "nothing to estimate"
