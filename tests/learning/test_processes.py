@@ -277,12 +277,12 @@ def test_a_killed_process_ends_the_others_and_the_run_continues(alone, tmp_path)
 
 
 def test_a_process_that_hangs_is_named_after_the_timeout(tmp_path):
-    started = start(3, fail_amid_training, tmp_path, signal.SIGSTOP, 4.0)
+    started = start(3, fail_amid_training, tmp_path, signal.SIGSTOP, 3.0)
     assert join(started[:2]) == [0, 0]
     started[2].kill()  # a stopped process cannot end by itself
     for rank in (0, 1):
         message = (tmp_path / f"error{rank}").read_text()
-        assert "process 2 ended, or did not answer within 4 s" in message
+        assert "process 2 ended, or did not answer within 3 s" in message
 
 
 # One process, and shares --------------------------------------------------------------------------

@@ -187,7 +187,7 @@ def test_a_link_shows_the_same_thing(opened: Opened, browser: Any, page_file: Pa
         opened.text("#amplitude-value"),
     ]
     link = "&".join(f"{name}={value}" for name, value in opened.address().items())
-    with Opened(browser, page_file.as_uri(), link) as other:
+    with Opened(browser, page_file.as_uri(), link, fast_timers=True) as other:
         assert [other.text("#cost"), other.text("#amplitude-value")] == shown[1:]
         assert np.abs(other.pixels("#reconstruction") - shown[0]).max() <= 1
         assert other.text("#step-label") == f"step {2 * STEPS + 1} of {2 * STEPS + 1}"
@@ -348,7 +348,7 @@ def test_a_served_page_opens_before_the_codes_of_its_examples_are_inferred(
         threading.Thread(
             target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
         ).start()
-        with Opened(browser, server.url) as opened:
+        with Opened(browser, server.url, fast_timers=True) as opened:
             opened.tab.locator("#legend .swatch").first.click()
             assert opened.text("#occurrence-count") == "in – % of 0 examples"
             looked.set()
@@ -374,9 +374,8 @@ def test_a_phone_shows_it_all_without_scrolling_sideways_and_draws_by_touch(
     browser: Any, page_file: Path
 ) -> None:
     size = {"width": 390, "height": 844}
-    with Opened(
-        browser, page_file.as_uri(), viewport=size, has_touch=True, is_mobile=True
-    ) as opened:
+    touch = {"viewport": size, "has_touch": True, "is_mobile": True}
+    with Opened(browser, page_file.as_uri(), fast_timers=True, **touch) as opened:
         assert opened.tab.evaluate("document.documentElement.scrollWidth") <= 390
         opened.tab.locator("#clear").click()
         opened.settle()
@@ -414,7 +413,7 @@ def test_a_page_of_pictures_says_nothing_of_ink_or_digits(browser: Any, tmp_path
     ).page()
     file = tmp_path / "page.html"
     file.write_text(page, encoding="utf-8")
-    with Opened(browser, file.as_uri()) as opened:
+    with Opened(browser, file.as_uri(), fast_timers=True) as opened:
         opened.tab.locator("#start-tour").click()
         shown = opened.tab.locator("body").inner_text()
         for word in ("ink", "digit", "Draw a"):
