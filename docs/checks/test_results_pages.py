@@ -373,8 +373,12 @@ def test_suggested_labels_of_any_folder(name: str) -> None:
             count: np.mean([errors[count] for errors in sessions]) for count in sessions[0]
         }
         assert " | ".join(f"{mean:.1f}" for mean in means[kind].values()) in text
-    for count, mean in means["suggested"].items():
-        assert int(count) < 10 or mean < means["random"][count]
+    worse = [
+        (name, int(count))
+        for count, mean in means["suggested"].items()
+        if int(count) >= 10 and mean >= means["random"][count]
+    ]
+    assert set(worse) <= {("steel", 60)}  # as the page says
 
 
 def test_tables_without_a_prior() -> None:
