@@ -84,11 +84,15 @@ def killed_once() -> type[Encode]:
 
 
 @pytest.mark.slow
-def test_a_real_ray_with_a_killed_worker_gives_the_result_of_one_process(run, tmp_path):
+def test_a_real_ray_with_a_killed_worker_gives_the_result_of_one_process(
+    run, tmp_path, monkeypatch
+):
     ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
     pytest.importorskip("ray.data", reason="the extra `ray` is not installed")
     parquet = pytest.importorskip("pyarrow.parquet")
     bars = tiny.bars(24)[0]
+    # workers wait for all other programs otherwise, such as other tests
+    monkeypatch.setenv("RAY_worker_niceness", "0")
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     try:
         rows = [{"image": picture, "number": n} for n, picture in enumerate(bars)]
