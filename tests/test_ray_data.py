@@ -99,7 +99,7 @@ def test_a_real_ray_with_a_killed_worker_gives_the_result_of_one_process(
         flag = tmp_path / "killed"
         settings = {"flag": str(flag), "model": str(run), "spec": SPEC, **PLAIN}
         coded = ray.data.from_items(rows, override_num_blocks=6).map_batches(
-            killed_once(), fn_constructor_kwargs=settings, batch_size=4, concurrency=1
+            killed_once(), fn_constructor_kwargs=settings, batch_size=4, concurrency=2
         )
         coded.write_parquet(str(tmp_path / "codes"), concurrency=1)
     finally:
