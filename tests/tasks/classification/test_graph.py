@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.pipeline import make_pipeline
@@ -14,6 +15,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import whatwhere as ww
 from whatwhere.errors import ImageError, SpecError
+from whatwhere.tasks.classification import calibration, poisson
+from whatwhere.tasks.classification.ridge import LabelRegression
 
 MINUS_ONE = {
     "check_classifiers_classes": (
@@ -210,3 +213,40 @@ def test_the_score_of_labelled_rows_leaves_the_others_out() -> None:
     assert ww.labelled_score(classifier, X, [0, -1, 0, -1]) == 0.5
     assert classifier.score(X, [0, -1, 0, -1]) == 0.25, "-1 is counted as wrong"
     assert np.isnan(ww.labelled_score(classifier, X, [-1, -1, -1, -1]))
+
+
+def test_classes_are_equally_strong_whatever_the_number_of_their_labels() -> None:
+    """Against dense solutions, in which the labels of every class add up to the same strength."""
+    generator = np.random.default_rng(0)
+    rows = generator.normal(size=(80, 3))
+    given = np.full(80, -1)
+    given[:9] = [0, 0, 0, 0, 0, 0, 1, 1, 2]
+    classifier = ww.GraphClassifier(n_neighbors=6).fit(rows, given)
+    graph = classifier.graph_
+    assert graph is not None
+    weights = graph.to_dense()
+    degree = torch.diag(weights.sum(1))
+
+    def potentials(labelled: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        classes = F.one_hot(labels, 3).double()
+        strengths = (classes - classes.mean(0)) / (3 * classes.mean(0))
+        sources = torch.zeros(80, 3, dtype=torch.float64)
+        sources[labelled] = strengths
+        tau = max(poisson.TAU, len(labelled) / 80)
+        return torch.linalg.solve((1 + tau) * degree - weights, sources)
+
+    labelled = torch.arange(9)
+    labels = torch.from_numpy(given[:9])
+    folds = calibration.folds(labels)
+    regression = LabelRegression(classifier.neighbours_.rows, 9, 3)
+    u = potentials(labelled, labels)
+    length = calibration.usual_length(u)
+    held_out = torch.cat([potentials(f.kept, labels[f.kept])[f.held_out] for f in folds])
+    held_out = calibration.scaled(held_out, length)
+    held_out = held_out + regression.held_out_scores(labelled, labels, folds)
+    known = calibration.calibrate(held_out, labels[torch.cat([f.held_out for f in folds])])
+    scores = calibration.scaled(u, length) + regression.scores(labelled, labels)
+    usual = calibration.usual_distance(classifier.distances_)
+    expected = calibration.mix_isolated(known.probabilities(scores), classifier.distances_, usual)
+    found = classifier.label_distributions_[9:]
+    np.testing.assert_allclose(found, expected[9:], atol=2e-3)
