@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 # Continuous integration must never download a CUDA build of torch: there the constraint makes pip stop instead.
 PIP_FLAGS := $(if $(CI),--constraint .ci/no-cuda.txt)
 
-.PHONY: demo reproduce test check weight lint types imports core-tests docs package coverage fuzz compare attack axe clean
+.PHONY: suite demo reproduce test check weight lint types imports core-tests docs package coverage fuzz compare attack axe clean
 demo: $(VENV)/.demo
 	$(BIN)/whatwhere demo
 
@@ -16,9 +16,12 @@ reproduce: $(VENV)/.demo
 # Bytecode is written even where PYTHONDONTWRITEBYTECODE is set: it saves every process that tests start a second.
 test: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/.dev
-	$(MAKE) --jobs 2 --output-sync machine-code-float32 machine-code-float64 types machine-code-pooling \
-	  machine-code-restoration lint imports # the longest first, so that two cores are busy to the end
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(MAKE) --jobs 2 --output-sync machine-code-float32 machine-code-float64 machine-code-pooling machine-code-restoration
+	$(MAKE) --jobs 2 suite types lint imports
+
+# Three workers: tests that wait for a browser or another process leave a core to others.
+suite: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 # Before every commit, at most a minute: format, lint, types of what changed, imports, the core's tests.
 check: $(VENV)/.dev
