@@ -159,6 +159,16 @@ def test_amplitudes_and_shares_are_those_of_the_events() -> None:
     assert 0.3 < events["explained"][1] < 0.8
 
 
+def test_what_lies_beside_a_waveform_is_no_evidence_against_it() -> None:
+    """An oscillation within the length of the waveform, where the waveform has ended."""
+    x = placed((100.5, 2), (300.5, 2))
+    t = np.arange(311, 317)
+    x[t] += np.cos(2.6 * t)
+    events = ww.find_events(known_model(), x, SPARSE, engine="reference")
+    nearest = np.abs(events["sample"] - peaks(300.5)).argmin()
+    assert events["explained"][nearest] > 0.9
+
+
 def test_an_event_has_a_fifth_of_the_energy_where_it_lies() -> None:
     x = placed((100.5, 2), (300.5, 2))
     t = np.arange(270, 331)

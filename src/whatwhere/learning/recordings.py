@@ -176,10 +176,16 @@ def in_words(signals: Signals, found: Waveforms, span: int, hum: float) -> str:
 
 
 def shown_length(samples: int, rate: float | None) -> str:
-    """A length in samples, and in milliseconds where the rate is known."""
+    """A length in samples, and in milliseconds or seconds where the rate is known.
+
+    >>> shown_length(24, 2000), shown_length(1112, 360)
+    ('24 samples (12 ms)', '1,112 samples (3.09 s)')
+    """
     if rate is None:
-        return f"{samples} samples"
-    return f"{samples} samples ({1000 * samples / rate:.3g} ms)"
+        return f"{samples:,} samples"
+    seconds = samples / rate
+    time = f"{seconds:.3g} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
+    return f"{samples:,} samples ({time})"
 
 
 def sample_of(signals: Signals) -> Tensor:
