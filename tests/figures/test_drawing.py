@@ -16,6 +16,7 @@ from PIL import Image
 import whatwhere as ww
 from figures.tiny_model import HISTORY, make_tiny
 from whatwhere import figures
+from whatwhere.engines import convergence
 from whatwhere.figures.activations import gaussians
 from whatwhere.figures.animation import animation, draw_frame, trace
 from whatwhere.figures.composite import (
@@ -296,6 +297,21 @@ def test_the_trace_is_the_inference(kind, momentum):
         torch.testing.assert_close(one.model.at(11, 13).decode(latents), solution.reconstruction)
         assert sum(costs) == pytest.approx(float(solution.stats.cost[-1, 0]), rel=1e-5)
         assert nonzeros == int(solution.stats.nonzeros[-1, 0])
+
+
+def test_the_trace_ends_where_inference_converges(tiny, monkeypatch):
+    monkeypatch.setattr(convergence, "BLOCK", 7)
+    spec, image, done = InferenceSpec.coding(lam=20.0, steps=200), tiny.images[3], []
+    solution = infer(tiny.model, image[None], spec, engine="reference")
+    taken = len(solution.stats.step)
+    assert 7 < taken < 200, "one block, or all of them, would show nothing"
+    with torch.no_grad():
+        steps = trace(tiny.model, image, spec, done.append)
+    costs = [sum(step.cost) for step in steps]
+    assert len(costs) == taken + 1
+    assert sum(done) == 200, "what convergence spares counts as done"
+    torch.testing.assert_close(steps[-1].latents.p, solution.features)
+    assert costs[-1] == pytest.approx(float(solution.stats.cost[-1, 0]), rel=1e-5)
 
 
 @pytest.mark.parametrize(("steps", "frames"), [(0, 1), (4, 5), (12, 11)])

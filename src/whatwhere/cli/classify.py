@@ -160,7 +160,7 @@ def measure_svm(
     with stages.stage("choosing C on validation images", len(options.C)) as advance:
         best, trials = protocol.choose(x, y, grid=options.C, device=device, progress=advance)
     with stages.stage("testing", 1):
-        score = protocol.evaluate(x, y, x_test, y_test, best.C, device=device)
+        score = protocol.evaluate(x, y, x_test, y_test, best.C, start=best.svm, device=device)
     facts = {
         "training": training.name,
         "test": tested.name,

@@ -99,7 +99,7 @@ def run_demo(
     for name, x, x_test in descriptions(run, training, test, engine, stage):
         with stage(f"{name}: linear SVM", len(protocol.C_GRID) + 1) as advance:
             best, _ = protocol.choose(x, y, progress=advance)
-            tested = protocol.evaluate(x, y, x_test, y_test, best.C)
+            tested = protocol.evaluate(x, y, x_test, y_test, best.C, start=best.svm)
             scores.append({"name": name, "dimensions": x.shape[1], "score": asdict(tested)})
             advance(1)
     few = few_label_scores(run, training, (x, x_test), (y, y_test), engine, stage)
@@ -172,9 +172,16 @@ def few_label_scores(
     rows, labels  of the training and of the test images
     """
     y, y_test = labels
-    some = training.subset(np.arange(0, len(y), METRIC_SHARE))
-    with stage(f"few labels: distorting {len(some):,} images", len(some)) as advance:
-        metric = learn_metric(run.model, some, run.recipe, engine=engine, progress=advance)
+    chosen = np.arange(0, len(y), METRIC_SHARE)
+    with stage(f"few labels: distorting {len(chosen):,} images", len(chosen)) as advance:
+        metric = learn_metric(
+            run.model,
+            training.subset(chosen),
+            run.recipe,
+            described=rows[0][chosen],
+            engine=engine,
+            progress=advance,
+        )
     z, z_test = (metric(part).numpy() for part in rows)
     counts = [each * len(np.unique(y)) for each in LABELS]
     scores = []

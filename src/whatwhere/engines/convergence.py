@@ -13,6 +13,7 @@ length of a block (benchmarks/coding.py).
 """
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
@@ -39,10 +40,7 @@ def solve(engine: Engine, problem: Problem) -> Solution:
         return engine.solve(problem)
     active = torch.ones(len(problem.images), dtype=torch.bool, device=problem.images.device)
     solution: Solution | None = None
-    for number, steps in enumerate(block_lengths(spec.steps)):
-        block = replace(
-            spec, steps=steps, tolerance=0.0, pooling_step=spec.pooling_step / 2**number
-        )
+    for block in blocks(spec):
         part = engine.solve(replace(problem, spec=block)[active])
         if solution is None:
             solution = part
@@ -59,6 +57,16 @@ def solve(engine: Engine, problem: Problem) -> Solution:
             break
     assert solution is not None
     return solution
+
+
+def blocks(spec: InferenceSpec) -> Iterator[InferenceSpec]:
+    """The settings of each block of steps; without a tolerance all steps are one block."""
+    if spec.tolerance == 0:
+        yield spec
+        return
+    for number, steps in enumerate(block_lengths(spec.steps)):
+        pooling_step = spec.pooling_step / 2**number
+        yield replace(spec, steps=steps, tolerance=0.0, pooling_step=pooling_step)
 
 
 def block_lengths(steps: int) -> list[int]:
@@ -81,8 +89,13 @@ def change_per_step(stats: Stats) -> Tensor:
     T = len(stats.step)
     B = block_lengths(T)[-1]
     before, after = (stats.reconstruction[t] + stats.penalty[t] for t in (T - B, T))
+    return relative_change(before, after, B)
+
+
+def relative_change(before: Tensor, after: Tensor, steps: int) -> Tensor:
+    """The share of its cost by which each image's cost changed per step, [N]."""
     change = (before - after).abs()
-    return torch.where(change == 0, 0, change / (max(B, 1) * after))
+    return torch.where(change == 0, 0, change / (max(steps, 1) * after))
 
 
 def unfinished_changes(stats: Stats, spec: InferenceSpec) -> Tensor:

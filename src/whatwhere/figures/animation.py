@@ -8,20 +8,23 @@ from typing import NamedTuple
 import matplotlib
 import numpy as np
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 from torch import Tensor
 
+from whatwhere.engines import convergence
 from whatwhere.engines.reference import ista
 from whatwhere.figures import style
 from whatwhere.figures.decomposition import decompose
 from whatwhere.inference import resolve_lam
 from whatwhere.latents import Latents
-from whatwhere.model import DeconvNet, Problem
+from whatwhere.model import DeconvNet, Objective, Problem
 from whatwhere.spec import InferenceSpec
 from whatwhere.spec.recipe import joint
 
 FRAMES = 20  # about this many of the steps are shown
+FRAME_DPI = 100
 FRAME_MS = 180
 LAST_FRAME_MS = 2500
 PANEL_SIDE = 1.3  # inches of a picture
@@ -54,18 +57,17 @@ def animation(
     >>> ww.figures.animation(model, image, ww.InferenceSpec(steps=2))[:6]
     b'GIF89a'
     """
-    with torch.no_grad(), matplotlib.rc_context(style.RC):
-        steps = trace(model, image, spec, progress)
-        frames = []
-        # every one of the first steps, then increasingly far apart, and the last
-        shown = {
-            *range(min(spec.steps, 5)),
-            *(np.geomspace(1, spec.steps + 1, FRAMES) - 1).astype(int),
-        }
-        for now in sorted(shown):
-            file = io.BytesIO()
-            draw_frame(model, image, steps, now).savefig(file, format="png", dpi=100)
-            frames.append(np.asarray(Image.open(file).convert("RGB")))
+    with torch.no_grad():
+        return draw_steps(model, image, trace(model, image, spec, progress))
+
+
+def draw_steps(model: DeconvNet, image: Tensor, steps: list[Step]) -> bytes:
+    """The steps of an inference, which `trace` followed, as the bytes of a GIF."""
+    last = len(steps) - 1
+    # every one of the first steps, then increasingly far apart, and the last
+    shown = {*range(min(last, 5)), *(np.geomspace(1, last + 1, FRAMES) - 1).astype(int)}
+    with matplotlib.rc_context(style.RC):
+        frames = [to_pixels(draw_frame(model, image, steps, now)) for now in sorted(shown)]
     # one palette for all frames prevents flicker; an octree keeps rare colours, which a median cut
     # would lose
     palette = Image.fromarray(np.concatenate(frames)).quantize(256, Image.Quantize.FASTOCTREE)
@@ -91,21 +93,36 @@ def animation(
 def trace(
     model: DeconvNet, image: Tensor, spec: InferenceSpec, progress: Callable[[int], None]
 ) -> list[Step]:
-    """The joint inference of one image, before the first step and after each."""
+    """The joint inference of one image, before the first step and after each, until it is finished
+    as in `infer` (`engines.convergence`)."""
     signal, background = model.input_stage.forward(image[None])
-    problem = Problem(
-        model, signal, joint(model.spec.depth)[0], resolve_lam(model, image[None], spec)
-    )
-    state = ista.start(problem)
-    steps = []
-    for step in range(spec.steps + 1):
-        if step:
-            state = ista.step(problem, state)[0]
-            progress(1)
-        cost = problem.objective(state.latents)
-        latents = replace(state.latents, background=background)
+    spec = resolve_lam(model, image[None], spec)
+    problem = Problem(model, signal, joint(model.spec.depth)[0], spec)
+    steps: list[Step] = []
+
+    def record(latents: Latents, cost: Objective) -> None:
         parts = (float(cost.reconstruction), float(cost.penalty))
-        steps.append(Step(latents, parts, int(cost.nonzeros)))
+        steps.append(Step(replace(latents, background=background), parts, int(cost.nonzeros)))
+
+    for block in convergence.blocks(spec):
+        problem = replace(problem, spec=block)
+        state = ista.start(problem)
+        first = problem.objective(state.latents)
+        if not steps:
+            record(state.latents, first)
+        last = first
+        for _ in range(block.steps):
+            state = ista.step(problem, state)[0]
+            last = problem.objective(state.latents)
+            record(state.latents, last)
+            progress(1)
+        problem = replace(problem, latents=state.latents)
+        change = convergence.relative_change(first.cost, last.cost, block.steps)
+        if bool(change <= spec.tolerance):
+            break
+    spared = spec.steps + 1 - len(steps)
+    if spared:
+        progress(spared)
     return steps
 
 
@@ -148,3 +165,11 @@ def draw_frame(model: DeconvNet, image: Tensor, steps: list[Step], now: int) -> 
     axes.tick_params(length=2, color=style.GREY)
     axes.grid(axis="y", color=style.RULE)
     return figure
+
+
+def to_pixels(figure: Figure) -> np.ndarray:
+    """A figure as RGB pixels [H, W, 3]."""
+    figure.set_dpi(FRAME_DPI)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return np.asarray(canvas.buffer_rgba())[..., :3].copy()

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from whatwhere.errors import SpecError
 from whatwhere.figures.activations import where_map
-from whatwhere.figures.animation import animation
+from whatwhere.figures.animation import draw_steps, trace
 from whatwhere.figures.composite import (
     composite,
     cost,
@@ -346,13 +346,13 @@ class RunFigures:
         image = self.images[self.shown]
         settings = self.inference or training_settings(self.run.recipe, model.spec.depth)
         with self.stage("following the inference of one image", settings.steps) as advance:
-            moving = animation(model, image, settings, advance)
+            steps = trace(model, image, settings, advance)
         return Section(
             "Inference step by step",
             "One image: its reconstruction, the residual (orange where the reconstruction is too"
             " small, purple where it is too large), its features in their colours, and the parts"
-            f" of the cost, in {settings.steps} steps.",
-            moving,
+            f" of the cost, in {len(steps) - 1} steps.",
+            draw_steps(model, image, steps),
         )
 
     def _cost(self, layer: int) -> Section:

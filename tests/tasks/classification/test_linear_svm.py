@@ -8,8 +8,8 @@ from sklearn.svm import LinearSVC
 
 import whatwhere as ww
 from whatwhere.errors import ImageError, SpecError
-from whatwhere.tasks.classification import LinearSVM, fit_svm, protocol
-from whatwhere.tasks.classification.linear_svm import newton
+from whatwhere.tasks.classification import LinearSVM, fit_svm, linear_svm, protocol
+from whatwhere.tasks.classification.linear_svm import newton, start_weights
 from whatwhere.tasks.classification.protocol import (
     choose,
     evaluate,
@@ -72,6 +72,62 @@ def test_newtons_gradient_vanishes(rows: int, columns: int) -> None:
     assert gradient.abs().max() < 1e-5
 
 
+@pytest.fixture
+def solves(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows by one entry for every step of Newton's method."""
+    seen: list[int] = []
+    real = linear_svm.conjugate_gradient
+
+    def counted(*arguments, **options):  # type: ignore[no-untyped-def]
+        seen.append(1)
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(linear_svm, "conjugate_gradient", counted)
+    return seen
+
+
+@pytest.mark.parametrize("columns", [6, 150])  # 150: solved in the space of the rows
+def test_a_start_saves_steps_and_leaves_the_minimum(solves: list[int], columns: int) -> None:
+    generator = np.random.default_rng(0)
+    y = generator.integers(0, 3, 70)
+    x = (np.eye(columns)[y] + 0.5 * generator.normal(size=(70, columns))).astype(np.float32)
+    plain = fit_svm(x, y, 3.0)
+    steps_from_zero = len(solves)
+    again = fit_svm(x, y, 3.0, start=plain)
+    assert len(solves) == steps_from_zero + 1, "one step finds that there is nothing to gain"
+    far = fit_svm(x, y, 3.0, start=fit_svm(x[:20], y[:20], 0.1))
+    for svm in (again, far):
+        np.testing.assert_allclose(
+            objective(svm, x, y, 3.0), objective(plain, x, y, 3.0), rtol=1e-5
+        )
+
+
+def test_a_class_that_the_start_does_not_have_starts_from_0() -> None:
+    x, y = clouds(90, 0.3)
+    x, y = x[np.argsort(y, kind="stable")], np.sort(y)
+    two = fit_svm(x[y != 1], y[y != 1], 1.0)
+    svm, plain = fit_svm(x, y, 1.0, start=two), fit_svm(x, y, 1.0)
+    assert svm.classes.tolist() == [0, 1, 2]
+    np.testing.assert_allclose(objective(svm, x, y, 1.0), objective(plain, x, y, 1.0), rtol=1e-5)
+    np.testing.assert_array_equal(
+        start_weights(two, svm.classes, 3).T,
+        [
+            [*two.weights[0], two.intercepts[0]],
+            [0] * 4,
+            [*two.weights[1], two.intercepts[1]],
+        ],
+    )
+
+
+def test_a_start_of_two_classes_is_that_of_the_second(solves: list[int]) -> None:
+    x, y = clouds(60, 0.3)
+    x, y = x[y != 1], y[y != 1]
+    svm = fit_svm(x, y, 1.0)
+    solves.clear()
+    fit_svm(x, y, 1.0, start=svm)
+    assert len(solves) == 1
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_gpu_gives_the_same(digits) -> None:  # type: ignore[no-untyped-def]
@@ -101,6 +157,8 @@ def test_labels_that_no_svm_fits_are_refused(x: np.ndarray, y: np.ndarray, messa
 def test_settings_that_cannot_be_are_refused() -> None:
     with pytest.raises(SpecError, match="Got C = 0"):
         fit_svm(X, Y, 0)
+    with pytest.raises(ImageError, match="from an SVM of 3 columns; expected 4, as in the fit"):
+        fit_svm(X, Y, 1.0, start=fit_svm(X[:, :3], Y, 1.0))
 
 
 def test_predictions_take_the_largest_decision() -> None:
@@ -134,6 +192,30 @@ def test_the_smallest_of_the_best_is_chosen() -> None:
     assert [trial.C for trial in trials] == [1e-7, 0.1, 1.0]
     assert best == min(trials, key=lambda trial: (trial.error, trial.C))
     assert best.error < trials[0].error
+
+
+def test_every_fit_starts_from_that_of_the_same_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = clouds(120, 0.3)
+    fits: list[tuple[int, float, LinearSVM | None, LinearSVM]] = []
+    real = protocol.fit_svm
+
+    def recorded(x, y, C, *, start=None, device="cpu"):  # type: ignore[no-untyped-def]
+        svm = real(x, y, C, start=start, device=device)
+        fits.append((len(x), C, start, svm))
+        return svm
+
+    monkeypatch.setattr(protocol, "fit_svm", recorded)
+    turns = [np.arange(120) < 20, np.arange(120) >= 90]
+    best, trials = choose(x, y, grid=(1.0, 0.1), validation=turns)
+    assert [(size, C) for size, C, _, _ in fits] == [(100, 0.1), (90, 0.1), (100, 1.0), (90, 1.0)]
+    svms = [svm for *_, svm in fits]
+    assert [start for _, _, start, _ in fits[:2]] == [None, None]
+    assert fits[2][2] is svms[0]
+    assert fits[3][2] is svms[1]
+    assert trials[0].svm is svms[1]
+    assert trials[1].svm is svms[3]
+    evaluate(x, y, x, y, best.C, start=best.svm)
+    assert fits[-1][2] is best.svm
 
 
 def test_only_validation_images_choose(monkeypatch: pytest.MonkeyPatch) -> None:

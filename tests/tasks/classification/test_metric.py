@@ -1,6 +1,8 @@
 """The metric of distortions against a dense solve, streams against everything at once, files,
 errors."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
@@ -135,6 +137,24 @@ def test_images_are_used_up_to_a_number(monkeypatch: pytest.MonkeyPatch) -> None
     assert seen == [4, 4, 2]
 
 
+@pytest.mark.parametrize("kind", [torch.as_tensor, np.asarray])
+def test_descriptors_that_are_known_are_not_computed_again(
+    kind: Callable[[Tensor], Tensor | np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("whatwhere.tasks.classification.metric.IMAGES", 20)
+    v = images(33)
+    counts: list[int] = []
+
+    def counted(v: Tensor) -> Tensor:
+        counts.append(len(v))
+        return describe(v)
+
+    wanted = fit_metric(describe, v, HOW, rank=5, batch_size=8)
+    found = fit_metric(counted, v, HOW, described=kind(describe(v)), rank=5, batch_size=8)
+    assert sum(counts) == 20 * HOW.copies, "only the copies are described"
+    torch.testing.assert_close(found(describe(v)), wanted(describe(v)))
+
+
 def test_constant_images_and_one_image_give_finite_rows() -> None:
     for v in (torch.zeros(9, 1, 5, 4), images(1)):
         metric = fit_metric(lambda v: v.flatten(1), v, HOW, rank=3)
@@ -155,6 +175,8 @@ def test_wrong_rows_and_settings_raise() -> None:
         metric(torch.rand(2, 19))
     with pytest.raises(ImageError, match="empty"):
         fit_metric(describe, images(0))
+    with pytest.raises(ImageError, match="8 descriptors of 9 images; expected one for each"):
+        fit_metric(describe, images(9), described=torch.rand(8, 20))
 
 
 def test_covariances_of_one_and_two_threads_give_the_same_metric() -> None:

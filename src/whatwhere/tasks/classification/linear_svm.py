@@ -58,12 +58,21 @@ class LinearSVM:
         return np.asarray(self.classes[self.decision(x).argmax(1)])
 
 
-def fit_svm(x: Matrix, y: np.ndarray, C: float, *, device: torch.device | str = "cpu") -> LinearSVM:
+def fit_svm(
+    x: Matrix,
+    y: np.ndarray,
+    C: float,
+    *,
+    start: LinearSVM | None = None,
+    device: torch.device | str = "cpu",
+) -> LinearSVM:
     """Fit a linear SVM with squared hinge loss, one against the rest.
 
     x        descriptors [N, D]
     y        labels [N]
     C        weight of the loss against the regularisation
+    start    an SVM that the fit starts from, such as that of another C or of some of the rows. It
+             saves time and leaves the minimum as it is. None starts from 0
     device   device to compute on
 
     >>> rng = np.random.default_rng(0)
@@ -82,10 +91,29 @@ def fit_svm(x: Matrix, y: np.ndarray, C: float, *, device: torch.device | str = 
     targets = torch.from_numpy(np.where(y[:, None] == fitted, np.float32(1), np.float32(-1))).to(
         home
     )
-    w = newton(with_intercept(x, home), targets, C).T.cpu().numpy()
+    first = None
+    if start is not None:
+        first = start_weights(start, fitted, x.shape[1]).to(home)
+    w = newton(with_intercept(x, home), targets, C, start=first).T.cpu().numpy()
     if len(classes) == 2:
         w = np.concatenate([-w, w])
     return LinearSVM(classes, w[:, :-1], w[:, -1])
+
+
+def start_weights(start: LinearSVM, classes: np.ndarray, columns: int) -> Tensor:
+    """The weights that a fit of these classes starts from, with the intercepts at the end,
+    [D + 1, K]; a class that `start` does not have starts from 0."""
+    if start.weights.shape[1] != columns:
+        raise ImageError(
+            f"Cannot start from an SVM of {plural(start.weights.shape[1], 'column')}; expected"
+            f" {columns:,}, as in the fit."
+        )
+    w = torch.zeros(columns + 1, len(classes), dtype=torch.float64)
+    known = np.isin(classes, start.classes)
+    rows = np.searchsorted(start.classes, classes[known])
+    w[:-1, known] = torch.from_numpy(start.weights[rows].T).double()
+    w[-1, known] = torch.from_numpy(start.intercepts[rows]).double()
+    return w
 
 
 def check_labels(x: Matrix, y: np.ndarray) -> None:
@@ -111,13 +139,15 @@ def newton(
     C: float | Tensor,
     use: Tensor | None = None,
     *,
+    start: Tensor | None = None,
     tolerance: float = 1e-6,
     steps: int = 100,
 ) -> Tensor:
     """Minimise ½‖w‖² + C Σ max(0, 1 - t xᵀw)² for all classes at once:  x [N, D], t [N, K], C [K] →
     w [D, K].
 
-    use  the rows that each class learns from, [N, K]; None for all
+    use    the rows that each class learns from, [N, K]; None for all
+    start  the weights that it starts from, [D, K] in float64; None for 0
 
     Every step solves H d = -g by conjugate gradients, followed by an exact line search along d for
     each class. The iteration ends when the decrease predicted by Newton's model, -½ gᵀd, is at most
@@ -127,13 +157,18 @@ def newton(
     """
     if 2 * x.shape[0] <= x.shape[1]:
         Q, R = torch.linalg.qr(x.T)
-        return Q.double() @ newton(R.T.contiguous(), t, C, use, tolerance=tolerance, steps=steps)
+        inside = None if start is None else Q.double().T @ start
+        w = newton(R.T.contiguous(), t, C, use, start=inside, tolerance=tolerance, steps=steps)
+        return Q.double() @ w
 
     def transposed_product(rows: Tensor, s: Tensor) -> Tensor:
         return (s.to(x.dtype).T @ rows).T.double()  # xᵀs, written so that x is read row by row
 
     w = x.new_zeros(x.shape[1], t.shape[1], dtype=torch.float64)
     margin = torch.zeros_like(t, dtype=torch.float64)
+    if start is not None:
+        w = start
+        margin = (x @ w.to(x.dtype)).double()
     if use is not None:
         margin = margin.where(use, 2 * t)  # rows that are not used stay beyond the margin
     for _ in range(steps):

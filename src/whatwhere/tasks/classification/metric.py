@@ -22,7 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from whatwhere.errors import ImageError, SpecError
+from whatwhere.errors import ImageError, SpecError, plural
 from whatwhere.inference.target import ImageSource, in_model_units
 from whatwhere.model import DeconvNet
 from whatwhere.spec import Recipe
@@ -144,6 +144,7 @@ def fit_metric(
     images: ImageSource,
     how: Distortions | None = None,
     *,
+    described: Matrix | None = None,
     rank: int = RANK,
     share: float = SHARE,
     batch_size: int = 500,
@@ -155,6 +156,7 @@ def fit_metric(
     images      without labels, [N, C, H, W] or read batch by batch; if there are many, some at even
                 distances
     how         they are distorted
+    described   the descriptors of the images, [N, D], if they are known already; None computes them
     rank        columns of the result, at most
     share       the smallest variance of a direction, as a share of the mean variance under
                 distortions
@@ -168,6 +170,11 @@ def fit_metric(
     how = how or Distortions()
     if len(images) == 0:
         raise ImageError("Got an empty set of images; expected at least one.")
+    if described is not None and described.shape[0] != len(images):
+        raise ImageError(
+            f"Got {plural(described.shape[0], 'descriptor')} of {plural(len(images), 'image')};"
+            " expected one for each."
+        )
     used = torch.linspace(0, len(images) - 1, min(len(images), IMAGES), dtype=torch.float64).long()
     generator = torch.Generator().manual_seed(how.seed)
     within = Covariance(DIRECTIONS)
@@ -176,11 +183,11 @@ def fit_metric(
     for rows in used.split(batch_size):
         v = images[rows.numpy() if not isinstance(images, Tensor) else rows]
         # an unknown pixel would spread in the copies
-        x = describe(v)
         known = v.nan_to_num(0)
         copies = torch.stack(
             [describe(distort(known, how, generator)) for _ in range(how.copies)], 1
         )
+        x = describe(v) if described is None else torch.as_tensor(described)[rows].to(copies)
         differences = (copies - copies.mean(1, keepdim=True)) * (
             how.copies / (how.copies - 1)
         ) ** 0.5
@@ -198,13 +205,14 @@ def learn_metric(
     recipe: Recipe,
     how: Distortions | None = None,
     *,
+    described: Matrix | None = None,
     engine: str = "auto",
     progress: Callable[[int], Any] = lambda images: None,
 ) -> Metric:
     """Learn the metric of the descriptors of a model, on its device (see `fit_metric`)."""
     images = in_model_units(model.spec, images)
     describe = partial(describe_images, model, recipe=recipe, engine=engine, on_device=True)
-    return fit_metric(describe, images, how, progress=progress)
+    return fit_metric(describe, images, how, described=described, progress=progress)
 
 
 def metric_of(
