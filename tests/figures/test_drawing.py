@@ -18,7 +18,7 @@ from figures.tiny_model import HISTORY, make_tiny
 from whatwhere import figures
 from whatwhere.engines import convergence
 from whatwhere.figures.activations import gaussians
-from whatwhere.figures.animation import animation, draw_frame, trace
+from whatwhere.figures.animation import Drawing, animation, trace
 from whatwhere.figures.composite import (
     cost_curves,
     filter_panel,
@@ -321,12 +321,8 @@ def test_the_gif_shows_the_first_steps_and_the_last(tiny, steps, frames):
     assert (picture.n_frames, picture.info["loop"]) == (frames, 0)
     picture.seek(frames - 1)
     with torch.no_grad(), matplotlib.rc_context(RC):
-        last, file = (
-            draw_frame(
-                tiny.model, image, trace(tiny.model, image, spec, lambda steps: None), steps
-            ),
-            io.BytesIO(),
-        )
+        traced = trace(tiny.model, image, spec, lambda steps: None)
+        last, file = Drawing(tiny.model, image, traced).show(steps), io.BytesIO()
         last.savefig(file, format="png", dpi=100)
     exact = np.asarray(Image.open(file).convert("RGB")).astype(int)
     assert np.abs(np.asarray(picture.convert("RGB")) - exact).max() <= 24, (
@@ -339,13 +335,18 @@ def test_a_frame_shows_the_reconstruction_and_what_it_lacks(tiny):
         steps = trace(
             tiny.model, tiny.images[0], InferenceSpec(lam=20.0, steps=4), lambda steps: None
         )
-        first, last = (draw_frame(tiny.model, tiny.images[0], steps, now) for now in (0, 4))
-    shown = [
-        [axes.images[0].get_array() for axes in frame.axes if axes.images]
-        for frame in (first, last)
-    ]
+        drawing = Drawing(tiny.model, tiny.images[0], steps)
+        shown, texts = [], []
+        for now in (0, 4):
+            figure = drawing.show(now)
+            shown.append([axes.images[0].get_array() for axes in figure.axes if axes.images])
+            texts.append([text.get_text() for text in figure.texts])
     assert [len(pictures) for pictures in shown] == [4, 4]
     assert np.ptp(shown[0][1]) == 0, "nothing is reconstructed at first"
     assert np.ptp(shown[1][1]) > 0
     assert shown[0][2].min() < shown[1][2].min(), "the residual shrinks"
-    assert [text.get_text() for text in first.texts][-1] == "0 non-zero features"
+    assert texts[0][-1] == "0 non-zero features"
+    assert texts[1][-1] == f"{steps[4].nonzeros} non-zero features"
+    assert "after 4 steps" in texts[1]
+    ends = [line.get_xydata()[-1].tolist() for line in figure.axes[-1].lines]
+    assert ends == [[4, cost] for cost in steps[4].cost for _ in range(2)]

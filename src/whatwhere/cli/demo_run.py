@@ -34,7 +34,7 @@ LEAD = (
     "Two layers of features learned from digits without their labels, and what a linear classifier"
     " makes of them."
 )
-SHOWN = 36  # reconstructed digits, in the report
+SHOWN = 24  # reconstructed digits, in the report
 LABELS = (1, 10)  # of each class, for the graph
 DRAWS = 5  # how often these labels are drawn
 GRAPH_C = 0.3  # of the SVM that learns from the classes of the graph

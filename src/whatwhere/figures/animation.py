@@ -3,11 +3,12 @@
 import io
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import matplotlib
 import numpy as np
 import torch
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
@@ -28,6 +29,7 @@ FRAME_DPI = 100
 FRAME_MS = 180
 LAST_FRAME_MS = 2500
 PANEL_SIDE = 1.3  # inches of a picture
+PARTS = ("reconstruction", "penalty")  # of the cost
 
 
 class Step(NamedTuple):
@@ -67,7 +69,8 @@ def draw_steps(model: DeconvNet, image: Tensor, steps: list[Step]) -> bytes:
     # every one of the first steps, then increasingly far apart, and the last
     shown = {*range(min(last, 5)), *(np.geomspace(1, last + 1, FRAMES) - 1).astype(int)}
     with matplotlib.rc_context(style.RC):
-        frames = [to_pixels(draw_frame(model, image, steps, now)) for now in sorted(shown)]
+        drawing = Drawing(model, image, steps)
+        frames = [to_pixels(drawing.show(now)) for now in sorted(shown)]
     # one palette for all frames prevents flicker; an octree keeps rare colours, which a median cut
     # would lose
     palette = Image.fromarray(np.concatenate(frames)).quantize(256, Image.Quantize.FASTOCTREE)
@@ -126,50 +129,87 @@ def trace(
     return steps
 
 
-def draw_frame(model: DeconvNet, image: Tensor, steps: list[Step], now: int) -> Figure:
-    """The image, its inference after step `now`, and below the two parts of the cost up to that
-    step."""
-    latents = steps[now].latents
-    cost = steps[now].cost
-    limit = max(1.0, float(image.max()))
-    ink = style.is_ink(image)
-    figure = Figure(figsize=(5.6, 2.66))
-    explained = decompose(model, latents, *image.shape[1:])
-    reconstruction = model.at(*image.shape[1:]).decode(latents)[0]
-    panels = {
-        "input": style.image_to_rgb(image, limit, ink=ink),
-        f"after {now} steps": style.image_to_rgb(reconstruction.clamp(min=0), limit, ink=ink),
-        "residual": style.shade((reconstruction - image).mean(0).cpu().numpy(), limit, signed=True),
+class Drawing:
+    """A figure of one inference: the image, its inference after a step, and below the two parts of
+    the cost up to that step. It is made once, and `show` changes the step."""
+
+    def __init__(self, model: DeconvNet, image: Tensor, steps: list[Step]) -> None:
+        self.model = model
+        self.image = image
+        self.steps = steps
+        self.figure = Figure(figsize=(5.6, 2.66))
+        self.headings = []
+        self.pictures = []
+        for left in 0.05 + np.arange(4) * (PANEL_SIDE + 0.1):
+            self.headings.append(style.add_heading(self.figure, left, 0.04, ""))
+            axes = style.add_picture(self.figure, left, 0.2, PANEL_SIDE, self.rgb(image))
+            self.pictures.append(axes.images[0])
+        self.axes = self._cost_axes()
+        self.curves = []
+        self.ends = []
+        self.costs = []
+        for k, colour in enumerate(style.CURVES[: len(PARTS)]):
+            self.curves += self.axes.plot([], color=colour)
+            self.ends += self.axes.plot([], "o", color=colour, clip_on=False)
+            left = 0.42 + 1.5 * k
+            self.costs.append(
+                style.add_text(self.figure, left, 1.6, "", color=colour, fontweight="bold")
+            )
+        self.nonzeros = style.add_text(self.figure, 3.42, 1.6, "")
+
+    def _cost_axes(self) -> Axes:
+        axes = style.add_panel(self.figure, 0.42, 1.78, 5.05, 0.56)
+        axes.set_axis_on()
+        largest = max(max(step.cost) for step in self.steps)
+        axes.set(xlim=(0, max(1, len(self.steps) - 1)), ylim=(0, 1.1 * largest))
+        axes.set_xlabel("step", labelpad=1)
+        axes.tick_params(length=2, color=style.GREY)
+        axes.grid(axis="y", color=style.RULE)
+        return axes
+
+    @property
+    def limit(self) -> float:
+        return max(1.0, float(self.image.max()))
+
+    def rgb(self, image: Tensor) -> np.ndarray:
+        return style.image_to_rgb(image, self.limit, ink=style.is_ink(self.image))
+
+    def show(self, now: int) -> Figure:
+        """The figure, with inference after step `now`."""
+        step = self.steps[now]
+        for heading, picture, (words, rgb) in zip(
+            self.headings, self.pictures, self.panels(now).items(), strict=True
+        ):
+            heading.set_text(words)
+            picture.set_data(rgb)
+        for k, name in enumerate(PARTS):
+            until_now = [step.cost[k] for step in self.steps[: now + 1]]
+            self.curves[k].set_data(range(now + 1), until_now)
+            self.ends[k].set_data([now], [step.cost[k]])
+            self.costs[k].set_text(f"● {name} {step.cost[k]:.1f}")
+        self.nonzeros.set_text(f"{step.nonzeros} non-zero features")
+        return self.figure
+
+    def panels(self, now: int) -> dict[str, np.ndarray]:
+        """The pictures of a step as RGB, by their headings."""
+        latents = self.steps[now].latents
+        size = self.image.shape[1:]
+        explained = decompose(self.model, latents, *size)
+        reconstruction = self.model.at(*size).decode(latents)[0]
+        residual = (reconstruction - self.image).mean(0).cpu().numpy()
         # features of an input stage draw details alone
-        f"{len(explained.features)} features": explained.coloured(
-            limit if model.spec.input.kind == "none" else None
-        ),
-    }
-    lefts = 0.05 + np.arange(len(panels)) * (PANEL_SIDE + 0.1)
-    for left, (heading, rgb) in zip(lefts, panels.items(), strict=True):
-        style.add_heading(figure, left, 0.04, heading)
-        style.add_picture(figure, left, 0.2, PANEL_SIDE, rgb)
-    axes = style.add_panel(figure, 0.42, 1.78, 5.05, 0.56)
-    axes.set_axis_on()
-    for k, name in enumerate(("reconstruction", "penalty")):
-        colour = style.CURVES[k]
-        axes.plot([step.cost[k] for step in steps[: now + 1]], color=colour)
-        axes.plot(now, cost[k], "o", color=colour, clip_on=False)
-        style.add_text(
-            figure, 0.42 + 1.5 * k, 1.6, f"● {name} {cost[k]:.1f}", color=colour, fontweight="bold"
-        )
-    style.add_text(figure, 3.42, 1.6, f"{steps[now].nonzeros} non-zero features")
-    largest = max(max(step.cost) for step in steps)
-    axes.set(xlim=(0, max(1, len(steps) - 1)), ylim=(0, 1.1 * largest))
-    axes.set_xlabel("step", labelpad=1)
-    axes.tick_params(length=2, color=style.GREY)
-    axes.grid(axis="y", color=style.RULE)
-    return figure
+        limit = self.limit if self.model.spec.input.kind == "none" else None
+        return {
+            "input": self.rgb(self.image),
+            f"after {now} steps": self.rgb(reconstruction.clamp(min=0)),
+            "residual": style.shade(residual, self.limit, signed=True),
+            f"{len(explained.features)} features": explained.coloured(limit),
+        }
 
 
 def to_pixels(figure: Figure) -> np.ndarray:
     """A figure as RGB pixels [H, W, 3]."""
     figure.set_dpi(FRAME_DPI)
-    canvas = FigureCanvasAgg(figure)
+    canvas: Any = FigureCanvasAgg(figure)  # matplotlib declares no types of it
     canvas.draw()
     return np.asarray(canvas.buffer_rgba())[..., :3].copy()

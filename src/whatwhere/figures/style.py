@@ -19,6 +19,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from torch import Tensor
 
 # widths in inches
@@ -90,15 +91,15 @@ def add_panel(figure: Figure, left: float, top: float, width: float, height: flo
     return axes
 
 
-def add_text(figure: Figure, left: float, top: float, text: str, **kwargs: Any) -> None:
+def add_text(figure: Figure, left: float, top: float, text: str, **kwargs: Any) -> Text:
     """Text with its upper left corner (or as `ha` and `va` say) at this position in inches."""
     page_width, page_height = figure.get_size_inches()
     settings: dict[str, Any] = {"ha": "left", "va": "top", "fontsize": 7, **kwargs}
-    figure.text(left / page_width, 1 - top / page_height, text, **settings)
+    return figure.text(left / page_width, 1 - top / page_height, text, **settings)
 
 
-def add_heading(figure: Figure, left: float, top: float, text: str) -> None:
-    add_text(figure, left, top, text, fontweight="bold")
+def add_heading(figure: Figure, left: float, top: float, text: str) -> Text:
+    return add_text(figure, left, top, text, fontweight="bold")
 
 
 def add_frame(axes: Axes, colour: Any, width: float = 1.2) -> None:

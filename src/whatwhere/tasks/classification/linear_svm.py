@@ -21,6 +21,7 @@ from whatwhere.tasks.classification.descriptors import Matrix
 
 LINE_STEPS = 30  # of a line search, at most
 NEWTON_STEPS = 200  # of conjugate gradients, at most
+NEAR_SHARE = 0.8  # of the rows: if fewer are near the margin of any class, they are copied
 NEWTON_SHARE = 0.1  # of the residual of Newton's equation that may be left
 
 
@@ -161,14 +162,18 @@ def newton(
         w = newton(R.T.contiguous(), t, C, use, start=inside, tolerance=tolerance, steps=steps)
         return Q.double() @ w
 
+    # Written so that x is read row by row: a third faster than rows @ v and rows.T @ s.
+    def product(rows: Tensor, v: Tensor) -> Tensor:
+        return F.linear(rows, v.to(x.dtype).T.contiguous())  # x v
+
     def transposed_product(rows: Tensor, s: Tensor) -> Tensor:
-        return (s.to(x.dtype).T @ rows).T.double()  # xᵀs, written so that x is read row by row
+        return (s.to(x.dtype).T @ rows).T.double()  # xᵀ s
 
     w = x.new_zeros(x.shape[1], t.shape[1], dtype=torch.float64)
     margin = torch.zeros_like(t, dtype=torch.float64)
     if start is not None:
         w = start
-        margin = (x @ w.to(x.dtype)).double()
+        margin = product(x, w).double()
     if use is not None:
         margin = margin.where(use, 2 * t)  # rows that are not used stay beyond the margin
     for _ in range(steps):
@@ -178,18 +183,18 @@ def newton(
         g = w + 2 * C * transposed_product(x, residual)
 
         near = active.any(1)  # of some class; the other rows have no part in any Hessian
-        few = 2 * int(near.sum()) < len(x)
+        few = int(near.sum()) < NEAR_SHARE * len(x)
         rows, share = (x[near], active[near]) if few else (x, active)
 
         def hessian(v: Tensor, rows: Tensor = rows, share: Tensor = share) -> Tensor:
-            return v + 2 * C * transposed_product(rows, share * (rows @ v.to(x.dtype)))
+            return v + 2 * C * transposed_product(rows, share * product(rows, v))
 
         d = conjugate_gradient(
             hessian, -g, torch.zeros_like(g), NEWTON_STEPS, dim=0, tolerance=NEWTON_SHARE
         )
         if bool((-(g * d).sum(0) / 2 <= tolerance * objective).all()):
             break
-        along = (x @ d.to(x.dtype)).double()
+        along = product(x, d).double()
         along = along if use is None else along * use
         step = line_search((w * d).sum(0), d.square().sum(0), margin, along, t, C)
         w = w + step * d
