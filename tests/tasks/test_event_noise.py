@@ -67,6 +67,18 @@ def test_a_covered_recording_shows_it_without_its_events() -> None:
     assert len(found) == pytest.approx(12_000 / (LENGTH + 1), rel=0.05)
 
 
+def test_in_a_covered_recording_an_event_has_half_of_the_energy_where_it_lies() -> None:
+    x = recording(LENGTH)
+    every = ww.find_events(model_of(waveform()), x)
+    middle = int(every["sample"][len(every) // 2])
+    peak = int(np.abs(waveform()).argmax())
+    t = np.arange(middle - peak, middle - peak + LENGTH)
+    x[t] += np.cos(2.6 * t)  # the event has about a third of the energy then
+    found = ww.find_events(model_of(waveform()), x)
+    assert len(found) == len(every) - 1
+    assert np.abs(found["sample"] - middle).min() > LENGTH / 2
+
+
 def test_what_is_left_without_events_is_the_noise() -> None:
     x = recording(LENGTH)
     f = torch.from_numpy(waveform()).float()[None, None]

@@ -5,7 +5,9 @@ import tracemalloc
 
 import numpy as np
 import pytest
+import torch
 
+import whatwhere as ww
 from whatwhere.model.events import FIELDS, Events
 from whatwhere.tasks.overlaps import Limits, Stretch, explain_overlaps, groups, placed
 
@@ -115,3 +117,18 @@ def test_a_long_chain_of_overlaps_needs_little_memory() -> None:
     candidates = 28 * 5 * 3
     dense = candidates * given.signal.shape[1] * 8
     assert peak < 0.7 * dense
+
+
+def test_events_are_found_with_their_overlaps_explained() -> None:
+    """A waveform between two of the model, whose code needs both, is one event."""
+    f = waveforms()
+    between = f[0, 0] + f[1, 0]
+    rng = np.random.default_rng(0)
+    x = 0.01 * rng.standard_normal(900)
+    for first in (100, 400, 700):
+        x[first : first + LENGTH] += 2 * between / np.linalg.norm(between)
+    model = ww.DeconvNet(ww.ModelSpec.signals(3, LENGTH), dtype=torch.float64)
+    model = model.with_filters(1, torch.from_numpy(f).movedim(0, 1)[:, :, None])
+    spec = ww.InferenceSpec(lam=8.0, steps=200)
+    found = ww.find_events(model, x, spec, threshold=0.8, engine="reference")
+    assert len(found) == 3
