@@ -15,6 +15,7 @@ from whatwhere.cli import demo_run as demo
 from whatwhere.data import load
 from whatwhere.errors import RunError
 from whatwhere.spec import EveryBatch, InferenceSpec, LineSearch
+from whatwhere.tasks.classification import describe_images
 
 FILES = {
     ".whatwhere.json",
@@ -93,6 +94,22 @@ def test_pixels_and_every_layer_are_measured(made):
     assert all(len(row["errors"]) == demo.DRAWS and 0 <= row["mean"] < 0.5 for row in few)
     assert 0 < result["learning_seconds"] < result["seconds"]
     assert json.dumps(json.loads((folder / "demo.json").read_text())) == json.dumps(result)
+
+
+@pytest.mark.usefixtures("no_drawing")
+def test_the_metric_uses_the_descriptors_that_the_demo_made(tmp_path, monkeypatch):
+    found = []
+    real = demo.learn_metric
+
+    def recorded(model, images, recipe, **settings):
+        found.append((settings["described"], describe_images(model, images, recipe)))
+        return real(model, images, recipe, **settings)
+
+    monkeypatch.setattr(demo, "learn_metric", recorded)
+    run(tmp_path)
+    given, expected = found[0]
+    assert len(given) == 60 // demo.METRIC_SHARE
+    np.testing.assert_allclose(given, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_every_stage_reports_its_progress_to_the_end(made):

@@ -38,7 +38,9 @@ SHOWN = 24  # reconstructed digits, in the report
 LABELS = (1, 10)  # of each class, for the graph
 DRAWS = 5  # how often these labels are drawn
 GRAPH_C = 0.3  # of the SVM that learns from the classes of the graph
-METRIC_SHARE = 4  # every fourth image makes the metric
+# every fourth image makes the metric; every eighth costs accuracy
+# (reproduction/studies/demo_metric.py)
+METRIC_SHARE = 4
 RUN_FILES = ("recipe.toml", "model.safetensors", "history.jsonl")
 FILES = (*RUN_FILES, RESULT, REPORT, EXPLORER)
 
