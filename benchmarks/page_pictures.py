@@ -27,7 +27,7 @@ from playwright.sync_api import sync_playwright
 
 SIZES = ((1280, 800), (390, 844))
 SCHEMES = ("light", "dark")
-CELLS = 300  # pictures of blood cells
+CELLS = 60  # pictures of blood cells
 LABELS = 12
 NORMAL = 120  # magnetic tiles
 NEW = 25

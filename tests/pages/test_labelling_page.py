@@ -201,6 +201,7 @@ def test_a_class_without_a_label_is_gone_after_undo(tab: Opened, served: Session
 @pytest.mark.browser
 def test_a_question_mark_shows_all_keys(tab: Opened) -> None:
     press(tab, "?")
+    assert tab.tab.locator("#keys").is_visible()
     listed = tab.tab.locator("#key-list").inner_text()
     for key in ("letters", "Enter", "Tab", "1 … 9", "0", "n", "x", "u", "z", "w", "Esc", "?"):
         assert key in listed
@@ -374,6 +375,51 @@ def test_pictures_on_the_map_are_framed_whole_and_their_size_can_be_changed(
     # a picture is seen as it is: in its middle there is its own grey, not the colour of a class
     grey = np.ptp(large[..., :3], axis=2)[large[..., 3] == 255]
     assert (grey == 0).mean() > 0.8
+    opaque = large[large[..., 3] == 255][:, :3]
+    for colour in class_colours(tab):
+        assert (opaque == colour).all(1).mean() > 0.01, "frames have the colours of the classes"
+
+
+def class_colours(tab: Opened) -> list[tuple[int, ...]]:
+    """The colours of the classes in use, as their buttons have them."""
+    hues = tab.tab.locator("#classes .class").evaluate_all(
+        "all => all.map(one => one.style.getPropertyValue('--hue'))"
+    )
+    return [tuple(bytes.fromhex(hue.lstrip("#"))) for hue in hues[:-1]]  # not "none of these"
+
+
+def record_texts(tab: Opened) -> None:
+    """From now on, the page records what it writes on canvases."""
+    tab.tab.evaluate(
+        """() => {
+          const proto = CanvasRenderingContext2D.prototype, fill = proto.fillText;
+          window.written = [];
+          proto.fillText = function (text, ...rest) {
+            window.written.push([this.canvas.id, text]);
+            return fill.call(this, text, ...rest);
+          };
+        }"""
+    )
+
+
+def written_on(tab: Opened, canvas: str) -> list[str]:
+    """What was written on a canvas; the pictures of the map are drawn on one without a name."""
+    return [text for place, text in tab.tab.evaluate("window.written") if place == canvas]
+
+
+@pytest.mark.browser
+def test_classes_have_a_mark_next_to_their_colour(tab: Opened, served: Session) -> None:
+    label_truly(tab, served, 4)
+    marks = tab.tab.locator("#classes .class .mark").all_inner_texts()
+    assert len(set(marks)) == len(marks) > 2
+    assert set(tab.tab.locator("#tray .cell .mark").all_inner_texts()) <= set(marks)
+    assert tab.tab.locator("#tray .cell:not(:has(.mark))").count() == 0
+    record_texts(tab)
+    tab.tab.locator("#size").fill("60")
+    tab.next_frame()
+    assert sum(text in marks for text in written_on(tab, "")) == COUNT, (
+        "one on every picture of the map"
+    )
 
 
 @pytest.mark.browser
@@ -386,6 +432,9 @@ def test_the_map_uses_the_free_space_of_the_window(tab: Opened) -> None:
         assert box["y"] + box["height"] <= height
         assert box["width"] > 0.4 * width
         assert tab.tab.evaluate("document.documentElement.scrollHeight") <= height
+    # a long column beside it scrolls, and the page does not
+    tab.tab.locator("#reasons").evaluate("place => { place.style.height = '2000px'; }")
+    assert tab.tab.evaluate("document.documentElement.scrollHeight") <= height
 
 
 @pytest.mark.browser
@@ -444,15 +493,17 @@ def test_the_estimate_says_what_is_missing_and_its_curve_has_axes(
 ) -> None:
     _, shown, _ = served
     tab.until(lambda: tab.text("#error").startswith("0 of 5 labels"))
+    assert tab.text("#error").startswith("0 of 5 labels")
+    record_texts(tab)
     label_truly(tab, served, 13)
     tab.until(lambda: "%" in tab.text("#error"))
     assert tab.text("#error").startswith("About ")
     curve = tab.tab.locator("#error-curve")
     assert "the axes end at" in curve.get_attribute("aria-label")
-    ink = tab.pixels("#error-curve")[..., 3] > 0
-    height, width = ink.shape
-    assert ink[:, : width // 10].any(), "numbers of the vertical axis"
-    assert ink[int(0.93 * height) :].any(), "the name of the horizontal axis"
+    *percents, zero, middle, last, across, upwards = written_on(tab, "error-curve")[-8:]
+    assert [percent.endswith(" %") for percent in percents] == [True] * 3
+    assert [zero, middle, last] == ["0", "10", "20"]
+    assert [upwards, across] == ["wrong", "labels"]
     assert len(shown.session.curve) > 0
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from whatwhere.engines import convergence
 from whatwhere.engines.reference import ista
+from whatwhere.errors import plural
 from whatwhere.figures import style
 from whatwhere.figures.decomposition import decompose
 from whatwhere.inference import resolve_lam
@@ -171,6 +172,15 @@ class Drawing:
     def limit(self) -> float:
         return max(1.0, float(self.image.max()))
 
+    @property
+    def residual_limit(self) -> float:
+        """The residual that has the full colour."""
+        if self.model.spec.input.kind == "none":
+            return self.limit
+        # features of an input stage draw details alone: what is left of them is small in the image
+        background = self.model.at(*self.image.shape[1:]).decode(self.steps[0].latents)[0]
+        return float((background - self.image).mean(0).abs().max())
+
     def rgb(self, image: Tensor) -> np.ndarray:
         return style.image_to_rgb(image, self.limit, ink=style.is_ink(self.image))
 
@@ -201,8 +211,8 @@ class Drawing:
         limit = self.limit if self.model.spec.input.kind == "none" else None
         return {
             "input": self.rgb(self.image),
-            f"after {now} steps": self.rgb(reconstruction.clamp(min=0)),
-            "residual": style.shade(residual, self.limit, signed=True),
+            f"after {plural(now, 'step')}": self.rgb(reconstruction.clamp(min=0)),
+            "residual": style.shade(residual, self.residual_limit, signed=True),
             f"{len(explained.features)} features": explained.coloured(limit),
         }
 

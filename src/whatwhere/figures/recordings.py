@@ -323,7 +323,7 @@ class RecordingFigures:
         stage = spec.input
         facts = {
             "recording": self.signals.name,
-            "waveforms": f"{spec.layers[0].maps} of {spec.layers[0].filter_shape[1]} samples",
+            "waveforms": f"{spec.layers[0].maps}, each of {spec.layers[0].filter_shape[1]} samples",
             "events": f"{len(self.events):,}, {self.events['doubtful'].sum():,} of them overlap",
         }
         if self.signals.rate is not None:

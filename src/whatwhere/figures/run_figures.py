@@ -224,7 +224,9 @@ class RunFigures:
             zip(model.layers, recipe.learning, strict=True), start=1
         ):
             spec = learning.inference
-            lam = "λ chosen from the images" if isinstance(spec.lam, AutoLam) else f"λ {spec.lam:g}"
+            lam = "λ chosen from the images"
+            if not isinstance(spec.lam, AutoLam):
+                lam = f"λ {spec.lam:.4g}"
             epochs = "1 epoch" if learning.epochs == 1 else f"{learning.epochs} epochs"
             facts[f"layer {k}"] = (
                 f"{layer.maps} maps, {layer.pooling.kind} pooling; trained for {epochs}"

@@ -30,6 +30,7 @@ STYLE = """
 .head { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr));
         gap: .5rem 2rem; align-items: start; }
 .head svg text { fill: var(--text); } .head svg line { stroke: var(--text); }
+@media (max-width: 40rem) { .head svg text { font-size: 20px; } } /* the drawing is half as wide */
 .scale { width: 16rem; height: .8rem;
          background: linear-gradient(to right, #d0000000, #d0000073), #999; }
 .ends { width: 16rem; display: flex; justify-content: space-between; font-size: .85rem;
@@ -81,10 +82,10 @@ def write_page(
 <div class="head"><div>
 {histogram(scores, normal, threshold.value)}
 </div><div>
-<p>A picture is an anomaly if its score is above {threshold.value:.2f}. Of new normal pictures
-{100 * threshold.false_alarms:.2g} % are expected to be
-({100 * low:.2g} to {100 * high:.2g} % with a probability of
-95 %, if the {len(normal):,} normal pictures are independent).</p>
+<p>A picture is an anomaly if its score is above {threshold.value:.2f}. About
+{100 * threshold.false_alarms:.2g}&nbsp;% of new normal pictures score higher
+({100 * low:.2g} to {100 * high:.2g}&nbsp;% with a probability of
+95&nbsp;%, if the {len(normal):,} normal pictures are independent).</p>
 <p>On the left each picture is as it is. On the right, red shows how unlike normal pictures a place
 is, and a line encloses what exceeds the threshold. Normal pictures may have such places, too: the
 score compares a picture with normal ones of such a surface. Below: its least normal patch, and the
@@ -192,10 +193,10 @@ def histogram(scores: np.ndarray, normal: np.ndarray, threshold: float) -> str:
         bars += f'<path d="M0 {HEIGHT}{steps}V{HEIGHT}" fill="{colour}" fill-opacity=".55"/>'
     at = WIDTH * (threshold - edges[0]) / (edges[-1] - edges[0])
     labels = "".join(
-        f'<text x="{x}" y="{HEIGHT + 16}" text-anchor="{anchor}">{value:.1f}</text>'
+        f'<text x="{x}" y="{HEIGHT + 17}" text-anchor="{anchor}">{value:.1f}</text>'
         for x, anchor, value in ((0, "start", edges[0]), (WIDTH, "end", edges[-1]))
     )
-    return f"""<svg viewBox="0 -16 {WIDTH} {HEIGHT + 36}" width="{WIDTH}"
+    return f"""<svg viewBox="0 -22 {WIDTH} {HEIGHT + 44}" width="{WIDTH}"
 style="max-width:100%" font-size="13"
 role="img" aria-label="histogram of scores">{bars}
 <line x1="{at:.1f}" x2="{at:.1f}" y1="0" y2="{HEIGHT}"

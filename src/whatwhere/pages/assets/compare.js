@@ -31,7 +31,7 @@ export function comparePanel(session) {
     if (!["latents", "view", "scheme", "image"].some((change) => changes.has(/** @type {any} */ (change)))) return;
     if (!session.running) void infer();
     drawImage(byId("gaussian-reconstruction", HTMLCanvasElement), session.reconstruction(), session.size);
-    drawResidual(byId("gaussian-residual", HTMLCanvasElement), session.residual(), session.size);
+    drawResidual(byId("gaussian-residual", HTMLCanvasElement), session.error(), session.inkSize, session.fullInk);
     byId("gaussian-cost", HTMLElement).textContent = inWords(session.objective());
     const { report } = max;
     byId("max-cost", HTMLElement).textContent = report ? inWords(report.objective) : "inferring …";
@@ -42,9 +42,10 @@ export function comparePanel(session) {
     }
     if (!report) return;
     const { p, theta } = session.latentsOf(report.latents);
-    const drawn = session.toImage(descend(session.network, p, allWeights(session.network, theta)).pHat[0]);
-    drawImage(byId("max-reconstruction", HTMLCanvasElement), drawn, session.size);
-    drawResidual(byId("max-residual", HTMLCanvasElement), drawn.map((value, i) => value - session.image[i]), session.size);
+    const [drawn] = descend(session.network, p, allWeights(session.network, theta)).pHat;
+    const error = drawn.map((value, i) => value - session.signal[i]);
+    drawImage(byId("max-reconstruction", HTMLCanvasElement), session.toImage(drawn), session.size);
+    drawResidual(byId("max-residual", HTMLCanvasElement), error, session.inkSize, session.fullInk);
   });
 }
 

@@ -2,7 +2,7 @@
 import { byId, contextOf, styled } from "./dom.js";
 import { counted } from "./label_state.js";
 
-const LEFT = 34; // pixels for the numbers of the vertical axis
+const LEFT = 40; // pixels for the numbers of the vertical axis
 const BOTTOM = 30;
 const TOP = 24;
 const RIGHT = 8;

@@ -19,7 +19,7 @@ export function outcomePanel(session) {
     if (changes.has("image") || changes.has("scheme")) drawImage(input, session.image, session.size);
     if (!changes.has("latents") && !changes.has("selection") && !changes.has("scheme") && !changes.has("view")) return;
     drawImage(reconstruction, session.reconstruction(), session.size);
-    drawResidual(residual, session.residual(), session.size);
+    drawResidual(residual, session.error(), session.inkSize, session.fullInk);
     drawParts(coloured, session.parts(session.state.layer), session.inkSize, session.fullInk);
     const e = session.error();
     const left = e.reduce((sum, value) => sum + value * value, 0);

@@ -65,14 +65,15 @@ export function drawImage(canvas, values, { channels, height, width, photograph 
  * @param {HTMLCanvasElement} canvas
  * @param {ArrayLike<number>} e
  * @param {Size} size
+ * @param {number} [largest] the value shown as full ink
  */
-export function drawResidual(canvas, e, { channels, height, width }) {
+export function drawResidual(canvas, e, { channels, height, width }, largest = 1) {
   const [paper, missing, excess] = [rgb("--paper"), rgb("--missing"), rgb("--excess")];
   const area = height * width;
   fill(canvas, height, width, (i, pixel) => {
     let value = 0;
     for (let c = 0; c < channels; c++) value += e[c * area + i] / channels;
-    mix(paper, value < 0 ? missing : excess, 1.5 * Math.abs(value), pixel);
+    mix(paper, value < 0 ? missing : excess, (1.5 * Math.abs(value)) / largest, pixel);
   });
 }
 

@@ -104,10 +104,6 @@ export class Shown {
     return this.#once("descent", () => descend(this.network, this.latents.p, this.weights()));
   }
 
-  residual() {
-    return this.#once("residual", () => this.reconstruction().map((value, i) => value - this.image[i]));
-  }
-
   objective() {
     const { lambda, alpha } = this.settings();
     return this.#once("objective", () => objective(this.error(), this.latents.p, lambda, alpha));
