@@ -928,10 +928,19 @@ def test_every_control_has_a_name_and_a_visible_focus(tab: Opened, served: Sessi
 
 @pytest.mark.browser
 def test_a_phone_shows_it_all_without_scrolling_sideways(browser: Any, served: Session) -> None:
-    _, _, server = served
+    _, shown, server = served
+    while shown.session.before:
+        shown.session.undo()
     size = {"width": 390, "height": 844}
     with Opened(browser, server.url, viewport=size, has_touch=True, is_mobile=True) as opened:
         assert opened.tab.evaluate("document.documentElement.scrollWidth") <= 390
         assert opened.box("#class-name")["y"] < 844, "the picture and its name come first"
         opened.tab.locator("#tray .cell").nth(1).tap()
         assert opened.tab.locator("#tray .cell").nth(1).get_attribute("aria-pressed") == "true"
+        name_class(opened, "bar")
+        until_said(opened, shown, 1)
+        opened.tab.locator(".look").first.tap()
+        box = opened.box("#grid")
+        assert 0 <= box["y"] < box["y"] + box["height"] <= 844, "the lens shows the grid"
+        opened.tab.locator("#undo").tap()
+        until_said(opened, shown, 0)

@@ -144,4 +144,4 @@ def label(
         return
     shown = LabelPage(make, source.name, out.with_suffix(".classifier.safetensors"))
     with PageServer(shown.answer, act=shown.act) as server:
-        server.show(f"Ctrl-C ends it; everything that was said is in {out}.")
+        server.show(f"Ctrl-C ends it; your labels are in {out}.")

@@ -253,6 +253,7 @@ function look(name) {
   shared.takenOut.clear();
   byId("filter", HTMLSelectElement).value = `class ${name}`;
   setView("grid");
+  byId("all-panel", HTMLElement).scrollIntoView({ block: "nearest" }); // on a phone it is below
   byId("grid", HTMLElement).scrollTop = 0;
   const [first] = grid.rows;
   if (first !== undefined) grid.focus(first);
