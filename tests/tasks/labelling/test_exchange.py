@@ -153,3 +153,5 @@ def test_the_classes_are_a_table_of_pandas() -> None:
     assert isinstance(table, pandas.DataFrame)
     assert table["class"].tolist() == session.predict().classes.tolist()
     assert (table["source"] == "labelled").sum() == 2
+    assert table["p(cat)"].tolist() == session.probabilities[:, 0].tolist()
+    assert table["probability"].tolist() == table[["p(cat)", "p(dog)"]].max(axis=1).tolist()
