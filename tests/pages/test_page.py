@@ -490,30 +490,6 @@ def test_the_pair_says_what_it_waits_for(opened: Opened) -> None:
     assert shown[-1] == ["", False]
 
 
-def test_progress_is_shown_while_inference_runs(opened: Opened) -> None:
-    opened.tab.evaluate(
-        """() => {
-          const progress = document.getElementById("inference-progress");
-          const picture = document.getElementById("reconstruction");
-          window.progressed = [];
-          const note = () => window.progressed.push({
-            idle: progress.matches(".idle"),
-            share: progress.value,
-            waits: picture.matches(".waiting"),
-          });
-          for (const one of [progress, picture])
-            new MutationObserver(note).observe(one, {attributes: true});
-        }"""
-    )
-    opened.follow("steps=300&image=e1")
-    seen = opened.tab.evaluate("window.progressed")
-    shares = [one["share"] for one in seen if not one["idle"]]
-    assert shares == sorted(shares)
-    assert shares, "the bar is seen"
-    assert any(one["waits"] for one in seen), "a picture of which nothing is drawn yet is pale"
-    assert seen[-1] == {"idle": True, "share": 1, "waits": False}
-
-
 def test_no_half_of_the_page_is_empty_and_headings_do_not_wrap(opened: Opened) -> None:
     bottoms = opened.tab.locator("main > .column").evaluate_all(
         "all => all.map(one => one.lastElementChild.getBoundingClientRect().bottom + scrollY)"
