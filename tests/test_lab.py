@@ -30,6 +30,7 @@ EXCEPTIONS = {
     "reproduction/studies/best_search.py": (
         "compares other forms of the cells that descriptors have"
     ),
+    "reproduction/studies/demo_metric.py": "the settings and the parts of the demo",
     "reproduction/studies/denoiser_colour.py": "trains on planes as the denoiser restores them",
     "reproduction/studies/few_images.py": "varies what the defaults choose",
     "reproduction/studies/inpainting.py": "leaves faint detail out",

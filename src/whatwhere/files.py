@@ -323,8 +323,10 @@ def check_outputs(
     others = [path for path in existing if not _is_own(path, folder, results)]
     if others and not overwrite:
         more = f" (and {len(others) - 1:,} more)" if len(others) > 1 else ""
+        # Only a folder of results has a record of who wrote what.
+        origin = ", and this command did not write it" if folder is not None else ""
         raise RunError(
-            f"{printable(others[0])} exists already{more}, and this command did not write it."
+            f"{printable(others[0])} exists already{more}{origin}."
             " Choose another place, or replace it with --overwrite."
         )
 

@@ -21,6 +21,22 @@ FAST_TIMERS = """
     const setTimer = window.setTimeout;
     window.setTimeout = (action, delay, ...rest) => setTimer(action, delay / 5, ...rest);
 """
+# Reports of a worker wait while `reportsToPass` is 0, so that a test sees the middle of inference.
+HELD_REPORTS = """
+    const waiting = [];
+    let toPass = Infinity;
+    const passReports = () => {
+        for (; toPass > 0 && waiting.length; toPass -= 1) waiting.shift()();
+    };
+    Object.defineProperty(window, "reportsToPass", {
+        set: (count) => { toPass = count; passReports(); },
+    });
+    window.Worker = class extends window.Worker {
+        set onmessage(receive) {
+            super.onmessage = (event) => { waiting.push(() => receive(event)); passReports(); };
+        }
+    };
+"""
 # Text is a hundred times faster to hand over than a list of numbers.
 CANVAS_BYTES = """canvas => {
     const {width, height} = canvas;
@@ -44,6 +60,7 @@ class Opened:
         *,
         report: bool = False,
         fast_timers: bool = False,
+        held_reports: bool = False,
         **context: Any,
     ) -> None:
         self.context = browser.new_context(
@@ -51,6 +68,8 @@ class Opened:
         )
         if fast_timers:
             self.context.add_init_script(FAST_TIMERS)
+        if held_reports:
+            self.context.add_init_script(HELD_REPORTS)
         self.tab = self.context.new_page()
         self.tab.set_default_timeout(60_000)
         self.errors: list[str] = []

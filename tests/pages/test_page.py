@@ -490,6 +490,31 @@ def test_the_pair_says_what_it_waits_for(opened: Opened) -> None:
     assert shown[-1] == ["", False]
 
 
+def test_progress_is_shown_while_inference_runs(browser: Any, page_file: Path) -> None:
+    with Opened(browser, page_file.as_uri(), fast_timers=True, held_reports=True) as opened:
+        bar = opened.tab.locator("#inference-progress")
+        pale = opened.tab.locator("#reconstruction.waiting, #coloured.waiting, #residual.waiting")
+        assert not bar.is_visible()
+
+        opened.tab.evaluate("window.reportsToPass = 1")  # where drawing begins
+        opened.tab.locator("#examples .tile").nth(1).click()
+        bar.wait_for(state="visible")
+        opened.until(lambda: pale.count() == 3)
+        assert pale.count() == 3
+        assert float(str(bar.evaluate("bar => bar.value"))) == 0
+
+        opened.tab.wait_for_timeout(100)  # the page shows a step at most every 70 ms
+        opened.tab.evaluate("window.reportsToPass = 3")
+        opened.until(lambda: pale.count() == 0)
+        assert pale.count() == 0
+        assert bar.is_visible()
+        assert 0 < float(str(bar.evaluate("bar => bar.value"))) < 1
+
+        opened.tab.evaluate("window.reportsToPass = Infinity")
+        opened.settle()
+        bar.wait_for(state="hidden")
+
+
 def test_no_half_of_the_page_is_empty_and_headings_do_not_wrap(opened: Opened) -> None:
     bottoms = opened.tab.locator("main > .column").evaluate_all(
         "all => all.map(one => one.lastElementChild.getBoundingClientRect().bottom + scrollY)"

@@ -333,7 +333,7 @@ class RecordingFigures:
             if stage.hum and self.signals.rate is not None:
                 facts["subtracted"] += f", and {stage.hum * self.signals.rate:.2f} Hz"
         lead = "Which waveforms occur in this recording, when, and how strongly."
-        return report(f"Run {self.run.name}", list(drawn.values()), lead, facts)
+        return report(f"Training report: {self.run.name}", list(drawn.values()), lead, facts)
 
     def stretch(self) -> slice:
         """The samples that are drawn: around SHOWN events in the middle of the recording."""

@@ -241,7 +241,7 @@ class RunFigures:
             " are."
         )
         return report(
-            f"Run {self.run.name}",
+            f"Training report: {self.run.name}",
             [drawn[name] for name in drawn if name != "composite"],
             lead,
             facts,
