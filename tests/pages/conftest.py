@@ -20,9 +20,20 @@ HOSTILE = "</script><script>window.hacked = 1</script><!--<img src=x onerror=win
 CODE_STEPS = 10  # of the examples' codes: enough for features to choose from
 
 
+# Without the windows of a browser, the shell needs half of its processor time.
+BROWSERS = (
+    "chromium-headless-shell",
+    "chrome-headless-shell",
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+    "chrome",
+)
+
+
 def chromium() -> str | None:
-    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-    return next((found for name in names if (found := shutil.which(name))), None)
+    return next((found for name in BROWSERS if (found := shutil.which(name))), None)
 
 
 def hostile_digits() -> Images:
@@ -63,8 +74,8 @@ def browser() -> Iterator[Any]:
     found = chromium()
     if found is None:
         pytest.skip(
-            "needs Chromium or Chrome, which is not installed (Debian and Ubuntu: apt-get install"
-            " chromium)"
+            "needs Chromium or Chrome, which is not installed (Debian: apt-get install"
+            " chromium-headless-shell)"
         )
     playwright = pytest.importorskip("playwright.sync_api")
     with playwright.sync_playwright() as api:
