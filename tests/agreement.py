@@ -3,6 +3,7 @@ measured."""
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -153,8 +154,10 @@ AGREEMENTS = {
 }
 
 
-def solve_both(case: Agreement, engine: Engine, dtype: torch.dtype) -> tuple[Solution, Solution]:
-    """The engine's solution in this dtype, and the reference's in float64, of the same problem."""
+@functools.cache
+def solved_by_reference(name: str) -> tuple[Problem, Solution]:
+    """A problem in float64 and the reference's solution, once for all engines and dtypes."""
+    case = AGREEMENTS[name]
     model = DeconvNet(case.model, seed=0, dtype=torch.float64)
     images = random_images(case.model, case.images, case.height, case.width)
     target = make_target(model, images, random_mask(images, case.mask))
@@ -164,12 +167,21 @@ def solve_both(case: Agreement, engine: Engine, dtype: torch.dtype) -> tuple[Sol
         layer=layer, update_pooling=tuple(k for k in range(1, layer + 1) if k not in case.still)
     )
     spec = InferenceSpec(**{"lam": 2.0, "steps": 4, "pooling_step": 0.1, **case.spec})
-    truth = ista.solve(Problem(model, target.v, phase, spec, latents, target.mask))
-    mask = None if target.mask is None else target.mask.to(dtype)
-    found = engine.solve(
-        Problem(model.to(dtype), target.v.to(dtype), phase, spec, latents.to(dtype), mask)
+    problem = Problem(model, target.v, phase, spec, latents, target.mask)
+    return problem, ista.solve(problem)
+
+
+def solve_both(name: str, engine: Engine, dtype: torch.dtype) -> tuple[Solution, Solution]:
+    """The engine's solution in this dtype, and the reference's in float64, of the same problem."""
+    exact, truth = solved_by_reference(name)
+    problem = replace(
+        exact,
+        model=exact.model.to(dtype),
+        images=exact.images.to(dtype),
+        latents=exact.latents.to(dtype),
+        mask=None if exact.mask is None else exact.mask.to(dtype),
     )
-    return found, truth
+    return engine.solve(problem), truth
 
 
 def influence_of_unknown_pixels(
