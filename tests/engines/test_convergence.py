@@ -63,12 +63,12 @@ def test_a_converged_code_has_the_cost_of_the_lasso(
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_code_does_not_depend_on_the_batch(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(convergence, "BLOCK", 20)
+    monkeypatch.setattr(convergence, "BLOCK", 10)
     model = DeconvNet(SPECS["1 layer"], seed=0).to(torch.float64)
     images = random_images(model.spec, n=4) * torch.tensor(
         [1.0, 0.01, 0.3, 0.6], dtype=torch.float64
     ).view(4, 1, 1, 1)
-    spec = InferenceSpec.coding(steps=200, tolerance=1e-3)
+    spec = InferenceSpec.coding(steps=80, tolerance=2e-3)
     together = infer(model, images, spec, engine=engine)
     steps = (together.stats.step != 0).sum(0)
     assert steps.unique().numel() > 1, "no image was finished before another"

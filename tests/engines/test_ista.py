@@ -1,6 +1,7 @@
 import math
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -75,27 +76,30 @@ def test_one_step_is_algorithm_1_by_autograd() -> None:
 
 
 EXTREMES = [(0.1, 1e-6), (2.0, 255.0), (100.0, 1e5)]
+CHANGES: list[dict[str, Any]] = [{}, {"alpha": 0.5, "step": LineSearch(per="batch")}]
 
 
-@pytest.mark.parametrize("name", SPECS)
-@pytest.mark.parametrize(("lam", "contrast"), EXTREMES)
+# every pair of a model, an extreme and a change; not all three in every combination
+@pytest.mark.parametrize(
+    ("name", "extreme", "change"),
+    [(name, e, (s + e) % 2) for s, name in enumerate(SPECS) for e in range(len(EXTREMES))],
+)
 def test_inference_stays_finite_and_never_raises_the_objective(
-    name: str, lam: float, contrast: float
+    name: str, extreme: int, change: int
 ) -> None:
-    spec = SPECS[name]
+    spec, (lam, contrast) = SPECS[name], EXTREMES[extreme]
     model, v = DeconvNet(spec), contrast * random_images(spec).float()
-    for changes in ({}, {"alpha": 0.5, "step": LineSearch(per="batch")}):
-        settings = InferenceSpec(lam=lam, steps=10, **changes)
-        solution = infer(model, v, settings)
-        stats = solution.stats
-        for tensor in (*solution.latents.tensors(), stats.cost, stats.step):
-            assert tensor.isfinite().all()
-        assert (stats.cost[-1] <= stats.cost[0]).all()
-        # they are those of that cost
-        truth = Problem(model, v, every_layer(spec), settings).objective(solution.latents)
-        torch.testing.assert_close(stats.cost[-1], truth.cost)
-        if spec.nonnegative:
-            assert (solution.features >= 0).all()
+    settings = InferenceSpec(lam=lam, steps=10, **CHANGES[change])
+    solution = infer(model, v, settings)
+    stats = solution.stats
+    for tensor in (*solution.latents.tensors(), stats.cost, stats.step):
+        assert tensor.isfinite().all()
+    assert (stats.cost[-1] <= stats.cost[0]).all()
+    # they are those of that cost
+    truth = Problem(model, v, every_layer(spec), settings).objective(solution.latents)
+    torch.testing.assert_close(stats.cost[-1], truth.cost)
+    if spec.nonnegative:
+        assert (solution.features >= 0).all()
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -105,7 +109,7 @@ def test_the_steps_themselves_lower_the_objective(name: str, lam: float, contras
     explaining."""
     spec = SPECS[name]
     model, v = DeconvNet(spec), contrast * random_images(spec).float()
-    stats = solve(Problem(model, v, every_layer(spec), InferenceSpec(lam=lam, steps=10))).stats
+    stats = solve(Problem(model, v, every_layer(spec), InferenceSpec(lam=lam, steps=5))).stats
     assert (stats.cost[-1] <= stats.cost[0]).all()
     if lam * contrast >= 100:
         assert (stats.cost[-1] < stats.cost[0]).all()
@@ -133,7 +137,7 @@ def test_momentum_is_faster() -> None:
         ).stats.cost
         for m in (False, True)
     )
-    long = InferenceSpec(steps=500, step=Fixed(momentum=True))
+    long = InferenceSpec(steps=300, step=Fixed(momentum=True))
     truth = solve(Problem(model, v, Phase(layer=1), long)).stats.cost[-1]
     assert ((fast[-1] - truth) < 0.2 * (plain[-1] - truth)).all()
 
@@ -147,7 +151,7 @@ def test_lasso_of_one_layer_is_scikit_learns() -> None:
     lam = 8.0
     p = solve(
         Problem(
-            model, v, Phase(layer=1), InferenceSpec(lam=lam, steps=1500, step=Fixed(momentum=True))
+            model, v, Phase(layer=1), InferenceSpec(lam=lam, steps=400, step=Fixed(momentum=True))
         )
     ).latents.p
     sized = model.at(5, 4)
@@ -166,9 +170,9 @@ def test_lasso_of_one_layer_is_scikit_learns() -> None:
 def test_an_images_code_does_not_depend_on_its_neighbours(name: str) -> None:
     spec = SPECS[name]
     model, v = DeconvNet(spec, dtype=torch.float64), random_images(spec, 5)
-    together = infer(model, v, InferenceSpec(steps=8))
-    split = infer(model, v, InferenceSpec(steps=8), batch_size=2)
-    alone = infer(model, v[3:4], InferenceSpec(steps=8))
+    together = infer(model, v, InferenceSpec(steps=3))
+    split = infer(model, v, InferenceSpec(steps=3), batch_size=2)
+    alone = infer(model, v[3:4], InferenceSpec(steps=3))
     for whole, parts, one in zip(
         together.latents.tensors(), split.latents.tensors(), alone.latents.tensors(), strict=True
     ):
@@ -176,12 +180,18 @@ def test_an_images_code_does_not_depend_on_its_neighbours(name: str) -> None:
         torch.testing.assert_close(one, whole[3:4], rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.parametrize(("height", "width"), [(1, 3), (3, 1), (1, 1), (2, 5)])
-@pytest.mark.parametrize("name", SPECS)
+SMALL = [(1, 3), (3, 1), (1, 1), (2, 5)]
+
+
+# every model has two of the sizes, and every size half of the models
+@pytest.mark.parametrize(
+    ("name", "height", "width"),
+    [(name, *SMALL[(n + k) % 4]) for n, name in enumerate(SPECS) for k in range(2)],
+)
 def test_images_smaller_than_a_filter(name: str, height: int, width: int) -> None:
     spec = SPECS[name]
     model = DeconvNet(spec, dtype=torch.float64)
-    solution = infer(model, random_images(spec, 2, height, width), InferenceSpec(lam=50.0, steps=8))
+    solution = infer(model, random_images(spec, 2, height, width), InferenceSpec(lam=50.0, steps=5))
     assert (solution.stats.cost[-1] < solution.stats.cost[0]).all()
 
 
@@ -289,7 +299,7 @@ def test_gradients_flow_through_the_reference() -> None:
 # Step size ----------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=SPECS)
+@pytest.fixture(scope="module", params=SPECS)
 def problem(request: pytest.FixtureRequest) -> tuple:
     spec = SPECS[request.param]
     model, v = DeconvNet(spec, dtype=torch.float64), random_images(spec, 3)
@@ -348,7 +358,7 @@ def test_the_fixed_step_is_safe(problem: tuple) -> None:
     """The bound is at least the largest eigenvalue of RᵀR, found by power iteration."""
     model, _, p, weights, _ = problem
     x = torch.randn(p.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    for _ in range(100):
+    for _ in range(40):
         x = model.propagate(model.reconstruct(x, weights), weights)
         norm = x.square().sum((1, 2, 3), keepdim=True).sqrt()
         x = x / norm
