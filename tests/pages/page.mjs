@@ -1,5 +1,5 @@
 // Run a part of the page on the case in a JSON file and print what it found, for the tests to compare:
-// node page.mjs formulas|convolution|inference PAGE CASE
+// node page.mjs formulas|convolutions|inference PAGE CASE
 import { readFileSync } from "node:fs";
 import { pathToFileURL } from "node:url";
 
@@ -11,6 +11,8 @@ async function formulas(cases) {
   const found = await page("formulas.js");
   return { names: Object.keys(found), results: cases.map(([name, rows]) => rows.map((row) => found[name](...row))) };
 }
+
+const convolutions = (cases) => Promise.all(cases.map(convolution));
 
 async function convolution({ below, maps, size, height, width, filters, connected, z, signal }) {
   const { convolveDown, convolveUp, filtersOf } = await page("convolution.js");
@@ -49,5 +51,5 @@ async function inference({ model, height, width, image, settings }) {
   return { states, trace, signal: Array.from(v), reconstruction };
 }
 
-const result = await { formulas, convolution, inference }[part](JSON.parse(readFileSync(path, "utf8")));
+const result = await { formulas, convolutions, inference }[part](JSON.parse(readFileSync(path, "utf8")));
 process.stdout.write(JSON.stringify(result));

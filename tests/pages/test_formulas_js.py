@@ -89,17 +89,18 @@ def test_the_modules_are_well_typed() -> None:
 
 
 @needs_node
-@pytest.mark.parametrize("features", [1, 2, 3, 8, 16, 25, 48])
-def test_hues_are_those_of_the_figures(features: int, tmp_path: Path) -> None:
+def test_hues_are_those_of_the_figures(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     from whatwhere.figures.style import feature_colours
 
+    counts = [1, 2, 3, 8, 16, 25, 48]
     script = tmp_path / "colours.mjs"
     script.write_text(
         f'import {{ featureColours }} from "{(PAGE / "pictures.js").as_uri()}";\n'
-        f"console.log(JSON.stringify(featureColours({features})));\n"
+        f"console.log(JSON.stringify({counts}.map((count) => featureColours(count))));\n"
     )
-    np.testing.assert_allclose(run_node(script), feature_colours(features), atol=1e-9)
+    for features, found in zip(counts, run_node(script), strict=True):
+        np.testing.assert_allclose(found, feature_colours(features), atol=1e-9)
 
 
 # The page's convolutions against PyTorch's --------------------------------------------------------
@@ -114,10 +115,10 @@ SHAPES = {
 }
 
 
-@needs_node
-@pytest.mark.parametrize("case", SHAPES)
-def test_convolutions_agree_with_pytorch(case: str, tmp_path: Path) -> None:
-    below, maps, size, height, width, density = SHAPES[case]
+def convolved(
+    below: int, maps: int, size: int, height: int, width: int, density: float
+) -> tuple[dict[str, object], dict[str, torch.Tensor]]:
+    """A case for the page, and what PyTorch makes of it."""
     chance = torch.Generator().manual_seed(5)
 
     def draw(*shape: int) -> torch.Tensor:
@@ -130,13 +131,20 @@ def test_convolutions_agree_with_pytorch(case: str, tmp_path: Path) -> None:
     z, signal = draw(maps, height + size - 1, width + size - 1), draw(below, height, width)
     sizes = {"below": below, "maps": maps, "size": size, "height": height, "width": width}
     arrays = {"filters": drawn, "connected": connected.int(), "z": z, "signal": signal}
-    path = tmp_path / "case.json"
-    path.write_text(
-        json.dumps(sizes | {name: values.flatten().tolist() for name, values in arrays.items()})
-    )
-    result = run_node(PAGE_MJS, "convolution", PAGE, path)
     kernel = filters.double().flip(2, 3)  # conv2d correlates
-    np.testing.assert_allclose(result["down"], conv2d(z[None], kernel).flatten(), atol=1e-11)
-    np.testing.assert_allclose(
-        result["up"], conv_transpose2d(signal[None], kernel).flatten(), atol=1e-11
-    )
+    truth = {"down": conv2d(z[None], kernel), "up": conv_transpose2d(signal[None], kernel)}
+    return sizes | {name: values.flatten().tolist() for name, values in arrays.items()}, truth
+
+
+@needs_node
+def test_convolutions_agree_with_pytorch(tmp_path: Path) -> None:
+    """One process for all cases, in which none may leave anything behind for the next."""
+    cases = [convolved(*shape) for shape in SHAPES.values()]
+    path = tmp_path / "cases.json"
+    path.write_text(json.dumps([given for given, _ in cases]))
+    results = run_node(PAGE_MJS, "convolutions", PAGE, path)
+    for name, (_, truth), result in zip(SHAPES, cases, results, strict=True):
+        for way, values in truth.items():
+            np.testing.assert_allclose(
+                result[way], values.flatten(), atol=1e-11, err_msg=f"{name}, {way}"
+            )
