@@ -1,4 +1,4 @@
-"""Triton's interpreter several times as fast, with the same numbers.
+"""Triton's interpreter faster, with the same numbers.
 
 Imported with TRITON_INTERPRET=1 before a kernel runs. It replaces the functions of its language
 once, not at every call, and remembers the types of arrays and of blocks, the shapes of tensors and

@@ -151,7 +151,7 @@ def test_lasso_of_one_layer_is_scikit_learns() -> None:
     lam = 8.0
     p = solve(
         Problem(
-            model, v, Phase(layer=1), InferenceSpec(lam=lam, steps=400, step=Fixed(momentum=True))
+            model, v, Phase(layer=1), InferenceSpec(lam=lam, steps=1500, step=Fixed(momentum=True))
         )
     ).latents.p
     sized = model.at(5, 4)
