@@ -294,6 +294,14 @@ def test_a_foreign_file_is_never_taken_for_a_result(tmp_path: Path) -> None:
     check_outputs([result], folder=tmp_path, overwrite=True)
 
 
+def test_of_a_file_at_a_place_of_its_own_nobody_knows_who_wrote_it(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_bytes(b"by this command or another")
+    with pytest.raises(RunError, match=r"page\.html exists already\. Choose another place"):
+        check_outputs([page])
+    check_outputs([page], overwrite=True)
+
+
 @pytest.mark.parametrize("before", [b"old", None])
 def test_a_write_that_is_killed_leaves_a_result_that_is_known(
     before: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
