@@ -85,7 +85,7 @@ def append(stats: Stats, block: Stats, active: Tensor) -> Stats:
 
 
 def change_per_step(stats: Stats) -> Tensor:
-    """The share of its cost by which each image's cost changed per step in the last block, [N]."""
+    """Relative change of each image's cost per step in the last block, [N]."""
     T = len(stats.step)
     B = block_lengths(T)[-1]
     before, after = (stats.reconstruction[t] + stats.penalty[t] for t in (T - B, T))
@@ -93,7 +93,7 @@ def change_per_step(stats: Stats) -> Tensor:
 
 
 def relative_change(before: Tensor, after: Tensor, steps: int) -> Tensor:
-    """The share of its cost by which each image's cost changed per step, [N]."""
+    """Relative change of each image's cost per step, [N]."""
     change = (before - after).abs()
     return torch.where(change == 0, 0, change / (max(steps, 1) * after))
 

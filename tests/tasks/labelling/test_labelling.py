@@ -254,6 +254,7 @@ def test_labels_of_a_table_that_do_not_fit_raise_an_error(tmp_path: Path) -> Non
         return given
 
     assert read("\ufefffile,class\na.png, cat\n\nc.png,dog") == {"a.png": "cat", "c.png": "dog"}
+    assert read("Name,Label\na.png,cat\nc.png,dog") == {"a.png": "cat", "c.png": "dog"}
     assert read("a.png,cat\na.png,cat\nb.png,dog") == {"a.png": "cat", "b.png": "dog"}
     for text, words in (
         (

@@ -24,10 +24,8 @@ from whatwhere.data.pictures import Picture, Pictures
 from whatwhere.errors import ImageError, MissingExtra, plural, printable
 from whatwhere.files import disk_errors, write_atomic
 from whatwhere.html import png, thumbnail
-from whatwhere.tasks.labelling.label_tables import LABELLED
+from whatwhere.tasks.labelling.label_tables import CLASS_HEADINGS, FILE_HEADINGS, LABELLED
 
-FILE_HEADINGS = ("file", "filename", "file_name", "name", "image", "picture", "path")
-CLASS_HEADINGS = ("class", "label", "category", "choice", "choices")
 FORMERLY = "said"  # in tables of version 0.2
 UPLOADED = re.compile(r"^[0-9a-f]{8}-")  # what Label Studio puts in front of an uploaded file
 UNSAFE = re.compile(r'[\x00-\x1f\x7f<>:"/\\|?*]')  # in the name of a folder, on any system

@@ -29,6 +29,10 @@ UNWRITABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
 """Unicode categories that no name of a class has: control, surrogate, line and paragraph
 separator."""
 
+FILE_HEADINGS = ("file", "filename", "file_name", "name", "image", "picture", "path")
+CLASS_HEADINGS = ("class", "label", "category", "choice", "choices")
+"""Words over the names of pictures and over their classes in tables that people bring."""
+
 HEADING = ("file", "class", "probability", "source")
 HEADING_BYTES = ",".join(HEADING).encode()
 LAST_PLACE = 10_000  # numbers have four decimal places
@@ -62,14 +66,13 @@ def check_class(name: str) -> str:
 
 
 def read_labels(file: Path) -> dict[str, str]:
-    """The classes by the names of pictures, which are kept as they are; a first line `file,class`
-    is a heading."""
+    """The classes by the names of pictures, which are kept as they are; a first line such as
+    `file,class` or `name,label` is a heading."""
     lines = _csv_lines(file)
     given: dict[str, str] = {}
     for number, line in enumerate(lines, start=1):
         cells = [cell.strip() for cell in line]
-        heading = number == 1 and [cell.lower() for cell in cells] == ["file", "class"]
-        if not any(cells) or heading:
+        if not any(cells) or (number == 1 and _is_heading(cells)):
             continue
         where = f"line {number} of {printable(file)}"
         if len(cells) != 2 or not all(cells):
@@ -85,6 +88,11 @@ def read_labels(file: Path) -> dict[str, str]:
                 " gives it another one. Remove one of them."
             )
     return given
+
+
+def _is_heading(cells: Sequence[str]) -> bool:
+    words = [cell.lower() for cell in cells]
+    return len(words) == 2 and words[0] in FILE_HEADINGS and words[1] in CLASS_HEADINGS
 
 
 def _quoted(text: str) -> str:
