@@ -25,7 +25,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from whatwhere.errors import RunError, WhatwhereError, as_clause, printable, sentence
 
@@ -178,6 +178,17 @@ def readable(
             reason = f"{error} is missing"
         problem = f"{path} is not a usable {kind}: {reason[:500]}."
         raise error_kind(f"{problem} {sentence(remedy)}") from error
+
+
+class FileStamp(NamedTuple):
+    """The bytes of a file, and when they were written: both change if somebody else writes it."""
+
+    size: int
+    written_ns: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> "FileStamp":
+        return cls(status.st_size, status.st_mtime_ns)
 
 
 def open_regular(path: str | os.PathLike[str]) -> BufferedReader:

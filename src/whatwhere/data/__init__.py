@@ -12,7 +12,7 @@ import torch
 
 from whatwhere.data import arrays, catalogue, mixed
 from whatwhere.data.catalogue import checksums
-from whatwhere.data.images import Images, check_finite, few_labels, white_used
+from whatwhere.data.images import Images, Pixels, check_finite, few_labels, white_used
 from whatwhere.data.mixed import NOT_RECORDED, Group, MixedPictures, Recorded, match_mask
 from whatwhere.data.parts import find_parts
 from whatwhere.data.pictures import find_pictures, is_picture
@@ -24,6 +24,7 @@ from whatwhere.data.signals import (
     from_mne,
     read_signals,
 )
+from whatwhere.data.stored_array import AnyArray
 from whatwhere.errors import ImageError, did_you_mean, printable
 
 __all__ = [
@@ -218,7 +219,7 @@ def _open(
         return from_mne(source, allow_nan=allow_nan)
     if isinstance(source, str | Path):
         name = printable(source)
-        opened = _open_path(source, recorded, allow_nan)
+        opened = _open_path(source, recorded, allow_nan, signals)
         if isinstance(opened, MixedPictures | Signals):
             return opened
         values, own_labels = opened
@@ -266,10 +267,10 @@ def _load_named(entry: catalogue.Entry, split: str) -> Images:
 
 
 def _open_path(
-    source: str | Path, recorded: Recorded, allow_nan: bool
-) -> MixedPictures | Signals | tuple[np.ndarray, np.ndarray | None]:
+    source: str | Path, recorded: Recorded, allow_nan: bool, signals: bool
+) -> MixedPictures | Signals | tuple[AnyArray, np.ndarray | None]:
     """The pictures of a file or of a folder; a recording; or the values of an array file, and its
-    labels."""
+    labels. Recordings are read part by part, of any size."""
     if source == "":
         raise ImageError("The path is empty; expected a file, a folder or the name of a data set.")
     path = Path(source)
@@ -281,7 +282,7 @@ def _open_path(
             return read_signals(path, printable(path), allow_nan)
         if is_picture(path):
             return MixedPictures(find_pictures(path), printable(path), recorded)
-        return arrays.read_file(path)
+        return arrays.read_file(path, largest=0 if signals else None)
     except FileNotFoundError:
         names = ", ".join(catalogue.CATALOGUE)
         meant = did_you_mean(path.name, catalogue.CATALOGUE)
@@ -308,7 +309,7 @@ def _one_size(pictures: MixedPictures, size: int | None) -> Images:
     return squares
 
 
-def _from_pixels(pixels: np.ndarray, name: str, allow_nan: bool, recorded: Recorded) -> Images:
+def _from_pixels(pixels: Pixels, name: str, allow_nan: bool, recorded: Recorded) -> Images:
     images = Images(pixels, None, name, allow_nan=allow_nan)
     batches = (pixels[rows] for rows in images.batches())
     if pixels.dtype.kind == "f":

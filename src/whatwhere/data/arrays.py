@@ -1,8 +1,8 @@
 """Arrays in files, IDX, .npy and .npz, and arrays as images: supported types and shapes, the axis
 of the channels.
 
-Large files that are not compressed are mapped into memory, so that what is not used is not read.
-Nothing is unpickled.
+Large files that are not compressed stay where they are (`StoredArray`), so that what is not used is
+not read. Nothing is unpickled.
 """
 
 import gzip
@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from numpy.lib.npyio import NpzFile
 
+from whatwhere.data.stored_array import AnyArray, StoredArray, with_new_axis
 from whatwhere.errors import ImageError
 from whatwhere.files import disk_errors, new_folder, open_atomic, open_regular, readable
 
@@ -32,24 +33,28 @@ DECOMPRESSED_LIMIT = 1 << 30
 """The most bytes that are decompressed into memory; what is not compressed may have any size."""
 
 LARGEST_READ = 1 << 28
-"""Bytes of an array file that is read; a larger one is mapped."""
+"""Bytes of an array file that is read into memory; a larger one is read part by part."""
 
 REMEDY = "copy, download or save it again"
 
 
-def read_array(path: Path) -> np.ndarray:
-    """The array of an .npy or IDX file, mapped from the file if it is large; of an IDX file that
-    gzip compressed, in memory."""
+def read_array(path: Path, largest: int | None = None) -> AnyArray:
+    """The array of an .npy or IDX file; of an IDX file that gzip compressed, in memory.
+
+    largest  number of bytes up to which a file is read into memory; None means LARGEST_READ
+    """
+    largest = LARGEST_READ if largest is None else largest
     with open_regular(path) as file, readable(path, "array file", REMEDY, ImageError):
         start = file.peek(len(NPY_MAGIC))
         if start.startswith(NPY_MAGIC):
-            mode: Literal["r"] | None = "r" if _is_mapped(file) else None
-            return np.asarray(np.load(path, mmap_mode=mode, allow_pickle=False))
+            if os.fstat(file.fileno()).st_size <= largest:
+                return np.asarray(np.load(file, allow_pickle=False))
+            return StoredArray.of_map(path, np.load(path, mmap_mode="r", allow_pickle=False))
         if not start.startswith(GZIP_MAGIC):
             dtype, shape = _read_idx_header(file)
             _check_length(shape, dtype, os.fstat(file.fileno()).st_size - file.tell())
-            if _is_mapped(file):
-                return np.asarray(np.memmap(file, dtype, "r", file.tell(), shape))
+            if os.fstat(file.fileno()).st_size > largest:
+                return StoredArray.of_map(path, np.memmap(file, dtype, "r", file.tell(), shape))
             return np.fromfile(file, dtype, math.prod(shape)).reshape(shape)
         stream = cast(IO[bytes], gzip.GzipFile(fileobj=file))
         dtype, shape = _read_idx_header(stream)
@@ -61,15 +66,6 @@ def read_array(path: Path) -> np.ndarray:
             content += chunk
         _check_length(shape, dtype, len(content))
         return np.ndarray(shape, dtype, content)
-
-
-def _is_mapped(file: IO[bytes]) -> bool:
-    """Whether an array is too large to be read at once.
-
-    A map ends the process (SIGBUS) if another one makes the file shorter, so smaller files are
-    read: what was loaded stays as it was.
-    """
-    return os.fstat(file.fileno()).st_size > LARGEST_READ
 
 
 def _read_idx_header(stream: IO[bytes]) -> tuple[np.dtype, tuple[int, ...]]:
@@ -125,13 +121,16 @@ FEW_CHANNELS = 4
 colour and alpha."""
 
 
-def read_file(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
+def read_file(path: Path, largest: int | None = None) -> tuple[AnyArray, np.ndarray | None]:
     """The images of a file and, from an .npz, its labels; the first bytes show what kind of file
-    it is."""
+    it is.
+
+    largest  as in `read_array`
+    """
     with open_regular(path) as file:
         start = file.read(len(ZIP_MAGIC))
     if start != ZIP_MAGIC:
-        return read_array(path), None
+        return read_array(path, largest), None
     with open_npz(path) as archive:
         for name in ("images", "signals"):
             if name in archive:
@@ -170,7 +169,7 @@ def check_dtype(dtype: np.dtype, name: str) -> None:
         )
 
 
-def as_pixels(values: np.ndarray, name: str, channels: Channels | None = None) -> np.ndarray:
+def as_pixels(values: AnyArray, name: str, channels: Channels | None = None) -> Any:
     """Raw pixels [N, C, H, W] of values [N, H, W], [N, C, H, W] or [N, H, W, C]; not copied."""
     shape = values.shape
     if len(shape) not in (3, 4) or 0 in shape:
@@ -185,7 +184,7 @@ def as_pixels(values: np.ndarray, name: str, channels: Channels | None = None) -
             f" C]{one}{signals}."
         )
     if len(shape) == 3:
-        return values[:, None]
+        return with_new_axis(values, 1)
     if (channels or channel_axis(shape, name)) == "first":
         return values
     return values.transpose(0, 3, 1, 2)
@@ -219,8 +218,9 @@ def channel_axis(shape: tuple[int, ...], name: str) -> Channels:
     )
 
 
-def as_labels(values: np.ndarray, name: str) -> np.ndarray:
+def as_labels(stored: AnyArray, name: str) -> np.ndarray:
     """Labels as int64 [N]."""
+    values = stored[:]
     if len(values.shape) != 1 or values.dtype.kind not in "iu":
         raise ImageError(
             f"{name} has labels of shape {values.shape} and type {values.dtype}; expected one"

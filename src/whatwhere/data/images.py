@@ -6,11 +6,13 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import product
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 
+from whatwhere.data.stored_array import StoredArray
 from whatwhere.errors import ImageError, SpecError, plural
 
 Rows = int | slice | Sequence[int] | np.ndarray | torch.Tensor
@@ -24,7 +26,7 @@ DEPTHS = (10, 12)
 
 
 class Pixels(Protocol):
-    """Raw values [N, C, H, W], read by rows: an array, which may be mapped from a file, or
+    """Raw values [N, C, H, W], read by rows: an array, which may be stored in a file, or
     `LazyPixels`."""
 
     @property
@@ -120,9 +122,21 @@ class Images:
         of file."""
         dtype = self.pixels.dtype.newbyteorder("<")
         digest = hashlib.sha256(f"{dtype.str} {self.pixels.shape}".encode())
-        for rows in self.batches():
-            digest.update(np.ascontiguousarray(self.pixels[rows], dtype).data)
+        for part in self._parts():
+            digest.update(np.ascontiguousarray(part, dtype).data)
         return digest.hexdigest()
+
+    def _parts(self) -> Iterator[np.ndarray]:
+        """All raw pixels in their order, in parts of at most about 64 MB."""
+        values = BATCH_BYTES // self.pixels.dtype.itemsize
+        if math.prod(self.shape) <= values:
+            yield from (self.pixels[rows] for rows in self.batches())
+            return
+        C, H, W = self.shape
+        for row in range(len(self)):
+            picture = picture_of(self.pixels, row)
+            for c, h, w in product(range(C), range(H), range(0, W, values)):
+                yield picture[c : c + 1, h : h + 1, w : w + values]
 
     def batches(self, size: int | None = None) -> Iterator[slice]:
         """The rows of successive batches of `size` images; by default batches of about 64 MB."""
@@ -182,10 +196,21 @@ class PictureWindows:
         return torch.from_numpy(self.images.scale(self._pixels[window]))
 
     @cached_property
-    def _pixels(self) -> np.ndarray:
-        """The picture with its own type of pixels: of an array a view, of a file of pictures
-        decoded."""
-        return self.images.pixels[self.row : self.row + 1][0]
+    def _pixels(self) -> "Windows":
+        """The picture with its own type of pixels."""
+        return picture_of(self.images.pixels, self.row)
+
+
+class Windows(Protocol):
+    """One picture [C, H, W], of which parts are read."""
+
+    def __getitem__(self, window: tuple[slice, slice, slice], /) -> np.ndarray: ...
+
+
+def picture_of(pixels: Pixels, row: int) -> Windows:
+    """One of the pictures: of an array a view, in a file as it is stored, of a file of pictures
+    decoded."""
+    return pixels.row(row) if isinstance(pixels, StoredArray) else pixels[row : row + 1][0]
 
 
 def _lazy(pixels: Pixels) -> LazyPixels:

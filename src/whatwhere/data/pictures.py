@@ -13,7 +13,7 @@ import numpy as np
 
 from whatwhere.data.images import Images, LazyPixels
 from whatwhere.errors import ImageError, MissingExtra, printable, sentence, unique_printable
-from whatwhere.files import RECORD, open_regular, readable
+from whatwhere.files import RECORD, FileStamp, open_regular, readable
 
 FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
@@ -97,7 +97,7 @@ class Picture:
     page: int
     shape: tuple[int, int, int]
     dtype: np.dtype
-    stamp: tuple[int, int]
+    stamp: FileStamp
     largest: int = 0
     place: Place = TOP
     pages: int = 1
@@ -188,19 +188,13 @@ def decode(picture: Picture, *, known: bool = False, blend: bool = True) -> np.n
     read = _pixels if blend else _colours
     with _open(picture.file) as opened:
         pixels = _read_page(opened, picture.page, _known if known else read)
-        stamp = file_stamp(picture.file)
+        stamp = FileStamp.of(os.stat(picture.file))
     expected = (
         ((1, *picture.shape[1:]), np.dtype(bool)) if known else (picture.shape, picture.dtype)
     )
     if (pixels.shape, pixels.dtype) != expected or stamp != picture.stamp:
         raise ImageError(f"{picture.file} changed after you loaded it. Load it again.")
     return pixels
-
-
-def file_stamp(file: Path) -> tuple[int, int]:
-    """The bytes of a file, and when they were written: both change if somebody else writes it."""
-    status = os.stat(file)
-    return status.st_size, status.st_mtime_ns
 
 
 def folder_content(folder: Path, but: Path | None = None) -> FolderContent:
@@ -296,7 +290,7 @@ def earlier_names(pixels: object) -> dict[str, str]:
 
 def _find_pages(file: Path, place: Place) -> Iterator[Picture]:
     with _open(file) as picture:
-        stamp = file_stamp(file)
+        stamp = FileStamp.of(os.stat(file))
         pages = getattr(picture, "n_frames", 1)
         if pages > MOST_PAGES:
             raise ValueError(f"it has {pages:,} pages; expected at most {MOST_PAGES:,}")

@@ -14,7 +14,15 @@ import numpy as np
 import torch
 
 from whatwhere.data.arrays import read_array
-from whatwhere.data.images import Images, LazyPixels, PictureWindows, Rows, check_finite
+from whatwhere.data.images import (
+    Images,
+    LazyPixels,
+    PictureWindows,
+    Rows,
+    check_finite,
+    picture_of,
+)
+from whatwhere.data.stored_array import AnyArray, StoredArray, with_new_axis
 from whatwhere.data.tables import (
     SECONDS,
     encode_table,
@@ -148,7 +156,7 @@ def cut_windows(signals: Signals, size: int) -> Signals:
 
     def read(rows: np.ndarray) -> np.ndarray:
         return np.stack(
-            [signals.pixels[row : row + 1][0, :, :, at : at + size] for row, at in starts[rows]]
+            [picture_of(signals.pixels, row)[:, :, at : at + size] for row, at in starts[rows]]
         )
 
     pixels = LazyPixels((len(starts), signals.shape[0], 1, size), signals.pixels.dtype, read)
@@ -157,11 +165,11 @@ def cut_windows(signals: Signals, size: int) -> Signals:
 
 def training_windows(signals: Signals) -> Signals:
     """What to learn from: short signals as they are, others in windows."""
-    is_long = signals.shape[2] >= 2 * WINDOW and isinstance(signals.pixels, np.ndarray)
+    is_long = signals.shape[2] >= 2 * WINDOW and not isinstance(signals.pixels, LazyPixels)
     return cut_windows(signals, WINDOW) if is_long else signals
 
 
-def as_signals(values: np.ndarray, name: str, allow_nan: bool = False) -> Signals:
+def as_signals(values: AnyArray, name: str, allow_nan: bool = False) -> Signals:
     """Signals of values [T], [C, T] or [N, C, T]; floats are checked once, window by window.
 
     Of values [T, C], with fewer channels than samples, the axes are swapped, and a warning says so.
@@ -179,7 +187,9 @@ def as_signals(values: np.ndarray, name: str, allow_nan: bool = False) -> Signal
         )
         values = values.T
         shape = values.shape
-    pixels = values.reshape((1,) * (3 - len(shape)) + shape)[:, :, None]
+    for _ in range(3 - len(shape)):
+        values = with_new_axis(values, 0)
+    pixels = with_new_axis(values, 2)
     signals = Signals(pixels, None, name, allow_nan=allow_nan)
     if signals.shape[0] > signals.shape[2]:
         warnings.warn(
@@ -188,7 +198,8 @@ def as_signals(values: np.ndarray, name: str, allow_nan: bool = False) -> Signal
             stacklevel=4,
         )
     if values.dtype.kind == "f":
-        for signal in pixels:
+        for row in range(len(signals)):
+            signal = picture_of(pixels, row)
             for first in range(0, shape[-1], CHECKED):
                 check_finite(signal[:, :, first : first + CHECKED], name, allow_nan)
     return signals
@@ -211,9 +222,9 @@ def read_signals(path: Path, name: str, allow_nan: bool) -> Signals:
     return from_mne(_open_mne(path), name, allow_nan)
 
 
-def _quiet_signals(values: np.ndarray, name: str, allow_nan: bool) -> Signals:
+def _quiet_signals(values: AnyArray, name: str, allow_nan: bool) -> Signals:
     """Signals of values [C, T] of a file that says which axis is which."""
-    return as_signals(values[None], name, allow_nan)
+    return as_signals(with_new_axis(values, 0), name, allow_nan)
 
 
 # Files that MNE reads -----------------------------------------------------------------------------
@@ -270,21 +281,22 @@ def _signals_of_table(path: Path, name: str, allow_nan: bool) -> Signals:
     )
 
 
-def _read_wav(path: Path) -> tuple[int, np.ndarray]:
-    """Samples per second, and values [T, C], read in windows; samples of 24, 32 and 64 bits as
-    floats from -1 to 1."""
+def _read_wav(path: Path) -> tuple[int, AnyArray]:
+    """Samples per second, and values [T, C]; samples of 24, 32 and 64 bits as floats from -1 to
+    1."""
     rate, samples = _open_wav(path)
-    values = samples.reshape(len(samples), -1)
-    if values.dtype in (np.int32, np.int64):
-        scaled = values / np.float32(2.0 ** (8 * values.itemsize - 1))
+    if samples.ndim == 1:
+        samples = with_new_axis(samples, 1)
+    if samples.dtype in (np.int32, np.int64):
+        scaled = samples[:] / np.float32(2.0 ** (8 * samples.dtype.itemsize - 1))
         return rate, np.asarray(scaled, np.float32)
-    if values.dtype == np.uint8:
-        return rate, (values ^ 128).view(np.int8)
-    return rate, values
+    if samples.dtype == np.uint8:
+        return rate, (samples[:] ^ 128).view(np.int8)
+    return rate, samples
 
 
-def _open_wav(path: Path) -> tuple[int, np.ndarray]:
-    """Samples per second, and the samples [T] or [T, C], mapped from the file where they can be."""
+def _open_wav(path: Path) -> tuple[int, AnyArray]:
+    """Samples per second, and the samples [T] or [T, C], stored in the file where they can be."""
     try:
         from scipy.io import wavfile
     except ImportError:
@@ -300,7 +312,9 @@ def _open_wav(path: Path) -> tuple[int, np.ndarray]:
         if not samples.size:
             raise ValueError("it has no samples")
         _check_wav_format(rate, samples)
-        return rate, np.asarray(samples)
+        if isinstance(samples, np.memmap):
+            return rate, StoredArray.of_map(path, samples)
+        return rate, samples
 
 
 def _check_wav_format(rate: int, samples: np.ndarray) -> None:
@@ -370,7 +384,7 @@ def encode_signals(values: np.ndarray, source: Path) -> bytes:
         samples = _as_samples(values[0].T, np.dtype(np.int8) if is_bytes else given.dtype)
         wavfile.write(file, rate, samples.view(np.uint8) ^ 128 if is_bytes else samples)
     else:
-        array = read_array(source)
+        array = read_array(source, largest=0)
         samples = _as_samples(values, array.dtype)
         if is_transposed(array.shape):
             samples = samples[0].T
@@ -383,7 +397,7 @@ def holds_unknown_samples(source: Path) -> bool:
     suffix = source.suffix.lower()
     if suffix == ".wav":
         return _open_wav(source)[1].dtype.kind == "f"
-    return suffix != ".npy" or read_array(source).dtype.kind not in "iu"
+    return suffix != ".npy" or read_array(source, largest=0).dtype.kind not in "iu"
 
 
 def _as_samples(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
