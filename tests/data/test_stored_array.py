@@ -89,7 +89,7 @@ def test_a_file_that_changes_is_an_error(tmp_path: Path) -> None:
         array[:10]
     array = stored(tmp_path, values)
     (tmp_path / "a.npy").unlink()
-    with pytest.raises(ImageError, match="which you loaded: no such file"):
+    with pytest.raises(ImageError, match="which you loaded: No such file"):
         array[:10]
 
 

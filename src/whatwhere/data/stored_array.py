@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from whatwhere.errors import ImageError, as_clause
+from whatwhere.errors import ImageError
 from whatwhere.files import FileStamp, open_regular
 
 
@@ -142,7 +142,7 @@ class StoredArray:
         except OSError as error:
             reason = error.strerror or str(error)
             raise ImageError(
-                f"Cannot read {self.path}, which you loaded: {as_clause(reason)}. Load it again."
+                f"Cannot read {self.path}, which you loaded: {reason}. Load it again."
             ) from None
 
     def _check(self, status: os.stat_result) -> None:
