@@ -1,6 +1,7 @@
 """Triton's interpreter faster, with the same numbers.
 
-Imported with TRITON_INTERPRET=1 before a kernel runs. It replaces the functions of its language
+Imported with TRITON_INTERPRET=1 before a kernel runs, and never by a process that compiles: there
+a number belongs to the kernel that it was made for. It replaces the functions of its language
 once, not at every call, and remembers the types of arrays and of blocks, the shapes of tensors and
 whole numbers. Blocks of one shape need no broadcasting. It does not compute every sum of indices a
 second time in int64 to see whether the first one overflowed: arrays of a few thousand values have
@@ -9,10 +10,14 @@ no such indices.
 
 import dataclasses
 import functools
+import os
 from typing import Any
 
 from triton.language import core, semantic
 from triton.runtime import interpreter
+
+if os.environ.get("TRITON_INTERPRET") != "1":
+    raise ImportError("fast_interpreter needs TRITON_INTERPRET=1, set before triton is imported")
 
 if hasattr(interpreter, "_LangPatchScope"):
     interpreter._LangPatchScope.restore = lambda scope: None

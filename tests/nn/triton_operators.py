@@ -6,6 +6,7 @@ python triton_operators.py compile                           every kernel, for s
 python triton_operators.py inline                            the source that torch.compile copies
 """
 
+import os
 import runpy
 import sys
 import tempfile
@@ -21,7 +22,8 @@ from triton.runtime.jit import JITFunction
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-import fast_interpreter  # noqa: F401
+if os.environ.get("TRITON_INTERPRET") == "1":
+    import fast_interpreter  # noqa: F401
 from whatwhere.latents import PoolingParams
 from whatwhere.nn import fused, plain, triton_pairs, triton_pooling
 from whatwhere.ops.pooling import Regions
