@@ -126,6 +126,24 @@ def test_it_is_finished_within_about_the_tolerance_of_the_minimum() -> None:
         assert (before - after <= tolerance * after).all()  # what its last sweep gained
 
 
+def test_coefficients_that_wait_for_each_other_are_fitted_among_themselves() -> None:
+    """A dense recording: by single steps alone, the same accuracy takes three times the sweeps."""
+    generator = torch.Generator().manual_seed(0)
+    model = ww.DeconvNet(ww.ModelSpec.signals(10, 64, pool_size=1))
+    filters = torch.randn(1, 10, 1, 64, generator=generator).cumsum(3) * torch.hann_window(64)
+    filters /= filters.square().sum(3, keepdim=True).sqrt()
+    model = model.with_filters(1, filters)
+    events = torch.rand(10, 1, 1500, generator=generator) < 2e-3
+    signal = torch.nn.functional.conv_transpose1d(
+        events.transpose(0, 1).float(), filters[0][:, :, :].reshape(10, 1, 64)
+    )
+    signal += 0.03 * torch.randn(signal.shape, generator=generator)
+    stats = ww.infer(model, signal, ww.InferenceSpec.coding(lam=10.0)).stats
+    least = ww.infer(model, signal, ww.InferenceSpec.coding(lam=10.0, tolerance=1e-7)).stats
+    assert float(stats.cost[-1] / least.cost[-1]) - 1 <= 3 * 3e-4
+    assert float(stats.step.sum()) <= 35
+
+
 def test_a_known_code_is_where_it_starts() -> None:
     model, signals = example(samples=300)
     spec = replace(CODING, tolerance=1e-6)
@@ -199,7 +217,7 @@ def test_float32_ends_although_its_rounding_is_above_the_tolerance() -> None:
 def test_waveforms_are_learned_with_it() -> None:
     model, signals = example(samples=200, dtype=torch.float32)
     recipe = replace(ww.read_recipe("signals"), model=model.spec)
-    changes = {"epochs": 2, "inference": {"lam": 2.0, "tolerance": 1e-2}}
+    changes = {"epochs": 4, "inference": {"lam": 2.0, "tolerance": 1e-2}}
     for update in ("batch", "epoch"):
         each = {**changes, "update": {"kind": update}}
         brief, here = (

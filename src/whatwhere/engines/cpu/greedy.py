@@ -11,11 +11,13 @@ fixed, is δ with
 and changes g by -δ ⟨d, d'⟩ where waveforms overlap, which depends on their distance alone (`gram`).
 Where a waveform reaches beyond an end, or a sample is masked, the product is computed. A sweep
 visits segments of two waveforms' length; in each it takes the largest step, in n |δ|, until none is
-above half of the signal's largest. A signal is finished once a sweep lowers its cost by at most the
-share `tolerance`, so would all steps together, and the duality gap shows that the minimum is near.
+above half of the signal's largest, but only a few: those of one segment wait for each other where
+waveforms overlap. So after every sweep the coefficients that are not 0 are fitted among themselves,
+which takes little time, since they are few (`refit`). A signal is finished once a sweep lowers its
+cost by at most the share `tolerance`, so would all steps together, and the duality gap shows that
+the minimum is near.
 
-Where waveforms resemble each other or the code is dense, coordinates wait for each other and a
-sweep gains little. So a signal has a budget of steps; `GreedyEngine` says what follows.
+Where waveforms resemble each other or the code is dense, a sweep still gains little. So a signal has a budget of steps; `GreedyEngine` says what follows.
 """
 
 from typing import Any, NamedTuple
@@ -41,6 +43,11 @@ STEPS_TIMES_WAVEFORMS = 5e7
 LOOSE = 1e-3  # a tolerance above it, as in training, asks for a rough code: no gap is computed
 LARGEST_GAP = 3  # times the tolerance: a finished cost is at most this share above its minimum
 ROUNDING = 8  # steps below this many units in the last place of the largest g are noise
+SEGMENT_STEPS = 4  # of a segment in a sweep: what they chose is fitted before more is chosen
+# Coefficients that are not 0 are fitted among themselves, more exactly than all others
+REFIT_ROUNDS = 500
+REFIT_LEVEL = 0.2  # of the level of the sweep
+OVERLAPS_PER_PLACE = 16  # a code with more is dense: then steps of all cost no more
 NO_ENERGY = 1e-12  # of a waveform inside the signal, as a share of all of it: it explains nothing
 
 
@@ -95,6 +102,19 @@ class Rule(NamedTuple):
     tolerance: float
     sweeps: int
     budget: int
+
+
+class Overlaps(NamedTuple):
+    """The products of the waveforms of some coefficients, as far as they overlap.
+
+    begin  [n + 1]  where those of each coefficient begin
+    other  the number of the other coefficient
+    value  the product
+    """
+
+    begin: Array
+    other: Array
+    value: Array
 
 
 class Codes(NamedTuple):
@@ -288,17 +308,12 @@ def search(signal: Signal, rule: Rule, segment: int) -> None:
 
 
 @jit
-def step(signal: Signal, waveforms: Waveforms, rule: Rule, at: int) -> tuple[float, float, int]:
-    """Take the best step of one coefficient; how ½ ‖M ⊙ (v - D z)‖², Σ|z| and the number of z ≠ 0
-    change."""
+def move(signal: Signal, waveforms: Waveforms, at: int, delta: float) -> None:
+    """Change g as the change of one coefficient asks, and let its segments be searched again."""
     noinline()
-    g, z, n, (_, gram, _, B, K) = signal.g, signal.z, signal.n[at], waveforms
+    g, (_, gram, _, B, K) = signal.g, waveforms
     places, width = len(signal.regular), len(gram) // (B * B)
     first, i = divmod(at, places)
-    slope, old, change = g[at], z[at], max(g[at] - rule.rho, min(g[at] - rule.low, -n * z[at]))
-    new = old + change / n if change != -n * old else 0.0
-    z[at] = new
-    delta = z[at] - old
     for b in range(B):
         near = b * places + i - (K - 1)
         if signal.regular[i]:
@@ -312,6 +327,19 @@ def step(signal: Signal, waveforms: Waveforms, rule: Rule, at: int) -> tuple[flo
         (i - K + 1) * len(signal.at) // places, (i + K - 1) * len(signal.at) // places + 1
     ):
         signal.at[segment] = -1
+
+
+@jit
+def step(signal: Signal, waveforms: Waveforms, rule: Rule, at: int) -> tuple[float, float, int]:
+    """Take the best step of one coefficient; how ½ ‖M ⊙ (v - D z)‖², Σ|z| and the number of z ≠ 0
+    change."""
+    noinline()
+    slope, z, n = signal.g[at], signal.z, signal.n[at]
+    old, change = z[at], max(slope - rule.rho, min(slope - rule.low, -n * z[at]))
+    new = old + change / n if change != -n * old else 0.0
+    z[at] = new
+    delta = z[at] - old
+    move(signal, waveforms, at, delta)
     return delta * (n * delta / 2 - slope), abs(new) - abs(old), int(new != 0) - int(old != 0)
 
 
@@ -328,31 +356,136 @@ def search_changed(signal: Signal, rule: Rule) -> tuple[float, float]:
 
 
 @jit
-def duality_gap(signal: Signal, waveforms: Waveforms, rule: Rule, v: Array) -> float:
-    """How far ½ ‖M ⊙ (v - D z)‖² + ρ Σ|z| is above its minimum, at most.
+def active_coefficients(signal: Signal) -> Array:
+    """The coefficients that are not 0, in the order of time."""
+    places = len(signal.regular)
+    chosen = np.empty(np.count_nonzero(signal.z), np.int64)
+    count = 0
+    for i in range(places):
+        for at in range(i, len(signal.z), places):
+            if signal.z[at] != 0:
+                chosen[count] = at
+                count += 1
+    return chosen
+
+
+@jit
+def overlaps_of(signal: Signal, waveforms: Waveforms, chosen: Array, most: int) -> Overlaps:
+    """The products of the waveforms of these coefficients, which are in the order of time; none at
+    all if there are more than `most`."""
+    _, gram, _, B, K = waveforms
+    places, width = len(signal.regular), len(gram) // (B * B)
+    begin = np.zeros(len(chosen) + 1, np.int64)
+    earliest = 0
+    latest = 0
+    for n in range(len(chosen)):
+        while chosen[earliest] % places <= chosen[n] % places - K:
+            earliest += 1
+        while latest < len(chosen) and chosen[latest] % places < chosen[n] % places + K:
+            latest += 1
+        begin[n + 1] = begin[n] + latest - earliest
+    if begin[-1] > most:
+        return Overlaps(begin, np.zeros(0, np.int64), np.zeros(0))
+    other = np.empty(begin[-1], np.int64)
+    value = np.empty(begin[-1])
+    earliest = 0
+    for n in range(len(chosen)):
+        first, i = divmod(chosen[n], places)
+        while chosen[earliest] % places <= i - K:
+            earliest += 1
+        for k in range(begin[n + 1] - begin[n]):
+            second, j = divmod(chosen[earliest + k], places)
+            other[begin[n] + k] = earliest + k
+            if signal.regular[i] or signal.regular[j]:
+                value[begin[n] + k] = gram[(first * B + second) * width + K - 1 + j - i]
+            else:
+                value[begin[n] + k] = product(waveforms, signal.w, i, first, second, j - i)
+    return Overlaps(begin, other, value)
+
+
+@jit
+def refit(
+    signal: Signal, waveforms: Waveforms, rule: Rule, level: float
+) -> tuple[float, float, int, int]:
+    """Steps of the coefficients that are not 0, until none of them is above `level`. Returns what
+    `step` returns, and the number of coefficients.
+
+    They wait for each other most, and among themselves a step changes the slopes of a few
+    neighbours, not those of all waveforms at all places near it. What they all changed is put into
+    g at the end.
+    """
+    noinline()
+    chosen = active_coefficients(signal)
+    overlaps = overlaps_of(signal, waveforms, chosen, OVERLAPS_PER_PLACE * len(signal.regular))
+    if len(overlaps.value) < overlaps.begin[-1]:
+        return 0.0, 0.0, 0, 0
+    count = len(chosen)
+    z = np.empty(count)
+    slope = np.empty(count)
+    for n in range(count):
+        z[n] = signal.z[chosen[n]]
+        slope[n] = signal.g[chosen[n]]
+
+    errors = 0.0
+    for _ in range(REFIT_ROUNDS):
+        largest = 0.0
+        for n in range(count):
+            own = signal.n[chosen[n]]
+            change = max(slope[n] - rule.rho, min(slope[n] - rule.low, -own * z[n]))
+            if abs(change) <= level:
+                continue
+            largest = max(largest, abs(change))
+            delta = change / own
+            errors += delta * (change / 2 - slope[n])
+            z[n] = z[n] + delta if change != -own * z[n] else 0.0
+            for k in range(overlaps.begin[n], overlaps.begin[n + 1]):
+                slope[overlaps.other[k]] -= delta * overlaps.value[k]
+        if largest == 0:
+            break
+
+    sizes = 0.0
+    more = 0
+    for n in range(count):
+        old = signal.z[chosen[n]]
+        signal.z[chosen[n]] = z[n]
+        new = signal.z[chosen[n]]
+        sizes += abs(new) - abs(old)
+        more -= int(new == 0)
+        if new != old:
+            move(signal, waveforms, chosen[n], new - old)
+    return errors, sizes, more, count
+
+
+@jit
+def duality_gap(signal: Signal, rule: Rule, error: float) -> float:
+    """How far ½ ‖M ⊙ (v - D z)‖² + ρ Σ|z| is above its minimum, at most; `error` is its first term.
 
     With r = M ⊙ (v - D z) and a scale s ≤ 1 such that no ⟨M d, s r⟩ exceeds ρ, the minimum is at
-    least s ⟨r, M ⊙ v⟩ - s²/2 ‖r‖². Sums are computed again, since rounding errors of many small
-    changes add up.
+    least s ⟨r, M ⊙ v⟩ - s²/2 ‖r‖². Since v = (v - D z) + D z, the product ⟨r, M ⊙ v⟩ is
+    ‖r‖² + ⟨g, z⟩.
     """
+    noinline()
+    penalty = 0.0
+    slope = 0.0
+    explained = 0.0  # ⟨g, z⟩
+    for i in range(len(signal.z)):
+        penalty += abs(signal.z[i])
+        explained += signal.g[i] * signal.z[i]
+        # where coefficients may not be negative, a negative slope is no constraint
+        slope = max(slope, signal.g[i], -signal.g[i] if rule.low == -rule.rho else 0.0)
+    scale = min(1.0, rule.rho / slope) if slope > 0 else 1.0
+    least = scale * (2 * error + explained) - scale * scale * error
+    return error + rule.rho * penalty - least
+
+
+@jit
+def compute_again(signal: Signal, waveforms: Waveforms, v: Array) -> float:
+    """r and g from z: rounding errors of many small changes add up. Returns ½ ‖M ⊙ (v - D z)‖²."""
     noinline()
     squares = residual(signal, waveforms, v)
     correlate(signal, waveforms)
     signal.at[:] = -1
-    penalty = 0.0
-    slope = 0.0
-    for i in range(len(signal.z)):
-        penalty += abs(signal.z[i])
-        # where coefficients may not be negative, a negative slope is no constraint
-        slope = max(slope, signal.g[i], -signal.g[i] if rule.low == -rule.rho else 0.0)
-    K = waveforms.length
-    samples = len(signal.w) // waveforms.channels
-    product = 0.0
-    for c in range(waveforms.channels):
-        for t in range(v.shape[1]):
-            product += signal.r[c * samples + 2 * K - 1 + t] * v[c, t]
-    scale = min(1.0, rule.rho / slope) if slope > 0 else 1.0
-    return squares / 2 + rule.rho * penalty - scale * product + scale * scale * squares / 2
+    return squares / 2
 
 
 @cached_jit
@@ -388,7 +521,8 @@ def descend(source: str) -> Any:
             for s in range(len(signal.best)):
                 if signal.at[s] < 0:
                     search(signal, rule, s)
-                while signal.best[s] > level and steps < rule.budget:
+                last = steps + SEGMENT_STEPS
+                while signal.best[s] > level and steps < min(last, rule.budget):
                     errors, sizes, more = step(signal, waveforms, rule, signal.at[s])
                     error += errors
                     penalty += sizes
@@ -396,6 +530,12 @@ def descend(source: str) -> Any:
                     gained -= errors + rule.rho * sizes
                     steps += 1
                     search(signal, rule, s)
+            errors, sizes, more, count = refit(signal, waveforms, rule, REFIT_LEVEL * level)
+            error += errors
+            penalty += sizes
+            nonzeros += more
+            gained -= errors + rule.rho * sizes
+            steps += count
             largest, possible = search_changed(signal, rule)
             taken += 1
             trace[taken, 0] = error / rule.rho
@@ -408,9 +548,11 @@ def descend(source: str) -> Any:
                 if largest <= floor or (little and rule.tolerance > LOOSE):
                     finished = True
                 elif little:
-                    gap = duality_gap(signal, waveforms, rule, v)
-                    finished = gap <= LARGEST_GAP * rule.tolerance * cost
-                    largest, _ = search_changed(signal, rule)
+                    most = LARGEST_GAP * rule.tolerance * cost
+                    if duality_gap(signal, rule, error) <= most:
+                        error = compute_again(signal, waveforms, v)
+                        finished = duality_gap(signal, rule, error) <= most
+                        largest, _ = search_changed(signal, rule)
         # rounding errors of many small changes add up: the last sum is computed again
         trace[taken, 0] = residual(signal, waveforms, v) / 2 / rule.rho
         return taken, finished
