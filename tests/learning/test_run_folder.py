@@ -83,7 +83,7 @@ def test_planted_latents_are_not_followed(tmp_path):
 def test_one_process_trains_in_a_folder_at_a_time(tmp_path):
     with (
         open_folder(tmp_path),
-        pytest.raises(RunError, match=f"{tmp_path}: another process is training"),
+        pytest.raises(RunError, match=f"Another process is training in {tmp_path}"),
         open_folder(tmp_path),
     ):
         pass
@@ -148,7 +148,8 @@ def resumes(folder, reference) -> bool:
 
 def test_a_changed_recipe_raises_an_error_that_names_its_changes(stopped, reference):
     with pytest.raises(
-        RunError, match=r"other recipe: learning.1.inference.lam was 2.0 and is now 3.0, learning.2"
+        RunError,
+        match=r"the recipe changed \(learning.1.inference.lam was 2.0 and is now 3.0, learning.2",
     ):
         tiny.train(tiny.recipe(lam=3.0), tiny.images(), stopped, resume=True)
     assert resumes(stopped, reference)
@@ -156,7 +157,7 @@ def test_a_changed_recipe_raises_an_error_that_names_its_changes(stopped, refere
 
 @pytest.mark.parametrize("other", [tiny.images(seed=1), tiny.images(4), tiny.images().double()])
 def test_other_images_raise(other, stopped, reference):
-    with pytest.raises(RunError, match="other images: they are not those"):
+    with pytest.raises(RunError, match=r"the images changed \(their fingerprint differs"):
         tiny.train(tiny.recipe(), other, stopped, resume=True)
     assert resumes(stopped, reference)
 
@@ -176,7 +177,7 @@ def test_two_processes_cannot_train_in_one_folder(stopped):
         messages.append(str(raised.value))
 
     tiny.train(tiny.recipe(), tiny.images(), stopped, resume=True, on_epoch=intrude)
-    assert "another process is training in this folder" in messages[0]
+    assert "Another process is training in" in messages[0]
 
 
 @pytest.mark.parametrize(
@@ -280,7 +281,7 @@ GOOD = b'{"layer": 1, "epoch": 1, "reconstruction": 3.0, "penalty": 4.0, "nonzer
         (GOOD.replace(b"}", b', "seconds": "x"}'), "seconds = 'x'"),
         (GOOD.replace(b"}", b', "engine": [1]}'), r"engine = \[1\]; expected str"),
         (GOOD + b"\xff", "utf-8"),
-        (b"[" * 100_000, "maximum recursion"),
+        (b"[" * 100_000, "(maximum recursion|Stack overflow)"),
     ],
 )
 def test_a_damaged_history_is_named(content, message, run):
