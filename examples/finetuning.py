@@ -3,11 +3,11 @@ classifier.
 
     python examples/finetuning.py            (half a minute on one core)
 
-Layer 1 of the model that ships becomes `SparseCode2d`. Its filters and the sizes of its steps,
-trained without labels, and a linear head are then trained with 500 labels. The head begins as the
-linear SVM of the code, and ends as the linear SVM of the code that was learned, so that the errors
-compare the codes and nothing else. The last line is what the labels have to beat: the same SVM on
-50 plain steps of inference, which use no label.
+Layer 1 of the model `mnist` becomes `SparseCode2d`. Its filters and step sizes were trained without
+labels; this script trains them further, together with a linear head, on 500 labels. The script fits
+the head as a linear SVM on the code, before and after this training, so that the errors compare
+only the codes. The last line of the output is the baseline: the same SVM on 50 plain steps of
+inference, which use no label.
 """
 
 from dataclasses import replace
@@ -23,8 +23,8 @@ STEPS, UPDATES, BATCH, LABELS, TEST, C = 2, 40, 25, 500, 500, 10.0
 
 
 def describe(features: Tensor) -> Tensor:
-    """Features [N, 16, 16, 16] → the root mean square of every 2 × 2 positions, of unit length,
-    [N, 1024]."""
+    """Features [N, 16, 16, 16] → the root mean square of every 2 × 2 positions, scaled to unit
+    length, [N, 1024]."""
     return normalize((avg_pool2d(features.square(), 2) + 1e-6).sqrt().flatten(1))
 
 

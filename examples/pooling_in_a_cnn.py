@@ -3,11 +3,11 @@ Fashion-MNIST.
 
     WHATWHERE_DATA=… python examples/pooling_in_a_cnn.py --out results.json     (a GPU helps)
 
-The classifier has two convolutions, each followed by a halving of the map, and a linear layer. The
-networks have the same parameters and differ only in how the map is halved. The autoencoder has the
-same two stages and a decoder that receives the position of each feature: the switches of max
-pooling, or the Gaussians. Every network is trained with five seeds; the mean and standard deviation
-over the seeds are reported.
+The classifier has two convolutions, each followed by a layer that halves the size of the map, and a
+linear layer. The networks have the same number of parameters and differ only in how they halve the
+map. The autoencoder has the same two stages and a decoder that receives the position of each
+feature: the switches of max pooling, or the Gaussians. The script trains every network with five
+seeds and reports the mean and the standard deviation.
 """
 
 from __future__ import annotations

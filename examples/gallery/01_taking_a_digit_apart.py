@@ -2,8 +2,8 @@
 Taking a digit apart
 ====================
 
-A seven, from sixteen features in ten maps of layer 2 (top) down to the pixels. Every map has a
-colour; the bars show how much ink its features draw.
+The figure takes a seven apart, from sixteen features in ten maps of layer 2 (top) down to the
+pixels. Every map has its own colour. The bars show how much ink its features draw.
 """
 
 import whatwhere as ww

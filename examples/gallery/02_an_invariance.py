@@ -2,8 +2,8 @@
 An invariance
 =============
 
-Five features of layer 2, a row each, wherever they are active in 200 digits, each occurrence drawn
-alone. *What* is the same along a row; only the Gaussians, *where*, differ.
+Each row shows one feature of layer 2, drawn alone, wherever it is active in 200 digits. Along a
+row, *what* is the same; only the Gaussians, *where*, differ.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 What of one, where of another
 =============================
 
-The features of each digit on the left, drawn with the Gaussians of each digit on top. Along a row
-the digit stays what it is; its strokes move.
+Each picture is drawn with the features of the digit of its row (*what*) and the Gaussians of the
+digit of its column (*where*). Along a row, the digit stays the same and its strokes move.
 """
 
 from dataclasses import replace

@@ -2,8 +2,9 @@
 Morphing
 ========
 
-Between two digits: features and Gaussians interpolated (top), and pixels interpolated (bottom).
-Strokes move in between; pixels only fade.
+The top row interpolates between the features and Gaussians of two digits; the bottom row
+interpolates between their pixels. In the top row, strokes move; in the bottom row, pixels only
+fade.
 """
 
 import matplotlib.pyplot as plt

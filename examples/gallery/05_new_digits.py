@@ -2,8 +2,8 @@
 New digits
 ==========
 
-Digits that nobody wrote: ``ww.generate`` begins with the code of an example and replaces it, *what*
-and *where*, window by window with those of other examples that agree with the rest.
+Nobody wrote these digits. ``ww.generate`` starts from the code of an example. Window by window, it
+replaces *what* and *where* with those of other examples that agree with the rest.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 Max against Gaussian pooling
 ============================
 
-The same filters with switches instead of Gaussians: a feature then lies on one element of its
-region, and strokes break where regions meet.
+The last row uses the same filters with switches instead of Gaussians. Each feature then lies on one
+element of its region, and strokes break where regions meet.
 """
 
 from dataclasses import replace

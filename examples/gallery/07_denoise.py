@@ -2,8 +2,8 @@
 Denoise a photograph
 ====================
 
-A few steps of sparse coding, learned from pairs of clean and noisy photographs. The level of the
-noise is estimated.
+The denoiser is a few steps of sparse coding, learned from pairs of clean and noisy photographs. It
+estimates the noise level.
 """
 
 import matplotlib.pyplot as plt

@@ -2,9 +2,9 @@
 Fill in what is missing
 =======================
 
-The trained denoiser fills in missing pixels in rounds: it removes what does not look like a
-photograph, and the known pixels are put back. Here seven of ten pixels are unknown, and a scratch
-goes through the picture.
+The trained denoiser fills in missing pixels in rounds. In each round, it removes what does not look
+like a photograph, and ``inpaint`` puts the known pixels back. Here, seven of ten pixels are
+unknown, and a scratch goes through the picture.
 """
 
 import matplotlib.pyplot as plt

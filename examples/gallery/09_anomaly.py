@@ -2,8 +2,8 @@
 What does not belong
 ====================
 
-A detector that was fitted to zeros, ones and twos alone. Red pixels make a digit unlike them; the
-number is its score, the lower the stranger.
+The detector was fitted only to zeros, ones and twos. Red pixels are those that make a digit unlike
+them. The number is the score of the digit; lower means more anomalous.
 """
 
 import matplotlib.pyplot as plt

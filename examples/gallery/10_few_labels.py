@@ -2,8 +2,8 @@
 Few labels against pixels
 =========================
 
-A linear SVM on pixels, and on features that were learned without labels, against the number of
-labelled digits.
+The figure shows the test error of a linear SVM against the number of labelled digits: on pixels,
+and on features that were learned without labels.
 """
 
 import matplotlib.pyplot as plt

@@ -2,9 +2,9 @@
 A pooling layer in a small network
 ==================================
 
-The same autoencoder with max pooling and its switches, and with Gaussian pooling. The decoder gets
-*what* through seven maps of 7 × 7, and *where* from the pooling layer; the numbers are mean squared
-errors.
+The same autoencoder is trained with max pooling and its switches, and with Gaussian pooling. The
+decoder gets *what* through seven maps of 7 × 7, and *where* from the pooling layer. The numbers are
+mean squared errors.
 """
 
 import matplotlib.pyplot as plt

@@ -2,8 +2,8 @@
 The explorer, live
 ==================
 
-``whatwhere explore`` as a part of this page: draw a digit, watch it being explained, move a
-feature. The model runs in your browser; nothing is sent anywhere.
+This page contains the page of ``whatwhere explore``. Draw a digit, watch the model explain it, and
+move a feature. The model runs in your browser and sends nothing anywhere.
 """
 
 # sphinx_gallery_thumbnail_path = 'images/explorer.png'

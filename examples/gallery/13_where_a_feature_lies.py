@@ -2,8 +2,8 @@
 Where a feature lies
 ====================
 
-The Gaussians of one feature of layer 1 in 100 digits: each ellipse is the mean and the standard
-deviation of one region in one image.
+The figure shows the Gaussians of one feature of layer 1 in 100 digits. Each ellipse shows the mean
+and the standard deviation of one region in one image.
 """
 
 import whatwhere as ww

@@ -2,9 +2,10 @@
 Ten labels
 ==========
 
-One labelled digit of each class (above) gives 5,000 digits a class: neighbours in a metric in which
-small distortions count little mostly share one. Below, the digits that it is least sure of, and the
-class that it gives them.
+With one labelled digit of each class (top row), the graph assigns a class to 5,000 digits. This
+works because neighbours mostly share a class, in a metric in which small distortions count little.
+The bottom row shows the digits that the classifier is least sure of, and the class that it gives
+them.
 """
 
 from dataclasses import replace

@@ -2,10 +2,10 @@
 Defects of a surface
 ====================
 
-Ground metal, made here: lines of grinding, uneven light, grain. The detector sees 24 flawless
-pictures and learns what is usual. Then it gets four new ones: a flawless one, a crack, a hole, and
-a region where the lines end. Red is what exceeds its threshold, the strongest where a picture is
-least normal.
+This example simulates ground metal with grinding lines, uneven light and grain. The detector learns
+what is normal from 24 flawless pictures. Then it gets four new pictures: one is flawless, and the
+others have a crack, a hole, or a region where the lines end. Red marks what exceeds the threshold;
+it is strongest where a picture is least normal.
 """
 
 import matplotlib.pyplot as plt
@@ -46,7 +46,7 @@ pictures["hole"][(rows - 70) ** 2 + (columns - 80) ** 2 < 12] *= 0.5
 pictures["lines end"][60:] = surface()[60:]
 
 # %%
-# The number is the score less the threshold: above 0 is an anomaly.
+# The number is the score minus the threshold. A picture above 0 is an anomaly.
 
 figure, axes = plt.subplots(1, 4, figsize=(9, 2.4), layout="constrained")
 threshold, maps = detector.threshold_.value, detector.anomaly_map(list(pictures.values()))

@@ -2,9 +2,9 @@
 Heart beats
 ===========
 
-The electrocardiogram that PyWavelets contains (1,024 samples): one waveform is learned from it
-without labels, and the times of the beats are read off its events. Where the recording has a gap,
-the model fills it in.
+The recording is the electrocardiogram of PyWavelets (1,024 samples). The model learns one waveform
+from it without labels, and the events of this waveform are the times of the beats. The model also
+fills in a gap in the recording.
 """
 
 from dataclasses import replace

@@ -2,9 +2,9 @@
 Spikes that overlap
 ===================
 
-A simulated recording of two neurons, with a drift, whose spikes overlap at times: both waveforms
-are learned from the recording alone, and every spike gets its neuron and its time. Nothing is set
-by hand. Open marks are spikes that overlap another one.
+This example simulates a recording of two neurons, with a drift, in which some spikes overlap. The
+program learns both waveforms from the recording alone, without manual settings. It assigns a neuron
+and a time to every spike. Open marks are spikes that overlap another one.
 """
 
 import numpy as np

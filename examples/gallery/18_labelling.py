@@ -3,9 +3,9 @@ Which picture to label next
 ===========================
 
 A labelling session suggests the picture whose label helps most: one that is far from all labelled
-ones, and of whose class the graph of neighbours is unsure. Here the true class answers each
-suggestion, above the first ten of them. `whatwhere label` is the same in the browser, where a
-person answers.
+pictures and whose class the graph is unsure of. Here, the true class answers each suggestion. The
+pictures on top are the first ten suggestions. In `whatwhere label`, a person answers in the
+browser.
 """
 
 import matplotlib.pyplot as plt

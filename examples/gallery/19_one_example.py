@@ -2,9 +2,9 @@
 One example
 ===========
 
-A model of digits describes letters, which it never saw. Of each letter one example is known
-(above); the same letters in other typefaces are named after the nearest example, in a metric in
-which small distortions count little. Below, the first letters that it takes for others.
+A model of digits describes letters, which it has never seen. One example of each letter is known
+(the top row shows ten). A letter in another typeface gets the name of the nearest example, in a
+metric in which small distortions count little. The bottom row shows the first wrong answers.
 """
 
 import matplotlib.pyplot as plt
@@ -29,7 +29,7 @@ letters = torch.tensor(pixels).permute(0, 2, 1, 3).reshape(-1, 1, 28, 28) / 255
 
 rows = ww.Labelling(
     letters, run="mnist"
-).rows  # of length 1, in a metric that is learned without labels
+).rows  # of unit length, in a metric that is learned without labels
 examples, truth = len(LETTERS), np.arange(len(letters)) % len(LETTERS)
 found = (rows @ rows[:examples].T).argmax(1).numpy()
 nearest = torch.cdist(letters.flatten(1), letters[:examples].flatten(1)).argmin(1).numpy()

@@ -2,16 +2,16 @@
 Ten classes of signals
 ======================
 
-Every class is a waveform somewhere in 40 samples: stretched, scaled, on a slope and with noise. A
-linear classifier of the samples does badly, as the waveform may begin anywhere. Features that are
-learned without labels help it. A small network learns from the labels, with max pooling or with
-`GaussianPool1d`.
+Each class has a waveform that lies somewhere in 40 samples, stretched and scaled, on a slope and
+with noise. A linear classifier of the samples makes many errors, because the waveform may start
+anywhere. With features that are learned without labels, it makes fewer. A small network learns from
+the labels, with max pooling or with `GaussianPool1d`.
 
-The idea is that of MNIST-1D (Greydanus and Kobak 2024: logistic regression 32 %, MLP 68 %, CNN 94
-%). There we measured 31.8 % with a linear classifier of the samples, 71.6 % with one of the
-features, 96.2 % with max pooling and 96.9 % with Gaussian pooling, the means of three networks. On
-validation signals the two are 0.1 points apart, so this does not show that one is better
-(`reproduction/studies/mnist1d.py`).
+The idea comes from MNIST-1D (Greydanus and Kobak 2024; accuracy: logistic regression 32 %, MLP 68
+%, CNN 94 %). On MNIST-1D, we measured 31.8 % with a linear classifier of the samples, 71.6 % with
+one of the features, 96.2 % with max pooling and 96.9 % with Gaussian pooling. The last two are
+means of three networks. On validation signals they are 0.1 points apart, so this does not show that
+one is better (`reproduction/studies/mnist1d.py`).
 """
 
 import matplotlib.pyplot as plt

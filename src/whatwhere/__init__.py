@@ -13,9 +13,9 @@ from typing import Any
 
 __version__ = "0.3.0"
 
-# Names are loaded when first asked for, so that `whatwhere --help` does not wait for torch: from
-# the modules that __init__.pyi names, or, where it imports from this package by dots, as modules
-# themselves.
+# Names are loaded on first use, so that `whatwhere --help` does not wait for torch. __init__.pyi
+# says where each is: `from whatwhere.module import name`, or `from .package import module` for a
+# module.
 _STUB = Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8")
 _HOME = {
     name: home

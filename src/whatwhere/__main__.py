@@ -8,10 +8,10 @@ from typing import NoReturn
 
 
 def main() -> None:
-    """Run the program. A signal raises an exception, so that temporary files are removed, and is
+    """Run the program. A signal raises an exception, so that temporary files are removed, and sets
     the exit status.
 
-    An import that is interrupted may turn that exception into any other one.
+    An interrupted import may turn that exception into any other one.
     """
     received: list[int] = []
 

@@ -166,8 +166,8 @@ reader that uses another library turns its own errors into a ValueError."""
 def readable(
     path: Path, kind: str, remedy: str, error_kind: type[WhatwhereError] = RunError
 ) -> Iterator[None]:
-    """Whatever makes a file unusable is an error that names the file, what is wrong and what to
-    do."""
+    """Turn any error that makes a file unusable into one that names the file, the problem and what
+    to do."""
     try:
         yield
     except error_kind:
@@ -211,7 +211,7 @@ def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
 
 
 def read_json(path: Path) -> Any:
-    """The value in a JSON file; a RunError that names the file, whatever it holds."""
+    """The value in a JSON file; whatever the file holds, an error is a RunError that names it."""
     with readable(path, "JSON file", "remove it, or restore it"):
         return json.loads(read_regular(path, LARGEST_JSON))
 
@@ -273,7 +273,7 @@ def write_result(folder: Path, path: Path, content: bytes, remedy: str) -> None:
     with disk_errors(f"writing {path}", remedy):
         folder.mkdir(parents=True, exist_ok=True)
         path.parent.mkdir(parents=True, exist_ok=True)
-        busy = f"another process is writing in {folder}; wait for it, or choose another place"
+        busy = f"Another process is writing to {folder}. Wait for it, or choose another folder."
         with locked(folder, busy, PATIENCE):
             results = read_results(folder)
             before = results.get(name)
@@ -337,8 +337,8 @@ def check_outputs(
         # Only a folder of results has a record of who wrote what.
         origin = ", and this command did not write it" if folder is not None else ""
         raise RunError(
-            f"{printable(others[0])} exists already{more}{origin}."
-            " Choose another place, or replace it with --overwrite."
+            f"{printable(others[0])} exists already{more}{origin}. Choose another path, or replace"
+            " it with --overwrite."
         )
 
 
@@ -347,7 +347,8 @@ def _check_distinct(paths: list[Path]) -> None:
     doubled = [path for path, count in Counter(paths).items() if count > 1]
     if doubled:
         raise RunError(
-            f"Two results have the same name, {printable(doubled[0])}. Rename one of their sources."
+            f"Two results would have the same name, {printable(doubled[0])}. Rename one of their"
+            " sources."
         )
 
 
@@ -357,7 +358,7 @@ def _check_replaceable(existing: list[Path], inputs: Iterable[Path]) -> None:
     for path in existing:
         if os.path.isfile(path) and _identity(path) in sources:
             raise RunError(
-                f"Cannot write to {printable(path)}: this command reads it. Choose another place."
+                f"Cannot write to {printable(path)}: this command reads it. Choose another path."
             )
         if os.path.isdir(path):
             raise RunError(
@@ -391,6 +392,6 @@ def _files(inputs: Iterable[Path], results: Path | None) -> Iterator[Path]:
 
 
 def _identity(path: Path) -> tuple[int, int]:
-    """What is the same for two names of one file."""
+    """An identity that is the same for all names of one file."""
     status = os.stat(path)
     return status.st_dev, status.st_ino

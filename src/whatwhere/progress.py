@@ -11,8 +11,8 @@ def no_op(*_: Any) -> None:
 
 
 Stage = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
-"""Shows the progress of a slow part: called with its title and the number of its pieces; what it
-gives is called with the number of pieces just done."""
+"""Shows the progress of a slow part: called with its title and the number of its pieces; the
+function that it yields is called with the number of pieces just done."""
 
 
 def no_stage(title: str, total: int) -> AbstractContextManager[Callable[[int], None]]:

@@ -95,7 +95,7 @@ def test_unusable_input_raises_an_error(run: Path, files: Path) -> None:
         whatwhere("classify", files, files / "train.npz", *PLAIN)
     with pytest.raises(
         ImageError,
-        match=r"has no labels\. .* give --labels, a \.csv",
+        match=r"has no labels\. .* a \.csv file with --labels",
     ):
         whatwhere("classify", run, files / "test.npy", *PLAIN)
     np.save(files / "short.npy", np.arange(49))
@@ -106,7 +106,7 @@ def test_unusable_input_raises_an_error(run: Path, files: Path) -> None:
         whatwhere("classify", run, files / "test.npy", "--labels", files / "same.npy", *PLAIN)
     with pytest.raises(
         ImageError,
-        match=r"has no labels\. .* give --labels, a \.csv",
+        match=r"has no labels\. .* a \.csv file with --labels",
     ):
         whatwhere("classify", run, files / "train.npz", "--test", files / "test.npy", *PLAIN)
     with pytest.raises(SpecError, match="layer 3"):
@@ -228,7 +228,7 @@ def test_a_stage_says_when_it_begins_and_ends(capsys: pytest.CaptureFixture[str]
 def test_a_mistake_in_the_table_is_known_before_the_long_work(run, pictures, tmp_path, capsys):
     table = tmp_path / "labels.csv"
     table.write_text("file,class\nnowhere.png,cat\n")
-    with pytest.raises(ImageError, match=r"names 'nowhere\.png'; expected one of the pictures"):
+    with pytest.raises(ImageError, match=r"labels 'nowhere\.png'; expected the name of one"):
         whatwhere(
             *("classify", run, pictures / "pictures", "--labels", table),
             *("--out", tmp_path / "classes", *PLAIN),

@@ -144,7 +144,7 @@ def test_a_finished_run_is_given_more_epochs(images, recipe, tmp_path):
 def test_an_emptied_recipe_is_not_the_papers_on_resume(images, recipe, tmp_path):
     whatwhere("train", images, "--out", tmp_path / "run", "--recipe", recipe, *OPTIONS)
     (tmp_path / "run" / "recipe.toml").write_text("")
-    with pytest.raises(RunError, match=r"other recipe: batch_size was 2 and is now 1000"):
+    with pytest.raises(RunError, match=r"the recipe changed \(batch_size was 2 and is now 1000"):
         whatwhere("train", "--resume", tmp_path / "run")
 
 

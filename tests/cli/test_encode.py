@@ -491,7 +491,7 @@ def test_codes_without_pooling_variables_raise_and_leave_nothing_behind(
     np.save(tmp_path / "bars.npy", tiny.bars(3)[0])
     whatwhere("encode", run, tmp_path / "bars.npy", "--out", tmp_path / "codes.npz", *RECIPE_STEPS)
     for out in ("images.npz", "decoded"):
-        with pytest.raises(ImageError, match="Encode with --where"):
+        with pytest.raises(ImageError, match="Encode the images again with --where"):
             whatwhere("decode", run, tmp_path / "codes.npz", "--out", tmp_path / out)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bars.npy", "codes.npz"]
 

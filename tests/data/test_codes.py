@@ -88,7 +88,9 @@ def test_numpy_and_scipy_read_the_features(tmp_path: Path) -> None:
         assert not any(name.startswith(("mu", "where", "low")) for name in file)
     codes = load_codes(tmp_path / "codes.npz")
     np.testing.assert_array_equal(codes.features, solution.features)
-    with pytest.raises(ImageError, match=r"it has no pooling variables. Encode with --where"):
+    with pytest.raises(
+        ImageError, match=r"it has no pooling variables. Encode the images again with --where"
+    ):
         codes.decode(model, 0)
 
 

@@ -109,7 +109,7 @@ def test_two_tones_are_grey(tmp_path: Path, colour: np.ndarray) -> None:
 @pytest.mark.parametrize("mode", ["CMYK", "LAB"])
 def test_other_kinds_raise(tmp_path: Path, mode: str) -> None:
     Image.new(mode, (4, 4)).save(tmp_path / "a.tif")
-    with pytest.raises(ImageError, match=f"its kind is {mode}; expected grey or RGB"):
+    with pytest.raises(ImageError, match=f"its mode is {mode}; expected grey or RGB"):
         load(tmp_path / "a.tif")
 
 
@@ -149,6 +149,8 @@ def test_sixteen_bits_are_divided_by_the_bits_that_they_use(
             images = load(source)
         np.testing.assert_array_equal(images[:][:, 0].numpy(), pixels / np.float32(white))
         expected = (
-            [] if bits == 16 else [f"pixels of 16 bits that use {bits}. Taking {white} for white."]
+            []
+            if bits == 16
+            else [f"16-bit pixels that use only {bits} bits. Using {white} as white."]
         )
         assert [str(warning.message).split(" has ", 1)[1] for warning in caught] == expected

@@ -145,10 +145,10 @@ def test_an_empty_line_of_several_channels_is_an_unknown_sample(tmp_path: Path) 
 
 def test_columns_that_are_numbered_have_names(tmp_path: Path) -> None:
     path = written(tmp_path, "0,1\n0.5,0.25\n1.5,2.5\n")
-    with pytest.warns(UserWarning, match="counts as their names"):
+    with pytest.warns(UserWarning, match="as the names of the columns"):
         signals = ww.data.load(path)
     np.testing.assert_array_equal(signals[0], [[0.5, 1.5], [0.25, 2.5]])
-    with pytest.warns(UserWarning, match="counts as a sample"):
+    with pytest.warns(UserWarning, match="as a sample"):
         signals = ww.data.load(written(tmp_path, "0\n0.5\n0.25\n"))
     np.testing.assert_array_equal(signals[0], [[0, 0.5, 0.25]])
     signals = ww.data.load(written(tmp_path, "0,1\n3,4\n5,6\n"))  # counts: nothing is unusual

@@ -56,7 +56,7 @@ def test_auto_resolves_to_the_first_engine_without_a_reason() -> None:
 def test_auto_says_why_it_took_the_reference() -> None:
     model, v = DeconvNet(SPEC, dtype=torch.bfloat16), random_images(SPEC).bfloat16()
     with pytest.warns(
-        SlowEngineWarning, match=r"took 'reference'.* times slower .*triton: .*; cpu: .*bfloat16"
+        SlowEngineWarning, match=r"chose 'reference'.* times slower .*triton: .*; cpu: .*bfloat16"
     ):
         assert resolve("auto", Problem(model, v, PHASE, FEW)) is REFERENCE
     with warnings.catch_warnings():
@@ -126,7 +126,7 @@ def test_machine_code_is_left_to_the_process_that_makes_it(monkeypatch: pytest.M
     first_use.compile_apart.cache_clear()
     with first_use.only_compiler():  # as another process does: every open of the folder counts
         first_use.compile_apart()
-        with pytest.raises(RunError, match="Another process compiles"):
+        with pytest.raises(RunError, match="Another process is compiling"):
             exec(first_use.COMPILE)
     assert not commands
     first_use.compile_apart.cache_clear()

@@ -73,7 +73,7 @@ def test_the_report_has_all_figures(drawing: "ww.figures.RecordingFigures", tmp_
     assert {"waveforms", "recording", "raster", "distributions"} <= set(drawn)
     page = drawing.report(drawn)
     assert page.count("<figure ") == len(drawn)
-    assert "60, 0 of them overlap" in page
+    assert "60 (0 overlap another event)" in page
 
 
 def test_the_axes_of_intervals_have_numbers(drawing: "ww.figures.RecordingFigures") -> None:

@@ -74,7 +74,7 @@ def test_several_models_in_a_folder_have_their_own_steps(tmp_path: Path) -> None
     assert saved_steps(tmp_path / "two.safetensors") == {}
     with pytest.raises(
         RunError,
-        match=r"two\.safetensors has no .* Next to it: none\. Run `whatwhere distill .*two",
+        match=r"two\.safetensors has no .* learned steps: none\. Run `whatwhere distill .*two",
     ):
         LearnedSteps.load(tmp_path / "two.safetensors")
 
@@ -153,7 +153,7 @@ def test_a_damaged_file_is_an_error_that_names_it(saved: tuple[Path, LearnedStep
     for metadata, reason in (
         (
             {"format": "whatwhere model 2"},
-            "it holds 'whatwhere model 2'; expected 'whatwhere learned steps 3'",
+            "its format is 'whatwhere model 2'; expected 'whatwhere learned steps 3'",
         ),
         (
             {"format": FORMAT, "settings": settings, "sha256": checksum(settings, {})},

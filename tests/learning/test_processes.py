@@ -270,7 +270,7 @@ def test_a_killed_process_ends_the_others_and_the_run_continues(alone, tmp_path)
     assert time.monotonic() - began < 100, "not only after the timeout"
     for rank in (0, 1):
         message = (tmp_path / f"error{rank}").read_text()
-        assert f"process {rank} of 3 lost the others: process 2 ended, or did not" in message
+        assert f"Process {rank} of 3 lost contact: process 2 ended, or did not" in message
         assert "start all processes again with --resume" in message
     assert join(start(2, train_as, tmp_path, True)) == [0, 0]
     assert close(load(tmp_path / "model.safetensors").filters, alone.model.filters)

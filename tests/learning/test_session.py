@@ -142,7 +142,7 @@ def test_filters_that_are_not_finite_raise(monkeypatch, tmp_path):
         return model.filters[k - 1] * float("nan")
 
     monkeypatch.setattr(whatwhere.learning.algorithm, "solve_filters", broken)
-    with pytest.raises(TrainingDiverged, match="layer 1, epoch 1: filters are no longer finite"):
+    with pytest.raises(TrainingDiverged, match="layer 1, epoch 1: the updated filters have NaN"):
         tiny.train(tiny.recipe(), tiny.images(), tmp_path)
     assert all(f.isfinite().all() for f in load(tmp_path / "model.safetensors").filters)
 

@@ -192,7 +192,7 @@ def test_latents_are_kept_in_memory_if_they_fit(tmp_path, monkeypatch):
     monkeypatch.setattr(whatwhere.learning.latent_store, "free_memory", lambda _: 1000)
     assert latents_fit(500, cpu, tmp_path)
     assert not latents_fit(501, cpu, tmp_path)
-    with pytest.raises(RunError, match="Make room"):
+    with pytest.raises(RunError, match="Free some disk space"):
         latents_fit(10**18, cpu, tmp_path)
 
 
@@ -292,7 +292,7 @@ def test_whatever_write_it_dies_at_it_resumes_to_the_same_bits(failure, store, r
         resume = has_checkpoint(folder / "checkpoint")
         if isinstance(failure, OSError):
             assert "No space left on device" in str(end.value)
-            assert "make room" in str(end.value) or f"whatwhere train --resume {folder}" in str(
+            assert "disk space" in str(end.value) or f"whatwhere train --resume {folder}" in str(
                 end.value
             )
         run = tiny.train(tiny.recipe(), tiny.images(), folder, resume=resume)

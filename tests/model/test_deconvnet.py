@@ -292,5 +292,5 @@ def test_parts_that_are_not_those_of_the_spec_raise_an_error(name: str) -> None:
     ["nonsense", pytest.param("cuda", marks=pytest.mark.skipif("torch.cuda.is_available()"))],
 )
 def test_a_device_that_is_not_there_raises(device: str) -> None:
-    with pytest.raises(EngineError, match="Try 'cpu'"):
+    with pytest.raises(EngineError, match="Use 'cpu'"):
         DeconvNet(SPECS["1 layer"]).to(device)

@@ -176,7 +176,7 @@ def test_escape_always_leaves(tab: Opened, served: Session) -> None:
     press(tab, "<Escape>")
     assert tab.text("#chosen") == "No picture is chosen."
     name_class(tab, "bar")
-    assert "becomes bar" in tab.text("#armed")
+    assert "gets the class bar" in tab.text("#armed")
     press(tab, "<Escape>")
     assert tab.tab.locator("#armed").inner_text() == ""
     assert shown.session.said == {}
@@ -477,8 +477,8 @@ def test_a_lasso_chooses_many(tab: Opened, served: Session) -> None:
 @pytest.mark.parametrize(
     ("classes", "words"),
     [
-        ([], "0 of 5 labels for an estimate of the error."),
-        (["a", "a", "b"], "3 of 5 labels for an estimate of the error."),
+        ([], "An estimate of the error needs 5 labels; so far there are 0."),
+        (["a", "a", "b"], "An estimate of the error needs 5 labels; so far there are 3."),
         (["a"] * 7, "An estimate of the error needs labels of two classes."),
         (["a", "a", "a", "b", "c"], ""),
     ],
@@ -492,8 +492,8 @@ def test_the_estimate_says_what_is_missing_and_its_curve_has_axes(
     tab: Opened, served: Session
 ) -> None:
     _, shown, _ = served
-    tab.until(lambda: tab.text("#error").startswith("0 of 5 labels"))
-    assert tab.text("#error").startswith("0 of 5 labels")
+    tab.until(lambda: tab.text("#error").startswith("An estimate of the error needs 5 labels"))
+    assert tab.text("#error").startswith("An estimate of the error needs 5 labels")
     record_texts(tab)
     label_truly(tab, served, 13)
     tab.until(lambda: "%" in tab.text("#error"))
@@ -559,7 +559,7 @@ def test_a_class_without_a_chosen_picture_stays_pressed_and_every_click_gives_it
     _, shown, _ = served
     press(tab, "<Escape>")
     name_class(tab, "bar")
-    assert "Every picture that you click becomes bar" in tab.text("#armed")
+    assert "Every picture that you click gets the class bar" in tab.text("#armed")
     for count in (1, 2):
         tab.tab.locator("#tray .cell").first.click()
         until_said(tab, shown, count)
@@ -613,7 +613,7 @@ def test_classes_are_exported_and_labels_imported(
     tab.tab.locator("#import-file").set_input_files(
         {"name": "x.csv", "mimeType": "text/csv", "buffer": b"file,class\nother.png,a\n"}
     )
-    tab.tab.locator("#message", has_text="has no label for a picture here").wait_for()
+    tab.tab.locator("#message", has_text="has no label for these pictures").wait_for()
 
 
 @pytest.mark.browser

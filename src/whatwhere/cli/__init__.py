@@ -58,7 +58,7 @@ _WARNED: set[str] = set()
 
 
 def _print_warning(message: Warning | str, *place: object, **more: object) -> None:
-    """Warnings are for the user: one line, once."""
+    """Print a warning to the user in one line, and only once."""
     if str(message) not in _WARNED:
         _WARNED.add(str(message))
         typer.secho(f"warning: {printable(message)}", fg="yellow", err=True)

@@ -56,7 +56,7 @@ def fit(
 
     If some of the pictures may be odd, give their share: --contamination 0.1.
 
-    normal  a folder of pictures of any sizes, a data set by name, or an .npy, .npz or IDX file
+    normal  a folder of pictures of any sizes, the name of a data set, or an .npy, .npz or IDX file
     out     file for the detector
 
     $ whatwhere anomaly fit normal/ --out detector
@@ -69,7 +69,7 @@ def fit(
     spec = settings.override(AnomalySpec())
     claim([out], normal, overwrite=overwrite)
     detector = fitted(spec, normal, Stages(quiet))
-    with disk_errors(f"writing {out}", "make room, or choose another place with --out"):
+    with disk_errors(f"writing {out}", "free some disk space, or choose another path with --out"):
         out.parent.mkdir(parents=True, exist_ok=True)
         detector.save(out)
     threshold = detector.threshold_
@@ -86,9 +86,9 @@ def fit(
     fewest = math.ceil(1 / spec.false_alarms) - 1
     few = ""
     if count < fewest:
-        few = f" To reach {100 * spec.false_alarms:.2g} %, give at least {fewest:,} pictures."
+        few = f" For {100 * spec.false_alarms:.2g} %, give at least {fewest:,} normal pictures."
     left_out = len(detector.sample_.kept) - len(detector.fitted_)
-    without = f" without the {left_out:,} least normal ones" if left_out else ""
+    without = f", leaving out the {left_out:,} least normal" if left_out else ""
     typer.echo(
         f"{printable(out)}: learned from {plural(count, 'normal picture')}{without}. Scores above"
         f" {threshold.value:.2f} are anomalies. About {100 * threshold.false_alarms:.2g} % of"
@@ -110,12 +110,13 @@ def score(
 ) -> None:
     """Find anomalies with a detector, and show where they are.
 
-    The folder gets `index.html`, a page with the pictures and maps of their anomalies, the least
-    normal first, and `scores.csv` with the name, the score, 1 for an anomaly, and the evidence of
-    each kind.
+    The command writes two files to the folder. `index.html` shows the pictures, the least normal
+    first, with maps of their anomalies. `scores.csv` has a row for each picture: its name, its
+    score, 1 for an anomaly, and the evidence of each kind.
 
     detector  a file that `whatwhere anomaly fit` wrote
-    pictures  a folder of pictures of any sizes, a data set by name, or an .npy, .npz or IDX file
+    pictures  a folder of pictures of any sizes, the name of a data set, or an .npy, .npz or IDX
+              file
     out       folder for the report; with --shard, each part gets a folder in it
 
     $ whatwhere anomaly score detector new_pictures/ --out report
@@ -150,11 +151,12 @@ def odd(
 ) -> None:
     """Find the odd pictures of an unsorted folder, and show where they are odd.
 
-    No picture needs to be known as normal. The command assumes that a tenth of the pictures is odd
-    (--contamination changes that), leaves those out, and learns from the rest. It compares each
-    picture with what it learned from others. The folder gets the same files as with `score`.
+    You do not need to know which pictures are normal. The command assumes that a tenth of the
+    pictures is odd (--contamination changes that), leaves those out, and learns from the rest. It
+    compares each picture with what it learned from the others. It writes the same files as `score`.
 
-    pictures  a folder of pictures of any sizes, a data set by name, or an .npy, .npz or IDX file
+    pictures  a folder of pictures of any sizes, the name of a data set, or an .npy, .npz or IDX
+              file
     out       folder for the report
 
     $ whatwhere anomaly odd pictures/ --out odd
@@ -168,8 +170,8 @@ def odd(
     stages = Stages(quiet)
     model = fitted(spec, pictures, stages)
     source = open_pictures(pictures)
-    # What a picture is like was learned from it as well, unless it was left out: a fitted picture
-    # has the score that others give it.
+    # The detector learned from these pictures, too. So the score of a fitted picture is the one by
+    # what was learned from the others.
     by_others = dict(zip(model.fitted_.tolist(), model.normal_scores_.tolist(), strict=True))
     rows = [
         replace(row, score=by_others.get(row.number, row.score))
@@ -214,7 +216,7 @@ def write_report(
     *,
     json_: bool,
 ) -> None:
-    """Write the table and the page, the least normal pictures first, and say what was found."""
+    """Write the table and the page, the least normal pictures first, and print a summary."""
     import numpy as np
 
     from whatwhere.cli.outputs import write
@@ -258,8 +260,8 @@ def drawings(
     shown: Sequence[Row],
     advance: Callable[[int], None],
 ) -> Iterator["Drawing"]:
-    """What the page shows of these pictures; they are scored again, since the maps of all would
-    not fit in memory."""
+    """The views of these pictures on the page; they are scored again, since the maps of all
+    pictures would not fit in memory."""
     from whatwhere.pages.anomalies import Drawing
 
     some = some_of(source, [row.number for row in shown])

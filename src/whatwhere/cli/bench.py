@@ -73,8 +73,8 @@ def cases(steps: int) -> dict[str, tuple[Phase, InferenceSpec]]:
 def bench_inference(
     device: Any, *, images: int, steps: int, repeats: int
 ) -> Iterator[dict[str, Any]]:
-    """The image-iterations a second of every engine that supports a case, on a CPU with one thread
-    and with two.
+    """The image-iterations per second of every engine that supports a case, on a CPU with one
+    thread and with two.
 
     `speedup` is over the reference engine with as many threads; best against best.
     """
@@ -115,7 +115,7 @@ def bench_inference(
 
 
 def time_solves(engine: Any, problem: Any, repeats: int, threads: int) -> Iterator[float]:
-    """Warm up, then the seconds of whole solves that start from the warm latents."""
+    """Warm up, then time whole solves that start from the warm latents."""
     import torch
 
     synchronise: Callable[[], None] = (

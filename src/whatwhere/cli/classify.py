@@ -66,11 +66,11 @@ def classify(
     """Classify all images with a few labels or with a saved classifier, or measure a linear SVM.
 
     With a table of a few labels (.csv), every image gets a class: labels spread between neighbours,
-    in a metric that discounts small distortions. The folder --out gets `predictions.csv` and
-    `index.html`, a page with pictures of every class and those worth labelling next.
+    in a metric that discounts small distortions. The command writes `predictions.csv` to the folder
+    --out, and `index.html`, a page with pictures of every class and those worth labelling next.
 
-    With a classifier that `whatwhere label` saved instead of a run, new images get a class, and
-    --out gets `predictions.csv`.
+    If RUN is a classifier that `whatwhere label` saved, the command assigns a class to new images
+    and writes `predictions.csv` to --out.
 
     Otherwise the command measures a linear SVM: it chooses C on a sixth of the training images,
     fits the SVM to all of them, and tests it once.
@@ -236,8 +236,8 @@ def classify_new(
     classifier = ww.load_classifier(file)
     if images is None or out is None or classifier.describe is None:
         raise SpecError(
-            f"{printable(file)} is a classifier. Also give the pictures to classify, and a folder"
-            " with --out."
+            f"{printable(file)} is a classifier. Also give the pictures to classify, and --out"
+            " with a folder for the result."
         )
     out = shard.part_of(out)
     table = out / "predictions.csv"
@@ -280,11 +280,11 @@ def read_sets(
     for part in (training, tested):
         if part.labels is None:
             raise ImageError(
-                f"{part.name} has no labels. To classify all pictures by the labels of a few, give"
-                " --labels, a .csv file with the name and the class of one picture per line, and"
-                " --out. To measure an SVM, give the labels of all: a folder with one sub-folder"
-                " per class, an .npz file of images and labels, or --labels with an IDX or .npy"
-                " file."
+                f"{part.name} has no labels. To classify all pictures from a few labels, give"
+                " --out and a .csv file with --labels: on each line, the name of a picture and"
+                " its class. To measure an SVM, label all of them: use a folder with one"
+                " sub-folder per class, an .npz file of images and labels, or --labels with an"
+                " IDX or .npy file."
             )
     if test is not None:
         return training, tested

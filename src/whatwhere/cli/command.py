@@ -124,7 +124,7 @@ def known_settings(kinds: Iterable[Kind]) -> dict[str, Setting]:
 
 
 class Settings:
-    """What was given by flags and by `--set`; of a setting that was given twice the last value."""
+    """The settings given by flags and by `--set`; if one is given twice, the last value counts."""
 
     def __init__(
         self, known: Mapping[str, Setting], flags: Mapping[str, Any], changes: Sequence[str]
@@ -138,11 +138,11 @@ class Settings:
         )
 
     def of(self, kind: type[Spec]) -> Spec:
-        """A spec of this kind with what was given, and its defaults otherwise."""
+        """A spec of this kind with the given settings, and defaults for all others."""
         return self.override(kind())
 
     def override(self, spec: Spec) -> Spec:
-        """The spec with what was given for its fields."""
+        """The spec with the given settings in place of its own."""
         own = {
             name: value for name, value in self.table.items() if self.known[name].kind is type(spec)
         }
@@ -186,8 +186,8 @@ class Settings:
 
 
 def nearest(name: str, known: Mapping[str, Setting], others: Iterable[str] = ()) -> list[str]:
-    """The settings that a wrong name may mean: of this name, further down, or of one that is spelt
-    alike.
+    """The settings that an unknown name may mean: those of this name at a deeper level, or those
+    that are spelt alike.
 
     others  names that it may mean as well; if one of them is nearer, it is the result
     """
@@ -255,7 +255,7 @@ def command(
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         content = {"known": known, "flags": chosen, "examples": own.shell}
         cls = type("SuggestingCommand", (SuggestingCommand,), content)
-        # the list of commands shows `short_help` whole; it cuts what it takes from `help`
+        # the list of commands shows all of `short_help`, but cuts a text from `help`
         app.command(
             name,
             cls=cls,
@@ -383,7 +383,7 @@ def keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 
 
 def spelled(name: str, default: Any = None) -> str:
-    """The option of a name; what is on by default can be switched off."""
+    """The option of a name; a flag that is on by default can be switched off."""
     dashed = name.replace("_", "-")
     return f"--{dashed}/--no-{dashed}" if default is True else f"--{dashed}"
 

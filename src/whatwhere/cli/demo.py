@@ -33,8 +33,8 @@ def demo(
         typer.echo(json.dumps({**result, "report": str(out / REPORT)}))
         return
     few = (
-        "test error with few labels: a graph gives all training digits a class, a linear SVM learns"
-        " from these"
+        "test error with few labels: a graph assigns a class to every training digit, and a"
+        " linear SVM learns from these classes"
     )
     for title, errors in (
         ("test error of a linear SVM", svm_errors(result)),
@@ -43,4 +43,6 @@ def demo(
         typer.echo("\n".join([title, *(f"  {name:<12} {words}" for name, words in errors.items())]))
     seconds = result["seconds"]
     learning = result["learning_seconds"]
-    typer.echo(f"Took {seconds:.0f} s, {learning:.0f} s of it for learning. Open {out / REPORT}")
+    typer.echo(
+        f"Took {seconds:.0f} s ({learning:.0f} s to learn the features). Open {out / REPORT}"
+    )

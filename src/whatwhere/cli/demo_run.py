@@ -31,8 +31,8 @@ EXPLORED = 250  # examples in the explorer
 LEARNED = 2_000  # images that each layer learns from in a stream
 TITLE = "whatwhere: the demo"
 LEAD = (
-    "Two layers of features learned from digits without their labels, and what a linear classifier"
-    " makes of them."
+    "Two layers of features, learned from digits without labels, and the errors of a linear"
+    " classifier on them."
 )
 SHOWN = 24  # reconstructed digits, in the report
 LABELS = (1, 10)  # of each class, for the graph
@@ -187,7 +187,9 @@ def few_label_scores(
     z, z_test = (metric(part).numpy() for part in rows)
     counts = [each * len(np.unique(y)) for each in LABELS]
     scores = []
-    with stage(f"{listed(counts)} labels: the graph", DRAWS * len(counts)) as advance:
+    with stage(
+        f"{listed(counts)} labels: classifying with the graph", DRAWS * len(counts)
+    ) as advance:
         graph = GraphClassifier(class_prior="uniform").fit(z, y)
         for count in counts:
             errors = []
@@ -213,16 +215,16 @@ def demo_page(run: TrainedRun, result: dict[str, Any], test: Images) -> str:
     drawing = RunFigures(run, test[:SHOWN], inference=converged, engine=result["engine"])
     explain = "Draw a digit, watch inference explain it, and move the explanation with the mouse."
     errors = (
-        f"The same linear SVM on {len(test):,} test digits, which were used neither for training"
-        " nor for choosing settings: from the pixels, and from the features of each layer. C was"
-        " chosen on a sixth of the training digits. The two percentages in brackets are the 95 %"
-        " interval."
+        f"Errors of the same linear SVM on {len(test):,} test digits, given the pixels or the"
+        " features of each layer. Neither training nor the choice of settings used these digits;"
+        " a sixth of the training digits chose C. The brackets hold the number of errors and the"
+        " 95 % interval."
     )
     few = (
-        "Labels spread from the few digits that have one to their neighbours, in a metric in which"
-        " small distortions count little, until all training digits have a class; a linear SVM"
-        " learns from these. It is assumed that classes are equally large. The errors are those on"
-        " the test digits."
+        "A graph spreads the few labels to neighbouring digits, in a metric that discounts small"
+        " distortions, until every training digit has a class. The graph assumes that all classes"
+        " have the same size. A linear SVM then learns from these classes. The errors are on the"
+        " test digits."
     )
     sections = [
         drawing.draw(f"decomposition-{top}"),
@@ -238,7 +240,7 @@ def demo_page(run: TrainedRun, result: dict[str, Any], test: Images) -> str:
         "model": f"{top} layers of {listed(layer.maps for layer in run.recipe.model.layers)} maps",
         "inference": f"λ {inference.lam:g}, {inference.steps} steps, {result['engine']} engine",
         "time": (
-            f"{result['seconds']:.0f} s, {result['learning_seconds']:.0f} s of it for learning"
+            f"{result['seconds']:.0f} s ({result['learning_seconds']:.0f} s to learn the features)"
         ),
     }
     return report(TITLE, sections, LEAD, facts)

@@ -32,7 +32,7 @@ def distill(
     """Make inference faster: learn a few steps that reach the cost of many.
 
     The command learns from images without labels. It saves the steps next to the model, as
-    inference-K.safetensors; `encode` and `classify` use them with --preset learned. Inference has
+    inference-K.safetensors; `encode` and `classify` use them with --preset learned. Inference uses
     the settings of the run. The command holds out the last tenth of the images, at most 500, and
     reports their mean cost after the learned steps and after plain steps.
 
@@ -55,8 +55,8 @@ def distill(
     given = in_model_units(model.spec, given)
     if len(given) < 2:
         raise ImageError(
-            "Got 1 image; expected at least 2. The command learns from some and measures the cost"
-            " on the others."
+            "Got 1 image; expected at least 2, because the command learns from some and measures"
+            " the cost on the others. Give more images."
         )
     rows = np.arange(len(given))
     count = max(1, min(HELD_OUT, len(given) // 10))
@@ -83,7 +83,8 @@ def distill(
             advance(1)
     place = model.source or run
     with disk_errors(
-        f"writing the learned steps of {place}", "make room, or copy the model to another place"
+        f"writing the learned steps of {place}",
+        "free some disk space, or copy the model to another folder",
     ):
         file = learned.save(place)
     result = {f"{steps} learned steps": costs[0][-1], f"{steps} plain steps": costs[1][steps]}
@@ -91,8 +92,5 @@ def distill(
     if json_:
         typer.echo(json.dumps({"file": str(file), "images": len(held_out), "cost": result}))
     else:
-        typer.echo(
-            f"{printable(file)}: mean cost of {plural(len(held_out), 'image')} that it did not"
-            " learn from"
-        )
+        typer.echo(f"{printable(file)}: mean cost of {plural(len(held_out), 'held-out image')}")
         typer.echo("\n".join(f"{cost:10.4g}  after {name}" for name, cost in result.items()))

@@ -60,10 +60,10 @@ def encode(
     --shard, --out is a folder with a part for each shard; `whatwhere decode` and `load_codes` read
     the folder as one.
 
-    The file has all features that are not 0, in few bits (exactly with --set exact=true), and the
-    `labels` and `names` of the images if they have any. With --where it also has the pooling
-    variables. `whatwhere decode` turns it into images, and `whatwhere.load_codes` reads it in
-    Python.
+    The file has all features that are not 0, rounded to a few bits (exact with --set exact=true),
+    and the `labels` and `names` of the images if they have any. With --where it also has the
+    pooling variables. `whatwhere decode` turns the file into images, and `whatwhere.load_codes`
+    reads it in Python.
 
     With --descriptors, the file has an array `descriptors` with a row for each image. All images
     must have one size. The command learns the metric of the rows from the images, without labels,
@@ -74,8 +74,8 @@ def encode(
 
     out     the .npz file to write
     events  the .csv file of events to write, for a model of recordings
-    preset  as for `classify`; default: `learned` if the model has learned steps, otherwise
-            `coding`; with --descriptors `recipe`
+    preset  how to infer features, as for `classify`. Default: `recipe` with --descriptors;
+            otherwise `learned` if the model has learned steps, and `coding` if not
 
     $ whatwhere encode mnist mnist:test --out codes.npz
     $ whatwhere encode runs/mine pictures/ --out rows.npz --descriptors
@@ -147,7 +147,9 @@ def encode_events(
     gaps = unknown_gaps(signals, length)
     words = f"{printable(file)}: {plural(count, 'event')}"
     if gaps:
-        words += f"; {plural(gaps, 'gap')} longer than a waveform ({length} samples) unknown"
+        words += (
+            f"; events unknown in {plural(gaps, 'gap')} longer than a waveform ({length} samples)"
+        )
     return Report({"file": str(file), "events": count, "gaps": gaps}, words)
 
 
@@ -161,15 +163,15 @@ def report_codes(file: Path, encoder: "Encoder", shard: Shard) -> Report:
         "bytes": size,
         "shard": str(shard),
     }
-    words = f"{printable(file)}: codes of {encoder.images:,} images, {size / 1e6:,.2f} MB"
+    words = f"{printable(file)}: codes of {plural(encoder.images, 'image')}, {size / 1e6:,.2f} MB"
     if encoder.engine_used:
         words += f" ({encoder.engine_used} engine)"
     return Report(facts, words)
 
 
 def default_preset(model: "ww.DeconvNet", settings: Settings) -> str:
-    """Learned steps where the model has them, since they take a tenth of the time; otherwise
-    converged codes."""
+    """The preset without --preset: learned steps if the model has them, since they take a tenth of
+    the time; otherwise converged codes."""
     from whatwhere.inference.learned_steps import saved_steps
 
     if settings.of(EncodeOptions).descriptors:
@@ -180,7 +182,7 @@ def default_preset(model: "ww.DeconvNet", settings: Settings) -> str:
 
 
 def preset_words(preset: str, recipe: Recipe) -> str:
-    """How images are inferred, for the title of the work."""
+    """How images are inferred, for the title of the progress display."""
     if preset.startswith("learned"):
         return (
             f"{recipe.inference.steps} learned steps; --preset coding iterates until it converges"
@@ -203,9 +205,9 @@ def decode(
 ) -> None:
     """Reconstruct images from the codes that `encode` wrote.
 
-    An .npz file gets `images` [N, C, H, W], all of one size, and `labels` if there are any. Any
-    other name is a folder, which gets a PNG picture for each image, with its name or number. Values
-    have the units of the encoded images.
+    If --out is an .npz file, it has `images` [N, C, H, W], all of one size, and `labels` if there
+    are any. Any other name is a folder with a PNG picture for each image, named after the image or
+    its number. Values have the units of the encoded images.
 
     codes  a file that `whatwhere encode --where` wrote, or the folder with the parts of all shards
     out    an .npz file for all images, or a folder for PNG pictures

@@ -88,7 +88,9 @@ def write_events(
     )
     tables = found if model.spec.depth == 1 else [join_events(list(found))]
     count = 0
-    with disk_errors(f"writing {path}", "make room, or choose another place with --events"):
+    with disk_errors(
+        f"writing {path}", "free some disk space, or choose another path with --events"
+    ):
         path.parent.mkdir(parents=True, exist_ok=True)
         with open_atomic(path) as file:
             for number, table in enumerate(tables):
@@ -113,7 +115,7 @@ def write_descriptors(
 class Encoder:
     """Infers images with the settings of a recipe and writes their codes, block by block.
 
-    A block that is complete stays when the command is stopped; the same command continues after it.
+    Complete blocks stay when the command is stopped, and the same command continues after them.
 
     shard  which part of all images, in the order of the groups
     """
@@ -149,7 +151,9 @@ class Encoder:
     def write(self, out: Path, advance: Advance) -> None:
         """Write all codes, continuing what a stopped command left."""
         with ExitStack() as opened:
-            with disk_errors(f"writing {out}", "make room, or choose another place with --out"):
+            with disk_errors(
+                f"writing {out}", "free some disk space, or choose another path with --out"
+            ):
                 opened.enter_context(new_folder(out.parent))
                 kept = opened.enter_context(kept_blocks(out, self._identity()))
             each = opened.enter_context(self._map())
@@ -168,7 +172,10 @@ class Encoder:
         parts = list(each(partial(self._codes, advance), block))
         arrays = self._arrays(block, parts)
         doing = f"writing {file}"
-        with disk_errors(doing, "make room, then give the command again"), open_atomic(file) as out:
+        with (
+            disk_errors(doing, "free some disk space, then run the command again"),
+            open_atomic(file) as out,
+        ):
             write_block(out, arrays, compress=not self.options.exact)
 
     def _groups_of_shard(self, groups: Sequence[Group]) -> list[Group]:
@@ -192,8 +199,7 @@ class Encoder:
         return chosen
 
     def _map(self) -> AbstractContextManager[Callable[..., Iterator[Any]]]:
-        """`map` for batches: several pictures of sizes of their own at the same time, each in one
-        thread."""
+        """`map` for batches: pictures of different sizes at the same time, each in one thread."""
         small = self.model.device.type == "cpu" and all(
             self._tiles_of(images) == 1 for images, _ in self.groups
         )

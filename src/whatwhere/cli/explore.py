@@ -1,5 +1,5 @@
-"""`whatwhere explore` and `label`: pages on which a model is seen and touched, and pictures are
-labelled."""
+"""`whatwhere explore` and `label`: pages that explain images with a model, and that label
+pictures."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -72,8 +72,8 @@ def explore(
 
 
 def answers(explorer: Any) -> Callable[[str], Any]:
-    """What is served: the page, and the codes of its examples, each part inferred when it is first
-    asked for."""
+    """What the server answers: the page, and the codes of its examples, each part inferred on the
+    first request for it."""
     from whatwhere.pages.server import Content
 
     page = explorer.page(served=True).encode()
@@ -105,9 +105,9 @@ def label(
 ) -> None:
     """Label a few pictures in the browser, and classify all others.
 
-    OUT has your labels, and `predictions.csv` next to it has the class of every picture. Both are
-    written after every label, and the page continues from them. If the command learns a model, it
-    stores the model next to them, as it does with the classifier that you save on the page.
+    OUT has your labels, and `predictions.csv` next to it has the class of every picture. The
+    command writes both after every label, and continues from them the next time. It stores the
+    model that it learns, and the classifier that you save on the page, in the same folder.
 
     run          a run, a model file or the name of a model; by default the command first learns a
                  model from the pictures
@@ -144,4 +144,4 @@ def label(
         return
     shown = LabelPage(make, source.name, out.with_suffix(".classifier.safetensors"))
     with PageServer(shown.answer, act=shown.act) as server:
-        server.show(f"Ctrl-C ends it; your labels are in {out}.")
+        server.show(f"Press Ctrl-C to stop. Your labels are in {out}.")

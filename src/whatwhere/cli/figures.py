@@ -63,7 +63,7 @@ def figures(
 def open_figures(
     run: Path, source: str, only: list[str] | None, engine: str, stages: Stages
 ) -> "ww.figures.RecordingFigures | ww.figures.RunFigures":
-    """What draws the figures of a run: of a recording where the model has waveforms."""
+    """The figures of a run; those of a recording if the model has waveforms."""
     from whatwhere.inference.target import in_model_units
 
     trained = ww.read_run(run)
@@ -71,7 +71,7 @@ def open_figures(
     if spec.for_signals and spec.depth == 1:
         signals = read_recording(run, source)
         drawing = ww.figures.RecordingFigures(trained, signals, engine=engine, stage=stages.stage)
-        # a recording is not a picture, but who asks for the figures of one gets them
+        # figures of pictures are also drawn of a recording, if --only asks for one of them
         if not only or set(only) <= set(drawing.names):
             return drawing
     chosen = choose_images(in_model_units(spec, read_examples(run, source)))

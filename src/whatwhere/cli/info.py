@@ -31,9 +31,9 @@ def info(
 ) -> None:
     """Show what is installed: versions, devices, engines, models and data sets.
 
-    With the name of a model or a data set, show what is known about it and verify its files; the
-    exit status is 1 if a file is damaged. With the folder of a run, show its model and what its
-    rows describe. The variable WHATWHERE_DATA sets another folder for downloads.
+    With the name of a model or a data set, show its details and verify its files; the exit status
+    is 1 if a file is damaged. With the folder of a run, show its model and what its rows describe.
+    The variable WHATWHERE_DATA sets another folder for downloads.
 
     name      name of a model or a data set, or the folder of a run
     download  download the files of this data set first
@@ -45,7 +45,9 @@ def info(
     """
     if name is None:
         if download:
-            raise UsageError("--download needs the name of a data set or a model.")
+            raise UsageError(
+                "--download needs a name. Give the name of a data set or a model, such as mnist."
+            )
         show_installation(json_)
         return
     if (Path(name) / "recipe.toml").is_file():
@@ -83,7 +85,7 @@ def show_run(run: Path, as_json: bool) -> None:
 
     recipe = read_run(run).recipe
     choice = read_choice(run / WHERE_FILE)
-    line = f"where: {recipe.descriptor.where}; chosen when rows are first made"
+    line = f"where: {recipe.descriptor.where} (the first command that needs rows chooses)"
     if choice is not None:
         line = choice.line
     if as_json:

@@ -32,7 +32,7 @@ class ImageInput(Checked):
     crop         train on square crops of this many pixels, at random places. Pictures of several
                  sizes are always cropped (to 64 pixels, or to the smallest side). Recordings are
                  cut into windows of this many samples
-    limit        use only the first images
+    limit        use only the first N images
     image_count  number of images that each layer learns from in a stream
                  (learning.each.update=batch); the stream starts again after its last image.
                  Default: whole epochs
@@ -54,7 +54,7 @@ class ImageInput(Checked):
 
     @property
     def for_recordings(self) -> bool:
-        """Whether something was given that only a recording has."""
+        """Whether an option was given that only recordings have."""
         return (self.rate, self.waveforms, self.length) != (None, None, None)
 
     def absolute(self) -> "ImageInput":
@@ -65,7 +65,7 @@ class ImageInput(Checked):
     def for_training(
         self, *, signals: bool = False
     ) -> "tuple[ww.data.Images, ww.data.Images | None]":
-        """Images of one size or their crops, and their masks; of both only the first `limit`."""
+        """Images of one size, or their crops, and their masks; only the first `limit` of both."""
         import numpy as np
 
         from whatwhere.data.signals import training_windows
@@ -96,13 +96,13 @@ def open_shard(settings: Settings, *, quiet: bool = False) -> Shard:
 def read_images(run: Path, source: str, labels: Path | None = None) -> "ww.data.Images":
     """The images of a name or a path, with their labels, where there are any.
 
-    What is white, and the side of squares of those of several sizes, are as in the run.
+    The value of white, and the side of squares from images of several sizes, are those of the run.
     """
     return ww.data.load(source, labels, recorded=recorded_by(run))
 
 
 def read_recording(run: Path, source: str, rate: float | None = None) -> "ww.data.Signals":
-    """A recording, with the rate that was given, or that of its file, or that of the run."""
+    """A recording with its rate: the given one, that of its file, or that of the run."""
     signals: Any = ww.data.load(source, signals=True, allow_nan=True, rate=rate)
     return signals if signals.rate is not None else signals.with_rate(notes_of(run).get("rate"))
 
@@ -150,7 +150,7 @@ def source_of(run: Path) -> str:
 
 
 def notes_of(run: Path) -> dict[str, Any]:
-    """What the command that began a run was given; nothing for a model file or a name."""
+    """The inputs of the command that began a run; empty for a model file or a name."""
     from whatwhere.learning.checkpoint import Checkpoint, has_checkpoint
 
     return Checkpoint.load(run / "checkpoint").notes if has_checkpoint(run / "checkpoint") else {}
@@ -169,7 +169,7 @@ def with_preset(
         if settings.given("inference"):
             raise SpecError(
                 f"--set inference.… does not work with --preset {preset}, which has its own"
-                " settings. Leave one of them out."
+                " settings. Remove one of them."
             )
         model, inference = resolve_steps(model, preset)
         recipe = replace(recipe, inference=inference, plan=())

@@ -1,4 +1,4 @@
-"""What commands write, `claim` before the work and `write` after it, and how far they are, on
+"""The outputs of commands (`claim` before the work, `write` after it), and their progress, on
 standard error."""
 
 import json
@@ -16,7 +16,7 @@ from whatwhere.files import (
     write_result,
 )
 
-REMEDY = "make room, or choose another place with --out"
+REMEDY = "free some disk space, or choose another path with --out"
 
 
 def claim(
@@ -53,8 +53,8 @@ def write(path: Path, content: bytes, folder: Path | None = None) -> None:
 
 
 def _files(source: Path) -> Iterable[Path]:
-    """A source; of a run its own files and its checkpoint, since results may lie in other folders
-    of it."""
+    """The source; for a run, its own files and its checkpoint, since its other folders may hold
+    results."""
     if source.is_dir() and (source / "model.safetensors").exists():
         return [*(path for path in source.iterdir() if not path.is_dir()), source / "checkpoint"]
     return [source]
@@ -65,7 +65,7 @@ LINE_SECONDS = 10.0  # from one line about progress to the next, where there is 
 
 @dataclass(frozen=True)
 class Report:
-    """What a command says at its end.
+    """The result of a command, which it prints at its end.
 
     facts  facts for programs, as JSON (--json)
     words  text for people
@@ -81,7 +81,7 @@ class Report:
 @dataclass
 class Stages:
     """Stages one after the other, each with a bar on a terminal and its time at the end; `quiet`
-    says nothing."""
+    shows nothing."""
 
     def __init__(self, quiet: bool = False) -> None:
         # here, and not above: `whatwhere --help` needs none of rich, whose import takes long
@@ -92,7 +92,8 @@ class Stages:
 
     @contextmanager
     def stage(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
-        """One stage of `total` pieces; call what it gives with the number of pieces just done."""
+        """One stage of `total` pieces; call the function that it yields with the number of pieces
+        just done."""
         import rich.progress as bars
 
         columns = (
@@ -124,9 +125,9 @@ class Stages:
 
 @dataclass
 class Pace:
-    """How fast a stage is, and when a line says so where there is no bar.
+    """The pace of a stage, and when to print a line about it if there is no bar.
 
-    started  when, by the clock of `time.monotonic`
+    started  when the stage began, by `time.monotonic`
     """
 
     total: int

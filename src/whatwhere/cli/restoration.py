@@ -54,8 +54,8 @@ def denoise(
 ) -> None:
     """Remove noise from a picture, from all pictures of a folder, or from a recording.
 
-    8-bit pictures stay 8-bit, and 16-bit grey pictures stay 16-bit. An interrupted folder continues
-    when you run the command again. With --shard, each part gets a folder in OUT.
+    8-bit pictures stay 8-bit, and 16-bit grey pictures stay 16-bit. An interrupted command
+    continues when you run it again. With --shard, each part gets a folder in OUT.
 
     out        the picture to write, or a folder for the pictures of a folder. The ending sets the
                format. A recording (.npy, .csv or .wav) keeps its ending
@@ -63,7 +63,7 @@ def denoise(
                `dictionary`: atoms of photographs instead of the trained denoiser
     noise      standard deviation of the noise, where white is 1; default: estimated. `poisson` if
                pixels count photons. GAIN,SIGMA for Poisson noise with counts of GAIN each, plus
-               white noise
+               white noise of standard deviation SIGMA
     overwrite  restore pictures again that OUT already has
 
     $ whatwhere denoise noisy.png clean.png
@@ -91,7 +91,7 @@ def inpaint(
     """Fill in missing pixels of a picture or of all pictures of a folder, or missing samples of a
     recording.
 
-    Everything that is known stays as it is.
+    Known pixels and samples stay as they are, unless you give --noise.
 
     mask       a picture that is black where pixels are missing. For a folder: one mask for all
                pictures, or a folder of masks with the same names. `alpha`: transparent pixels are
@@ -139,8 +139,8 @@ def restore(
     shard = open_shard(settings, quiet=quiet)
     if not shard.is_all and not paths.source.is_dir():
         raise SpecError(
-            f"Cannot take part {shard} ({shard.origin}) of {printable(paths.source)}: it is not a"
-            " folder. Give a folder of pictures, or --shard 1/1."
+            f"Cannot restore part {shard} ({shard.origin}) of {printable(paths.source)}: it is not"
+            " a folder. Give a folder of pictures, or --shard 1/1."
         )
     execution = settings.of(Execution)
     if paths.is_recording:
@@ -166,8 +166,8 @@ def restore_pictures(
     from whatwhere.tasks.restoration.pictures import plan_jobs, restore_picture
 
     if model is not None and (str(model) != "dictionary" or task.name == "inpaint"):
-        known = "none" if task.name == "inpaint" else "dictionary, or none"
-        raise SpecError(f"--model {printable(model)} does not work for pictures. Expected {known}.")
+        known = "Remove it" if task.name == "inpaint" else "Give --model dictionary, or remove it"
+        raise SpecError(f"--model {printable(model)} does not work for pictures. {known}.")
     device = choose_device(execution.device, execution.engine)
     restorer = load_dictionary() if model else load_denoiser().to(device)
     folder = shard.part_of(paths.out)
@@ -193,7 +193,7 @@ def restore_recording(
     overwrite: bool,
     execution: Execution,
 ) -> None:
-    """Restore a recording as a whole; the file that is written is like the one that is read."""
+    """Restore a recording as a whole; the result has the format of its file."""
     from whatwhere import restoration
     from whatwhere.cli.inputs import open_run
     from whatwhere.cli.outputs import claim, write
@@ -203,8 +203,8 @@ def restore_recording(
     recording, mask, out = paths
     if recording.suffix.lower() != out.suffix.lower():
         raise SpecError(
-            f"Cannot write {printable(out)}: the result is a file like {printable(recording)}. Give"
-            f" a name that ends in {printable(recording.suffix)}."
+            f"Cannot write {printable(out)}: the result has the format of {printable(recording)}."
+            f" Give a name that ends in {printable(recording.suffix)}."
         )
     if model is None:
         # an array file does not say that it is a recording
@@ -232,17 +232,17 @@ def restore_recording(
 
 
 def long_gaps_line(gaps: int, unknown: float) -> str:
-    """What the command says of gaps that it did not fill in."""
+    """A remark on the gaps that were not filled in; empty without any."""
     if not gaps:
         return ""
     stay = "stays" if gaps == 1 else "stay"
-    marked = "unknown (NaN)" if math.isnan(unknown) else "at 0: whole numbers have no NaN"
+    marked = "unknown (NaN)" if math.isnan(unknown) else "at 0, because whole numbers have no NaN"
     return f"; {plural(gaps, 'gap')} longer than a waveform {stay} {marked}"
 
 
 def leave_long_gaps(restored: "Tensor", known: "Tensor", longest: int, unknown: float) -> int:
     """Set gaps of signals [N, C, T] that are longer than a waveform to the value `unknown`, in
-    place; returns their number: no waveform reaches across, so that what was filled in is a
+    place; returns their number. No waveform spans such a gap, so its filled-in samples are a
     guess."""
     from whatwhere.data.signals import long_gaps
 

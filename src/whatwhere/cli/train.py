@@ -43,7 +43,7 @@ def train(
     --resume continues it.
 
     Without --recipe, the command chooses settings from the images and prints them: an input stage,
-    λ, and a stream of images that takes minutes.
+    λ, and few enough images to train in minutes.
 
     Several processes can share the images: torchrun --nproc-per-node 4 -m whatwhere train IMAGES
     --out RUN (docs/howto/cluster.md).
@@ -82,7 +82,8 @@ def train(
         start = None if settings.given("model") else defaults.start
     elif resume is None and (given.waveforms or given.length):
         raise UsageError(
-            "--waveforms and --length do not work with --recipe, which sets both. Leave one out."
+            "--waveforms and --length do not work with --recipe, which sets both. Remove one of"
+            " them."
         )
     options = replace(options, notes={**asdict(options), **asdict(given)})
     with report_interrupts(folder), stop_on_signal() as stop:
@@ -120,14 +121,15 @@ def read_notes(run: Path) -> dict[str, Any]:
 
 
 def with_default_count(given: ImageInput, defaults: "Defaults", settings: Settings) -> ImageInput:
-    """The input with a number of images, unless it has one or training is set by hand."""
+    """The input with the default number of images, unless a number or settings of learning were
+    given."""
     if given.image_count is not None or settings.given("learning"):
         return given
     return replace(given, image_count=defaults.image_count)
 
 
 def waveforms_asked(given: ImageInput, images: "ww.data.Images") -> dict[str, int | None]:
-    """The number and the length, in samples, of waveforms that were asked for."""
+    """The requested number of waveforms, and their length in samples."""
     if not isinstance(images, ww.data.Signals):
         return {}
     from whatwhere.data.signals import samples_of
@@ -137,14 +139,15 @@ def waveforms_asked(given: ImageInput, images: "ww.data.Images") -> dict[str, in
 
 
 def from_notes(kind: type[Kind], notes: dict[str, Any]) -> Kind:
-    """What a run was given, of this kind; what it did not record has its default."""
+    """The options of this kind that a run recorded, and defaults for those that it did not
+    record."""
     names = [f.name for f in fields(kind)]  # type: ignore[arg-type]
     return kind(**{name: notes[name] for name in names if name in notes})
 
 
 @contextmanager
 def report_interrupts(folder: Path) -> Iterator[None]:
-    """Say how a training that was stopped is continued."""
+    """If training is stopped, print the command that continues it."""
     from whatwhere.learning import TrainingStopped
     from whatwhere.learning.checkpoint import has_checkpoint
     from whatwhere.learning.processes import is_main_process

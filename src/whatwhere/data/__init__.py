@@ -59,8 +59,8 @@ def load(
     """Images from a name, a file, a folder or an array; or signals, from a .wav, .csv, .npy or .npz
     file or an array.
 
-    Pictures and float pixels are read once completely, so that what is wrong with them is known
-    before a run begins.
+    Pictures and float pixels are read once completely, so that errors in them appear before a run
+    begins.
 
     source     the name of a data set (`digits`, `mnist`, `fashion-mnist`, `kmnist`; `digits:test`
                for its test images); the path of an IDX, .npy or .npz file, of a picture or of a
@@ -180,15 +180,15 @@ def load_for_training(
     groups = load_groups(source, mask, signals=signals)
     if isinstance(opened := groups[0][0], Signals):
         if mask not in (None, "nan"):
-            raise ImageError("Signals take no mask. Mark unknown samples by NaN instead.")
+            raise ImageError("Signals do not take a mask. Mark unknown samples with NaN instead.")
         return (opened if crop is None else cut_windows(opened, crop)), None
     if crop is None and len(groups) == 1:
         return groups[0]
     crops = mixed.random_crops(groups, crop, None, seed)
     if crop is None:
         warnings.warn(
-            f"{source} has pictures of {len(groups)} sizes. whatwhere takes {crops[0].name}. Set"
-            " crop=SIZE (--crop SIZE) for other crops.",
+            f"{source} has pictures of {len(groups)} sizes. Training uses {crops[0].name}. Set"
+            " crop=SIZE (--crop SIZE) for crops of another size.",
             stacklevel=3,
         )
     return crops
@@ -203,7 +203,7 @@ def _open(
     recorded: Recorded,
     signals: bool = False,
 ) -> MixedPictures | Images:
-    """Pictures as they are found, images of one size, or signals."""
+    """Pictures of any sizes, images of one size, or signals."""
     if isinstance(source, str):
         name, _, part = source.partition(":")
         if name in catalogue.CATALOGUE:
@@ -248,7 +248,7 @@ def _is_mne(source: object) -> bool:
 def _load_named(entry: catalogue.Entry, split: str) -> Images:
     if os.path.exists(entry.name):
         warnings.warn(
-            f"{entry.name!r} names both a data set and a path here; taking the data set. Write"
+            f"{entry.name!r} is both a data set and a path here. Using the data set; write"
             f" './{entry.name}' for the path.",
             stacklevel=5,  # the caller of `load`
         )
@@ -295,15 +295,16 @@ def _open_path(
 
 
 def _one_size(pictures: MixedPictures, size: int | None) -> Images:
-    """Pictures of one size as they are, others, or all if a size is given, as squares."""
+    """Pictures of one size as they are; pictures of several sizes, or all if a size is given, as
+    squares."""
     if size is None and len(pictures.sizes) == 1:
         return pictures.by_size()[0][0]
     squares = pictures.same_size(size or pictures.recorded.side)
     if size is None:
         side = squares.shape[1]
         warnings.warn(
-            f"{pictures.name} has pictures of {len(pictures.sizes)} sizes. whatwhere scales all to"
-            f" {side} × {side} and cuts them to squares at the centre.",
+            f"{pictures.name} has pictures of {len(pictures.sizes)} sizes. whatwhere scales each"
+            f" one and crops its centre to {side} × {side} pixels.",
             stacklevel=4,
         )
     return squares

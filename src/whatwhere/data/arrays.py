@@ -1,8 +1,8 @@
 """Arrays in files, IDX, .npy and .npz, and arrays as images: supported types and shapes, the axis
 of the channels.
 
-Large files that are not compressed stay where they are (`StoredArray`), so that what is not used is
-not read. Nothing is unpickled.
+Large files that are not compressed stay on disk (`StoredArray`), so that only the used parts are
+read. Nothing is unpickled.
 """
 
 import gzip
@@ -39,7 +39,7 @@ REMEDY = "copy, download or save it again"
 
 
 def read_array(path: Path, largest: int | None = None) -> AnyArray:
-    """The array of an .npy or IDX file; of an IDX file that gzip compressed, in memory.
+    """The array of an .npy or IDX file; a gzipped IDX file is decompressed into memory.
 
     largest  number of bytes up to which a file is read into memory; None means LARGEST_READ
     """
@@ -87,8 +87,8 @@ def _check_length(shape: tuple[int, ...], dtype: np.dtype, length: int) -> None:
     expected = math.prod(shape) * dtype.itemsize
     if length != expected or not length:
         raise ValueError(
-            f"its header announces the shape {shape}, {expected:,} bytes of {dtype}, but it has"
-            f" {length:,}"
+            f"its header gives the shape {shape}, {expected:,} bytes of {dtype}, but the file has"
+            f" {length:,} bytes of values"
         )
 
 
@@ -147,7 +147,7 @@ def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write an .npz file, complete or not at all, and its folder."""
     values: Any = dict(arrays)
     doing = f"writing {path}"
-    remedy = "make room, or choose another folder"
+    remedy = "free some disk space, or choose another folder"
     with disk_errors(doing, remedy), new_folder(path.parent), open_atomic(path) as file:
         np.savez(file, **values)
 
@@ -191,19 +191,19 @@ def as_pixels(values: AnyArray, name: str, channels: Channels | None = None) -> 
 
 
 def channel_axis(shape: tuple[int, ...], name: str) -> Channels:
-    """Which axis of [N, a, b, c] values holds the channels: the one of at most 4 entries, where
-    only one is.
+    """Which axis of [N, a, b, c] values holds the channels, the second or the last one: the one
+    that has at most 4 entries, if only one has.
 
-    Where both are, it is the second axis, and a warning says so. Where neither is, it is the second
-    or the last if it is the shortest of the three, and otherwise an error: it has to be stated.
+    If both have, it is the second, and a warning says so. If neither has, it is the one that is the
+    shortest of the three axes; if neither is, this raises an error, because the user has to say it.
     """
     _, a, b, c = shape
     first_is_short = a <= FEW_CHANNELS
     last_is_short = c <= FEW_CHANNELS
     if first_is_short and last_is_short and (a > 1 or c == 1) and b > 1:
         warnings.warn(
-            f"{name} has the shape {shape}: taking axis 1 for the {a} channels. If axis 3 holds"
-            " them, move it to axis 1, or set channels='last' in Python.",
+            f"{name} has the shape {shape}; reading axis 1 as the {a} channels. If axis 3 holds"
+            " the channels, move it to axis 1, or set channels='last' in Python.",
             stacklevel=5,  # the caller of `load`
         )
     if first_is_short:

@@ -93,7 +93,8 @@ class Codes:
         """The arrays of a file of one block."""
         if len(self._blocks) != 1:
             raise ImageError(
-                f"{self.name} has codes in {len(self._blocks)} blocks. Read them image by image."
+                f"{self.name} has codes in {len(self._blocks)} blocks; expected one block. Read"
+                " the codes image by image: codes[i]."
             )
         return self._block(0).arrays
 
@@ -186,14 +187,16 @@ class CodeBlock:
         `DeconvNet`."""
         if not self.depth:
             raise ImageError(
-                f"Cannot decode {self.name}: it has no pooling variables. Encode with --where."
+                f"Cannot decode {self.name}: it has no pooling variables. Encode the images again"
+                " with --where."
             )
         _, height, width = self._shape("image_shape", image)
         sized = model.at(height, width)
         grids = [regions.grid for regions in sized.regions[: self.depth]]
         if [self._shape(f"where{k}_shape", image) for k in range(1, self.depth + 1)] != grids:
             raise ImageError(
-                f"Another model made the codes in {self.name}. Give the model that encoded them."
+                f"Cannot decode {self.name} with this model: another model encoded it. Give that"
+                " model."
             )
         with torch.no_grad():
             latents = self[image].dense().to(sized.filters[0].device)
@@ -245,7 +248,7 @@ def join_blocks(path: Path, blocks: Sequence[Path], counts: Sequence[int]) -> No
     """
     doing = f"writing {path}"
     with (
-        disk_errors(doing, "make room, or choose another folder"),
+        disk_errors(doing, "free some disk space, or choose another folder"),
         new_folder(path.parent),
         open_atomic(path) as file,
         zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive,

@@ -18,7 +18,7 @@ from whatwhere.errors import ImageError, SpecError, plural
 Rows = int | slice | Sequence[int] | np.ndarray | torch.Tensor
 BATCH_BYTES = 1 << 26
 SCALES = {"b1": 1, "u1": 255, "u2": 65535, "i1": 128, "i2": 32768}
-"""What integers are divided by: unsigned ones come to lie in [0, 1], signed ones in [-1, 1)."""
+"""The divisor of integers: unsigned ones become values in [0, 1], signed ones in [-1, 1)."""
 
 DEPTHS = (10, 12)
 """Bits of sensors whose pixels are stored in 16 bits. (14 cannot be told from a dark picture of
@@ -156,8 +156,8 @@ class Images:
             return self
         if 1 not in (channels, self.shape[0]):
             raise ImageError(
-                f"{self.name} has images of {self.shape[0]} channels; expected {channels}, or grey"
-                " ones."
+                f"{self.name} has images of {self.shape[0]} channels; expected {channels}"
+                " channels, or 1 (grey)."
             )
         N, _, H, W = self.pixels.shape
         read = partial(_read_channels, self.pixels, channels)
@@ -208,8 +208,8 @@ class Windows(Protocol):
 
 
 def picture_of(pixels: Pixels, row: int) -> Windows:
-    """One of the pictures: of an array a view, in a file as it is stored, of a file of pictures
-    decoded."""
+    """One of the pictures: a view of an array, a part of an array file, or a decoded picture
+    file."""
     return pixels.row(row) if isinstance(pixels, StoredArray) else pixels[row : row + 1][0]
 
 
@@ -247,7 +247,7 @@ def white_used(largest: int, name: str) -> int:
         if 0 < largest < 2**bits:
             white = 2**bits - 1
             warnings.warn(
-                f"{name} has pixels of 16 bits that use {bits}. Taking {white} for white.",
+                f"{name} has 16-bit pixels that use only {bits} bits. Using {white} as white.",
                 stacklevel=5,
             )
             return white
@@ -269,8 +269,8 @@ def check_finite(raw: np.ndarray, name: str, allow_nan: bool = False) -> tuple[f
         )
     if not (low >= -largest and high <= largest):
         raise ImageError(
-            f"{name} has values from {low} to {high}; expected finite values. Replace or remove"
-            " the others."
+            f"{name} has values from {low} to {high}; expected finite values of float32. Replace"
+            " or remove the others."
         )
     return float(low), float(high)
 
@@ -304,7 +304,7 @@ def few_labels(labels: np.ndarray, count: int, seed: int) -> np.ndarray:
         if len(rows) < each:
             raise SpecError(
                 f"{count} labels need {each} per class, but class {label} has only {len(rows)}."
-                " Ask for fewer."
+                " Ask for fewer labels."
             )
         chosen.append(rows[:each])
     return np.sort(np.concatenate(chosen))

@@ -47,7 +47,7 @@ class Kind(NamedTuple):
 
 @dataclass(frozen=True)
 class MixedPictures:
-    """Pictures as they were found, of any sizes and kinds; `name` is for messages.
+    """Pictures of any sizes and kinds; `name` is for messages.
 
     recorded  what the run that they are for recorded
     blend     transparent pixels with black
@@ -71,8 +71,8 @@ class MixedPictures:
         if len(set(numbers) - {1}) > 1:
             given = " and ".join(map(str, numbers))
             raise ImageError(
-                f"{self.name} has pictures of {given} channels; expected the same number"
-                " in all. Grey ones may be among them."
+                f"{self.name} has pictures of {given} channels; expected the same number in all,"
+                " except in grey ones. Convert some of them."
             )
         channels = numbers[-1]
         if dtypes == {np.dtype(np.uint8)}:
@@ -154,8 +154,8 @@ def usual_side(sizes: Sequence[tuple[int, int]]) -> int:
 
 
 def convert(pixels: np.ndarray, white: int | None, kind: Kind) -> np.ndarray:
-    """Pixels [C, H, W] of a picture, of which `white` is white (None for floats), as
-    another kind."""
+    """Pixels [C, H, W] of a picture as another kind; `white` is their value of white (None for
+    floats)."""
     pixels = np.broadcast_to(pixels, (kind.channels, *pixels.shape[1:]))
     if white == kind.brightest:
         return pixels
@@ -213,8 +213,8 @@ def large_enough(groups: Sequence[Group], size: int) -> list[Group]:
     if not large:
         largest = max(min(images.shape[1:]) for images, _ in groups)
         raise ImageError(
-            f"Cannot cut crops of {size} × {size}: no picture is that large, the largest crop is"
-            f" {largest}. Give a smaller size."
+            f"Cannot cut crops of {size} × {size}: no picture is large enough. Give a size of at"
+            f" most {largest}."
         )
     left_out = sum(len(images) for images, _ in groups) - sum(len(images) for images, _ in large)
     if left_out:

@@ -29,12 +29,12 @@ def find_parts(folder: str | os.PathLike[str]) -> list[Path]:
     counts = sorted({shard.count for shard in shards.values()})
     if not counts:
         raise ImageError(
-            f"{printable(place)} has no parts. Give the folder that a command wrote with --shard."
+            f"{printable(place)} has no parts. Give the --out folder of a command with --shard."
         )
     if len(counts) > 1:
         raise ImageError(
-            f"{printable(place)} has parts of two runs, of {counts[0]} and of {counts[1]} parts."
-            " Remove the parts of one run."
+            f"{printable(place)} mixes the parts of two runs, one with {counts[0]} and one with"
+            f" {counts[1]} shards. Remove the parts of one run."
         )
     count = counts[0]
     begun = {shard.index for path, shard in shards.items() if (path / UNFINISHED).exists()}
@@ -52,12 +52,12 @@ def find_parts(folder: str | os.PathLike[str]) -> list[Path]:
 
 
 def begin_part(folder: Path, shard: Shard) -> None:
-    """Mark the folder of a shard's part as unfinished, until `end_part`: also if the process is
-    killed. What a killed process left half written is removed. The only part of a command needs
-    no mark."""
+    """Mark the folder of a shard's part as unfinished until `end_part`, even if the process is
+    killed, and remove what a killed process left half written. The only part of a command needs no
+    mark."""
     if shard.is_all:
         return
-    with disk_errors(f"writing {folder}", "make room, or choose another place"):
+    with disk_errors(f"writing {folder}", "free some disk space, or choose another folder"):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / UNFINISHED).touch()
         remove_leftovers(folder)

@@ -213,7 +213,7 @@ def folder_content(folder: Path, but: Path | None = None) -> FolderContent:
         folder / file: Place(file.parts[:-1], file.parts[0] if labelled else None)
         for file in pictures
     }
-    # Files that are no pictures are worth a word only next to pictures.
+    # Only files next to pictures are reported as skipped.
     parents = {Path(), *(file.parent for file in pictures)}
     named = set(pictures)
     others = [folder / file for file in files if file not in named and file.parent in parents]
@@ -247,7 +247,7 @@ def _walk(folder: Path, seen: set[tuple[int, int]], inside: Path = Path()) -> It
 
 
 def folder_identity(folder: Path) -> tuple[int, int]:
-    """What is the same for two names of one folder."""
+    """An identity that is the same for all names of one folder."""
     status = os.stat(folder)
     return status.st_dev, status.st_ino
 
@@ -303,7 +303,7 @@ def _find_pages(file: Path, place: Place) -> Iterator[Picture]:
 
 @contextmanager
 def _open(file: Path) -> Iterator[Any]:
-    """An open picture; whatever is wrong with its file is an ImageError that names it."""
+    """An open picture; any problem with its file raises an ImageError that names it."""
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError:
@@ -327,7 +327,7 @@ def _open_stream(stream: BinaryIO, image: Any, unidentified: type[Exception]) ->
     except unidentified:
         stream.seek(0)
         if not stream.read(4).startswith(TIFF_MAGICS):
-            raise ValueError("damaged, or no picture") from None
+            raise ValueError("it is damaged, or not a picture") from None
     stream.seek(0)
     return ChannelTiff(stream)
 
@@ -346,11 +346,11 @@ def _read_page(picture: Any, page: int, read: Callable[[Any], np.ndarray]) -> np
         )
     if not isinstance(picture, ChannelTiff):
         if picture.mode not in PLAIN_MODES | ALPHA_MODES | DEEP_MODES:
-            raise ValueError(f"its kind is {picture.mode}; expected grey or RGB")
+            raise ValueError(f"its mode is {picture.mode}; expected grey or RGB")
         if is_reduced(picture):
             raise ValueError(
-                f"page {page + 1} and page 1 have different channels; save each as a picture of"
-                " its own"
+                f"page {page + 1} and page 1 have different channels; save each page as a separate"
+                " picture"
             )
         ImageOps.exif_transpose(picture, in_place=True)  # upright, as a camera was held
     pixels = read(picture)
@@ -501,18 +501,17 @@ class ChannelTiff:
         axes = page.axes.replace("S", "") == "YX" and page.photometric.name in ("MINISBLACK", "RGB")
         if not axes or page.dtype is None or page.dtype.name not in TIFF_DTYPES:
             raise ValueError(
-                f"it is a TIFF of kind {page.photometric.name} with pixels of {page.dtype};"
-                f" expected grey values, RGB or any channels, of {', '.join(TIFF_DTYPES)}"
+                f"it is a {page.photometric.name} TIFF with pixels of {page.dtype}; expected grey,"
+                f" RGB or any number of channels, of {', '.join(TIFF_DTYPES)}"
             )
         if page.compression.name != "NONE" or any(int(kind) for kind in page.extrasamples):
             raise ValueError(
                 f"it has {page.samplesperpixel} channels of {page.dtype} with compression or"
-                " transparency; save the file without, or as .npy"
+                " transparency; save it without them, or as .npy"
             )
         if page.size > MOST_VALUES:
             raise ValueError(
-                f"one of its pages has {page.size:,} values; expected at most {MOST_VALUES:,};"
-                " make it smaller"
+                f"one of its pages has {page.size:,} values; expected at most {MOST_VALUES:,}"
             )
         values: np.ndarray = page.asarray().astype(page.dtype.newbyteorder("="), copy=False)
         return np.atleast_3d(np.moveaxis(values, 0, -1) if page.axes == "SYX" else values)

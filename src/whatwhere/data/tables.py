@@ -92,13 +92,13 @@ def _read_text(path: Path) -> tuple[str, str]:
         size = os.fstat(file.fileno()).st_size
         if size > LARGEST_TABLE:
             raise ValueError(
-                f"it has {size:,} bytes; expected at most {LARGEST_TABLE:,}: save it as .npy"
+                f"it has {size:,} bytes; expected at most {LARGEST_TABLE:,}. Save it as .npy"
             )
         content = file.read()
         encoding = _encoding(content)
         text = content.decode(encoding)
         if "\0" in text:
-            raise ValueError("it has bytes of 0, so it is not text")
+            raise ValueError("it contains null bytes, so it is not text")
     return text, encoding
 
 
@@ -133,14 +133,14 @@ def _is_heading(path: Path, lines: Sequence[str], separator: str) -> bool:
     name = printable(path)
     if len(fields) == 1:
         warnings.warn(
-            f"{name}: the first line, {fields[0]}, counts as a sample. If it names the column,"
-            " remove it.",
+            f"{name}: reading the first line, {fields[0]}, as a sample. If it is the name of the"
+            " column, remove it.",
             stacklevel=2,
         )
         return False
     warnings.warn(
-        f"{name}: the first line, {lines[0]}, numbers the columns, so it counts as their names. If"
-        " it is a sample, write 0.0 in place of 0.",
+        f"{name}: reading the first line, {lines[0]}, as the names of the columns. If it is a"
+        " sample, write 0.0 instead of 0.",
         stacklevel=2,
     )
     return True

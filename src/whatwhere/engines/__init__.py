@@ -33,7 +33,7 @@ def resolve(name: str, problem: Problem, images: int | None = None) -> Engine:
     """The engine of this name, or with 'auto' the fastest that supports the problem.
 
     Asking by name for an engine that does not support the problem raises an EngineError with the
-    reason. Where 'auto' is left with the reference, a SlowEngineWarning says why. With a number of
+    reason. If only the reference is left for 'auto', a SlowEngineWarning says why. With a number of
     images, 'auto' takes the reference for a few small ones as long as there is no machine code.
     """
     if name != "auto":
@@ -50,8 +50,9 @@ def resolve(name: str, problem: Problem, images: int | None = None) -> Engine:
             f"{name}: {reason}" for name, reason in reasons.items() if reason is not None
         )
         warnings.warn(
-            "Engine 'auto' took 'reference', which is 10 to 20 times slower than the others. They"
-            f" do not support this problem: {why}. Set engine='reference' to silence this warning.",
+            "Engine 'auto' chose 'reference', which is 10 to 20 times slower than the others,"
+            f" because they do not support this problem: {why}. Set engine='reference' to silence"
+            " this warning.",
             SlowEngineWarning,
             stacklevel=3,
         )

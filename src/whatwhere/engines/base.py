@@ -59,6 +59,6 @@ def require_supported(engine: str, reason: str | None) -> None:
     is one."""
     if reason is not None:
         raise EngineError(
-            f"Engine {engine!r} does not support this: {reason}. Set engine='auto' to take one"
-            " that does."
+            f"Engine {engine!r} does not support this: {reason}. Set engine='auto' to use one that"
+            " does."
         )

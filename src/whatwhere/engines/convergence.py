@@ -111,8 +111,8 @@ def warn_unconverged(unfinished: Tensor, images: int, spec: InferenceSpec) -> No
     if len(unfinished):
         warnings.warn(
             f"{len(unfinished)} of {images} images did not reach tolerance = {spec.tolerance:g} in"
-            f" {spec.steps} steps: their cost still changes by a share of up to"
-            f" {float(unfinished.max()):.2g} per step. Give more steps or a larger tolerance.",
+            f" {spec.steps} steps: the relative change of the cost per step is still up to"
+            f" {float(unfinished.max()):.2g}. Give more steps or a larger tolerance.",
             ConvergenceWarning,
             stacklevel=3,
         )

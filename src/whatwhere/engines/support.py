@@ -25,7 +25,7 @@ class Values:
     """The values of a setting that an engine supports.
 
     holds  whether it supports a value
-    words  the values that it supports, as an error says them
+    words  the values that it supports, in the words of an error
     deep   the settings below this one are supported, too
     """
 
@@ -59,7 +59,7 @@ class Setting(NamedTuple):
     path     name in a declaration: a layer's setting has `each`
     name     name in a message: it has the number of the layer
     value    the value
-    default  what it is if nothing is said; MISSING if there is none
+    default  its default value; MISSING if there is none
     """
 
     path: str
@@ -71,7 +71,7 @@ class Setting(NamedTuple):
 def settings_of(spec: Any, path: str = "", name: str = "") -> Iterator[Setting]:
     """Every setting of a spec, and then those below it."""
     for f in fields(spec):
-        if not f.init:  # the `kind` of a choice, which its type says already
+        if not f.init:  # the `kind` of a choice, which its type already says
             continue
         yield Setting(path + f.name, name + f.name, getattr(spec, f.name), default_of(f))
 
@@ -118,8 +118,8 @@ def _reason(
 def _undeclared(
     declared: Mapping[str, Values], spec: Any, path: str, name: str, items: int | None = None
 ) -> Iterator[str]:
-    """What a declaration does not say of the settings of a spec; of lists of specs, of the first
-    `items`."""
+    """The settings of a spec that a declaration does not support, in words; of lists of specs, only
+    the first `items` count."""
     for setting in settings_of(spec, path, name):
         value = setting.value
         values = declared.get(setting.path)
@@ -143,7 +143,7 @@ def _has_parts(value: Any) -> bool:
 
 
 def _below(declared: Mapping[str, Values], setting: Setting, items: int | None) -> Iterator[str]:
-    """What a declaration does not say of the settings below one."""
+    """The settings below one that a declaration does not support, in words."""
     if not _has_parts(setting.value):
         return
     if not isinstance(setting.value, tuple):

@@ -308,7 +308,8 @@ class RecordingFigures:
         """Raise an error for a figure that this run does not have."""
         if name not in self._figures:
             raise SpecError(
-                f"Unknown figure {name!r}. {self.run.name} has {', '.join(self.names)}."
+                f"Unknown figure {name!r} of {self.run.name}. Expected one of"
+                f" {', '.join(self.names)}."
             )
 
     def draw(self, name: str) -> Section:
@@ -324,7 +325,9 @@ class RecordingFigures:
         facts = {
             "recording": self.signals.name,
             "waveforms": f"{spec.layers[0].maps}, each of {spec.layers[0].filter_shape[1]} samples",
-            "events": f"{len(self.events):,}, {self.events['doubtful'].sum():,} of them overlap",
+            "events": (
+                f"{len(self.events):,} ({self.events['doubtful'].sum():,} overlap another event)"
+            ),
         }
         if self.signals.rate is not None:
             facts["rate"] = f"{self.signals.rate:g} samples per second"
@@ -350,24 +353,24 @@ class RecordingFigures:
     def _waveforms(self) -> Section:
         return Section(
             "Waveforms",
-            "Each waveform in each channel, as large as its median event; the line is its peak,"
-            " which is the time of an event.",
+            "Each waveform in each channel, scaled to the amplitude of its median event. The line"
+            " marks its peak, which is the time of an event.",
             waveforms(self.run.model, self.signals, self.events),
         )
 
     def _recording(self) -> Section:
         return Section(
             "Recording and events",
-            "A stretch of the recording. Each mark is an event at the peak of its waveform, with"
-            " the waveform's colour and shape; open marks overlap another event. Below, what is"
-            " left once the events and the baseline are subtracted.",
+            "A part of the recording. Each mark is an event, at the peak of its waveform; its"
+            " colour and shape show the waveform. Open marks are events that overlap another one."
+            " Below: the residual, without the events and the baseline.",
             recording(self.run.model, self.signals, self.events, self.stretch()),
         )
 
     def _raster(self) -> Section:
         return Section(
             "Raster",
-            "All events over time, a row for each waveform.",
+            "All events over time, one row for each waveform.",
             raster(self.signals, self.events, self.run.model.spec.layers[0].maps),
         )
 

@@ -209,7 +209,8 @@ class RunFigures:
         """Raise an error for a figure that this run does not have."""
         if name not in self._figures:
             raise SpecError(
-                f"Unknown figure {name!r}. {self.run.name} has {', '.join(self.names)}."
+                f"Unknown figure {name!r} of {self.run.name}. Expected one of"
+                f" {', '.join(self.names)}."
             )
 
     def report(self, drawn: Mapping[str, Section]) -> str:
@@ -232,9 +233,7 @@ class RunFigures:
                 f"{layer.maps} maps, {layer.pooling.kind} pooling; trained for {epochs}"
                 f" with {lam}, {spec.penalty} and {spec.steps} steps"
             )
-        facts["figures"] = (
-            f"of {len(self.images)} images, inferred with the settings of the training"
-        )
+        facts["figures"] = f"of {len(self.images)} images, inferred with the training settings"
         facts["seed"] = str(recipe.seed)
         lead = (
             "What this run learned: which features explain an image, and where in the image they"
@@ -316,8 +315,8 @@ class RunFigures:
             f"Samples of the features of layer {layer}",
             "A square of samples for every feature. A sample is one activation, drawn from all"
             " activations of the feature over the images and projected to the pixels with the"
-            " pooling variables of its image. The differences between the samples of a feature are"
-            " its invariance. Grey: there are fewer activations.",
+            " pooling variables of its image. The differences between the samples of a feature"
+            " show its invariance. A grey place means that the feature has fewer activations.",
             page([[panel]]),
         )
 
@@ -325,10 +324,10 @@ class RunFigures:
         latents = self.latents(layer)[self.shown : self.shown + 1]
         return Section(
             f"What and where: one image taken apart by layer {layer}",
-            "From top to bottom the feature maps, unpooled maps and filters through which the"
-            " active features reconstruct one image. Every feature has its own colour. The"
-            " contribution of a feature to a pixel sets the saturation there; where features"
-            " overlap, the mixture is brownish. The ellipses are the Gaussians of the features.",
+            "How the active features reconstruct one image: from top to bottom, the feature maps,"
+            " the unpooled maps and the filters. Every feature has its own colour. The more it"
+            " contributes to a pixel, the more saturated the pixel; where features overlap, the"
+            " mixture is brownish. The ellipses are the Gaussians of the features.",
             decomposition(self.run.model, self.images[self.shown], latents),
         )
 
@@ -337,9 +336,9 @@ class RunFigures:
         feature = int((latents.features != 0).sum((0, 2, 3)).argmax())
         return Section(
             f"Positions of feature {feature + 1} of layer {layer}",
-            "Each ellipse is the Gaussian of one pooling region in one image, on the grid of"
-            " regions and the mean image: the mean is the position of the feature in the region,"
-            " the width its extent, at most half a region.",
+            "Each ellipse is the Gaussian of one pooling region in one image, drawn over the grid"
+            " of regions and the mean image. Its centre is the position of the feature in the"
+            " region; its width is the extent, at most half a region.",
             where_map(self.run.model, self.images, latents, layer, feature),
         )
 
@@ -360,7 +359,7 @@ class RunFigures:
     def _cost(self, layer: int) -> Section:
         return Section(
             f"Cost over the training of layer {layer}",
-            "Per image, after the inference of each epoch: the cost, its two parts, and the number"
-            " of non-zero features. A jump is a reset of the features.",
+            "Per image, after the inference of each epoch: the cost, its two parts, and the"
+            " number of non-zero features. Jumps are resets of the features.",
             cost({self.run.name: [epoch.table() for epoch in self.run.history]}, layer),
         )

@@ -94,8 +94,8 @@ def resolve_recipe(
     model = start or DeconvNet(recipe.model, seed=recipe.seed)
     if any(lam.share is not None for lam in auto):
         raise SpecError(
-            "AutoLam with `share` needs a learned model, so training cannot use it. Give"
-            " `relative` or a number here, and the share to infer or to whatwhere encode."
+            "AutoLam with `share` needs a learned model, so training cannot use it. Train with"
+            " `relative` or a number, and give the share to infer or to whatwhere encode."
         )
     learning = []
     for k, spec in enumerate(recipe.learning, start=1):

@@ -31,7 +31,7 @@ from whatwhere.spec import InferenceSpec, LineSearch, Phase
 from whatwhere.spec.checks import require, require_count
 from whatwhere.spec.recipe import joint
 
-ROUNDING = 1e-6  # a smaller share by which an objective fell may be rounding
+ROUNDING = 1e-6  # a smaller relative decrease of an objective may be rounding
 
 
 def infer(
@@ -88,7 +88,7 @@ def infer(
         require(
             spec is None and not plan,
             "steps with spec or plan",
-            "steps alone: learned steps have their own settings",
+            "steps alone, because learned steps have their own settings",
         )
         model, spec = resolve_steps(model, steps)
     plan = tuple(plan) or joint(model.spec.depth)
@@ -184,7 +184,7 @@ def check_same_size(target: Target, first: Target) -> None:
         return
     raise ImageError(
         f"Got images of {'×'.join(map(str, size))} pixels after others of"
-        f" {'×'.join(map(str, expected))}; expected one size."
+        f" {'×'.join(map(str, expected))}; expected images of one size."
     )
 
 

@@ -86,13 +86,13 @@ class LearnedSteps:
             )
             learn = command("whatwhere", "distill", path, "--steps", str(steps or 5))
             raise RunError(
-                f"{printable(path)} has no {wanted}. Next to it: {there}. Run `{learn}` to learn"
-                " them."
+                f"{printable(path)} has no {wanted}; its files of learned steps: {there}. Run"
+                f" `{learn}` to learn them."
             )
         return read_steps(saved[max(saved) if steps is None else steps])
 
     def model_for(self, model: DeconvNet) -> DeconvNet:
-        """The model with the filters that the steps have on the pass up: what `spec` is used with.
+        """The model with the filters of the steps on the pass up, for use with `spec`.
 
         Raises a RunError if the steps were learned for another model.
         """
@@ -142,8 +142,8 @@ def saved_steps(path: str | os.PathLike[str]) -> dict[int, Path]:
 
 
 def _prefix(file: Path) -> str:
-    """What distinguishes the steps of a model from those of others in its folder; a run's folder
-    has one model."""
+    """The part of a file name that tells the steps of one model in a folder from those of another;
+    a run's folder has one model."""
     return "" if file.name == FILE_NAME else f"{file.stem}."
 
 

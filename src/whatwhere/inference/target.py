@@ -1,4 +1,4 @@
-"""What inference is given, and the target that it makes of it: images after the input stage, a
+"""The inputs of inference, and the target made from them: images after the input stage, and a
 weight for every pixel.
 
 A pixel with weight 0 is unknown: its value has no influence on anything. NaN marks an unknown

@@ -67,8 +67,8 @@ class TileAxis:
         if step < 1:
             raise SpecError(
                 f"Got tile = {tile} and overlap = {overlap}; expected a tile of at least"
-                f" {overlap + 2 * stride} (the overlap and twice the strides of all layers), or a"
-                " smaller overlap."
+                f" {overlap + 2 * stride} pixels (the overlap plus twice the stride of all"
+                " layers), or a smaller overlap."
             )
         room = (length - size) // stride
         count = -(-room // step) + 1
@@ -316,7 +316,7 @@ def infer_tiles(
     require(
         not spec.per_batch,
         "step.per = 'batch' for tiles",
-        "'image': inference treats each tile alone",
+        "'image', because inference treats each tile separately",
     )
     check_picture(model, picture, mask)
     check_filters(model)

@@ -74,8 +74,8 @@ class UnrolledInference(nn.Module):
         schedule = inference.schedule or Schedule(steps=tuple(first_guess(model, steps, inference)))
         if len(schedule.steps) != steps:
             raise SpecError(
-                f"Got a schedule of {plural(len(schedule.steps), 'step')}; expected {steps}, as"
-                " `steps` says."
+                f"Got a schedule of {plural(len(schedule.steps), 'step')}; expected {steps}, the"
+                " value of `steps`."
             )
         depth = model.spec.depth
         layers = range(1, depth + 1)

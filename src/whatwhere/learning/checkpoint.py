@@ -28,7 +28,7 @@ MAY_CHANGE = r"inference\..*|plan.*|descriptor\..*|learning\.\d+\.epochs"
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What stays the same through a run, and what it is compared with when it is resumed.
+    """What stays the same through a run; a resumed run is compared with it.
 
     images  their fingerprint
     notes   plain values of the caller, such as where the images came from
@@ -100,7 +100,7 @@ class Checkpoint(Checked):
         )
 
     def save(self, folder: Path) -> None:
-        """Write a checkpoint: from the rename on it is the one, until then the last one is."""
+        """Write a checkpoint. It replaces the last one in a single rename."""
         tensors = {
             name: tensor.detach().cpu().contiguous() for name, tensor in self.tensors.items()
         }
@@ -174,7 +174,7 @@ def position(state: TrainingState, recipe: Recipe) -> tuple[int, int]:
             raise RunError(
                 f"Cannot change learning.{k}.epochs to {recipe.learning[k - 1].epochs}: layer {k}"
                 f" is complete after {plural(done[k], 'epoch')}, and the layers above build on it."
-                f" Give {done[k]}. Only learning.{current}.epochs can change."
+                f" Set it to {done[k]}. Only learning.{current}.epochs can change."
             )
     begun = done[current] + (state.batch > 0)
     if recipe.learning[current - 1].epochs < begun:

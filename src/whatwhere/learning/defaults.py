@@ -45,8 +45,8 @@ RECORDING_EPOCHS = 3  # the waveforms are nearly right at the start
 
 
 class Defaults(NamedTuple):
-    """What was chosen for images, and the line that says so; `image_count` is None if all are
-    learned from. `start` is the model to begin with, of recordings."""
+    """The settings chosen for images, and the line that reports them; `image_count` is None if
+    training uses all images. `start` is the model to begin with, for recordings."""
 
     recipe: Recipe
     image_count: int | None

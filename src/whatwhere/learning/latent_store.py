@@ -88,8 +88,8 @@ class LatentStore:
         """Load the latents of a checkpoint; damaged ones raise an error."""
         if table.shape != self.table.shape:
             raise ValueError(
-                f"it has latents of {plural(len(table), 'batch', 'batches')}; the images make"
-                f" {len(self.table):,}"
+                f"it has the latents of {plural(len(table), 'batch', 'batches')}; expected"
+                f" {len(self.table):,} for these images"
             )
         self.retain(table)
         for batch in self.local:
@@ -157,8 +157,8 @@ def latents_fit(needed: int, device: torch.device, folder: Path) -> bool:
         raise RunError(
             f"The latents need {needed / 1e9:.3g} GB of memory, but only {free / 1e9:.3g} GB are"
             f" free. As files they need twice that, but the disk of {on_disk} has only"
-            f" {space / 1e9:.3g} GB free. Make room, choose another folder, take fewer images, or"
-            " learn in a stream (learning.each.update=batch)."
+            f" {space / 1e9:.3g} GB free. Free some disk space, choose another folder, use fewer"
+            " images, or learn in a stream (learning.each.update=batch)."
         )
     return False
 

@@ -1,8 +1,8 @@
-"""The processes of one training, which `torchrun` starts: their sums, their agreements, and the
-one that is missing.
+"""The processes of one training, which `torchrun` starts: their sums, their common decisions, and
+errors that name a missing process.
 
-`ProcessGroup()` is one process by itself: every sum is what it was given, and nothing is waited
-for. This is the only file that knows torch.distributed.
+`ProcessGroup()` is one process by itself: a sum returns its input, and nothing waits. This is the
+only file that knows torch.distributed.
 
     CPU tensors    gloo    sums of reports, stop requests, the table of latents; filter sums on CPUs
     GPU tensors    nccl    filter sums on GPUs
@@ -166,10 +166,10 @@ class ProcessGroup:
         if absent:
             names = f"process{'es' if len(absent) > 1 else ''} {listed(absent)}"
         return (
-            f"process {self.rank} of {self.world_size} lost the others: {names} ended, or did not"
+            f"Process {self.rank} of {self.world_size} lost contact: {names} ended, or did not"
             f" answer within {self.timeout:g} s ({first_line(error)}). The last checkpoint is"
             " intact: start all processes again with --resume. If a batch takes longer than this"
-            " limit, raise it with --set timeout=SECONDS"
+            " limit, raise it with --set timeout=SECONDS."
         )
 
 

@@ -1,4 +1,4 @@
-"""Settings for the person who has a recording: how many waveforms, how long, and what is taken off
+"""Settings chosen from a recording: how many waveforms, how long they are, and what is subtracted
 before they are learned.
 
     hum        a line in the spectrum at 50 or 60 Hz, where the rate is known
@@ -66,7 +66,7 @@ SMALL = 0.3  # of the usual event
 
 @dataclass(frozen=True)
 class RecordingSettings:
-    """What was chosen from a recording.
+    """The settings chosen from a recording.
 
     input      its input stage
     waveforms  to begin with, [n, C, length], of unit length each; None if there are too few events
@@ -101,8 +101,8 @@ def choose_settings(
     pieces = pieces_at(v, strongest(v, peaks), extent)
     if len(pieces) < LEAST:
         words = (
-            f"{plural(len(pieces), 'event')} above {PEAK:g} deviations of the noise, too few to"
-            " choose waveforms from; those of the recipe signals"
+            "the waveforms of the recipe signals, because the recording has only"
+            f" {plural(len(pieces), 'event')} above {PEAK:g} standard deviations of the noise"
         )
         return RecordingSettings(stage, None, words)
     found = find_waveforms(unit(pieces), waveforms, seed)
@@ -165,10 +165,10 @@ def in_words(signals: Signals, found: Waveforms, span: int, hum: float) -> str:
         shifted = f", {plural(found.copies, 'cluster')} merged as shifted copies"
     rare = ""
     if found.rare:
-        rare = f", {plural(found.rare, 'cluster')} too rare"
+        rare = f", {plural(found.rare, 'cluster')} left out as too rare"
     off = f"subtracts the running median of {shown_length(span, signals.rate)}"
     if hum and signals.rate:
-        off += f" and the hum of {hum * signals.rate:.2f} Hz"
+        off += f" and the mains hum of {hum * signals.rate:.2f} Hz"
     return (
         f"{plural(count, 'waveform')} of {shown_length(length, signals.rate)}, from"
         f" {plural(sum(found.counts), 'event')}{shifted}{rare}; {off}"

@@ -180,7 +180,7 @@ def per_image(sums: Tensor) -> dict[str, Any]:
 
 @dataclass
 class EpochStats:
-    """What is known of one epoch so far.
+    """The statistics of one epoch so far.
 
     active  which maps have been active, [B], on the device
     sums    over its batches, as `measure_batch` gives them, [4]
@@ -201,7 +201,7 @@ class EpochStats:
     def from_tensors(
         cls, tensors: Mapping[str, Tensor], device: torch.device
     ) -> "EpochStats | None":
-        """What `tensors` gave; None in the checkpoint of a complete epoch."""
+        """The statistics from `tensors`; None in the checkpoint of a complete epoch."""
         if "epoch.active" not in tensors:
             return None
         sums = tensors["epoch.sums"]
@@ -253,7 +253,7 @@ class TrainingProgress:
         self.task = self.display.add_task("starting", total=sum(self.work))
 
     def callbacks(self) -> TrainingCallbacks:
-        """Those that were given, with the display added to them."""
+        """The given callbacks with the display added to them."""
         return replace(self.given, on_batch=self._on_batch, on_epoch=self._on_epoch)
 
     def _on_batch(self, report: BatchReport) -> None:

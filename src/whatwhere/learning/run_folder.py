@@ -149,7 +149,7 @@ def read_run(path: str | os.PathLike[str]) -> TrainedRun:
 
 
 def _no_run(path: Path, missing: list[str]) -> RunError:
-    """The error of a path that is no run, since these files are missing."""
+    """The error for a path that is not a run, because these files are missing."""
     problem = "there is no such folder or file"
     meant = did_you_mean(path.name, names())
     if os.path.isdir(path):
@@ -243,9 +243,7 @@ class RunFolder:
         checkpoint = Checkpoint.load(self.layout.checkpoint)
         self._require_same("recipe", training_changes(checkpoint.recipe, self.facts.recipe))
         same_images = checkpoint.images == self.facts.images
-        self._require_same(
-            "images", "" if same_images else "they are not those that the run began with"
-        )
+        self._require_same("images", "" if same_images else "their fingerprint differs")
 
     def _load(self, device: torch.device) -> TrainingState:
         """The state in the checkpoint, and the latents of this process's batches in the store."""
@@ -287,7 +285,7 @@ class RunFolder:
     def _require_same(self, what: str, difference: str) -> None:
         if difference:
             raise RunError(
-                f"{printable(self.path)} cannot continue with other {what}: {difference}. Give"
+                f"Cannot continue {printable(self.path)}: the {what} changed ({difference}). Use"
                 " what the run began with, or train again in another folder."
             )
 
@@ -298,7 +296,7 @@ def resume_command(path: Path) -> str:
 
 @contextmanager
 def open_folder(path: Path, processes: ProcessGroup | None = None) -> Iterator[None]:
-    """Create the folder of a run and hold its lock. An error of the disk says what happened to the
+    """Create the folder of a run and hold its lock. An error of the disk says how to continue the
     run.
 
     If training ends without a checkpoint, since its input was rejected or it was interrupted,
@@ -316,8 +314,8 @@ def _held_folder(path: Path) -> Iterator[None]:
     layout = RunLayout(path)
     new_files = [file for file in (layout.recipe, layout.history) if not os.path.lexists(file)]
     busy = (
-        f"{printable(path)}: another process is training in this folder; wait for it, or end it (to"
-        " train in several processes, start them with torchrun)"
+        f"Another process is training in {printable(path)}. Wait for it, or stop it. (To train in"
+        " several processes, start them with torchrun.)"
     )
     with (
         disk_errors_of(path),
@@ -340,11 +338,11 @@ def _held_folder(path: Path) -> Iterator[None]:
 
 @contextmanager
 def disk_errors_of(path: Path) -> Iterator[None]:
-    """Turn an error of the disk into one that says how the run in this folder continues."""
+    """Turn an error of the disk into one that says how to continue the run in this folder."""
     try:
         yield
     except OSError:
-        remedy = "make room or take another folder"
+        remedy = "free some disk space, or choose another folder"
         if has_checkpoint(path / "checkpoint"):
             remedy = f"the last checkpoint is intact: fix this, then {resume_command(path)}"
         with files.disk_errors(f"training in {printable(path)}", remedy):

@@ -92,7 +92,7 @@ class TrainingSession:
         """All batches are inferred and the filters are updated."""
         state = self.state
         if not all(bool(f.isfinite().all()) for f in model.filters):
-            raise self._diverged("filters are no longer finite after their update")
+            raise self._diverged("the updated filters have NaN or infinite values")
         report = self._epoch_report()
         layer, epoch = reports.first_epoch(self.recipe, state.layer, state.epoch + 1)
         memory = state.memory if layer == state.layer else {}
@@ -105,7 +105,7 @@ class TrainingSession:
         self._save_after_epoch(finished=layer > self.recipe.model.depth)
 
     def _save_after_epoch(self, *, finished: bool) -> None:
-        """Write what is due after an epoch, and stop where somebody asked for it."""
+        """Write a checkpoint if it is due after an epoch, and stop if somebody asked for it."""
         stopping = self.processes.any(self.callbacks.stop()) and not finished
         if self.folder is not None and finished:
             self.folder.finish(self.state)
@@ -293,11 +293,11 @@ class TrainingSession:
         return f"layer {self.state.layer}, epoch {self.state.epoch}"
 
     def _diverged(self, problem: str) -> TrainingDiverged:
-        """The error, with what most often causes such numbers, and what to try instead."""
+        """The error, with the most frequent cause of such numbers and its remedy."""
         spec = self._learning.inference
         cause = (
-            f"The images may have too high a contrast, or lam = {spec.lam:g} may be too large."
-            " Scale the images to [0, 1], or lower lam."
+            f"The contrast of the images or lam = {spec.lam:g} may be too large. Scale the images"
+            " to [0, 1], or lower lam."
         )
         if spec.per_batch:
             cause = (

@@ -122,7 +122,7 @@ def train(
 
 @dataclass(frozen=True)
 class TrainingInput:
-    """What is learned from, and how, before the recipe's numbers are filled in.
+    """The images and the settings of a training, before the recipe's numbers are filled in.
 
     images       what `train` was given, as a stream
     recipe       the recipe as given, or as chosen from the images
@@ -175,7 +175,7 @@ def complete_recipe(given: TrainingInput, mask: ImageSource | None) -> Recipe:
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """What `train` was given, checked: the recipe with all its numbers, the images as a stream."""
+    """The inputs of `train`, checked: the recipe with all its numbers, the images as a stream."""
 
     recipe: Recipe
     images: ImageStream
@@ -292,7 +292,8 @@ def open_data(
 
 
 def latent_bytes(model: DeconvNet, images: ImageSource, processes: ProcessGroup) -> int:
-    """What the latents of an image take, for every process that shares this one's memory."""
+    """The bytes that the latents of an image take, for all processes that share this one's
+    memory."""
     # The processes of a machine share its memory; a GPU has one process.
     sharing = processes.local_size if model.device.type == "cpu" else 1
     numbers = latents_per_image(model.spec, *images[slice(0, 1)].shape[2:])

@@ -68,13 +68,12 @@ class SizedStream:
         return self.images[slice(0, 1)]
 
     def known_images(self) -> ImageSource:
-        """What settings can be chosen from before training: all images, the first ones of a
-        stream."""
+        """The images that settings are chosen from before training: all of them, or the first ones
+        of a stream."""
         return self.images
 
     def fingerprint(self) -> str:
-        """What distinguishes these images from others: their own fingerprint, or a hash of all
-        values."""
+        """A fingerprint of these images: their own, or a hash of all values."""
         own: Any = getattr(self.images, "fingerprint", None)
         return own if isinstance(own, str) else fingerprint(self.images)
 
@@ -118,7 +117,7 @@ class IterableStream:
     known_images = first_images
 
     def fingerprint(self) -> str:
-        """What distinguishes this stream from others: its first images."""
+        """A fingerprint of this stream, from its first images."""
         return f"stream {fingerprint(self.first_images())}"
 
     @property
@@ -133,8 +132,8 @@ class IterableStream:
         if given is _END:
             raise StreamError(
                 f"The stream ended after {plural(self._end, 'image')}; expected {wanted:,} or"
-                " more. Give image_count=N, the images for each layer, or a stream that does not"
-                " end."
+                " more. Set image_count=N, the number of images for each layer, or give a stream"
+                " that does not end."
             )
         images = given[0] if isinstance(given, tuple | list) and given else given
         images = torch.as_tensor(images) if isinstance(images, np.ndarray) else images
@@ -314,7 +313,8 @@ class StreamData:
         if self.processes.any(error is not None):
             where = f"Images {start + 1:,} to {stop:,} of the stream"
             raise error or StreamError(
-                f"{where}: another process could not use one of them. See its error."
+                f"{where}: another process cannot use one of these images. See the error of that"
+                " process."
             )
         return target
 
@@ -356,13 +356,13 @@ def stream_recipe(
     once = isinstance(images, IterableStream)
     require(
         streaming or not once,
-        "an iterable of batches with update = 'epoch', which stores the latents of every image,",
+        "an iterable of batches with update = 'epoch', which stores the latents of every image",
         "a tensor or a data set, or a recipe with learning.each.update = 'batch'",
     )
     require(
         image_count is not None or not once,
-        "an iterable of batches alone",
-        "image_count=N, images for each layer",
+        "an iterable of batches without image_count",
+        "image_count=N, the number of images for each layer",
     )
     require(
         mask is None or not once,
@@ -426,5 +426,6 @@ def require_shares(recipe: Recipe, count: int, processes: ProcessGroup) -> None:
         require(
             number == 1 or not learning.inference.per_batch,
             f"step.per = 'batch' with update = 'batch' and {number} processes",
-            "step.per = 'image': a process does not see the tenth of the batch that sets the step",
+            "step.per = 'image', because no process sees the tenth of the batch that sets the"
+            " step size",
         )

@@ -146,7 +146,7 @@ class DeconvNet:
 
     @property
     def input_stage(self) -> InputStage:
-        """What turns an image into the signal that layer 1 explains, and back."""
+        """The stage that turns an image into the signal that layer 1 explains, and back."""
         return InputStage(self.spec.input)
 
     def at(self, height: int, width: int) -> SizedModel:
@@ -266,7 +266,7 @@ def check_parts(spec: ModelSpec, filters: Sequence[Tensor], connectivity: Sequen
     if len(filters) != spec.depth or len(connectivity) != spec.depth:
         raise SpecError(
             f"Got filters of {len(filters)} and connectivity of {len(connectivity)} layers;"
-            f" expected {spec.depth} of each, as the spec has."
+            f" expected {spec.depth} of each, as in the spec."
         )
     first = filters[0]
     for k, (layer, f, connected) in enumerate(
@@ -277,7 +277,7 @@ def check_parts(spec: ModelSpec, filters: Sequence[Tensor], connectivity: Sequen
         if tuple(f.shape) != expected or tuple(connected.shape) != plane:
             raise SpecError(
                 f"Layer {k} has filters {list(f.shape)} and connectivity {list(connected.shape)};"
-                f" its spec says {list(expected)} and {list(plane)}."
+                f" expected {list(expected)} and {list(plane)}, as in the spec."
             )
         is_float = f.dtype in DTYPES and (f.dtype, f.device) == (first.dtype, first.device)
         if not is_float or connected.dtype != torch.bool:

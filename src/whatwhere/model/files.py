@@ -39,7 +39,7 @@ def save(model: DeconvNet, path: str | os.PathLike[str]) -> None:
     require(
         isinstance(model, DeconvNet),
         f"a {type(model).__name__}",
-        "a DeconvNet (of a layer or a run, its `model`)",
+        "a DeconvNet (the `model` of a run or a layer)",
     )
     write_checked(Path(path), FORMAT, spec_fields(model.spec), model_tensors(model), key="spec")
 
@@ -137,10 +137,10 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str,
 
 
 def read_checked(path: Path, form: str, *, key: str = "settings") -> tuple[Any, dict[str, Tensor]]:
-    """What `write_checked` wrote; a SpecError for another format or another content."""
+    """Read what `write_checked` wrote; raises a SpecError for another format or damaged content."""
     metadata, tensors = read_tensors(path)
-    if (found := metadata.get("format", "no format at all")) != form:
-        raise SpecError(f"it holds {found!r}; expected {form!r}")
+    if (found := metadata.get("format", "unknown")) != form:
+        raise SpecError(f"its format is {found!r}; expected {form!r}")
     if metadata["sha256"] != checksum(metadata[key], tensors):
         raise SpecError("its checksum does not match its content")
     return json.loads(metadata[key]), tensors
@@ -171,7 +171,7 @@ def checksum(spec: str, tensors: Mapping[str, Tensor]) -> str:
 
 
 def model_file(path: str | os.PathLike[str]) -> Path:
-    """The file that a path means: itself, or the model in a run's folder."""
+    """The file of a path: the path itself, or the model in a run's folder."""
     file = Path(path) / FILE_NAME if os.path.isdir(path) else Path(path)
     if not os.path.isfile(file):
         raise RunError(f"Cannot find the model {file}: there is no such file.")

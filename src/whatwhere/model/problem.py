@@ -123,7 +123,7 @@ def lam_of(spec: InferenceSpec) -> float:
     """λ as a number; raises a SpecError where it is still to be chosen from images."""
     if isinstance(spec.lam, AutoLam):
         raise SpecError(
-            f"Got lam = {spec.lam}; expected a number. inference.resolve_lam chooses one."
+            f"Got lam = {spec.lam}; expected a number. Call inference.resolve_lam to choose one."
         )
     return spec.lam
 

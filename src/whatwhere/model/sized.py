@@ -155,7 +155,7 @@ def move_filters(filters: Sequence[Tensor], *args: Any, **kwargs: Any) -> tuple[
     except (RuntimeError, AssertionError) as error:  # torch raises either for a missing device
         given = ", ".join(map(str, (*args, *kwargs.values())))
         reason = str(error).splitlines()[0]
-        raise EngineError(f"This machine does not offer {given}: {reason}. Try 'cpu'.") from None
+        raise EngineError(f"This machine does not support {given}: {reason}. Use 'cpu'.") from None
 
 
 def residual(v_hat: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:

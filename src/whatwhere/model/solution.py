@@ -119,7 +119,7 @@ class Solution:
 
     @property
     def model(self) -> SizedModel:
-        """The decoder; raises an ImageError where there is none."""
+        """The decoder; raises an ImageError if there is none."""
         if self.decoder is None:
             raise ImageError("This solution has no decoder; expected one that `infer` returned.")
         return self.decoder

@@ -32,8 +32,9 @@ def feature_maps(function: FeatureMaps, pictures: Tensor) -> list[Tensor]:
             )
         if not one.numel() or not one.isfinite().all():
             raise ImageError(
-                f"{name_of(function)} returned a map {tuple(one.shape)} that is empty or not finite"
-                f" for pictures {tuple(pictures.shape)}. Are they large enough for it?"
+                f"{name_of(function)} returned an empty or non-finite map {tuple(one.shape)} for"
+                f" pictures {tuple(pictures.shape)}. Check that the pictures are large enough for"
+                " it."
             )
     return [one.detach().float().cpu() for one in maps]
 
@@ -48,7 +49,7 @@ def check_features(function: Any) -> None:
     if isinstance(function, nn.Module) and function.training:
         raise SpecError(
             f"The network {name_of(function)} is in training mode, in which it changes with every"
-            " picture. Call its eval() first."
+            " picture. Call eval() on it first."
         )
 
 

@@ -1,7 +1,7 @@
 """Gaussian pooling by fused kernels, one pass over memory forward and one backward, with its
 derivatives.
 
-Five operations, of which two compute derivatives. With ⟨z, U p⟩ = Σ_j p(j) Σ_i w(i) z(i):
+There are five operations; two of them compute derivatives. With ⟨z, U p⟩ = Σ_j p(j) Σ_i w(i) z(i):
 
     fit_pool(z) → p, μ, γ                         pool(z, μ, γ) → p         unpool(p, μ, γ) → z
     fit_pool_backward(z, ∇p, ∇μ, ∇γ) → ∇z         slopes(z, p, μ, γ) → ∂⟨z, U p⟩ / ∂(p, μ, γ)

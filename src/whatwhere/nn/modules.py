@@ -68,8 +68,8 @@ class GaussianPool2d(nn.Module):
             )
         if (gaussians == "learned") != (channels is not None):
             raise SpecError(
-                f"Got gaussians = {gaussians!r} with channels = {channels}. Give channels with"
-                " gaussians='learned' only."
+                f"Got gaussians = {gaussians!r} with channels = {channels}. Give `channels` with"
+                " gaussians='learned', and only then."
             )
         self.kernel_size, self.stride, self.padding, self.ceil_mode = (
             kernel_size,
@@ -94,7 +94,7 @@ class GaussianPool2d(nn.Module):
             if input.dim() in (3, 4) and input.shape[-3] != self.mu.shape[1]:
                 raise SpecError(
                     f"Got an input of {plural(input.shape[-3], 'channel')}; expected"
-                    f" {self.mu.shape[1]}, as `channels` says."
+                    f" {self.mu.shape[1]}, the value of `channels`."
                 )
             where = self.learned(input.dim() == 4)
         window = (self.kernel_size, self.stride, self.padding, self.ceil_mode)

@@ -54,8 +54,8 @@ li { min-width: 0; border-top: 1px solid var(--rule); padding-top: .7rem; }
 
 @dataclass(frozen=True)
 class Drawing:
-    """What the page shows of a picture [C, H, W]: what was found, its least normal patch and
-    normal ones like it."""
+    """The view of a picture [C, H, W] on the page: the findings, its least normal patch, and normal
+    patches like it."""
 
     found: Detection
     picture: Tensor
@@ -76,7 +76,7 @@ def write_page(
     low, high = threshold.interval
     rest = ""
     if len(items) < len(scores):
-        rest = f"<p>The {len(items):,} least normal ones are shown.</p>"
+        rest = f"<p>This page shows the {len(items):,} least normal ones.</p>"
     are = "picture is an anomaly" if len(scores) == 1 else "pictures are anomalies"
     body = f"""<main><h1>{anomalies:,} of {len(scores):,} {are}</h1>
 <div class="head"><div>
@@ -86,10 +86,10 @@ def write_page(
 {100 * threshold.false_alarms:.2g}&nbsp;% of new normal pictures score higher
 ({100 * low:.2g} to {100 * high:.2g}&nbsp;% with a probability of
 95&nbsp;%, if the {len(normal):,} normal pictures are independent).</p>
-<p>On the left each picture is as it is. On the right, red shows how unlike normal pictures a place
-is, and a line encloses what exceeds the threshold. Normal pictures may have such places, too: the
-score compares a picture with normal ones of such a surface. Below: its least normal patch, and the
-normal patches that are most like it.</p>
+<p>The left side shows each picture as it is. On the right, red marks places that are unlike normal
+pictures, and a line encloses those that exceed the threshold. Normal pictures may have such places,
+too, because the score compares a picture with normal ones of a similar surface. Below: the least
+normal patch of the picture, and the normal patches that are most like it.</p>
 <div class="scale"></div>
 <div class="ends"><span>{threshold.value:.1f}</span>
 <span>{threshold.value + SHOWN_RANGE:.1f}</span></div>

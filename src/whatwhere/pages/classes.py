@@ -27,8 +27,8 @@ def classes_page(session: Labelling, images: Images) -> str:
         title = f"{name} ({len(members):,})"
         body += section(title, members[shown].tolist(), session, images, predictions)
     lead = (
-        f"{len(session.labelled):,} of {len(session.names):,} pictures had a label (framed). The"
-        " pictures of a class go from sure to unsure. All pictures are in predictions.csv."
+        f"{len(session.labelled):,} of {len(session.names):,} pictures had a label (framed). Each"
+        " class starts with its surest pictures. predictions.csv lists all pictures."
     )
     return static_page(
         "Classes",

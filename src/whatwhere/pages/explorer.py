@@ -258,8 +258,8 @@ def about(model: DeconvNet, images: Images) -> str:
     maps = listed(layer.maps for layer in model.spec.layers)
     return (
         f"A model of {model.spec.depth} layer{'s' if model.spec.depth > 1 else ''} with {maps}"
-        f" features, learned without labels. {len(images):,} examples of {images.name}. Everything"
-        " runs in this page; nothing is sent anywhere."
+        f" features, learned without labels. {plural(len(images), 'example')} of {images.name}."
+        " Everything runs in this page; nothing is sent anywhere."
     )
 
 

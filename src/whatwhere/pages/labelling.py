@@ -83,7 +83,7 @@ class LabelPage:
     # Requests -------------------------------------------------------------------------------------
 
     def answer(self, path: str) -> Content | None:
-        """What GET gets."""
+        """Answer a GET request."""
         kind, _, rest = path.partition("/")
         if path == "":
             return Content(page(self.name).encode())
@@ -99,7 +99,7 @@ class LabelPage:
         return self._row_answer(session, kind, rest)
 
     def _row_answer(self, session: Labelling, kind: str, rest: str) -> Content | None:
-        """What is asked for by the number of a picture or of a sheet."""
+        """The content for the number of a picture or of a sheet."""
         if not is_number(rest):
             return None
         row = int(rest)
@@ -115,7 +115,7 @@ class LabelPage:
         return None
 
     def act(self, path: str, sent: Any) -> Content | None:
-        """What POST does; the new state comes back."""
+        """Answer a POST request; returns the new state."""
         session = self.session
         if session is None or path not in ACTIONS or not isinstance(sent, dict):
             return None
@@ -351,7 +351,7 @@ def what_is_missing(classes: Sequence[str]) -> str:
     classes  the class of every label
     """
     if len(classes) < FEWEST:
-        return f"{len(classes)} of {FEWEST} labels for an estimate of the error."
+        return f"An estimate of the error needs {FEWEST} labels; so far there are {len(classes)}."
     if len(set(classes)) < 2:
         return "An estimate of the error needs labels of two classes."
     return ""

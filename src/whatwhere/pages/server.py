@@ -18,7 +18,7 @@ MOST_DIGITS = 9  # of a number in an address or in a header
 
 
 class Content(NamedTuple):
-    """What is served at an address."""
+    """The content that is served at an address."""
 
     body: bytes
     type: str = "text/html; charset=utf-8"
@@ -61,7 +61,7 @@ class PageServer(ThreadingHTTPServer):
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
-    def show(self, words: str = "Ctrl-C ends it.", browser: bool = True) -> None:
+    def show(self, words: str = "Press Ctrl-C to stop.", browser: bool = True) -> None:
         """Print the address, open it in a browser, and serve until Ctrl-C."""
         print(f"{self.url}\n{words}", flush=True)
         if browser:

@@ -90,7 +90,7 @@ def pair(size: Size) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class OldName:
-    """Where a setting is that once had another name: `setting.field`, of the choice `kind`."""
+    """The place of a setting that once had another name: `setting.field`, of the choice `kind`."""
 
     setting: str
     field: str
@@ -106,7 +106,7 @@ class OldName:
 
 
 def rename_old(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by their names of today."""
+    """The settings by their current names."""
     new = dict(given)
     for name, old in getattr(kind, "OLD_NAMES", {}).items():
         if name in new:
@@ -124,7 +124,8 @@ class AcceptsOldNames(type):
 
         @property
         def __signature__(cls) -> inspect.Signature:
-            """That of the dataclass, for help and editors: `__call__` takes any keywords."""
+            """The signature of the dataclass, for help and editors, because `__call__` takes any
+            keywords."""
             own = inspect.signature(cls.__init__)
             return own.replace(parameters=list(own.parameters.values())[1:])
 

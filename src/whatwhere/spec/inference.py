@@ -140,8 +140,8 @@ class InferenceSpec(Checked):
                   chooses it from the images
     penalty       what features cost: `Power`, Σ|p|^α
     steps         number of ISTA steps, T; with a tolerance or a `Schedule`, the largest number
-    tolerance     stop an image once a step changes its cost by less than this share
-                  (`engines.convergence`); 0 takes all steps, and so does a `Schedule`
+    tolerance     stop an image once the relative change of its cost per step is below this
+                  (`engines.convergence`); with 0 or a `Schedule`, inference takes all steps
     step          β, the size of the features' steps: a `LineSearch`, `Fixed`, or a `Schedule`
     pooling_step  β_U, the step of the pooling variables
     moments       how the pooling variables start, and the bounds of γ: a `MomentFit`
@@ -168,7 +168,7 @@ class InferenceSpec(Checked):
         if isinstance(self.lam, AutoLam):
             given = f"lam = {self.lam} with penalty = {self.penalty!r}"
             known = self.lam.share is None or self.penalty.is_convex
-            require(known, given, "penalty.alpha = 1, or no share")
+            require(known, given, "penalty.alpha = 1, or AutoLam without share")
         if isinstance(self.step, Schedule):
             object.__setattr__(self, "steps", min(self.steps, len(self.step.steps)))
 

@@ -31,7 +31,7 @@ class LayerSpec(Checked):
     pooling       `Gaussian` (inferred for every image), `Max` (switches) or `Sum` (flat)
     pool_size     size of the pooling regions, in elements: their side, or a pair (height, width)
     pool_stride   distance between regions, a number or a pair; None means they do not overlap
-    pool_maps     neighbouring maps pooled together (the paper's footnote on 3-D pooling)
+    pool_maps     number of neighbouring maps to pool together (the paper's footnote on 3-D pooling)
     fan_in        how many maps below each map connects to, drawn at random; None means all
 
     >>> ww.LayerSpec(maps=48, fan_in=8).pool_size
@@ -110,7 +110,7 @@ class InputSpec(Checked):
                      its harmonics; 0 if there is none
     contrast         strength of local contrast normalisation, from 0 (none) to 1 (all)
     contrast_sigma   width of the neighbourhood in which contrast is measured, in pixels
-    contrast_floor   contrast, in units of the image, below which little is amplified
+    contrast_floor   contrast, in units of the image, below which it is hardly amplified
     white            the value of white. Integers are scaled so that the largest value of their type
                      becomes white; floats above twice this value give a warning
     """
@@ -135,8 +135,9 @@ class ModelSpec(Checked):
     nonnegative  project features and filters to be ≥ 0; images must be ≥ 0
     signed_filters  project only features: filters and images may have both signs, as waveforms and
                     recordings do
-    normalise    unit length per 'filter' (all planes of one map together) or per 'plane'; the
-                 channels of an image always share one length, so that filters can have a colour
+    normalise    scale each 'filter' (all planes of one map together) or each 'plane' to unit
+                 length; the channels of an image always share one length, so that filters can have
+                 a colour
     input        what happens to an image before the model explains it, an `InputSpec`
 
     >>> spec = ww.ModelSpec(layers=(ww.LayerSpec(maps=16), ww.LayerSpec(maps=48, fan_in=8)))
@@ -156,7 +157,7 @@ class ModelSpec(Checked):
         require(
             self.input.kind not in ("highpass", "baseline") or not self.nonnegative_filters,
             f"input.kind = '{self.input.kind}' with nonnegative = true",
-            "nonnegative = false, since a high-passed image has both signs, or input.kind ="
+            "nonnegative = false, because a high-passed image has both signs, or input.kind ="
             " 'onoff'",
         )
         require(
@@ -175,7 +176,7 @@ class ModelSpec(Checked):
             require(
                 layer.fan_in is None or layer.fan_in <= below,
                 f"fan_in = {layer.fan_in} at layer {k}",
-                f"at most the {below} maps that the layer below has",
+                f"at most {below}, the number of maps below",
             )
             below = layer.pooled_maps
 

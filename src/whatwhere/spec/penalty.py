@@ -41,7 +41,7 @@ class PenaltyFormulas:
 class Power(PenaltyFormulas, Checked):
     """The penalty Σ|p|^α.
 
-    alpha  α, from ½, which leaves fewer features, to 1
+    alpha  exponent α, from ½ (fewer features) to 1
 
     >>> ww.InferenceSpec(penalty=ww.Power(alpha=0.5)).penalty
     Power(alpha=0.5)

@@ -69,7 +69,8 @@ class EveryBatch(Checked):
     """Filters are updated after every batch of a stream, whose latents are not stored.
 
     direction_memory  share of the last batch's direction that the next one keeps
-    shuffle           take images that can be read in any order in a random one, always the same
+    shuffle           take the images in a random order, always the same, if they can be read in any
+                      order
 
     >>> ww.EveryBatch().direction_memory
     0.5
@@ -125,13 +126,15 @@ class DescriptorSpec(Checked):
                     layer above)
     stride          distance between patches at layer 1, 2, … (the last one serves all layers above)
     cell            side of the cells that each patch is pooled in
-    size            the largest number of columns of a layer, if each map keeps one. If patches and
-                    cells give more columns, strides become larger, then patches and cells
-    cell_statistic  what a cell becomes: 'rms' (root mean square), 'max' or 'mean'
+    size            the largest number of columns of a layer, but at least one for each map. If
+                    patches and cells give more columns, strides become larger, then patches and
+                    cells
+    cell_statistic  the statistic of each cell: 'rms' (root mean square), 'max' or 'mean'
     raw             take the features themselves instead
     where           'keep' describes what is at each place, with the settings above. 'forget'
                     describes how strong each feature is anywhere, for textures. 'both' joins the
-                    two. 'auto' chooses from the images, by how much places explain
+                    two. 'auto' chooses by how much of the features of the images their places
+                    explain
 
     >>> both = {"descriptor": {"layers": [1, 2], "cell": 2}}
     >>> ww.override(ww.Recipe.paper(), both).descriptor.layers

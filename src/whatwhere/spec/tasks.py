@@ -43,10 +43,11 @@ class AnomalySpec(Checked):
     """Settings of `AnomalyDetector`, chosen on validation pictures of magnetic tiles.
 
     aligned       compare each place with the same place of normal pictures, for objects in a fixed
-                  position. By default each place is compared with all places, for surfaces
+                  position. By default, the detector compares each place with all places, for
+                  surfaces
     false_alarms  share of normal pictures that may count as anomalies; sets the threshold
-    contamination  share of the pictures given to `fit` that may be anomalies. `fit` leaves out the
-                  least normal ones and learns again from the rest
+    contamination  share of the pictures to learn from that may be anomalies. The detector leaves
+                  out the least normal ones and learns again from the rest
     memory        MB that `fit` may use. It keeps a random sample of the normal pictures if they
                   need more
     seed          seed of the random sample
@@ -67,8 +68,9 @@ class RestorationSpec(Checked):
              (docs/howto/restoration.md)
     tile     side of the tiles that larger images are cut into, in pixels; the result does not
              depend on it
-    learn    in `denoise`, adapt a dictionary to each image and use it, for images unlike
-             photographs, such as text and lattices (docs/howto/restoration.md)
+    learn    let `denoise` adapt a dictionary to each image and use it in place of the trained
+             denoiser; for images unlike photographs, such as text and lattices
+             (docs/howto/restoration.md)
 
     >>> ww.restoration.RestorationSpec(quality=32).tile
     640
@@ -89,7 +91,7 @@ class EncodeOptions(Checked):
 
     where      also write the pooling variables, which `decode` needs
     descriptors  write rows for a classifier instead, in a metric that discounts small distortions
-    exact      write values exactly, in 32 bits; the file is about ten times as large
+    exact      write exact values, in 32 bits, to a file that is about ten times as large
     tile       side of the overlapping tiles that large pictures are cut into, in pixels; 0 cuts
                none. Default: 256 for pictures of more than 1,048,576 pixels
     overlap    pixels that neighbouring tiles share

@@ -67,7 +67,7 @@ def parse_toml(text: str, name: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except RecursionError:
-        raise SpecError(f"{name} is not a recipe: it nests its tables too deeply.") from None
+        raise SpecError(f"{name} is not a recipe: its tables are nested too deeply.") from None
     except ValueError as error:  # also an integer of more than 4,300 digits
         raise SpecError(f"{name} is not valid TOML: {error}.") from None
 
@@ -106,14 +106,14 @@ def build(kind: type[Spec], content: dict[str, Any], where: str = "") -> Spec:
     new = _parse_fields(kind, _table(where or kind.__name__, content), where)
     for f in fields(cast(Any, kind)):
         if f.name not in new and f.default is MISSING and f.default_factory is MISSING:
-            raise SpecError(f"{where}{f.name} is missing. It has no default: give a value.")
+            raise SpecError(f"{where}{f.name} is missing and has no default. Give a value.")
     return _named(where, lambda: kind(**new))
 
 
 def _parse_fields(
     kind: type, content: dict[str, Any], where: str, old: Any = None
 ) -> dict[str, Any]:
-    """The values of a table by field; `old` has what the tables in it leave out."""
+    """The values of a table by field; `old` has the values that the tables in it leave out."""
     hints = settable(kind)
     content = rename_old(kind, content)
     new: dict[str, Any] = {}
@@ -137,7 +137,7 @@ def settable(kind: type) -> dict[str, Any]:
 
 
 def _parse(hint: Any, old: Any, value: Any, name: str) -> Any:
-    """The value of a setting; `old`, where there is one, has what a table leaves out."""
+    """The value of a setting; `old`, if given, has the values that a table leaves out."""
     item = _item_spec(hint)
     if item is not None:
         return _override_items(item, old or (), value, name)

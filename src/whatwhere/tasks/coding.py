@@ -1,4 +1,4 @@
-"""Codes of images from what inference left: which regions are kept, and the arrays of a block."""
+"""Codes of images from their latents: which regions are kept, and the arrays of a block."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -108,8 +108,8 @@ def morph(first: Solution, second: Solution, count: int = 8) -> Tensor:
 def combine(
     first: Latents, second: Latents, function: Callable[[Tensor, Tensor], Tensor]
 ) -> Latents:
-    """Latents of which every tensor is a function of those of two others, which must be of the
-    same shapes."""
+    """Latents whose tensors are each a function of those of two others, which must have the same
+    shapes."""
     if [tensor.shape for tensor in first.tensors()] != [
         tensor.shape for tensor in second.tensors()
     ]:

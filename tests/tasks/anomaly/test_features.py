@@ -129,7 +129,7 @@ def test_pictures_without_contrast_are_anomalies_by_any_features(features: objec
         (small_network().train(), SpecError, "TwoMaps is in training mode"),
         (lambda x: x[0], ImageError, r"returned \(1, 40, 44\) for pictures \(1, 1, 40, 44\)"),
         (lambda x: [], ImageError, "returned no map"),
-        (lambda x: x / 0, ImageError, "not finite"),
+        (lambda x: x / 0, ImageError, "non-finite"),
         (lambda x: x[..., :0], ImageError, "empty"),
     ],
 )

@@ -91,7 +91,7 @@ def test_a_damaged_or_foreign_file_raises_an_error(session: ww.Labelling, tmp_pa
         ww.load_classifier(file)
     other = ww.models.path("mnist")
     assert not is_classifier(other)
-    with pytest.raises(RunError, match="it holds 'whatwhere model 2'"):
+    with pytest.raises(RunError, match="its format is 'whatwhere model 2'"):
         ww.load_classifier(other)
     with pytest.raises(ImageError, match="no label yet"):
         ww.Labelling(np.eye(5, dtype=np.float32)).save(tmp_path / "none.safetensors")

@@ -174,7 +174,7 @@ def test_a_session_continues_from_its_files(tmp_path: Path) -> None:
     file.write_text(file.read_text(encoding="utf-8") + "gone.png,c\n", encoding="utf-8")
     with pytest.warns(
         UserWarning,
-        match=r"1 label of pictures that are not here, such as 'gone\.png'. It keeps them",
+        match=r"1 label of pictures that are not here, such as 'gone\.png'. The file keeps",
     ):
         again = ww.Labelling(rows, labels=file)
     assert again.said == session.said
@@ -224,7 +224,7 @@ def test_writers_at_the_same_time_wait_for_each_other(
     monkeypatch.setattr(label_tables, "PATIENCE", 0.05)
     with (
         locked(tmp_path, ""),
-        pytest.raises(RunError, match=r"another process has been writing in .* for 0\.05 s"),
+        pytest.raises(RunError, match=r"Another process has been writing to .* for 0\.05 s"),
     ):
         change_labels(file, {"more": "a"}, {})
 
@@ -259,14 +259,17 @@ def test_labels_of_a_table_that_do_not_fit_raise_an_error(tmp_path: Path) -> Non
     for text, words in (
         (
             "a.png,cat\nd.png,dog",
-            r"labels.csv names 'd.png'; expected one of the pictures, such as 'a.png'",
+            r"labels.csv labels 'd.png'; expected the name of one of the pictures, such as 'a.png'",
         ),
-        ("a.png,cat\na.png,dog", "a line above gives it another one"),
+        ("a.png,cat\na.png,dog", "an earlier line gives it another class"),
         ("a.png,cat,1", "expected the name of a picture and its class"),
         ("a.png,", "expected the name of a picture and its class"),
-        ("a.png,cat\nb.png,cat", "names one class, cat; expected pictures of at least two"),
-        ("a.png,cat\nb.png,not sure", "names one class"),
-        ("", "names no class"),
+        (
+            "a.png,cat\nb.png,cat",
+            "has only the class cat; expected pictures of at least two classes",
+        ),
+        ("a.png,cat\nb.png,not sure", "has only the class cat"),
+        ("", "has no class"),
     ):
         with pytest.raises(ImageError, match=words):
             read(text)
@@ -284,7 +287,9 @@ def test_a_full_disk_leaves_the_labels_of_before(
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) - 1, limits[1]))
     try:
-        with pytest.raises(RunError, match=r"labels\.csv.*Make room, or choose another place"):
+        with pytest.raises(
+            RunError, match=r"labels\.csv.*Free some disk space, or choose another folder"
+        ):
             session.label({80: "c"})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -207,7 +207,7 @@ def test_files_that_are_no_pictures_are_skipped_and_named(folder: Path) -> None:
 def test_all_pages_are_restored_and_twelve_bits_stay_twelve(tmp_path: Path) -> None:
     pages = [Image.fromarray(pixels(np.uint16, seed=seed) // 16) for seed in range(3)]
     pages[0].save(tmp_path / "in.tif", save_all=True, append_images=pages[1:])
-    with pytest.warns(UserWarning, match="4095 for white"):
+    with pytest.warns(UserWarning, match="4095 as white"):
         whatwhere("denoise", tmp_path / "in.tif", tmp_path / "out.tif", "--noise", 0.1, *SHORT)
     with Image.open(tmp_path / "out.tif") as result:
         assert result.n_frames == 3
@@ -255,7 +255,7 @@ def test_wrong_requests_raise_before_anything_is_written(folder: Path) -> None:
         (denoise, folder / "0.png", None, folder / "0.png", "this command reads it"),
         (denoise, folder, None, folder, "this command reads it"),
         (denoise, folder.parent / "deep.png", None, out / "a.jpg", "cannot hold"),
-        (inpaint, folder / "0.png", str(folder / "0.png"), out / "a.jpg", "JPEG changes"),
+        (inpaint, folder / "0.png", str(folder / "0.png"), out / "a.jpg", "JPEG would change"),
         (inpaint, folder / "0.png", str(folder / "1.png"), out / "a.png", "masks"),
         (
             inpaint,

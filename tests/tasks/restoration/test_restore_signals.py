@@ -213,7 +213,7 @@ def test_a_long_gap_of_whole_numbers_is_left_at_0(model: ww.DeconvNet, tmp_path:
     paths = [tmp_path / name for name in ("holes.npy", "mask.npy", "out.npy")]
     with pytest.warns(UserWarning, match="1 gap longer"):
         said = whatwhere("inpaint", *paths, "--model", tmp_path / "model.safetensors")
-    assert "1 gap longer than a waveform stays at 0: whole numbers have no NaN" in said
+    assert "1 gap longer than a waveform stays at 0, because whole numbers have no NaN" in said
     written = np.load(tmp_path / "out.npy")
     assert written.dtype == np.int16
     assert not written[0, 0, 200:400].any()
@@ -232,12 +232,12 @@ def test_what_is_wrong_with_a_recording_of_a_command(model: ww.DeconvNet, tmp_pa
         (("denoise", a, out), "A recording needs a model"),
         (
             ("denoise", a, tmp_path / "out.wav", *option),
-            "the result is a file like",
+            "the result has the format of",
         ),
         (("denoise", a, a, *option), "this command reads it"),
         (
             ("denoise", a, tmp_path / "out.png", *option),
-            "the result is a file like",
+            "the result has the format of",
         ),
         (("denoise", tmp_path, tmp_path / "out", *option), "does not work for pictures"),
         (("inpaint", tmp_path, "alpha", tmp_path / "out", *option), "does not work for pictures"),

@@ -59,8 +59,8 @@ class FirstUse:
         self.work = work
         compile_apart()
         warnings.warn(
-            "The reference engine solves this small problem, while the engine 'cpu' compiles its"
-            " machine code. That takes about 20 s, once per installation. Set engine='cpu' to"
+            "The reference engine solves this small problem while engine 'cpu' compiles its"
+            " machine code, which takes about 20 s, once per installation. Set engine='cpu' to"
             " wait for it.",
             SlowEngineWarning,
             stacklevel=4,
@@ -93,8 +93,8 @@ def only_compiler() -> Iterator[None]:
 
     folder = cache_folder(advance)
     if folder is None:
-        raise RunError("No folder for machine code is writable.")
-    with locked(folder, f"Another process compiles the machine code in {folder}."):
+        raise RunError("Cannot write to any folder for machine code.")
+    with locked(folder, f"Another process is compiling the machine code in {folder}."):
         yield
 
 

@@ -32,8 +32,8 @@ OPTIONS: dict[str, Any] = {
     "error_model": "numpy",
 }
 NOT_WRITABLE = (
-    "No folder for machine code is writable, so each process compiles it again (about 20 s). Set"
-    " NUMBA_CACHE_DIR to a writable folder of your own."
+    "Cannot write to any folder for machine code, so each process compiles it again (about 20 s)."
+    " Set NUMBA_CACHE_DIR to a writable folder of your own."
 )
 
 
@@ -83,8 +83,8 @@ def own_folder(parent: Path) -> Path:
         ):
             return folder
         warn_once(
-            f"The folder {folder} for machine code belongs to another user, or others may write to"
-            " it. Remove it."
+            f"Cannot use the folder {folder} for machine code: it belongs to another user, or"
+            " other users may write to it. Remove it."
         )
     raise RuntimeError("No folder for machine code belongs to this user alone.")
 
@@ -126,7 +126,7 @@ class MachineCodeCache(FunctionCache):
             if loaded is None or loaded.signature.args == sig:
                 return loaded
         warnings.warn(
-            f"Deleted damaged machine code in {self.folder}. It will compile again.", stacklevel=2
+            f"Deleted damaged machine code in {self.folder}; compiling it again.", stacklevel=2
         )
         with suppress(OSError):
             self.flush()
@@ -137,8 +137,8 @@ class MachineCodeCache(FunctionCache):
             super()._save_overload(sig, data)
         except OSError as error:
             warnings.warn(
-                f"Could not cache compiled machine code in {self.folder}: {error}. It will compile"
-                " again next time.",
+                f"Cannot cache machine code in {self.folder}: {error}. The next process compiles"
+                " it again.",
                 stacklevel=2,
             )
 

@@ -22,7 +22,7 @@ export function explorerStops(session) {
     },
     {
       target: "inference-panel",
-      title: "Watch it being explained",
+      title: "Watch inference explain it",
       text: "Inference starts with no features at all and lowers the cost step by step. Orange is what the explanation does not yet reproduce, blue is what its features cost. Drag over the curve to go back in time.",
       act: () => session.showStep(3),
     },

@@ -23,7 +23,7 @@ export function showClasses(actions) {
   });
   byId("classes", HTMLElement).replaceChildren(...rows);
   const armed = byId("armed", HTMLElement);
-  armed.textContent = shared.armed === null ? "" : `Every picture that you click becomes ${shared.armed}. Esc ends it.`;
+  armed.textContent = shared.armed === null ? "" : `Every picture that you click gets the class ${shared.armed}. Press Esc to stop.`;
 }
 
 /**

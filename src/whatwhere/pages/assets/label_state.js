@@ -53,7 +53,7 @@ export async function ask(path, body) {
     if (answer.failed) tell(answer.failed);
     return answer;
   } catch {
-    tell("whatwhere does not answer: it has ended, or it is busy. Your labels are saved in the table of labels.");
+    tell("whatwhere does not answer: it has stopped, or it is busy. Your labels are saved in the table of labels.");
     return { failed: true };
   }
 }

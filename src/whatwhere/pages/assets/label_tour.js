@@ -15,7 +15,7 @@ export const LABEL_STOPS = [
   {
     target: "all-panel",
     title: "All others follow",
-    text: "Pictures that are alike are close to each other. The frame is the class; it is broken where the class is unsure. Drag around pictures to choose many.",
+    text: "Similar pictures are close to each other. The colour of a frame is the class; the frame is broken if the class is unsure. Drag around pictures to choose many.",
   },
   {
     target: "classes-panel",
@@ -25,6 +25,6 @@ export const LABEL_STOPS = [
   {
     target: "error-panel",
     title: "Stop when it is good enough",
-    text: "From five labels on, the share of wrong classes is estimated. Save the classifier for new pictures, or export the classes of these.",
+    text: "From five labels on, the page estimates the share of wrong classes. Save the classifier for new pictures, or export the classes of these.",
   },
 ];

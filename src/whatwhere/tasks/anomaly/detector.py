@@ -66,7 +66,7 @@ Features = FeatureMaps | str | Sequence[FeatureMaps | str] | None
 
 @dataclass(frozen=True)
 class Detection:
-    """What a detector finds in a picture.
+    """The findings of a detector in a picture.
 
     score        the higher, the less normal
     evidence     evidence of each kind, in units of normal pictures with such a surface: 0 is their
@@ -181,7 +181,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         return -np.array([found.score for found in self.detect(open_pictures(X))])
 
     def decision_function(self, X: Source) -> np.ndarray:
-        """The same with the threshold at 0: negative for anomalies."""
+        """`score_samples` minus `offset_`: negative for anomalies."""
         return self.score_samples(X) - self.offset_
 
     def predict(self, X: Source) -> np.ndarray:
@@ -213,8 +213,8 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         return -self.threshold_.value
 
     def detect(self, pictures: PictureList) -> Iterator[Detection]:
-        """What is found in each picture; one does not depend on the others, nor on the number of
-        threads."""
+        """The findings in each picture; they depend neither on the other pictures nor on the number
+        of threads."""
         check_is_fitted(self, "threshold_")
         with workers() as each:
             yield from each(self._detect, pictures, pictures.names)

@@ -74,12 +74,12 @@ class GivenFeatures:
         if found.shape != expected.shape:
             raise RunError(
                 f"The detector learned from features of {len(expected) // 2} channels, but"
-                f" {self.name} has {len(found) // 2}. Give the same features as to fit."
+                f" {self.name} has {len(found) // 2}. Give the same features as in fit."
             )
         if (found - expected).abs().max() > ALIKE * expected.abs().max().clamp_min(1e-6):
             raise RunError(
-                f"The detector learned from other features than {self.name}: the values for a"
-                " fixed picture differ. Give the same features, with the same weights, as to fit."
+                f"The detector learned from other features than {self.name}: their values for a"
+                " test picture differ. Give the same features as in fit, with the same weights."
             )
 
 

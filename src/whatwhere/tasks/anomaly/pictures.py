@@ -69,7 +69,7 @@ class Entry(NamedTuple):
 
     @property
     def file(self) -> Picture | None:
-        """The file that it is read from; None for an array."""
+        """The file of the picture; None for an array."""
         pixels = self.images.pixels
         return pixels.pictures[self.row] if isinstance(pixels, Pictures) else None
 
@@ -78,7 +78,7 @@ class Entry(NamedTuple):
         return str(self.row) if self.file is None else self.file.name
 
     def place(self) -> tuple[str, int]:
-        """What files are sorted by: their paths, then their pages."""
+        """The sort key of files: their paths, then their pages."""
         assert self.file is not None
         return str(self.file.file), self.file.page
 

@@ -40,7 +40,7 @@ FOLDS = 4  # a normal picture is judged by what was learned from the others
 
 
 class Scored(NamedTuple):
-    """What a source of features says of a picture.
+    """The evidence of a source of features on a picture.
 
     score     the higher, the less normal
     evidence  evidence of each kind, in units of normal pictures
@@ -77,7 +77,7 @@ class Scorer:
         return kinds_of(self.extract, self.aligned)
 
     def __call__(self, picture: Tensor, name: str) -> Scored:
-        """What is found in a picture [C, H, W]; its name is for errors."""
+        """The evidence on a picture [C, H, W]; its name is for errors."""
         cells = self.extract(picture)
         if not cells.known.any():
             raise ImageError(f"Picture {name} has no place with known pixels. Remove it.")

@@ -377,7 +377,7 @@ def image_shape(given: tuple[int, ...], shape: Sequence[int] | None) -> tuple[in
     if len(full) != 3 or prod(full) != pixels:
         raise SpecError(
             f"Got shape = {shape} for rows of {pixels} pixels; expected (H, W) or (C, H, W) with"
-            " as many."
+            " that number of pixels."
         )
     return full
 

@@ -249,7 +249,7 @@ def labelled_score(classifier: Any, X: Any, y: Any) -> float:
 
 def warn_of_parts(rows: int, count: int) -> None:
     warnings.warn(
-        f"{rows:,} of {count:,} rows are in parts of the graph without a label, so their"
-        " probabilities are the shares of the classes. Label one of them, or raise n_neighbors.",
+        f"{rows:,} of {count:,} rows are not connected to any label, so their probabilities are"
+        " the shares of the classes. Label one of these rows, or raise n_neighbors.",
         stacklevel=5,
     )

@@ -65,8 +65,8 @@ class Metric:
         """Rows [N, D] as rows of unit length [N, r], on the device of the metric."""
         if x.shape[1] != len(self.mean):
             raise ImageError(
-                f"Got rows of {x.shape[1]:,} columns; expected {len(self.mean):,}, as the metric"
-                " learned from."
+                f"Got rows of {x.shape[1]:,} columns; expected {len(self.mean):,}, as in the rows"
+                " that the metric learned from."
             )
         parts = []
         # so that a row does not depend on those next to it

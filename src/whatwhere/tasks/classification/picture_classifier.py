@@ -149,7 +149,7 @@ class PictureClassifier:
             tensors |= d.tensors()
             how = Distortions() if d.metric is None else d.metric.how
             settings |= {"how": asdict(how), "shape": d.shape, "recipe": to_toml(d.recipe)}
-        with disk_errors(f"writing {path}", "make room, or choose another place"):
+        with disk_errors(f"writing {path}", "free some disk space, or choose another folder"):
             write_checked(Path(path), FORMAT, settings, tensors)
 
 
@@ -180,7 +180,7 @@ def load_classifier(path: str | os.PathLike[str]) -> PictureClassifier:
         ):
             raise SpecError("its classes or its number of neighbours have the wrong type")
         if rows.ndim != 2 or 0 in rows.shape or probabilities.shape != (len(rows), len(classes)):
-            raise SpecError("its rows, probabilities and classes do not fit each other")
+            raise SpecError("its rows, probabilities and classes do not match")
         return PictureClassifier(classes, rows, probabilities, n_neighbors, describe)
 
 
@@ -231,7 +231,7 @@ def describe_pictures(
     labels: Path | None,
     stage: Stage,
 ) -> tuple[Describer, Tensor]:
-    """What describes the images, and their rows [N, r].
+    """The function that describes images, and the rows [N, r] of these images.
 
     run     also keeps the metric, for all images of this size
     labels  the table of labels next to which the learned run, the metric and the rows are kept;
@@ -291,8 +291,8 @@ def describe_pictures(
 def kept_tensors(
     file: Path | None, made_for: str, make: Callable[[], dict[str, Tensor]]
 ) -> dict[str, Tensor]:
-    """What a file keeps, if it was made for the same; otherwise it is made, and kept if the folder
-    may be written."""
+    """The value in a file, if it was made for the same inputs; otherwise a new one, saved if the
+    folder is writable."""
     if file is not None and file.exists():
         with readable(file, "file of a metric or of descriptors", "remove it"):
             metadata, tensors = read_tensors(file)
@@ -300,7 +300,7 @@ def kept_tensors(
                 return tensors
     tensors = make()
     if file is not None:
-        with disk_errors(f"writing {file}", "make room, or choose another place"):
+        with disk_errors(f"writing {file}", "free some disk space, or choose another folder"):
             file.parent.mkdir(parents=True, exist_ok=True)
             if os.access(file.parent, os.W_OK):
                 write_tensors(

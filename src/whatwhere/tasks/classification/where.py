@@ -30,7 +30,7 @@ WHERE_FILE = "where.json"  # in the folder of a run
 
 
 class WhereChoice(NamedTuple):
-    """What rows describe, and the line that says why."""
+    """The choice of what rows describe, and the line that reports it."""
 
     where: Where
     line: str
@@ -57,20 +57,21 @@ def choose_where(
     engine: str = "auto",
     kept_in: Path | None = None,
 ) -> WhereChoice:
-    """What rows of these images describe: what the recipe says, or by the share of places.
+    """Choose what rows of these images describe: by the recipe, or by the share of the features
+    that places explain.
 
-    kept_in  the file that keeps the choice: one that is there is taken
+    kept_in  the file of the choice: if it exists, its choice is used
     """
     given = recipe.descriptor.where
     if recipe.descriptor.raw and given == "auto":
-        return WhereChoice("keep", "where: keep, since raw features were asked for")
+        return WhereChoice("keep", "where: keep, because the recipe takes raw features")
     if given != "auto":
-        return WhereChoice(given, f"where: {given}, as the recipe says")
+        return WhereChoice(given, f"where: {given}, set in the recipe")
     if (kept := read_choice(kept_in)) is not None:
         return kept
     choice = choose_by_share(model, images, recipe, engine)
     if kept_in is not None and os.access(kept_in.parent, os.W_OK):
-        with disk_errors(f"writing {kept_in}", "make room"):
+        with disk_errors(f"writing {kept_in}", "free some disk space"):
             write_atomic(kept_in, json.dumps(choice._asdict(), indent=1).encode())
     return choice
 
@@ -110,7 +111,7 @@ def choose_by_share(
         "forget": "what is anywhere in a picture",
         "both": "what is at each place, and what is anywhere",
     }
-    line = f"Rows describe {words[where]}: places explain {share:.0%} of the features."
+    line = f"Rows describe {words[where]}, because places explain {share:.0%} of the features."
     return WhereChoice(where, f"{line} Set descriptor.where to change this.")
 
 

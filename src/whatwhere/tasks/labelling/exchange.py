@@ -31,7 +31,7 @@ UPLOADED = re.compile(r"^[0-9a-f]{8}-")  # what Label Studio puts in front of an
 UNSAFE = re.compile(r'[\x00-\x1f\x7f<>:"/\\|?*]')  # in the name of a folder, on any system
 LOCAL_FILES = "/data/local-files/?d="  # where Label Studio serves files of its own machine
 LARGEST_SIDE = 1 << 16  # of a picture without a file: it is written as it is
-REMEDY = "make room, or choose another place"
+REMEDY = "free some disk space, or choose another folder"
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class ClassTable:
 
     def __post_init__(self) -> None:
         if not self.classes:
-            raise ImageError("There is no class yet. Label at least one picture, then export.")
+            raise ImageError("There is no class yet. Label at least one picture before you export.")
 
     @property
     def best(self) -> list[str]:
@@ -231,9 +231,8 @@ def read_foreign_labels(content: bytes, source: str, names: Sequence[str]) -> Fo
     if not labels:
         example = f", such as {unknown[0]!r}" if unknown else ""
         raise ImageError(
-            f"{printable(source)} has no label for a picture here. It has"
-            f" {plural(len(unknown), 'label')} for others{example}. Expected names such as"
-            f" {names[0]!r}."
+            f"{printable(source)} has no label for these pictures ({plural(len(unknown), 'label')}"
+            f" for others{example}). Expected names such as {names[0]!r}."
         )
     return ForeignLabels(labels, unknown)
 
@@ -408,7 +407,7 @@ def export(
         return file
     if images is None:
         raise ImageError(
-            f"Cannot write {printable(file)} as a folder by class: the session has descriptors"
-            " alone. Make it from pictures, or export .csv or .json."
+            f"Cannot write {printable(file)} as a folder by class: the session has only"
+            " descriptors. Make the session from pictures, or export .csv or .json."
         )
     return write_folders(table, images, file, links=links)

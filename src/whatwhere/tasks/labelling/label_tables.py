@@ -37,7 +37,7 @@ HEADING = ("file", "class", "probability", "source")
 HEADING_BYTES = ",".join(HEADING).encode()
 LAST_PLACE = 10_000  # numbers have four decimal places
 SHARE_TEXTS = np.array([f"{n / LAST_PLACE:.4f}" for n in range(LAST_PLACE + 1)], dtype=object)
-REMEDY = "make room, or choose another place"
+REMEDY = "free some disk space, or choose another folder"
 LABELLED = "labelled"  # the source of a class in a table; otherwise "predicted"
 NOT_SURE = "not sure"
 """What a person says of a picture that is to be left out: it has no class, and is not suggested
@@ -84,8 +84,8 @@ def read_labels(file: Path) -> dict[str, str]:
         label = cells[1]
         if given.setdefault(name, label) != label:
             raise ImageError(
-                f"{where} gives {_quoted(name)} the class {_quoted(label)}, but a line above"
-                " gives it another one. Remove one of them."
+                f"{where} gives {_quoted(name)} the class {_quoted(label)}, but an earlier line"
+                " gives it another class. Remove one of these lines."
             )
     return given
 
@@ -113,16 +113,19 @@ def check_names(file: Path, labels: Mapping[str, str], names: Sequence[str]) -> 
     known = set(names)
     if other := next((name for name in labels if name not in known), None):
         raise ImageError(
-            f"{printable(file)} names {_quoted(other)}; expected one of the pictures, such as"
-            f" {names[0]!r}."
+            f"{printable(file)} labels {_quoted(other)}; expected the name of one of the pictures,"
+            f" such as {names[0]!r}."
         )
     classes = {check_class(label) for label in labels.values()} - {NOT_SURE}
     if not classes:
-        raise ImageError(f"{printable(file)} names no class; expected pictures of at least two.")
+        raise ImageError(
+            f"{printable(file)} has no class; expected pictures of at least two classes."
+        )
     if len(classes) == 1:
         only = printable(classes.pop())
         raise ImageError(
-            f"{printable(file)} names one class, {only}; expected pictures of at least two."
+            f"{printable(file)} has only the class {only}; expected pictures of at least two"
+            " classes."
         )
 
 
@@ -145,8 +148,8 @@ def change_labels(
     with disk_errors(f"writing {file}", REMEDY):
         file.parent.mkdir(parents=True, exist_ok=True)
         busy = (
-            f"another process has been writing in {file.parent} for {PATIENCE:g} s; end it, or"
-            " choose another table"
+            f"Another process has been writing to {file.parent} for {PATIENCE:g} s. Stop it, or"
+            " choose another table."
         )
         with locked(file.parent, busy, PATIENCE):
             labels = change(read_labels(file) if file.exists() else before, changes)

@@ -378,7 +378,7 @@ class Labelling:
     # Files ----------------------------------------------------------------------------------------
 
     def classifier(self) -> PictureClassifier:
-        """What gives new pictures a class."""
+        """The classifier of new pictures."""
         if not self.classes:
             raise ImageError("There is no label yet; expected at least one.")
         shares = torch.from_numpy(self.probabilities).float()
@@ -433,7 +433,7 @@ class Labelling:
         if self.elsewhere:
             warnings.warn(
                 f"{self.file} also has {plural(len(self.elsewhere), 'label')} of pictures that are"
-                f" not here, such as {next(iter(self.elsewhere))!r}. It keeps them.",
+                f" not here, such as {next(iter(self.elsewhere))!r}. The file keeps these labels.",
                 stacklevel=3,
             )
 
@@ -443,8 +443,8 @@ def check_files(labels: Path, predictions: Path) -> None:
     for other in (predictions, labels.with_suffix(".run")):
         if labels.name.casefold() == other.name.casefold():
             raise SpecError(
-                f"Cannot write the labels to {printable(labels)}: the labelling needs this name"
-                " for another file. Choose another name, such as labels.csv."
+                f"Cannot write the labels to {printable(labels)}: labelling writes another file of"
+                " this name. Choose another name, such as labels.csv."
             )
     check_predictions(predictions)
 

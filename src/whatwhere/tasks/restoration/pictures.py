@@ -47,13 +47,13 @@ RECORD = "restoration.json"
 
 FORMATS = {".png": "PNG", ".tif": "TIFF", ".bmp": "BMP", ".webp": "WEBP", ".jpg": "JPEG"}
 FORMATS |= {".tiff": "TIFF", ".jpeg": "JPEG"}
-REMEDY = "make room, or choose another place"
+REMEDY = "free some disk space, or choose another folder"
 SAVED_AS: dict[str, dict[str, Any]] = {"JPEG": {"quality": 95}, "WEBP": {"lossless": True}}
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is done to every picture. With "poisson", whole numbers are the counts."""
+    """The task for every picture. With "poisson", whole numbers are the counts."""
 
     name: Literal["denoise", "inpaint"]
     spec: RestorationSpec = field(default_factory=RestorationSpec)
@@ -97,8 +97,7 @@ def plan_jobs(
     overwrite: bool = False,
     shard: Shard | None = None,
 ) -> list[Job]:
-    """The pictures that are still to be restored. All of them are checked, before any work is
-    done.
+    """The pictures that are still to be restored, all checked before any work is done.
 
     shard  the part of a folder; its results are in a folder of their own, in `out`
     """
@@ -173,8 +172,8 @@ def _check_distinct(source: Path, targets: dict[Path, Path]) -> None:
     doubled = [file.name for file, target in targets.items() if counts[target] > 1]
     if doubled:
         raise ImageError(
-            f"{source} holds {' and '.join(doubled)}, whose results would have the same name."
-            " Rename one."
+            f"The results of {' and '.join(doubled)} in {source} would have the same name. Rename"
+            " one of these pictures."
         )
 
 
@@ -274,8 +273,8 @@ def _load(source: Path, mask: str | None) -> tuple[Images, Images | None]:
     groups = load_groups(source, mask, blend=False)
     if len(groups) > 1:
         raise ImageError(
-            f"{printable(source)} has pages of {len(groups)} sizes. Save each as a picture of its"
-            " own."
+            f"{printable(source)} has pages of {len(groups)} sizes. Save each page as a separate"
+            " picture."
         )
     return groups[0]
 
@@ -333,8 +332,8 @@ def _check_format(out: Path, source: Path, images: Images, task: Task) -> None:
         )
     if kind == "JPEG" and task.only_fills_in:
         raise ImageError(
-            f"Cannot write {printable(out)}: JPEG changes known pixels. Use .png, .tif, .bmp or"
-            " .webp."
+            f"Cannot write {printable(out)}: JPEG would change known pixels. Use .png, .tif, .bmp"
+            " or .webp."
         )
     if kind in ("JPEG", "BMP") and read_extras(source, filled_in=task.name == "inpaint").alpha:
         raise ImageError(
@@ -381,7 +380,7 @@ def _write_record(out: Path, record: dict[str, Any]) -> None:
 
 
 def _made(settings: dict[str, Any], jobs: Sequence[Job], out: Path) -> dict[str, Any]:
-    """What the record of a folder says about results that exist.
+    """The entries of a folder's record for results that exist.
 
     Raises a RunError if some are of other settings, of another model or of other sources.
     """
@@ -394,9 +393,9 @@ def _made(settings: dict[str, Any], jobs: Sequence[Job], out: Path) -> dict[str,
     other += [name for name in made if made[name] != finished[name].sources]
     if other:
         raise RunError(
-            f"{printable(out)} holds results of other settings, sources or another model"
-            f" ({', '.join(other[:3])} changed). To continue, give the same as before. Otherwise"
-            " choose another folder, or --overwrite."
+            f"{printable(out)} has results of other settings, sources or another model"
+            f" ({', '.join(other[:3])} changed). To continue, run the command as before. Otherwise"
+            " choose another folder, or use --overwrite."
         )
     # results of other pictures, which are not in the source any more, stay in the record
     for job in jobs:

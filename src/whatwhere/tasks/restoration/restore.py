@@ -220,7 +220,7 @@ def warn_of_long_gaps(model: DeconvNet, known: Tensor) -> None:
         warnings.warn(
             f"The recording has {plural(count, 'gap')} longer than the model's waveforms"
             f" ({reach:,} samples); the longest has {longest:,} samples. The model cannot fill"
-            " them: the result is 0 where no known sample is near. Treat these samples as"
+            " these gaps: the result is 0 where no known sample is near. Treat such samples as"
             " unknown, as `whatwhere inpaint` does.",
             stacklevel=4,
         )
@@ -235,8 +235,8 @@ def known_places(unknown: Tensor) -> Tensor:
 def as_images(
     model: Denoiser | Tensor, images: Tensor | np.ndarray, mask: Tensor | None = None
 ) -> Tensor:
-    """Images [N, C, H, W] in the model's dtype and on its device, once they can be restored; 0
-    where a mask is 0."""
+    """Images [N, C, H, W] in the model's dtype and on its device, after a check that they can be
+    restored; 0 where a mask is 0."""
     tensor = checked(images, "[N, C, H, W]")
     if mask is not None:
         check_mask(tensor, mask)
@@ -276,7 +276,7 @@ def as_tensor(values: Any) -> Any:
 
 
 def read_noise(noise: Any) -> float | PoissonGaussian | None:
-    """What a user gave as noise; a SpecError for what none can have."""
+    """The noise that a user gave; raises a SpecError for an invalid one."""
     if noise is None or is_level(noise):
         return noise
     if noise == "poisson":
