@@ -59,8 +59,9 @@ def test_whole_numbers_of_a_wav_file_are_scaled(
 
 def test_empty_fields_of_a_table_are_unknown(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("1;2\n;3\n4;5\n")
-    signals = ww.data.load(tmp_path / "a.csv", allow_nan=True)
+    signals = ww.data.load(tmp_path / "a.csv")
     np.testing.assert_array_equal(signals[0], [[1, np.nan, 4], [2, 3, 5]])
+    (tmp_path / "a.csv").write_text("1;2\ninf;3\n4;5\n")
     with pytest.raises(ImageError, match="expected finite values"):
         ww.data.load(tmp_path / "a.csv")
 
@@ -109,6 +110,17 @@ def test_windows_cover_every_sample_and_read_no_others(tmp_path: Path) -> None:
     assert training_windows(signals) is signals  # short ones are kept whole
     with pytest.raises(ImageError, match="has 1,050"):
         cut_windows(signals, 2000)
+
+
+def test_windows_without_a_known_sample_are_left_out() -> None:
+    values = np.arange(1000, dtype=np.float32)
+    values[150:420] = np.nan
+    signals = ww.data.load(values, signals=True, allow_nan=True)
+    windows = cut_windows(signals, 100)
+    assert windows[:][:, 0, 0].nan_to_num(-1).tolist() == [0, 100, -1, 500, 600, 700, 800, 900]
+    values[:] = np.nan
+    with pytest.raises(ImageError, match="no known sample"):
+        cut_windows(ww.data.load(values, signals=True, allow_nan=True), 100)
 
 
 # Tables as other programs write them

@@ -6,9 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
 import whatwhere as ww
 from tiny_run import whatwhere
+from whatwhere.cli import app
 from whatwhere.data.signals import Signals, samples_of
 from whatwhere.errors import SpecError
 from whatwhere.learning.recordings import choose_settings, detrended, find_hum
@@ -78,7 +80,7 @@ def test_a_recording_without_events_has_the_waveforms_of_the_recipe() -> None:
     x = np.random.default_rng(0).normal(size=3000).astype(np.float32)
     chosen = choose_settings(signals(x))
     assert chosen.waveforms is None
-    assert "too few" in chosen.words
+    assert "has only" in chosen.words
 
 
 def test_training_windows_have_no_drift_and_are_known_by_the_recording() -> None:
@@ -155,3 +157,51 @@ def test_the_commands_find_all_events_and_no_others(tmp_path: Path) -> None:
     assert set(events["waveform"]) == {0, 1}
     history = ww.read_run(run).history
     assert history[-1].cost <= 1.01 * history[0].cost
+
+
+def test_train_takes_the_number_and_the_length_of_the_waveforms() -> None:
+    x, _ = simulated()
+    with pytest.warns(UserWarning, match="Settings chosen from the recording"):
+        run = ww.train(signals(x), waveforms=1, length="24ms")
+    assert run.model.filters[0].shape == (1, 1, 1, round(0.024 * RATE))
+    assert run.model.spec.input.kind == "baseline"
+    with pytest.raises(SpecError, match="waveforms or length with a recipe"):
+        ww.train(signals(x), ww.read_recipe("signals"), waveforms=1)
+    with pytest.raises(SpecError, match="waveforms or length for images"):
+        ww.train(ww.data.load("digits")[:20], length=24)
+
+
+def test_a_gap_longer_than_a_window_does_not_stop_training(tmp_path: Path) -> None:
+    """By the commands, on a table with empty fields."""
+    x, peaks = simulated(events=220)
+    gap = slice(5000, 10_500)
+    lines = [f"{value:.5f}" for value in x]
+    lines[gap] = [""] * (gap.stop - gap.start)
+    (tmp_path / "a.csv").write_text("mV\n" + "\n".join(lines) + "\n")
+    run = tmp_path / "run"
+    whatwhere("train", tmp_path / "a.csv", "--rate", RATE, "--out", run)
+    table = tmp_path / "events.csv"
+    said = whatwhere("encode", run, tmp_path / "a.csv", "--events", table)
+    assert "1 gap longer than a waveform" in said
+    found = np.genfromtxt(table, delimiter=",", names=True)["sample"]
+    seen = peaks[(peaks < gap.start - 30) | (peaks > gap.stop + 30)]
+    nearest = np.abs(found[:, None] - seen).min(0)
+    assert (nearest < 5).mean() > 0.97
+
+
+def test_an_unfinished_run_is_reported_where_it_is_used(
+    tmp_path: Path,
+) -> None:
+    x, _ = simulated()
+    np.savetxt(tmp_path / "a.csv", x, header="mV", comments="")
+    run = tmp_path / "run"
+    whatwhere("train", tmp_path / "a.csv", "--out", run)
+    assert ww.read_run(run).is_finished
+    history = (run / "history.jsonl").read_text().splitlines()
+    (run / "history.jsonl").write_text(history[0] + "\n")
+    assert not ww.read_run(run).is_finished
+    words = ["encode", run, tmp_path / "a.csv", "--events", tmp_path / "events.csv"]
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == 0
+    assert f"is not finished: 1 epoch of {len(history)}" in result.stderr
+    assert "no seconds, because the rate is not known (give --rate)" in result.stdout

@@ -65,9 +65,9 @@ def encode(
     pooling variables. `whatwhere decode` turns the file into images, and `whatwhere.load_codes`
     reads it in Python.
 
-    With --descriptors, the file has an array `descriptors` with a row for each image. All images
-    must have one size. The command learns the metric of the rows from the images, without labels,
-    and saves it with the run.
+    With --descriptors, the file has an array `descriptors` with a row for each image. Pictures of
+    several sizes are scaled and cut to squares of one size, as for `classify`. The command learns
+    the metric of the rows from the images, without labels, and saves it with the run.
 
     With --events, the command writes the events of a recording as a table: which waveform, when,
     and how strongly.
@@ -105,7 +105,8 @@ def encode(
     )
     trained = ww.TrainedRun(run.name, recipe, model, folder=run if run.is_dir() else None)
     if events is not None:
-        report = encode_events(events, trained, read_recording(run, images, given.rate), settings)
+        recording = read_recording(run, images, given.rate)
+        report = encode_events(events, trained, recording, settings, Stages(quiet))
         typer.echo(report.text(json_))
     if file is None:
         return
@@ -134,15 +135,23 @@ def encode(
 
 
 def encode_events(
-    file: Path, run: "ww.TrainedRun", signals: "ww.data.Signals", settings: Settings
+    file: Path,
+    run: "ww.TrainedRun",
+    signals: "ww.data.Signals",
+    settings: Settings,
+    stages: Stages,
 ) -> Report:
     """Write the table of the events of signals."""
     from whatwhere.cli.encoding import write_events
     from whatwhere.data.signals import unknown_gaps
+    from whatwhere.tasks.events import tile_count
 
     options = settings.of(EncodeOptions)
     engine = settings.of(Execution).engine
-    count = write_events(file, run.recipe, run.model, signals, options, engine)
+    with stages.stage(
+        f"finding events in {signals.name}", tile_count(run.model, signals)
+    ) as advance:
+        count = write_events(file, run.recipe, run.model, signals, options, engine, advance)
     length = run.model.spec.layers[0].filter_shape[1]
     gaps = unknown_gaps(signals, length)
     words = f"{printable(file)}: {plural(count, 'event')}"
@@ -150,6 +159,8 @@ def encode_events(
         words += (
             f"; events unknown in {plural(gaps, 'gap')} longer than a waveform ({length} samples)"
         )
+    if signals.rate is None:
+        words += "; no seconds, because the rate is not known (give --rate)"
     return Report({"file": str(file), "events": count, "gaps": gaps}, words)
 
 

@@ -80,11 +80,21 @@ def write_events(
     signals: Images,
     options: EncodeOptions,
     engine: str = "auto",
+    advance: Advance | None = None,
 ) -> int:
     """Write the events of signals as a table; returns their number. Those of one layer are written
-    tile by tile."""
+    tile by tile.
+
+    advance  called with 1 after every tile
+    """
     found = iter_events(
-        model, signals, recipe.inference, recipe.plan, threshold=options.threshold, engine=engine
+        model,
+        signals,
+        recipe.inference,
+        recipe.plan,
+        threshold=options.threshold,
+        engine=engine,
+        progress=advance,
     )
     tables = found if model.spec.depth == 1 else [join_events(list(found))]
     count = 0

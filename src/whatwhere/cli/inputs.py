@@ -8,7 +8,7 @@ import typer
 
 import whatwhere as ww
 from whatwhere.cli.command import Settings
-from whatwhere.errors import SpecError
+from whatwhere.errors import SpecError, plural, printable
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import Checked, Count, Positive
 from whatwhere.spec.execution import Execution, Shard, Sharding, choose_shard
@@ -103,7 +103,7 @@ def read_images(run: Path, source: str, labels: Path | None = None) -> "ww.data.
 
 def read_recording(run: Path, source: str, rate: float | None = None) -> "ww.data.Signals":
     """A recording with its rate: the given one, that of its file, or that of the run."""
-    signals: Any = ww.data.load(source, signals=True, allow_nan=True, rate=rate)
+    signals: Any = ww.data.load(source, signals=True, rate=rate)
     return signals if signals.rate is not None else signals.with_rate(notes_of(run).get("rate"))
 
 
@@ -133,11 +133,19 @@ def absolute_source(source: str) -> str:
 
 def open_run(run: Path, device: str, engine: str = "auto") -> "tuple[Recipe, ww.DeconvNet]":
     """The recipe and the model of a run folder, a model file or a name, on the device for an
-    engine."""
+    engine. A line says if the run is not finished."""
     from whatwhere.engines.devices import choose_device
+    from whatwhere.learning.run_folder import resume_command
 
     home = choose_device(device, engine)
     trained = ww.read_run(run)
+    if not trained.is_finished:
+        typer.echo(
+            f"{printable(run)} is not finished: {plural(len(trained.history), 'epoch')} of"
+            f" {sum(layer.epochs for layer in trained.recipe.learning)}. Continue it with"
+            f" `{resume_command(run)}`.",
+            err=True,
+        )
     return trained.recipe, trained.model.to(home)
 
 

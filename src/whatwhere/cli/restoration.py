@@ -2,6 +2,7 @@
 recording."""
 
 import math
+import warnings
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -41,7 +42,7 @@ class Paths(NamedTuple):
         return read or self.out.suffix.lower() in RECORDINGS
 
 
-@command(RestorationSpec, (Execution, "device"), SHARD, flags="device learn shard")
+@command(RestorationSpec, (Execution, "device"), SHARD, flags="device learn baseline shard")
 def denoise(
     pictures: Path,
     out: Path,
@@ -69,6 +70,7 @@ def denoise(
     $ whatwhere denoise noisy.png clean.png
     $ whatwhere denoise pictures/ clean/ --noise 0.1
     $ whatwhere denoise recording.wav clean.wav --model runs/signals
+    $ whatwhere denoise recording.wav flat.wav --model runs/signals --no-baseline
     """
     from whatwhere.tasks.restoration.pictures import Task
 
@@ -76,7 +78,12 @@ def denoise(
     restore(task, model, Paths(pictures, None, out), overwrite, settings, quiet)
 
 
-@command((RestorationSpec, "quality tile"), (Execution, "device"), SHARD, flags="device shard")
+@command(
+    (RestorationSpec, "quality tile baseline"),
+    (Execution, "device"),
+    SHARD,
+    flags="device baseline shard",
+)
 def inpaint(
     pictures: Path,
     mask: str,
@@ -199,6 +206,7 @@ def restore_recording(
     from whatwhere.cli.outputs import claim, write
     from whatwhere.data import load
     from whatwhere.data.signals import encode_signals, holds_unknown_samples
+    from whatwhere.tasks.restoration.restore import LONG_GAPS
 
     recording, mask, out = paths
     if recording.suffix.lower() != out.suffix.lower():
@@ -215,14 +223,19 @@ def restore_recording(
         )
     opened = open_run(model, execution.device, execution.engine)[1]
     claim([out], model, recording, mask, overwrite=overwrite)
-    values = load(recording, signals=True, allow_nan=mask == "nan")[:]
+    values = load(recording, signals=True)[:]
     left = ""
     if mask is None:
-        restored = restoration.denoise(opened, values, task.noise)
+        restored = restoration.denoise(opened, values, task.noise, spec=task.spec)
+        if unknown_samples := int(restored.isnan().sum()):
+            left = f"; {plural(unknown_samples, 'unknown sample')} stay unknown"
     else:
         assert isinstance(task.noise, float), "inpaint has no other noise"
         known = values.isfinite() if mask == "nan" else load(mask, signals=True)[:]
-        restored = restoration.inpaint(opened, values, known, task.noise)
+        with warnings.catch_warnings():
+            # the line below says how many gaps are left
+            warnings.filterwarnings("ignore", message=LONG_GAPS)
+            restored = restoration.inpaint(opened, values, known, task.noise, spec=task.spec)
         unknown = float("nan") if holds_unknown_samples(recording) else 0.0
         longest = opened.spec.layers[0].filter_shape[1]
         gaps = leave_long_gaps(restored, known, longest, unknown)
@@ -242,15 +255,17 @@ def long_gaps_line(gaps: int, unknown: float) -> str:
 
 def leave_long_gaps(restored: "Tensor", known: "Tensor", longest: int, unknown: float) -> int:
     """Set gaps of signals [N, C, T] that are longer than a waveform to the value `unknown`, in
-    place; returns their number. No waveform spans such a gap, so its filled-in samples are a
-    guess."""
+    place; returns their number, a gap of several channels once. No waveform spans such a gap, so
+    its filled-in samples are a guess."""
     from whatwhere.data.signals import long_gaps
 
     count = 0
     seen = known.expand_as(restored) > 0
     for signal, channels in zip(restored, seen, strict=True):
+        gaps: set[tuple[int, int]] = set()
         for values, channel in zip(signal, channels, strict=True):
             for gap in long_gaps(channel.cpu().numpy(), longest):
                 values[gap] = unknown
-                count += 1
+                gaps.add((gap.start, gap.stop))
+        count += len(gaps)
     return count

@@ -72,7 +72,7 @@ def load(
     split      'train' (the default) or 'test', only for data sets known by name
     channels   'first' or 'last', for arrays whose shape does not show it
     allow_nan  whether NaN in float arrays marks unknown pixels, which `infer` and `train` ignore;
-               otherwise NaN is an error
+               otherwise NaN is an error. In signals NaN always marks unknown samples
     size       only for pictures: all become squares of this side, scaled and cut at the centre.
                None: pictures of one size are kept whole, others become squares of 64 pixels or the
                smallest side, with a warning
@@ -216,10 +216,10 @@ def _open(
     if isinstance(source, Images):
         return source
     if _is_mne(source):
-        return from_mne(source, allow_nan=allow_nan)
+        return from_mne(source)
     if isinstance(source, str | Path):
         name = printable(source)
-        opened = _open_path(source, recorded, allow_nan, signals)
+        opened = _open_path(source, recorded, signals)
         if isinstance(opened, MixedPictures | Signals):
             return opened
         values, own_labels = opened
@@ -229,7 +229,7 @@ def _open(
         own_labels = None
     arrays.check_dtype(values.dtype, name)
     if signals:
-        images: Images = as_signals(values, name, allow_nan)
+        images: Images = as_signals(values, name)
     else:
         images = _from_pixels(arrays.as_pixels(values, name, channels), name, allow_nan, recorded)
     return images if own_labels is None else _with_labels(images, own_labels)
@@ -267,7 +267,7 @@ def _load_named(entry: catalogue.Entry, split: str) -> Images:
 
 
 def _open_path(
-    source: str | Path, recorded: Recorded, allow_nan: bool, signals: bool
+    source: str | Path, recorded: Recorded, signals: bool
 ) -> MixedPictures | Signals | tuple[AnyArray, np.ndarray | None]:
     """The pictures of a file or of a folder; a recording; or the values of an array file, and its
     labels. Recordings are read part by part, of any size."""
@@ -279,7 +279,7 @@ def _open_path(
             name = path.name or path.absolute().name
             return MixedPictures(find_pictures(path), printable(name), recorded)
         if _is_recording_file(path):
-            return read_signals(path, printable(path), allow_nan)
+            return read_signals(path, printable(path))
         if is_picture(path):
             return MixedPictures(find_pictures(path), printable(path), recorded)
         return arrays.read_file(path, largest=0 if signals else None)
@@ -301,12 +301,7 @@ def _one_size(pictures: MixedPictures, size: int | None) -> Images:
         return pictures.by_size()[0][0]
     squares = pictures.same_size(size or pictures.recorded.side)
     if size is None:
-        side = squares.shape[1]
-        warnings.warn(
-            f"{pictures.name} has pictures of {len(pictures.sizes)} sizes. whatwhere scales each"
-            f" one and crops its centre to {side} × {side} pixels.",
-            stacklevel=4,
-        )
+        warnings.warn(mixed.squares_words(pictures, squares.shape[1]), stacklevel=4)
     return squares
 
 

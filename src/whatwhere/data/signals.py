@@ -18,6 +18,7 @@ from whatwhere.data.images import (
     Images,
     LazyPixels,
     PictureWindows,
+    Pixels,
     Rows,
     check_finite,
     picture_of,
@@ -100,16 +101,19 @@ def unknown_gaps(signals: Signals, longest: int) -> int:
     """How many gaps in all channels of the signals are longer than this; read part by part."""
     if signals.pixels.dtype.kind != "f":
         return 0
-    count = 0
-    for row in range(len(signals)):
-        recording = signals.recording(row)
-        length = recording.shape[2]
-        parts = []
-        for first in range(0, length, CHECKED):
-            part = recording[:, :, first : first + CHECKED]
-            parts.append((~part.isnan()).any(0)[0].numpy())
-        count += len(long_gaps(np.concatenate(parts), longest))
-    return count
+    rows = range(len(signals))
+    return sum(len(long_gaps(known_samples(signals, row), longest)) for row in rows)
+
+
+def known_samples(signals: Signals, row: int) -> np.ndarray:
+    """Which samples of a signal are known in any channel, [T]; read part by part."""
+    recording = signals.recording(row)
+    length = recording.shape[2]
+    parts = []
+    for first in range(0, length, CHECKED):
+        part = recording[:, :, first : first + CHECKED]
+        parts.append((~part.isnan()).any(0)[0].numpy())
+    return np.concatenate(parts)
 
 
 def samples_of(length: str | int, rate: float | None) -> int:
@@ -142,7 +146,7 @@ def cut_windows(signals: Signals, size: int) -> Signals:
     """Windows of `size` samples, one after the other; the last one of a signal ends with it.
 
     An event at a cut is explained from both sides of it: a waveform may begin before a window and
-    end after it.
+    end after it. Windows in a gap, without any known sample, are left out.
     """
     count, _, _, length = signals.pixels.shape
     if size > length:
@@ -152,6 +156,10 @@ def cut_windows(signals: Signals, size: int) -> Signals:
         )
     each = np.append(np.arange(0, length - size, size), length - size)
     starts = np.stack([np.repeat(np.arange(count), len(each)), np.tile(each, count)], 1)
+    if signals.pixels.dtype.kind == "f":
+        starts = starts[[_has_known_sample(signals.pixels, row, at, size) for row, at in starts]]
+    if not len(starts):
+        raise ImageError(f"{signals.name} has no known sample: all values are NaN.")
     name = f"{len(starts):,} windows of {size:,} samples of {signals.name}"
 
     def read(rows: np.ndarray) -> np.ndarray:
@@ -163,14 +171,20 @@ def cut_windows(signals: Signals, size: int) -> Signals:
     return replace(signals, pixels=pixels, labels=None, name=name)
 
 
+def _has_known_sample(pixels: Pixels, row: int, first: int, size: int) -> bool:
+    window = picture_of(pixels, row)[:, :, first : first + size]
+    return not bool(np.isnan(window).all())
+
+
 def training_windows(signals: Signals) -> Signals:
     """What to learn from: short signals as they are, others in windows."""
     is_long = signals.shape[2] >= 2 * WINDOW and not isinstance(signals.pixels, LazyPixels)
     return cut_windows(signals, WINDOW) if is_long else signals
 
 
-def as_signals(values: AnyArray, name: str, allow_nan: bool = False) -> Signals:
-    """Signals of values [T], [C, T] or [N, C, T]; floats are checked once, window by window.
+def as_signals(values: AnyArray, name: str) -> Signals:
+    """Signals of values [T], [C, T] or [N, C, T]; floats are checked once, window by window. NaN
+    marks unknown samples.
 
     Of values [T, C], with fewer channels than samples, the axes are swapped, and a warning says so.
     """
@@ -190,7 +204,7 @@ def as_signals(values: AnyArray, name: str, allow_nan: bool = False) -> Signals:
     for _ in range(3 - len(shape)):
         values = with_new_axis(values, 0)
     pixels = with_new_axis(values, 2)
-    signals = Signals(pixels, None, name, allow_nan=allow_nan)
+    signals = Signals(pixels, None, name, allow_nan=True)
     if signals.shape[0] > signals.shape[2]:
         warnings.warn(
             f"{name} has {signals.shape[0]:,} channels of {signals.shape[2]:,} samples; expected"
@@ -201,7 +215,7 @@ def as_signals(values: AnyArray, name: str, allow_nan: bool = False) -> Signals:
         for row in range(len(signals)):
             signal = picture_of(pixels, row)
             for first in range(0, shape[-1], CHECKED):
-                check_finite(signal[:, :, first : first + CHECKED], name, allow_nan)
+                check_finite(signal[:, :, first : first + CHECKED], name, allow_nan=True)
     return signals
 
 
@@ -210,21 +224,21 @@ def is_transposed(shape: tuple[int, ...]) -> bool:
     return len(shape) == 2 and shape[0] > shape[1]
 
 
-def read_signals(path: Path, name: str, allow_nan: bool) -> Signals:
+def read_signals(path: Path, name: str) -> Signals:
     """The recording of a .csv file, a row for each sample and a column for each channel, of a .wav
     file, or of an .edf or .fif file, for which `mne` is needed."""
     suffix = path.suffix.lower()
     if suffix == ".csv":
-        return _signals_of_table(path, name, allow_nan)
+        return _signals_of_table(path, name)
     if suffix == ".wav":
         rate, values = _read_wav(path)
-        return _quiet_signals(values.T, name, allow_nan).with_rate(rate)
-    return from_mne(_open_mne(path), name, allow_nan)
+        return _quiet_signals(values.T, name).with_rate(rate)
+    return from_mne(_open_mne(path), name)
 
 
-def _quiet_signals(values: AnyArray, name: str, allow_nan: bool) -> Signals:
+def _quiet_signals(values: AnyArray, name: str) -> Signals:
     """Signals of values [C, T] of a file that says which axis is which."""
-    return as_signals(with_new_axis(values, 0), name, allow_nan)
+    return as_signals(with_new_axis(values, 0), name)
 
 
 # Files that MNE reads -----------------------------------------------------------------------------
@@ -241,7 +255,7 @@ def _open_mne(path: Path) -> Any:
         return mne.io.read_raw(path, preload=False, verbose="error")
 
 
-def from_mne(raw: Any, name: str = "Raw", allow_nan: bool = False) -> Signals:
+def from_mne(raw: Any, name: str = "Raw") -> Signals:
     """The data channels of MNE's `Raw`, in its units (V for EEG), with its rate and its names."""
     import mne
 
@@ -251,7 +265,7 @@ def from_mne(raw: Any, name: str = "Raw", allow_nan: bool = False) -> Signals:
     values = raw.get_data(picks=picks).astype(np.float32)
     kinds = {raw.get_channel_types([pick])[0] for pick in picks}
     return replace(
-        _quiet_signals(values, name, allow_nan),
+        _quiet_signals(values, name),
         rate=float(raw.info["sfreq"]),
         start=float(raw.first_time),
         unit="V" if kinds <= {"eeg", "ecg", "eog", "emg"} else "",
@@ -259,13 +273,13 @@ def from_mne(raw: Any, name: str = "Raw", allow_nan: bool = False) -> Signals:
     )
 
 
-def _signals_of_table(path: Path, name: str, allow_nan: bool) -> Signals:
+def _signals_of_table(path: Path, name: str) -> Signals:
     """The recording of a table; a first column of times gives its rate, a heading its units."""
     table = read_table(path)
     times = time_column(table)
     if times is not None:
         table = without_first_column(table)
-    signals = _quiet_signals(table_values(path, table).T, name, allow_nan)
+    signals = _quiet_signals(table_values(path, table).T, name)
     if times is not None:
         signals = replace(signals, rate=times.rate, start=times.start)
     if table.heading is None:

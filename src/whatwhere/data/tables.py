@@ -311,6 +311,8 @@ def _time_heading(field: str) -> tuple[str, str]:
 def _are_even(times: np.ndarray, *, strictly: bool) -> bool:
     """Whether times rise by steps that are mostly equal. Strictly: all of them, and below 1, as
     a column without a name has to show that it holds times."""
+    if not np.isfinite(times).all():
+        return False
     steps = np.diff(times)
     step = float(np.median(steps))
     rises = (steps > 0).all()

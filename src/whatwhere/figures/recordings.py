@@ -1,6 +1,7 @@
 """Figures of a recording: its waveforms as curves, the recording with its events and what is left
 of it, a raster, amplitudes and intervals; all in the recording's units."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,9 +10,10 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-from whatwhere.data.signals import Signals
+from whatwhere.data.signals import Signals, known_samples, long_gaps
 from whatwhere.errors import SpecError, plural
 from whatwhere.figures import style
 from whatwhere.figures.composite import cost
@@ -34,8 +36,12 @@ def colour_of(waveform: int) -> str:
     return style.CURVES[waveform % len(style.CURVES)]
 
 
-def label_of(signals: Signals) -> str:
-    return f"value ({signals.unit})" if signals.unit else "value"
+def label_of(signals: Signals, name: str = "value") -> str:
+    """What an axis shows, with the unit of the recording; a file writes uV for µV."""
+    if not signals.unit:
+        return name
+    unit = re.sub(r"^u(?=[VA])", "µ", signals.unit)
+    return f"{name} ({unit})"
 
 
 def times_of(samples: np.ndarray, signals: Signals) -> np.ndarray:
@@ -44,6 +50,10 @@ def times_of(samples: np.ndarray, signals: Signals) -> np.ndarray:
         return samples
     seconds: np.ndarray = signals.start + samples / signals.rate
     return seconds
+
+
+def marker_of(waveform: int) -> str:
+    return style.MARKERS[waveform % len(style.MARKERS)]
 
 
 def axis_of(signals: Signals) -> str:
@@ -115,8 +125,22 @@ def recording(model: DeconvNet, signals: Signals, events: Events, stretch: slice
     residual = x[0, :channels, 0].numpy() - low[:channels] - fit[:channels]
     for channel in range(channels):
         panels[-1].plot(at, residual[channel], color=style.GREY, linewidth=0.5)
-    panels[-1].set_ylabel("left")
+    panels[-1].set_ylabel(label_of(signals, "residual"))
     panels[-1].set_xlabel(axis_of(signals))
+    shown = np.unique(inside["waveform"])
+    marks = [
+        Line2D(
+            [],
+            [],
+            linestyle="none",
+            markersize=4,
+            color=colour_of(number),
+            marker=marker_of(number),
+        )
+        for number in shown
+    ]
+    names = [f"waveform {number}" for number in shown]
+    figure.legend(marks, names, loc="outside upper right", ncols=max(1, len(shown)))
     largest = np.nanmax(np.abs(x[0, :channels, 0].numpy() - low[:channels]))
     panels[-1].set_ylim(-largest, largest)
     return figure
@@ -143,7 +167,7 @@ def mark_events(
                 times_of(own["sample"][chosen], signals),
                 x[channel, place[chosen]],
                 s=14,
-                marker=style.MARKERS[number % len(style.MARKERS)],
+                marker=marker_of(number),
                 edgecolors=colour_of(number),
                 facecolors=face,
                 linewidths=0.8,
@@ -184,8 +208,11 @@ def slow_part(model: DeconvNet, signals: Signals, stretch: slice) -> np.ndarray:
 
 
 @style.styled
-def raster(signals: Signals, events: Events, waveform_count: int) -> Figure:
-    """A line for every event, a row for every waveform, over all of the recording."""
+def raster(model: DeconvNet, signals: Signals, events: Events) -> Figure:
+    """A line for every event, a row for every waveform, over all of the recording; gaps longer than
+    a waveform are grey."""
+    waveform_count = model.spec.layers[0].maps
+    longest = model.spec.layers[0].filter_shape[1]
     height = 0.7 + 0.25 * waveform_count
     figure = Figure(figsize=(style.PAGE, height), layout="constrained")
     axes = figure.subplots()
@@ -196,6 +223,9 @@ def raster(signals: Signals, events: Events, waveform_count: int) -> Figure:
     colours = [colour_of(number) for number in range(waveform_count)]
     places = list(range(waveform_count))
     axes.eventplot(rows, lineoffsets=places, colors=colours, linelengths=0.8, linewidths=0.5)
+    for gap in long_gaps(known_samples(signals, 0), longest):
+        first, last = times_of(np.array([gap.start, gap.stop]), signals)
+        axes.axvspan(first, last, color=style.RULE, linewidth=0)
     axes.set_ylim(-0.6, waveform_count - 0.4)
     axes.set_yticks(range(waveform_count))
     axes.set_ylabel("waveform")
@@ -204,23 +234,31 @@ def raster(signals: Signals, events: Events, waveform_count: int) -> Figure:
 
 
 @style.styled
-def distributions(signals: Signals, events: Events, waveform_count: int) -> Figure:
-    """Amplitudes of each waveform's events over time, and the intervals between them."""
+def distributions(model: DeconvNet, signals: Signals, events: Events) -> Figure:
+    """How high the peaks of each waveform's events are, over time, and the intervals between
+    them."""
+    heights = model.filters[0][:, :, 0].abs().amax((0, 2)).cpu().numpy()  # of unit length, [B]
     figure = Figure(figsize=(style.PAGE, 2.2), layout="constrained")
     left, right = figure.subplots(1, 2)
     intervals = []
-    for number in range(waveform_count):
+    for number in range(len(heights)):
         own = events[events["waveform"] == number]
         at = times_of(own["sample"], signals)
-        marker = style.MARKERS[number % len(style.MARKERS)]
         left.scatter(
-            at, own["amplitude"], s=5, color=colour_of(number), marker=marker, linewidths=0
+            at,
+            own["amplitude"] * heights[number],
+            s=5,
+            color=colour_of(number),
+            marker=marker_of(number),
+            linewidths=0,
         )
         intervals.append(np.diff(at))
-    left.set_title("amplitudes")
+    left.set_title("sizes")
+    left.set_ylabel(label_of(signals, "peak"))
     left.set_xlabel(axis_of(signals))
     left.set_ylim(0, None)
     draw_intervals(right, intervals)
+    right.set_ylabel("events")
     right.set_xlabel(axis_of(signals))
     return figure
 
@@ -336,7 +374,7 @@ class RecordingFigures:
             if stage.hum and self.signals.rate is not None:
                 facts["subtracted"] += f", and {stage.hum * self.signals.rate:.2f} Hz"
         lead = "Which waveforms occur in this recording, when, and how strongly."
-        return report(f"Training report: {self.run.name}", list(drawn.values()), lead, facts)
+        return report(f"Recording report: {self.run.name}", list(drawn.values()), lead, facts)
 
     def stretch(self) -> slice:
         """The samples that are drawn: around SHOWN events in the middle of the recording."""
@@ -370,16 +408,16 @@ class RecordingFigures:
     def _raster(self) -> Section:
         return Section(
             "Raster",
-            "All events over time, one row for each waveform.",
-            raster(self.signals, self.events, self.run.model.spec.layers[0].maps),
+            "All events over time, one row for each waveform. Grey: gaps longer than a waveform.",
+            raster(self.run.model, self.signals, self.events),
         )
 
     def _distributions(self) -> Section:
         return Section(
             "Amplitudes and intervals",
-            "The amplitude of every event over time, and the intervals between the events of each"
-            " waveform.",
-            distributions(self.signals, self.events, self.run.model.spec.layers[0].maps),
+            "The size of every event at the peak of its waveform, over time, and the intervals"
+            " between the events of each waveform.",
+            distributions(self.run.model, self.signals, self.events),
         )
 
     def _cost(self) -> Section:

@@ -65,7 +65,7 @@ def choose_defaults(
         return choose_for_recording(images, waveforms, length)
     if images[slice(0, 1)].shape[2] == 1:  # signals as images of height 1
         values = images[slice(0, len(images))][:, :, 0].cpu().numpy()
-        recording = as_signals(values, "signals", allow_nan=True)
+        recording = as_signals(values, "signals")
         return choose_for_recording(recording, waveforms, length)
     sample = torch.cat([images[slice(row, row + 1)] for row in sample_rows(len(images))])
     recipe, words = pictures_recipe(sample)

@@ -84,6 +84,14 @@ class TrainedRun:
     history: tuple[EpochReport, ...] = ()
     folder: Path | None = None
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether the last epoch of the last layer is in the history; a model file has none."""
+        if self.folder is None or not self.recipe.learning[-1].epochs:
+            return True
+        last = (self.recipe.model.depth, self.recipe.learning[-1].epochs)
+        return any((epoch.layer, epoch.epoch) >= last for epoch in self.history)
+
     def __repr__(self) -> str:
         last = f", cost {self.history[-1].cost:.4g} per image" if self.history else ""
         return f"TrainedRun({self.name!r}, {self.recipe!r}, {len(self.history)} epochs{last})"

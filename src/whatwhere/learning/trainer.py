@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from whatwhere.data import Signals, load_for_training
+from whatwhere.data.signals import samples_of
 from whatwhere.engines import Engine, resolve
 from whatwhere.engines.devices import choose_device
 from whatwhere.errors import SpecError
@@ -60,6 +61,8 @@ def train(
     image_count: int | None = None,
     resume: bool = False,
     start: DeconvNet | None = None,
+    waveforms: int | None = None,
+    length: int | str | None = None,
     progress: bool = False,
     options: TrainingOptions | None = None,
     callbacks: TrainingCallbacks | None = None,
@@ -80,6 +83,8 @@ def train(
                  every epoch or, from a DataLoader, once
     resume     continue the run in `out` from its last checkpoint
     start      the model to begin with; None draws one from the recipe's seed
+    waveforms  for a recording without a recipe: the number of its waveforms. None chooses it
+    length     their length, in samples or as a time such as '12ms'. None chooses it
     progress   show progress on standard error
     options    engine, device, memory, checkpoints: what does not change the outcome
     callbacks  functions to call during training, and when to stop
@@ -102,8 +107,13 @@ def train(
         "train(images, recipe) with a Recipe, or none",
     )
     if recipe is None:
-        given = choose_settings(images, start, image_count)
+        given = choose_settings(images, start, image_count, waveforms, length)
     else:
+        require(
+            waveforms is None and length is None,
+            "waveforms or length with a recipe, which sets both",
+            "train(signals, waveforms=…, length=…) without a recipe, or ModelSpec.signals(…)",
+        )
         source = open_images(images, recipe.model)
         if image_count is None:
             image_count = stream_length(source)
@@ -142,16 +152,26 @@ def stream_length(source: ImageStream) -> int | None:
 
 
 def choose_settings(
-    images: TrainingImages, start: DeconvNet | None, image_count: int | None
+    images: TrainingImages,
+    start: DeconvNet | None,
+    image_count: int | None,
+    waveforms: int | None = None,
+    length: int | str | None = None,
 ) -> TrainingInput:
     """Settings for images without a recipe, chosen from them; a warning reports the choice."""
     if isinstance(images, str | Path):
         images = load_for_training(images)[0]
     if isinstance(images, Signals):
-        chosen = choose_defaults(images)
+        samples = None if length is None else samples_of(length, images.rate)
+        chosen = choose_defaults(images, waveforms, samples)
         start = start or chosen.start
         source = open_images(images, chosen.recipe.model)
     else:
+        require(
+            waveforms is None and length is None,
+            "waveforms or length for images",
+            "a recording: ww.data.load(…, signals=True)",
+        )
         source = open_images(images, None)
         chosen = choose_defaults(source.known_images())
     if is_main_process():

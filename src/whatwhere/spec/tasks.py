@@ -71,6 +71,7 @@ class RestorationSpec(Checked):
     learn    let `denoise` adapt a dictionary to each image and use it in place of the trained
              denoiser; for images unlike photographs, such as text and lattices
              (docs/howto/restoration.md)
+    baseline  keep the drift and the hum of a recording in the result; without it, both are removed
 
     >>> ww.restoration.RestorationSpec(quality=32).tile
     640
@@ -79,6 +80,7 @@ class RestorationSpec(Checked):
     quality: int = 16
     tile: Count = 640
     learn: bool = False
+    baseline: bool = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

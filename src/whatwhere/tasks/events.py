@@ -94,6 +94,13 @@ def find_events(
     return join_events(list(tables))
 
 
+def tile_count(model: DeconvNet, signals: Signals) -> int:
+    """How many tiles `iter_events` reads, for progress."""
+    overlap = OVERLAP * LayerPlaces.of(model.spec, 1)[-1].reach
+    grid = TileGrid.of(model.spec, 1, signals.shape[2], TILE, overlap)
+    return len(signals) * len(grid.tiles)
+
+
 def iter_events(
     model: DeconvNet,
     recording: Any,

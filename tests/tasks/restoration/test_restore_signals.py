@@ -1,6 +1,7 @@
 """Noise and gaps of signals, by a model of their waveforms."""
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 import whatwhere as ww
 from tiny_run import whatwhere
 from whatwhere.errors import ImageError, RunError, SpecError
+from whatwhere.spec import InputSpec
 
 
 @pytest.fixture(scope="module")
@@ -73,10 +75,9 @@ def test_the_command_leaves_gaps_longer_than_a_waveform_unknown(
     recording[150:170] = np.nan
     np.save(tmp_path / "gaps.npy", recording)
     out = tmp_path / "filled.npy"
-    with pytest.warns(UserWarning, match="1 gap longer"):
-        output = whatwhere(
-            "inpaint", tmp_path / "gaps.npy", "nan", out, "--model", tmp_path / "model.safetensors"
-        )
+    output = whatwhere(
+        "inpaint", tmp_path / "gaps.npy", "nan", out, "--model", tmp_path / "model.safetensors"
+    )
     assert "1 gap longer than a waveform" in output
     filled = np.load(out)
     assert np.isnan(filled[150:170]).all()
@@ -195,8 +196,7 @@ def test_a_command_leaves_gaps_that_no_waveform_reaches_across_unknown(
     signals[:, :, 500:2000] = torch.nan
     signals[:, :, 2100:2104] = torch.nan
     np.save(tmp_path / "holes.npy", signals.numpy())
-    with pytest.warns(UserWarning, match="1 gap longer"):
-        said = whatwhere("inpaint", tmp_path / "holes.npy", "nan", tmp_path / "out.npy", *option)
+    said = whatwhere("inpaint", tmp_path / "holes.npy", "nan", tmp_path / "out.npy", *option)
     assert "1 gap longer than a waveform stays unknown" in said
     unknown = np.isnan(np.load(tmp_path / "out.npy"))[0, 0]
     assert np.flatnonzero(unknown).tolist() == list(range(500, 2000))
@@ -211,8 +211,7 @@ def test_a_long_gap_of_whole_numbers_is_left_at_0(model: ww.DeconvNet, tmp_path:
     np.save(tmp_path / "holes.npy", samples)
     np.save(tmp_path / "mask.npy", mask)
     paths = [tmp_path / name for name in ("holes.npy", "mask.npy", "out.npy")]
-    with pytest.warns(UserWarning, match="1 gap longer"):
-        said = whatwhere("inpaint", *paths, "--model", tmp_path / "model.safetensors")
+    said = whatwhere("inpaint", *paths, "--model", tmp_path / "model.safetensors")
     assert "1 gap longer than a waveform stays at 0, because whole numbers have no NaN" in said
     written = np.load(tmp_path / "out.npy")
     assert written.dtype == np.int16
@@ -246,3 +245,70 @@ def test_what_is_wrong_with_a_recording_of_a_command(model: ww.DeconvNet, tmp_pa
         with pytest.raises((SpecError, RunError), match=message):
             whatwhere(*arguments)
     assert not out.exists()
+
+
+def test_denoising_leaves_unknown_samples_unknown(
+    model: ww.DeconvNet, clean: torch.Tensor, tmp_path: Path
+) -> None:
+    """They have no influence either: the rest is what a mask gives."""
+    ww.save(model, tmp_path / "model.safetensors")
+    noisy = clean + 0.3 * torch.randn(clean.shape, generator=torch.Generator().manual_seed(0))
+    holes = noisy.clone()
+    holes[:, :, 100:160] = torch.nan
+    known = holes.isfinite()
+    restored = ww.restoration.denoise(model, holes, 0.3)
+    assert torch.equal(restored.isnan(), ~known)
+    expected = ww.restoration.inpaint(model, noisy, known, 0.3)
+    assert torch.equal(restored[known], expected[known])
+    np.save(tmp_path / "holes.npy", holes.numpy())
+    out = tmp_path / "clean.npy"
+    said = whatwhere(
+        "denoise", tmp_path / "holes.npy", out, "--model", tmp_path / "model.safetensors"
+    )
+    assert "120 unknown samples stay unknown" in said
+    assert np.array_equal(np.isnan(np.load(out)), ~known.numpy())
+
+
+def test_a_gap_of_two_channels_is_one(tmp_path: Path) -> None:
+    model = ww.DeconvNet(ww.ModelSpec.signals(1, 16, channels=2, pool_size=1))
+    ww.save(model, tmp_path / "model.safetensors")
+    values = np.random.default_rng(0).normal(size=(2, 400)).astype(np.float32)
+    values[:, 100:200] = np.nan
+    np.save(tmp_path / "two.npy", values)
+    paths = [tmp_path / "two.npy", "nan", tmp_path / "out.npy"]
+    said = whatwhere("inpaint", *paths, "--model", tmp_path / "model.safetensors")
+    assert "1 gap longer than a waveform stays unknown" in said
+
+
+def test_without_its_baseline_a_recording_has_neither_drift_nor_hum(
+    clean: torch.Tensor, tmp_path: Path
+) -> None:
+    t = torch.arange(16) - 7.5
+    filters = torch.cos(0.8 * t + 0.4) * torch.exp(-(t**2) / 20)
+    stage = InputSpec(kind="baseline", span=96, hum=0.0731)
+    spec = replace(ww.ModelSpec.signals(1, 16, pool_size=1), input=stage)
+    model = ww.DeconvNet(spec).with_filters(1, (filters / filters.norm())[None, None, None])
+    ww.save(model, tmp_path / "model.safetensors")
+    signal = clean[:1].repeat(1, 1, 10)
+    place = torch.arange(signal.shape[2])
+    slow = 2 * torch.sin(place / 400) + 0.5 * torch.sin(2 * torch.pi * 0.0731 * place)
+    flat = ww.restoration.RestorationSpec(baseline=False)
+    restored = ww.restoration.denoise(model, signal + slow, 0.05, spec=flat)
+    inside = slice(200, -200)
+    assert float((restored - signal)[..., inside].abs().mean()) < 0.1
+    kept = ww.restoration.denoise(model, signal + slow, 0.05)
+    assert float((kept - signal - slow)[..., inside].abs().mean()) < 0.1
+    np.save(tmp_path / "a.npy", (signal + slow).numpy())
+    paths = [tmp_path / "a.npy", tmp_path / "flat.npy", "--noise", 0.05, "--no-baseline"]
+    whatwhere("denoise", *paths, "--model", tmp_path / "model.safetensors")
+    np.testing.assert_allclose(np.load(tmp_path / "flat.npy"), restored.numpy(), atol=1e-6)
+
+
+def test_only_recordings_have_a_baseline_to_remove(
+    model: ww.DeconvNet, clean: torch.Tensor
+) -> None:
+    flat = ww.restoration.RestorationSpec(baseline=False)
+    with pytest.raises(SpecError, match="only recordings have a baseline"):
+        ww.restoration.denoise(ww.restoration.load_denoiser(), torch.rand(1, 1, 32, 32), spec=flat)
+    with pytest.raises(SpecError, match="subtracts no baseline"):
+        ww.restoration.denoise(model, clean, 0.3, spec=flat)

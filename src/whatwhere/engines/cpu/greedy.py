@@ -17,7 +17,8 @@ which takes little time, since they are few (`refit`). A signal is finished once
 cost by at most the share `tolerance`, so would all steps together, and the duality gap shows that
 the minimum is near.
 
-Where waveforms resemble each other or the code is dense, a sweep still gains little. So a signal has a budget of steps; `GreedyEngine` says what follows.
+Where waveforms resemble each other or the code is dense, a sweep still gains little. So a signal
+has a budget of steps; `GreedyEngine` says what follows.
 """
 
 from typing import Any, NamedTuple

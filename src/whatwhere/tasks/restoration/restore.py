@@ -14,7 +14,9 @@ from whatwhere.errors import ImageError, MissingExtra, SpecError, plural
 from whatwhere.inference import infer
 from whatwhere.inference.target import as_weights, check_mask
 from whatwhere.model import DeconvNet
+from whatwhere.model.solution import Solution
 from whatwhere.spec import AutoLam, InferenceSpec
+from whatwhere.spec.checks import require
 from whatwhere.spec.tasks import RestorationSpec
 from whatwhere.tasks.restoration.denoiser import Denoiser, plane_restorer
 from whatwhere.tasks.restoration.dictionary import denoise_plane, learn_dictionary, load_dictionary
@@ -26,6 +28,7 @@ ImagesT = TypeVar("ImagesT", Tensor, np.ndarray)
 # of signals, 1/λ in standard deviations of the noise: chosen on simulated recordings
 THRESHOLD = 2.0
 LARGEST = 1e15  # value whose square, summed over a picture, is within the range of float32
+LONG_GAPS = "The recording has"  # begins the warning of gaps that no waveform spans
 FAITHFUL = 0.02  # 1/λ without noise, as a share of the smallest that leaves no event
 
 
@@ -42,7 +45,8 @@ def denoise(
     model     the trained denoiser (`load_denoiser`), which is best for photographs; or atoms [M, K,
               K] of a dictionary, of mean 0 and length 1 (`load_dictionary`); or a `DeconvNet` of
               signals
-    images    floats [N, C, H, W]; signals [N, C, T]
+    images    floats [N, C, H, W]; signals [N, C, T], in which NaN marks unknown samples, which
+              stay unknown
     noise     standard deviation of white noise, in units of the images; None estimates it for each
               image. 0 returns the images. "poisson": the images are counts. (gain, sigma): Poisson
               noise of counts of `gain` units each, and white noise of standard deviation sigma
@@ -62,9 +66,10 @@ def denoise(
     """
     level = read_noise(noise)
     if isinstance(model, DeconvNet):
-        return restore_signals(model, images, level)
-    y = as_images(model, images)
+        return restore_signals(model, images, level, spec=spec)
     spec = spec or RestorationSpec()
+    require_pictures(spec)
+    y = as_images(model, images)
     if isinstance(level, PoissonGaussian):
         clean = remove_white_noise(model, level.stabilise(y), [1.0] * len(y), spec, progress)
         return like(level.restore_units(clean), images)
@@ -145,7 +150,8 @@ def inpaint(
     spec = spec or RestorationSpec()
     known = as_weights(mask)
     if isinstance(model, DeconvNet):
-        return restore_signals(model, images, noise, known)
+        return restore_signals(model, images, noise, known, spec)
+    require_pictures(spec)
     if spec.learn or isinstance(model, Tensor):
         raise SpecError("A dictionary cannot inpaint. Use the trained denoiser (load_denoiser).")
     y = as_images(model, images, known)
@@ -165,13 +171,17 @@ def restore_signals(
     signals: ImagesT,
     noise: float | PoissonGaussian | None,
     mask: Tensor | None = None,
+    spec: RestorationSpec | None = None,
 ) -> ImagesT:
     """Signals [N, C, T] as their waveforms explain them; where they are known and have no noise, as
     they are.
 
     noise  standard deviation; None estimates it
-    mask   [N, 1 or C, T], 0 where a sample is missing
+    mask   [N, 1 or C, T], 0 where a sample is missing; None: samples that are NaN are unknown, and
+           stay so
+    spec   whether the result has the baseline
     """
+    spec = spec or RestorationSpec()
     if not model.spec.for_signals:
         raise SpecError(
             "Got a model of pictures; expected one of signals, or a denoiser (load_denoiser)."
@@ -179,19 +189,40 @@ def restore_signals(
     if isinstance(noise, PoissonGaussian):
         raise SpecError("Got noise of counts for signals; expected a standard deviation, or None.")
     given = checked(signals, f"[N, {model.spec.channels}, T]")
-    if noise == 0 and mask is None:
+    if noise == 0 and mask is None and spec.baseline:
         return signals
-    spec = InferenceSpec.coding(lam=lam_of_noise(noise))
-    if mask is None:
-        return like(infer(model, given, spec).reconstruction.to(given), signals)
-    check_mask(given.unsqueeze(2), mask.unsqueeze(-2))
-    known = (mask > 0).to(given.device)
-    warn_of_long_gaps(model, known)
+    known = ~given.isnan()
+    if mask is not None:
+        check_mask(given.unsqueeze(2), mask.unsqueeze(-2))
+        known = (mask > 0).to(given.device)
+        warn_of_long_gaps(model, known)
     v = torch.where(known, given, 0)
-    clean = infer(model, v, spec, mask=known.float()).reconstruction.to(given)
+    how = InferenceSpec.coding(lam=lam_of_noise(noise))
+    solution = infer(model, v, how, mask=None if known.all() else known.float())
+    clean = solution.reconstruction.to(given)
     if noise == 0:
         clean = torch.where(known, given, clean)
+    if not spec.baseline:
+        clean = clean - baseline_of(solution).to(given)
+    if mask is None:
+        clean = torch.where(known, clean, torch.nan)
     return like(clean, signals)
+
+
+def baseline_of(solution: Solution) -> Tensor:
+    """What the model's input stage subtracted from signals, [N, C, T]."""
+    low = solution.latents.background.low
+    if low is None:
+        raise SpecError(
+            "The model subtracts no baseline, so there is none to remove. Train one with"
+            " model.input.kind = 'baseline', or keep the default baseline = true."
+        )
+    return low.squeeze(2)
+
+
+def require_pictures(spec: RestorationSpec) -> None:
+    """Raise an error for a setting that only recordings have."""
+    require(spec.baseline, "baseline = false for pictures", "true: only recordings have a baseline")
 
 
 def lam_of_noise(noise: float | None) -> float | AutoLam:
@@ -218,7 +249,7 @@ def warn_of_long_gaps(model: DeconvNet, known: Tensor) -> None:
     if count := int(long_gaps.sum()):
         longest = int(torch.diff(known_places(unknown)).max()) - 1
         warnings.warn(
-            f"The recording has {plural(count, 'gap')} longer than the model's waveforms"
+            f"{LONG_GAPS} {plural(count, 'gap')} longer than the model's waveforms"
             f" ({reach:,} samples); the longest has {longest:,} samples. The model cannot fill"
             " these gaps: the result is 0 where no known sample is near. Treat such samples as"
             " unknown, as `whatwhere inpaint` does.",
