@@ -3,6 +3,7 @@
 import os
 import struct
 import sys
+import warnings
 import zlib
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from PIL import Image
 from whatwhere.data import load
 from whatwhere.data.pictures import picture_names
 from whatwhere.errors import ImageError, MissingExtra
-from whatwhere.files import RECORD
+from whatwhere.files import RECORD, write_result
 
 
 def save(path: Path, pixels: np.ndarray, **options: object) -> None:
@@ -69,7 +70,7 @@ def test_a_broken_picture_is_skipped_with_a_warning_that_names_it(
     (tmp_path / f"b.{suffix}").write_bytes(
         complete[: int(length * len(complete)) if length < 1 else int(length)]
     )
-    with pytest.warns(UserWarning, match=rf"skipped b\.{suffix} \((damaged|.*[Tt]runcated)"):
+    with pytest.warns(UserWarning, match=rf"skipped b\.{suffix} \(.*(damaged|[Tt]runcated)"):
         assert len(load(tmp_path)) == 1
     with pytest.raises(ImageError, match=rf"b\.{suffix} is not a usable picture"):
         load(tmp_path / f"b.{suffix}")
@@ -90,6 +91,44 @@ def test_files_that_are_no_pictures_are_named_once(tmp_path: Path, grey: np.ndar
     assert len(caught) == 1
     with pytest.raises(ImageError, match=r"text\.png is not a usable picture"):
         load(tmp_path / "text.png")
+
+
+def skipped(folder: Path) -> list[str]:
+    """The warnings of a folder of one picture."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert len(load(folder)) == 1
+    return [str(warning.message).removeprefix(f"{folder}: ") for warning in caught]
+
+
+def test_skipped_files_are_named_at_any_depth(tmp_path: Path, grey: np.ndarray) -> None:
+    save(tmp_path / "old" / "slide 01" / "a.png", grey[0])
+    for name in ("old/README.txt", "notes/list.csv", "old/.hidden", "top.txt"):
+        file = tmp_path / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("a text")
+    assert skipped(tmp_path) == [
+        "skipped notes/list.csv (not a picture), old/README.txt (not a picture), top.txt (not a"
+        " picture)."
+    ]
+
+
+def test_files_of_the_program_are_not_named(tmp_path: Path, grey: np.ndarray) -> None:
+    save(tmp_path / "a.png", grey[0])
+    write_result(tmp_path, tmp_path / "predictions.csv", b"file,class\n", "")
+    for name in ("mine.csv", "mine.codes.safetensors", "mine.classifier.safetensors"):
+        (tmp_path / name).write_text("labels")
+    for folder, name in (("mine.run", "recipe.toml"), ("results", RECORD)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).write_text("{}")
+        (tmp_path / folder / "other.txt").write_text("a text")
+    assert skipped(tmp_path) == []
+    (tmp_path / "theirs.csv").write_text("a table")
+    assert skipped(tmp_path) == ["skipped theirs.csv (not a picture)."]
+    (tmp_path / RECORD).write_text("damaged")
+    assert skipped(tmp_path) == [
+        "skipped predictions.csv (not a picture), theirs.csv (not a picture)."
+    ]
 
 
 @pytest.mark.parametrize("side", [6_000, 12_000, 2_000_000_000])

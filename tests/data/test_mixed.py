@@ -8,6 +8,7 @@ import torch
 
 from tiny_run import PLAIN, whatwhere
 from whatwhere.data import Images, load, load_for_training, load_groups, mixed
+from whatwhere.data.mixed import NOT_RECORDED, Recorded
 from whatwhere.errors import ImageError
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.model import load as load_model
@@ -134,7 +135,7 @@ def test_whole_pictures_of_several_sizes_are_grouped(tmp_path: Path) -> None:
 
 
 def test_one_array_of_several_sizes_is_of_squares_at_the_centre(folder: Path) -> None:
-    with pytest.warns(UserWarning, match="pictures of 2 sizes. .* crops its centre to 20 × 20"):
+    with pytest.warns(UserWarning, match="pictures of 2 sizes, from 20 to 60 pixels"):
         images = load(folder)
     values = images[:].numpy() * 255
     assert values.shape == (3, 3, 20, 20)
@@ -195,3 +196,34 @@ def test_a_folder_of_several_sizes_trains(folder: Path, tmp_path: Path, update: 
     )
     assert trained.model == expected.model == load_model(tmp_path / "run")
     assert trained.model.spec.channels == 3
+
+
+def words_of_warning(folder: Path, recorded: Recorded = NOT_RECORDED) -> str:
+    """The warning about the sizes of the pictures in a folder."""
+    with pytest.warns(UserWarning, match="sizes") as caught:
+        load(folder, recorded=recorded)
+    assert len(caught) == 1
+    return str(caught[0].message).removeprefix(f"{folder.name} has ")
+
+
+def test_the_warning_about_sizes_says_why_and_what_to_do(folder: Path) -> None:
+    assert words_of_warning(folder) == (
+        "pictures of 2 sizes, from 20 to 60 pixels. whatwhere scales each one so that its shorter"
+        " side has 20 pixels, as the smallest (a.png), and crops its centre. Leave out the smallest"
+        " for more detail."
+    )
+    assert words_of_warning(folder, Recorded(12, None)) == (
+        "pictures of 2 sizes, from 20 to 60 pixels. whatwhere scales each one so that its shorter"
+        " side has 12 pixels, as the pictures that the run learned from, and crops its centre."
+    )
+
+
+def test_squares_of_large_pictures_have_the_usual_side(tmp_path: Path) -> None:
+    from PIL import Image
+
+    for name, side in (("a", 70), ("b", 80)):
+        Image.new("L", (side, side)).save(tmp_path / f"{name}.png")
+    assert words_of_warning(tmp_path) == (
+        "pictures of 2 sizes, from 70 to 80 pixels. whatwhere scales each one so that its shorter"
+        " side has 64 pixels and crops its centre."
+    )

@@ -9,6 +9,7 @@ import struct
 import threading
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,14 @@ import tiny_run as tiny
 import whatwhere as ww
 from pages.labelled import COUNT, HOSTILE, Served, press, serving, until_said
 from pages.opened import Opened
-from whatwhere.pages.labelling import ClassSlots, LabelPage, LabelsFirst, page, what_is_missing
+from whatwhere.pages.labelling import (
+    ClassSlots,
+    LabelPage,
+    LabelsFirst,
+    page,
+    stage_words,
+    what_is_missing,
+)
 from whatwhere.pages.server import PageServer
 from whatwhere.tasks.labelling.label_tables import read_labels
 
@@ -276,7 +284,7 @@ def test_labels_by_mouse_and_undo(tab: Opened, served: Session) -> None:
     first = chosen_row(tab)
     name_class(tab, "upright")
     until_said(tab, shown, 1)
-    assert tab.tab.locator("#first-steps").is_hidden()
+    assert "Label a picture of another class" in tab.text("#first-steps")
     assert shown.session.said == {first: "upright"}
     tab.tab.locator("#tray .cell").nth(2).click()
     name_class(tab, "lying")
@@ -524,7 +532,7 @@ def test_unsure_pictures_come_first_and_a_class_is_confirmed_at_once(
     rows = [int(cell.get_attribute("data-row")) for cell in cells]
     assert [certainty[row] for row in rows] == sorted(certainty[row] for row in rows)
     assert not set(rows) & set(session.said)
-    # through the lens of a class, from the least to the most sure
+    # through the magnifying glass of a class, from the least to the most sure
     predictions = session.predict()
     open_classes = predictions.classes[~predictions.said].tolist()
     name = max(set(open_classes), key=open_classes.count)
@@ -605,7 +613,7 @@ def test_classes_are_exported_and_labels_imported(
     tab.tab.locator("#import-file").set_input_files(studio)
     until_said(tab, shown, 5)
     assert {session.names[row]: name for row, name in session.said.items()} == said
-    assert "5 new labels from studio.json" in tab.text("#message")
+    assert tab.text("#message") == "studio.json: Imported 5 labels."
     press(tab, "u")
     tab.until(lambda: not session.said)
     tab.settle()
@@ -614,6 +622,97 @@ def test_classes_are_exported_and_labels_imported(
         {"name": "x.csv", "mimeType": "text/csv", "buffer": b"file,class\nother.png,a\n"}
     )
     tab.tab.locator("#message", has_text="has no label for these pictures").wait_for()
+    table = f"{session.names[1]},a\nother.png,b\n".encode()
+    tab.tab.locator("#import-file").set_input_files(
+        {"name": "x.csv", "mimeType": "text/csv", "buffer": table}
+    )
+    until_said(tab, shown, 1)
+    words = "x.csv: Imported 1 of 2 labels; no picture is called 'other.png'."
+    assert tab.text("#message") == words
+
+
+@pytest.mark.browser
+def test_other_pictures_get_a_class_from_the_second_class_on(tab: Opened, served: Session) -> None:
+    _, shown, _ = served
+    assert tab.text("#first-steps").startswith("What is this?")
+    assert tab.tab.locator("#save").is_disabled()
+    press(tab, "bar <Enter>")
+    until_said(tab, shown, 1)
+    state = shown._state("")
+    assert [row for row, best in enumerate(state["best"]) if best >= 0] == list(shown.session.said)
+    assert tab.text("#first-steps").startswith("All labels are bar. Label a picture of another")
+    assert tab.tab.locator(".class-row", has_text="bar").locator("small").inner_text() == "1 / 1"
+    assert b"All labels are 'bar'" in shown.answer("export/predictions.csv").body
+    tab.tab.locator("#exchange summary").click()
+    assert tab.tab.locator("#exports").evaluate("one => one.inert")
+    assert tab.tab.locator("#export-needs").is_visible()
+    press(tab, "<Escape>")
+    assert tab.tab.locator("#save").is_disabled()
+    press(tab, "cross <Enter>")
+    until_said(tab, shown, 2)
+    assert min(shown._state("")["best"]) >= 0
+    assert tab.tab.locator("#first-steps").is_hidden()
+    assert tab.tab.locator("#save").is_enabled()
+    assert not tab.tab.locator("#exports").evaluate("one => one.inert")
+
+
+@pytest.mark.browser
+def test_while_the_program_learns_the_page_counts_and_keys_can_be_read(
+    browser: Any, served: Session, tmp_path: Path
+) -> None:
+    _, shown, _ = served
+    half = threading.Event()
+    terminal: list[tuple[str, int]] = []
+
+    @contextmanager
+    def on_terminal(title: str, total: int) -> Iterator[Any]:
+        yield lambda pieces: terminal.append((title, pieces))
+
+    def learn(stage: Any) -> ww.Labelling:
+        with stage("learning features", 4000) as advance:
+            advance(1000)
+            half.wait(60)
+        return shown.session
+
+    learning = LabelPage(learn, "slides", tmp_path / "classifier.safetensors", on_terminal)
+    with PageServer(learning.answer, act=learning.act) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            tab = browser.new_page()
+            tab.goto(server.url)
+            tab.locator("#stage", has_text="learning features: 1,000 of 4,000, about").wait_for()
+            assert terminal[-1] == ("learning features", 1000)
+            assert tab.locator("#source").inner_text() == "slides"
+            for button in ("#save", "#undo", "#start-tour"):
+                assert tab.locator(button).is_disabled(), button
+            assert tab.locator("#exchange").evaluate("one => one.inert")
+            tab.keyboard.press("?")
+            assert tab.locator("#keys").is_visible()
+            tab.keyboard.press("Escape")
+            assert tab.locator("#keys").is_hidden()
+            half.set()
+            tab.locator("body[aria-busy=false]").wait_for()
+            assert tab.locator("#source").inner_text() == "slides:"
+            assert tab.locator("#start-tour").is_enabled()
+            tab.keyboard.press("?")
+            assert tab.locator("#keys").is_visible()
+            tab.close()
+        finally:
+            half.set()
+            server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("done", "words"),
+    [
+        (0, "learning …"),
+        (50, "learning: 50 of 200, about 30 s left"),
+        (1, "learning: 1 of 200, about 33 min left"),
+        (200, "learning …"),
+    ],
+)
+def test_progress_is_told_with_counts_and_time(done: int, words: str) -> None:
+    assert stage_words("learning", done, 200, 10) == words
 
 
 @pytest.mark.browser
@@ -941,6 +1040,8 @@ def test_a_phone_shows_it_all_without_scrolling_sideways(browser: Any, served: S
         until_said(opened, shown, 1)
         opened.tab.locator(".look").first.tap()
         box = opened.box("#grid")
-        assert 0 <= box["y"] < box["y"] + box["height"] <= 844, "the lens shows the grid"
+        assert 0 <= box["y"] < box["y"] + box["height"] <= 844, (
+            "the magnifying glass shows the grid"
+        )
         opened.tab.locator("#undo").tap()
         until_said(opened, shown, 0)

@@ -7,15 +7,18 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from whatwhere.cli.command import Settings, app, command
 from whatwhere.cli.inputs import SHARD, open_shard
+from whatwhere.spec.checks import Within
 from whatwhere.spec.tasks import AnomalySpec
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from whatwhere.cli.outputs import Stages
     from whatwhere.pages.anomalies import Drawing
     from whatwhere.tasks.anomaly import AnomalyDetector
@@ -54,7 +57,8 @@ def fit(
 ) -> None:
     """Learn what normal pictures look like, from normal pictures alone.
 
-    If some of the pictures may be odd, give their share: --contamination 0.1.
+    If some of the pictures may be odd, give their share: --contamination 0.1. For objects in a
+    fixed position, in pictures of one size, give --aligned.
 
     normal  a folder of pictures of any sizes, the name of a data set, or an .npy, .npz or IDX file
     out     file for the detector
@@ -63,7 +67,7 @@ def fit(
     $ whatwhere anomaly fit normal/ --out detector --aligned
     """
     from whatwhere.cli.outputs import Stages, claim
-    from whatwhere.errors import plural, printable
+    from whatwhere.errors import printable
     from whatwhere.files import disk_errors
 
     spec = settings.override(AnomalySpec())
@@ -83,17 +87,10 @@ def fit(
         }
         typer.echo(json.dumps({"detector": str(out), "pictures": count, **facts}))
         return
-    fewest = math.ceil(1 / spec.false_alarms) - 1
-    few = ""
-    if count < fewest:
-        few = f" For {100 * spec.false_alarms:.2g} %, give at least {fewest:,} normal pictures."
-    left_out = len(detector.sample_.kept) - len(detector.fitted_)
-    without = f", leaving out the {left_out:,} least normal" if left_out else ""
     typer.echo(
-        f"{printable(out)}: learned from {plural(count, 'normal picture')}{without}. Scores above"
-        f" {threshold.value:.2f} are anomalies. About {100 * threshold.false_alarms:.2g} % of"
-        f" normal pictures score higher (95 % interval: {100 * low:.2g} to"
-        f" {100 * high:.2g} %).{few}"
+        f"{printable(out)}: {learned_from(detector)}. Scores above {threshold.value:.2f} are"
+        f" anomalies. About {100 * threshold.false_alarms:.2g} % of normal pictures score higher"
+        f" (95 % interval: {100 * low:.2g} to {100 * high:.2g} %).{too_few(detector)}"
     )
 
 
@@ -114,6 +111,8 @@ def score(
     first, with maps of their anomalies. `scores.csv` has a row for each picture: its name, its
     score, 1 for an anomaly, and the evidence of each kind.
 
+    The scores of pictures that the detector learned from are too low. Use `odd` for those.
+
     detector  a file that `whatwhere anomaly fit` wrote
     pictures  a folder of pictures of any sizes, the name of a data set, or an .npy, .npz or IDX
               file
@@ -129,17 +128,43 @@ def score(
     shard = open_shard(settings, quiet=quiet)
     out = shard.part_of(out)
     model = AnomalyDetector.load(detector)
+    check_outside(out, pictures)
     claim(report_files(out), detector, pictures, folder=out, overwrite=overwrite, recorded=True)
     source = open_pictures(pictures)
     if not shard.is_all:
         source = some_of(source, shard.rows_of_pictures(len(source)))
     stages = Stages(quiet)
     begin_part(out, shard)
-    write_report(out, model, source, scored(model, source, stages), stages, json_=json_)
+    fitted_to: list[int] = []
+    rows = scored(model, watched(source, model, fitted_to), stages)
+    words = write_report(out, model, source, rows, stages, json_=json_)
     end_part(out, shard)
+    if fitted_to and not json_:
+        words += (
+            f" The detector learned from {len(fitted_to):,} of these pictures, so their scores are"
+            " too low. For the pictures that it learned from, use `whatwhere anomaly odd`."
+        )
+    typer.echo(words)
 
 
-@command(AnomalySpec, flags="aligned false_alarms contamination", app=group)
+@dataclass(frozen=True, kw_only=True)
+class UnsortedSpec(AnomalySpec):
+    """Settings of `odd`.
+
+    aligned       compare each place with the same place of other pictures, for objects in a fixed
+                  position in pictures of one size. By default, the detector compares each place
+                  with all places, for surfaces
+    false_alarms  share of normal pictures that may count as anomalies; sets the threshold
+    contamination  share of the pictures that you expect to be odd
+    memory        MB that learning may use. It keeps a random sample of the pictures if they need
+                  more
+    seed          seed of the random sample
+    """
+
+    contamination: Annotated[float, Within(0, 0.5)] = UNSORTED
+
+
+@command(UnsortedSpec, flags="aligned false_alarms contamination", app=group)
 def odd(
     pictures: str,
     *,
@@ -165,31 +190,102 @@ def odd(
     from whatwhere.cli.outputs import Stages, claim
     from whatwhere.tasks.anomaly.pictures import open_pictures
 
-    spec = settings.override(AnomalySpec(contamination=UNSORTED))
+    spec = settings.of(UnsortedSpec)
+    check_outside(out, pictures)
     claim(report_files(out), pictures, folder=out, overwrite=overwrite, recorded=True)
     stages = Stages(quiet)
     model = fitted(spec, pictures, stages)
     source = open_pictures(pictures)
-    # The detector learned from these pictures, too. So the score of a fitted picture is the one by
-    # what was learned from the others.
-    by_others = dict(zip(model.fitted_.tolist(), model.normal_scores_.tolist(), strict=True))
+    # The detector learned from most of these pictures. They have been compared with the others
+    # already, so only those that were left out are scored.
+    by_others = zip(
+        model.fitted_.tolist(), model.normal_scores_.tolist(), model.normal_evidence_, strict=True
+    )
     rows = [
-        replace(row, score=by_others.get(row.number, row.score))
-        for row in scored(model, source, stages)
+        Row(score, number, source.names[number], evidence) for number, score, evidence in by_others
     ]
-    write_report(out, model, source, rows, stages, json_=json_)
+    compared = {row.number for row in rows}
+    left_out = [number for number in range(len(source)) if number not in compared]
+    if left_out:
+        scores = scored(model, some_of(source, left_out), stages)
+        rows += [replace(row, number=number) for row, number in zip(scores, left_out, strict=True)]
+    words = write_report(out, model, source, rows, stages, json_=json_)
+    typer.echo(words if json_ else words + too_few(model))
 
 
 def fitted(spec: AnomalySpec, source: str, stages: "Stages") -> "AnomalyDetector":
     """A detector with these settings, fitted to the pictures of a source."""
     from whatwhere.tasks.anomaly import AnomalyDetector
-    from whatwhere.tasks.anomaly.pictures import open_pictures
 
     parameters = dict(vars(spec))
     detector = AnomalyDetector(random_state=parameters.pop("seed"), **parameters)
-    count = len(open_pictures(source))
-    with stages.stage("reading and comparing pictures", count) as advance:
-        return detector.fit(source, progress=advance)
+    return detector.fit(source, stage=stages.stage)
+
+
+def learned_from(model: "AnomalyDetector") -> str:
+    """Which pictures a detector learned from, in words that can follow "The detector"."""
+    from whatwhere.errors import plural
+
+    seen = model.sample_.seen
+    kept = len(model.sample_.kept)
+    fitted = len(model.fitted_)
+    if fitted == seen:
+        return f"learned from {plural(seen, 'normal picture')}"
+    sampled = ""
+    if kept < seen:
+        sampled = f"; it kept a random {kept:,} (setting `memory`)"
+    without = ""
+    if fitted < kept:
+        without = f" and left out the {kept - fitted:,} least normal"
+    return f"learned from {fitted:,} of {plural(seen, 'picture')}{sampled}{without}"
+
+
+def too_few(model: "AnomalyDetector") -> str:
+    """A sentence for detectors that learned from too few pictures for the wanted false alarms."""
+    wanted = model.false_alarms
+    fewest = math.ceil(1 / wanted) - 1
+    if len(model.fitted_) >= fewest:
+        return ""
+    needed = fewest
+    while needed - math.floor(model.contamination * needed) < fewest:
+        needed += 1
+    return (
+        f" That is too few pictures for a false-alarm rate of {100 * wanted:.2g} %. To reach"
+        f" {100 * wanted:.2g} %, give at least {needed:,} pictures."
+    )
+
+
+def check_outside(out: Path, pictures: str) -> None:
+    """Raise an error if the folder for the report is the folder of the pictures, or inside it."""
+    from whatwhere.errors import SpecError, printable
+
+    folder = Path(pictures).resolve()
+    report = out.resolve()
+    if not folder.is_dir() or not report.is_relative_to(folder):
+        return
+    place = (
+        "is the folder of the pictures" if report == folder else "is inside the pictures' folder"
+    )
+    raise SpecError(
+        f"--out {printable(out)} {place}. The next command would read the report as pictures."
+        " Choose a folder outside of it."
+    )
+
+
+def watched(source: "PictureList", model: "AnomalyDetector", fitted_to: list[int]) -> "PictureList":
+    """The same pictures; the numbers of those that the detector was fitted to are added to
+    `fitted_to` as they are read."""
+    from whatwhere.tasks.anomaly.pictures import PictureList, fingerprint, with_channels
+
+    known = model.fingerprints()
+
+    def read(number: int) -> "Tensor":
+        picture = source.read(number)
+        if fingerprint(with_channels(picture, model.sample_.channels)) in known:
+            fitted_to.append(number)
+        return picture
+
+    return PictureList(source.names, read)
 
 
 def scored(model: "AnomalyDetector", source: "PictureList", stages: "Stages") -> list[Row]:
@@ -215,13 +311,14 @@ def write_report(
     stages: "Stages",
     *,
     json_: bool,
-) -> None:
-    """Write the table and the page, the least normal pictures first, and print a summary."""
+) -> str:
+    """Write the table and the page, the least normal pictures first; return a summary, as JSON or
+    in words."""
     import numpy as np
 
     from whatwhere.cli.outputs import write
-    from whatwhere.errors import plural, printable
-    from whatwhere.pages.anomalies import write_page
+    from whatwhere.errors import printable
+    from whatwhere.pages.anomalies import count_above, false_alarms_among, write_page
 
     rows = sorted(rows, key=lambda row: (-row.score, row.number))
     threshold = model.threshold_
@@ -231,17 +328,19 @@ def write_report(
     shown = rows[:SHOWN]
     with stages.stage("drawing the page", len(shown)) as advance:
         drawn = drawings(model, source, shown, advance)
-        content = write_page(drawn, scores, model.normal_scores_, threshold).encode()
-        write(page, content, out)
+        learned = learned_from(model)
+        content = write_page(drawn, scores, model.normal_scores_, threshold, learned)
+        write(page, content.encode(), out)
     anomalies = int((scores > threshold.value).sum())
     if json_:
-        typer.echo(json.dumps({"folder": str(out), "pictures": len(rows), "anomalies": anomalies}))
-        return
-    found = "is an anomaly" if anomalies == 1 else "are anomalies"
-    typer.echo(
-        f"{printable(out)}: {anomalies:,} of {plural(len(rows), 'picture')} {found}. The least"
-        f" normal is {printable(rows[0].name)} (score {scores[0]:.2f})."
-    )
+        return json.dumps({"folder": str(out), "pictures": len(rows), "anomalies": anomalies})
+    found = f"{printable(out)}: {count_above(anomalies, len(rows))}"
+    alarms = false_alarms_among(anomalies, len(rows), threshold)
+    if alarms:
+        found += f"; {alarms[0].lower()}{alarms[1:]}"
+    else:
+        found += "."
+    return f"{found} The least normal is {printable(rows[0].name)} (score {scores[0]:.2f})."
 
 
 def csv_table(rows: Sequence[Row], threshold: float) -> str:
@@ -268,7 +367,8 @@ def drawings(
     for n, found in enumerate(model.detect(some)):
         picture = some.read(n)
         patches = model.compared(picture, found.anomaly_map)
-        yield Drawing(replace(found, score=shown[n].score), picture, patches)
+        row = shown[n]
+        yield Drawing(replace(found, score=row.score, evidence=row.evidence), picture, patches)
         advance(1)
 
 

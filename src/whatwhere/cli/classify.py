@@ -76,8 +76,9 @@ def classify(
     fits the SVM to all of them, and tests it once.
 
     images  as for `encode`; default: the images that the run was trained on
-    labels  labels of a few images: a .csv file with the name and the class of one picture per line;
-            or labels of all images: an IDX or .npy file
+    labels  labels of a few images: a .csv file with the name and the class of one picture per line
+            (a name may leave out the folder if no other picture has the same name); or labels of
+            all images: an IDX or .npy file
     test    test images with labels: a data set, a folder with a sub-folder for each class, or an
             .npz file; default: the test images of a named data set, or a held-out sixth
     out     folder for the results, with a table of labels or a classifier; with --shard, each part
@@ -190,11 +191,14 @@ def label_all(
     """Give all images a class."""
     from whatwhere.data.pictures import row_names
     from whatwhere.pages.classes import classes_page
-    from whatwhere.tasks.labelling.label_tables import check_names, read_labels, write_predictions
+    from whatwhere.tasks.labelling.label_tables import (
+        labels_of_pictures,
+        read_labels,
+        write_predictions,
+    )
 
-    given = read_labels(labels)
     # before the long work: a mistake in the table is known at once
-    check_names(labels, given, row_names(images))
+    given = labels_of_pictures(labels, read_labels(labels), row_names(images))
     options = settings.of(Execution)
     distortions = settings.of(Distortions)
     session = ww.Labelling(

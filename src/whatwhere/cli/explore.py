@@ -107,15 +107,17 @@ def label(
 
     OUT has your labels, and `predictions.csv` next to it has the class of every picture. The
     command writes both after every label, and continues from them the next time. It stores the
-    model that it learns, and the classifier that you save on the page, in the same folder.
+    model that it learns, and the classifier that you save on the page, in the same folder. Other
+    pictures get a class as soon as two classes have labels.
 
     run          a run, a model file or the name of a model; by default the command first learns a
                  model from the pictures
     out          the table of labels
     labels_from  import labels first: a .csv file with names and classes, or the .json file of Label
-                 Studio
+                 Studio. A warning names labels of unknown pictures
     export       write the class of every picture instead of opening the page: a table (.csv), tasks
-                 for Label Studio (.json), or a new folder with a sub-folder for each class
+                 for Label Studio (.json), or a new folder with a sub-folder for each class. If
+                 the folder exists, a number follows its name
     links        with --export FOLDER: link to the pictures instead of copying them
 
     $ whatwhere label pictures/
@@ -126,6 +128,7 @@ def label(
     from whatwhere.pages.server import PageServer
     from whatwhere.progress import Stage
 
+    stages = Stages()
     how = settings.of(Distortions)
     options = settings.of(Execution)
     source = read_images(Path(run or ""), images)
@@ -139,9 +142,13 @@ def label(
         return session
 
     if export is not None:
-        written = make(Stages(quiet=True).stage).export(export, links=links)
+        written = make(stages.stage).export(export, links=links)
         typer.echo(f"Wrote {printable(written)}: the classes of {plural(len(source), 'picture')}")
         return
-    shown = LabelPage(make, source.name, out.with_suffix(".classifier.safetensors"))
-    with PageServer(shown.answer, act=shown.act) as server:
-        server.show(f"Press Ctrl-C to stop. Your labels are in {out}.")
+    classifier = out.with_suffix(".classifier.safetensors")
+    shown = LabelPage(make, source.name, classifier, stages.stage)
+    try:
+        with PageServer(shown.answer, act=shown.act) as server:
+            server.show(f"Press Ctrl-C to stop. Your labels are in {out}.")
+    finally:
+        stages.console.show_cursor()  # a bar that Ctrl-C interrupts has hidden it

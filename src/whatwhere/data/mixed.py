@@ -153,6 +153,24 @@ def usual_side(sizes: Sequence[tuple[int, int]]) -> int:
     return min(USUAL_SIDE, *(min(size) for size in sizes))
 
 
+def squares_words(pictures: MixedPictures, side: int) -> str:
+    """What becomes of pictures of several sizes that are made squares of `side`, and why."""
+    extents = [extent for size in pictures.sizes for extent in size]
+    range_words = f"{len(pictures.sizes)} sizes, from {min(extents)} to {max(extents)} pixels"
+    target = f"so that its shorter side has {side} pixels"
+    remedy = ""
+    if side == pictures.recorded.side:
+        target += ", as the pictures that the run learned from,"
+    elif side == min(extents):
+        smallest = min(pictures.pictures, key=lambda picture: min(picture.shape[1:]))
+        target += f", as the smallest ({smallest.name}),"
+        remedy = " Leave out the smallest for more detail."
+    return (
+        f"{pictures.name} has pictures of {range_words}. whatwhere scales each one {target} and"
+        f" crops its centre.{remedy}"
+    )
+
+
 def convert(pixels: np.ndarray, white: int | None, kind: Kind) -> np.ndarray:
     """Pixels [C, H, W] of a picture as another kind; `white` is their value of white (None for
     floats)."""

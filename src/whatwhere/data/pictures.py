@@ -12,8 +12,15 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from whatwhere.data.images import Images, LazyPixels
-from whatwhere.errors import ImageError, MissingExtra, printable, sentence, unique_printable
-from whatwhere.files import RECORD, FileStamp, open_regular, readable
+from whatwhere.errors import (
+    ImageError,
+    MissingExtra,
+    RunError,
+    printable,
+    sentence,
+    unique_printable,
+)
+from whatwhere.files import RECORD, FileStamp, open_regular, read_results, readable
 
 FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
@@ -23,6 +30,9 @@ MAGICS = (b"\x89PNG", b"\xff\xd8\xff", b"BM", b"RIFF", *TIFF_MAGICS)
 
 LARGEST_PICTURE = 1 << 25
 """Pixels of one picture (8192 × 4096); a larger one is rejected before it is decoded."""
+
+LABEL_FILES = (".csv", ".codes.safetensors", ".classifier.safetensors")
+"""What `whatwhere label` writes next to the pictures, if its table of labels lies there."""
 
 MOST_PAGES = 10_000
 REMEDY = "give PNG, JPEG, BMP, TIFF or WebP files"
@@ -77,7 +87,8 @@ TOP = Place()  # in no sub-folder
 
 
 class FolderContent(NamedTuple):
-    """The files of a folder: those that are named like pictures, and others next to them."""
+    """The files of a folder: those that are named like pictures, and all others but those that the
+    program wrote."""
 
     pictures: dict[Path, Place]
     others: list[Path]
@@ -171,7 +182,8 @@ def _no_pictures(folder: Path, skipped: Mapping[Path, str]) -> str:
 
 def _skipped_files(folder: Path, skipped: Mapping[Path, str]) -> str:
     names = ", ".join(
-        f"{printable(file.name)} ({reason})" for file, reason in list(skipped.items())[:10]
+        f"{printable(file.relative_to(folder))} ({reason})"
+        for file, reason in list(skipped.items())[:10]
     )
     more = f" and {len(skipped) - 10:,} more" if len(skipped) > 10 else ""
     return f"{printable(folder)}: skipped {names}{more}."
@@ -213,11 +225,24 @@ def folder_content(folder: Path, but: Path | None = None) -> FolderContent:
         folder / file: Place(file.parts[:-1], file.parts[0] if labelled else None)
         for file in pictures
     }
-    # Only files next to pictures are reported as skipped.
-    parents = {Path(), *(file.parent for file in pictures)}
     named = set(pictures)
-    others = [folder / file for file in files if file not in named and file.parent in parents]
+    own = _own_files(folder)
+    others = [folder / file for file in files if file not in named and folder / file not in own]
     return FolderContent(places, others)
+
+
+def _own_files(folder: Path) -> set[Path]:
+    """The files that the program wrote directly into a folder of pictures: results, which are in
+    its record, and what belongs to a table of labels. Sub-folders with a record are not walked."""
+    try:
+        own = {folder / name for name in read_results(folder)}
+    except RunError:  # a damaged record says nothing
+        own = set()
+    for codes in folder.glob("*.codes.safetensors"):
+        labels = codes.name.removesuffix(".codes.safetensors")
+        for suffix in LABEL_FILES:
+            own.add(folder / f"{labels}{suffix}")
+    return own
 
 
 def _left_out(folder: Path, but: Path | None) -> set[tuple[int, int]]:

@@ -5,7 +5,7 @@ the surface can be seen, and a line around what exceeds the threshold. The page 
 """
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.errors import MissingExtra, printable
+from whatwhere.errors import MissingExtra, plural, printable
 from whatwhere.html import data_url, report_style, static_page, thumbnail
 from whatwhere.tasks.anomaly.detector import Detection
 from whatwhere.tasks.anomaly.evidence import Threshold
@@ -45,11 +45,26 @@ li { min-width: 0; border-top: 1px solid var(--rule); padding-top: .7rem; }
 .views { display: grid; grid-template-columns: 1fr 1fr; gap: .6rem; align-items: start; }
 .view { position: relative; line-height: 0; margin: 3px; }
 .view img, .view svg { width: 100%; height: 100%; }
+.kinds { display: block; margin: .6rem 0; } .kinds dt { display: inline; font-weight: 600; }
+.kinds dd { display: inline; margin: 0; } .kinds div { font-size: .85rem; }
 .view svg { overflow: visible; } .over { position: absolute; inset: 0; }
 .patches { display: flex; flex-wrap: wrap; gap: 2px; margin-top: .4rem; align-items: center; }
-.patches img { width: 44px; height: 44px; image-rendering: pixelated; }
+.patches img { width: 44px; height: 44px; image-rendering: pixelated;
+               outline: 1px solid var(--rule); }
 .patches span { font-size: .75rem; color: var(--muted); }
 """
+
+
+KINDS = {
+    "spots": "a mark that is stronger than usual",
+    "texture": "a place that is unlike the places of normal pictures",
+    "neighbours": "a place that does not fit the places around it",
+    "rows": "a change from one band of rows to the next",
+    "columns": "a change from one band of columns to the next",
+    "places": "a place that is unlike the same place of normal pictures",
+    "whole": "the picture as a whole",
+}
+"""The kinds of evidence in words (`tasks.anomaly.evidence`)."""
 
 
 @dataclass(frozen=True)
@@ -63,33 +78,45 @@ class Drawing:
 
 
 def write_page(
-    drawings: Iterable[Drawing], scores: np.ndarray, normal: np.ndarray, threshold: Threshold
+    drawings: Iterable[Drawing],
+    scores: np.ndarray,
+    normal: np.ndarray,
+    threshold: Threshold,
+    learned: str,
 ) -> str:
     """The page.
 
     drawings  the pictures to show, the least normal first
     scores    scores of all pictures, [n]
-    normal    scores of the normal pictures, [m]
+    normal    scores of the pictures that the detector learned from, [m]
+    learned   which pictures the detector learned from: "learned from …"
     """
-    items = [item(drawing, threshold.value) for drawing in drawings]
+    items = []
+    kinds = dict[str, str]()
+    for drawing in drawings:
+        items.append(item(drawing, threshold.value))
+        for kind in drawing.found.evidence:
+            # the name of given features comes before the kind
+            kinds[kind] = KINDS[kind.rpartition(" ")[2]]
     anomalies = int((scores > threshold.value).sum())
     low, high = threshold.interval
     rest = ""
     if len(items) < len(scores):
         rest = f"<p>This page shows the {len(items):,} least normal ones.</p>"
-    are = "picture is an anomaly" if len(scores) == 1 else "pictures are anomalies"
-    body = f"""<main><h1>{anomalies:,} of {len(scores):,} {are}</h1>
+    body = f"""<main><h1>{count_above(anomalies, len(scores))}</h1>
+<p>{false_alarms_among(anomalies, len(scores), threshold)}</p>
 <div class="head"><div>
 {histogram(scores, normal, threshold.value)}
+{legend(kinds)}
 </div><div>
-<p>A picture is an anomaly if its score is above {threshold.value:.2f}. About
+<p>The detector {learned}. Its threshold is {threshold.value:.2f}. About
 {100 * threshold.false_alarms:.2g}&nbsp;% of new normal pictures score higher
 ({100 * low:.2g} to {100 * high:.2g}&nbsp;% with a probability of
-95&nbsp;%, if the {len(normal):,} normal pictures are independent).</p>
+95&nbsp;%, if the pictures are independent).</p>
 <p>The left side shows each picture as it is. On the right, red marks places that are unlike normal
-pictures, and a line encloses those that exceed the threshold. Normal pictures may have such places,
-too, because the score compares a picture with normal ones of a similar surface. Below: the least
-normal patch of the picture, and the normal patches that are most like it.</p>
+pictures, and a line encloses those that exceed the threshold. Normal pictures can have outlined
+places too, because the score allows for the kind of surface. Below each picture: its least normal
+patch, and the normal patches that are most like it.</p>
 <div class="scale"></div>
 <div class="ends"><span>{threshold.value:.1f}</span>
 <span>{threshold.value + SHOWN_RANGE:.1f}</span></div>
@@ -97,6 +124,35 @@ normal patch of the picture, and the normal patches that are most like it.</p>
 <ol>{"".join(items)}</ol></main>
 """
     return static_page("Anomalies", report_style() + STYLE, body)
+
+
+def count_above(anomalies: int, pictures: int) -> str:
+    """How many pictures are above the threshold, in words."""
+    are = "is" if anomalies == 1 else "are"
+    return f"{anomalies:,} of {plural(pictures, 'picture')} {are} above the threshold"
+
+
+def false_alarms_among(anomalies: int, pictures: int, threshold: Threshold) -> str:
+    """How many of the anomalies are false alarms if all pictures are normal or almost all, in
+    words; empty without anomalies."""
+    if not anomalies:
+        return ""
+    low, high = threshold.interval
+    least, expected, most = (
+        min(anomalies, round(rate * pictures)) for rate in (low, threshold.false_alarms, high)
+    )
+    alarms = plural(expected, "false alarm")
+    return f"Expect about {alarms} among them ({least:,} to {most:,})."
+
+
+def legend(kinds: Mapping[str, str]) -> str:
+    """What the kinds of evidence mean, by their names."""
+    entries = "".join(
+        f"<div><dt>{escape(printable(kind))}</dt>: <dd>{words}</dd></div>"
+        for kind, words in kinds.items()
+    )
+    return f"""<p>The words beside a score name its kinds of evidence that are larger than 1, which
+a tenth of normal pictures exceed:</p><dl class="kinds">{entries}</dl>"""
 
 
 def item(drawing: Drawing, threshold: float) -> str:
@@ -144,11 +200,13 @@ def curve(signal: Tensor) -> Tensor:
 
 
 def image(picture: Tensor, words: str) -> str:
-    """A picture [C, H, W] in a tag; the 1 % darkest and the 1 % brightest known values are black
-    and white."""
-    known = picture[picture.isfinite()].numpy()
-    low, high = np.quantile(known, [0.01, 0.99]) if len(known) else (0.0, 1.0)
-    return tag(thumbnail((picture - low) / max(high - low, 1e-30), LARGEST), "JPEG", words)
+    """A picture [C, H, W] in a tag, as it is: 0 is black and 1 is white, unless there are values
+    below or above."""
+    known = picture[picture.isfinite()]
+    ends = torch.cat([known, torch.tensor([0.0, 1.0])])
+    low = ends.min()
+    high = ends.max()
+    return tag(thumbnail((picture - low) / (high - low), LARGEST), "JPEG", words)
 
 
 def map_image(values: Tensor, threshold: float) -> str:
@@ -168,7 +226,7 @@ def tag(pixels: Tensor, form: str, words: str) -> str:
         raise MissingExtra("Pillow", "data", "the page of anomalies") from None
 
     file = io.BytesIO()
-    Image.fromarray(pixels.numpy()).save(file, form, quality=85)
+    Image.fromarray(pixels.numpy()).save(file, form, quality=90, subsampling=0)
     return f'<img src="{data_url(file.getvalue(), form.lower())}" alt="{words}">'
 
 
@@ -192,6 +250,8 @@ def histogram(scores: np.ndarray, normal: np.ndarray, threshold: float) -> str:
         steps = "".join(f"V{HEIGHT * (1 - value / tallest):.1f}h{WIDTH / BINS}" for value in share)
         bars += f'<path d="M0 {HEIGHT}{steps}V{HEIGHT}" fill="{colour}" fill-opacity=".55"/>'
     at = WIDTH * (threshold - edges[0]) / (edges[-1] - edges[0])
+    # The word stays inside the drawing if the threshold is at one of its ends.
+    word_at = min(max(at, 32), WIDTH - 32)
     labels = "".join(
         f'<text x="{x}" y="{HEIGHT + 17}" text-anchor="{anchor}">{value:.1f}</text>'
         for x, anchor, value in ((0, "start", edges[0]), (WIDTH, "end", edges[-1]))
@@ -200,6 +260,6 @@ def histogram(scores: np.ndarray, normal: np.ndarray, threshold: float) -> str:
 style="max-width:100%" font-size="13"
 role="img" aria-label="histogram of scores">{bars}
 <line x1="{at:.1f}" x2="{at:.1f}" y1="0" y2="{HEIGHT}"
-stroke-dasharray="4 3"/><text x="{at:.1f}" y="-4" text-anchor="middle">threshold</text>
+stroke-dasharray="4 3"/><text x="{word_at:.1f}" y="-4" text-anchor="middle">threshold</text>
 <line x1="0" x2="{WIDTH}" y1="{HEIGHT}" y2="{HEIGHT}"/>{labels}</svg>
-<p>Scores of normal pictures (grey) and of these pictures (red).</p>"""
+<p>Scores of the pictures that the detector learned from (grey) and of these pictures (red).</p>"""

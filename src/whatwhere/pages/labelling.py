@@ -5,6 +5,7 @@ import base64
 import json
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,9 +20,13 @@ from whatwhere.inference import infer
 from whatwhere.pages import ASSETS
 from whatwhere.pages.server import Content, is_number
 from whatwhere.pages.session_pictures import COLUMNS, PER_SHEET, SIDE, SessionPictures
-from whatwhere.progress import Stage
+from whatwhere.progress import Stage, no_stage
 from whatwhere.tasks.classification.picture_classifier import is_classifier
-from whatwhere.tasks.labelling.exchange import ClassTable, label_studio_tasks
+from whatwhere.tasks.labelling.exchange import (
+    ClassTable,
+    label_studio_tasks,
+    read_foreign_labels,
+)
 from whatwhere.tasks.labelling.label_tables import NONE_OF_THESE, NOT_SURE, predictions_text
 from whatwhere.tasks.labelling.session import FEWEST, Labelling, map_places
 
@@ -31,6 +36,7 @@ MANY = 10_000
 NEAREST = 3  # labelled pictures in "Why?"
 SHARED = 5  # features in "Why?"
 PATIENCE = 10.0  # seconds that small pictures wait for labels
+MINUTES = 120  # seconds from which on times are in minutes
 
 ACTIONS = ("label", "undo", "save", "import", "folders")
 
@@ -41,13 +47,21 @@ class LabelPage:
     make        makes the session, whose progress the page shows meanwhile; it runs in a thread
     name        name of the pictures on the page
     classifier  the file that the button saves
+    stage       also shows the progress, such as on a terminal
     """
 
-    def __init__(self, make: Callable[[Stage], Labelling], name: str, classifier: Path) -> None:
+    def __init__(
+        self,
+        make: Callable[[Stage], Labelling],
+        name: str,
+        classifier: Path,
+        stage: Stage = no_stage,
+    ) -> None:
         self.name = name
+        self.stage = stage
         self.classifier = classifier
         self.session: Labelling | None = None
-        self.waiting: dict[str, Any] = {"stage": "reading the pictures", "share": 0.0}
+        self.waiting: dict[str, Any] = {"stage": "reading the pictures …", "share": 0.0}
         self.lock = threading.Lock()
         self.revision = 0
         self.labels_first = LabelsFirst()
@@ -60,14 +74,18 @@ class LabelPage:
     @contextmanager
     def _stage(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
         done = 0
+        started = time.monotonic()
+        with self.stage(title, total) as advance_stage:
 
-        def advance(pieces: int) -> None:
-            nonlocal done
-            done += pieces
-            self.waiting = {"stage": title, "share": min(1.0, done / total)}
+            def advance(pieces: int) -> None:
+                nonlocal done
+                done += pieces
+                advance_stage(pieces)
+                words = stage_words(title, done, total, time.monotonic() - started)
+                self.waiting = {"stage": words, "share": min(1.0, done / total)}
 
-        advance(0)
-        yield advance
+            advance(0)
+            yield advance
 
     def _start(self, make: Callable[[Stage], Labelling]) -> None:
         try:
@@ -158,9 +176,9 @@ class LabelPage:
         text = sent.get("text")
         if not isinstance(name, str) or not isinstance(text, str):
             return {"failed": "Expected a file of labels: .csv, or the JSON of Label Studio."}
-        before = len(session.said)
-        unknown = session.import_labels(name, text.encode(errors="replace"))
-        return {"imported": len(session.said) - before, "unknown": len(unknown)}
+        foreign = read_foreign_labels(text.encode(errors="replace"), name, session.names)
+        session.label(foreign.labels)
+        return {"imported": foreign.words}
 
     def _write_folders(self, session: Labelling, links: bool) -> Path:
         beside = session.file or self.classifier
@@ -343,6 +361,15 @@ class ClassSlots:
     def numbers(self) -> list[int]:
         """The numbers of the classes in `names`."""
         return sorted(self._slots.values())
+
+
+def stage_words(title: str, done: int, total: int, seconds: float) -> str:
+    """How far a slow part is, and how long the rest takes if it goes on like this."""
+    if done <= 0 or done >= total:
+        return f"{title} …"
+    left = (total - done) * seconds / done
+    time_left = f"{left:.0f} s" if left < MINUTES else f"{left / 60:.0f} min"
+    return f"{title}: {done:,} of {total:,}, about {time_left} left"
 
 
 def what_is_missing(classes: Sequence[str]) -> str:

@@ -1,6 +1,8 @@
 """`whatwhere anomaly fit` and `score` as a person uses them, and the page."""
 
+import base64
 import csv
+import io
 import json
 import re
 from pathlib import Path
@@ -13,8 +15,19 @@ from PIL import Image
 import whatwhere as ww
 from surfaces import scratched, surface
 from tiny_run import whatwhere
-from whatwhere.errors import RunError
-from whatwhere.pages.anomalies import curve, histogram, outline_path
+from whatwhere.cli.anomaly import check_outside, learned_from
+from whatwhere.errors import ImageError, RunError, SpecError
+from whatwhere.pages.anomalies import (
+    KINDS,
+    curve,
+    false_alarms_among,
+    histogram,
+    image,
+    outline_path,
+)
+from whatwhere.tasks.anomaly import Threshold
+from whatwhere.tasks.anomaly.aligned import OBJECT
+from whatwhere.tasks.anomaly.evidence import SURFACE
 
 
 def save_pictures(folder: Path, pictures: torch.Tensor, prefix: str) -> None:
@@ -36,9 +49,10 @@ def test_a_folder_of_normal_pictures_finds_the_scratched_ones(tmp_path: Path) ->
     detector = ww.AnomalyDetector(false_alarms=0.2).fit(tmp_path / "normal")
     assert printed["threshold"] == detector.threshold_.value
     assert printed["pictures"] == 12
-    assert "are anomalies. The least normal is <b>bad" in whatwhere(
-        "anomaly", "score", file, tmp_path / "new", "--out", out
-    )
+    summary = whatwhere("anomaly", "score", file, tmp_path / "new", "--out", out)
+    assert "5 pictures are above the threshold; expect about 1 false alarm among" in summary
+    assert "The least normal is <b>bad" in summary
+    assert "learned from" not in summary
     with (out / "scores.csv").open() as table:
         rows = list(csv.DictReader(table))
     names = sorted(path.name for path in (tmp_path / "new").iterdir())
@@ -88,7 +102,118 @@ def test_the_odd_pictures_of_an_unsorted_folder_come_first(tmp_path: Path) -> No
     assert "bad0.png" not in by_others
     found = {row["name"]: float(row["score"]) for row in rows if row["name"] in by_others}
     assert found == pytest.approx(by_others, abs=1e-4)
-    assert len(re.findall(r"<li[ >]", (out / "index.html").read_text())) == 10
+    page = (out / "index.html").read_text()
+    assert len(re.findall(r"<li[ >]", page)) == 10
+    assert "learned from 9 of 10 pictures and left out the 1 least normal." in page
+    # The evidence of a picture is that of its score: by what was learned from the others.
+    kinds = [kind for kind in rows[0] if kind not in ("name", "score", "anomaly")]
+    for row in rows:
+        evidence = torch.tensor([float(row[kind]) for kind in kinds])
+        joined = evidence.exp().mean().log()
+        assert float(joined) == pytest.approx(float(row["score"]), abs=2e-3)
+    assert re.findall("<dt>(.*?)</dt>", page) == kinds
+
+
+def test_few_pictures_are_reported(tmp_path: Path) -> None:
+    """With 21 pictures, two are left out, and one of 19 + 1 is 5 %."""
+    save_pictures(tmp_path / "few", surface(8, height=32, width=32), "n")
+    printed = whatwhere("anomaly", "odd", tmp_path / "few", "--out", tmp_path / "report")
+    assert "To reach 5 %, give at least 21 pictures." in printed
+    save_pictures(tmp_path / "enough", surface(21, height=32, width=32), "n")
+    printed = whatwhere("anomaly", "odd", tmp_path / "enough", "--out", tmp_path / "report2")
+    assert "To reach" not in printed
+    file = tmp_path / "detector"
+    printed = whatwhere(
+        "anomaly", "fit", tmp_path / "enough", "--out", file, "--contamination", 0.1
+    )
+    assert "learned from 19 of 21 pictures and left out the 2 least normal." in printed
+    new = tmp_path / "new"
+    save_pictures(new, surface(2, seed=3, height=32, width=32), "new")
+    known = sorted((tmp_path / "enough").iterdir())
+    numbers = ww.AnomalyDetector.load(file).fitted_
+    (new / "known.png").write_bytes(known[numbers[0]].read_bytes())
+    printed = whatwhere("anomaly", "score", file, new, "--out", tmp_path / "report3")
+    assert "The detector learned from 1 of these pictures" in printed
+
+
+def test_a_random_sample_is_reported() -> None:
+    """A picture of 32 x 32 pixels needs 0.39 MB, so that 1 MB is enough for two."""
+    detector = ww.AnomalyDetector(memory=1).fit(surface(5, height=32, width=32))
+    expected = "learned from 2 of 5 pictures; it kept a random 2 (setting `memory`)"
+    assert learned_from(detector) == expected
+
+
+def test_the_help_of_odd_has_its_own_default() -> None:
+    words = " ".join(whatwhere("anomaly", "odd", "--help").split())
+    assert "Share of the pictures that you expect to be odd. Default: 0.1." in words
+
+
+def test_the_report_is_never_written_among_the_pictures(tmp_path: Path) -> None:
+    pictures = tmp_path / "pictures"
+    save_pictures(pictures, surface(3), "n")
+    before = sorted(pictures.rglob("*"))
+    file = tmp_path / "detector"
+    whatwhere("anomaly", "fit", pictures, "--out", file)
+    for out in (pictures, pictures / "deep" / "report"):
+        for command in (["odd"], ["score", file]):
+            with pytest.raises(SpecError, match="Choose a folder outside of it"):
+                whatwhere("anomaly", *command, pictures, "--out", out)
+    assert sorted(pictures.rglob("*")) == before
+    check_outside(tmp_path / "pictures report", str(pictures))
+    check_outside(tmp_path, str(pictures))
+    check_outside(tmp_path / "report", "digits")
+
+
+def test_a_detector_that_cannot_be_used_says_why(tmp_path: Path) -> None:
+    save_pictures(tmp_path / "normal", surface(3), "n")
+    for name, problem in {"missing": "Cannot find .*missing", "normal": "is a folder, not"}.items():
+        with pytest.raises(RunError, match=f"{problem}.*whatwhere anomaly fit"):
+            whatwhere("anomaly", "score", tmp_path / name, tmp_path / "normal", "--out", tmp_path)
+    file = tmp_path / "detector"
+    ww.AnomalyDetector(features=lambda x: x[:, :, ::8, ::8]).fit(surface(3)).save(file)
+    with pytest.raises(RunError, match="the command line cannot load it"):
+        whatwhere("anomaly", "score", file, tmp_path / "normal", "--out", tmp_path / "report")
+
+
+def test_aligned_pictures_of_several_sizes_raise_before_the_work(tmp_path: Path) -> None:
+    save_pictures(tmp_path / "parts", surface(2, height=32, width=32), "n")
+    save_pictures(tmp_path / "parts", surface(1, height=40, width=32), "m")
+    with pytest.raises(ImageError, match=r"got 2\..*leave out --aligned"):
+        whatwhere("anomaly", "odd", tmp_path / "parts", "--out", tmp_path / "report", "--aligned")
+
+
+def test_the_page_shows_the_pixels_of_the_file(tmp_path: Path) -> None:
+    """A pale picture keeps its colours, whatever the other pixels are."""
+    y, x = np.mgrid[:48, :48] / 47
+    pale = np.stack([225 - 20 * y, 190 + 10 * x, 200 + 20 * y], 2).round().astype(np.uint8)
+    Image.fromarray(pale).save(tmp_path / "pale.png")
+    picture = ww.anomaly.open_pictures(str(tmp_path)).read(0)
+    content = image(picture, "pale").partition("base64,")[2].partition('"')[0]
+    shown = np.asarray(Image.open(io.BytesIO(base64.b64decode(content)))).astype(float)
+    assert np.abs(shown - pale).mean() < 2
+    assert np.abs(shown - pale).max() < 8
+
+
+def test_values_outside_of_0_to_1_are_shown_from_black_to_white() -> None:
+    content = image(torch.tensor([[[-1.0, 3.0]]]).repeat_interleave(8, 2), "x")
+    content = content.partition("base64,")[2].partition('"')[0]
+    shown = np.asarray(Image.open(io.BytesIO(base64.b64decode(content)))).astype(float)
+    assert shown[0, 0] < 5
+    assert shown[0, -1] > 250
+
+
+@pytest.mark.parametrize(
+    ("anomalies", "words"),
+    [
+        (0, ""),
+        (1, "Expect about 1 false alarm among them (1 to 1)."),
+        (20, "Expect about 6 false alarms among them (2 to 20)."),
+        (60, "Expect about 6 false alarms among them (2 to 30)."),
+    ],
+)
+def test_the_expected_false_alarms_are_a_share_of_all_pictures(anomalies: int, words: str) -> None:
+    threshold = Threshold(1.0, 0.04, (0.016, 0.2))
+    assert false_alarms_among(anomalies, 150, threshold) == words
 
 
 def test_a_recording_is_scored_and_drawn_as_a_curve(tmp_path: Path) -> None:
@@ -124,6 +249,10 @@ def test_the_outline_encloses_a_region() -> None:
     inside[1, 1:3] = True
     edges = re.findall(r"M(\d+) (\d+)([hv])1", outline_path(inside))
     assert sorted("".join(edge) for edge in edges) == ["11h", "11v", "12h", "21h", "22h", "31v"]
+
+
+def test_the_page_explains_every_kind_of_evidence() -> None:
+    assert set(KINDS) == set(SURFACE) | set(OBJECT)
 
 
 def test_the_histogram_of_equal_scores_is_finite() -> None:

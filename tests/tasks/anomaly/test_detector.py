@@ -4,6 +4,8 @@ memory."""
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -81,6 +83,44 @@ def test_an_aligned_object_is_compared_place_by_place() -> None:
         detector.predict(torch.zeros(1, 1, 40, 32))
     with pytest.raises(ImageError, match="Aligned pictures need one size; got 2"):
         ww.AnomalyDetector(aligned=True).fit([np.zeros((32, 32)), np.zeros((40, 32))])
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 9])
+@pytest.mark.parametrize("aligned", [False, True])
+def test_every_part_of_fit_shows_its_progress_to_the_end(count: int, aligned: bool) -> None:
+    stages: list[tuple[str, int]] = []
+    done: list[int] = []
+
+    @contextmanager
+    def stage(title: str, total: int) -> Iterator[Callable[[int], None]]:
+        stages.append((title, total))
+        done.append(0)
+
+        def advance(pieces: int) -> None:
+            done[-1] += pieces
+
+        yield advance
+
+    detector = ww.AnomalyDetector(aligned=aligned, contamination=0.4)
+    detector.fit(surface(count, height=32, width=32), stage=stage)
+    passes = 1 if count < 3 else 2
+    assert len(stages) == 1 + 3 * passes
+    filters = [title.startswith("learning filters") for title, _ in stages]
+    assert sum(filters) == passes
+    assert done == [total for _, total in stages]
+
+
+def test_aligned_pictures_need_one_size_before_any_work() -> None:
+    titles: list[str] = []
+
+    @contextmanager
+    def stage(title: str, total: int) -> Iterator[Callable[[int], None]]:
+        titles.append(title)
+        yield lambda pieces: None
+
+    with pytest.raises(ImageError, match="got 2"):
+        ww.AnomalyDetector(aligned=True).fit([np.zeros((32, 32)), np.zeros((40, 32))], stage=stage)
+    assert titles == ["reading pictures"]
 
 
 # Pictures of a broken camera, identical pictures and gaps ----------------------------------------

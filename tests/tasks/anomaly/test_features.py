@@ -154,7 +154,7 @@ def test_a_file_needs_the_features_that_it_was_fitted_with(tmp_path: Path) -> No
         detector.partial_fit(more).score_samples(pictures),
     )
     for wrong, message in (
-        (None, "the features own, TwoMaps, but got own"),
+        (None, "the features own, TwoMaps. .* the command line cannot load it"),
         ([NETWORK, "own"], "in the same order"),
         (["own", small_network(seed=1)], "other features than TwoMaps"),
         (["own", edges], "features of 32 channels, but edges has 2"),

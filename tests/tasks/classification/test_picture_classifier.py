@@ -93,7 +93,7 @@ def test_a_damaged_or_foreign_file_raises_an_error(session: ww.Labelling, tmp_pa
     assert not is_classifier(other)
     with pytest.raises(RunError, match="its format is 'whatwhere model 2'"):
         ww.load_classifier(other)
-    with pytest.raises(ImageError, match="no label yet"):
+    with pytest.raises(ImageError, match="The labels have 0 classes; expected at least two"):
         ww.Labelling(np.eye(5, dtype=np.float32)).save(tmp_path / "none.safetensors")
 
 
@@ -143,6 +143,47 @@ def test_without_a_run_a_model_is_learned_in_a_stream_and_kept(
         "describing the pictures",
     ]
     assert ww.read_run(tmp_path / "labels.run").model == session.describe.model
+
+
+@pytest.mark.parametrize("where", ["keep", "forget", "both"])
+@pytest.mark.parametrize("image_count", [32, None])
+def test_all_pieces_of_slow_parts_are_counted(
+    where: str, image_count: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the rows describe, and in epochs as well as in a stream."""
+    from whatwhere.learning.defaults import Defaults
+    from whatwhere.tasks.classification import picture_classifier
+
+    changes = {
+        "learning": {"each": {"update": "batch", "epochs": 1 if image_count else 2}},
+        "descriptor": {"where": where},
+    }
+    small = ww.override(tiny.recipe(), changes)
+    monkeypatch.setattr(
+        picture_classifier, "choose_defaults", lambda images: Defaults(small, image_count, "")
+    )
+    images, _ = tiny.bars(32, seed=1)
+    totals: dict[str, int] = {}
+    done: dict[str, int] = {}
+
+    @contextmanager
+    def stage(title: str, total: int) -> Iterator[Callable[[int], None]]:
+        totals[title] = total
+        done[title] = 0
+
+        def advance(pieces: int) -> None:
+            done[title] += pieces
+
+        yield advance
+
+    ww.Labelling(
+        images,
+        invariant_to=ww.Distortions(copies=2),
+        options=TrainingOptions(engine="reference", device="cpu"),
+        stage=stage,
+    )
+    assert len(totals) == 3
+    assert done == totals
 
 
 def test_learning_that_was_interrupted_continues(

@@ -56,8 +56,13 @@ def test_places_are_kept_for_objects_in_the_middle_and_forgotten_for_textures() 
     recipe = recipe_of(model)
     kept = choose_where(model, centred(), recipe, "reference")
     assert kept.where == "keep"
-    assert "places explain" in kept.line
-    assert choose_where(model, textures(), recipe, "reference").where == "forget"
+    assert kept.line == (
+        "The rows describe which features lie at which place. For features without places: --set"
+        " descriptor.where=forget."
+    )
+    forgotten = choose_where(model, textures(), recipe, "reference")
+    assert forgotten.where == "forget"
+    assert "but not where they lie. For both: --set descriptor.where=both." in forgotten.line
 
 
 def test_what_the_recipe_says_is_not_changed() -> None:

@@ -68,12 +68,12 @@ def test_the_json_of_label_studio_is_read_in_both_forms() -> None:
             ],
         },
         {"data": {"image": "a/2.png"}, "annotations": [], "predictions": [{"result": result("x")}]},
-        {"data": {"image": "1.png"}, "annotations": [{"result": result("x")}]},
+        {"data": {"image": "gone.png"}, "annotations": [{"result": result("x")}]},
         {"data": {"image": "b/1.png"}, "annotations": [{"result": result("x", "y")}]},
     ]
     found = labels_of(json.dumps(tasks), "project.json")
     assert found.labels == {"a/1.png": "x", "3 ü.png": "second"}
-    assert list(found.unknown) == ["1.png"], "two pictures end like this"
+    assert list(found.unknown) == ["gone.png"]
     short = [{"image": "https://host/a/2.png", "choice": "x"}, {"file": "b/1.png", "class": "y"}]
     assert labels_of(json.dumps(short), "min.json").labels == {"a/2.png": "x", "b/1.png": "y"}
 
@@ -84,6 +84,7 @@ def test_the_json_of_label_studio_is_read_in_both_forms() -> None:
         ("file,class\nother.png,cat\n", "x.csv", "has no label for these pictures"),
         ("a/1.png\n", "x.csv", "expected the name of a picture and its class"),
         ("a/1.png,cat\na/1.png,dog\n", "x.csv", "two classes"),
+        ("1.png,cat\n", "x.csv", "2 pictures have this name: 'a/1.png', 'b/1.png'. Write"),
         ("{}", "x.json", "not a list of tasks"),
         ("[1]", "x.json", "not a list of tasks"),
         ("[{", "x.json", "not JSON"),
@@ -96,6 +97,23 @@ def test_what_cannot_be_read_is_an_error_in_words(text: str, source: str, words:
         labels_of(text, source)
     with pytest.raises(ImageError, match="not UTF-8"):
         read_foreign_labels(b"\xff\xfe\x00", source, NAMES)
+
+
+@pytest.mark.parametrize(
+    ("unknown", "words"),
+    [
+        ([], "Imported 1 label."),
+        (["x.png"], "Imported 1 of 2 labels; no picture is called 'x.png'."),
+        (
+            ["x.png", "y.png", "z.png", "w.png"],
+            "Imported 1 of 5 labels; no picture is called 'x.png' or 'y.png' or 'z.png' (1 more"
+            " name without a picture).",
+        ),
+    ],
+)
+def test_labels_without_a_picture_are_counted_and_named(unknown: list[str], words: str) -> None:
+    text = "".join(f"{name},dog\n" for name in ["a/1.png", *unknown])
+    assert labels_of(text).words == words
 
 
 def test_tasks_for_label_studio_come_back_as_the_labels_that_were_said(table: ClassTable) -> None:
@@ -132,7 +150,8 @@ def test_a_session_exports_what_it_predicts_and_imports_in_one_action(tmp_path: 
         session.export(tmp_path / "x.csv")
     file = tmp_path / "labels.csv"
     file.write_text("file,class\n0,left\n10,right\nother,left\n")
-    assert session.import_labels(file) == ["other"]
+    with pytest.warns(UserWarning, match=r"^Imported 2 of 3 labels; no picture is called 'other'"):
+        assert session.import_labels(file) == ["other"]
     written = session.export(tmp_path / "x.csv")
     with open(written, newline="") as opened:
         table = list(csv.DictReader(opened))

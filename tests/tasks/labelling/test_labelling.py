@@ -18,7 +18,11 @@ from whatwhere.errors import ImageError, RunError, SpecError
 from whatwhere.files import RECORD, locked
 from whatwhere.tasks.labelling import label_tables
 from whatwhere.tasks.labelling import session as labelling
-from whatwhere.tasks.labelling.label_tables import change_labels, check_names, read_labels
+from whatwhere.tasks.labelling.label_tables import (
+    change_labels,
+    labels_of_pictures,
+    read_labels,
+)
 from whatwhere.tasks.labelling.session import map_places
 
 CLASSES = 4
@@ -86,6 +90,28 @@ def test_undo_relabel_not_sure_and_taking_a_label_away() -> None:
     assert [session.undo() for _ in range(4)] == [True, True, True, False]
     assert session.said == {}
     assert set(session.predict().classes) == {""}
+
+
+def test_a_single_class_says_nothing_of_other_pictures(tmp_path: Path) -> None:
+    rows, _ = blobs()
+    session = ww.Labelling(rows, labels=tmp_path / "labels.csv")
+    session.label({0: "a", 7: "a"})
+    found = session.predict()
+    assert np.flatnonzero(found.classes == "a").tolist() == [0, 7]
+    assert set(found.classes[~found.said]) == {""}
+    assert found.probabilities.tolist() == found.said.tolist()
+    with (tmp_path / "predictions.csv").open(newline="") as file:
+        table = list(csv.reader(file))
+    assert table[0] == ["file", "class", "probability", "source", "a"]
+    assert table[1] == ["0", "a", "1.0000", "labelled", "1.0000"]
+    assert table[2] == ["1", "", "", "", ""]
+    for name in ("x.csv", "x.json"):
+        with pytest.raises(ImageError, match=r"All labels are 'a'.* a picture of a second class"):
+            session.export(tmp_path / name)
+    with pytest.raises(ImageError, match="The labels have 1 class; expected at least two"):
+        session.save(tmp_path / "classifier.safetensors")
+    session.label({40: "b"})
+    assert set(session.predict().classes) == {"a", "b"}
 
 
 def test_none_of_these_is_a_class_that_spreads() -> None:
@@ -245,18 +271,26 @@ def test_a_full_disk_is_an_error_that_names_the_file(
 
 
 def test_labels_of_a_table_that_do_not_fit_raise_an_error(tmp_path: Path) -> None:
-    file, names = tmp_path / "labels.csv", ["a.png", "b.png", "c.png"]
+    file = tmp_path / "labels.csv"
+    names = ["a.png", "b.png", "c.png", "x/e.png", "y/e.png", "x/f.png"]
 
     def read(text: str) -> dict[str, str]:
         file.write_text(text)
-        given = read_labels(file)
-        check_names(file, given, names)
-        return given
+        return labels_of_pictures(file, read_labels(file), names)
 
     assert read("\ufefffile,class\na.png, cat\n\nc.png,dog") == {"a.png": "cat", "c.png": "dog"}
     assert read("Name,Label\na.png,cat\nc.png,dog") == {"a.png": "cat", "c.png": "dog"}
     assert read("a.png,cat\na.png,cat\nb.png,dog") == {"a.png": "cat", "b.png": "dog"}
+    assert read("a.png,cat\nf.png,dog") == {"a.png": "cat", "x/f.png": "dog"}, "without its folder"
+    assert read("x/e.png,cat\ny/e.png,dog") == {"x/e.png": "cat", "y/e.png": "dog"}
     for text, words in (
+        (
+            "a.png,cat\ne.png,dog",
+            r"labels.csv labels 'e.png', but 2 pictures have this name: 'x/e.png', 'y/e.png'. Write"
+            " the name with its folder",
+        ),
+        ("a.png,cat\nz/f.png,dog", r"labels.csv labels 'z/f.png'; expected the name of one"),
+        ("f.png,cat\nx/f.png,dog", "gives 'x/f.png' two classes, 'cat' and 'dog'"),
         (
             "a.png,cat\nd.png,dog",
             r"labels.csv labels 'd.png'; expected the name of one of the pictures, such as 'a.png'",

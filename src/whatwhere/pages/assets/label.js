@@ -5,7 +5,7 @@ import { chosenPanel, showChosen } from "./label_chosen.js";
 import { nameField, showClasses } from "./label_classes.js";
 import { showError } from "./label_error.js";
 import { exchangePanel } from "./label_exchange.js";
-import { keyboard } from "./label_keys.js";
+import { keyboard, keysDialog } from "./label_keys.js";
 import { PictureMap } from "./label_map.js";
 import { filteredRows, reviewedRows, reviewPanel, showFilter, showReview } from "./label_review.js";
 import { fetchSheets } from "./label_small.js";
@@ -205,13 +205,30 @@ function focusTray(row) {
 function show() {
   const labelled = Object.values(shared.said).filter((value) => value !== shared.page.notSure).length;
   const classes = counted(usedClasses().length, "class", "classes");
+  byId("source", HTMLElement).textContent = `${shared.page.name}:`;
   byId("counts", HTMLElement).textContent = `${labelled.toLocaleString("en")} of ${counted(shared.names.length, "picture")} labelled, ${classes}`;
-  byId("first-steps", HTMLElement).hidden = labelled > 0;
+  showFirstSteps();
   byId("undo", HTMLButtonElement).disabled = shared.undo === 0;
   showClasses({ give, look });
   showFilter();
   showView();
   showChosenPanels();
+}
+
+/** What is still to do before other pictures get a class, and what waits for it. */
+function showFirstSteps() {
+  const [only, ...more] = usedClasses();
+  const enough = more.length > 0;
+  const place = byId("first-steps", HTMLElement);
+  place.hidden = enough;
+  if (only !== undefined && !enough) {
+    place.textContent = `All labels are ${only}. Label a picture of another class: then all other pictures get a class.`;
+  } else {
+    place.textContent = "What is this? Type the name of its class and press Enter. From the second class on, all other pictures get a class.";
+  }
+  byId("save", HTMLButtonElement).disabled = !enough;
+  byId("exports", HTMLElement).inert = !enough;
+  byId("export-needs", HTMLElement).hidden = enough;
 }
 
 /** Show what a choice changes. */
@@ -232,6 +249,7 @@ function showView() {
   const rows = filteredRows();
   const side = Number(byId("size", HTMLInputElement).value);
   byId("map", HTMLElement).hidden = view !== "map";
+  byId("map-legend", HTMLElement).hidden = view !== "map";
   byId("grid", HTMLElement).hidden = view !== "grid" || rows.length === 0;
   byId("nothing", HTMLElement).hidden = view !== "grid" || rows.length > 0;
   byId("show-map", HTMLElement).setAttribute("aria-pressed", String(view === "map"));
@@ -287,7 +305,6 @@ function clearReasons() {
 // Start ----------------------------------------------------------------------------------------------------------
 
 function listen() {
-  const root = document.documentElement;
   /** @type {[string, () => void][]} */
   const buttons = [
     ["undo", () => void undo()],
@@ -301,7 +318,6 @@ function listen() {
   ];
   for (const [id, action] of buttons) byId(id, HTMLElement).addEventListener("click", action);
   byId("scheme", HTMLButtonElement).addEventListener("click", () => {
-    root.dataset.scheme = root.dataset.scheme === "dark" ? "light" : "dark";
     show();
     void estimate();
     if (byId("reasons", HTMLElement).querySelector(".reason") !== null) void why();
@@ -334,7 +350,7 @@ async function firstState() {
     const state = await ask("state");
     if (state.names) return state;
     if (state.failed) return null;
-    byId("stage", HTMLElement).textContent = `${state.stage} …`;
+    byId("stage", HTMLElement).textContent = state.stage;
     byId("share", HTMLProgressElement).value = state.share;
     await new Promise((resolve) => setTimeout(resolve, 300));
   }
@@ -349,9 +365,16 @@ async function followOthers() {
   void estimate();
 }
 
+function switchScheme() {
+  const root = document.documentElement;
+  root.dataset.scheme = root.dataset.scheme === "dark" ? "light" : "dark";
+}
+
 async function start() {
   if (window.matchMedia("(prefers-color-scheme: dark)").matches) document.documentElement.dataset.scheme = "dark";
-  byId("source", HTMLElement).textContent = `${shared.page.name}:`;
+  byId("source", HTMLElement).textContent = shared.page.name;
+  keysDialog();
+  byId("scheme", HTMLButtonElement).addEventListener("click", switchScheme);
   const state = await firstState();
   if (state === null) {
     byId("progress", HTMLElement).hidden = true;
@@ -359,6 +382,8 @@ async function start() {
   }
   byId("progress", HTMLElement).hidden = true;
   byId("labelling", HTMLElement).hidden = false;
+  byId("exchange", HTMLElement).inert = false;
+  byId("start-tour", HTMLButtonElement).disabled = false;
   byId("size", HTMLInputElement).value = String(startSize(state.names.length));
   grid = new Grid(clickGrid);
   map = new PictureMap(choose);

@@ -37,7 +37,7 @@ function classRow(name, said, members, { give, look }) {
   const words = `${name}: ${counted(said, "label")}, ${counted(members, "picture")}`;
   const button = make(
     "button",
-    { class: "class", "aria-pressed": String(shared.armed === name), title: words, onclick: () => give(name) },
+    { class: "class", "aria-pressed": String(shared.armed === name), title: `${words}${keyWords(name)}`, onclick: () => give(name) },
     make("span", { class: "mark", "aria-hidden": "true" }, markOf(name)),
     make("span", { class: "class-name" }, name),
     make("span", { class: "hidden" }, `, ${counted(said, "label")}, ${counted(members, "picture")}`),
@@ -51,6 +51,12 @@ function classRow(name, said, members, { give, look }) {
     row.append(make("button", { class: "look", "aria-label": title, title, onclick: () => look(name) }, "⌕"));
   }
   return row;
+}
+
+/** The key of a class, for its tooltip. @param {string} name */
+function keyWords(name) {
+  const key = keyOf(name);
+  return key === "" ? "" : `; key ${key}`;
 }
 
 /** The class that starts with what is typed, if there is only one. @param {string} typed */

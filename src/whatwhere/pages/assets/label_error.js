@@ -20,7 +20,7 @@ export function showError({ error, curve, missing }) {
 /** @param {number | null} error @param {string} missing */
 function errorWords(error, missing) {
   if (typeof error === "number") {
-    return `About ${(100 * error).toFixed(1)} % of the pictures without a label are wrong (estimated with held-out labels).`;
+    return `About ${(100 * error).toFixed(1)} % of the predicted classes are wrong (an estimate).`;
   }
   return missing || "Estimating …";
 }

@@ -1,6 +1,6 @@
 // Export and import: files that the browser downloads, folders that the server writes, labels made elsewhere.
 import { byId } from "./dom.js";
-import { ask, counted, tell } from "./label_state.js";
+import { ask, tell } from "./label_state.js";
 
 /**
  * @param {(work: () => Promise<void>) => Promise<void>} afterwards does something when all that was asked for before is done
@@ -25,8 +25,7 @@ export function exchangePanel(afterwards, take) {
     input.value = "";
     if (state.failed) return;
     take(state);
-    const others = state.unknown ? `; ${counted(state.unknown, "name matches", "names match")} no picture here` : "";
-    tell(`${counted(state.imported, "new label")} from ${file.name}${others}.`);
+    tell(`${file.name}: ${state.imported}`);
   };
   input.addEventListener("change", () => {
     const [file] = input.files ?? [];

@@ -23,9 +23,9 @@ export const KEYS = [
   ["w", "why does it have this class?"],
   ["arrows", "go to another picture: in the suggestions, in the grid, on the map"],
   ["Space", "choose the picture, or take it out"],
-  ["Ctrl+Enter", "confirm the class that you look through"],
+  ["Ctrl+Enter", "confirm all pictures of the class on screen"],
   ["Ctrl+S", "save the classifier"],
-  ["Esc", "leave: the field, the large picture, a pressed class, the choice"],
+  ["Esc", "close the field or the large picture, release a pressed class, or clear the selection"],
   ["?", "show these keys"],
 ];
 
@@ -105,10 +105,6 @@ export function keyboard(actions) {
       else actions.give(name);
       return true;
     }
-    if (key === "?") {
-      showKeys();
-      return true;
-    }
     if (key === "Delete") {
       actions.give(null);
       return true;
@@ -137,7 +133,6 @@ export function keyboard(actions) {
     else if (!event.altKey) used = outside(event);
     if (used) event.preventDefault();
   });
-  keyList();
 }
 
 /** Leave what is in front; returns whether the browser is to do nothing else. @param {KeyActions} actions */
@@ -171,13 +166,16 @@ const usesArrows = (target) =>
 /** @param {EventTarget | null} target */
 const usesEnter = (target) => target instanceof HTMLElement && target.closest("button, a, summary, select, input, dialog") !== null;
 
-function showKeys() {
-  byId("keys", HTMLDialogElement).showModal();
-}
-
-function keyList() {
+/** The list of all keys, which also opens while the program learns. */
+export function keysDialog() {
+  const dialog = byId("keys", HTMLDialogElement);
   const list = byId("key-list", HTMLElement);
   for (const [keys, what] of KEYS) list.append(make("dt", {}, make("kbd", {}, keys)), make("dd", {}, what));
-  byId("show-keys", HTMLButtonElement).addEventListener("click", showKeys);
-  byId("keys-close", HTMLButtonElement).addEventListener("click", () => byId("keys", HTMLDialogElement).close());
+  byId("show-keys", HTMLButtonElement).addEventListener("click", () => dialog.showModal());
+  byId("keys-close", HTMLButtonElement).addEventListener("click", () => dialog.close());
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "?" || event.defaultPrevented || event.isComposing || dialog.open || isText(event.target)) return;
+    dialog.showModal();
+    event.preventDefault();
+  });
 }

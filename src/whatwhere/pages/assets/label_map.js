@@ -3,7 +3,7 @@ import { byId, contextOf, pointerOn, styled } from "./dom.js";
 import { colourOf, markOf } from "./label_colours.js";
 import { PixelPictures, pixelOf } from "./label_pixels.js";
 import { drawSmall, rowsOfSheet, whenSheetArrives } from "./label_small.js";
-import { shared } from "./label_state.js";
+import { shared, wordsOf } from "./label_state.js";
 
 const EDGE = 7; // pixels around the outermost pictures, for their frames
 const NEAR = 40; // pixels from a picture at which a click still means it
@@ -202,7 +202,7 @@ export class PictureMap {
     canvas.addEventListener("pointermove", (event) => {
       const point = this.#point(event);
       const near = this.#nearest(point);
-      canvas.title = near < 0 ? "" : shared.names[near];
+      canvas.title = near < 0 ? "" : `${wordsOf(near)}${shared.tray.includes(near) ? " (?: worth labelling next)" : ""}`;
       if (this.lasso.length === 0) return;
       this.lasso.push(point);
       this.drawChoice();

@@ -20,7 +20,7 @@ export const LABEL_STOPS = [
   {
     target: "classes-panel",
     title: "Confirm many at once",
-    text: "The lens next to a class shows its pictures, the least sure first. Take out what is wrong and confirm the rest.",
+    text: "The magnifying glass next to a class shows its pictures, the least sure first. Take out what is wrong and confirm the rest.",
   },
   {
     target: "error-panel",

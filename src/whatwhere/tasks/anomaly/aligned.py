@@ -19,6 +19,7 @@ OBJECT = {"places": (1.0, 0.5), "whole": (1.0, 2.0)}
 """The kinds of evidence, as in `evidence.SURFACE`."""
 
 USUAL = 250  # pictures, at least, that tell what distances are usual
+ONE_SIZE = "Resize them, or leave out --aligned (in Python: aligned=False)."
 NEAR = 1e-4  # of the squared length of a picture: smaller distances count as equal
 
 
@@ -43,7 +44,7 @@ class NormalObject:
         if list(size) != (expected := self.size.tolist()):
             raise ImageError(
                 f"Got a picture of {list(size)} cells; expected {expected}, as in fit. Aligned"
-                " pictures need one size: resize them, or use aligned=False."
+                f" pictures need one size. {ONE_SIZE}"
             )
         places, whole = self.log_nearest_distance(cells)
         mean, deviation = self.usual
@@ -74,10 +75,6 @@ class NormalObject:
 
 def learn_object(pictures: Sequence[Cells], each: Each = map) -> NormalObject:
     """What these normal pictures, which have one size, are like."""
-    if len(sizes := {tuple(cells.known.shape) for cells in pictures}) > 1:
-        raise ImageError(
-            f"Aligned pictures need one size; got {len(sizes)}. Resize them, or use aligned=False."
-        )
     bank = torch.stack([cells.energy.flatten(1).mT for cells in pictures], 1)
     normal = NormalObject(
         bank, bank.square().sum(2), torch.empty(0), torch.tensor(pictures[0].known.shape)

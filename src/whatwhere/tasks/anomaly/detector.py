@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -12,13 +12,14 @@ import torch
 from torch import Tensor
 
 from whatwhere.engines.threads import workers
-from whatwhere.errors import ImageError, MissingExtra, RunError, SpecError
+from whatwhere.errors import ImageError, MissingExtra, RunError, SpecError, plural, printable
 from whatwhere.files import readable
 from whatwhere.learning import load as load_model
 from whatwhere.model.files import read_checked, read_tensors, write_checked
 from whatwhere.nn.feature_maps import FeatureMaps, check_features
+from whatwhere.progress import Stage, no_stage
 from whatwhere.spec.tasks import AnomalySpec
-from whatwhere.tasks.anomaly.aligned import NormalObject
+from whatwhere.tasks.anomaly.aligned import ONE_SIZE, NormalObject
 from whatwhere.tasks.anomaly.contrast import Contrast
 from whatwhere.tasks.anomaly.evidence import (
     Each,
@@ -42,6 +43,7 @@ from whatwhere.tasks.anomaly.pictures import (
     PictureList,
     Sample,
     Source,
+    fingerprint,
     is_large,
     open_pictures,
     with_channels,
@@ -60,6 +62,7 @@ FEATURES = "photographs"  # the model whose first layer is looked for
 COMPARED = 4  # normal patches that are shown
 FEATURE_COPIES = 6  # of the maps of a picture that `fit` holds at most
 BYTES = 4  # of a value of a map
+MAKE_ONE = "make a detector with `whatwhere anomaly fit`."
 Progress = Callable[[int], None]
 Features = FeatureMaps | str | Sequence[FeatureMaps | str] | None
 
@@ -113,6 +116,8 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         interval of that rate
     normal_scores_ : scores of the normal pictures, each judged by what was learned from the others,
         (n,)
+    normal_evidence_ : evidence of each kind that `normal_scores_` come from, a list of n
+        dictionaries; `load` does not restore it
     fitted_ : numbers of the pictures that `normal_scores_` are of, in the order they were given,
         (n,)
     offset_ : `score_samples` minus `decision_function`
@@ -147,33 +152,53 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(
-        self, X: Source, y: Any = None, *, progress: Progress | None = None
+        self,
+        X: Source,
+        y: Any = None,
+        *,
+        progress: Progress | None = None,
+        stage: Stage = no_stage,
     ) -> "AnomalyDetector":
-        """Learn what normal pictures are like; `progress` is called with the number of pictures
-        just read."""
+        """Learn what normal pictures are like.
+
+        progress  called with the number of pictures just read
+        stage     shows the progress of each part of the work
+        """
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
-        return self.partial_fit(X, progress=progress)
+        return self.partial_fit(X, progress=progress, stage=stage)
 
     def partial_fit(
-        self, X: Source, y: Any = None, *, progress: Progress | None = None
+        self,
+        X: Source,
+        y: Any = None,
+        *,
+        progress: Progress | None = None,
+        stage: Stage = no_stage,
     ) -> "AnomalyDetector":
         """Learn from more normal pictures, together with those that are kept of the ones before."""
         spec = self._spec()
         sample = getattr(self, "sample_", None) or Sample(spec.memory * 1_000_000, spec.seed)
-        for picture in open_pictures(X):
-            if not picture.isfinite().any():
-                raise ImageError(f"Normal picture {sample.seen} has no known pixel. Remove it.")
-            if not sample.seen:
-                sample.feature_bytes = self._feature_bytes(picture)
-            sample.add(with_channels(picture, sample.channels or len(picture)))
-            if progress:
-                progress(1)
+        pictures = open_pictures(X)
+        sizes = {tuple(picture.shape[1:]) for picture in sample.pictures}
+        with stage("reading pictures", len(pictures)) as advance:
+            for picture in pictures:
+                if not picture.isfinite().any():
+                    raise ImageError(f"Normal picture {sample.seen} has no known pixel. Remove it.")
+                if not sample.seen:
+                    sample.feature_bytes = self._feature_bytes(picture)
+                sample.add(with_channels(picture, sample.channels or len(picture)))
+                sizes.add(tuple(picture.shape[1:]))
+                advance(1)
+                if progress:
+                    progress(1)
         if not sample.seen:
             raise ImageError("Got no normal pictures; expected at least one.")
+        if spec.aligned and len(sizes) > 1:
+            raise ImageError(f"Aligned pictures need one size; got {len(sizes)}. {ONE_SIZE}")
         self.sample_ = sample
         with workers() as each:
-            self._learn(spec, each)
+            self._learn(spec, each, stage)
         return self
 
     def score_samples(self, X: Source) -> np.ndarray:
@@ -244,6 +269,10 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         ]
         return [cut(picture, row, column, side), *normal]
 
+    def fingerprints(self) -> set[bytes]:
+        """The fingerprints of the pictures that the detector was fitted to."""
+        return {fingerprint(picture) for picture in self._normal_pictures()}
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the detector to a safetensors file, which appears complete or not at all; nothing
         is pickled.
@@ -286,6 +315,12 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
                   RunError
         """
         file = Path(path)
+        if file.is_dir():
+            raise RunError(
+                f"{printable(file)} is a folder, not a detector. Give a file, or {MAKE_ONE}"
+            )
+        if not file.exists():
+            raise RunError(f"Cannot find {printable(file)}. Check the path, or {MAKE_ONE}")
         with readable(file, "anomaly detector", "copy it again, or fit again"):
             former = read_tensors(file)[0].get("format") == FORMER
             settings, tensors = read_checked(file, FORMER if former else FORMAT)
@@ -325,26 +360,28 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             raise SpecError(f"Got features = []; expected {OWN!r}, a callable, or a list of them.")
         return listed
 
-    def _learn(self, spec: AnomalySpec, each: Each) -> None:
+    def _learn(self, spec: AnomalySpec, each: Each, stage: Stage) -> None:
         """Scorers and the threshold, from the pictures that are kept."""
         numbers = np.array(self.sample_.numbers)
         self.fitted_ = numbers
-        self._learn_scorers(spec, each)
+        self._learn_scorers(spec, each, stage)
         trimmed = math.floor(spec.contamination * len(numbers))
         if trimmed:
             order = np.argsort(self.normal_scores_, kind="stable")
             self.fitted_ = np.sort(numbers[order[: len(numbers) - trimmed]])
-            self._learn_scorers(spec, each)
+            self._learn_scorers(spec, each, stage)
         self.contrast_ = Contrast.of(self._normal_pictures())
         self.threshold_ = self._threshold()
 
-    def _learn_scorers(self, spec: AnomalySpec, each: Each) -> None:
+    def _learn_scorers(self, spec: AnomalySpec, each: Each, stage: Stage) -> None:
         pictures = self._normal_pictures()
-        learned = [
-            learn_scorer(self._extractor(source, pictures), pictures, spec.aligned, spec.seed, each)
-            for source in self._sources()
-        ]
+        learned = []
+        for source in self._sources():
+            extract = self._extractor(source, pictures, stage)
+            learned.append(learn_scorer(extract, pictures, spec.aligned, spec.seed, each, stage))
         self.scorers_ = [one.scorer for one in learned]
+        by_source = zip(*(one.normal_evidence.tolist() for one in learned), strict=True)
+        self.normal_evidence_ = [self._by_kind(values) for values in by_source]
         self.ranks_ = [Ranks.of(one.normal_scores) for one in learned]
         scores = join(self.ranks_, [one.normal_scores for one in learned])
         self.normal_scores_ = scores.double().numpy()
@@ -361,14 +398,21 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         pictures = zip(self.sample_.numbers, self.sample_.pictures, strict=True)
         return [picture for number, picture in pictures if number in chosen]
 
-    def _extractor(self, source: Any, pictures: Sequence[Tensor]) -> Filters | GivenFeatures:
+    def _extractor(
+        self, source: Any, pictures: Sequence[Tensor], stage: Stage
+    ) -> Filters | GivenFeatures:
         if source != OWN:
             return GivenFeatures(source)
         if all(picture.shape[1] == 1 for picture in pictures):
-            return learn_filters(pictures, cosines(), SIGNAL, self.aligned)
-        small = SMALL_OBJECT if self.aligned else SMALL
-        search = LARGE if any(map(is_large, pictures)) else small
-        return learn_filters(pictures, load_model(FEATURES).filters[0][0], search, self.aligned)
+            features = cosines()
+            search = SIGNAL
+        else:
+            features = load_model(FEATURES).filters[0][0]
+            small = SMALL_OBJECT if self.aligned else SMALL
+            search = LARGE if any(map(is_large, pictures)) else small
+        title = f"learning filters from {plural(len(pictures), 'picture')}"
+        with stage(title, len(pictures)) as advance:
+            return learn_filters(pictures, features, search, self.aligned, advance)
 
     def _threshold(self) -> Threshold:
         trimmed = len(self.sample_.kept) - len(self.fitted_)
@@ -379,6 +423,13 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         sources = self._sources()
         needed = [entry["source"] for entry in scorers]
         given = [source if source == OWN else GivenFeatures(source).name for source in sources]
+        if self.features is None and needed != [OWN]:
+            raise RunError(
+                f"The detector learned from the features {', '.join(needed)[:200]}. Its file does"
+                " not contain features that were given to it, so the command line cannot load it."
+                " In Python, give the same features in the same order:"
+                " AnomalyDetector.load(file, features=…)."
+            )
         if [name == OWN for name in needed] != [name == OWN for name in given]:
             raise RunError(
                 f"The detector learned from the features {', '.join(needed)[:200]}, but got"
@@ -412,10 +463,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
     def _detect(self, picture: Tensor, name: str) -> Detection:
         picture = with_channels(picture, self.sample_.channels)
         found = [scorer(picture, name) for scorer in self.scorers_]
-        evidence = dict[str, float]()
-        for scorer, one in zip(self.scorers_, found, strict=True):
-            before = f"{scorer.extract.name}: " if isinstance(scorer.extract, GivenFeatures) else ""
-            evidence |= {before + kind: value for kind, value in one.evidence.items()}
+        evidence = self._by_kind([list(one.evidence.values()) for one in found])
         score = float(join(self.ranks_, [torch.tensor(one.score) for one in found]))
         pixels = join(self.ranks_, [one.by_pixel for one in found])
         if dead := self.contrast_.dead(picture):
@@ -423,6 +471,17 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             pixels = pixels.clamp_min(self.threshold_.value + dead)
         known = picture.isfinite().all(0)
         return Detection(name, score, evidence, torch.where(known, pixels, torch.nan))
+
+    def _by_kind(self, evidence: Iterable[Sequence[float]]) -> dict[str, float]:
+        """The evidence of each source by its kinds, with the names of features that were given."""
+        found = dict[str, float]()
+        for scorer, values in zip(self.scorers_, evidence, strict=True):
+            before = ""
+            if isinstance(scorer.extract, GivenFeatures):
+                before = f"{scorer.extract.name}: "
+            for kind, value in zip(scorer.kinds, values, strict=True):
+                found[before + kind] = value
+        return found
 
 
 def scorer_settings(

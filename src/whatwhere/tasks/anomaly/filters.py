@@ -16,7 +16,7 @@ the responses in squares of pixels. Signals are pictures of height 1: their feat
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -25,6 +25,7 @@ from torch import Tensor
 
 from whatwhere.errors import ImageError
 from whatwhere.ops.input_stage import lowpass
+from whatwhere.progress import no_op
 
 SIDE = 13  # of the filters: features of 8 pixels, with what surrounds them
 COSINES = 7  # features of signals
@@ -191,7 +192,11 @@ class Filters:
 
 
 def learn_filters(
-    pictures: Sequence[Tensor], features: Tensor, search: Search, aligned: bool
+    pictures: Sequence[Tensor],
+    features: Tensor,
+    search: Search,
+    aligned: bool,
+    advance: Callable[[int], None] = no_op,
 ) -> Filters:
     """The filters that separate features [F, k, k], or [F, 1, k] of signals, from normal pictures,
     each [C, H, W]."""
@@ -200,6 +205,7 @@ def learn_filters(
     plain = Filters(dark, mixing, torch.empty(0), search, aligned)
     scales = search.scales
     if aligned:
+        advance(len(pictures))
         kernels = centred(features).unflatten(1, size).expand(len(scales), len(mixing), -1, -1, -1)
         return replace(plain, kernels=kernels.float().contiguous())
     sums = torch.zeros(
@@ -212,6 +218,7 @@ def learn_filters(
             patches = spread_patches(shrink(planes, scale), size)
             total += (patches.mT @ patches).double()
             count += patches.shape[1]
+        advance(1)
     return replace(
         plain, kernels=matched(centred(features), sums / counts).unflatten(-1, size).float()
     )

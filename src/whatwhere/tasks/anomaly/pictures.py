@@ -1,6 +1,7 @@
 """Pictures of any sizes: folders, files, arrays, tensors or lists of them, read one at a time; and
 a sample of them."""
 
+import hashlib
 import heapq
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -110,6 +111,12 @@ def with_channels(picture: Tensor, channels: int) -> Tensor:
     raise ImageError(
         f"Got a picture of {plural(len(picture), 'channel')}; expected {channels}, as in fit."
     )
+
+
+def fingerprint(picture: Tensor) -> bytes:
+    """A hash of the pixels of a picture, and of its shape."""
+    pixels = picture.contiguous().numpy().tobytes()
+    return hashlib.sha256(f"{tuple(picture.shape)}".encode() + pixels).digest()
 
 
 def is_large(picture: Tensor) -> bool:

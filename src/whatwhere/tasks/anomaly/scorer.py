@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from whatwhere.errors import ImageError
+from whatwhere.errors import ImageError, plural
+from whatwhere.progress import Stage, no_stage
 from whatwhere.tasks.anomaly.aligned import OBJECT, NormalObject, learn_object
 from whatwhere.tasks.anomaly.evidence import (
     FEATURES,
@@ -92,10 +93,12 @@ class Scorer:
 
 
 class Learned(NamedTuple):
-    """A scorer, and the scores [N] of the normal pictures, each by what was learned from others."""
+    """A scorer, and the scores [N] and the evidence [N, k] of the normal pictures, each by what was
+    learned from others."""
 
     scorer: Scorer
     normal_scores: Tensor
+    normal_evidence: Tensor
 
 
 def learn_scorer(
@@ -104,18 +107,25 @@ def learn_scorer(
     aligned: bool,
     seed: int,
     each: Each,
+    stage: Stage = no_stage,
 ) -> Learned:
     """What normal pictures [C, H, W] are like in these features."""
-    cells: list[Cells] = list(each(extract, pictures))
+    counted = plural(len(pictures), "picture")
+    cells: list[Cells] = []
+    with stage(f"computing features of {counted}", len(pictures)) as advance:
+        for found in each(extract, pictures):
+            cells.append(found)
+            advance(1)
     if not all(found.known.any() for found in cells):
         raise ImageError("A normal picture has no place with known pixels. Remove it.")
     kinds = kinds_of(extract, aligned)
     fold = torch.arange(len(cells)) * min(FOLDS, len(cells)) // len(cells)
-    learn = (
-        object_learner(cells, fold, each) if aligned else surface_learner(cells, fold, seed, each)
-    )
-    normal = learn(None)
-    evidence = torch.stack(cross_evidence(cells, fold, kinds, learn, each))
+    # Every picture is learned from for all pictures and for each other fold, and compared once.
+    rounds = max(len(fold.unique()) + 1, 3)
+    with stage(f"comparing {counted} in {rounds} rounds", rounds * len(cells)) as advance:
+        learn = learner(cells, fold, aligned, seed, each, advance)
+        normal = learn(None)
+        evidence = torch.stack(cross_evidence(cells, fold, kinds, learn, each, advance))
     surfaces = torch.stack([surface_of(found) for found in cells])
     excess = cross_excess(surfaces, evidence, fold)
     units = units_of(excess, kinds)
@@ -127,12 +137,13 @@ def learn_scorer(
         map_units=units_of(evidence, kinds),
         aligned=aligned,
     )
-    scores = soft_maximum(in_units(excess, units).mT)
+    by_kind = in_units(excess, units)
+    scores = soft_maximum(by_kind.mT)
     if all(torch.equal(found.energy, cells[0].energy) for found in cells[1:]):
         # Identical pictures: folds of fewer copies are no measure of all of them.
         one = evidence_of(normal, cells[0], kinds)[0] - scorer.usual(surfaces[0])
         scores = scores.clamp_min(float(soft_maximum(in_units(one, units))))
-    return Learned(scorer, scores)
+    return Learned(scorer, scores, by_kind)
 
 
 def kinds_of(extract: Filters | GivenFeatures, aligned: bool) -> Kinds:
@@ -157,6 +168,28 @@ def without(fold: Tensor, left_out: int | None) -> list[int]:
     """The numbers of the pictures outside of a fold; all if no other is left."""
     kept = [] if left_out is None else (fold != left_out).nonzero()[:, 0].tolist()
     return kept or list(range(len(fold)))
+
+
+def learner(
+    cells: Sequence[Cells],
+    fold: Tensor,
+    aligned: bool,
+    seed: int,
+    each: Each,
+    advance: Callable[[int], None],
+) -> Learner:
+    """A learner that calls `advance` with the number of pictures that it has learned from."""
+    if aligned:
+        plain = object_learner(cells, fold, each)
+    else:
+        plain = surface_learner(cells, fold, seed, each)
+
+    def learn(left_out: int | None) -> NormalSurface | NormalObject:
+        normal = plain(left_out)
+        advance(len(without(fold, left_out)))
+        return normal
+
+    return learn
 
 
 def object_learner(cells: Sequence[Cells], fold: Tensor, each: Each) -> Learner:
@@ -185,7 +218,12 @@ def surface_learner(cells: Sequence[Cells], fold: Tensor, seed: int, each: Each)
 
 
 def cross_evidence(
-    cells: Sequence[Cells], fold: Tensor, kinds: Kinds, learn: Learner, each: Each
+    cells: Sequence[Cells],
+    fold: Tensor,
+    kinds: Kinds,
+    learn: Learner,
+    each: Each,
+    advance: Callable[[int], None],
 ) -> list[Tensor]:
     """The evidence of normal pictures, by what was learned without their fold; neighbours, often of
     one object, are in one."""
@@ -193,7 +231,9 @@ def cross_evidence(
     for k in fold.unique().tolist():
         inside = [found for found, f in zip(cells, fold, strict=True) if f == k]
         normal = learn(k)
-        evidence += each(lambda c, normal=normal: evidence_of(normal, c, kinds)[0], inside)
+        for one in each(lambda c, normal=normal: evidence_of(normal, c, kinds)[0], inside):
+            evidence.append(one)
+            advance(1)
     return evidence
 
 

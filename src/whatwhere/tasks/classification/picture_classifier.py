@@ -75,7 +75,11 @@ class Describer:
         progress: Callable[[int], Any] = lambda images: None,
         anywhere_rows: Tensor | None = None,
     ) -> Tensor:
-        """Rows of images; `anywhere_rows` are their rows of what is anywhere, if they are known."""
+        """Rows of images.
+
+        progress       called with the number of images that were just described
+        anywhere_rows  their rows of what is anywhere, if they are known
+        """
         if not isinstance(images, Images):
             images = load(images, size=self.shape[1] if isinstance(images, str | Path) else None)
         if images.shape != self.shape:
@@ -83,15 +87,22 @@ class Describer:
                 f"{images.name} has images of {'×'.join(map(str, images.shape))}, but the"
                 f" classifier takes {'×'.join(map(str, self.shape))}."
             )
+        must_infer_anywhere = self.anywhere is not None and anywhere_rows is None
+        passes = int(must_infer_anywhere) + int(self.metric is not None)
+        advance = progress_of_passes(progress, passes)
+        if passes == 0:  # all rows are known
+            progress(len(images))
         parts = []
         if self.anywhere is not None:
             rows = anywhere_rows
             if rows is None:
-                rows = describe_anywhere(self.model, images, self.recipe, engine=self.engine)
+                rows = describe_anywhere(
+                    self.model, images, self.recipe, engine=self.engine, progress=advance
+                )
             parts.append(self.anywhere(rows).cpu())
         if self.metric is not None:
             rows = describe_images(
-                self.model, images, self.recipe, engine=self.engine, progress=progress
+                self.model, images, self.recipe, engine=self.engine, progress=advance
             )
             parts.append(self.metric(rows).cpu())
         return unit_length(torch.cat(parts, 1)) if len(parts) > 1 else parts[0]
@@ -101,6 +112,22 @@ class Describer:
         place = {} if self.metric is None else self.metric.tensors()
         anywhere = {} if self.anywhere is None else self.anywhere.tensors(ANYWHERE)
         return place | anywhere
+
+
+def progress_of_passes(progress: Callable[[int], Any], passes: int) -> Callable[[int], None]:
+    """A function to call with the number of images just done in one of several passes over the
+    same images. It reports an image to `progress` when the images of all passes have come as far.
+    """
+    done = 0
+    reported = 0
+
+    def advance(images: int) -> None:
+        nonlocal done, reported
+        done += images
+        progress(done // passes - reported)
+        reported = done // passes
+
+    return advance
 
 
 @dataclass(frozen=True)
@@ -259,9 +286,10 @@ def describe_pictures(
 
     def metric() -> dict[str, Tensor]:
         tensors: dict[str, Tensor] = {}
-        with stage("learning which differences to ignore", len(images)) as advance:
+        with stage("learning which differences to ignore", len(images)) as progress:
+            advance = progress_of_passes(progress, 2 if where == "both" else 1)
             if where != "keep":
-                anywhere = learn_anywhere(model, images, recipe, engine=engine)
+                anywhere = learn_anywhere(model, images, recipe, engine=engine, progress=advance)
                 anywhere_rows.append(anywhere.rows)
                 tensors |= anywhere.metric.tensors(ANYWHERE)
             if where != "forget":
@@ -321,10 +349,12 @@ def learn(images: Images, out: Path | None, options: Execution, stage: Stage) ->
     """A model of the images, learned in a stream, with settings chosen from them. An unfinished run
     in `out` continues."""
     chosen = choose_defaults(images)
-    count = (chosen.image_count or len(images)) * chosen.recipe.model.depth
-    size = chosen.recipe.batch_size
+    if chosen.image_count is None:
+        count = len(images) * sum(layer.epochs for layer in chosen.recipe.learning)
+    else:
+        count = chosen.image_count * chosen.recipe.model.depth
     with stage("learning features", count) as advance:
-        callbacks = TrainingCallbacks(on_batch=lambda report: advance(size))
+        callbacks = TrainingCallbacks(on_batch=lambda report: advance(report.images))
         return train(
             images,
             chosen.recipe,

@@ -29,6 +29,22 @@ SAMPLE = 100  # images that are looked at
 WHERE_FILE = "where.json"  # in the folder of a run
 
 
+WORDS: dict[Where, str] = {
+    "keep": (
+        "The rows describe which features lie at which place. For features without places: --set"
+        " descriptor.where=forget."
+    ),
+    "forget": (
+        "The rows describe which features a picture has, but not where they lie. For both: --set"
+        " descriptor.where=both."
+    ),
+    "both": (
+        "The rows describe which features a picture has and where they lie. For one alone: --set"
+        " descriptor.where=forget or keep."
+    ),
+}
+
+
 class WhereChoice(NamedTuple):
     """The choice of what rows describe, and the line that reports it."""
 
@@ -106,13 +122,7 @@ def choose_by_share(
         where = "forget"
     elif share >= KEEP:
         where = "keep"
-    words = {
-        "keep": "what is at each place",
-        "forget": "what is anywhere in a picture",
-        "both": "what is at each place, and what is anywhere",
-    }
-    line = f"Rows describe {words[where]}, because places explain {share:.0%} of the features."
-    return WhereChoice(where, f"{line} Set descriptor.where to change this.")
+    return WhereChoice(where, WORDS[where])
 
 
 def with_choice(recipe: Recipe, choice: WhereChoice) -> Recipe:

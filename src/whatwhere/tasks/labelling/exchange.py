@@ -1,9 +1,4 @@
-"""Labels and classes for other programs and from them: folders, pandas, Label Studio, CSV.
-
-Names of pictures are matched exactly first. A file of another program may have a path in front of
-a name, or what Label Studio puts there when it uploads a file; the last part of the name is
-compared then, if no two pictures share it.
-"""
+"""Labels and classes for other programs and from them: folders, pandas, Label Studio, CSV."""
 
 import csv
 import io
@@ -11,11 +6,11 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import parse_qs, quote, unquote, urlsplit
+from urllib.parse import quote
 
 import numpy as np
 
@@ -25,11 +20,12 @@ from whatwhere.errors import ImageError, MissingExtra, plural, printable
 from whatwhere.files import disk_errors, write_atomic
 from whatwhere.html import png, thumbnail
 from whatwhere.tasks.labelling.label_tables import CLASS_HEADINGS, FILE_HEADINGS, LABELLED
+from whatwhere.tasks.labelling.name_matching import match_labels, quoted
 
 FORMERLY = "said"  # in tables of version 0.2
-UPLOADED = re.compile(r"^[0-9a-f]{8}-")  # what Label Studio puts in front of an uploaded file
 UNSAFE = re.compile(r'[\x00-\x1f\x7f<>:"/\\|?*]')  # in the name of a folder, on any system
 LOCAL_FILES = "/data/local-files/?d="  # where Label Studio serves files of its own machine
+MOST_UNKNOWN = 3  # names without a picture in a message
 LARGEST_SIDE = 1 << 16  # of a picture without a file: it is written as it is
 REMEDY = "free some disk space, or choose another folder"
 
@@ -51,7 +47,12 @@ class ClassTable:
 
     def __post_init__(self) -> None:
         if not self.classes:
-            raise ImageError("There is no class yet. Label at least one picture before you export.")
+            raise ImageError("There is no class yet. Label pictures of two classes first.")
+        if len(self.classes) == 1:
+            raise ImageError(
+                f"All labels are {self.classes[0]!r}, so no other picture has a class yet. Label a"
+                " picture of a second class first."
+            )
 
     @property
     def best(self) -> list[str]:
@@ -195,11 +196,23 @@ class ForeignLabels:
     """Labels that another program wrote.
 
     labels   classes by the names of pictures that are here
-    unknown  names for which there is no picture here, or more than one
+    unknown  names for which there is no picture here
     """
 
     labels: Mapping[str, str]
     unknown: Sequence[str]
+
+    @property
+    def words(self) -> str:
+        """How many labels are for pictures that are here, and which are not."""
+        count = len(self.labels)
+        if not self.unknown:
+            return f"Imported {plural(count, 'label')}."
+        total = plural(count + len(self.unknown), "label")
+        listed = " or ".join(quoted(name) for name in self.unknown[:MOST_UNKNOWN])
+        more = len(self.unknown) - MOST_UNKNOWN
+        rest = f" ({plural(more, 'more name')} without a picture)" if more > 0 else ""
+        return f"Imported {count:,} of {total}; no picture is called {listed}{rest}."
 
 
 def read_foreign_labels(content: bytes, source: str, names: Sequence[str]) -> ForeignLabels:
@@ -216,18 +229,7 @@ def read_foreign_labels(content: bytes, source: str, names: Sequence[str]) -> Fo
         ) from None
     is_json = source.lower().endswith(".json") or text.lstrip()[:1] in ("[", "{")
     pairs = _label_studio_pairs(text, source) if is_json else _csv_pairs(text, source)
-    find = _name_finder(names)
-    labels: dict[str, str] = {}
-    unknown: list[str] = []
-    for given, label in pairs:
-        name = find(given)
-        if name is None:
-            unknown.append(given)
-        elif labels.setdefault(name, label) != label:
-            raise ImageError(
-                f"{printable(source)} gives {name!r} two classes, {labels[name]!r} and {label!r};"
-                " expected one. Remove one of them."
-            )
+    labels, unknown = match_labels(pairs, source, names)
     if not labels:
         example = f", such as {unknown[0]!r}" if unknown else ""
         raise ImageError(
@@ -354,38 +356,6 @@ def _choice(value: Any) -> str | None:
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     return value.strip() if isinstance(value, str) and value.strip() else None
-
-
-def _name_finder(names: Sequence[str]) -> Callable[[str], str | None]:
-    """A function from a name of another program to the name of a picture here, or None."""
-    known = set(names)
-    by_last: dict[str, str | None] = {}
-    for name in names:
-        last = name.rpartition("/")[2]
-        by_last[last] = None if last in by_last else name
-
-    def find(given: str) -> str | None:
-        for tried in _spellings(given):
-            if tried in known:
-                return tried
-        for tried in _spellings(given):
-            last = re.split(r"[/\\]", tried)[-1]
-            for spelling in (last, UPLOADED.sub("", last)):
-                if by_last.get(spelling) is not None:
-                    return by_last[spelling]
-        return None
-
-    return find
-
-
-def _spellings(given: str) -> list[str]:
-    """A name as it is, and without what an address has around it."""
-    try:
-        parts = urlsplit(given)
-    except ValueError:
-        return [given, given.strip()]
-    local = parse_qs(parts.query).get("d", [])
-    return [given, given.strip(), *local, unquote(parts.path)]
 
 
 def export(

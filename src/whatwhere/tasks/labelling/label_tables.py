@@ -20,11 +20,11 @@ from whatwhere.files import (
     write_atomic,
     write_result,
 )
+from whatwhere.tasks.labelling.name_matching import match_labels, quoted
 
 LONGEST = 1 << 26  # table of labels, in bytes
 PATIENCE = 10.0  # seconds that a process waits for another one that writes
 LONGEST_CLASS = 200  # characters
-LONGEST_QUOTE = 100  # characters of a table in a message
 UNWRITABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
 """Unicode categories that no name of a class has: control, surrogate, line and paragraph
 separator."""
@@ -77,14 +77,14 @@ def read_labels(file: Path) -> dict[str, str]:
         where = f"line {number} of {printable(file)}"
         if len(cells) != 2 or not all(cells):
             raise ImageError(
-                f"{where} is {_quoted(','.join(line))}; expected the name of a picture and its"
+                f"{where} is {quoted(','.join(line))}; expected the name of a picture and its"
                 " class, such as cat1.png,cat"
             )
         name = line[0]
         label = cells[1]
         if given.setdefault(name, label) != label:
             raise ImageError(
-                f"{where} gives {_quoted(name)} the class {_quoted(label)}, but an earlier line"
+                f"{where} gives {quoted(name)} the class {quoted(label)}, but an earlier line"
                 " gives it another class. Remove one of these lines."
             )
     return given
@@ -95,11 +95,6 @@ def _is_heading(cells: Sequence[str]) -> bool:
     return len(words) == 2 and words[0] in FILE_HEADINGS and words[1] in CLASS_HEADINGS
 
 
-def _quoted(text: str) -> str:
-    """A text of a table in a message, which has room for its beginning."""
-    return repr(text) if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]!r}…"
-
-
 def _csv_lines(file: Path) -> list[list[str]]:
     try:
         text = read_regular(file, LONGEST).decode("utf-8-sig")
@@ -108,15 +103,23 @@ def _csv_lines(file: Path) -> list[list[str]]:
         raise ImageError(f"Cannot read {printable(file)} as a table of labels: {error}.") from error
 
 
-def check_names(file: Path, labels: Mapping[str, str], names: Sequence[str]) -> None:
-    """Raise an error unless a table of labels fits these pictures and has at least two classes."""
+def labels_of_pictures(
+    file: Path, labels: Mapping[str, str], names: Sequence[str]
+) -> dict[str, str]:
+    """The classes of a table by the names of these pictures; the table may leave their folders out.
+
+    Raises an error unless all names of the table are pictures, of at least two classes.
+    """
+    matched, unknown = match_labels(labels.items(), file, names)
     known = set(names)
-    if other := next((name for name in labels if name not in known), None):
+    # A name with another folder may mean another picture.
+    elsewhere = [name for name in labels if name not in known and "/" in name]
+    if others := [*unknown, *elsewhere]:
         raise ImageError(
-            f"{printable(file)} labels {_quoted(other)}; expected the name of one of the pictures,"
-            f" such as {names[0]!r}."
+            f"{printable(file)} labels {quoted(others[0])}; expected the name of one of the"
+            f" pictures, such as {names[0]!r}."
         )
-    classes = {check_class(label) for label in labels.values()} - {NOT_SURE}
+    classes = {check_class(label) for label in matched.values()} - {NOT_SURE}
     if not classes:
         raise ImageError(
             f"{printable(file)} has no class; expected pictures of at least two classes."
@@ -127,6 +130,7 @@ def check_names(file: Path, labels: Mapping[str, str], names: Sequence[str]) -> 
             f"{printable(file)} has only the class {only}; expected pictures of at least two"
             " classes."
         )
+    return matched
 
 
 def change(labels: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
@@ -192,7 +196,8 @@ def write_predictions(
 ) -> None:
     """Write a table of the class of every picture, its probability, and those of all classes.
 
-    probabilities  [N, K]
+    probabilities  [N, K]; a picture whose probabilities are all 0 has no class yet, and gets empty
+                   cells
     said           the rows whose class a person said; the others are predicted
     """
     content = predictions_text(names, classes, probabilities, said).encode()
@@ -211,7 +216,12 @@ def predictions_text(
         # A number has one of 10,001 texts: to look them up takes a sixth of the time of a format.
         shares = np.rint(LAST_PLACE * probabilities).astype(int)
         best = probabilities.argmax(1).tolist()
+        has_class: list[bool] = (probabilities.max(1) > 0).tolist()
+        no_class = [""] * (len(HEADING) - 1 + len(classes))
         for row, numbers in enumerate(SHARE_TEXTS[shares].tolist()):
+            if not has_class[row]:
+                lines.append([names[row], *no_class])
+                continue
             source = LABELLED if row in said else "predicted"
             lines.append([names[row], classes[best[row]], numbers[best[row]], source, *numbers])
     return _as_text(lines)

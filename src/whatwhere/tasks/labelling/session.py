@@ -250,19 +250,28 @@ class Labelling:
         return [row for row, name in self.said.items() if name != NOT_SURE]
 
     def predict(self) -> Predictions:
-        """The class of every picture; '' while there is no label."""
+        """The class of every picture; until two classes have labels, '' for pictures without
+        one."""
         said = np.zeros(len(self.rows), bool)
         said[self.labelled] = True
         if not self.classes:
             return Predictions(np.full(len(said), ""), np.zeros(len(said)), said)
-        best = self.probabilities.argmax(1)
-        return Predictions(np.array(self.classes)[best], self.probabilities.max(1), said)
+        best = np.array(self.classes)[self.probabilities.argmax(1)]
+        probabilities = self.probabilities.max(1)
+        return Predictions(np.where(probabilities > 0, best, ""), probabilities, said)
 
     def _solve(self) -> None:
         self.probabilities = self._spread(self.labelled)
 
     def _spread(self, rows: Sequence[int]) -> np.ndarray:
-        """The probabilities [N, K] of all classes from the labels of these rows."""
+        """The probabilities [N, K] of all classes from the labels of these rows.
+
+        A single class says nothing of other pictures: their probabilities are 0.
+        """
+        if len(self.classes) == 1:
+            alone = np.zeros((len(self.rows), 1))
+            alone[rows] = 1
+            return alone
         y = np.full(len(self.rows), UNLABELLED, dtype=object)
         for row in rows:
             y[row] = self.said[row]
@@ -379,8 +388,11 @@ class Labelling:
 
     def classifier(self) -> PictureClassifier:
         """The classifier of new pictures."""
-        if not self.classes:
-            raise ImageError("There is no label yet; expected at least one.")
+        if len(self.classes) < 2:
+            raise ImageError(
+                f"The labels have {plural(len(self.classes), 'class', 'classes')}; expected at"
+                " least two. Label pictures of two classes first."
+            )
         shares = torch.from_numpy(self.probabilities).float()
         return PictureClassifier(
             tuple(self.classes), self.rows, shares, self.graph.n_neighbors, self.describe
@@ -413,14 +425,16 @@ class Labelling:
                  Studio
         content  content of the file, if it was read already
 
-        Returns the names for which there is no picture here.
+        Returns the names for which there is no picture here, and warns of them.
         """
         file = Path(path)
         if content is None:
             with readable(file, "table of labels", "give a .csv or .json file", ImageError):
                 content = read_regular(file, LONGEST)
         foreign = read_foreign_labels(content, file.name, self.names)
-        self.label({self.index[name]: label for name, label in foreign.labels.items()})
+        self.label(foreign.labels)
+        if foreign.unknown:
+            warnings.warn(foreign.words, stacklevel=2)
         return list(foreign.unknown)
 
     def _table(self) -> ClassTable:
