@@ -193,6 +193,13 @@ def test_parts_of_a_folder_of_many_sizes_are_equal_and_keep_the_names(
         whatwhere(*encode, "--out", tmp_path / "codes", "--shard", shard)
     assert ww.load_codes(tmp_path / "codes").names == [f"{side}.png" for side in range(10, 14)]
     assert [len(ww.load_codes(part)) for part in find_parts(tmp_path / "codes")] == [2, 2]
+    with pytest.raises(ImageError, match="has parts of 2 shards"):
+        whatwhere(*encode, "--out", tmp_path / "codes", "--shard", "2/3")
+    # another model or other settings in one part are an error where all are read
+    again = ("--out", tmp_path / "codes", "--shard", "2/2", "--overwrite")
+    whatwhere(*encode, *again, "--set", "exact=true")
+    with pytest.raises(ImageError, match="part 2 of 2 was encoded with another model or other"):
+        ww.load_codes(tmp_path / "codes")
 
 
 def test_an_array_of_one_task_says_that_it_treats_everything(

@@ -125,7 +125,7 @@ def score(
     from whatwhere.tasks.anomaly import AnomalyDetector
     from whatwhere.tasks.anomaly.pictures import open_pictures
 
-    shard = open_shard(settings, quiet=quiet)
+    shard = open_shard(settings, out, quiet=quiet)
     out = shard.part_of(out)
     model = AnomalyDetector.load(detector)
     check_outside(out, pictures)

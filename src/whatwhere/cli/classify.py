@@ -12,6 +12,7 @@ from whatwhere.cli.inputs import (
     DISTORTIONS,
     EXECUTION,
     SHARD,
+    notes_of,
     open_run,
     open_shard,
     read_examples,
@@ -91,7 +92,7 @@ def classify(
     from whatwhere.tasks.classification.picture_classifier import is_classifier
 
     if run.is_file() and is_classifier(run):
-        shard = open_shard(settings, quiet=quiet)
+        shard = open_shard(settings, out, quiet=quiet)
         report = classify_new(run, images, out, overwrite, Stages(quiet), shard)
         typer.echo(report.text(json_))
         return
@@ -278,6 +279,10 @@ def read_sets(
     from whatwhere.tasks.classification.protocol import folds
 
     training = read_images(run, images, labels)
+    notes = notes_of(run)
+    limit = notes.get("limit")
+    if limit is not None and images == notes.get("source") and limit < len(training):
+        training = training.subset(np.arange(limit))  # those that the run was trained on
     if test is None and images in CATALOGUE:
         test = images
     tested = training if test is None else read_examples(run, test)

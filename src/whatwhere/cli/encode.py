@@ -86,7 +86,7 @@ def encode(
 
     execution = settings.of(Execution)
     options = settings.of(EncodeOptions)
-    shard = open_shard(settings, quiet=quiet)
+    shard = open_shard(settings, out, quiet=quiet)
     opened = open_run(run, execution.device, execution.engine)
     preset = preset or default_preset(opened[1], settings)
     recipe, model = with_preset(*opened, preset, settings)

@@ -170,7 +170,8 @@ class Encoder:
             for number, block in enumerate(self.blocks):
                 self._write_block(kept / block_name(number), block, each, advance)
             counts = [sum(batch.length for batch in block) for block in self.blocks]
-            join_blocks(out, [kept / block_name(number) for number in range(len(counts))], counts)
+            blocks = [kept / block_name(number) for number in range(len(counts))]
+            join_blocks(out, blocks, counts, self._made_with())
 
     def _write_block(
         self, file: Path, block: list[Batch], each: Callable[..., Iterator[Any]], advance: Advance
@@ -310,6 +311,12 @@ class Encoder:
         return len(
             TileGrid.of(self.model.spec, height, width, tile or TILE, self.options.overlap).tiles
         )
+
+    def _made_with(self) -> str:
+        """A checksum of the model and of the settings that change codes, the same for all shards;
+        not of the engine, since all give the same codes."""
+        settings = (self.recipe.inference, self.recipe.plan, self.options)
+        return hashlib.sha256(f"{model_checksum(self.model)} {settings}".encode()).hexdigest()
 
     def _identity(self) -> str:
         """What blocks of a stopped command must have in common with this one: images, model,

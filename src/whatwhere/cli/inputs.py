@@ -8,6 +8,7 @@ import typer
 
 import whatwhere as ww
 from whatwhere.cli.command import Settings
+from whatwhere.data.parts import check_part_of
 from whatwhere.errors import SpecError, plural, printable
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import Checked, Count, Positive
@@ -83,9 +84,14 @@ class ImageInput(Checked):
         return images.subset(rows), None if masks is None else masks.subset(rows)
 
 
-def open_shard(settings: Settings, *, quiet: bool = False) -> Shard:
-    """The part of the pictures that this command treats; the first line of its output says so."""
+def open_shard(settings: Settings, out: Path | None, *, quiet: bool = False) -> Shard:
+    """The part of the pictures that this command processes; the first line of its output says so.
+
+    out  the folder of the parts, which may have no others than those of this number of shards
+    """
     shard = choose_shard(settings.of(Sharding).shard)
+    if out is not None:
+        check_part_of(out, shard)
     # A task that was submitted again by itself is an array of one: say that it treats everything.
     chosen_by_variables = shard.origin not in ("", "--shard")
     if (chosen_by_variables or not shard.is_all) and not quiet:

@@ -143,7 +143,7 @@ def restore(
     quiet: bool,
 ) -> None:
     """Check everything, then restore picture after picture, or the recording."""
-    shard = open_shard(settings, quiet=quiet)
+    shard = open_shard(settings, paths.out, quiet=quiet)
     if not shard.is_all and not paths.source.is_dir():
         raise SpecError(
             f"Cannot restore part {shard} ({shard.origin}) of {printable(paths.source)}: it is not"

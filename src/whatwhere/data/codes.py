@@ -241,10 +241,13 @@ def write_block(file: BinaryIO, arrays: Mapping[str, Array], *, compress: bool) 
                 np.lib.format.write_array(member, np.asanyarray(values), allow_pickle=False)
 
 
-def join_blocks(path: Path, blocks: Sequence[Path], counts: Sequence[int]) -> None:
+def join_blocks(
+    path: Path, blocks: Sequence[Path], counts: Sequence[int], made_with: str = ""
+) -> None:
     """One file of codes from the files of its blocks, whose bytes are copied.
 
-    counts  how many images each block has
+    counts     how many images each block has
+    made_with  a checksum of the model and the settings, the same for all parts of one command
     """
     doing = f"writing {path}"
     with (
@@ -253,7 +256,12 @@ def join_blocks(path: Path, blocks: Sequence[Path], counts: Sequence[int]) -> No
         open_atomic(path) as file,
         zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive,
     ):
-        for name, values in (("format", np.array(BLOCKS)), ("counts", np.array(counts, np.int64))):
+        head = {
+            "format": np.array(BLOCKS),
+            "counts": np.array(counts, np.int64),
+            "made_with": np.array(made_with),
+        }
+        for name, values in head.items():
             with archive.open(f"{name}.npy", "w") as member:
                 np.lib.format.write_array(member, values, allow_pickle=False)
         for number, block in enumerate(blocks):
@@ -288,10 +296,27 @@ def load_codes(path: str | os.PathLike[str]) -> Codes:
     """
     given = Path(path)
     files = find_parts(given) if given.is_dir() else [given]
+    _check_same_settings(files, given)
     blocks = [block for file in files for block in _stored_blocks(file)]
     if not blocks:
         raise ImageError(f"{printable(given)} has no codes. {sentence(REMEDY)}")
     return Codes(blocks, str(path))
+
+
+def _check_same_settings(parts: Sequence[Path], folder: Path) -> None:
+    """Raise an ImageError if a part was made with another model, or with other settings, than the
+    first one; parts of earlier versions do not say."""
+    made_with = []
+    for part in parts:
+        with open_npz(part, "file of codes", REMEDY) as archive:
+            made_with.append(str(archive.get("made_with", "")))
+    for number, one in enumerate(made_with, 1):
+        if one and made_with[0] and one != made_with[0]:
+            raise ImageError(
+                f"{printable(folder)}: part {number} of {len(parts)} was encoded with another model"
+                " or other settings than part 1. Encode one of them again with --overwrite and"
+                f" --shard {number}/{len(parts)} or 1/{len(parts)}."
+            )
 
 
 def _stored_blocks(path: Path) -> list[StoredBlock]:

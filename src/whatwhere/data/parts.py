@@ -51,6 +51,23 @@ def find_parts(folder: str | os.PathLike[str]) -> list[Path]:
     return sorted(shards)
 
 
+def check_part_of(folder: Path, shard: Shard) -> None:
+    """Raise an ImageError if the folder has parts of another number of shards, as when Slurm
+    repeats two tasks of an array as an array of two."""
+    if not os.path.isdir(folder):
+        return
+    counts = {part_number(path).count for path in folder.glob("part-*-of-*")} - {shard.count}
+    if counts:
+        count = max(counts)
+        work = "all pictures" if shard.is_all else f"part {shard.index} of {shard.count}"
+        origin = f" ({shard.origin})" if shard.origin else ""
+        raise ImageError(
+            f"{printable(folder)} has parts of {count} shards, but this command would write"
+            f" {work}{origin}. To repeat one of them, give --shard I/{count}. Otherwise, choose"
+            " another folder."
+        )
+
+
 def begin_part(folder: Path, shard: Shard) -> None:
     """Mark the folder of a shard's part as unfinished until `end_part`, even if the process is
     killed, and remove what a killed process left half written. The only part of a command needs no
