@@ -8,7 +8,6 @@ import typer
 
 import whatwhere as ww
 from whatwhere.cli.command import Settings
-from whatwhere.data.parts import check_part_of
 from whatwhere.errors import SpecError, plural, printable
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import Checked, Count, Positive
@@ -89,6 +88,8 @@ def open_shard(settings: Settings, out: Path | None, *, quiet: bool = False) -> 
 
     out  the folder of the parts, which may have no others than those of this number of shards
     """
+    from whatwhere.data.parts import check_part_of
+
     shard = choose_shard(settings.of(Sharding).shard)
     if out is not None:
         check_part_of(out, shard)
