@@ -328,7 +328,7 @@ def infer_tiles(
     batch_size = torch.get_num_threads() if model.device.type == "cpu" else GPU_BATCH
     highest = max(plan, key=lambda phase: phase.layer)
     tiles = grid.tiles
-    unfinished = []
+    unfinished = torch.zeros(0)  # one tensor: a list of empty ones would grow with the picture
     with torch.no_grad():
         for begin in range(0, len(tiles), batch_size):
             batch = tiles[begin : begin + batch_size]
@@ -337,11 +337,13 @@ def infer_tiles(
             problem = Problem(model, v, highest, spec, mask=join_masks(targets))
             resolved = resolve(engine, problem[:1])
             solution = run_plan(resolved, problem, plan)
-            unfinished.append(unfinished_changes(solution.stats, spec))
+            changes = unfinished_changes(solution.stats, spec)
+            if len(changes):
+                unfinished = torch.cat([unfinished.to(changes), changes])
             for n, (place, target) in enumerate(zip(batch, targets, strict=True)):
                 ended = replace(solution.latents[n : n + 1], background=target.background)
                 yield finish_tile(model, grid, place, ended, resolved.name, target)
-    warn_unconverged(torch.cat(unfinished), len(tiles), spec)
+    warn_unconverged(unfinished, len(tiles), spec)
 
 
 def join_masks(targets: Sequence[Target]) -> Tensor | None:
