@@ -56,7 +56,7 @@ def test_a_run_and_its_plain_lines(images, recipe, tmp_path):
         == "engine reference; costs and non-zeros per image, cost = reconstruction + penalty"
     )
     assert lines[1].startswith("layer 1  epoch 1/2  cost ")
-    assert all(word in lines[1] for word in (" + ", "non-zeros", "dead maps", "image-iterations/s"))
+    assert all(word in lines[1] for word in (" + ", "non-zeros", "dead map", "image-iterations/s"))
     assert len(lines) == 6
     assert lines[-1] == f"{out}/model.safetensors"
     assert read_recipe(out / "recipe.toml") == tiny.recipe()

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from whatwhere.errors import plural
 from whatwhere.model import DeconvNet
 from whatwhere.model.solution import Solution
 from whatwhere.progress import no_op
@@ -276,7 +277,7 @@ class TrainingProgress:
                 " penalty"
             )
         speed = f"{report.image_iterations_per_second:,.0f} image-iterations/s"
-        words = f"{report.dead_maps} dead maps  {speed}  {report.seconds:.1f} s"
+        words = f"{plural(report.dead_maps, 'dead map')}  {speed}  {report.seconds:.1f} s"
         self._log(f"{self._epoch(report)}  {costs(report)}  {words}")
         self.given.on_epoch(report)
 
