@@ -87,7 +87,7 @@ def test_a_data_set_comes_before_a_path_of_its_name(
     monkeypatch.chdir(tmp_path)
     np.save(tmp_path / "digits.npy", np.zeros((2, 4, 4), np.uint8))
     (tmp_path / "digits.npy").rename(tmp_path / "digits")
-    with pytest.warns(UserWarning, match=r"Write '\./digits' for the path"):
+    with pytest.warns(UserWarning, match=r"write '\./digits' for the path"):
         assert load("digits").name == "digits/train"
     assert load("./digits").shape == load(Path("digits")).shape == (1, 4, 4)
 
