@@ -11,11 +11,12 @@ fixed, is δ with
 and changes g by -δ ⟨d, d'⟩ where waveforms overlap, which depends on their distance alone (`gram`).
 Where a waveform reaches beyond an end, or a sample is masked, the product is computed. A sweep
 visits segments of two waveforms' length; in each it takes the largest step, in n |δ|, until none is
-above half of the signal's largest, but only a few: those of one segment wait for each other where
-waveforms overlap. So after every sweep the coefficients that are not 0 are fitted among themselves,
-which takes little time, since they are few (`refit`). A signal is finished once a sweep lowers its
-cost by at most the share `tolerance`, so would all steps together, and the duality gap shows that
-the minimum is near.
+above half of the signal's largest. A signal is finished once a sweep lowers its cost by at most the
+share `tolerance`, so would all steps together, and the duality gap shows that the minimum is near.
+
+Near the minimum, coefficients wait for each other where waveforms overlap. So if the code is to be
+exact, a sweep takes only a few steps of a segment, and after it the coefficients that are not 0 are
+fitted among themselves, which takes little time, since they are few (`refit`).
 
 Where waveforms resemble each other or the code is dense, a sweep still gains little. So a signal
 has a budget of steps; `GreedyEngine` says what follows.
@@ -41,7 +42,9 @@ from whatwhere.model.solution import Solution, Stats
 # them, or of half a second
 STEPS_PER_SAMPLE = 50
 STEPS_TIMES_WAVEFORMS = 5e7
-LOOSE = 1e-3  # a tolerance above it, as in training, asks for a rough code: no gap is computed
+# A tolerance above it, as in training, asks for a rough code: neither is a gap computed, nor do
+# coefficients have to be fitted among themselves
+LOOSE = 1e-3
 LARGEST_GAP = 3  # times the tolerance: a finished cost is at most this share above its minimum
 ROUNDING = 8  # steps below this many units in the last place of the largest g are noise
 SEGMENT_STEPS = 4  # of a segment in a sweep: what they chose is fitted before more is chosen
@@ -515,6 +518,8 @@ def descend(source: str) -> Any:
         taken = 0
         steps = 0
         finished = False
+        is_exact = rule.tolerance <= LOOSE
+        segment_steps = SEGMENT_STEPS if is_exact else rule.budget
         while taken < rule.sweeps and steps < rule.budget and not finished:
             # steps below half of the largest can wait: those that are taken may make them needless
             level = max(largest / 2, floor)
@@ -522,7 +527,7 @@ def descend(source: str) -> Any:
             for s in range(len(signal.best)):
                 if signal.at[s] < 0:
                     search(signal, rule, s)
-                last = steps + SEGMENT_STEPS
+                last = steps + segment_steps
                 while signal.best[s] > level and steps < min(last, rule.budget):
                     errors, sizes, more = step(signal, waveforms, rule, signal.at[s])
                     error += errors
@@ -531,12 +536,13 @@ def descend(source: str) -> Any:
                     gained -= errors + rule.rho * sizes
                     steps += 1
                     search(signal, rule, s)
-            errors, sizes, more, count = refit(signal, waveforms, rule, REFIT_LEVEL * level)
-            error += errors
-            penalty += sizes
-            nonzeros += more
-            gained -= errors + rule.rho * sizes
-            steps += count
+            if is_exact:
+                errors, sizes, more, count = refit(signal, waveforms, rule, REFIT_LEVEL * level)
+                error += errors
+                penalty += sizes
+                nonzeros += more
+                gained -= errors + rule.rho * sizes
+                steps += count
             largest, possible = search_changed(signal, rule)
             taken += 1
             trace[taken, 0] = error / rule.rho
