@@ -136,7 +136,9 @@ def test_dollar_signs_in_the_name_of_a_run_are_not_mathematics(tmp_path):
 def test_a_figure_that_a_run_does_not_have_raises_an_error_that_names_those_it_has(runs, tmp_path):
     first, second, _ = runs
     images = torch.zeros(1, 1, 10, 10)
-    with pytest.raises(SpecError, match=r"'mona-lisa' of first. Expected one of composite, inference, "):
+    with pytest.raises(
+        SpecError, match=r"'mona-lisa' of first. Expected one of composite, inference, "
+    ):
         RunFigures(read_run(first), images).draw("mona-lisa")
     with pytest.raises(SpecError, match=r"'where-1' of second. Expected one of composite"):
         RunFigures(read_run(second), images).draw("where-1")
