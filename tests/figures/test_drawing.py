@@ -17,6 +17,7 @@ import whatwhere as ww
 from figures.tiny_model import HISTORY, make_tiny
 from whatwhere import figures
 from whatwhere.engines import convergence
+from whatwhere.engines.reference import ista
 from whatwhere.figures.activations import gaussians
 from whatwhere.figures.animation import Drawing, animation, trace
 from whatwhere.figures.composite import (
@@ -208,7 +209,7 @@ def test_a_contribution_contains_one_feature_only(tiny):
     latents = tiny.top[:1]
     parts = decompose(tiny.model, latents, 11, 13)
     active = [b for b in range(6) if latents.p[0, b].any()]
-    assert list(parts.features) == active
+    assert list(parts.active) == active
     for a, b in enumerate(active):
         np.testing.assert_array_equal(parts.pooled[-1][a, b], latents.p[0, b])
         assert np.delete(parts.pooled[-1][a], b, axis=0).max() == 0
@@ -222,7 +223,7 @@ def test_pixels_of_one_feature_have_its_hue(tiny):
     shown = parts.coloured()
     hue = colorsys.rgb_to_hsv(*feature_colours(6)[4])[0]
     amount = parts.pixels.sum((0, 1))
-    assert list(parts.features) == [4]
+    assert list(parts.active) == [4]
     assert (amount > 0.05).any()
     for y, x in np.argwhere(amount > 0.05):
         assert colorsys.rgb_to_hsv(*shown[y, x])[0] == pytest.approx(hue, abs=1e-6)
@@ -239,7 +240,7 @@ def test_saturation_grows_with_the_contribution(tiny):
 def test_an_image_without_features_has_no_contributions(tiny):
     latents = Latents(torch.zeros_like(tiny.top.p[:1]), tiny.top[:1].pooling_params)
     parts = decompose(tiny.model, latents, 11, 13)
-    assert len(parts.features) == 0
+    assert len(parts.active) == 0
     assert (parts.coloured() == 1).all()
 
 
@@ -248,7 +249,7 @@ def test_contributions_of_a_model_with_an_input_stage_are_in_pixels():
     one = make_tiny(input=InputSpec(kind="onoff", sigma=2.0, contrast=0.5))
     latents = one.top[:1]
     parts = decompose(one.model, latents, 11, 13)
-    assert parts.pixels.shape == (len(parts.features), 1, 11, 13)
+    assert parts.pixels.shape == (len(parts.active), 1, 11, 13)
     whole = one.model.at(11, 13).decode(latents) - latents.background.low
     np.testing.assert_allclose(parts.pixels.sum(0), whole[0].double().numpy(), atol=1e-5)
 
@@ -257,7 +258,7 @@ def test_an_ellipse_lies_where_its_feature_draws(tiny):
     """Each Gaussian on the image is in the middle of what its feature draws, to a few pixels."""
     latents = tiny.layers[0][:1]
     parts = decompose(tiny.model, latents, 11, 13)
-    for feature in parts.features:
+    for feature in parts.active:
         alone = Latents(torch.zeros_like(latents.p), latents.pooling_params)
         j = latents.p[0, feature].flatten().argmax()
         alone.p[0, feature].view(-1)[j] = 1.0
@@ -330,6 +331,24 @@ def test_the_gif_shows_the_first_steps_and_the_last(tiny, steps, frames):
     )
 
 
+def test_an_animation_leaves_the_number_of_threads_as_it_was(tiny, monkeypatch):
+    used = []
+    step = ista.step
+
+    def noted(*args):
+        used.append(torch.get_num_threads())
+        return step(*args)
+
+    monkeypatch.setattr(ista, "step", noted)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        animation(tiny.model, tiny.images[0], InferenceSpec(lam=20.0, steps=2))
+        assert (used, torch.get_num_threads()) == ([1, 1], 2)
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_a_frame_shows_the_reconstruction_and_what_it_lacks(tiny):
     with torch.no_grad():
         steps = trace(
@@ -348,5 +367,8 @@ def test_a_frame_shows_the_reconstruction_and_what_it_lacks(tiny):
     assert texts[0][-1] == "0 non-zero features"
     assert texts[1][-1] == f"{steps[4].nonzeros} non-zero features"
     assert "after 4 steps" in texts[1]
+    maps = tiny.model.spec.layers[-1].maps
+    active = int(steps[4].latents.features[0].flatten(1).any(1).sum())
+    assert f"{active} of {maps} maps" in texts[1], "a map with several features counts once"
     ends = [line.get_xydata()[-1].tolist() for line in figure.axes[-1].lines]
     assert ends == [[4, cost] for cost in steps[4].cost for _ in range(2)]

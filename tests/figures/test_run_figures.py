@@ -73,6 +73,32 @@ def test_all_figures_and_the_report_of_a_run(runs):
     assert all(len(picture.get("alt")) > 10 for picture in pictures)
 
 
+def test_a_stopped_command_leaves_a_report_of_the_figures_that_are_ready(runs, monkeypatch):
+    first, _, images = runs
+    assert RunFigures(read_run(first), torch.zeros(1, 1, 10, 10)).names[-1] == "inference"
+    monkeypatch.setattr(RunFigures, "names", ["filters", "cost-1", "inference"])
+
+    def stop(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("whatwhere.figures.run_figures.trace", stop)
+    result = figures(first, images, "--set", "engine=reference")
+    assert result.exit_code == 130
+    assert "figure 2 of 3: cost-1" in result.stderr
+    page = (first / "figures" / "report.html").read_text(encoding="utf-8")
+    assert (page.count("<section>"), page.count("<img")) == (2, 2)
+
+
+def test_the_reconstructions_have_the_name_of_the_run_and_their_error(runs):
+    first, _, images = runs
+    pixels = load(str(images)).pixels
+    section = RunFigures(read_run(first), torch.as_tensor(pixels), engine="reference").draw(
+        "reconstructions"
+    )
+    heading = section.figure.texts[0].get_text()
+    assert re.match(r"first, layer 2: over 5 images, mean squared error per pixel 0\.\d+", heading)
+
+
 def test_one_figure_in_another_format(runs):
     first, _, images = runs
     result = figures(
@@ -137,7 +163,7 @@ def test_a_figure_that_a_run_does_not_have_raises_an_error_that_names_those_it_h
     first, second, _ = runs
     images = torch.zeros(1, 1, 10, 10)
     with pytest.raises(
-        SpecError, match=r"'mona-lisa' of first. Expected one of composite, inference, "
+        SpecError, match=r"'mona-lisa' of first. Expected one of composite, reconstructions, "
     ):
         RunFigures(read_run(first), images).draw("mona-lisa")
     with pytest.raises(SpecError, match=r"'where-1' of second. Expected one of composite"):

@@ -33,8 +33,11 @@ def figures(
 ) -> None:
     """Draw the figures of a run, and collect them on one page, report.html.
 
+    The page is written after every figure, so that a command that is stopped leaves a report of
+    those that are ready. The animation is the slowest figure and comes last.
+
     only     draw only this figure; repeatable
-    images   as for `encode`; default: those of the run
+    images   as for `encode`; default: those of the run, or the test images of its data set
     format   format of the files; the animation is always a GIF
     out      folder for the figures and report.html; default: RUN/figures
 
@@ -42,7 +45,8 @@ def figures(
     $ whatwhere figures runs/mine --only filters --format pdf
     """
     source = images or source_of(run)
-    drawing = open_figures(run, source, only, settings.of(Execution).engine, Stages(quiet))
+    stages = Stages(quiet)
+    drawing = open_figures(run, source, only, settings.of(Execution).engine, stages)
     names = only or drawing.names
     for name in names:
         drawing.check(name)
@@ -51,13 +55,15 @@ def figures(
     report = [] if only else [folder / "report.html"]
     claim([*files.values(), *report], run, source, folder=folder, overwrite=overwrite)
     drawn = {}
-    for name, file in files.items():
+    for number, (name, file) in enumerate(files.items(), start=1):
+        stages.note(f"figure {number} of {len(files)}: {name}")
         drawn[name] = drawing.draw(name)
         write(file, encode_figure(drawn[name].figure, format))
         typer.echo(file)
-    for file in report:
-        write(file, drawing.report(drawn).encode())
-        typer.echo(file)
+        for page in report:
+            write(page, drawing.report(drawn).encode())
+    for page in report:
+        typer.echo(page)
 
 
 def open_figures(

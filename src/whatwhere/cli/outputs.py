@@ -90,10 +90,14 @@ class Stages:
         # titles hold names of files
         self.console = Console(stderr=True, quiet=quiet, highlight=False, markup=False)
 
+    def note(self, text: str) -> None:
+        """A line between two stages."""
+        self.console.print(text, soft_wrap=True)
+
     @contextmanager
-    def stage(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
-        """One stage of `total` pieces; call the function that it yields with the number of pieces
-        just done."""
+    def stage(self, title: str, total: int, done: int = 0) -> Iterator[Callable[[int], None]]:
+        """One stage of `total` pieces, some of which may be done already; call the function that
+        it yields with the number of pieces just done."""
         import rich.progress as bars
 
         columns = (
@@ -107,11 +111,11 @@ class Stages:
         no_bar = self.console.quiet or not self.console.is_terminal
         if no_bar:
             self.console.print(f"{title} …", soft_wrap=True)
-        pace = Pace(total, start)
+        pace = Pace(total, start, done, done)
         with bars.Progress(
             *columns, console=self.console, transient=True, disable=no_bar
         ) as display:
-            task = display.add_task(title, total=total, rate="")
+            task = display.add_task(title, total=total, completed=done, rate="")
 
             def advance(pieces: int) -> None:
                 pace.add(pieces)
@@ -128,11 +132,13 @@ class Pace:
     """The pace of a stage, and when to print a line about it if there is no bar.
 
     started  when the stage began, by `time.monotonic`
+    earlier  pieces that were done before
     """
 
     total: int
     started: float
     done: int = 0
+    earlier: int = 0
     last_line: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -143,7 +149,7 @@ class Pace:
 
     @property
     def per_second(self) -> float:
-        return self.done / max(time.monotonic() - self.started, 1e-9)
+        return (self.done - self.earlier) / max(time.monotonic() - self.started, 1e-9)
 
     @property
     def rate(self) -> str:

@@ -1,7 +1,8 @@
 """Inference of one image, step by step, as a GIF: reconstruction, residual, features and cost."""
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -64,6 +65,19 @@ def animation(
         return draw_steps(model, image, trace(model, image, spec, progress))
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """PyTorch computes in one thread: the maps of one image are so small that threads wait for each
+    other longer than they compute, up to 40 times as long if other programs use the processor."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@one_thread()
 def draw_steps(model: DeconvNet, image: Tensor, steps: list[Step]) -> bytes:
     """The steps of an inference, which `trace` followed, as the bytes of a GIF."""
     last = len(steps) - 1
@@ -94,6 +108,7 @@ def draw_steps(model: DeconvNet, image: Tensor, steps: list[Step]) -> bytes:
     return file.getvalue()
 
 
+@one_thread()
 def trace(
     model: DeconvNet, image: Tensor, spec: InferenceSpec, progress: Callable[[int], None]
 ) -> list[Step]:
@@ -213,7 +228,9 @@ class Drawing:
             "input": self.rgb(self.image),
             f"after {plural(now, 'step')}": self.rgb(reconstruction.clamp(min=0)),
             "residual": style.shade(residual, self.residual_limit, signed=True),
-            f"{len(explained.features)} features": explained.coloured(limit),
+            f"{len(explained.active)} of {plural(explained.maps, 'map')}": explained.coloured(
+                limit
+            ),
         }
 
 

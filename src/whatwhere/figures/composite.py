@@ -1,5 +1,5 @@
-"""The trained model on one page (paper, Fig. composite): reconstructions, filters and samples of
-every feature; and the cost over training (Fig. costplot).
+"""The trained model on one page (paper, Fig. 2): reconstructions, filters and samples of the
+features of every map; and the cost over training (Fig. 6).
 
 A sample is one activation, drawn uniformly from all activations of the feature over the images, not
 from the largest. It is projected to the pixels on its own, with the pooling variables of its image
@@ -86,7 +86,7 @@ def plane_panel(model: DeconvNet, layer: int = 2, columns: int = 8) -> Panel:
 def sample_panel(
     model: DeconvNet, latents: Latents, size: Sequence[int], columns: int | None = None
 ) -> Panel:
-    """A square of samples for every feature, each scaled by its largest pixel; missing samples are
+    """A square of samples for every map, each scaled by its largest pixel; missing samples are
     grey.
 
     size  height and width of the images

@@ -1,5 +1,5 @@
-"""The decomposition of an image into its features, each in its own colour (paper, Figs. decomp_l1
-and decomp_l2)."""
+"""The decomposition of an image into the maps of its features, each in its own colour (paper,
+Figs. 3 and 4)."""
 
 from dataclasses import dataclass
 
@@ -21,12 +21,13 @@ SIDE = 1.7  # of the image, in inches
 
 @dataclass(frozen=True)
 class Contributions:
-    """The contribution of each active feature of one image at every stage of the reconstruction.
+    """The contribution of each active feature map of one image at every stage of the
+    reconstruction.
 
     The reconstruction is linear in the features, so the contributions add up to it at every stage.
 
-    features   numbers of the active features, [A]
-    maps       how many features the layer has, active or not
+    active     numbers of the active maps: those with a feature that is not 0, [A]
+    maps       how many maps the layer has, active or not
     pooled     contributions to p̂_k of layer 1, 2, … up to the layer of the features: [A, B_k, H,
                W] each
     unpooled   contributions to z_k of the same layers
@@ -34,7 +35,7 @@ class Contributions:
                takes off
     """
 
-    features: np.ndarray
+    active: np.ndarray
     maps: int
     pooled: tuple[np.ndarray, ...]
     unpooled: tuple[np.ndarray, ...]
@@ -42,22 +43,22 @@ class Contributions:
 
     @property
     def shares(self) -> np.ndarray:
-        """The share of each feature in the reconstruction, [A]; the shares add up to 1."""
+        """The share of each map in the reconstruction, [A]; the shares add up to 1."""
         amounts: np.ndarray = np.abs(self.pixels).sum((1, 2, 3))
         return amounts / amounts.sum() if amounts.sum() > 0 else amounts
 
     @property
     def colours(self) -> np.ndarray:
-        return style.feature_colours(self.maps)[self.features]
+        return style.feature_colours(self.maps)[self.active]
 
     def coloured(self, limit: float | None = None) -> np.ndarray:
-        """The reconstruction with every pixel in the colours of the features it comes from: [H, W,
+        """The reconstruction with every pixel in the colours of the maps it comes from: [H, W,
         3]."""
         return style.mix_colours(self.pixels.mean(1), self.colours, limit)
 
 
 def decompose(model: DeconvNet, latents: Latents, height: int, width: int) -> Contributions:
-    """Reconstruct one image from each of its active features separately, with the pooling variables
+    """Reconstruct one image from each of its active maps separately, with the pooling variables
     of the image.
 
     latents         latents of one image: p [1, B, h, w]
@@ -84,10 +85,10 @@ def decompose(model: DeconvNet, latents: Latents, height: int, width: int) -> Co
 
 @style.styled
 def decomposition(model: DeconvNet, image: Tensor, latents: Latents) -> Figure:
-    """The reconstruction of one image stage by stage, from its active features down to the pixels.
+    """The reconstruction of one image stage by stage, from its active maps down to the pixels.
 
-    The top row shows the active features. The rows below show their contributions, in their
-    colours, and an ellipse on the image for the Gaussian of every active feature.
+    The top row shows the active maps. The rows below show their contributions, in their colours,
+    and an ellipse on the image for the Gaussian of every active feature.
 
     model    the model
     image    [C, H, W]
@@ -133,11 +134,11 @@ def decomposition(model: DeconvNet, image: Tensor, latents: Latents) -> Figure:
         style.add_heading(figure, i * (SIDE + 0.2), y + 0.04, f"({next(letters)}) {heading}")
         axes = style.add_picture(figure, i * (SIDE + 0.2) + 0.01, y + 0.21, SIDE, rgb)
         if i == 0 and model.spec.layers[layer - 1].pooling.moves:
-            for feature, colour in zip(contributions.features, contributions.colours, strict=True):
+            for feature, colour in zip(contributions.active, contributions.colours, strict=True):
                 active = gaussians(model, image[None], latents, layer, int(feature))
                 draw_ellipses(axes, active.in_pixels(model, layer), colour)
     left = 2 * (SIDE + 0.2) + 0.25
-    style.add_heading(figure, left, y + 0.04, f"({next(letters)}) share of each feature")
+    style.add_heading(figure, left, y + 0.04, f"({next(letters)}) share of each map")
     _draw_shares(
         style.add_panel(figure, left, y + 0.21, style.PAGE - left - 0.4, SIDE), contributions
     )
@@ -156,9 +157,9 @@ def _rows(model: DeconvNet, contributions: Contributions) -> list[_Row]:
     """Features, unpooled maps, … down to the filters of layer 1."""
     depth = len(contributions.pooled)
     rows = []
-    features = contributions.features
+    active = contributions.active
     colours = contributions.colours
-    # among the active features
+    # among the active maps
     largest = np.sort(np.argsort(-contributions.shares, kind="stable")[:MAX_MAPS])
     for k in range(depth, 0, -1):
         stages = (
@@ -166,12 +167,12 @@ def _rows(model: DeconvNet, contributions: Contributions) -> list[_Row]:
             ("unpooled maps z", contributions.unpooled[k - 1], model.spec.layers[k - 1].pool_maps),
         )
         for name, stage, group in stages:
-            if k == depth:  # the maps of the features, each in a frame of its colour
-                maps = (features[largest][:, None] * group + np.arange(group)).ravel()
+            if k == depth:  # the active maps, each in a frame of its colour
+                maps = (active[largest][:, None] * group + np.arange(group)).ravel()
                 frames: list[object] = list(colours[largest].repeat(group, axis=0))
-                note = (
-                    "" if len(largest) == len(features) else f", {len(largest)} of {len(features)}"
-                )
+                note = ""
+                if len(largest) < len(active):
+                    note = f", {len(largest)} of {len(active)} active maps"
             else:  # the maps with the largest sums
                 maps = np.sort(np.argsort(-stage.sum((0, 2, 3)), kind="stable")[:MAX_MAPS])
                 frames = [style.RULE] * len(maps)
@@ -195,7 +196,7 @@ def _draw_shares(axes: Axes, contributions: Contributions) -> None:
     order = np.argsort(-shares, kind="stable")[:MAX_MAPS]
     axes.barh(np.arange(len(order)), shares[order], color=colours[order], height=0.72)
     for bar, (feature, share) in enumerate(
-        zip(contributions.features[order], shares[order], strict=True)
+        zip(contributions.active[order], shares[order], strict=True)
     ):
         axes.text(share, bar, f" {share:.0%}", va="center", fontsize=5.5)
         axes.text(

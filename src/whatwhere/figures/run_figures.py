@@ -21,7 +21,7 @@ from whatwhere.figures.composite import (
     filters,
     page,
     plane_panel,
-    reconstructions,
+    reconstruction_panel,
     sample_panel,
 )
 from whatwhere.figures.decomposition import decomposition
@@ -56,6 +56,11 @@ class Section:
     facts: Mapping[str, str] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
 
+    @cached_property
+    def html(self) -> str:
+        """The section in a page; made once, because a report is written after every figure."""
+        return _section(self)
+
 
 def report(
     title: str, sections: Sequence[Section], lead: str = "", facts: Mapping[str, str] | None = None
@@ -70,7 +75,7 @@ def report(
     >>> report("My run", [Section("Filters", "The filters of layer 1.")])[:15]
     '<!DOCTYPE html>'
     """
-    body = "\n".join(map(_section, sections))
+    body = "\n".join(section.html for section in sections)
     head = f"<h1>{escape(title)}</h1>\n{_paragraphs(lead)}{_facts(facts or {})}"
     return static_page(title, report_style(), f"<main>\n{head}{body}\n</main>\n")
 
@@ -187,12 +192,13 @@ class RunFigures:
         named = {
             f"{kind}-{k}": partial(draw, k) for kind, (drawn, draw) in kinds.items() for k in drawn
         }
-        whole = {
-            "inference": self._inference,
+        return {
+            "composite": self._composite,
             "reconstructions": self._reconstructions,
             "filters": self._filters,
+            **named,
+            "inference": self._inference,  # the slowest of them comes last
         }
-        return {"composite": self._composite, **whole, **named}
 
     @property
     def names(self) -> list[str]:
@@ -278,7 +284,7 @@ class RunFigures:
         return Section(
             "The model on one page",
             "Images with their reconstructions from the top layer, the filters, and samples of"
-            " every feature.",
+            " the features of every map.",
             composite(self.run.model, self.images, layers),
         )
 
@@ -289,12 +295,18 @@ class RunFigures:
             (model.at(*self.images.shape[2:]).decode(latents) - self.images).square().mean()
         )
         nonzeros = float((latents.features != 0).flatten(1).sum(1).double().mean())
+        shown = self.images[:PAIRS]
+        quality = (
+            f"over {len(self.images)} images, mean squared error per pixel {error:.4f},"
+            f" {nonzeros:.0f} non-zero features per image"
+        )
+        _, pairs = reconstruction_panel(model, shown, latents[:PAIRS], columns=6)
         return Section(
             "Reconstructions",
-            f"{len(self.images[:PAIRS])} images (left of each pair) and their reconstructions from"
-            f" layer {model.spec.depth} (right). Over {len(self.images)} images: mean squared error"
-            f" per pixel {error:.4f}, {nonzeros:.0f} non-zero features per image.",
-            reconstructions(model, self.images[:PAIRS], latents[:PAIRS]),
+            f"{len(shown)} images (left of each pair) and their reconstructions from layer"
+            f" {model.spec.depth} (right): {quality}.",
+            # the figure has the name and the numbers, so that it can lie next to another run's
+            page([[(f"{self.run.name}, layer {model.spec.depth}: {quality}", pairs)]]),
         )
 
     def _filters(self) -> Section:
@@ -313,10 +325,10 @@ class RunFigures:
         panel = sample_panel(self.run.model, self.latents(layer), self.images.shape[2:], columns=8)
         return Section(
             f"Samples of the features of layer {layer}",
-            "A square of samples for every feature. A sample is one activation, drawn from all"
-            " activations of the feature over the images and projected to the pixels with the"
-            " pooling variables of its image. The differences between the samples of a feature"
-            " show its invariance. A grey place means that the feature has fewer activations.",
+            "A square of samples for every map. A sample is one activation, drawn from all"
+            " activations of the map over the images and projected to the pixels with the"
+            " pooling variables of its image. The differences between the samples of a map"
+            " show its invariance. A grey place means that the map has fewer activations.",
             page([[panel]]),
         )
 
@@ -324,9 +336,9 @@ class RunFigures:
         latents = self.latents(layer)[self.shown : self.shown + 1]
         return Section(
             f"What and where: one image taken apart by layer {layer}",
-            "How the active features reconstruct one image: from top to bottom, the feature maps,"
-            " the unpooled maps and the filters. Every feature has its own colour. The more it"
-            " contributes to a pixel, the more saturated the pixel; where features overlap, the"
+            "How the active maps reconstruct one image: from top to bottom, the feature maps,"
+            " the unpooled maps and the filters. Every map has its own colour. The more it"
+            " contributes to a pixel, the more saturated the pixel; where maps overlap, the"
             " mixture is brownish. The ellipses are the Gaussians of the features.",
             decomposition(self.run.model, self.images[self.shown], latents),
         )
@@ -335,7 +347,7 @@ class RunFigures:
         latents = self.latents(layer)
         feature = int((latents.features != 0).sum((0, 2, 3)).argmax())
         return Section(
-            f"Positions of feature {feature + 1} of layer {layer}",
+            f"Positions of the features of map {feature + 1} of layer {layer}",
             "Each ellipse is the Gaussian of one pooling region in one image, drawn over the grid"
             " of regions and the mean image. Its centre is the position of the feature in the"
             " region; its width is the extent, at most half a region.",
@@ -351,7 +363,7 @@ class RunFigures:
         return Section(
             "Inference step by step",
             "One image: its reconstruction, the residual (orange where the reconstruction is too"
-            " small, purple where it is too large), its features in their colours, and the parts"
+            " small, purple where it is too large), its active maps in their colours, and the parts"
             f" of the cost, in {len(steps) - 1} steps.",
             draw_steps(model, image, steps),
         )
