@@ -184,6 +184,9 @@ def parse_features(table: Mapping[str, Any]) -> ModelFeatures | Baseline:
     settings = dict(table)
     method = settings.pop("method")
     if method == MODEL_METHOD:
+        recipes = [settings["recipe"], *settings.get("other_recipes", ())]
+        for recipe in recipes:  # measured before this setting existed, or with it
+            recipe["descriptor"] = {"where": "keep", **recipe.get("descriptor", {})}
         return build(ModelFeatures, settings)
     if method not in BASELINES:
         raise RunError(

@@ -29,7 +29,7 @@ from whatwhere.learning.processes import ProcessGroup
 from whatwhere.learning.reports import EpochReport, TrainingState
 from whatwhere.model import DeconvNet, save
 from whatwhere.model import load as load_file
-from whatwhere.spec import Recipe
+from whatwhere.spec import DescriptorSpec, Recipe
 from whatwhere.spec.toml import INCLUDED, read_recipe, to_toml
 
 LONGEST_HISTORY = 2**25  # bytes
@@ -122,7 +122,7 @@ def load(path: str | os.PathLike[str]) -> DeconvNet:
 
 def read_run(path: str | os.PathLike[str]) -> TrainedRun:
     """Read a run folder or a model file. A model file has no history; its recipe is the included
-    recipe of its name, or the paper's.
+    recipe of its name, or the paper's with `descriptor.where = "auto"`.
 
     path  path of the folder that training wrote, or of a .safetensors file; or the name of a model
           (`ww.models.names()`)
@@ -139,7 +139,10 @@ def read_run(path: str | os.PathLike[str]) -> TrainedRun:
     if os.path.isfile(path):
         model = load_file(path)
         included = read_recipe(path.stem) if path.stem in INCLUDED else None
-        recipe = included if included and included.model == model.spec else Recipe.paper(model.spec)
+        if included and included.model == model.spec:
+            return TrainedRun(path.stem, included, model)
+        # the file does not say what the model is used for, so the images decide what rows describe
+        recipe = replace(Recipe.paper(model.spec), descriptor=DescriptorSpec())
         return TrainedRun(path.stem, recipe, model)
     layout = RunLayout(path)
     missing = [file.name for file in (layout.recipe, layout.model) if not os.path.isfile(file)]

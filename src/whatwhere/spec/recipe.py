@@ -184,7 +184,7 @@ class Recipe(Checked):
     learning: tuple[LearningSpec, ...] = field(default_factory=_paper_learning)
     inference: InferenceSpec = field(default_factory=InferenceSpec)
     plan: tuple[Phase, ...] = ()
-    descriptor: DescriptorSpec = DescriptorSpec()
+    descriptor: DescriptorSpec = DescriptorSpec(where="keep")
     batch_size: Count = 1000
     seed: CountOrZero = 0
 
@@ -208,7 +208,7 @@ class Recipe(Checked):
     @classmethod
     def paper(cls, model: ModelSpec | None = None) -> "Recipe":
         """The paper: λ 2 and 0.5, α ½, 100 steps, 50 epochs, reset after 25; tested at λ 5, α 1, 50
-        steps.
+        steps. Rows describe what is at each place, so runs with different pooling are comparable.
 
         Another model is trained with the same settings; layers above the second with those of the
         second.

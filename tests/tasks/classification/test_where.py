@@ -24,7 +24,12 @@ def small_model() -> ww.DeconvNet:
 
 def recipe_of(model: ww.DeconvNet) -> ww.Recipe:
     recipe = ww.Recipe.paper(model.spec)
-    return replace(recipe, inference=ww.InferenceSpec(steps=5), batch_size=50)
+    return replace(
+        recipe,
+        inference=ww.InferenceSpec(steps=5),
+        batch_size=50,
+        descriptor=ww.DescriptorSpec(where="auto"),
+    )
 
 
 def centred(count: int = 40, side: int = 16) -> torch.Tensor:
@@ -71,6 +76,21 @@ def test_what_the_recipe_says_is_not_changed() -> None:
     assert choose_where(model, textures(), recipe).where == "both"
     with pytest.raises(SpecError, match="where"):
         ww.DescriptorSpec(where="somewhere")
+
+
+def test_two_runs_of_the_papers_recipe_are_described_alike() -> None:
+    """Whatever their pooling finds; the numbers of the reproduction are those of `keep`."""
+    model = small_model()
+    recipe = replace(ww.Recipe.paper(model.spec), inference=ww.InferenceSpec(steps=5))
+    for images in (centred(), textures()):
+        assert choose_where(model, images, recipe, "reference").where == "keep"
+
+
+def test_the_included_recipes_and_model_files_choose_by_the_images(tmp_path: Path) -> None:
+    for name in ("demo", "pictures", "photographs", "signals"):
+        assert ww.read_recipe(name).descriptor.where == "auto", name
+    ww.save(small_model(), tmp_path / "model.safetensors")
+    assert ww.read_run(tmp_path / "model.safetensors").recipe.descriptor.where == "auto"
 
 
 def test_a_choice_is_kept_and_taken_again(tmp_path: Path) -> None:
