@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from scipy import sparse
 
@@ -207,6 +208,34 @@ def test_a_session_continues_from_its_files(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.probabilities, session.probabilities)
     again.label({1: "a"})
     assert read_labels(file)["gone.png"] == "c"
+
+
+def means(pictures: torch.Tensor) -> torch.Tensor:
+    """A feature map of one mean for each picture."""
+    return pictures.mean((1, 2, 3), keepdim=True)
+
+
+def test_a_table_may_leave_out_the_folders_of_pictures(tmp_path: Path) -> None:
+    """As for `whatwhere classify`: a name without a folder is that of the only such picture."""
+    folder = tmp_path / "pictures"
+    names = ["a/1.png", "a/2.png", "b/1.png", "b/3.png"]
+    for shade, name in enumerate(names):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (9, 9), 60 * shade).save(folder / name)
+    file = tmp_path / "labels.csv"
+    file.write_text("2.png,dark\n3.png,light\n1.png,either\n", encoding="utf-8")
+    with pytest.warns(UserWarning, match=r"not here, such as '1\.png'"):
+        session = ww.Labelling(folder, features=means, labels=file)
+    assert session.said == {1: "dark", 3: "light"}
+    session.label({"a/2.png": "middle"})
+    assert read_labels(file) == {"3.png": "light", "1.png": "either", "a/2.png": "middle"}
+
+    file.write_text("a/2.png,dark\n2.png,removed\n3.png,light\n", encoding="utf-8")
+    with pytest.warns(UserWarning, match=r"not here, such as '2\.png'"):
+        session = ww.Labelling(folder, features=means, labels=file)
+    assert session.said == {1: "dark", 3: "light"}, "2.png was another picture"
+    session.label({"a/2.png": "middle"})
+    assert read_labels(file)["2.png"] == "removed"
 
 
 def test_two_sessions_on_one_table_lose_no_label(tmp_path: Path) -> None:

@@ -47,12 +47,28 @@ def match_labels(
     return labels, unknown
 
 
-def _name_finder(source: object, names: Sequence[str]) -> Callable[[str], str | None]:
-    """A function from a name of another program to the name of a picture here, or None."""
+def bare_names(names: Sequence[str]) -> dict[str, str]:
+    """The pictures by their names without folders; names of several pictures are left out."""
     known = set(names)
+    by_last = _by_last_part(names)
+    return {
+        last: pictures[0]
+        for last, pictures in by_last.items()
+        if len(pictures) == 1 and last not in known
+    }
+
+
+def _by_last_part(names: Sequence[str]) -> dict[str, list[str]]:
     by_last: dict[str, list[str]] = {}
     for name in names:
         by_last.setdefault(name.rpartition("/")[2], []).append(name)
+    return by_last
+
+
+def _name_finder(source: object, names: Sequence[str]) -> Callable[[str], str | None]:
+    """A function from a name of another program to the name of a picture here, or None."""
+    known = set(names)
+    by_last = _by_last_part(names)
 
     def find(given: str) -> str | None:
         for tried in _spellings(given):

@@ -54,6 +54,7 @@ from whatwhere.tasks.labelling.label_tables import (
     read_labels,
     write_predictions,
 )
+from whatwhere.tasks.labelling.name_matching import bare_names
 
 LIFE = 0.98  # share of walks that go on after a step
 STEPS = 60  # of a walk that are followed
@@ -164,13 +165,15 @@ class Labelling:
     def _name_rows(self) -> None:
         """Pictures are called by their names, other rows by their numbers."""
         named = None
-        self.earlier: dict[str, str] = {}
+        earlier: dict[str, str] = {}
         if self.images is not None:
             named = picture_names(self.images.pixels)
-            self.earlier = earlier_names(self.images.pixels)
+            earlier = earlier_names(self.images.pixels)
         self.keys: list[Key] = list(named or range(len(self.rows)))
         self.names = [str(key) for key in self.keys]
         self.index = {name: row for row, name in enumerate(self.names)}
+        self.other_names = bare_names(self.names) | earlier
+        """Pictures by what a table may call them besides their names."""
 
     def _connect_neighbours(self) -> None:
         """The graph that labels spread along, and the rows that lie far from all others."""
@@ -204,8 +207,12 @@ class Labelling:
     def _say(self, rows: Mapping[int, str | None]) -> None:
         labels = {self.names[row]: name for row, name in self.said.items()} | self.elsewhere
         changes = {self.names[row]: name for row, name in rows.items()}
-        # a page is not in the table under two names
-        changes |= {old: None for old, name in self.earlier.items() if name in changes}
+        # a picture is not in the table under two names
+        changes |= {
+            other: None
+            for other, name in self.other_names.items()
+            if name in changes and other not in self.elsewhere
+        }
         if self.file is None:
             self._take(change(labels, changes))
         else:
@@ -220,8 +227,10 @@ class Labelling:
         self.said = {}
         self.elsewhere = {}
         for given, label in labels.items():
-            name = self.earlier.get(given, given)
-            if name in self.index:
+            name = self.other_names.get(given, given)
+            if name != given and name in labels:  # `given` was another picture of this name
+                self.elsewhere[given] = label
+            elif name in self.index:
                 self.said[self.index[name]] = label
             else:
                 self.elsewhere[given] = label
