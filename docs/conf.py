@@ -22,7 +22,7 @@ project = "whatwhere"
 copyright = "the whatwhere contributors"
 release = version = __version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_gallery.gen_gallery"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx_gallery.gen_gallery", "mathml"]
 exclude_patterns = [
     "_build",
     "README.md",
@@ -35,7 +35,8 @@ default_role = "py:obj"  # `name` in a docstring links to the name where there i
 suppress_warnings = ["config.cache"]  # functions in the gallery's settings
 
 myst_heading_anchors = 3
-myst_enable_extensions = ["colon_fence"]
+myst_enable_extensions = ["colon_fence", "dollarmath"]
+html_math_renderer = "mathml"
 
 autodoc_inherit_docstrings = False
 autodoc_member_order = "bysource"

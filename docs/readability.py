@@ -53,6 +53,8 @@ def plain_paragraphs(markdown: str) -> Iterator[str]:
     """Paragraphs, list items and sentences in tables of a page, as plain text without code."""
     markdown = re.sub(r"^```.*?^```$", "", markdown, flags=re.DOTALL | re.MULTILINE)
     markdown = re.sub(r"<!--.*?-->", "", markdown, flags=re.DOTALL)
+    markdown = re.sub(r"\$\$.*?\$\$", "", markdown, flags=re.DOTALL)
+    markdown = re.sub(r"\$[^$\n]+\$", "Code", markdown)
     markdown = re.sub(r"^\|.*$", sentences_of_cells, markdown, flags=re.MULTILINE)
     markdown = re.sub(r"^( {4,}\S.*|#.*|:{3,}.*|:?-{3,}.*)$", "", markdown, flags=re.MULTILINE)
     markdown = re.sub(r"!\[[^\]]*\]\([^)]*\)", "", markdown)

@@ -60,9 +60,51 @@ epochs = 10
 steps = 20
 ```
 
-The values are the paper's (`Recipe.paper()`). Those of `each` layer are layer 2's; layer 1 has 16 maps, no `fan_in`,
-and is trained with λ = 2.
+The values are those of `Recipe.paper()`. The column *from* has the section of the paper that gives a value; *ours* is a
+value that the paper leaves open, and that we chose ([deviations](../explanation/mathematics.md#where-we-deviate-from-the-printed-paper)).
+Values without a source belong to choices that this recipe does not make. Those of `each` layer are layer 2's; layer 1
+has 16 maps, no `fan_in`, and is trained with λ = 2. Without phases (`plan`), inference is one joint phase from the top
+layer (the paper's Section 6.3).
 """  # noqa: E501
+OURS = "ours"
+PAPER = {
+    "model.channels": "6",
+    "model.nonnegative": "2.6",
+    "model.signed_filters": "2.6",
+    "model.layers.each.maps": "6",
+    "model.layers.each.filter_size": "6",
+    "model.layers.each.pooling": "2.5",
+    "model.layers.each.pool_size": "6",
+    "model.layers.each.pool_stride": "6",
+    "model.layers.each.pool_maps": "2.1",
+    "model.layers.each.fan_in": "6",
+    "model.input.kind": "6",
+    "model.input.contrast": "6",
+    "learning.each.epochs": "6",
+    "learning.each.update": "Algorithm 1",
+    "learning.each.cg_steps": "4",
+    "learning.each.update_lower_filters": "4.1",
+    "learning.each.update_lower_pooling": "4.1",
+    "learning.each.inference.lam": "6",
+    "learning.each.inference.steps": "6",
+    "learning.each.inference.tolerance": "Algorithm 1",
+    "learning.each.inference.step": "3.1",
+    "learning.each.inference.penalty.alpha": "2.7",
+    "learning.each.inference.step.per": "3.1",
+    "learning.each.inference.step.momentum": "3.1",
+    "learning.each.update.reset_at": "6",
+    "inference.lam": "6",
+    "inference.steps": "6",
+    "inference.tolerance": "Algorithm 1",
+    "inference.step": "3.1",
+    "inference.penalty.alpha": "6.6",
+    "inference.step.momentum": "3.1",
+    "descriptor.layers": "6",
+    "descriptor.patch": "6",
+    "descriptor.raw": "6",
+    "descriptor.where": "6",
+}
+"""The settings that the paper gives, by its sections."""
 
 
 def command_line() -> str:
@@ -172,9 +214,12 @@ def recipe() -> str:
     return "\n".join([RECIPE, *sections(Recipe.paper(), "")])
 
 
-def sections(spec: Any, path: str) -> Iterator[str]:
+def sections(spec: Any, path: str, *, chosen: bool = True) -> Iterator[str]:
     """The table of a spec's own settings, then those of the specs inside it; of a choice, all that
-    can be chosen."""
+    can be chosen.
+
+    chosen  the recipe has this spec; otherwise it is an example of one that it could have
+    """
     described, hints = parse(type(spec).__doc__), settable(type(spec))
     plain = {name: hint for name, hint in hints.items() if not holds_specs(hint)}
     if plain:
@@ -185,24 +230,25 @@ def sections(spec: Any, path: str) -> Iterator[str]:
             else name
         )
         yield (
-            f"## {title}\n\n{described.summary}\n\n| key | type | value | |\n| --- | --- | --- |"
-            " --- |"
+            f"## {title}\n\n{described.summary}\n\n| key | type | value | from | |\n| --- | --- |"
+            " --- | --- | --- |"
         )
         for name, hint in plain.items():
             value, text = getattr(spec, name), described.entries.get(name, "")
-            yield f"| `{path}{name}` | {cell(kind(hint))} | {shown(value)} | {cell(text)} |"
+            source = PAPER.get(f"{path}{name}", OURS) if chosen else ""
+            facts = [f"`{path}{name}`", cell(kind(hint)), shown(value), source, cell(text)]
+            yield f"| {' | '.join(facts)} |"
         yield ""
     for name, hint in hints.items():
         value = getattr(spec, name)
         if get_origin(hint) is tuple and holds_specs(hint):
-            yield from sections(
-                value[-1] if value else example(get_args(hint)[0]), f"{path}{name}.each."
-            )
+            item = value[-1] if value else example(get_args(hint)[0])
+            yield from sections(item, f"{path}{name}.each.", chosen=chosen and bool(value))
             continue
         for member in filter(is_dataclass, union_members(hint)):
-            yield from sections(
-                value if type(value) is member else example(member), f"{path}{name}."
-            )
+            own = type(value) is member
+            inner = value if own else example(member)
+            yield from sections(inner, f"{path}{name}.", chosen=chosen and own)
 
 
 def example(item: Any) -> Any:

@@ -61,6 +61,15 @@ def blocks(page: Path) -> list[Block]:
     return sorted(found, key=lambda block: block.place)
 
 
+def test_the_page_of_the_recipe_says_where_every_value_is_from() -> None:
+    rows = re.findall(r"^\| `([a-z_.A-Z]+)` \|.*", reference_pages.recipe(), re.M)
+    assert reference_pages.PAPER.keys() <= set(rows), "a setting that no longer exists"
+    page = reference_pages.recipe()
+    assert "| `batch_size` | integer | `1000` | ours |" in page
+    assert '| `inference.step.per` | `"image"`, `"batch"` | `"image"` | ours |' in page
+    assert '`learning.each.inference.step.per` | `"image"`, `"batch"` | `"batch"` | 3.1 |' in page
+
+
 def test_only_a_mark_keeps_a_block_from_running(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
