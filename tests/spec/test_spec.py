@@ -1,3 +1,5 @@
+import inspect
+import re
 from dataclasses import FrozenInstanceError, dataclass, replace
 from typing import Annotated, Any
 
@@ -20,6 +22,7 @@ from whatwhere.spec import (
     Phase,
     Power,
     Recipe,
+    Schedule,
     Sum,
     build,
 )
@@ -214,3 +217,12 @@ def test_a_choice_can_be_given_by_its_name() -> None:
     assert InferenceSpec(step="fixed").step == Fixed()  # type: ignore[arg-type]
     with pytest.raises(SpecError, match="pooling = 3; expected Gaussian or Max or Sum"):
         LayerSpec(maps=2, pooling=3)  # type: ignore[arg-type]
+
+
+def test_signatures_show_types_without_their_ranges() -> None:
+    for kind in (LearningSpec, DescriptorSpec, LayerSpec, InferenceSpec, Schedule):
+        shown = str(inspect.signature(kind))
+        assert not re.search("Annotated|Within|NotEmpty|0x", shown), shown
+    assert "epochs: int = 50" in str(inspect.signature(LearningSpec))
+    assert "patch: tuple[int, ...] = (9, 6)" in str(inspect.signature(DescriptorSpec))
+    assert "pool_stride: int | tuple[int, int] | None = None" in str(inspect.signature(LayerSpec))

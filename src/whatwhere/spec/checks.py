@@ -11,6 +11,7 @@ import functools
 import inspect
 import math
 import numbers
+import operator
 import types
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -69,6 +70,7 @@ class Within:
         raise SpecError(f"Got {name} = {shown(value)}; expected {expected}.")
 
 
+@dataclass(frozen=True)
 class NotEmpty:
     """Several values, at least one, as a part of their annotation."""
 
@@ -125,9 +127,13 @@ class AcceptsOldNames(type):
         @property
         def __signature__(cls) -> inspect.Signature:
             """The signature of the dataclass, for help and editors, because `__call__` takes any
-            keywords."""
+            keywords. Its types are shown without their ranges."""
             own = inspect.signature(cls.__init__)
-            return own.replace(parameters=list(own.parameters.values())[1:])
+            parameters = [
+                p.replace(annotation=without_ranges(p.annotation))
+                for p in list(own.parameters.values())[1:]
+            ]
+            return own.replace(parameters=parameters)
 
 
 class Checked(metaclass=AcceptsOldNames):
@@ -151,6 +157,18 @@ class Checked(metaclass=AcceptsOldNames):
                 kind = type(self).__name__
                 raise AttributeError(f"{kind!r} object has no attribute {name!r}")
             return self.OLD_NAMES[name].read(self)
+
+
+def without_ranges(hint: Any) -> Any:
+    """A type without what it says of the range: int for `Count`."""
+    if get_origin(hint) is Annotated:
+        return without_ranges(get_args(hint)[0])
+    if get_origin(hint) is Literal or not get_args(hint):
+        return hint
+    members = tuple(without_ranges(member) for member in get_args(hint))
+    if get_origin(hint) in (Union, types.UnionType):
+        return functools.reduce(operator.or_, members)
+    return get_origin(hint)[members]
 
 
 def type_hints(kind: type) -> dict[str, Any]:
