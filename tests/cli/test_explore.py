@@ -19,8 +19,10 @@ import tiny_run as tiny
 from tiny_run import whatwhere
 from whatwhere import models
 from whatwhere.cli import explore
-from whatwhere.errors import RunError
+from whatwhere.errors import RunError, SpecError
+from whatwhere.learning import TrainingOptions, train
 from whatwhere.pages import server
+from whatwhere.tasks.labelling.session import recorded_of
 
 
 def carried(path: Path) -> dict[str, Any]:
@@ -160,3 +162,27 @@ def test_a_run_is_explored_with_its_own_recipe(tmp_path: Path) -> None:
     assert data["name"] == "run"
     assert data["settings"]["lambda"] == recipe.learning[-1].inference.lam
     assert (data["height"], data["width"]) == (10, 10)
+
+
+def test_label_scales_pictures_to_the_given_size_and_then_as_its_model(tmp_path: Path) -> None:
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for name, size in (("a", (12, 30)), ("b", (40, 50)), ("c", (20, 20))):
+        Image.effect_noise(size, 80).save(folder / f"{name}.png")
+    out = tmp_path / "labels.csv"
+    with pytest.warns(UserWarning, match="as the smallest"):
+        assert explore.read_to_label(str(folder), None, out, None).shape == (1, 12, 12)
+    squares = explore.read_to_label(str(folder), None, out, 16)
+    assert squares.shape == (1, 16, 16)
+
+    on_cpu = TrainingOptions(engine="reference", device="cpu")
+    train(squares, tiny.recipe(), tmp_path / "labels.run", options=on_cpu)
+    with pytest.warns(UserWarning, match="16 pixels, as the pictures that the run learned from"):
+        assert explore.read_to_label(str(folder), None, out, None).shape == (1, 16, 16)
+    assert recorded_of(None, out).side == 16
+    assert recorded_of(None, tmp_path / "others.csv").side is None
+
+    with pytest.raises(SpecError, match=r"learned from squares of 16 pixels\. For --size 20"):
+        whatwhere("label", folder, "--size", "20", "--out", out)
+    with pytest.raises(SpecError, match="--size scales pictures"):
+        explore.read_to_label("digits", None, tmp_path / "others.csv", 16)

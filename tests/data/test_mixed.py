@@ -209,8 +209,8 @@ def words_of_warning(folder: Path, recorded: Recorded = NOT_RECORDED) -> str:
 def test_the_warning_about_sizes_says_why_and_what_to_do(folder: Path) -> None:
     assert words_of_warning(folder) == (
         "pictures of 2 sizes, from 20 to 60 pixels. whatwhere scales each one so that its shorter"
-        " side has 20 pixels, as the smallest (a.png), and crops its centre. Leave out the smallest"
-        " for more detail."
+        " side has 20 pixels, as the smallest (a.png), and crops its centre. For more detail, set"
+        " size=64 (`whatwhere label --size 64`), or leave out the smallest."
     )
     assert words_of_warning(folder, Recorded(12, None)) == (
         "pictures of 2 sizes, from 20 to 60 pixels. whatwhere scales each one so that its shorter"

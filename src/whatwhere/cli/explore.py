@@ -13,13 +13,15 @@ from whatwhere.cli.command import Settings, command
 from whatwhere.cli.inputs import (
     DISTORTIONS,
     EXECUTION,
+    ImageInput,
     open_run,
     read_examples,
     read_images,
+    recorded_by,
     source_of,
 )
 from whatwhere.cli.outputs import Stages, claim, write
-from whatwhere.errors import plural, printable
+from whatwhere.errors import SpecError, plural, printable
 from whatwhere.spec.execution import Execution
 from whatwhere.spec.tasks import Distortions
 
@@ -92,7 +94,7 @@ def answers(explorer: Any) -> Callable[[str], Any]:
     return answer
 
 
-@command(DISTORTIONS, EXECUTION)
+@command(DISTORTIONS, EXECUTION, (ImageInput, "size"), flags="size")
 def label(
     images: str,
     run: str | None = None,
@@ -124,14 +126,14 @@ def label(
     $ whatwhere label pictures/ runs/mine --out labels.csv
     $ whatwhere label pictures/ --export sorted/ --links
     """
-    from whatwhere.pages.labelling import LabelPage
-    from whatwhere.pages.server import PageServer
-    from whatwhere.progress import Stage
-
     stages = Stages()
     how = settings.of(Distortions)
     options = settings.of(Execution)
-    source = read_images(Path(run or ""), images)
+    source = read_to_label(images, run, out, settings.of(ImageInput).size)
+    # imported after the pictures are read, so that an error in them is reported sooner
+    from whatwhere.pages.labelling import LabelPage
+    from whatwhere.pages.server import PageServer
+    from whatwhere.progress import Stage
 
     def make(stage: Stage) -> ww.Labelling:
         session = ww.Labelling(
@@ -152,3 +154,16 @@ def label(
             server.show(f"Press Ctrl-C to stop. Your labels are in {out}.")
     finally:
         stages.console.show_cursor()  # a bar that Ctrl-C interrupts has hidden it
+
+
+def read_to_label(images: str, run: str | None, out: Path, size: int | None) -> "ww.data.Images":
+    """The images of a labelling session, in the size of its model: that of `run`, or the one that
+    an earlier session learned."""
+    learned = out.with_suffix(".run")
+    side = recorded_by(learned).side
+    if run is None and size is not None and side not in (None, size):
+        raise SpecError(
+            f"{printable(learned)} learned from squares of {side} pixels. For --size {size}, choose"
+            " another table with --out, so that the command learns a new model."
+        )
+    return read_images(Path(run) if run else learned, images, size=size)

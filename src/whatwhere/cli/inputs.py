@@ -32,6 +32,9 @@ class ImageInput(Checked):
     crop         train on square crops of this many pixels, at random places. Pictures of several
                  sizes are always cropped (to 64 pixels, or to the smallest side). Recordings are
                  cut into windows of this many samples
+    size         scale pictures so that the shorter side has this many pixels, and cut them to
+                 squares at the centre. By default, only pictures of several sizes are scaled: as
+                 for the run, or to 64 pixels (to the smallest side if that is less)
     limit        use only the first N images
     image_count  number of images that each layer learns from in a stream
                  (learning.each.update=batch); the stream starts again after its last image.
@@ -46,6 +49,7 @@ class ImageInput(Checked):
     source: str = "digits"
     mask: str | None = None
     crop: Count | None = None
+    size: Count | None = None
     limit: Count | None = None
     image_count: Count | None = None
     rate: Positive | None = None
@@ -100,12 +104,19 @@ def open_shard(settings: Settings, out: Path | None, *, quiet: bool = False) -> 
     return shard
 
 
-def read_images(run: Path, source: str, labels: Path | None = None) -> "ww.data.Images":
+def read_images(
+    run: Path, source: str, labels: Path | None = None, size: int | None = None
+) -> "ww.data.Images":
     """The images of a name or a path, with their labels, where there are any.
 
     The value of white, and the side of squares from images of several sizes, are those of the run.
+
+    size  side of the squares, for pictures alone
     """
-    return ww.data.load(source, labels, recorded=recorded_by(run))
+    images = ww.data.load(source, labels, size=size, recorded=recorded_by(run))
+    if size is not None and images.shape[1:] != (size, size):
+        raise SpecError(f"--size scales pictures, but {images.name} has arrays. Leave out --size.")
+    return images
 
 
 def read_recording(run: Path, source: str, rate: float | None = None) -> "ww.data.Signals":
@@ -122,13 +133,10 @@ def read_examples(run: Path, source: str) -> "ww.data.Images":
 
 
 def recorded_by(run: Path) -> Any:
-    """The shorter side and the white of the images that a run was trained on, where it recorded
-    them."""
-    from whatwhere.data.mixed import Recorded
+    """What a run recorded of the images that it was trained on."""
+    from whatwhere.learning import run_folder
 
-    notes = notes_of(run)
-    shape = notes.get("image_shape")
-    return Recorded(min(shape[1:]) if shape else None, notes.get("deep_white"))
+    return run_folder.recorded_by(run)
 
 
 def absolute_source(source: str) -> str:
@@ -166,9 +174,9 @@ def source_of(run: Path) -> str:
 
 def notes_of(run: Path) -> dict[str, Any]:
     """The inputs of the command that began a run; empty for a model file or a name."""
-    from whatwhere.learning.checkpoint import Checkpoint, has_checkpoint
+    from whatwhere.learning import run_folder
 
-    return Checkpoint.load(run / "checkpoint").notes if has_checkpoint(run / "checkpoint") else {}
+    return run_folder.notes_of(run)
 
 
 def with_preset(

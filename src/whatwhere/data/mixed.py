@@ -164,7 +164,10 @@ def squares_words(pictures: MixedPictures, side: int) -> str:
     elif side == min(extents):
         smallest = min(pictures.pictures, key=lambda picture: min(picture.shape[1:]))
         target += f", as the smallest ({smallest.name}),"
-        remedy = " Leave out the smallest for more detail."
+        remedy = (
+            f" For more detail, set size={USUAL_SIDE} (`whatwhere label --size {USUAL_SIDE}`), or"
+            " leave out the smallest."
+        )
     return (
         f"{pictures.name} has pictures of {range_words}. whatwhere scales each one {target} and"
         f" crops its centre.{remedy}"

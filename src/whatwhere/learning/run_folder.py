@@ -8,11 +8,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from whatwhere import files
+from whatwhere.data.mixed import Recorded
 from whatwhere.data.models import names, resolve
 from whatwhere.errors import RunError, as_clause, command, did_you_mean, printable
 from whatwhere.learning.checkpoint import (
@@ -299,6 +301,19 @@ class RunFolder:
                 f"Cannot continue {printable(self.path)}: the {what} changed ({difference}). Use"
                 " what the run began with, or train again in another folder."
             )
+
+
+def notes_of(path: Path) -> dict[str, Any]:
+    """The inputs of the command that began a run; empty for a model file or a name."""
+    return Checkpoint.load(path / "checkpoint").notes if has_checkpoint(path / "checkpoint") else {}
+
+
+def recorded_by(path: Path) -> Recorded:
+    """The shorter side and the white of the images that a run was trained on, where it recorded
+    them."""
+    notes = notes_of(path)
+    shape = notes.get("image_shape")
+    return Recorded(min(shape[1:]) if shape else None, notes.get("deep_white"))
 
 
 def resume_command(path: Path) -> str:

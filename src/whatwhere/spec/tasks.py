@@ -43,8 +43,8 @@ class AnomalySpec(Checked):
     """Settings of `AnomalyDetector`, chosen on validation pictures of magnetic tiles.
 
     aligned       compare each place with the same place of normal pictures, for objects in a fixed
-                  position. By default, the detector compares each place with all places, for
-                  surfaces
+                  position in pictures of one size. By default, the detector compares each place
+                  with all places, for surfaces
     false_alarms  share of normal pictures that may count as anomalies; sets the threshold
     contamination  share of the pictures to learn from that may be anomalies. The detector leaves
                   out the least normal ones and learns again from the rest

@@ -22,10 +22,12 @@ from scipy import sparse
 from scipy.sparse.linalg import eigsh
 
 from whatwhere.data import Images, load
+from whatwhere.data.mixed import NOT_RECORDED, Recorded
 from whatwhere.data.pictures import earlier_names, picture_names
 from whatwhere.errors import ImageError, SpecError, plural, printable
 from whatwhere.files import read_regular, readable
 from whatwhere.learning import TrainedRun
+from whatwhere.learning.run_folder import recorded_by
 from whatwhere.nn.feature_maps import FeatureMaps
 from whatwhere.progress import Stage, no_stage
 from whatwhere.spec.execution import Execution
@@ -142,7 +144,7 @@ class Labelling:
             self.images = load(images)
             self.rows = torch.from_numpy(MapFeatures(features).fit_transform(self.images))
         else:
-            self.images = load(images)
+            self.images = load(images, recorded=recorded_of(run, self.file))
             how = invariant_to or Distortions()
             options = options or Execution(device="cpu")
             self.describe, self.rows = describe_pictures(
@@ -459,6 +461,15 @@ class Labelling:
                 f" not here, such as {next(iter(self.elsewhere))!r}. The file keeps these labels.",
                 stacklevel=3,
             )
+
+
+def recorded_of(run: str | os.PathLike[str] | TrainedRun | None, labels: Path | None) -> Recorded:
+    """What the model of a session recorded of its pictures: that of `run`, or the one that an
+    earlier session learned."""
+    folder: Any = run.folder if isinstance(run, TrainedRun) else run
+    if run is None and labels is not None:
+        folder = labels.with_suffix(".run")
+    return NOT_RECORDED if folder is None else recorded_by(Path(folder))
 
 
 def check_files(labels: Path, predictions: Path) -> None:
