@@ -42,7 +42,7 @@ def write_recording(path: Path, samples: int) -> None:
         file[begin : begin + length] = x + 0.03 * rng.standard_normal(length)
 
 
-def find(path: Path, pool: int) -> dict[str, float]:
+def find(path: Path, pool: int, threshold: float | None) -> dict[str, float]:
     """In this process: the events of a recording, written to a table."""
     import torch
 
@@ -56,7 +56,7 @@ def find(path: Path, pool: int) -> dict[str, float]:
     model = model.with_filters(1, torch.tensor(D, dtype=torch.float32)[None, :, None])
     recipe = ww.read_recipe("signals")
     table = path.with_suffix(".csv")
-    options = EncodeOptions(threshold=0.3)
+    options = EncodeOptions(threshold=threshold)
     first = np.load(path, mmap_mode="r")[:SHORT]
     write_events(table, recipe, model, ww.data.load(np.array(first), signals=True), options)
     peak_of_first = peak_mb()
@@ -81,15 +81,20 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--samples", type=int, nargs="+", default=[10**4, 10**5, 10**6, 10**7])
     parser.add_argument("--pool", type=int, default=1, help="pool_size of the model")
+    parser.add_argument(
+        "--threshold", type=float, help="of events; without it, chosen from the recording"
+    )
     parser.add_argument("--find", type=Path, help="what a process of its own runs")
     args = parser.parse_args()
     if args.find:
-        print(json.dumps(find(args.find, args.pool)))
+        print(json.dumps(find(args.find, args.pool, args.threshold)))
         return
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "recording.npy"
         command = [sys.executable, __file__, "--find", str(path), "--pool", str(args.pool)]
+        if args.threshold is not None:
+            command += ["--threshold", str(args.threshold)]
         write_recording(path, args.samples[0])
         subprocess.run(command, capture_output=True, check=True)
         for samples in args.samples:
@@ -99,6 +104,7 @@ def main() -> None:
                 {
                     "samples": samples,
                     "pool_size": args.pool,
+                    "threshold": args.threshold,
                     **json.loads(done.stdout.splitlines()[-1]),
                 }
             )

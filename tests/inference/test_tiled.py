@@ -9,7 +9,7 @@ import torch
 from examples import SPECS, random_images, random_mask
 from whatwhere.errors import ConvergenceWarning, ImageError, SpecError
 from whatwhere.inference import infer, infer_tiled, resolve_lam
-from whatwhere.inference.tiled import TileAxis, TileGrid, TileImages
+from whatwhere.inference.tiled import TileAxis, TileGrid, TileImages, infer_tiles
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet
 from whatwhere.model.sized import LayerPlaces
@@ -186,6 +186,26 @@ def test_tiles_that_did_not_converge_are_reported_once() -> None:
     with pytest.warns(ConvergenceWarning, match="9 of 9 images did not reach tolerance") as warned:
         infer_tiled(model, v[0], replace(LOCAL, tolerance=1e-9), engine="reference", **TILES)
     assert len(warned) == 1
+
+
+def test_all_tiles_have_the_engine_that_suits_most_of_them() -> None:
+    """Coordinate descent suits sparse codes. A single loud tile, whose code is dense, does not load
+    another engine."""
+    pytest.importorskip("numba", reason="numba is not installed")
+    model = DeconvNet(ModelSpec.signals(maps=6, length=16, pool_size=1))
+    noise = np.random.default_rng(0).normal(size=(1, 1, 4000)).astype(np.float32)
+    noise[..., 1500:1700] *= 100
+    spec = InferenceSpec.coding(lam=0.5)
+
+    def engines(recording: np.ndarray, engine: str = "auto") -> list[str]:
+        tiles = infer_tiles(model, recording, spec, tile=400, overlap=64, engine=engine)
+        return [tile.engine for tile in tiles]
+
+    loud = engines(noise[..., 1400:1800])
+    assert loud == ["cpu"]
+    assert set(engines(noise)) == {"greedy"}
+    assert set(engines(100 * noise)) == {"cpu"}
+    assert set(engines(noise, "cpu")) == {"cpu"}
 
 
 # Where tiles lie: every pixel and every feature is taken from one tile, far from its borders ------

@@ -262,10 +262,10 @@ def test_memory_is_bounded_by_a_tile(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert recording.most == 2048
     assert max(batches) <= 2048 * torch.get_num_threads()
-    assert (
-        recording.total
-        <= 100_000 * 2048 / (2048 - 4 * LayerPlaces.of(model.spec, 1)[-1].reach) * 1.02
-    )
+    shared = 4 * LayerPlaces.of(model.spec, 1)[-1].reach
+    once = 100_000 * 2048 / (2048 - shared) * 1.02
+    # the engine is chosen by a few tiles, which are read twice
+    assert recording.total <= once + tiled.ENGINE_SAMPLE * 2048
     assert 50 < len(seen) < 60
 
 

@@ -38,6 +38,7 @@ from whatwhere.spec.recipe import joint
 TILE = 256
 OVERLAP = 64
 GPU_BATCH = 16
+ENGINE_SAMPLE = 8  # tiles, spread over the picture, that the engine is chosen by
 # the ramp is this part of the overlap: short, since tiles are less exact towards their borders
 RAMP_SHARE = 8
 
@@ -328,14 +329,16 @@ def infer_tiles(
     batch_size = torch.get_num_threads() if model.device.type == "cpu" else GPU_BATCH
     highest = max(plan, key=lambda phase: phase.layer)
     tiles = grid.tiles
+    # one engine for all tiles: another one for a few would take memory for its machine code
+    sample = tiles[:: -(-len(tiles) // ENGINE_SAMPLE)]
+    targets = [read_tile(model, picture, mask, *grid.window(tile)) for tile in sample]
+    resolved = resolve(engine, tiles_problem(model, targets, highest, spec))
     unfinished = torch.zeros(0)  # one tensor: a list of empty ones would grow with the picture
     with torch.no_grad():
         for begin in range(0, len(tiles), batch_size):
             batch = tiles[begin : begin + batch_size]
             targets = [read_tile(model, picture, mask, *grid.window(tile)) for tile in batch]
-            v = torch.cat([target.v for target in targets])
-            problem = Problem(model, v, highest, spec, mask=join_masks(targets))
-            resolved = resolve(engine, problem[:1])
+            problem = tiles_problem(model, targets, highest, spec)
             solution = run_plan(resolved, problem, plan)
             changes = unfinished_changes(solution.stats, spec)
             if len(changes):
@@ -344,6 +347,14 @@ def infer_tiles(
                 ended = replace(solution.latents[n : n + 1], background=target.background)
                 yield finish_tile(model, grid, place, ended, resolved.name, target)
     warn_unconverged(unfinished, len(tiles), spec)
+
+
+def tiles_problem(
+    model: DeconvNet, targets: Sequence[Target], highest: Phase, spec: InferenceSpec
+) -> Problem:
+    """The inference of several tiles."""
+    v = torch.cat([target.v for target in targets])
+    return Problem(model, v, highest, spec, mask=join_masks(targets))
 
 
 def join_masks(targets: Sequence[Target]) -> Tensor | None:

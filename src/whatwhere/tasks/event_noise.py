@@ -44,32 +44,36 @@ def waveform_noise(model: DeconvNet, picture: Picture, grid: TileGrid) -> Wavefo
     of any colour, and what is left of a drift, count as much as they matter.
     """
     f = model.filters[0][:, :, 0].transpose(0, 1).cpu()  # [B, C, K]
+    maps, _, length = f.shape
+    places = max(0, grid.columns.size - length + 1)  # of a waveform in a tile
     count = min(len(grid.tiles), SAMPLE)
     chosen = [grid.tiles[len(grid.tiles) * n // count] for n in range(count)]
-    found = []
-    left = []
+    # one piece of memory for all tiles: small ones would lie between those that a convolution takes
+    found = f.new_empty(maps, count * places)
+    left = torch.empty_like(found)
+    filled = 0
     covered = []
     with torch.no_grad():
-        for tile in chosen:
+        for tile in chosen if places else []:
             target = read_tile(model, picture, None, *grid.window(tile))
             v = target.v[:, :, 0].cpu()
-            if v.shape[2] < f.shape[2]:
-                continue
             rest, near = without_events(v, f, model.spec.nonnegative)
             explained = 1 - float(rest.square().sum() / v.square().sum().clamp(min=1e-30))
             known = None if target.mask is None else (target.mask > 0).all(1).to(v).cpu()
-            whole = whole_places(known, v.shape[2], f.shape[2])
-            found.append(F.conv1d(v, f)[0][:, whole])
-            left.append(F.conv1d(rest, f)[0][:, whole])
+            whole = whole_places(known, v.shape[2], length)
+            own = slice(filled, filled + int(whole.sum()))
+            found[:, own] = F.conv1d(v, f)[0][:, whole]
+            left[:, own] = F.conv1d(rest, f)[0][:, whole]
+            filled = own.stop
             covered.append(explained > MOSTLY and near > MOSTLY)
-    if not sum(part.shape[1] for part in found):
-        return WaveformNoise(np.zeros(f.shape[0]), False)
+    if filled == 0:
+        return WaveformNoise(np.zeros(maps), False)
     covers = float(np.mean(covered)) > MOSTLY
-    deviations = quiet_deviations(torch.cat(left, 1), f.shape[2])
+    deviations = quiet_deviations(left[:, :filled], length)
     if not covers:
         # Where few places are quiet, events count as noise until they are taken off. Peaks of noise
         # are taken off as well, so what is left says something only if it is far less.
-        quiet = quiet_deviations(torch.cat(found, 1), f.shape[2])
+        quiet = quiet_deviations(found[:, :filled], length)
         deviations = torch.where(deviations < FAR_LESS * quiet, deviations, quiet)
     return WaveformNoise(deviations.double().numpy(), covers)
 
@@ -120,10 +124,13 @@ def quiet_deviations(values: Tensor, length: int) -> Tensor:
     once more with what is known of the noise."""
     quiet = torch.ones(values.shape[1], dtype=torch.bool)
     for _ in range(ROUNDS):
-        level = values[:, quiet].abs().median(1, keepdim=True).values / MEDIAN_OF_NORMAL
-        loud = (values.abs() > DEVIATIONS * level).any(0).float()
-        near = F.max_pool1d(loud[None], 2 * length + 1, 1, length)[0] > 0
+        # waveform by waveform, in little memory
+        level = torch.stack([row[quiet].abs().median() for row in values]) / MEDIAN_OF_NORMAL
+        loud = torch.zeros_like(quiet)
+        for row, own in zip(values, level, strict=True):
+            loud |= row.abs() > DEVIATIONS * own
+        near = F.max_pool1d(loud.float()[None], 2 * length + 1, 1, length)[0] > 0
         if near.float().mean() > LOUD:
             break
         quiet = ~near
-    return level[:, 0]
+    return level

@@ -32,7 +32,7 @@ from whatwhere.engines.cpu.layout import round_up
 from whatwhere.engines.jit import Array, cached_jit, jit
 from whatwhere.engines.jit.simd import LANES, load, noinline, splat, store, total
 from whatwhere.engines.jit.vector_math import absolute, fma, maximum, minimum, where
-from whatwhere.engines.reference.ista import start_features
+from whatwhere.engines.reference.ista import known_features
 from whatwhere.engines.threads import chunks, solver_pool
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import Problem
@@ -130,12 +130,15 @@ class Codes(NamedTuple):
 
 def solve(problem: Problem) -> Codes:
     """The codes of all signals; threads share them."""
-    images, mask, (C, B, _, K) = problem.images, problem.mask, problem.model.filters[0].shape
+    images = problem.images
+    mask = problem.mask
+    C, B, _, K = problem.model.filters[0].shape
     N, T = len(images), images.shape[3]
     d = problem.model.filters[0][:, :, 0].transpose(0, 1)
     gram = pad(conv1d(d, d, padding=K - 1), (0, round_up(2 * K - 1) - (2 * K - 1)))
     waveforms = Waveforms(d.transpose(0, 1).flatten().numpy(), gram.flatten().numpy(), C, B, K)
-    rho, most = 1 / problem.lam, problem.spec.steps
+    rho = 1 / problem.lam
+    most = problem.spec.steps
     rule = Rule(
         rho,
         low=-1e30 if problem.model.spec.nonnegative else -rho,
@@ -143,10 +146,9 @@ def solve(problem: Problem) -> Codes:
         sweeps=most,
         budget=max(STEPS_PER_SAMPLE * C * T, int(STEPS_TIMES_WAVEFORMS / (B * K))),
     )
-    p, v = (
-        start_features(problem).clone(memory_format=torch.contiguous_format),
-        images[:, :, 0].contiguous().numpy(),
-    )
+    start = known_features(problem)
+    p = images.new_empty(N, *problem.sized.regions[0].grid)  # every place is written below
+    v = images[:, :, 0].contiguous().numpy()
     weights = None if mask is None else mask.square().expand_as(images)[:, :, 0].numpy()
     trace = np.zeros((N, most + 1, 3))
     taken = np.zeros(N, np.int64)
@@ -154,16 +156,17 @@ def solve(problem: Problem) -> Codes:
 
     def work(chunk: slice) -> None:
         signal = new_signal(waveforms, T, v.dtype)
-        z, w = (
-            signal.z.reshape(B, -1)[:, K : 2 * K + T - 1],
-            signal.w.reshape(C, -1)[:, 2 * K - 1 : 2 * K - 1 + T],
-        )
+        z = signal.z.reshape(B, -1)[:, K : 2 * K + T - 1]
+        w = signal.w.reshape(C, -1)[:, 2 * K - 1 : 2 * K - 1 + T]
         for n in range(chunk.start, chunk.stop):
             if n == chunk.start or weights is not None:
                 w[:] = 1 if weights is None else weights[n]
                 prepare(signal, waveforms)
-            z[:], signal.at[:] = p[n, :, 0].numpy(), -1
-            signal.z[signal.n == 0] = 0
+            signal.at[:] = -1
+            signal.z[:] = 0
+            if start is not None:
+                z[:] = start[n, :, 0].numpy()
+                signal.z[signal.n == 0] = 0
             taken[n], finished[n] = descend(signal, waveforms, rule, v[n], trace[n])
             p[n, :, 0] = torch.from_numpy(z)
 
@@ -254,12 +257,15 @@ def residual(signal: Signal, waveforms: Waveforms, v: Array) -> float:
             t = i - (2 * K - 1)
             r[c * samples + i] = v[c, t] if 0 <= t < v.shape[1] else 0
     for b in range(B):
-        for i in range(places):
-            z = signal.z[b * places + i]
-            if z != 0:
-                for c in range(C):
-                    for k in range(K):
-                        r[c * samples + i + k] -= z * d[(c * B + b) * K + k]
+        for first in range(0, places, LANES):
+            if total(absolute(load(signal.z, b * places + first))) == 0:
+                continue  # as nearly everywhere
+            for i in range(first, first + LANES):
+                z = signal.z[b * places + i]
+                if z != 0:
+                    for c in range(C):
+                        for k in range(K):
+                            r[c * samples + i + k] -= z * d[(c * B + b) * K + k]
     for i in range(len(r)):
         squares += signal.w[i] * r[i] * r[i]
         r[i] *= signal.w[i]
@@ -272,15 +278,30 @@ def correlate(signal: Signal, waveforms: Waveforms) -> None:
     noinline()
     g, r, (d, _, C, B, K) = signal.g, signal.r, waveforms
     places, samples = len(signal.regular), len(signal.w) // C
-    for b in range(B):
+    for b in range(0, B, 2):
+        # two waveforms at a time, at two places: each sample is loaded once for both, and a sum
+        # alone would wait for its last product
+        other = min(b + 1, B - 1)
         for i in range(0, places, 2 * LANES):
-            left, right = splat(g, 0), splat(g, 0)  # one alone would wait for its last product
+            left = splat(g, 0)
+            right = splat(g, 0)
+            other_left = splat(g, 0)
+            other_right = splat(g, 0)
             for c in range(C):
                 for k in range(K):
-                    tap, at = d[(c * B + b) * K + k], c * samples + i + k
-                    left, right = fma(tap, load(r, at), left), fma(tap, load(r, at + LANES), right)
+                    at = c * samples + i + k
+                    here = load(r, at)
+                    next_to_it = load(r, at + LANES)
+                    tap = d[(c * B + b) * K + k]
+                    left = fma(tap, here, left)
+                    right = fma(tap, next_to_it, right)
+                    tap = d[(c * B + other) * K + k]
+                    other_left = fma(tap, here, other_left)
+                    other_right = fma(tap, next_to_it, other_right)
             store(g, b * places + i, left)
             store(g, b * places + i + LANES, right)
+            store(g, other * places + i, other_left)
+            store(g, other * places + i + LANES, other_right)
 
 
 @jit

@@ -163,14 +163,22 @@ def start(problem: Problem, scales: Scales | None = None) -> IstaState:
     )
 
 
-def start_features(problem: Problem) -> Tensor:
-    """The features that are known if they are this layer's, else 0. They belong to the last layer
-    that has θ."""
+def known_features(problem: Problem) -> Tensor | None:
+    """The features that are known, if they are this layer's. They belong to the last layer that
+    has θ."""
     latents = problem.latents
-    layer = problem.phase.layer
-    if latents.p is not None and len(latents.pooling_params) == layer:
+    if latents.p is not None and len(latents.pooling_params) == problem.phase.layer:
         return latents.p
-    return problem.images.new_zeros(problem.images.shape[0], *problem.sized.regions[layer - 1].grid)
+    return None
+
+
+def start_features(problem: Problem) -> Tensor:
+    """The features that inference starts from: 0 if none are known."""
+    known = known_features(problem)
+    if known is not None:
+        return known
+    grid = problem.sized.regions[problem.phase.layer - 1].grid
+    return problem.images.new_zeros(problem.images.shape[0], *grid)
 
 
 def accelerate(y: Tensor, p: Tensor, p_old: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
