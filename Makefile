@@ -13,11 +13,14 @@ demo: $(VENV)/.demo
 reproduce: $(VENV)/.demo
 	$(BIN)/python -m reproduction all report
 
+# What fails within seconds comes first; the types are checked next to the compilation of what the tests run.
 # Bytecode is written even where PYTHONDONTWRITEBYTECODE is set: it saves every process that tests start a second.
+MACHINE_CODE := $(addprefix machine-code-,float32 float64 restoration pooling)
 test: export PYTHONDONTWRITEBYTECODE :=
 test: $(VENV)/.dev
-	$(MAKE) --jobs 2 --output-sync machine-code-float32 machine-code-float64 machine-code-pooling machine-code-restoration
-	$(MAKE) --jobs 2 suite types lint imports
+	$(MAKE) --jobs 2 --output-sync lint imports
+	$(MAKE) --jobs 2 --output-sync types $(MACHINE_CODE)
+	$(MAKE) suite
 
 # Three workers: tests that wait for a browser or another process leave a core to others.
 suite: $(VENV)/.dev

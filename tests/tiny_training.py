@@ -2,8 +2,11 @@
 kill and resume."""
 
 import encodings.cp437  # noqa: F401, zipfile looks it up: a process that becomes another user may not read it
+import math
 import multiprocessing
 import os
+import signal
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -106,6 +109,43 @@ def train_or_resume(folder: Path, epochs: int, store: str) -> None:
     torch.set_num_threads(1)
     resume = has_checkpoint(folder / "checkpoint")
     train(recipe(epochs), images(), folder, resume=resume, store=store, checkpoint_every=1)
+
+
+class Calls:
+    """Counts the functions that a process calls, and kills the process at one of them.
+
+    The count does not depend on how busy the machine is; a time would.
+    """
+
+    def __init__(self, last: float = math.inf) -> None:
+        self.count = 0
+        self.last = last
+
+    def __call__(self, frame: Any, event: str, argument: Any) -> None:
+        if event in ("call", "c_call"):
+            self.count += 1
+            if self.count >= self.last:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def __enter__(self) -> "Calls":
+        sys.setprofile(self)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        sys.setprofile(None)
+
+
+def count_calls(file: Path, folder: Path, epochs: int, store: str) -> None:
+    """How many functions a training calls, written to a file."""
+    with Calls() as calls:
+        train_or_resume(folder, epochs, store)
+    file.write_text(str(calls.count))
+
+
+def train_until_killed(last: int, folder: Path, epochs: int, store: str) -> None:
+    """Train, or resume, until so many functions have been called."""
+    with Calls(last):
+        train_or_resume(folder, epochs, store)
 
 
 def process(target: Any, *arguments: Any) -> Any:

@@ -7,6 +7,7 @@ import os
 import platform
 import random
 import resource
+import signal
 import tempfile
 import time
 from dataclasses import replace
@@ -230,7 +231,7 @@ def test_a_small_training_gives_the_same_bits(engine: str) -> None:
     assert digest.hexdigest() == HASHES[engine]
 
 
-KILLS = 6
+FEWEST_KILLS = 6
 
 
 class Crash(BaseException):
@@ -300,30 +301,26 @@ def test_whatever_write_it_dies_at_it_resumes_to_the_same_bits(failure, store, r
             assert tiny.same_filters(model, reference.model), f"killed at step {step} of {steps}"
 
 
-def test_killed_again_and_again_it_ends_with_the_same_bits(tmp_path):
+@pytest.mark.parametrize("store", ["file", "memory"])
+def test_killed_again_and_again_it_ends_with_the_same_bits(store, tmp_path):
     epochs, chance = 3, random.Random(0)
     expected = tiny.train(tiny.recipe(epochs), tiny.images()).model
-    tiny.process(time.sleep, 0).join()  # the first one waits for torch to be imported
-    began = time.monotonic()
-    tiny.process(tiny.train_or_resume, tmp_path / "timed", epochs, "file").join()
-    duration = time.monotonic() - began
-    kills = runs = resumed = 0
-    while kills < KILLS:
-        folder, runs = tmp_path / f"run{runs}", runs + 1
-        while True:
-            resumed += has_checkpoint(folder / "checkpoint")
-            process = tiny.process(
-                tiny.train_or_resume, folder, epochs, ("file", "memory")[runs % 2]
-            )
-            process.join(chance.uniform(0, 0.7 * duration))
-            process.kill()
-            process.join()
-            if process.exitcode == 0:
-                break
-            assert process.exitcode == -9, "it ended by itself, with an error"
-            kills += 1
-        assert tiny.same_filters(load(folder / "model.safetensors"), expected)
-    assert resumed >= KILLS // 2, "most kills must fall into training, not before it"
+    counted, folder = tmp_path / "calls", tmp_path / "run"
+    tiny.process(tiny.count_calls, counted, tmp_path / "counted", epochs, store).join()
+    calls = int(counted.read_text())
+    kills = resumed = 0
+    while True:
+        resumed += has_checkpoint(folder / "checkpoint")
+        last = chance.randrange(int(0.6 * calls))
+        process = tiny.process(tiny.train_until_killed, last, folder, epochs, store)
+        process.join()
+        if process.exitcode == 0:
+            break
+        assert process.exitcode == -signal.SIGKILL, "it ended by itself, with an error"
+        kills += 1
+    assert tiny.same_filters(load(folder / "model.safetensors"), expected)
+    assert kills >= FEWEST_KILLS
+    assert resumed >= FEWEST_KILLS // 2, "most kills must fall into training, not before it"
 
 
 def train_into_a_limit(folder: Path, message: Path) -> None:

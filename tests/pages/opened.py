@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 from whatwhere.pages import ASSETS
 
 STEPS = 10  # of inference, so that tests need not wait
+PATIENCE = 60  # seconds to wait for what a page does, however busy the machine is
 # The explorer waits a moment before it writes the address and draws what is less urgent.
 FAST_TIMERS = """
     const setTimer = window.setTimeout;
@@ -71,7 +73,7 @@ class Opened:
         if held_reports:
             self.context.add_init_script(HELD_REPORTS)
         self.tab = self.context.new_page()
-        self.tab.set_default_timeout(60_000)
+        self.tab.set_default_timeout(1000 * PATIENCE)
         self.errors: list[str] = []
         self.requests: list[str] = []
         self.tab.on(
@@ -117,9 +119,8 @@ class Opened:
     def until(self, condition: Callable[[], bool]) -> None:
         """Wait for what the page does in the background; what comes of it is for the test
         to hold."""
-        for _ in range(400):
-            if condition():
-                return
+        end = time.monotonic() + PATIENCE
+        while not condition() and time.monotonic() < end:
             self.tab.wait_for_timeout(50)
 
     def number(self, selector: str) -> float:
