@@ -45,6 +45,7 @@ COVERED_BY = {
     "cli/demo_run.py": "cli/test_demo.py",
     "cli/figures.py": "figures/test_run_figures.py",
     "cli/encoding.py": "cli/test_encode.py",
+    "cli/kept_blocks.py": "cli/test_encode.py",
     "tasks/coding.py": "data/test_small_codes.py",
     "cli/inputs.py": "cli/test_encode.py",
     "cli/outputs.py": "cli/test_program.py",

@@ -302,6 +302,55 @@ def test_a_stopped_command_continues_when_it_is_given_again(run: Path, tmp_path:
         np.testing.assert_allclose(codes.latents(image).p, codes.latents(1).p, atol=1e-6)
 
 
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_batches_of_a_block_at_work_are_kept(run: Path, tmp_path: Path, number: int) -> None:
+    """Killed, a command loses what was not saved in time; asked to end, it loses nothing. The
+    result has the same bits."""
+    images = many_bars(tmp_path, 6)
+    whole = tmp_path / "whole.npz"
+    out = tmp_path / "codes.npz"
+    words = ("encode", run, images, "--where", "--out")
+    whatwhere(*words, whole, *FEW_STEPS)
+    errors = tmp_path / "errors.txt"
+    saves_all = {"whatwhere.cli.encoding.SAVE_SECONDS": 0.0}  # each of the six batches
+    third = "begun0000000-0000002.npz"
+    ending = programs.Ending(number, third if number == signal.SIGKILL else block_name(0))
+    constants = saves_all if number == signal.SIGKILL else {}
+    stopped = programs.start((*words, out, *FEW_STEPS), errors, constants=constants, ending=ending)
+    stopped.join(120)
+    assert stopped.exitcode in (-signal.SIGKILL, 128 + signal.SIGTERM), errors.read_text()
+    done = 32 if number == signal.SIGKILL else 96
+    if number == signal.SIGTERM:
+        assert f"stopped: {done} of 96 images are done" in errors.read_text()
+    again = programs.start((*words, out, *FEW_STEPS), errors)
+    again.join(120)
+    assert again.exitcode == 0, errors.read_text()
+    assert f"continuing: {done} of 96 images are done" in errors.read_text()
+    assert out.read_bytes() == whole.read_bytes()
+    assert not list(tmp_path.glob(".*.blocks"))
+
+
+def test_a_complete_file_is_left_as_it_is(run: Path, images: Path, tmp_path: Path) -> None:
+    """The same command again, as a scheduler repeats it, ends well; other settings are an error."""
+    out = tmp_path / "codes"
+    for shard in ("1/2", "2/2"):
+        whatwhere(*shard_words(run, images, out, shard))
+    part = out / "part-00002-of-00002.npz"
+    before = part.stat().st_mtime_ns
+    printed = whatwhere(*shard_words(run, images, out, "2/2"))
+    assert "part 2 of 2 is complete" in printed
+    assert part.stat().st_mtime_ns == before
+    with pytest.raises(RunError, match="exists already"):
+        whatwhere(*shard_words(run, images, out, "2/2"), "--where")
+    pixels, _ = tiny.bars(37, seed=2)
+    np.savez(images, images=pixels)
+    with pytest.raises(RunError, match="exists already"):
+        whatwhere(*shard_words(run, images, out, "2/2"))
+    printed = whatwhere(*shard_words(run, images, out, "2/2"), "--overwrite")
+    assert "is complete" not in printed
+    assert part.stat().st_mtime_ns > before
+
+
 def test_blocks_of_other_work_are_not_continued(run: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "bars.npy", tiny.bars(5)[0])
     kept = tmp_path / ".codes.npz.blocks"

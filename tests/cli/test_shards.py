@@ -1,6 +1,7 @@
 """Shards of the commands that treat pictures one by one: the parts together are the result of one
 process, a killed shard runs again alone, and a missing one is named."""
 
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -15,10 +16,11 @@ import programs
 import tiny_run as tiny
 from surfaces import scratched, surface
 from tiny_run import PLAIN, whatwhere
+from whatwhere import files
 from whatwhere.cli import app
-from whatwhere.data import find_parts
+from whatwhere.data import find_parts, load, pictures
 from whatwhere.errors import ImageError, SpecError
-from whatwhere.spec.execution import TrainingOptions
+from whatwhere.spec.execution import Shard, TrainingOptions
 from whatwhere.spec.tasks import Distortions
 from whatwhere.tasks.anomaly import AnomalyDetector
 from whatwhere.tasks.labelling.session import Labelling
@@ -208,3 +210,102 @@ def test_an_array_of_one_task_says_that_it_treats_everything(
     words = commands["classify"].words(tmp_path / "out")
     one = {**SLURM, "SLURM_ARRAY_TASK_COUNT": "1"}
     assert first_line(words, one) == "part 1/1 of the pictures (SLURM_ARRAY_TASK_ID)"
+
+
+# What a shard opens
+
+
+def opened_files(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the pictures that are opened from now on."""
+    opened: list[str] = []
+
+    def open_and_note(path: Any) -> Any:
+        opened.append(Path(path).name)
+        return files.open_regular(path)
+
+    monkeypatch.setattr(pictures, "open_regular", open_and_note)
+    return opened
+
+
+def test_a_shard_opens_its_own_pictures_only(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = opened_files(monkeypatch)
+    whatwhere(*command.words(tmp_path / "out", "--shard", "2/2"))
+    assert set(opened) - {"mask.png"} == {"2.png", "3.png", "4.png"}
+
+
+def test_a_shard_of_codes_opens_its_own_pictures_and_masks_only(
+    commands: dict[str, Command], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, folder = commands["descriptors"].arguments[1:3]
+    masks = tmp_path / "masks"
+    masks.mkdir()
+    for number in range(5):
+        Image.fromarray(np.full((10, 10), 255, np.uint8)).save(masks / f"mask{number}.png")
+    opened = opened_files(monkeypatch)
+    words = ("encode", run, folder, "--mask", masks, "--preset", "recipe", *PLAIN)
+    whatwhere(*words, "--out", tmp_path / "codes", "--shard", "1/3")
+    assert set(opened) == {"0.png", "mask0.png"}
+
+
+def test_labels_are_the_same_in_all_shards(commands: dict[str, Command], tmp_path: Path) -> None:
+    """Each class is in one shard alone."""
+    import whatwhere as ww
+
+    for number, label in enumerate(("ash", "birch", "cedar")):
+        (tmp_path / "trees" / label).mkdir(parents=True)
+        picture = np.full((10, 10), 50 * number, np.uint8)
+        Image.fromarray(picture).save(tmp_path / "trees" / label / "a.png")
+    encode = ("encode", commands["descriptors"].arguments[1], tmp_path / "trees", *PLAIN)
+    for number in (1, 2, 3):
+        shard = ("--out", tmp_path / "codes", "--shard", f"{number}/3")
+        whatwhere(*encode, *shard, "--preset", "recipe")
+    labels = ww.load_codes(tmp_path / "codes").labels
+    assert labels is not None
+    assert labels.tolist() == [0, 1, 2]
+
+
+@pytest.mark.filterwarnings("ignore:.* has 16-bit pixels:UserWarning")
+def test_pictures_of_16_bits_have_one_white_in_all_shards(tmp_path: Path) -> None:
+    """The brightest of them shows it, although only one shard has it."""
+    folder = tmp_path / "deep"
+    folder.mkdir()
+    for number, largest in enumerate((900, 4000, 800)):
+        Image.fromarray(np.full((10, 10), largest, np.uint16)).save(folder / f"{number}.png")
+    values = [float(load(folder, shard=Shard(k, 3))[:].max()) for k in (1, 2, 3)]
+    assert values == pytest.approx([900 / 4095, 4000 / 4095, 800 / 4095])
+
+
+def test_a_shard_without_a_usable_picture_names_them(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(b"damaged")
+    Image.fromarray(np.zeros((10, 10), np.uint8)).save(tmp_path / "b.png")
+    with pytest.raises(ImageError, match=r"none of its pictures can be read\. Skipped a\.png"):
+        load(tmp_path, shard=Shard(1, 2))
+
+
+def test_a_shard_of_descriptors_does_not_learn_the_metric_again(
+    commands: dict[str, Command], tmp_path: Path
+) -> None:
+    """A shard of grey pictures of another size is made like those of the metric."""
+    run = tmp_path / "run"
+    shutil.copytree(str(commands["descriptors"].arguments[1]), run)
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    for number in range(5):
+        pixels = rng.integers(0, 255, (10, 10, 3), np.uint8)
+        Image.fromarray(pixels).save(folder / f"{number}.png")
+    describe = ("encode", run, folder, "--descriptors", "--set", "copies=2", *PLAIN)
+    whatwhere(*describe, "--out", tmp_path / "metric.npz")
+    metric = (run / "metric.safetensors").read_bytes()
+    for number in (3, 4):
+        Image.fromarray(rng.integers(0, 255, (20, 30), np.uint8)).save(folder / f"{number}.png")
+    whatwhere(*describe, "--out", tmp_path / "parts", "--shard", "2/2")
+    assert (run / "metric.safetensors").read_bytes() == metric
+    whatwhere(*describe, "--out", tmp_path / "parts", "--shard", "1/2")
+    whatwhere(*describe, "--out", tmp_path / "whole.npz")
+    joined = [row for part in find_parts(tmp_path / "parts") for row in descriptors_of(part)]
+    for row, expected in zip(joined, descriptors_of(tmp_path / "whole.npz"), strict=True):
+        assert row[0] == expected[0]
+        np.testing.assert_allclose(row[1:], expected[1:], atol=1e-5)

@@ -130,9 +130,7 @@ def score(
     model = AnomalyDetector.load(detector)
     check_outside(out, pictures)
     claim(report_files(out), detector, pictures, folder=out, overwrite=overwrite, recorded=True)
-    source = open_pictures(pictures)
-    if not shard.is_all:
-        source = some_of(source, shard.rows_of_pictures(len(source)))
+    source = open_pictures(pictures, shard)
     stages = Stages(quiet)
     begin_part(out, shard)
     fitted_to: list[int] = []
@@ -188,7 +186,7 @@ def odd(
     $ whatwhere anomaly odd pictures/ --out odd --contamination 0.2
     """
     from whatwhere.cli.outputs import Stages, claim
-    from whatwhere.tasks.anomaly.pictures import open_pictures
+    from whatwhere.tasks.anomaly.pictures import open_pictures, some_of
 
     spec = settings.of(UnsortedSpec)
     check_outside(out, pictures)
@@ -362,6 +360,7 @@ def drawings(
     """The views of these pictures on the page; they are scored again, since the maps of all
     pictures would not fit in memory."""
     from whatwhere.pages.anomalies import Drawing
+    from whatwhere.tasks.anomaly.pictures import some_of
 
     some = some_of(source, [row.number for row in shown])
     for n, found in enumerate(model.detect(some)):
@@ -370,10 +369,3 @@ def drawings(
         row = shown[n]
         yield Drawing(replace(found, score=row.score, evidence=row.evidence), picture, patches)
         advance(1)
-
-
-def some_of(source: "PictureList", rows: Sequence[int]) -> "PictureList":
-    """These pictures of a list of pictures."""
-    from whatwhere.tasks.anomaly.pictures import PictureList
-
-    return PictureList([source.names[row] for row in rows], lambda n: source.read(rows[n]))

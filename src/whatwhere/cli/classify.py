@@ -234,6 +234,7 @@ def classify_new(
     shard: Shard,
 ) -> Report:
     """Give new images the classes of a saved classifier."""
+    from whatwhere.data import is_folder
     from whatwhere.data.parts import begin_part, end_part
     from whatwhere.data.pictures import picture_names
     from whatwhere.tasks.labelling.label_tables import write_predictions
@@ -247,13 +248,15 @@ def classify_new(
     out = shard.part_of(out)
     table = out / "predictions.csv"
     claim([table], file, images, folder=out, overwrite=overwrite, recorded=True)
-    pictures = ww.data.load(
-        images, size=classifier.describe.shape[1] if Path(images).is_dir() else None
-    )
-    rows = shard.rows_of_pictures(len(pictures))
-    if not shard.is_all:
-        pictures = pictures.subset(list(rows))
-    names = picture_names(pictures.pixels) or [str(row) for row in rows]
+    if is_folder(images):
+        pictures = ww.data.load(images, size=classifier.describe.shape[1], shard=shard)
+        names = picture_names(pictures.pixels) or []
+    else:
+        pictures = ww.data.load(images)
+        rows = list(shard.rows_of_pictures(len(pictures)))
+        names = picture_names(pictures.pixels) or [str(row) for row in range(len(pictures))]
+        names = [names[row] for row in rows]
+        pictures = pictures.subset(rows)
     begin_part(out, shard)
     with stages.stage(f"classifying {pictures.name}", len(pictures)) as advance:
         shares = classifier.predict_proba(pictures, advance)

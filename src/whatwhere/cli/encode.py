@@ -1,9 +1,11 @@
 """`whatwhere encode` and `decode`: the codes of images, what and where, as one .npz file, and back
 into images."""
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,12 +27,13 @@ from whatwhere.cli.inputs import (
 )
 from whatwhere.cli.outputs import Report, Stages, claim, write
 from whatwhere.errors import ImageError, SpecError, plural, printable
-from whatwhere.spec import Recipe
+from whatwhere.spec import AutoLam, Recipe
 from whatwhere.spec.execution import Execution, Shard
 from whatwhere.spec.tasks import EncodeOptions
 
 if TYPE_CHECKING:
     from whatwhere.cli.encoding import Encoder
+    from whatwhere.data.mixed import Group
 
 
 @command(
@@ -82,7 +85,6 @@ def encode(
     $ whatwhere encode runs/signals recording.wav --events events.csv
     """
     from whatwhere.cli.encoding import Encoder, write_descriptors
-    from whatwhere.inference import resolve_lam
 
     execution = settings.of(Execution)
     options = settings.of(EncodeOptions)
@@ -96,8 +98,11 @@ def encode(
             "Give --out FILE for codes, or --events FILE for a table of the events in a recording."
         )
     file = None if out is None else shard.part_of(out, ".npz")
+    # The file may be complete already, by what it says of its model and its settings.
+    may_be_complete = not overwrite and may_have_written(file, recipe, model, options)
+    outputs = [events, None if may_be_complete else file]
     claim(
-        [path for path in (file, events) if path is not None],
+        [path for path in outputs if path is not None],
         run,
         images,
         given.mask,
@@ -111,27 +116,107 @@ def encode(
     if file is None:
         return
     if options.descriptors:
-        pictures = read_images(run, images)
-        if not shard.is_all:
-            require_metric(run)
-            pictures = pictures.subset(shard.rows_of_pictures(len(pictures)))
+        pictures = pictures_to_describe(run, images, shard)
         shape = write_descriptors(file, trained, pictures, settings, Stages(quiet).stage)
         facts = {"file": str(file), "arrays": {"descriptors": shape}}
         typer.echo(Report(facts, f"{printable(file)}: descriptors {shape}").text(json_))
         return
-    groups = ww.data.load_groups(
-        images, given.mask, recorded_by(run), signals=model.spec.for_signals
-    )
-    most, masks = max(groups, key=lambda group: len(group[0]))
-    recipe = replace(
-        recipe, inference=resolve_lam(model, most, recipe.inference, recipe.plan, mask=masks)
-    )
+    groups, recipe = open_groups(run, given, recipe, model, shard)
     encoder = Encoder(recipe, model, groups, options, execution.engine, shard)
+    if may_be_complete:
+        if encoder.has_written(file):
+            typer.echo(report_codes(file, encoder, shard, complete_before=True).text(json_))
+            return
+        claim([file], run, images, given.mask)  # an error: it holds the codes of other images
     title = groups[0][0].name if len(groups) == 1 else f"{images} ({len(groups)} sizes or kinds)"
-    title = f"encoding {title} ({preset_words(preset, recipe)})"
-    with Stages(quiet).stage(title, encoder.pieces) as advance:
-        encoder.write(file, advance)
+    write_codes(file, encoder, f"encoding {title} ({preset_words(preset, recipe)})", quiet)
     typer.echo(report_codes(file, encoder, shard).text(json_))
+
+
+def may_have_written(
+    file: Path | None, recipe: Recipe, model: "ww.DeconvNet", options: EncodeOptions
+) -> bool:
+    """Whether a file has codes of this model with these settings; a λ that is chosen from the
+    images is known later."""
+    from whatwhere.cli.encoding import made_with_checksum
+    from whatwhere.data.codes import checksums_in
+
+    if file is None or not os.path.isfile(file):
+        return False
+    made_with, made_of = checksums_in(file)
+    if not made_of:
+        return False
+    by_images = isinstance(recipe.inference.lam, AutoLam)
+    return by_images or made_with == made_with_checksum(recipe, model, options)
+
+
+def open_groups(
+    run: Path, given: ImageInput, recipe: Recipe, model: "ww.DeconvNet", shard: Shard
+) -> "tuple[list[Group], Recipe]":
+    """The images of a shard and their masks, and the recipe with λ as a number."""
+    from whatwhere.inference import resolve_lam
+
+    read = partial(
+        ww.data.load_groups,
+        given.source,
+        given.mask,
+        recorded_by(run),
+        signals=model.spec.for_signals,
+    )
+    groups = read(shard=shard)
+    # A λ that is chosen from the images is chosen from those of all shards.
+    by_images = isinstance(recipe.inference.lam, AutoLam) and not shard.is_all
+    seen = read() if by_images else groups
+    most, masks = max(seen, key=lambda group: len(group[0]))
+    inference = resolve_lam(model, most, recipe.inference, recipe.plan, mask=masks)
+    return groups, replace(recipe, inference=inference)
+
+
+def write_codes(file: Path, encoder: "Encoder", title: str, quiet: bool) -> None:
+    """Write the codes, and say what an earlier command has left and what this one leaves."""
+    stages = Stages(quiet)
+    done = encoder.done(file)
+    if done.images:
+        stages.note(f"continuing: {done.images:,} of {encoder.images:,} images are done")
+    try:
+        with stages.stage(title, encoder.pieces, done.pieces) as advance:
+            encoder.write(file, advance)
+    except (KeyboardInterrupt, SystemExit):
+        left = encoder.done(file).images
+        stages.note(
+            f"stopped: {left:,} of {encoder.images:,} images are done; the same command continues"
+        )
+        raise
+
+
+def pictures_to_describe(run: Path, source: str, shard: Shard) -> "ww.data.Images":
+    """The pictures whose descriptors are written: for a shard its own, with the size and the
+    channels of those that the metric of the run learned from."""
+    from whatwhere.tasks.classification.picture_classifier import metric_shape
+
+    if shard.is_all:
+        return read_images(run, source)
+    metric = run / "metric.safetensors"
+    if not metric.is_file():
+        raise SpecError(
+            f"Shards need one metric for all descriptors, and {printable(run)} has none yet. Learn"
+            " it first: encode some of the images with --descriptors and --shard 1/1."
+        )
+    shape = metric_shape(metric)
+    if shape is None:  # of an earlier version: the sizes of all pictures show it
+        pictures = read_images(run, source)
+        return pictures.subset(list(shard.rows_of_pictures(len(pictures))))
+    channels, height, width = shape
+    side = height if height == width else None
+    pictures = ww.data.load(source, size=side, recorded=recorded_by(run), shard=shard)
+    pictures = pictures.with_channels(channels)
+    if pictures.shape != shape:
+        raise ImageError(
+            f"{pictures.name} has pictures of {'×'.join(map(str, pictures.shape))}, but the metric"
+            f" of {printable(run)} is for {'×'.join(map(str, shape))}. Give pictures of this size,"
+            " or learn the metric again with --shard 1/1."
+        )
+    return pictures
 
 
 def encode_events(
@@ -164,8 +249,13 @@ def encode_events(
     return Report({"file": str(file), "events": count, "gaps": gaps}, words)
 
 
-def report_codes(file: Path, encoder: "Encoder", shard: Shard) -> Report:
-    """What the file of codes holds, and which engine inferred them."""
+def report_codes(
+    file: Path, encoder: "Encoder", shard: Shard, *, complete_before: bool = False
+) -> Report:
+    """What the file of codes holds, and which engine inferred them.
+
+    complete_before  nothing was left to do
+    """
     size = file.stat().st_size
     facts = {
         "file": str(file),
@@ -177,6 +267,9 @@ def report_codes(file: Path, encoder: "Encoder", shard: Shard) -> Report:
     words = f"{printable(file)}: codes of {plural(encoder.images, 'image')}, {size / 1e6:,.2f} MB"
     if encoder.engine_used:
         words += f" ({encoder.engine_used} engine)"
+    if complete_before:
+        part = "" if shard.is_all else f"part {shard.index} of {shard.count} "
+        words += f"; {part}is complete, nothing was left to do"
     return Report(facts, words)
 
 
@@ -199,15 +292,6 @@ def preset_words(preset: str, recipe: Recipe) -> str:
             f"{recipe.inference.steps} learned steps; --preset coding iterates until it converges"
         )
     return f"--preset {preset}"
-
-
-def require_metric(run: Path) -> None:
-    """Raise an error unless the run keeps a metric, which all shards use."""
-    if not (run / "metric.safetensors").is_file():
-        raise SpecError(
-            f"Shards need one metric for all descriptors, and {printable(run)} has none yet. Learn"
-            " it first: encode some of the images with --descriptors and --shard 1/1."
-        )
 
 
 @command()

@@ -2,10 +2,11 @@
 
 import hashlib
 import math
-import shutil
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
-from functools import partial
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
+from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,20 +14,16 @@ import numpy as np
 import torch
 
 from whatwhere.cli.command import Settings
+from whatwhere.cli.kept_blocks import KeptBlocks, check_name
 from whatwhere.data import Images
 from whatwhere.data.arrays import write_npz
-from whatwhere.data.codes import block_name, join_blocks, write_block
+from whatwhere.data.codes import checksums_in, join_blocks
 from whatwhere.data.images import PictureWindows
-from whatwhere.data.pictures import picture_names
+from whatwhere.data.pictures import Pictures, picture_names
 from whatwhere.data.small_codes import CodeRows
 from whatwhere.engines.threads import workers
-from whatwhere.files import (
-    disk_errors,
-    new_folder,
-    open_atomic,
-    remove_leftovers,
-    write_atomic,
-)
+from whatwhere.errors import RunError
+from whatwhere.files import disk_errors, new_folder, open_atomic
 from whatwhere.inference import infer
 from whatwhere.inference.target import in_model_units
 from whatwhere.inference.tiled import TILE, TileGrid, infer_tiled
@@ -37,7 +34,7 @@ from whatwhere.model.events import join_events
 from whatwhere.model.files import model_checksum
 from whatwhere.progress import Stage
 from whatwhere.spec import Recipe
-from whatwhere.spec.execution import Execution, Shard
+from whatwhere.spec.execution import ALL, Execution, Shard
 from whatwhere.spec.tasks import Distortions, EncodeOptions
 from whatwhere.tasks.classification.picture_classifier import describe_pictures
 from whatwhere.tasks.coding import block_arrays, code_rows
@@ -46,7 +43,8 @@ from whatwhere.tasks.events import iter_events
 LARGE_PICTURE = 1 << 20  # pixels; a larger one is inferred in tiles
 BATCH_PIXELS = 1 << 22
 Array = np.ndarray[Any, Any]
-BLOCK_IMAGES = 1000  # of a block: what is lost when a command is killed, and read for one image
+BLOCK_IMAGES = 1000  # of a block, which is read for one image
+SAVE_SECONDS = 60.0  # what is lost when a command is killed
 BLOCK_PIXELS = 1 << 24
 Group = tuple[Images, Images | None]  # images of one size, and their masks
 Advance = Callable[[int], None]
@@ -122,12 +120,21 @@ def write_descriptors(
     return list(rows.shape)
 
 
+class Done(NamedTuple):
+    """How much a stopped command has done: images, and pieces of progress."""
+
+    images: int
+    pieces: int
+
+
 class Encoder:
     """Infers images with the settings of a recipe and writes their codes, block by block.
 
-    Complete blocks stay when the command is stopped, and the same command continues after them.
+    Complete blocks stay when the command is stopped, and batches of the block at work as well. The
+    same command continues after them.
 
-    shard  which part of all images, in the order of the groups
+    groups  the images of the shard, or all
+    shard   which part of all images they are
     """
 
     def __init__(
@@ -137,14 +144,16 @@ class Encoder:
         groups: Sequence[Group],
         options: EncodeOptions,
         engine: str = "auto",
-        shard: Shard | None = None,
+        shard: Shard = ALL,
     ) -> None:
         self.recipe = recipe
         self.model = model
         self.options = options
         self.engine = engine
-        self.shard = shard or Shard()
-        self.groups = self._groups_of_shard(groups)
+        self.shard = shard
+        self.groups: list[Group] = [
+            (in_model_units(model.spec, images), masks) for images, masks in groups
+        ]
         self.engine_used = ""
         self.blocks = list(self._plan())
 
@@ -158,56 +167,71 @@ class Encoder:
         """The number of pieces that progress is counted in: images, or tiles of large ones."""
         return sum(len(images) * self._tiles_of(images) for images, _ in self.groups)
 
+    def done(self, out: Path) -> Done:
+        """What a stopped command has left of this work."""
+        kept = KeptBlocks(out, self._identity)
+        if not kept.continues:
+            return Done(0, 0)
+        batches: list[Batch] = []
+        for number, block in enumerate(self.blocks):
+            complete = kept.block(number).exists()
+            batches += block if complete else block[: len(kept.batches(number))]
+        images = sum(batch.length for batch in batches)
+        return Done(images, sum(self._pieces_of(batch) for batch in batches))
+
+    def has_written(self, out: Path) -> bool:
+        """Whether a file has the codes of these images, with this model and these settings."""
+        made_with = made_with_checksum(self.recipe, self.model, self.options)
+        return checksums_in(out) == (made_with, self._images_checksum)
+
     def write(self, out: Path, advance: Advance) -> None:
-        """Write all codes, continuing what a stopped command left."""
+        """Write all codes, continuing what a stopped command left.
+
+        advance  called with the number of pieces just done
+        """
+        kept = KeptBlocks(out, self._identity)
         with ExitStack() as opened:
             with disk_errors(
                 f"writing {out}", "free some disk space, or choose another path with --out"
             ):
                 opened.enter_context(new_folder(out.parent))
-                kept = opened.enter_context(kept_blocks(out, self._identity()))
+                check_name(out)
+                opened.enter_context(kept.opened())
             each = opened.enter_context(self._map())
             for number, block in enumerate(self.blocks):
-                self._write_block(kept / block_name(number), block, each, advance)
+                if not kept.block(number).exists():
+                    self._write_block(kept, number, block, each, advance)
             counts = [sum(batch.length for batch in block) for block in self.blocks]
-            blocks = [kept / block_name(number) for number in range(len(counts))]
-            join_blocks(out, blocks, counts, self._made_with())
+            blocks = [kept.block(number) for number in range(len(counts))]
+            made_with = made_with_checksum(self.recipe, self.model, self.options)
+            join_blocks(out, blocks, counts, made_with, self._images_checksum)
 
     def _write_block(
-        self, file: Path, block: list[Batch], each: Callable[..., Iterator[Any]], advance: Advance
+        self,
+        kept: KeptBlocks,
+        number: int,
+        block: list[Batch],
+        each: Callable[..., Iterator[CodeRows]],
+        advance: Advance,
     ) -> None:
-        """Infer and write a block, unless a command that was stopped has left it."""
-        if file.exists():
-            advance(sum(self._pieces_of(batch) for batch in block))
-            return
-        parts = list(each(partial(self._codes, advance), block))
-        arrays = self._arrays(block, parts)
-        doing = f"writing {file}"
-        with (
-            disk_errors(doing, "free some disk space, then run the command again"),
-            open_atomic(file) as out,
-        ):
-            write_block(out, arrays, compress=not self.options.exact)
-
-    def _groups_of_shard(self, groups: Sequence[Group]) -> list[Group]:
-        """The images of this shard, in the model's units."""
-        wanted = self.shard.rows_of_pictures(sum(len(images) for images, _ in groups))
-        chosen: list[Group] = []
-        start = 0
-        for given, masks in groups:
-            # where this shard begins and ends, counted from the first image of the group
-            first = max(wanted.start - start, 0)
-            last = min(wanted.stop - start, len(given))
-            start += len(given)
-            if first >= last:
-                continue
-            images: Any = in_model_units(self.model.spec, given)
-            if last - first < len(given):
-                rows = np.arange(first, last)
-                images = images.subset(rows)
-                masks = None if masks is None else masks.subset(rows)
-            chosen.append((images, masks))
-        return chosen
+        """Infer and keep a block, after those of its batches that a stopped command has left.
+        Batches are kept from time to time, and when this command is stopped."""
+        parts = kept.batches(number)
+        saved = len(parts)
+        saved_at = time.monotonic()
+        try:
+            for rows in each(partial(self._codes, advance), block[saved:]):
+                parts.append(rows)
+                if time.monotonic() - saved_at >= SAVE_SECONDS:
+                    kept.keep_batches(number, saved, parts[saved:])
+                    saved = len(parts)
+                    saved_at = time.monotonic()
+            kept.write_block(number, self._arrays(block, parts), compress=not self.options.exact)
+        except BaseException:
+            if not kept.block(number).exists():
+                with suppress(RunError):  # a full disk does not hide why the work stopped
+                    kept.keep_batches(number, saved, parts[saved:])
+            raise
 
     def _map(self) -> AbstractContextManager[Callable[..., Iterator[Any]]]:
         """`map` for batches: pictures of different sizes at the same time, each in one thread."""
@@ -312,48 +336,35 @@ class Encoder:
             TileGrid.of(self.model.spec, height, width, tile or TILE, self.options.overlap).tiles
         )
 
-    def _made_with(self) -> str:
-        """A checksum of the model and of the settings that change codes, the same for all shards;
-        not of the engine, since all give the same codes."""
-        settings = (self.recipe.inference, self.recipe.plan, self.options)
-        return hashlib.sha256(f"{model_checksum(self.model)} {settings}".encode()).hexdigest()
+    @cached_property
+    def _images_checksum(self) -> str:
+        """A checksum of the images and their masks: their files, shapes and types, and the first
+        and the last of them, which stand for all, since reading all takes as long as the work."""
+        digest = hashlib.sha256()
+        for images in chain.from_iterable(self.groups):
+            if images is None:  # no masks
+                digest.update(b"none")
+                continue
+            digest.update(f"{images.name} {images.pixels.shape} {images.pixels.dtype}".encode())
+            if isinstance(images.pixels, Pictures):
+                for picture in images.pixels.pictures:
+                    digest.update(f"{picture.name} {picture.stamp}".encode())
+            ends = np.array([0, len(images) - 1]) if len(images) else np.zeros(0, np.int64)
+            digest.update(np.ascontiguousarray(images.pixels[ends]).tobytes())
+        return digest.hexdigest()
 
+    @cached_property
     def _identity(self) -> str:
         """What blocks of a stopped command must have in common with this one: images, model,
         settings."""
-        digest = hashlib.sha256()
-        for images, masks in self.groups:
-            digest.update(f"{images.name} {images.pixels.shape} {images.pixels.dtype}".encode())
-            digest.update(f"{masks is not None}".encode())
-            # The first and the last image stand for all: reading all of them takes as long as work.
-            ends = np.array([0, len(images) - 1]) if len(images) else np.zeros(0, np.int64)
-            digest.update(np.ascontiguousarray(images.pixels[ends]).tobytes())
+        made_with = made_with_checksum(self.recipe, self.model, self.options)
         counts = [batch.length for block in self.blocks for batch in block]
-        facts = (self.recipe.inference, self.recipe.plan, self.options, self.shard, counts)
-        digest.update(f"{model_checksum(self.model)} {facts} {self.engine}".encode())
-        return digest.hexdigest()
+        facts = f"{made_with} {self._images_checksum} {self.shard} {counts} {self.engine}"
+        return hashlib.sha256(facts.encode()).hexdigest()
 
 
-@contextmanager
-def kept_blocks(out: Path, identity: str) -> Iterator[Path]:
-    """The folder of complete blocks, next to the file that they become.
-
-    Blocks of other work are removed from it. When the work is done, or has left no block, it is
-    removed.
-    """
-    with suppress(FileNotFoundError):
-        out.lstat()  # a name that is too long is an error before any work
-    folder = out.with_name(f".{out.name[:40]}.blocks")
-    about = folder / "made_for"
-    if not about.is_file() or about.read_text() != identity:
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        write_atomic(about, identity.encode())
-    remove_leftovers(folder)
-    try:
-        yield folder
-    except BaseException:
-        if not list(folder.glob("block*.npz")):
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
-    shutil.rmtree(folder, ignore_errors=True)
+def made_with_checksum(recipe: Recipe, model: DeconvNet, options: EncodeOptions) -> str:
+    """A checksum of the model and of the settings that change codes, the same for all shards; not
+    of the engine, since all give the same codes."""
+    settings = (recipe.inference, recipe.plan, options)
+    return hashlib.sha256(f"{model_checksum(model)} {settings}".encode()).hexdigest()

@@ -15,7 +15,7 @@ from whatwhere.data.catalogue import checksums
 from whatwhere.data.images import Images, Pixels, check_finite, few_labels, white_used
 from whatwhere.data.mixed import NOT_RECORDED, Group, MixedPictures, Recorded, match_mask
 from whatwhere.data.parts import find_parts
-from whatwhere.data.pictures import find_pictures, is_picture
+from whatwhere.data.pictures import folder_content, is_picture
 from whatwhere.data.signals import SUFFIXES as SIGNAL_SUFFIXES
 from whatwhere.data.signals import (
     Signals,
@@ -26,6 +26,7 @@ from whatwhere.data.signals import (
 )
 from whatwhere.data.stored_array import AnyArray
 from whatwhere.errors import ImageError, did_you_mean, printable
+from whatwhere.spec.execution import ALL, Shard
 
 __all__ = [
     "Images",
@@ -55,6 +56,7 @@ def load(
     recorded: Recorded = NOT_RECORDED,
     signals: bool = False,
     rate: float | None = None,
+    shard: Shard = ALL,
 ) -> Images:
     """Images from a name, a file, a folder or an array; or signals, from a .wav, .csv, .npy or .npz
     file or an array.
@@ -82,6 +84,7 @@ def load(
                .wav, .csv (a row for each sample, a column for each channel) and, with MNE, .edf
                always are, and so is MNE's `Raw`
     rate       samples per second of signals, if the file does not give them
+    shard      only this part of the images (`--shard`); no other file of a folder is opened
 
     >>> ww.data.load("digits", split="test")
     Images('digits/test', 2,000 of 1×28×28, labelled)
@@ -95,8 +98,12 @@ def load(
         allow_nan=allow_nan,
         recorded=recorded,
         signals=signals,
+        shard=shard,
     )
-    images = _one_size(opened, size) if isinstance(opened, MixedPictures) else opened
+    if isinstance(opened, MixedPictures):
+        images = _one_size(opened, size)
+    else:
+        images = _images_of_shard(opened, shard)
     if isinstance(images, Signals):
         images = images.with_rate(rate)
     return images if labels is None else _with_labels(images, labels)
@@ -109,6 +116,7 @@ def load_groups(
     *,
     signals: bool = False,
     blend: bool = True,
+    shard: Shard = ALL,
 ) -> list[Group]:
     """Images and their masks, where there are any; pictures of several sizes are kept whole, in a
     group for each size.
@@ -122,6 +130,7 @@ def load_groups(
     recorded  as in `load`
     signals  as in `load`; NaN in signals is unknown
     blend    transparent pixels with black; otherwise colours are as they are stored
+    shard    as in `load`
 
     >>> from PIL import Image
     >>> import os; os.mkdir("pictures")
@@ -137,7 +146,7 @@ def load_groups(
     """
     special = mask if isinstance(mask, str) and mask in ("alpha", "nan") else None
     allow_nan = signals or special == "nan" or _is_recording_file(source)
-    opened = _open(source, allow_nan=allow_nan, recorded=recorded, signals=signals)
+    opened = _open(source, allow_nan=allow_nan, recorded=recorded, signals=signals, shard=shard)
     if isinstance(opened, MixedPictures):
         groups = replace(opened, blend=blend).by_size(alpha=special == "alpha")
     elif special == "alpha":
@@ -146,11 +155,33 @@ def load_groups(
             " picture."
         )
     else:
-        groups = [(opened, None)]
+        groups = [(_images_of_shard(opened, shard), None)]
     if mask is None or special:
         return groups
-    masks = load(mask)
+    masks = _load_masks(mask, shard)
     return [(images, match_mask(masks, images)) for images, _ in groups]
+
+
+def _load_masks(mask: Source, shard: Shard) -> Images:
+    """The masks of the images of a shard; a single mask is for the images of all shards."""
+    if not shard.is_all and is_folder(mask):
+        has_one = len(folder_content(Path(mask)).pictures) == 1  # type: ignore[arg-type]
+        return load(mask, shard=ALL if has_one else shard)
+    masks = load(mask)
+    return masks if len(masks) == 1 else _images_of_shard(masks, shard)
+
+
+def is_folder(source: object) -> bool:
+    """Whether a source is a folder of pictures."""
+    if isinstance(source, str) and source.partition(":")[0] in catalogue.CATALOGUE:
+        return False
+    return isinstance(source, str | Path) and os.path.isdir(source)
+
+
+def _images_of_shard(images: Images, shard: Shard) -> Images:
+    """The images of a shard."""
+    rows = shard.rows_of_pictures(len(images))
+    return images if shard.is_all else images.subset(list(rows))
 
 
 def load_for_training(
@@ -202,8 +233,9 @@ def _open(
     allow_nan: bool = False,
     recorded: Recorded,
     signals: bool = False,
+    shard: Shard = ALL,
 ) -> MixedPictures | Images:
-    """Pictures of any sizes, images of one size, or signals."""
+    """The pictures of a shard, of any sizes; or all images of one size, or signals."""
     if isinstance(source, str):
         name, _, part = source.partition(":")
         if name in catalogue.CATALOGUE:
@@ -219,7 +251,7 @@ def _open(
         return from_mne(source)
     if isinstance(source, str | Path):
         name = printable(source)
-        opened = _open_path(source, recorded, signals)
+        opened = _open_path(source, recorded, signals, shard)
         if isinstance(opened, MixedPictures | Signals):
             return opened
         values, own_labels = opened
@@ -267,21 +299,20 @@ def _load_named(entry: catalogue.Entry, split: str) -> Images:
 
 
 def _open_path(
-    source: str | Path, recorded: Recorded, signals: bool
+    source: str | Path, recorded: Recorded, signals: bool, shard: Shard
 ) -> MixedPictures | Signals | tuple[AnyArray, np.ndarray | None]:
-    """The pictures of a file or of a folder; a recording; or the values of an array file, and its
-    labels. Recordings are read part by part, of any size."""
+    """The pictures of a shard of a file or of a folder; a recording; or the values of an array
+    file, and its labels. Recordings are read part by part, of any size."""
     if source == "":
         raise ImageError("The path is empty; expected a file, a folder or the name of a data set.")
     path = Path(source)
     try:
         if os.path.isdir(path):
-            name = path.name or path.absolute().name
-            return MixedPictures(find_pictures(path), printable(name), recorded)
+            return MixedPictures.of_folder(path, recorded, shard)
         if _is_recording_file(path):
             return read_signals(path, printable(path))
         if is_picture(path):
-            return MixedPictures(find_pictures(path), printable(path), recorded)
+            return MixedPictures.of_file(path, recorded, shard)
         return arrays.read_file(path, largest=0 if signals else None)
     except FileNotFoundError:
         names = ", ".join(catalogue.CATALOGUE)

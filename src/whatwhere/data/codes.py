@@ -242,12 +242,17 @@ def write_block(file: BinaryIO, arrays: Mapping[str, Array], *, compress: bool) 
 
 
 def join_blocks(
-    path: Path, blocks: Sequence[Path], counts: Sequence[int], made_with: str = ""
+    path: Path,
+    blocks: Sequence[Path],
+    counts: Sequence[int],
+    made_with: str = "",
+    made_of: str = "",
 ) -> None:
     """One file of codes from the files of its blocks, whose bytes are copied.
 
     counts     how many images each block has
     made_with  a checksum of the model and the settings, the same for all parts of one command
+    made_of    a checksum of the images
     """
     doing = f"writing {path}"
     with (
@@ -260,6 +265,7 @@ def join_blocks(
             "format": np.array(BLOCKS),
             "counts": np.array(counts, np.int64),
             "made_with": np.array(made_with),
+            "made_of": np.array(made_of),
         }
         for name, values in head.items():
             with archive.open(f"{name}.npy", "w") as member:
@@ -271,6 +277,15 @@ def join_blocks(
                 open(block, "rb") as content,
             ):
                 shutil.copyfileobj(content, member)
+
+
+def checksums_in(path: Path) -> tuple[str, str]:
+    """The checksums `made_with` and `made_of` in a file of codes; empty in any other file."""
+    try:
+        with open_npz(path, "file of codes", REMEDY) as archive:
+            return str(archive.get("made_with", "")), str(archive.get("made_of", ""))
+    except (ImageError, OSError):
+        return "", ""
 
 
 def block_name(number: int) -> str:

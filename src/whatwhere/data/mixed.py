@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -18,8 +19,17 @@ import torch
 import torch.nn.functional as F
 
 from whatwhere.data.images import Images, LazyPixels, white_used
-from whatwhere.data.pictures import Picture, Pictures, decode
-from whatwhere.errors import ImageError, one_or, plural, unique_printable
+from whatwhere.data.pictures import (
+    Picture,
+    Pictures,
+    decode,
+    find_pages,
+    folder_content,
+    largest_of,
+    read_pictures,
+)
+from whatwhere.errors import ImageError, one_or, plural, printable, unique_printable
+from whatwhere.spec.execution import Shard
 
 USUAL_SIDE = 64
 MOST_CROPS = 10_000
@@ -49,14 +59,34 @@ class Kind(NamedTuple):
 class MixedPictures:
     """Pictures of any sizes and kinds; `name` is for messages.
 
-    recorded  what the run that they are for recorded
-    blend     transparent pixels with black
+    recorded   what the run that they are for recorded
+    blend      transparent pixels with black
+    classes    the names of their labels
+    elsewhere  files of the same folder that other shards read
     """
 
     pictures: Sequence[Picture]
     name: str
     recorded: Recorded = NOT_RECORDED
     blend: bool = True
+    classes: tuple[str, ...] = ()
+    elsewhere: Sequence[Path] = ()
+
+    @classmethod
+    def of_folder(cls, folder: Path, recorded: Recorded, shard: Shard) -> "MixedPictures":
+        """The pictures of a shard of a folder; no other file is opened."""
+        content = folder_content(folder)
+        own, elsewhere = content.split(shard)
+        name = printable(folder.name or folder.absolute().name)
+        pictures = read_pictures(folder, own)
+        return cls(pictures, name, recorded, classes=content.classes, elsewhere=elsewhere)
+
+    @classmethod
+    def of_file(cls, file: Path, recorded: Recorded, shard: Shard) -> "MixedPictures":
+        """The pages of a shard of a file."""
+        pages = list(find_pages(file))
+        rows = shard.rows_of_pictures(len(pages))
+        return cls(pages[rows.start : rows.stop], printable(file), recorded)
 
     @property
     def sizes(self) -> list[tuple[int, int]]:
@@ -84,10 +114,14 @@ class MixedPictures:
 
     @cached_property
     def deep_white(self) -> int:
-        """The white of the pictures of 16 bits."""
-        return self.recorded.white or white_used(
-            max(picture.largest for picture in self.pictures), self.name
-        )
+        """The white of the pictures of 16 bits. Without a record, their largest value shows it; a
+        shard that has such pictures reads those of the others, so that all use the same white."""
+        if self.recorded.white:
+            return self.recorded.white
+        largest = max(picture.largest for picture in self.pictures)
+        if largest:
+            largest = max(largest, *map(largest_of, self.elsewhere), 0)
+        return white_used(largest, self.name)
 
     def by_size(self, *, alpha: bool = False) -> list[Group]:
         """Whole pictures, those of one size together; with `alpha`, transparent pixels are
@@ -117,10 +151,8 @@ class MixedPictures:
     ) -> Group:
         kind = self.kind()
         whites = {"uint8": 255, "uint16": self.deep_white}
-        classes = sorted({picture.label for picture in self.pictures if picture.label is not None})
-        labels = np.array(
-            [classes.index(p.label) for p in pictures if p.label is not None], np.int64
-        )
+        numbers = {label: number for number, label in enumerate(self.classes)}
+        labels = np.array([numbers[p.label] for p in pictures if p.label is not None], np.int64)
 
         def read_one(picture: Picture) -> np.ndarray:
             pixels = decode(picture, blend=self.blend)
@@ -131,9 +163,9 @@ class MixedPictures:
 
         images = Images(
             Pictures((len(pictures), kind.channels, *size), kind.dtype, read, pictures),
-            labels if classes else None,
+            labels if self.classes else None,
             name,
-            tuple(map(unique_printable, classes)) or None,
+            tuple(map(unique_printable, self.classes)) or None,
             brightest=kind.brightest,
             deep_white=whites["uint16"] if any(picture.largest for picture in pictures) else None,
         )

@@ -21,6 +21,7 @@ from whatwhere.errors import (
     unique_printable,
 )
 from whatwhere.files import RECORD, FileStamp, open_regular, read_results, readable
+from whatwhere.spec.execution import Shard
 
 FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
@@ -93,6 +94,23 @@ class FolderContent(NamedTuple):
     pictures: dict[Path, Place]
     others: list[Path]
 
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The sub-folders that are labels, in the order of their numbers."""
+        labels = {place.label for place in self.pictures.values()}
+        return tuple(sorted(label for label in labels if label is not None))
+
+    def split(self, shard: Shard) -> "tuple[FolderContent, list[Path]]":
+        """The pictures of a shard, and the files of all other shards. Its first shard has the files
+        that are not pictures."""
+        files = list(self.pictures)
+        if not files:
+            return self, []
+        rows = shard.rows_of_pictures(len(files))
+        own = {file: self.pictures[file] for file in files[rows.start : rows.stop]}
+        elsewhere = files[: rows.start] + files[rows.stop :]
+        return FolderContent(own, self.others if shard.index == 1 else []), elsewhere
+
 
 @dataclass(frozen=True)
 class Picture:
@@ -143,41 +161,46 @@ def is_picture(path: Path) -> bool:
         return path.suffix.lower() in SUFFIXES or file.read(4).startswith(MAGICS)
 
 
-def find_pictures(path: Path, but: Path | None = None) -> list[Picture]:
-    """The pictures of a file or of a folder, at any depth, in the order of their paths; all of
-    them are decoded once.
+def read_pictures(folder: Path, content: FolderContent) -> list[Picture]:
+    """The pictures of a folder, or of a shard of it, in the order of their paths; all of them are
+    decoded once.
 
-    Sub-folders are labels if every picture lies directly in one: folder/label/picture. Files of a
-    folder that are not pictures, or damaged ones, are skipped with a warning that names them.
-
-    but  a folder in it that is left out
+    Files that are not pictures, or damaged ones, are skipped with a warning that names them.
     """
-    if not os.path.isdir(path):
-        return list(_find_pages(path, TOP))
-    content = folder_content(path, but)
     pictures: list[Picture] = []
     skipped = dict.fromkeys(content.others, "not a picture")
     for file, place in content.pictures.items():
         try:
-            pictures += list(_find_pages(file, place))  # all pages, or none
+            pictures += list(find_pages(file, place))  # all pages, or none
         except ImageError as error:
             reason = str(error).removeprefix(f"{printable(file)} is not a usable picture: ")
             skipped[file] = reason.removesuffix(f". {sentence(REMEDY)}")
     if not pictures:
-        raise ImageError(_no_pictures(path, skipped))
+        raise ImageError(_no_pictures(folder, content, skipped))
     if skipped:
-        warnings.warn(_skipped_files(path, skipped), stacklevel=4)
+        warnings.warn(_skipped_files(folder, skipped), stacklevel=6)
     return pictures
 
 
-def _no_pictures(folder: Path, skipped: Mapping[Path, str]) -> str:
-    reasons = "".join(
-        f" Skipped {printable(file.name)}: {reason}." for file, reason in list(skipped.items())[:3]
-    )
-    return (
-        f"{printable(folder)} has no pictures; expected {', '.join(SUFFIXES)} files in it or in its"
-        f" sub-folders.{reasons}"
-    )
+def largest_of(file: Path) -> int:
+    """The largest value of a file's 16-bit pixels; 0 if it has none, or is not a usable picture."""
+    try:
+        return max(page.largest for page in find_pages(file))
+    except ImageError:
+        return 0
+
+
+def _no_pictures(folder: Path, content: FolderContent, skipped: Mapping[Path, str]) -> str:
+    """The message about a folder, or a shard of it, without a usable picture."""
+    if content.pictures:
+        words = "none of its pictures can be read."
+        files = list(content.pictures)
+    else:
+        words = f"it has no pictures; expected {', '.join(SUFFIXES)} files in it or in its"
+        words += " sub-folders."
+        files = list(skipped)
+    reasons = "".join(f" Skipped {printable(file.name)}: {skipped[file]}." for file in files[:3])
+    return f"{printable(folder)}: {words}{reasons}"
 
 
 def _skipped_files(folder: Path, skipped: Mapping[Path, str]) -> str:
@@ -313,7 +336,8 @@ def earlier_names(pixels: object) -> dict[str, str]:
     return {old: name for old, name in earlier.items() if old is not None and old not in names}
 
 
-def _find_pages(file: Path, place: Place) -> Iterator[Picture]:
+def find_pages(file: Path, place: Place = TOP) -> Iterator[Picture]:
+    """The pages of a file, all of which are decoded once."""
     with _open(file) as picture:
         stamp = FileStamp.of(os.stat(file))
         pages = getattr(picture, "n_frames", 1)

@@ -123,6 +123,28 @@ class CodeRows:
         where = tuple(MapRows.of_sparse(layer) for layer in code.where)
         return cls(shape, MapRows.of_sparse(code.features), where, _background(code, where))
 
+    def stored(self) -> dict[str, Array]:
+        """Its values as arrays, bit by bit; `of_stored` is the inverse."""
+        arrays = {"shape": np.array(self.shape)}
+        for number, layer in enumerate((self.features, *self.where)):
+            arrays[f"{number}_grid"] = np.array(layer.grid)
+            arrays[f"{number}_counts"] = layer.counts
+            arrays[f"{number}_places"] = layer.places
+            arrays[f"{number}_values"] = layer.values
+        return {**arrays, **self.background}
+
+    @classmethod
+    def of_stored(cls, arrays: Mapping[str, Array]) -> "CodeRows":
+        """The codes that `stored` gave."""
+        C, H, W = arrays["shape"].tolist()
+        layers: list[MapRows] = []
+        while (name := f"{len(layers)}_grid") in arrays:
+            parts = [arrays[f"{len(layers)}_{part}"] for part in ("counts", "places", "values")]
+            b, h, w = arrays[name].tolist()
+            layers.append(MapRows((b, h, w), *parts))
+        background = {name: arrays[name] for name in ("low", "scale") if name in arrays}
+        return cls((C, H, W), layers[0], tuple(layers[1:]), background)
+
     def exact(self) -> dict[str, Array]:
         """The arrays of a block in 32 bits."""
         arrays = self.features.arrays("features")

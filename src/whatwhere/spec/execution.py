@@ -105,6 +105,9 @@ class Shard(Checked):
         return f"{self.index}/{self.count}"
 
 
+ALL = Shard()  # the only part
+
+
 def choose_shard(given: str | None) -> Shard:
     """The part that `--shard` names; without it, that of this task of a Slurm array, or of this
     process of torchrun."""
@@ -135,10 +138,10 @@ def part_number(path: Path) -> Shard:
 
 @dataclass(frozen=True, kw_only=True)
 class Sharding(Checked):
-    """Which part of the pictures a command treats.
+    """Which part of the pictures a command processes.
 
-    shard  treat only part I of N of the pictures (I/N), so that each part can run on another
-           machine; 1/1 treats all. In a Slurm array (SLURM_ARRAY_TASK_ID) and under torchrun
+    shard  process only part I of N of the pictures (I/N), so that each part can run on another
+           machine; 1/1 processes all. In a Slurm array (SLURM_ARRAY_TASK_ID) and under torchrun
            (RANK), the default is the part of this process
     """
 

@@ -13,10 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.data import Images, load, load_groups
+from whatwhere.data import Images, is_folder, load, load_groups
 from whatwhere.data.pictures import Picture, Pictures
 from whatwhere.data.signals import Signals
 from whatwhere.errors import ImageError, plural
+from whatwhere.spec.execution import ALL, Shard
 
 SMALL = 96  # pixels: the side of smaller squares, which are searched at their full resolution
 # that `fit` needs for each value of a normal picture
@@ -43,15 +44,31 @@ class PictureList:
         return map(self.read, range(len(self)))
 
 
-def open_pictures(source: Source) -> PictureList:
-    """The pictures of a source, in the order of their names or as they are given."""
+def open_pictures(source: Source, shard: Shard = ALL) -> PictureList:
+    """The pictures of a source, in the order of their names or as they are given.
+
+    shard  only this part of them; no other file of a folder is opened
+    """
+    if shard.is_all or is_folder(source):
+        return _open_all(source, shard)
+    listed = _open_all(source, ALL)  # their names are numbers among all
+    return some_of(listed, shard.rows_of_pictures(len(listed)))
+
+
+def some_of(source: PictureList, rows: Sequence[int]) -> PictureList:
+    """These pictures of a list of pictures."""
+    return PictureList([source.names[row] for row in rows], lambda n: source.read(rows[n]))
+
+
+def _open_all(source: Source, shard: Shard) -> PictureList:
+    """The pictures of a source; of a folder, those of a shard."""
     if not isinstance(source, str | Path | np.ndarray | Tensor | Images):
         listed = source
         return PictureList(
             [str(n) for n in range(len(listed))], lambda n: one_picture(listed[n], n)
         )
     entries: list[Entry] = []
-    for images, _ in load_groups(source, "nan"):
+    for images, _ in load_groups(source, "nan", shard=shard):
         pictures = images.as_images() if isinstance(images, Signals) else images
         entries += [Entry(pictures, row) for row in range(len(pictures))]
     if all(entry.file is not None for entry in entries):

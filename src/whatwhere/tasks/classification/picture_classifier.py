@@ -1,6 +1,7 @@
 """A classifier of new pictures as one safetensors file: the model, the metric, and the labelled
 graph."""
 
+import json
 import os
 import tomllib
 from collections.abc import Callable, Mapping
@@ -305,22 +306,32 @@ def describe_pictures(
 
     def metric_and_rows() -> dict[str, Tensor]:
         tensors = kept_tensors(
-            trained.folder and trained.folder / "metric.safetensors", made_for, metric
+            trained.folder and trained.folder / "metric.safetensors",
+            made_for,
+            metric,
+            images.shape,
         )
         known = anywhere_rows[0] if anywhere_rows else None
         with stage("describing the pictures", len(images)) as advance:
             return tensors | {"rows": describer(tensors)(images, advance, known)}
 
     codes = labels and labels.with_suffix(".codes.safetensors")
-    tensors = kept_tensors(codes, f"{made_for} {images.fingerprint}", metric_and_rows)
+    made_of = f"{made_for} {images.fingerprint}"
+    tensors = kept_tensors(codes, made_of, metric_and_rows, images.shape)
     return describer(tensors), tensors["rows"]
 
 
 def kept_tensors(
-    file: Path | None, made_for: str, make: Callable[[], dict[str, Tensor]]
+    file: Path | None,
+    made_for: str,
+    make: Callable[[], dict[str, Tensor]],
+    shape: tuple[int, int, int],
 ) -> dict[str, Tensor]:
     """The value in a file, if it was made for the same inputs; otherwise a new one, saved if the
-    folder is writable."""
+    folder is writable.
+
+    shape  of the images, which the file records
+    """
     if file is not None and file.exists():
         with readable(file, "file of a metric or of descriptors", "remove it"):
             metadata, tensors = read_tensors(file)
@@ -331,10 +342,24 @@ def kept_tensors(
         with disk_errors(f"writing {file}", "free some disk space, or choose another folder"):
             file.parent.mkdir(parents=True, exist_ok=True)
             if os.access(file.parent, os.W_OK):
-                write_tensors(
-                    file, tensors, {"format": "whatwhere descriptors 2", "made_for": made_for}
-                )
+                metadata = {
+                    "format": "whatwhere descriptors 2",
+                    "made_for": made_for,
+                    "image_shape": json.dumps(shape),
+                }
+                write_tensors(file, tensors, metadata)
     return tensors
+
+
+def metric_shape(file: Path) -> tuple[int, int, int] | None:
+    """Channels, height and width of the images that a metric in a file learned from; None if an
+    earlier version wrote it."""
+    with readable(file, "file of a metric", "remove it"):
+        metadata, _ = read_tensors(file)
+        if "image_shape" not in metadata:
+            return None
+        channels, height, width = map(int, json.loads(metadata["image_shape"]))
+        return channels, height, width
 
 
 def is_finished(run: Path) -> bool:

@@ -20,9 +20,9 @@ from whatwhere.data.pictures import (
     NO_EXTRAS,
     Extras,
     Place,
-    find_pictures,
     folder_content,
     read_extras,
+    read_pictures,
     write_tiff,
 )
 from whatwhere.errors import ImageError, MissingExtra, RunError, printable
@@ -35,7 +35,7 @@ from whatwhere.files import (
     write_result,
 )
 from whatwhere.model.files import checksum
-from whatwhere.spec.execution import Shard
+from whatwhere.spec.execution import ALL, Shard
 from whatwhere.spec.tasks import RestorationSpec
 from whatwhere.tasks.restoration.denoiser import Denoiser
 from whatwhere.tasks.restoration.fill import ROUNDS
@@ -95,7 +95,7 @@ def plan_jobs(
     mask: str | None,
     out: Path,
     overwrite: bool = False,
-    shard: Shard | None = None,
+    shard: Shard = ALL,
 ) -> list[Job]:
     """The pictures that are still to be restored, all checked before any work is done.
 
@@ -108,11 +108,10 @@ def plan_jobs(
         job = _plan_picture(task, source, mask, out)
         check_outputs([out], inputs, overwrite=overwrite)
         return [job]
-    shard = shard or Shard()
-    places = {picture.file: picture.place for picture in find_pictures(source, but=out)}
-    _check_distinct(source, _targets(places, out))
-    files = list(places)
-    places = {files[row]: places[files[row]] for row in shard.rows_of_pictures(len(files))}
+    content = folder_content(source, but=out)
+    own, _ = content.split(shard)
+    places = {picture.file: picture.place for picture in read_pictures(source, own)}
+    _check_distinct(source, _targets(content.pictures, out))
     out = shard.part_of(out)
     jobs, with_gaps = _plan_folder(places, mask, out)
     if task.only_fills_in and with_gaps < len(jobs):
