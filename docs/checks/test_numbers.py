@@ -185,8 +185,8 @@ def test_the_numbers_of_photographs_and_defects_are_from_their_result_files() ->
         (ROOT / "reproduction/studies/results/anomaly_folds.json").read_text(encoding="utf-8")
     )["tiles"]
     own, network, joined = (f"{tiles[name]['image']:.2f}" for name in ("own", "network", "joined"))
-    assert f"AUROC {own} by five folds over magnetic tiles, {joined} joined with a small" in text
-    assert f"has {network} on the same folds of tiles" in text
+    assert f"its AUROC is {own}, and {joined} together with a small pretrained network" in text
+    assert f"(EfficientNet-Lite0) has an AUROC of {network}" in text
 
 
 @pytest.mark.parametrize(("name", "words"), [("steel", "steel surfaces"), ("blood", "blood cells")])
