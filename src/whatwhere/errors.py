@@ -4,8 +4,12 @@ import difflib
 import os
 import re
 import shlex
+import sys
 import unicodedata
+import warnings
 from collections.abc import Iterable
+
+_PACKAGE = os.path.dirname(__file__) + os.sep
 
 
 class WhatwhereError(Exception):
@@ -49,6 +53,16 @@ class SlowEngineWarning(UserWarning):
 
 class ConvergenceWarning(UserWarning):
     """Inference took all its steps before the cost stopped changing."""
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn with the line of the user's program that called into this package."""
+    frame = sys._getframe(1)
+    level = 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+        level += 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 def printable(text: object) -> str:

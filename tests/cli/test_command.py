@@ -144,9 +144,12 @@ def test_a_list_of_settings_has_all_that_are_no_options() -> None:
     result, got = run("--help-settings")
     shown = " ".join(result.output.split())
     assert (result.exit_code, got) == (0, [])
-    assert "sugar=1.5 Spoons of sugar." in shown
+    assert "sugar=1.5 Spoons of sugar. (number)" in shown
     assert "kettle=black Which kettle." in shown
     assert "inference.penalty What features cost" in shown
+    assert "inference.step.per 'image': β for each image; 'batch'" in shown
+    assert "(image|batch; recipe paper: image)" in shown
+    assert "(integer ≥ 0; recipe paper: 50)" in shown
     assert "minutes" not in shown
 
 

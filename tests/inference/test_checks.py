@@ -197,8 +197,9 @@ def model_of_white(white: float) -> DeconvNet:
 
 def test_bytes_as_floats_give_a_warning_that_names_the_models_white() -> None:
     images = torch.rand(2, 1, 8, 8) * 255
-    with pytest.warns(UserWarning, match="values up to 2.*, but the model's white is 1"):
+    with pytest.warns(UserWarning, match="values up to 2.*, but the model's white is 1") as caught:
         infer(model_of_white(1.0), images, FEW, engine="reference")
+    assert [warning.filename for warning in caught] == [__file__], "the line of the program"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         infer(model_of_white(1.0), images / 255, FEW, engine="reference")

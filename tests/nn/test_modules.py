@@ -207,3 +207,10 @@ def test_invalid_arguments_for_signals_raise_an_error(what: str) -> None:
     call, message = INVALID_FOR_SIGNALS[what]
     with pytest.raises(SpecError, match=message):
         call()
+
+
+def test_channels_belong_to_learned_gaussians() -> None:
+    with pytest.raises(SpecError, match="'learned' needs `channels`, the number of channels"):
+        GaussianPool2d(2, gaussians="learned")
+    with pytest.raises(SpecError, match="Only gaussians = 'learned' takes `channels`"):
+        GaussianPool2d(2, channels=3)

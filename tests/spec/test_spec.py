@@ -27,7 +27,7 @@ from whatwhere.spec import (
     build,
 )
 from whatwhere.spec.checks import Checked, Count, Within
-from whatwhere.spec.toml import override
+from whatwhere.spec.toml import described_paths, override, value_of
 
 
 def test_the_papers_settings() -> None:
@@ -226,3 +226,31 @@ def test_signatures_show_types_without_their_ranges() -> None:
     assert "epochs: int = 50" in str(inspect.signature(LearningSpec))
     assert "patch: tuple[int, ...] = (9, 6)" in str(inspect.signature(DescriptorSpec))
     assert "pool_stride: int | tuple[int, int] | None = None" in str(inspect.signature(LayerSpec))
+
+
+def test_a_setting_that_does_not_exist_raises_an_error_that_suggests_one() -> None:
+    with pytest.raises(TypeError, match=r"InferenceSpec has no setting 'stepz'. Did you mean 's"):
+        InferenceSpec(stepz=3)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"has no setting 'xyz'. Its settings are per, momentum"):
+        LineSearch(xyz=3)  # type: ignore[call-arg]
+
+
+def test_messages_say_what_to_write() -> None:
+    with pytest.raises(SpecError, match=r"reset_at = 4; expected a list, such as \[4\]"):
+        EveryEpoch(reset_at=4)  # type: ignore[arg-type]
+    with pytest.raises(SpecError, match="expected 'power', whose settings are: alpha"):
+        InferenceSpec(penalty="l1")  # type: ignore[arg-type]
+
+
+def test_the_values_of_settings_in_words() -> None:
+    settings = described_paths(Recipe)
+    assert settings["learning.each.epochs"].values == "integer ≥ 0"
+    assert settings["inference.penalty.alpha"].values == "number ≥ 0.5 and ≤ 1"
+    assert settings["inference.step"].values == "line_search|fixed|schedule"
+    assert settings["inference.step.per"].values == "image|batch"
+    assert settings["inference.lam"].values == "number > 0 or auto"
+    assert settings["model.layers.each.pool_size"].values == "integer ≥ 1 or pair (height, width)"
+    assert settings["descriptor.patch"].values == "list of integer ≥ 1"
+    assert value_of(Recipe.paper(), "learning.each.epochs") == 50
+    assert value_of(Recipe.paper(), "plan.each.layer") is None
+    assert value_of(Recipe.paper(), "inference.lam.share") is None

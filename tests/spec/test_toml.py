@@ -256,7 +256,11 @@ def write(path: Path, content: bytes) -> Path:
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=r"nowhere\.toml is not a usable recipe: No such file"):
+    with pytest.raises(
+        SpecError, match=r"no recipe or file 'papers'; .*signals\. Did you mean 'paper'\?"
+    ):
+        read_recipe("papers")
+    with pytest.raises(SpecError, match=r"There is no recipe or file '.*nowhere\.toml'"):
         read_recipe(tmp_path / "nowhere.toml")
 
 

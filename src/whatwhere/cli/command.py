@@ -25,9 +25,9 @@ import typer
 from typer.core import TyperCommand
 
 from whatwhere.errors import SpecError
-from whatwhere.spec.checks import type_hints
+from whatwhere.spec.checks import type_hints, value_in_words
 from whatwhere.spec.docstrings import parse
-from whatwhere.spec.toml import described_paths, override, parse_toml, setting_paths
+from whatwhere.spec.toml import described_paths, override, parse_toml, setting_paths, value_of
 
 Spec = TypeVar("Spec")
 Kind = Any  # a dataclass, or a pair of it and the names of some fields
@@ -85,7 +85,7 @@ class Setting:
 
     @property
     def shown_default(self) -> str:
-        return "" if self.default in (None, ()) else str(self.default)
+        return "" if self.default in (None, ()) else value_in_words(self.default)
 
 
 def value_types(hint: Any) -> list[Any]:
@@ -282,6 +282,12 @@ def settings_parameters(
         if asked:
             formatter = context.make_formatter()
             formatter.write("Settings that --set NAME=VALUE changes:\n\n")
+            if any(setting.nested for setting in others):
+                formatter.write(
+                    "The default of a setting of the recipe is that of the run or of --recipe."
+                    " Its value in the\npaper's recipe is shown; `each` means all layers, and the"
+                    " value shown is that of layer 2.\n\n"
+                )
             formatter.write_dl(list(settings_rows(others)))
             typer.echo(formatter.getvalue().rstrip("\n"))
             raise typer.Exit
@@ -301,18 +307,31 @@ def settings_parameters(
 
 
 def settings_rows(settings: Iterable[Setting]) -> Iterator[tuple[str, str]]:
-    """Settings with their defaults, and what they mean; the settings inside a recipe have the
-    defaults of that recipe."""
+    """Settings with their defaults, what they mean and the values that they take. The defaults of
+    the settings inside a recipe are those of that recipe; the paper's are shown."""
     for setting in settings:
+        described = described_paths(setting.kind)
         if setting.nested:
-            for path, words in described_paths(setting.kind).items():
+            for path, (words, values) in described.items():
                 if path.partition(".")[0] == setting.name:
-                    yield path, sentence(words)
+                    yield path, sentence(words) + noted(values, paper_value(setting.kind, path))
         else:
             yield (
                 f"{setting.name}={setting.shown_default or setting.metavar}",
-                sentence(setting.words),
+                sentence(setting.words) + noted(described[setting.name].values),
             )
+
+
+def paper_value(kind: type, path: str) -> str:
+    """The value of a setting in the paper's recipe, where it has one."""
+    value = value_of(kind.paper(), path) if hasattr(kind, "paper") else None
+    return "" if value in (None, ()) else f"recipe paper: {value_in_words(value)}"
+
+
+def noted(*notes: str) -> str:
+    """Notes at the end of a description."""
+    given = [note for note in notes if note and note != "text"]
+    return f" ({'; '.join(given)})" if given else ""
 
 
 def examples_text(examples: Sequence[str]) -> str | None:

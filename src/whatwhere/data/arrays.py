@@ -9,7 +9,6 @@ import gzip
 import math
 import os
 import struct
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +19,7 @@ import torch
 from numpy.lib.npyio import NpzFile
 
 from whatwhere.data.stored_array import AnyArray, StoredArray, with_new_axis
-from whatwhere.errors import ImageError
+from whatwhere.errors import ImageError, warn
 from whatwhere.files import disk_errors, new_folder, open_atomic, open_regular, readable
 
 CHUNK_BYTES = 1 << 18
@@ -201,10 +200,9 @@ def channel_axis(shape: tuple[int, ...], name: str) -> Channels:
     first_is_short = a <= FEW_CHANNELS
     last_is_short = c <= FEW_CHANNELS
     if first_is_short and last_is_short and (a > 1 or c == 1) and b > 1:
-        warnings.warn(
+        warn(
             f"{name} has the shape {shape}; reading axis 1 as the {a} channels. If axis 3 holds"
-            " the channels, move it to axis 1, or set channels='last' in Python.",
-            stacklevel=5,  # the caller of `load`
+            " the channels, move it to axis 1, or set channels='last' in Python."
         )
     if first_is_short:
         return "first"

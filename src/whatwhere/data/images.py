@@ -2,7 +2,6 @@
 
 import hashlib
 import math
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -13,7 +12,7 @@ import numpy as np
 import torch
 
 from whatwhere.data.stored_array import StoredArray
-from whatwhere.errors import ImageError, SpecError, plural
+from whatwhere.errors import ImageError, SpecError, plural, warn
 
 Rows = int | slice | Sequence[int] | np.ndarray | torch.Tensor
 BATCH_BYTES = 1 << 26
@@ -246,10 +245,7 @@ def white_used(largest: int, name: str) -> int:
     for bits in DEPTHS:
         if 0 < largest < 2**bits:
             white = 2**bits - 1
-            warnings.warn(
-                f"{name} has 16-bit pixels that use only {bits} bits. Using {white} as white.",
-                stacklevel=5,
-            )
+            warn(f"{name} has 16-bit pixels that use only {bits} bits. Using {white} as white.")
             return white
     return brightest_of(np.dtype(np.uint16))
 

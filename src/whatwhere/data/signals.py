@@ -33,7 +33,7 @@ from whatwhere.data.tables import (
     time_column,
     without_first_column,
 )
-from whatwhere.errors import ImageError, MissingExtra, SpecError
+from whatwhere.errors import ImageError, MissingExtra, SpecError, warn
 from whatwhere.files import open_regular, readable
 
 SUFFIXES = (".csv", ".wav", ".edf", ".bdf", ".fif")
@@ -194,10 +194,9 @@ def as_signals(values: AnyArray, name: str) -> Signals:
             f"{name} has the shape {shape}; expected signals [T], [C, T] or [N, C, T]."
         )
     if is_transposed(shape):
-        warnings.warn(
+        warn(
             f"{name} has {shape[0]:,} × {shape[1]:,} values. Reading {shape[1]:,} channels of"
-            f" {shape[0]:,} samples.",
-            stacklevel=4,
+            f" {shape[0]:,} samples."
         )
         values = values.T
         shape = values.shape
@@ -206,10 +205,9 @@ def as_signals(values: AnyArray, name: str) -> Signals:
     pixels = with_new_axis(values, 2)
     signals = Signals(pixels, None, name, allow_nan=True)
     if signals.shape[0] > signals.shape[2]:
-        warnings.warn(
+        warn(
             f"{name} has {signals.shape[0]:,} channels of {signals.shape[2]:,} samples; expected"
-            " [C, T]. Is it transposed?",
-            stacklevel=4,
+            " [C, T]. Is it transposed?"
         )
     if values.dtype.kind == "f":
         for row in range(len(signals)):

@@ -6,7 +6,6 @@ import io
 import math
 import os
 import re
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from whatwhere.errors import ImageError, printable
+from whatwhere.errors import ImageError, printable, warn
 from whatwhere.files import open_regular, readable
 
 LARGEST_TABLE = 1 << 30  # bytes of a .csv file
@@ -132,16 +131,14 @@ def _is_heading(path: Path, lines: Sequence[str], separator: str) -> bool:
         return False
     name = printable(path)
     if len(fields) == 1:
-        warnings.warn(
+        warn(
             f"{name}: reading the first line, {fields[0]}, as a sample. If it is the name of the"
-            " column, remove it.",
-            stacklevel=2,
+            " column, remove it."
         )
         return False
-    warnings.warn(
+    warn(
         f"{name}: reading the first line, {lines[0]}, as the names of the columns. If it is a"
-        " sample, write 0.0 instead of 0.",
-        stacklevel=2,
+        " sample, write 0.0 instead of 0."
     )
     return True
 
@@ -192,10 +189,9 @@ def _one_column_of_decimal_commas(path: Path, heading: str | None, lines: Sequen
         return True
     digits = max(len(decimals) for _, decimals in parts)
     if digits >= 3 and digits > max(len(whole.lstrip("+-")) for whole, _ in parts):
-        warnings.warn(
+        warn(
             f"{printable(path)}: reading two columns of whole numbers. If it is one column with"
-            " decimal commas, write decimal points.",
-            stacklevel=2,
+            " decimal commas, write decimal points."
         )
     return False
 

@@ -1,11 +1,10 @@
 """Values that inference rejects before any of them reaches compiled code of an engine."""
 
-import warnings
 from typing import Any
 
 from torch import Tensor
 
-from whatwhere.errors import ImageError, SpecError
+from whatwhere.errors import ImageError, SpecError, warn
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.deconvnet import ValueRange, all_finite
@@ -28,11 +27,10 @@ def warn_of_bytes(spec: ModelSpec, image: Tensor, values: ValueRange | None = No
     largest = float(image.nan_to_num(0).max())
     white = spec.input.white
     if largest > FLOAT_LIMIT * white and float(image.nan_to_num(0).min()) >= 0:
-        warnings.warn(
+        warn(
             f"Images have values up to {largest:.4g}, but the model's white is {white:g}."
             f" whatwhere takes floats as they are. Scale the images to [0, {white:g}], or train"
-            f" with model.input.white = {largest:.4g}.",
-            stacklevel=3,
+            f" with model.input.white = {largest:.4g}."
         )
 
 

@@ -5,7 +5,6 @@ A pixel with weight 0 is unknown: its value has no influence on anything. NaN ma
 pixel, too.
 """
 
-import warnings
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -13,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.errors import ImageError, one_or
+from whatwhere.errors import ImageError, one_or, warn
 from whatwhere.latents import Background
 from whatwhere.model import DeconvNet
 from whatwhere.model.deconvnet import ValueRange, all_finite
@@ -56,10 +55,9 @@ def as_image_source(images: object, spec: ModelSpec) -> tuple[ImageSource, bool]
 def _tensor_source(images: Tensor, spec: ModelSpec) -> tuple[Tensor, bool]:
     """A tensor without its gradient, and whether it holds signals."""
     if images.requires_grad:
-        warnings.warn(
+        warn(
             "The images require a gradient, but infer computes none. Use"
-            " whatwhere.nn.SparseCode2d for gradients.",
-            stacklevel=5,  # the line that calls infer
+            " whatwhere.nn.SparseCode2d for gradients."
         )
     images = images.detach()
     if images.ndim == 3 and spec.for_signals:

@@ -3,7 +3,6 @@ or from a stream."""
 
 import os
 import tempfile
-import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,7 @@ from whatwhere.data import Signals, load_for_training
 from whatwhere.data.signals import samples_of
 from whatwhere.engines import Engine, resolve
 from whatwhere.engines.devices import choose_device
-from whatwhere.errors import SpecError
+from whatwhere.errors import SpecError, warn
 from whatwhere.inference.auto_lam import resolve_recipe
 from whatwhere.inference.target import ImageSource, make_target
 from whatwhere.learning.algorithm import learn, learn_from_stream, training_phase
@@ -175,7 +174,7 @@ def choose_settings(
         source = open_images(images, None)
         chosen = choose_defaults(source.known_images())
     if is_main_process():
-        warnings.warn(chosen.line, stacklevel=3)  # the line that calls train
+        warn(chosen.line)
     image_count = image_count or stream_length(source) or chosen.image_count
     return TrainingInput(source, chosen.recipe, start, image_count)
 

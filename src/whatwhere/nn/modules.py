@@ -67,9 +67,13 @@ class GaussianPool2d(nn.Module):
                 f"Got gaussians = {gaussians!r}; expected 'moments', 'learned' or 'input'."
             )
         if (gaussians == "learned") != (channels is not None):
+            if channels is None:
+                raise SpecError(
+                    "gaussians = 'learned' needs `channels`, the number of channels of the input."
+                )
             raise SpecError(
-                f"Got gaussians = {gaussians!r} with channels = {channels}. Give `channels` with"
-                " gaussians='learned', and only then."
+                f"Got channels = {channels} with gaussians = {gaussians!r}. Only gaussians ="
+                " 'learned' takes `channels`; leave it out."
             )
         self.kernel_size, self.stride, self.padding, self.ceil_mode = (
             kernel_size,

@@ -9,6 +9,7 @@ class Steps(Checked):
 
 import functools
 import inspect
+import json
 import math
 import numbers
 import operator
@@ -28,7 +29,7 @@ from typing import (
     get_type_hints,
 )
 
-from whatwhere.errors import SpecError
+from whatwhere.errors import SpecError, did_you_mean
 
 LARGEST = 2**63 - 1  # what a TOML file can hold
 PAIR = "a pair of numbers (height, width)"
@@ -68,6 +69,13 @@ class Within:
         if self.most < math.inf:
             expected += f" and below {self.most:g}" if self.below else f" and at most {self.most:g}"
         raise SpecError(f"Got {name} = {shown(value)}; expected {expected}.")
+
+    @property
+    def words(self) -> str:
+        """The range as a list of settings shows it: '≥ 1', '> 0 and ≤ 1'."""
+        low = f"{'>' if self.above else '≥'} {self.least:g}"
+        high = f" and {'<' if self.below else '≤'} {self.most:g}" if self.most < math.inf else ""
+        return low + high
 
 
 @dataclass(frozen=True)
@@ -122,7 +130,17 @@ class AcceptsOldNames(type):
     if not TYPE_CHECKING:  # a type checker knows the names of today only
 
         def __call__(cls, *args: Any, **given: Any) -> Any:
-            return super().__call__(*args, **rename_old(cls, given))
+            given = rename_old(cls, given)
+            try:
+                return super().__call__(*args, **given)
+            except TypeError:
+                known = [f.name for f in fields(cls) if f.init]
+                unknown = [name for name in given if name not in known]
+                if not unknown:
+                    raise
+                near = did_you_mean(unknown[0], known)
+                meant = near or f" Its settings are {', '.join(known)}."
+                raise TypeError(f"{cls.__name__} has no setting {unknown[0]!r}.{meant}") from None
 
         @property
         def __signature__(cls) -> inspect.Signature:
@@ -171,9 +189,46 @@ def without_ranges(hint: Any) -> Any:
     return get_origin(hint)[members]
 
 
-def type_hints(kind: type) -> dict[str, Any]:
-    """The name and the type of every setting of a spec; without their ranges."""
-    return _cached_hints(cast(Hashable, kind))
+TYPE_WORDS = {bool: "true or false", int: "integer", float: "number", str: "text"}
+
+
+def values_in_words(hint: Any) -> str:
+    """The values that a type takes, as a list of settings shows them: 'integer ≥ 1',
+    'image|batch'."""
+    if get_origin(hint) is Annotated:
+        plain_hint, bounds = get_args(hint)
+        words = values_in_words(plain_hint)
+        return f"{words} {bounds.words}" if isinstance(bounds, Within) else words
+    if get_origin(hint) is Literal:
+        return "|".join(map(str, get_args(hint)))
+    members = [member for member in union_members(hint) if member is not type(None)]
+    if len(members) > 1:
+        names = [member.kind for member in members if is_choice(member)]
+        others = [values_in_words(member) for member in members if not is_choice(member)]
+        return " or ".join([*others, *(["|".join(names)] if names else [])])
+    if members != [hint]:
+        return values_in_words(members[0])
+    if get_origin(hint) is tuple:
+        items = get_args(hint)
+        return f"list of {values_in_words(items[0])}" if ... in items else "pair (height, width)"
+    if is_choice(hint):
+        return str(hint.kind)
+    return TYPE_WORDS.get(hint, "")
+
+
+def value_in_words(value: Any) -> str:
+    """A value as `--set` takes it."""
+    if is_choice(type(value)):
+        return str(value.kind)
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def type_hints(kind: type, *, ranges: bool = False) -> dict[str, Any]:
+    """The name and the type of every setting of a spec.
+
+    ranges  with their ranges, where they have any
+    """
+    return _cached_hints(cast(Hashable, kind), include_extras=ranges)
 
 
 @functools.cache
@@ -272,7 +327,11 @@ def choose_kind(
         given = f"{name}.kind = {shown(kind)}"
         if isinstance(value, str):
             given = f"{name} = {shown(value)}"
-        raise SpecError(f"Got {given}; expected {' or '.join(map(repr, kinds))}.")
+        expected = " or ".join(map(repr, kinds))
+        if len(specs) == 1:
+            settings = ", ".join(f.name for f in fields(specs[0]) if f.init)
+            expected += f", whose settings are: {settings}"
+        raise SpecError(f"Got {given}; expected {expected}.")
     return kinds[kind], table
 
 
@@ -281,7 +340,10 @@ def _convert_tuple(value: Any, hint: Any, name: str) -> tuple[Any, ...]:
     items = get_args(hint)
     is_pair = ... not in items
     fits = isinstance(value, list | tuple) and (not is_pair or len(value) == len(items))
-    require(fits, f"{name} = {shown(value)}", PAIR if is_pair else "a list")
+    expected = PAIR if is_pair else "a list"
+    if not is_pair and isinstance(value, SCALARS):
+        expected += f", such as [{shown(value)}]"
+    require(fits, f"{name} = {shown(value)}", expected)
     return tuple(convert(item, items[0], name) for item in value)
 
 

@@ -138,7 +138,7 @@ class InferenceSpec(Checked):
 
     lam           λ, the weight of the reconstruction against the sparsity penalty; `AutoLam`
                   chooses it from the images
-    penalty       what features cost: `Power`, Σ|p|^α
+    penalty       what features cost: `Power`, Σ|p|^α; with alpha = 1 it is the ℓ1 norm
     steps         number of ISTA steps, T; with a tolerance or a `Schedule`, the largest number
     tolerance     stop an image once the relative change of its cost per step is below this
                   (`engines.convergence`); with 0 or a `Schedule`, inference takes all steps

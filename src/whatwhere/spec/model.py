@@ -28,7 +28,8 @@ class LayerSpec(Checked):
     maps          number of unpooled maps, B
     filter_size   size of the filters, K, in elements of the map below: their side, or a pair
                   (height, width)
-    pooling       `Gaussian` (inferred for every image), `Max` (switches) or `Sum` (flat)
+    pooling       'gaussian' (`Gaussian`, inferred for every image), 'max' (`Max`, switches) or
+                  'sum' (`Sum`, flat)
     pool_size     size of the pooling regions, in elements: their side, or a pair (height, width)
     pool_stride   distance between regions, a number or a pair; None means they do not overlap
     pool_maps     number of neighbouring maps to pool together (the paper's footnote on 3-D pooling)

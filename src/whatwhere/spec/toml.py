@@ -25,7 +25,7 @@ from dataclasses import MISSING, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar, cast, get_args, get_origin
 
-from whatwhere.errors import SpecError, as_clause
+from whatwhere.errors import SpecError, as_clause, did_you_mean
 from whatwhere.files import read_regular, readable
 from whatwhere.spec.checks import (
     choose_kind,
@@ -35,6 +35,7 @@ from whatwhere.spec.checks import (
     shown,
     type_hints,
     union_members,
+    values_in_words,
 )
 from whatwhere.spec.docstrings import parse
 from whatwhere.spec.recipe import Recipe, follow_depth
@@ -58,7 +59,14 @@ def read_recipe(path: str | os.PathLike[str]) -> Recipe:
     file = Path(INCLUDED.get(os.fspath(path), path))
     included = f"the included recipes are {', '.join(INCLUDED)}"
     with readable(file, "recipe", included, SpecError):
-        content = tomllib.loads(read_regular(file, LONGEST).decode())
+        try:
+            text = read_regular(file, LONGEST).decode()
+        except FileNotFoundError:
+            near = did_you_mean(file.name, INCLUDED)
+            raise SpecError(
+                f"There is no recipe or file {os.fspath(path)!r}; {included}.{near}"
+            ) from None
+        content = tomllib.loads(text)
     return override(Recipe.paper(), content)
 
 
@@ -250,13 +258,29 @@ def setting_paths(kind: type) -> tuple[str, ...]:
     return tuple(found.path for found in _paths(kind, ""))
 
 
-def described_paths(kind: type) -> dict[str, str]:
-    """The full name of every setting below a spec, and what the docstring of its own spec says."""
-    described: dict[str, str] = {}
+class DescribedSetting(NamedTuple):
+    """What the docstring of its own spec says of a setting, and the values that it takes."""
+
+    words: str
+    values: str
+
+
+def described_paths(kind: type) -> dict[str, DescribedSetting]:
+    """The full name of every setting below a spec, and what it is."""
+    described: dict[str, DescribedSetting] = {}
     for found in _paths(kind, ""):
         words = parse(found.spec.__doc__).entries.get(found.name, found.name)
-        described.setdefault(found.path, words)
+        values = values_in_words(type_hints(found.spec, ranges=True)[found.name])
+        described.setdefault(found.path, DescribedSetting(words, values))
     return described
+
+
+def value_of(spec: Any, path: str) -> Any:
+    """The value of a setting by its full name; `each` is the last of a list. None where the spec
+    has no such setting, because it has another choice."""
+    for name in path.split("."):
+        spec = (spec or (None,))[-1] if name == "each" else getattr(spec, name, None)
+    return spec
 
 
 class SettingPath(NamedTuple):
