@@ -10,7 +10,9 @@ accepts) for its pulse recordings, and with those of Pan and Tompkins (1985) for
 takes. `pywt.data.ecg()` is 1,024 samples of an ECG of 360 Hz (MIT-BIH); heartpy's files are a clean
 pulse of 100 Hz, one of 117 Hz that begins before the sensor is put on, and one that is clipped and
 has artefacts. `clean` gives F1 in the stretches of 10 s in which two other detectors (heartpy and
-plain peaks of SciPy) agree on every beat: those are clean. `stretches` gives the counts every 10 s.
+plain peaks of SciPy) agree on every beat: those are clean. `clean_usual_waveform` counts only the
+events of the most frequent waveform as beats: others are movements of the sensor. `stretches` gives
+the counts every 10 s.
 
 An earthquake is a burst of large events: events of three times the usual amplitude, with less than
 2 s between them, are one burst. The bursts of obspy's seismograms are compared with the triggers of
@@ -62,6 +64,11 @@ class Table(NamedTuple):
     seconds: np.ndarray
     waveform: np.ndarray
     amplitude: np.ndarray
+
+    def of_the_usual_waveform(self) -> Table:
+        """The events of the waveform that has most."""
+        usual = self.waveform == np.bincount(self.waveform).argmax()
+        return Table(*(column[usual] for column in self))
 
 
 # Heart beats --------------------------------------------------------------------------------------
@@ -158,7 +165,9 @@ def compare_pulse(given: Recorded, found: Table) -> dict[str, Any]:
     row = {"f1": scores["heartpy"]["f1"], "against": scores, "others": f1(beats, peaks)}
     row |= {"rejected": len(both.rejected)}
     row |= {"stretches": stretches(given, both, found.seconds)}
-    return row | {"clean": of_clean_stretches(given, beats, peaks, found.seconds)}
+    row |= {"clean": of_clean_stretches(given, beats, peaks, found.seconds)}
+    usual = found.of_the_usual_waveform().seconds
+    return row | {"clean_usual_waveform": of_clean_stretches(given, beats, peaks, usual)}
 
 
 def stretches(given: Recorded, beats: Beats, seconds: np.ndarray) -> list[dict[str, float]]:
