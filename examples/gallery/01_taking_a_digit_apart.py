@@ -10,6 +10,8 @@ import whatwhere as ww
 
 model = ww.load("mnist")
 digits = ww.data.load("digits", split="test")
-sparse = ww.InferenceSpec(lam=0.5, alpha=0.5, steps=200)  # the settings of training
+sparse = ww.InferenceSpec(
+    lam=0.5, penalty=ww.Power(alpha=0.5), steps=200
+)  # the settings of training
 solution = ww.infer(model, digits[:1], sparse)
 figure = ww.figures.decomposition(model, digits[0], solution.latents)

@@ -13,7 +13,9 @@ import whatwhere as ww
 
 model = ww.load("mnist")
 digits = ww.data.load("digits", split="test")
-latents = ww.infer(model, digits[:200], ww.InferenceSpec(lam=0.5, alpha=0.5, steps=60)).latents
+latents = ww.infer(
+    model, digits[:200], ww.InferenceSpec(lam=0.5, penalty=ww.Power(alpha=0.5), steps=60)
+).latents
 by_activity = (latents.p > 0).sum((0, 2, 3)).argsort(descending=True)
 
 rows = []

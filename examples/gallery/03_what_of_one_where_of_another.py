@@ -15,7 +15,9 @@ import whatwhere as ww
 
 model = ww.load("mnist")
 digits = ww.data.load("digits", split="test")
-sparse = ww.InferenceSpec(lam=0.5, alpha=0.5, steps=200)  # the settings of training
+sparse = ww.InferenceSpec(
+    lam=0.5, penalty=ww.Power(alpha=0.5), steps=200
+)  # the settings of training
 solution = ww.infer(model, digits[[0, 1, 4, 7, 8, 11]], sparse)
 each = [replace(solution, latents=solution.latents[i : i + 1]) for i in range(6)]
 rows = [torch.cat([ww.transfer(what, where)[0, 0] for where in each], 1) for what in each]

@@ -14,7 +14,9 @@ import whatwhere as ww
 
 model = ww.load("mnist")
 digits = ww.data.load("digits", split="test")
-sparse = ww.InferenceSpec(lam=0.5, alpha=0.5, steps=200)  # the settings of training
+sparse = ww.InferenceSpec(
+    lam=0.5, penalty=ww.Power(alpha=0.5), steps=200
+)  # the settings of training
 first, second = (ww.infer(model, digits[[i]], sparse) for i in (2, 14))
 morph = ww.morph(first, second, count=9)[:, 0, 0]
 

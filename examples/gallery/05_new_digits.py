@@ -14,7 +14,7 @@ import whatwhere as ww
 
 model = ww.load("mnist")
 digits = ww.data.load("digits")
-spec = ww.InferenceSpec(lam=0.5, alpha=0.5, steps=60)
+spec = ww.InferenceSpec(lam=0.5, penalty=ww.Power(alpha=0.5), steps=60)
 rows = []
 for digit in (0, 3, 4, 7, 8):
     images = digits[np.flatnonzero(digits.labels == digit)[:80]]

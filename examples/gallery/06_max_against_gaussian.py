@@ -15,8 +15,10 @@ import whatwhere as ww
 
 model = ww.load("mnist")
 digits = ww.data.load("digits", split="test")
-sparse = ww.InferenceSpec(lam=0.5, alpha=0.5, steps=200)  # the settings of training
-layers = tuple(replace(layer, pooling_kind="max") for layer in model.spec.layers)
+sparse = ww.InferenceSpec(
+    lam=0.5, penalty=ww.Power(alpha=0.5), steps=200
+)  # the settings of training
+layers = tuple(replace(layer, pooling=ww.Max()) for layer in model.spec.layers)
 switches = ww.DeconvNet.from_parts(
     replace(model.spec, layers=layers), model.filters, model.connectivity
 )

@@ -12,6 +12,6 @@ model = ww.load("mnist")
 digits = ww.data.load("digits", split="test")
 images = digits[:100]
 latents = ww.infer(
-    model, images, ww.InferenceSpec(lam=0.5, alpha=0.5, steps=60)
+    model, images, ww.InferenceSpec(lam=0.5, penalty=ww.Power(alpha=0.5), steps=60)
 ).latents  # as in training
 figure = ww.figures.where_map(model, images, latents, layer=1, feature=4)

@@ -227,7 +227,13 @@ def test_data_sets_are_listed_and_described(empty_cache: Path) -> None:
     assert both["model"]["available"]
     assert not both["data set"]["available"]
     assert both["data set"]["folder"] == str(empty_cache / "mnist")
-    assert "not available: whatwhere info mnist --download" in whatwhere("info", "mnist")
+    shown = whatwhere("info", "mnist")
+    assert "not available: whatwhere info mnist --download" in shown
+    assert shown.startswith("data set mnist\n  title          MNIST")
+    card = shown.partition("\n\nmodel mnist\n  Two layers")[2]
+    assert "\n  licence        MIT" in card
+    for markdown in ("![", "| |", "---", "`", "# "):
+        assert markdown not in card, "a card is shown as text"
 
 
 def test_damage_is_reported_by_the_exit_status(empty_cache: Path) -> None:

@@ -60,8 +60,11 @@ def info(
     if json_:
         typer.echo(json.dumps(facts, indent=2))
     else:
-        for kind, entry in entries.items():
-            typer.echo("\n".join(description(facts[kind], entry)))
+        sections = [
+            "\n".join([f"{kind} {name}", *description(facts[kind], entry)])
+            for kind, entry in entries.items()
+        ]
+        typer.echo("\n\n".join(sections))
     if any("damaged" in known["files"].values() for known in facts.values()):
         raise typer.Exit(1)
 
@@ -101,18 +104,22 @@ def bring(name: str, entries: Mapping[str, Any], source: Path | None) -> None:
 
     for entry in entries.values():
         if entry.embedded is None:
-            with Stages().stage(f"downloading {name}", len(entry.files)) as advance:
+            title = f"downloading {name}" if source is None else f"taking {name} from {source}"
+            with Stages().stage(title, len(entry.files)) as advance:
                 catalogue.download(entry, source, advance)
 
 
 def find(name: str) -> dict[str, Any]:
-    """The model and the data set of this name; at least one of them exists."""
+    """The data set and the model of this name; at least one of them exists."""
     from whatwhere.data import models
     from whatwhere.data.catalogue import CATALOGUE
     from whatwhere.errors import SpecError, did_you_mean
 
-    entries = {"model": models.find(name)} if name in models.names() else {}
-    entries |= {"data set": CATALOGUE[name]} if name in CATALOGUE else {}
+    entries: dict[str, Any] = {}
+    if name in CATALOGUE:
+        entries["data set"] = CATALOGUE[name]
+    if name in models.names():
+        entries["model"] = models.find(name)
     if not entries:
         known = sorted({*models.names(), *CATALOGUE})
         raise SpecError(
@@ -134,11 +141,30 @@ def facts_of(entry: Any) -> dict[str, Any]:
 def description(facts: dict[str, Any], entry: Any) -> list[str]:
     """A model's card, or the facts of a data set, and the state of the files."""
     known = [row(fact) for fact in facts.items() if fact[0] != "files"]
-    card = entry.card.splitlines() or [f"# {entry.name}", "", *known]
-    states = [f"{state:<9} {facts['folder']}/{name}" for name, state in facts["files"].items()]
+    if entry.card:
+        known = card_as_text(entry.card)
+    states = [f"  {state:<9} {facts['folder']}/{name}" for name, state in facts["files"].items()]
     if not facts["available"]:
-        states.append(f"not available: {entry.how_to_get}")
-    return [*card, "", *states]
+        states.append(f"  not available: {entry.how_to_get}")
+    return [*known, "", *states]
+
+
+def card_as_text(card: str) -> list[str]:
+    """A card in Markdown as text: without its title and its pictures; rows of a table as facts."""
+    lines = []
+    for line in card.splitlines()[1:]:
+        text = line.replace("`", "")
+        cells = [cell.strip() for cell in text.strip("|").split("|")]
+        if text.startswith("!["):
+            continue
+        if text.startswith("|"):
+            if any(cells) and not cells[0].startswith("---"):
+                lines.append(row((cells[0], " ".join(cells[1:]))))
+        else:
+            lines.append(f"  {text}".rstrip())
+    # blank lines where a picture or a title was
+    kept = [line for line, last in zip(lines, ["", *lines], strict=False) if line or last]
+    return kept[:-1] if kept and not kept[-1] else kept
 
 
 def row(item: tuple[str, Any]) -> str:

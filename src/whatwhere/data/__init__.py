@@ -289,8 +289,9 @@ def _load_named(entry: catalogue.Entry, split: str) -> Images:
     if missing := catalogue.missing_files(entry):
         raise ImageError(
             f"Cannot find {', '.join(file.name for file in missing)} of {entry.name} in"
-            f" {catalogue.folder_of(entry)}. Run `{entry.how_to_get}`, or set WHATWHERE_DATA to"
-            f" the folder that contains {entry.name}/."
+            f" {catalogue.folder_of(entry)}. Run `{entry.how_to_get}` (with `--from FOLDER` if"
+            " you have the files), or set WHATWHERE_DATA to the folder that contains"
+            f" {entry.name}/."
         )
     name = f"{entry.name}/{split}"
     files = entry.files[:2] if split == "train" else entry.files[2:]
