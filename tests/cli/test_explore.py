@@ -6,6 +6,8 @@ import json
 import os
 import re
 import socket
+import subprocess
+import sys
 import threading
 import urllib.request
 from pathlib import Path
@@ -186,3 +188,19 @@ def test_label_scales_pictures_to_the_given_size_and_then_as_its_model(tmp_path:
         whatwhere("label", folder, "--size", "20", "--out", out)
     with pytest.raises(SpecError, match="--size scales pictures"):
         explore.read_to_label("digits", None, tmp_path / "others.csv", 16)
+
+
+def test_a_missing_folder_to_label_is_an_error_before_scikit_learn_is_imported() -> None:
+    code = (
+        "import sys; from whatwhere.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: print('sklearn' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "label", "no-such-folder"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "Cannot find no-such-folder" in done.stderr
+    assert done.stdout.strip() == "False"

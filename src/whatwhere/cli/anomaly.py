@@ -121,14 +121,16 @@ def score(
     $ whatwhere anomaly score detector new_pictures/ --out report
     """
     from whatwhere.cli.outputs import Stages, claim
+
+    shard = open_shard(settings, out, quiet=quiet)
+    out = shard.part_of(out)
+    check_outside(out, pictures)
+    # imported after the check, so that its error is reported sooner
     from whatwhere.data.parts import begin_part, end_part
     from whatwhere.tasks.anomaly import AnomalyDetector
     from whatwhere.tasks.anomaly.pictures import open_pictures
 
-    shard = open_shard(settings, out, quiet=quiet)
-    out = shard.part_of(out)
     model = AnomalyDetector.load(detector)
-    check_outside(out, pictures)
     claim(report_files(out), detector, pictures, folder=out, overwrite=overwrite, recorded=True)
     source = open_pictures(pictures, shard)
     stages = Stages(quiet)
@@ -186,10 +188,12 @@ def odd(
     $ whatwhere anomaly odd pictures/ --out odd --contamination 0.2
     """
     from whatwhere.cli.outputs import Stages, claim
-    from whatwhere.tasks.anomaly.pictures import open_pictures, some_of
 
     spec = settings.of(UnsortedSpec)
     check_outside(out, pictures)
+    # imported after the check, so that its error is reported sooner
+    from whatwhere.tasks.anomaly.pictures import open_pictures, some_of
+
     claim(report_files(out), pictures, folder=out, overwrite=overwrite, recorded=True)
     stages = Stages(quiet)
     model = fitted(spec, pictures, stages)

@@ -5,6 +5,8 @@ import csv
 import io
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -260,3 +262,17 @@ def test_the_histogram_of_equal_scores_is_finite() -> None:
     assert "nan" not in drawn
     assert drawn.count("<path") == 2
     assert drawn.count("h16") == 80  # bins
+
+
+def test_a_report_among_the_pictures_is_an_error_before_torch_is_imported(tmp_path: Path) -> None:
+    code = (
+        "import sys; from whatwhere.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: print('torch' in sys.modules)"
+    )
+    arguments = ["anomaly", "odd", str(tmp_path), "--out", str(tmp_path)]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
+    )
+    assert "is the folder of the pictures" in done.stderr
+    assert done.stdout.strip() == "False"
