@@ -116,7 +116,9 @@ def score(
     detector  a file that `whatwhere anomaly fit` wrote
     pictures  a folder of pictures of any sizes, the name of a data set, or an .npy, .npz or IDX
               file
-    out       folder for the report; with --shard, each part gets a folder in it
+    out       folder for the report. With --shard, each part writes to a sub-folder
+    overwrite  also replace files that whatwhere did not write, or that have changed since. The
+               command replaces results of whatwhere in this folder without asking
 
     $ whatwhere anomaly score detector new_pictures/ --out report
     """
@@ -183,6 +185,8 @@ def odd(
     pictures  a folder of pictures of any sizes, the name of a data set, or an .npy, .npz or IDX
               file
     out       folder for the report
+    overwrite  also replace files that whatwhere did not write, or that have changed since. The
+               command replaces results of whatwhere in this folder without asking
 
     $ whatwhere anomaly odd pictures/ --out odd
     $ whatwhere anomaly odd pictures/ --out odd --contamination 0.2

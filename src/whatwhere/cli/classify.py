@@ -82,8 +82,10 @@ def classify(
             all images: an IDX or .npy file
     test    test images with labels: a data set, a folder with a sub-folder for each class, or an
             .npz file; default: the test images of a named data set, or a held-out sixth
-    out     folder for the results, with a table of labels or a classifier; with --shard, each part
-            gets a folder in it
+    out     folder for the results, with a table of labels or a classifier. With --shard, each part
+            writes to a sub-folder
+    overwrite  also replace files that whatwhere did not write, or that have changed since. The
+               command replaces results of whatwhere in this folder without asking
 
     $ whatwhere classify runs/mine pictures/ --labels few.csv --out sorted
     $ whatwhere classify labels.classifier.safetensors new_pictures/ --out new

@@ -56,7 +56,7 @@ def denoise(
     """Remove noise from a picture, from all pictures of a folder, or from a recording.
 
     8-bit pictures stay 8-bit, and 16-bit grey pictures stay 16-bit. An interrupted command
-    continues when you run it again. With --shard, each part gets a folder in OUT.
+    continues when you run it again. With --shard, each part writes to a sub-folder of OUT.
 
     out        the picture to write, or a folder for the pictures of a folder. The ending sets the
                format. A recording (.npy, .csv or .wav) keeps its ending
