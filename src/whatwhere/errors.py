@@ -34,6 +34,10 @@ class RunError(WhatwhereError):
     """A run, a checkpoint or a saved model that is missing, damaged or of another kind."""
 
 
+class ReportedError(RunError):
+    """An error that another process of the same training has printed."""
+
+
 class EngineError(WhatwhereError):
     """An engine that does not support what was requested."""
 

@@ -16,8 +16,9 @@ from typer.testing import CliRunner
 import tiny_training as tiny
 from whatwhere.cli import app, main
 from whatwhere.cli.train import stop_on_signal
-from whatwhere.errors import EngineError, ImageError, RunError, SpecError
+from whatwhere.errors import EngineError, ImageError, ReportedError, RunError, SpecError
 from whatwhere.learning import train
+from whatwhere.learning.processes import processes_line
 from whatwhere.model import load
 from whatwhere.spec.toml import read_recipe, to_toml
 
@@ -130,6 +131,46 @@ def test_a_rejected_command_leaves_nothing_behind(images, recipe, tmp_path):
             "train", images, "--out", tmp_path / "run", "--recipe", recipe, "--set", "engine=warp"
         )
     assert not (tmp_path / "run").exists()
+
+
+def test_mistakes_show_before_the_images_are_read(images, recipe, tmp_path, monkeypatch):
+    out = tmp_path / "run"
+    whatwhere("train", images, "--out", out, "--recipe", recipe, *OPTIONS)
+
+    def read(*source, **more):
+        raise AssertionError("the images are read")
+
+    monkeypatch.setattr("whatwhere.data.load_for_training", read)
+    with pytest.raises(RunError, match="already has a finished run"):
+        whatwhere("train", images, "--out", out)
+    with pytest.raises(SpecError, match="Got length = '8mm'"):
+        whatwhere("train", images, "--out", tmp_path / "new", "--length", "8mm")
+    with pytest.raises(SpecError, match="evice 'nonsense'"):
+        whatwhere("train", images, "--out", tmp_path / "new", "--device", "nonsense")
+    both = ("--recipe", "signals", "--waveforms", "2")
+    refused = CliRunner().invoke(app, ["train", str(images), "--out", str(tmp_path / "new"), *both])
+    assert "do not work with --recipe" in refused.output
+
+
+def test_torchrun_is_reported_and_in_the_command_that_continues(
+    images, recipe, tmp_path, monkeypatch
+):
+    """Only the first process prints an error that all of them find."""
+    out = tmp_path / "run"
+    whatwhere("train", images, "--out", out, "--recipe", recipe, *OPTIONS)
+    (out / "history.jsonl").write_text("")
+    variables = {"WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "RANK": "0"}
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    threads = "1 thread" if torch.get_num_threads() == 1 else f"{torch.get_num_threads()} threads"
+    assert processes_line() == f"4 processes (torchrun) on 2 machines, {threads} each"
+    command = "torchrun --nnodes 2 --nproc-per-node 2 -m whatwhere train --resume"
+    with pytest.raises(RunError, match=command) as first:
+        whatwhere("train", images, "--out", out)
+    assert not isinstance(first.value, ReportedError)
+    monkeypatch.setenv("RANK", "1")
+    with pytest.raises(ReportedError):
+        whatwhere("train", images, "--out", out)
 
 
 def test_a_finished_run_is_given_more_epochs(images, recipe, tmp_path):

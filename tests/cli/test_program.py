@@ -3,7 +3,9 @@
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ import whatwhere as ww
 from tiny_run import PLAIN, whatwhere
 from whatwhere import cli
 from whatwhere.cli.inputs import absolute_source
-from whatwhere.errors import RunError, SlowEngineWarning
+from whatwhere.errors import ConvergenceWarning, RunError, SlowEngineWarning
 
 
 def test_version() -> None:
@@ -201,4 +203,23 @@ def test_a_warning_is_one_line_and_said_once(
     assert capsys.readouterr().err.splitlines() == [
         "warning: a UserWarning",
         "warning: a SlowEngineWarning",
+    ]
+
+
+def test_batches_that_do_not_converge_are_counted(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, program: Any
+) -> None:
+    """The first is reported, and the number of all of them at the end."""
+    monkeypatch.setattr(cli, "_UNCONVERGED", [])
+
+    def work() -> None:
+        for batch in range(4):
+            warnings.warn(f"{batch} of 9 images did not", ConvergenceWarning, stacklevel=1)
+        raise SystemExit(0)
+
+    with warnings.catch_warnings():
+        assert program(work) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        "warning: 0 of 9 images did not",
+        "warning: The warning about tolerance came 4 times, once per batch.",
     ]

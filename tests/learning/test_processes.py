@@ -147,9 +147,8 @@ def expect_error_as(rank, count, port, folder: Path) -> None:
 def test_an_error_of_the_first_process_ends_the_others_with_its_words(tmp_path):
     tiny.train(tiny.recipe(), tiny.images(IMAGES), tmp_path / "run")
     assert join(start(2, expect_error_as, tmp_path)) == [0, 0]
-    assert "already has a run" in (tmp_path / "error0").read_text()
-    assert "Process 0 ended with an error" in (tmp_path / "error1").read_text()
-    assert "already has a run" in (tmp_path / "error1").read_text()
+    assert "already has a finished run" in (tmp_path / "error0").read_text()
+    assert "already has a finished run" in (tmp_path / "error1").read_text()
 
 
 # Training in a stream -----------------------------------------------------------------------------
@@ -270,8 +269,11 @@ def test_a_killed_process_ends_the_others_and_the_run_continues(alone, tmp_path)
     assert time.monotonic() - began < 100, "not only after the timeout"
     for rank in (0, 1):
         message = (tmp_path / f"error{rank}").read_text()
-        assert f"Process {rank} of 3 lost contact: process 2 ended, or did not" in message
-        assert "start all processes again with --resume" in message
+        expected = f"Process {rank + 1} of 3 (rank {rank}) stops, because process 3 of 3 (rank 2)"
+        assert message.startswith(f"{expected} ended or did not answer within 300 s.")
+        assert "The last checkpoint is intact. Continue with: torchrun" in message
+        assert f"-m whatwhere train --resume {tmp_path}" in message
+        assert "pair.cc" not in message
     assert join(start(2, train_as, tmp_path, True)) == [0, 0]
     assert close(load(tmp_path / "model.safetensors").filters, alone.model.filters)
 
@@ -282,7 +284,7 @@ def test_a_process_that_hangs_is_named_after_the_timeout(tmp_path):
     started[2].kill()  # a stopped process cannot end by itself
     for rank in (0, 1):
         message = (tmp_path / f"error{rank}").read_text()
-        assert "process 2 ended, or did not answer within 3 s" in message
+        assert "process 3 of 3 (rank 2) ended or did not answer within 3 s" in message
 
 
 # One process, and shares --------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """What is chosen from a recording: hum, length, number of waveforms; and by the commands, events of
 a recording with drift, hum and gaps."""
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from typer.testing import CliRunner
 import whatwhere as ww
 from tiny_run import whatwhere
 from whatwhere.cli import app
-from whatwhere.data.signals import Signals, samples_of
+from whatwhere.data.signals import Signals, cut_windows, samples_of
 from whatwhere.errors import SpecError
 from whatwhere.learning.recordings import choose_settings, detrended, find_hum
 from whatwhere.learning.waveforms import likeness, unit
@@ -74,6 +75,23 @@ def test_settings_come_from_the_recording() -> None:
     fixed = choose_settings(signals(simulated()[0]), waveforms=1, length=24)
     assert fixed.waveforms is not None
     assert fixed.waveforms.shape == (1, 1, 24)
+
+
+@pytest.mark.parametrize("length", [2, 24])
+def test_waveforms_shorter_than_half_an_event_are_reported(length: int) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        choose_settings(signals(simulated()[0]), length=length)
+    words = [str(one.message) for one in caught]
+    assert any("hold only a part of the events" in text for text in words) == (length == 2)
+
+
+def test_windows_of_a_recording_show_the_same_settings_as_the_recording() -> None:
+    """Those of 200 samples cut events and the drift."""
+    recording = signals(simulated()[0])
+    whole = choose_settings(recording)
+    some = choose_settings(cut_windows(recording, 200).subset([3, 4, 5]))
+    assert (some.words, some.input, some.lam) == (whole.words, whole.input, whole.lam)
 
 
 def test_a_recording_without_events_has_the_waveforms_of_the_recipe() -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from whatwhere.cli.command import app
-from whatwhere.errors import WhatwhereError, printable
+from whatwhere.errors import ConvergenceWarning, ReportedError, WhatwhereError, printable
 
 # as in help
 MODULES = "demo explore train encode classify figures distill restoration info bench anomaly"
@@ -39,12 +39,15 @@ def main() -> None:
     """Run a command. An error that a user can fix is printed as one message, without a
     traceback."""
     warnings.showwarning = _print_warning
+    warnings.simplefilter("always", ConvergenceWarning)  # so that all of them are counted
     try:
         app()
     except (
         WhatwhereError,
         OSError,
     ) as error:  # OSError: a disk, a folder or a file that no command foresaw
+        if isinstance(error, ReportedError):
+            raise SystemExit(2) from None
         message = str(error)
         if isinstance(error, OSError) and error.strerror:
             message = printable(
@@ -52,13 +55,29 @@ def main() -> None:
             )
         typer.secho(f"error: {message}", fg="red", err=True)
         raise SystemExit(2) from None
+    finally:
+        _count_unconverged()
 
 
 _WARNED: set[str] = set()
+_UNCONVERGED: list[str] = []
 
 
 def _print_warning(message: Warning | str, *place: object, **more: object) -> None:
-    """Print a warning to the user in one line, and only once."""
-    if str(message) not in _WARNED:
-        _WARNED.add(str(message))
-        typer.secho(f"warning: {printable(message)}", fg="yellow", err=True)
+    """Print a warning to the user in one line, and only once. Of batches that did not converge, the
+    first is printed; the others are counted."""
+    if isinstance(message, ConvergenceWarning):
+        _UNCONVERGED.append(str(message))
+        if len(_UNCONVERGED) > 1:
+            return
+    elif str(message) in _WARNED:
+        return
+    _WARNED.add(str(message))
+    typer.secho(f"warning: {printable(message)}", fg="yellow", err=True)
+
+
+def _count_unconverged() -> None:
+    """Say how many batches did not converge, if more than the one that was reported."""
+    if len(_UNCONVERGED) > 1:
+        words = f"The warning about tolerance came {len(_UNCONVERGED):,} times, once per batch."
+        typer.secho(f"warning: {words}", fg="yellow", err=True)

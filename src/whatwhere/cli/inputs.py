@@ -56,6 +56,13 @@ class ImageInput(Checked):
     waveforms: Count | None = None
     length: str | None = None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.length is not None:
+            from whatwhere.data.signals import read_length
+
+            read_length(self.length)  # before the recording is read
+
     @property
     def for_recordings(self) -> bool:
         """Whether an option was given that only recordings have."""

@@ -58,15 +58,27 @@ def train(
     $ whatwhere train recording.wav --out runs/signals --waveforms 3
     $ whatwhere train mnist --recipe paper --out runs/paper --set seed=1
     """
+    from whatwhere.engines.devices import choose_device
     from whatwhere.learning.defaults import choose_defaults
-    from whatwhere.learning.processes import is_main_process
+    from whatwhere.learning.processes import is_main_process, processes_line
 
     quiet = quiet or not is_main_process()
     folder = folder_of_run(out, resume)
+    if resume is None:
+        check_new(folder)
     notes = {} if resume is None else read_notes(resume)
     given = settings.override(from_notes(ImageInput, notes))
     given = replace(given, source=images or given.source).absolute()
     options = settings.override(from_notes(TrainingOptions, notes))
+    # mistakes that show without the images, which may take long to read
+    choose_device(options.device, options.engine)
+    if recipe is not None and resume is None and (given.waveforms or given.length):
+        raise UsageError(
+            "--waveforms and --length do not work with --recipe, which sets both. Remove one of"
+            " them."
+        )
+    if not quiet and processes_line():
+        typer.echo(processes_line(), err=True)
     chosen = recipe if resume is None else resume / "recipe.toml"
     base = None if chosen is None else read_recipe(chosen)
     pictures, masks = given.for_training(
@@ -80,11 +92,6 @@ def train(
             typer.echo(defaults.line, err=True)
         given = with_default_count(given, defaults, settings)
         start = None if settings.given("model") else defaults.start
-    elif resume is None and (given.waveforms or given.length):
-        raise UsageError(
-            "--waveforms and --length do not work with --recipe, which sets both. Remove one of"
-            " them."
-        )
     options = replace(options, notes={**asdict(options), **asdict(given)})
     with report_interrupts(folder), stop_on_signal() as stop:
         callbacks = ww.TrainingCallbacks(stop=stop)
@@ -111,6 +118,19 @@ def folder_of_run(out: Path | None, resume: Path | None) -> Path:
     if resume is not None and out is None:
         return resume
     raise UsageError("Give either --out RUN for a new run, or --resume RUN to continue one.")
+
+
+def check_new(folder: Path) -> None:
+    """Raise an error if the folder of a new run has one. Of the processes of torchrun, which all
+    find it, only the first prints it."""
+    from whatwhere.errors import ReportedError, RunError
+    from whatwhere.learning.processes import is_main_process
+    from whatwhere.learning.run_folder import check_new_run
+
+    try:
+        check_new_run(folder)
+    except RunError as error:
+        raise error if is_main_process() else ReportedError(str(error)) from None
 
 
 def read_notes(run: Path) -> dict[str, Any]:

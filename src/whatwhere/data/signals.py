@@ -58,6 +58,7 @@ class Signals(Images):
     start          seconds at the first sample
     unit           unit of the values, such as 'mV'; '' if it is not known
     channel_names  names of the channels in the file; None if it has none
+    recorded_as    the signals that these are windows of; None for signals as they were recorded
 
     >>> ww.data.load(np.zeros((3, 2, 500)), signals=True)
     Signals('array', 3 of 2×500, unlabelled)
@@ -69,6 +70,7 @@ class Signals(Images):
     start: float = 0.0
     unit: str = ""
     channel_names: tuple[str, ...] | None = None
+    recorded_as: "Signals | None" = None
 
     def __getitem__(self, rows: Rows) -> torch.Tensor:
         if isinstance(rows, int | np.integer):
@@ -122,14 +124,7 @@ def samples_of(length: str | int, rate: float | None) -> int:
     >>> samples_of("12ms", 2000), samples_of("64", None)
     (24, 64)
     """
-    match = re.fullmatch(r"\s*(\d*\.?\d+)\s*(s|ms|us|µs|samples)?\s*", str(length))
-    if match is None:
-        raise SpecError(
-            f"Got length = {str(length)[:40]!r}; expected samples, such as 64, or a time, such as"
-            " 12ms or 0.5s."
-        )
-    number = float(match[1])
-    unit = match[2]
+    number, unit = read_length(length)
     if unit in SECONDS:
         if rate is None:
             raise SpecError(
@@ -140,6 +135,17 @@ def samples_of(length: str | int, rate: float | None) -> int:
     if round(number) < 2 or (unit not in SECONDS and number % 1):
         raise SpecError(f"Got length = {length}; expected a whole number of at least 2 samples.")
     return round(number)
+
+
+def read_length(length: str | int) -> tuple[float, str]:
+    """The number and the unit of a length; a SpecError if it is none."""
+    match = re.fullmatch(r"\s*(\d*\.?\d+)\s*(s|ms|us|µs|samples)?\s*", str(length))
+    if match is None:
+        raise SpecError(
+            f"Got length = {str(length)[:40]!r}; expected samples, such as 64, or a time, such as"
+            " 12ms or 0.5s."
+        )
+    return float(match[1]), match[2] or "samples"
 
 
 def cut_windows(signals: Signals, size: int) -> Signals:
@@ -168,7 +174,7 @@ def cut_windows(signals: Signals, size: int) -> Signals:
         )
 
     pixels = LazyPixels((len(starts), signals.shape[0], 1, size), signals.pixels.dtype, read)
-    return replace(signals, pixels=pixels, labels=None, name=name)
+    return replace(signals, pixels=pixels, labels=None, name=name, recorded_as=signals)
 
 
 def _has_known_sample(pixels: Pixels, row: int, first: int, size: int) -> bool:

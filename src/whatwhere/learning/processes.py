@@ -24,7 +24,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
-from whatwhere.errors import RunError, listed
+from whatwhere.errors import ReportedError, RunError, listed, plural
 
 GRACE = timedelta(seconds=5)  # for what the processes that are left still tell each other
 
@@ -133,10 +133,8 @@ class ProcessGroup:
             return
         key = f"main/{self.meeting.sums}"
         if not self.is_main:
-            self.barrier()
-            problem = self.meeting.store.get(key).decode()
-            if problem:
-                raise RunError(f"Process 0 ended with an error: {problem}")
+            if self.any(False):
+                raise ReportedError(f"Process 1 ended with an error: {self._problem(key)}")
             return
         problem = "it was interrupted"
         try:
@@ -147,7 +145,15 @@ class ProcessGroup:
             raise
         finally:
             self.meeting.store.set(key, problem)
-            self.barrier()
+            self.any(bool(problem))
+
+    def _problem(self, key: str) -> str:
+        """What process 0 wrote about its error; the store may have ended with it."""
+        assert self.meeting is not None
+        try:
+            return str(self.meeting.store.get(key).decode())
+        except RuntimeError:
+            return "it printed which"
 
     def _together(self, collective: Callable[[], object]) -> None:
         """Call a function of torch.distributed; a process that is missing is an error that names
@@ -157,20 +163,47 @@ class ProcessGroup:
             self.meeting.begin_sum()
             collective()
         except RuntimeError as error:
-            raise RunError(self._lost(error)) from error
+            raise ProcessLost(self._lost()) from error
 
-    def _lost(self, error: RuntimeError) -> str:
-        """Which process does not answer, and what to do."""
+    def _lost(self) -> str:
+        """Which process does not answer."""
         absent = [] if self.meeting is None else self.meeting.absent()
         names = "another process"
         if absent:
-            names = f"process{'es' if len(absent) > 1 else ''} {listed(absent)}"
+            numbers = listed(rank + 1 for rank in absent)
+            ranks = listed(absent)
+            s = "" if len(absent) == 1 else "s"
+            names = f"process{'e' * len(s)}{s} {numbers} of {self.world_size} (rank{s} {ranks})"
         return (
-            f"Process {self.rank} of {self.world_size} lost contact: {names} ended, or did not"
-            f" answer within {self.timeout:g} s ({first_line(error)}). The last checkpoint is"
-            " intact: start all processes again with --resume. If a batch takes longer than this"
-            " limit, raise it with --set timeout=SECONDS."
+            f"Process {self.rank + 1} of {self.world_size} (rank {self.rank}) stops, because"
+            f" {names} ended or did not answer within {self.timeout:g} s. If a batch takes longer"
+            " than this limit, raise it with --set timeout=SECONDS."
         )
+
+
+class ProcessLost(RunError):
+    """Another process of the training ended, or does not answer."""
+
+
+def torchrun_words() -> list[str]:
+    """The words that start `whatwhere` as this process was started: by torchrun, or alone."""
+    if not started_by_torchrun():
+        return ["whatwhere"]
+    local = os.environ.get("LOCAL_WORLD_SIZE", os.environ["WORLD_SIZE"])
+    nodes = int(os.environ["WORLD_SIZE"]) // int(local)
+    where = ["--standalone"] if nodes == 1 else ["--nnodes", str(nodes)]
+    return ["torchrun", *where, "--nproc-per-node", local, "-m", "whatwhere"]
+
+
+def processes_line() -> str:
+    """How many processes train together, and in how many threads; empty for one process."""
+    if not started_by_torchrun():
+        return ""
+    count = int(os.environ["WORLD_SIZE"])
+    nodes = count // int(os.environ.get("LOCAL_WORLD_SIZE", str(count)))
+    machines = f" on {nodes} machines" if nodes > 1 else ""
+    threads = plural(torch.get_num_threads(), "thread")
+    return f"{count} processes (torchrun){machines}, {threads} each"
 
 
 def started_by_torchrun() -> bool:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from whatwhere.data.images import Images
 from whatwhere.data.signals import WINDOW, Signals, cut_windows, training_windows
-from whatwhere.errors import plural
+from whatwhere.errors import plural, warn
 from whatwhere.learning.waveforms import (
     LEAST,
     MEDIAN_OF_NORMAL,
@@ -53,6 +53,7 @@ LONGEST_SPAN = 4096  # samples of a baseline
 SPANS = 4  # lengths of a waveform in the span of the baseline
 CONTRAST = 10.0  # that a baseline leaves is enough, or
 NEARLY = 0.93  # of the best
+PART = 0.5  # of the events' length: shorter waveforms are reported
 AGAIN = 2  # times that the extent is found with its own baseline
 
 # The hum
@@ -88,11 +89,13 @@ def choose_settings(
     waveforms  their number; None: as many as the recording shows
     length     length of each in samples; None takes the length of the events
     """
-    x = sample_of(signals)
+    # windows show less of slow events and of the drift
+    x = sample_of(signals.recorded_as or signals)
     hum = find_hum(x, signals.rate)
     seen = choose_extent(x, hum)
     extent = seen.extent
     if length is not None:
+        warn_of_short(length, seen, signals.rate)
         extent = extent.with_length(length)
     span = min(SPANS * extent.length, LONGEST_SPAN)
     stage = InputSpec(kind="baseline", span=span, hum=hum)
@@ -108,6 +111,18 @@ def choose_settings(
     found = find_waveforms(unit(pieces), waveforms, seed)
     words = in_words(signals, found, span, hum)
     return RecordingSettings(stage, found.shapes, words, choose_lam(v, pieces))
+
+
+def warn_of_short(length: int, seen: Peaks, rate: float | None) -> None:
+    """Warn of waveforms that hold only a part of the events of a recording: many events have the
+    same part."""
+    usual = seen.extent.length
+    if seen is not NO_PEAKS and length < PART * usual:
+        warn(
+            f"Waveforms of {shown_length(length, rate)} hold only a part of the events of this"
+            f" recording, which last about {shown_length(usual, rate)}. Give a longer --length, or"
+            " none."
+        )
 
 
 def choose_lam(v: Tensor, pieces: Tensor) -> float:

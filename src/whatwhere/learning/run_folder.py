@@ -27,7 +27,7 @@ from whatwhere.learning.checkpoint import (
     training_changes,
 )
 from whatwhere.learning.latent_store import LatentStore
-from whatwhere.learning.processes import ProcessGroup
+from whatwhere.learning.processes import ProcessGroup, ProcessLost, torchrun_words
 from whatwhere.learning.reports import EpochReport, TrainingState
 from whatwhere.model import DeconvNet, save
 from whatwhere.model import load as load_file
@@ -214,11 +214,7 @@ class RunFolder:
         return state
 
     def _begin(self, state: TrainingState) -> None:
-        if has_checkpoint(self.layout.checkpoint) or os.path.lexists(self.layout.model):
-            raise RunError(
-                f"{printable(self.path)} already has a run. Continue it"
-                f" ({resume_command(self.path)}), or choose another folder."
-            )
+        check_new_run(self.path)
         self._write_texts(state)
 
     def resume(self, device: torch.device) -> TrainingState:
@@ -316,8 +312,26 @@ def recorded_by(path: Path) -> Recorded:
     return Recorded(min(shape[1:]) if shape else None, notes.get("deep_white"))
 
 
+def check_new_run(path: Path) -> None:
+    """Raise a RunError if the folder of a new run has one already."""
+    layout = RunLayout(path)
+    if not (has_checkpoint(layout.checkpoint) or os.path.lexists(layout.model)):
+        return
+    try:
+        finished = read_run(path).is_finished
+    except RunError:  # a damaged one
+        finished = False
+    if finished:
+        raise RunError(f"{printable(path)} already has a finished run. Choose another folder.")
+    raise RunError(
+        f"{printable(path)} already has a run. Continue it ({resume_command(path)}), or choose"
+        " another folder."
+    )
+
+
 def resume_command(path: Path) -> str:
-    return command("whatwhere", "train", "--resume", path)
+    """The command that continues a run, with as many processes as now."""
+    return command(*torchrun_words(), "train", "--resume", path)
 
 
 @contextmanager
@@ -331,8 +345,19 @@ def open_folder(path: Path, processes: ProcessGroup | None = None) -> Iterator[N
     processes = processes or ProcessGroup()
     with ExitStack() as opened:
         processes.main_first(lambda: opened.enter_context(_held_folder(path)))
-        with disk_errors_of(path):
+        with disk_errors_of(path), lost_processes_of(path):
             yield
+
+
+@contextmanager
+def lost_processes_of(path: Path) -> Iterator[None]:
+    """Say how to continue the run if a process of its training is lost."""
+    try:
+        yield
+    except ProcessLost as lost:
+        raise ProcessLost(
+            f"{lost} The last checkpoint is intact. Continue with: {resume_command(path)}"
+        ) from None
 
 
 @contextmanager

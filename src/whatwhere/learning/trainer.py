@@ -30,7 +30,13 @@ from whatwhere.learning.reports import (
     TrainingState,
     first_epoch,
 )
-from whatwhere.learning.run_folder import RunFolder, RunLayout, TrainedRun, open_folder
+from whatwhere.learning.run_folder import (
+    RunFolder,
+    RunLayout,
+    TrainedRun,
+    check_new_run,
+    open_folder,
+)
 from whatwhere.learning.session import TrainingSession
 from whatwhere.learning.training_data import (
     ImageStream,
@@ -100,6 +106,8 @@ def train(
     callbacks = callbacks or TrainingCallbacks()
     if resume and out is None:
         raise SpecError("resume=True needs the folder of the run. Give it as out='FOLDER'.")
+    if out is not None and not resume:
+        check_new_run(Path(out))  # before the images are read
     require(
         recipe is None or isinstance(recipe, Recipe),
         f"a recipe of type {type(recipe).__name__}",
