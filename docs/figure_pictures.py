@@ -68,7 +68,7 @@ def png(figure: Figure) -> bytes:
 
 @styled
 def comparison(runs: list[TrainedRun], images: torch.Tensor) -> Figure:
-    """The same images by several models (paper, Fig. maxgauss): the inputs, then a row of
+    """The same images by several models (paper, Fig. 5): the inputs, then a row of
     reconstructions for each."""
     rows = {"input": images} | {
         run.name: infer(

@@ -107,7 +107,7 @@ def evaluate_claim(claim: Claim, cells: Mapping[str, MeasuredCell]) -> Verdict:
     if any(not cell.results for cell, _ in bounds):
         return Verdict(claim.text, OPEN)
     good = [cell.mean <= bound + 1e-9 for cell, bound in bounds]
-    numbers = [f"{cell.cell.name}: {cell.mean:.2f} against {bound:.2f}" for cell, bound in bounds]
+    numbers = [f"{cell.cell.name}: {cell.mean:.2f}, limit {bound:.2f}" for cell, bound in bounds]
     return verdict(claim, good, numbers, "cells")
 
 

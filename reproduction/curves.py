@@ -1,5 +1,5 @@
-"""Drawing of curves: error against ISTA steps, error against λ for four priors (paper, Figs. ista,
-priors).
+"""Drawing of curves: error against ISTA steps, error against λ for four priors (paper, Figs. 7
+and 9).
 
     {"title": "Test error against λ",
      "x": {"label": "λ at inference", "scale": "log"},
