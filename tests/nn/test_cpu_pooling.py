@@ -2,6 +2,7 @@
 number of threads."""
 
 import itertools
+import warnings
 
 import pytest
 import torch
@@ -10,11 +11,12 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from whatwhere.latents import PoolingParams
 from whatwhere.nn import functional as F
-from whatwhere.nn import fused, plain
+from whatwhere.nn import GaussianPool2d, fused, plain
 from whatwhere.ops.pooling import Regions
 from whatwhere.spec import MomentFit
 
 pytest.importorskip("numba")
+cpu_pooling = pytest.importorskip("whatwhere.nn.cpu_pooling")
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 2e-5}
 # size, stride, padding, ceil
@@ -144,3 +146,15 @@ def test_a_map_may_be_more_precise_than_its_gaussians() -> None:
     ours = F.gaussian_pool2d(z, 2, where=where, form="fused")
     assert ours.dtype == torch.float64
     torch.testing.assert_close(ours, F.gaussian_pool2d(z, 2, where=where, form="plain"))
+
+
+def test_the_first_call_without_machine_code_says_what_takes_so_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cpu_pooling, "is_compiled", lambda function: False)
+    cpu_pooling.announce_compilation.cache_clear()
+    with pytest.warns(UserWarning, match="compiles its kernels, which takes about 20 s"):
+        GaussianPool2d(2, form="fused")(torch.rand(1, 1, 4, 4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        GaussianPool2d(2, form="fused")(torch.rand(1, 1, 4, 4))  # said once

@@ -9,14 +9,14 @@ the weights of its rows and columns, OUTSIDE for those outside the map, then p, 
 (or their gradients).
 """
 
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.engines.jit import Array, cached_jit, inline_jit, jit
+from whatwhere.engines.jit import Array, cached_jit, inline_jit, is_compiled, jit
 from whatwhere.engines.jit.region import (
     OUTSIDE,
     Axis,
@@ -30,6 +30,7 @@ from whatwhere.engines.jit.region import (
 from whatwhere.engines.jit.simd import LANES, load, noinline, store
 from whatwhere.engines.jit.vector_math import fma, formulas
 from whatwhere.engines.threads import share
+from whatwhere.errors import warn
 from whatwhere.nn.fused import Maps
 from whatwhere.ops.pooling import Regions
 from whatwhere.spec import MomentFit
@@ -341,6 +342,16 @@ def run(source: str) -> Any:
     return run
 
 
+@cache
+def announce_compilation() -> None:
+    """Say, once, why the first call takes long."""
+    if not is_compiled(run):
+        warn(
+            "The first Gaussian pooling on this machine compiles its kernels, which takes about"
+            " 20 s, once per installation."
+        )
+
+
 def launch(operation: str, regions: Regions, read: Maps, written: Maps, fit: MomentFit) -> None:
     """Run an operation of `fused` on all regions, in as many threads as pay.
 
@@ -368,6 +379,7 @@ def launch(operation: str, regions: Regions, read: Maps, written: Maps, fit: Mom
         memory = torch.zeros(length, dtype=dtype).numpy()
         run(Rows(first * rows, last * rows), record, how, maps, memory)
 
+    announce_compilation()
     share(work, planes, min(torch.get_num_threads(), planes, p.numel() // PER_THREAD))
     for target, computed in zip(written, targets, strict=True):
         if target is not None and computed is not None and not computed.is_set_to(target):
