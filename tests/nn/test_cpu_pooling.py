@@ -10,8 +10,8 @@ from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
 from whatwhere.latents import PoolingParams
-from whatwhere.nn import functional as F
 from whatwhere.nn import GaussianPool2d, fused, plain
+from whatwhere.nn import functional as F
 from whatwhere.ops.pooling import Regions
 from whatwhere.spec import MomentFit
 
