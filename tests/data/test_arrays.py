@@ -279,6 +279,28 @@ def test_bytes_after_the_end_raise(path: Path, values: np.ndarray, more: bytes, 
         read_array(path)
 
 
+@pytest.mark.parametrize(
+    ("shape", "words"),
+    [
+        ((2, 80000), r"looks like a recording of 2 channels.* --rate RATE"),
+        ((5000, 2), r"looks like a recording of 2 channels"),
+        ((700,), r"looks like a recording of 1 channel:"),
+        ((40, 60), r"For one picture, give array\[None\]\. For a recording: give its samples"),
+    ],
+)
+def test_an_array_of_too_few_axes_is_taken_for_what_it_looks_like(
+    shape: tuple[int, ...], words: str
+) -> None:
+    with pytest.raises(ImageError, match=words):
+        load(np.zeros(shape, np.float32))
+
+
+def test_a_file_of_text_is_named_as_text(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("Dear diary,\nit was good – today.\n" * 30)
+    with pytest.raises(ImageError, match=r"notes\.txt is text\. .* a recording \(\.wav, \.csv"):
+        load(tmp_path / "notes.txt")
+
+
 @settings(deadline=None)
 @given(
     content=st.binary(max_size=60) | st.binary(max_size=40).map(lambda tail: b"\0\0\x08\x01" + tail)

@@ -9,6 +9,7 @@ import pytest
 import whatwhere as ww
 from whatwhere.data.signals import encode_signals
 from whatwhere.data.tables import read_table, split_unit, time_column
+from whatwhere.errors import ImageError
 
 
 def written(folder: Path, *lines: str) -> Path:
@@ -95,3 +96,10 @@ def test_the_given_rate_is_used(tmp_path: Path) -> None:
     signals = ww.data.load(tmp_path / "x.npy", signals=True, rate=30_000)
     assert isinstance(signals, ww.data.Signals)
     assert signals.rate == 30_000
+
+
+def test_a_field_that_is_text_is_named_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "notes.csv"
+    path.write_text("time,value\n0,1.5\n1,2.5\n2,cell died\n")
+    with pytest.raises(ImageError, match=r"line 4 has the text 'cell died'\. Expected numbers"):
+        ww.data.load(path)

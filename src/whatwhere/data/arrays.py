@@ -5,6 +5,7 @@ Large files that are not compressed stay on disk (`StoredArray`), so that only t
 read. Nothing is unpickled.
 """
 
+import codecs
 import gzip
 import math
 import os
@@ -19,11 +20,12 @@ import torch
 from numpy.lib.npyio import NpzFile
 
 from whatwhere.data.stored_array import AnyArray, StoredArray, with_new_axis
-from whatwhere.errors import ImageError, warn
+from whatwhere.errors import ImageError, plural, printable, warn
 from whatwhere.files import disk_errors, new_folder, open_atomic, open_regular, readable
 
 CHUNK_BYTES = 1 << 18
 NPY_MAGIC = b"\x93NUMPY"
+TEXT_BYTES = 512  # of a file's beginning, which show whether it is text
 ZIP_MAGIC = b"PK\x03\x04"
 GZIP_MAGIC = b"\x1f\x8b"
 IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
@@ -115,6 +117,9 @@ def check_decompressed(archive: NpzFile) -> None:
 
 
 Channels = Literal["first", "last"]
+LONG = 50
+"""Samples for each channel of an array that looks like a recording: pictures are not so long."""
+
 FEW_CHANNELS = 4
 """An axis with at most as many entries is taken for the channels: grey, grey and alpha, colour,
 colour and alpha."""
@@ -127,8 +132,13 @@ def read_file(path: Path, largest: int | None = None) -> tuple[AnyArray, np.ndar
     largest  as in `read_array`
     """
     with open_regular(path) as file:
-        start = file.read(len(ZIP_MAGIC))
-    if start != ZIP_MAGIC:
+        start = file.read(TEXT_BYTES)
+    if _is_text(start):
+        raise ImageError(
+            f"{printable(path)} is text. Expected images (a picture, .npy, .npz or IDX) or a"
+            " recording (.wav, .csv, .edf or .npy). Rename a table of numbers to .csv."
+        )
+    if not start.startswith(ZIP_MAGIC):
         return read_array(path, largest), None
     with open_npz(path) as archive:
         for name in ("images", "signals"):
@@ -140,6 +150,15 @@ def read_file(path: Path, largest: int | None = None) -> tuple[AnyArray, np.ndar
     raise ImageError(
         f"{path} contains {names}; expected one array, or `images` (or `signals`) and `labels`."
     )
+
+
+def _is_text(start: bytes) -> bool:
+    """Whether a file that begins like this is text: letters, digits and marks, and lines."""
+    try:
+        text = codecs.getincrementaldecoder("utf-8")().decode(start)  # it may end in a letter
+    except UnicodeDecodeError:
+        return False
+    return len(text) > 0 and all(char.isprintable() or char in "\r\n\t" for char in text)
 
 
 def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -172,21 +191,28 @@ def as_pixels(values: AnyArray, name: str, channels: Channels | None = None) -> 
     """Raw pixels [N, C, H, W] of values [N, H, W], [N, C, H, W] or [N, H, W, C]; not copied."""
     shape = values.shape
     if len(shape) not in (3, 4) or 0 in shape:
-        one = ". For one picture, give array[None]" if len(shape) == 2 else ""
-        signals = (
-            ". For a recording, set signals=True (commands: --rate, its samples per second)"
-            if len(shape) in (1, 2)
-            else ""
-        )
-        raise ImageError(
-            f"{name} has the shape {shape}; expected [N, H, W], [N, C, H, W] or [N, H, W,"
-            f" C]{one}{signals}."
-        )
+        raise ImageError(_shape_words(shape, name))
     if len(shape) == 3:
         return with_new_axis(values, 1)
     if (channels or channel_axis(shape, name)) == "first":
         return values
     return values.transpose(0, 3, 1, 2)
+
+
+def _shape_words(shape: tuple[int, ...], name: str) -> str:
+    """The message about values whose axes are not those of images: what they look like first."""
+    images = "[N, H, W], [N, C, H, W] or [N, H, W, C]"
+    if len(shape) not in (1, 2) or 0 in shape:
+        return f"{name} has the shape {shape}; expected {images}."
+    rate = "Give its samples per second: --rate RATE (in Python: signals=True, rate=RATE)."
+    channels = 1 if len(shape) == 1 else min(shape)
+    if len(shape) == 1 or max(shape) >= LONG * channels:
+        looks = f"looks like a recording of {plural(channels, 'channel')}"
+        return f"{name} {looks}: its shape is {shape}. {rate} Images are {images}."
+    return (
+        f"{name} has the shape {shape}; expected {images}. For one picture, give array[None]. For a"
+        f" recording: {rate[0].lower()}{rate[1:]}"
+    )
 
 
 def channel_axis(shape: tuple[int, ...], name: str) -> Channels:

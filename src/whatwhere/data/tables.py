@@ -233,11 +233,21 @@ def table_values(path: Path, table: Table) -> np.ndarray:
     try:
         return np.loadtxt(lines, converters=_number, **options)
     except ValueError as error:
-        reason = str(error).rstrip(".")
+        reason = _text_among(lines, table) or str(error).rstrip(".")
         raise ImageError(
             f"Cannot read {path}: {reason}. Expected numbers: a line for each sample, a column for"
             " each channel."
         ) from None
+
+
+def _text_among(lines: Sequence[str], table: Table) -> str:
+    """Which field is the first that is not a number, in words; empty if all are numbers."""
+    above = sum(line is not None for line in (table.heading, table.units))
+    for number, line in enumerate(lines, above + 1):
+        for field in line.split(table.separator):
+            if not _are_numbers([field.strip()], table.separator):
+                return f"line {number:,} has the text {field.strip()[:40]!r}"
+    return ""
 
 
 def _number(field: str) -> float:

@@ -16,6 +16,8 @@ from torch import Tensor
 from whatwhere import files
 from whatwhere.data.mixed import Recorded
 from whatwhere.data.models import names, resolve
+from whatwhere.data.pictures import SUFFIXES as PICTURE_SUFFIXES
+from whatwhere.data.signals import SUFFIXES as SIGNAL_SUFFIXES
 from whatwhere.errors import RunError, as_clause, command, did_you_mean, printable
 from whatwhere.learning.checkpoint import (
     Checkpoint,
@@ -34,6 +36,7 @@ from whatwhere.model import load as load_file
 from whatwhere.spec import DescriptorSpec, Recipe
 from whatwhere.spec.toml import INCLUDED, read_recipe, to_toml
 
+ARRAYS = (".npy", ".npz")
 LONGEST_HISTORY = 2**25  # bytes
 
 
@@ -114,6 +117,7 @@ def load(path: str | os.PathLike[str]) -> DeconvNet:
     2
     """
     file = resolve(path)
+    check_not_data(file)
     if not os.path.exists(file):
         raise RunError(
             f"Cannot find the model {os.fspath(path)!r}: there is no such file or folder, and no"
@@ -138,6 +142,7 @@ def read_run(path: str | os.PathLike[str]) -> TrainedRun:
     ('small', [1, 2])
     """
     path = resolve(path)
+    check_not_data(path)
     if os.path.isfile(path):
         model = load_file(path)
         included = read_recipe(path.stem) if path.stem in INCLUDED else None
@@ -159,6 +164,16 @@ def read_run(path: str | os.PathLike[str]) -> TrainedRun:
             " of them."
         )
     return TrainedRun(path.resolve().name, recipe, model, read_history(layout.history), path)
+
+
+def check_not_data(path: Path) -> None:
+    """Raise a RunError for images or a recording in place of a run, as when the run is left out."""
+    ending = path.suffix.lower()
+    kinds = {"a recording": SIGNAL_SUFFIXES, "a picture": PICTURE_SUFFIXES, "an array": ARRAYS}
+    for kind, endings in kinds.items():
+        if ending in endings and os.path.isfile(path):
+            name = printable(path)
+            raise RunError(f"{name} is {kind}, not a run. Give a run or a model first: RUN {name}")
 
 
 def _no_run(path: Path, missing: list[str]) -> RunError:
