@@ -86,7 +86,7 @@ def test_what_is_wrong_with_arrays_and_wav_files(tmp_path: Path) -> None:
         ww.data.load(np.zeros((1, 1, 1, 5)), signals=True)
     with pytest.warns(UserWarning, match="500 × 2 values. Reading 2 channels of 500 samples"):
         ww.data.load(np.zeros((500, 2)), signals=True)
-    with pytest.raises(ImageError, match=r"looks like a recording of 2.*signals=True"):  # no picture
+    with pytest.raises(ImageError, match=r"looks like a recording of 2.*signals=True"):
         ww.data.load(np.zeros((2, 500)))
     pytest.importorskip("scipy")
     (tmp_path / "a.wav").write_bytes(b"RIFF1234WAVEnothing")
