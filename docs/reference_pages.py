@@ -48,6 +48,8 @@ A recipe is a TOML file with the settings that differ from the paper's (`whatwhe
 - **Choices** are tables with a `kind`: `step = {{ kind = "fixed", momentum = true }}`. If there is nothing else to set, the
   kind is enough: `step = "fixed"`. Without `kind`, the choice stays and only its fields change:
   `--set inference.step.per=batch`.
+- **Lists** of tables, such as `[[learning]]` with one table for each layer, replace all layers. A run writes its complete
+  recipe in this form.
 - **An unknown key** raises an error that suggests the nearest setting.
 
 ```toml

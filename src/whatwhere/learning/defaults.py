@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere.data.signals import WINDOW, Signals, as_signals
+from whatwhere.errors import plural
 from whatwhere.inference.auto_lam import sample_rows, sample_targets
 from whatwhere.inference.target import ImageSource
 from whatwhere.learning.recordings import choose_settings
@@ -76,11 +77,11 @@ def choose_defaults(
         model=replace(recipe.model, channels=sample.shape[1]),
         learning=tuple(replace(one, epochs=epochs) for one in recipe.learning),
     )
-    passes = f"{epochs} epochs of {len(images):,}"
+    passes = f"is trained for {plural(epochs, 'epoch')} on {plural(len(images), 'image')}"
     if most < len(images):
-        passes = f"{most:,} of {len(images):,}"
+        passes = f"learns from {most:,} of {len(images):,} images"
     line = (
-        f"Settings chosen from the images: {words}; each layer learns from {passes} images. To"
+        f"Settings chosen from the images: {words}; by default, each layer {passes}. To"
         " change them, set model.input.kind or learning.each.epochs, or use another recipe, such"
         " as 'paper'."
     )

@@ -20,7 +20,7 @@ class GaussianPool2d(nn.Module):
 
     Along each axis of a region w = √softmax_i(-γ (x_i - μ)² / 2), with coordinates x centred in the
     region; the weight of an element is w_y w_x. As γ → ∞ this is max pooling (with a sign), at γ =
-    0 the sum over √(elements).
+    0 the sum divided by √(number of elements).
 
     kernel_size, stride, padding, ceil_mode  as in `torch.nn.MaxPool2d`; positions outside the map
                   have no weight
