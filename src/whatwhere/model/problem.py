@@ -101,7 +101,7 @@ class Problem:
         return self.latents.p is None and not self.latents.pooling_params
 
     def objective(self, latents: Latents) -> Objective:
-        """The cost of every image at these latents, in its parts (Eqn. multi)."""
+        """The cost of every image at these latents, in its parts (Eqn. 7)."""
         p = latents.features
         v_hat = self.sized.reconstruct(p, self.sized.weights(latents.pooling_params))
         e = residual(v_hat, self.images, self.mask)

@@ -1,4 +1,4 @@
-"""The convolution sub-layer (paper, Eqn. deconv), its adjoint, and its gradient with respect to the
+"""The convolution sub-layer (paper, Eqn. 4), its adjoint, and its gradient with respect to the
 filters.
 
 Filters are f [C, B, K, L]: C maps below, B maps above. Down is a *valid* convolution, so the maps z

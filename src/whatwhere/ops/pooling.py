@@ -150,12 +150,12 @@ class Weights:
         return replace(self, factors=tuple(w[images] for w in self.factors))
 
     def unpool(self, p: Tensor) -> Tensor:
-        """z(i) = w(i) p(j):  [N, b, h, w] → [N, B, H, W]  (Eqn. unpool; Deviation: the print's p_k
+        """z(i) = w(i) p(j):  [N, b, h, w] → [N, B, H, W]  (Eqn. 2; Deviation: the print's p_k
         is p_b)."""
         return scatter(reduce(mul, self.factors, on_region(p)), self.regions)
 
     def pool(self, z: Tensor) -> Tensor:
-        """p(j) = Σ_i w(i) z(i), the adjoint of `unpool`  (Eqn. pool; Deviation: the print's z_b(j)
+        """p(j) = Σ_i w(i) z(i), the adjoint of `unpool`  (Eqn. 3; Deviation: the print's z_b(j)
         is z_b(i))."""
         return reduce(mul, self.factors, gather(z, self.regions)).sum((2, 3, 4))
 
@@ -197,7 +197,7 @@ def on_region(theta: Tensor) -> Tensor:
 
 
 def gaussian_weights(pooling: PoolingParams, regions: Regions) -> Weights:
-    """w = √q, q = softmax_i(-γ (x_i - μ)² / 2), along each axis (Eqns. normGauss and gauss)."""
+    """w = √q, q = softmax_i(-γ (x_i - μ)² / 2), along each axis (Eqns. 8 and 9)."""
     factors = []
     for a, axis in enumerate(regions.axes):
         mu = on_region(pooling.mu[:, a])
