@@ -15,6 +15,7 @@ sys.path.insert(0, str(DOCS.parent / "src"))
 from docstrings import as_restructured_text  # noqa: E402
 
 from whatwhere import __version__  # noqa: E402
+from whatwhere.spec.checks import without_ranges  # noqa: E402
 
 MOST_SECONDS = 60  # of an example of the gallery
 
@@ -35,6 +36,7 @@ default_role = "py:obj"  # `name` in a docstring links to the name where there i
 suppress_warnings = ["config.cache"]  # functions in the gallery's settings
 
 myst_heading_anchors = 3
+smartquotes_action = "qe"  # quotes and ellipses; options such as --shard keep their two dashes
 myst_enable_extensions = ["colon_fence", "dollarmath"]
 html_math_renderer = "mathml"
 
@@ -116,7 +118,15 @@ def skip_routing(
     return skip or (name.startswith("set_") and name.endswith("_request"))
 
 
+def show_plain_types(app: object, obj: object, bound_method: bool) -> None:
+    """In signatures, types are shown without their ranges."""
+    annotations = getattr(obj, "__annotations__", {})
+    for name, hint in annotations.items():
+        annotations[name] = without_ranges(hint)
+
+
 def setup(app: object) -> None:
+    app.connect("autodoc-before-process-signature", show_plain_types)  # type: ignore[attr-defined]
     app.connect("autodoc-process-docstring", convert_docstring)  # type: ignore[attr-defined]
     app.connect("build-finished", check_running_times)  # type: ignore[attr-defined]
     app.connect("autodoc-skip-member", skip_routing)  # type: ignore[attr-defined]
