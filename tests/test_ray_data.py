@@ -11,7 +11,7 @@ import torch
 import tiny_run as tiny
 import whatwhere as ww
 from whatwhere.anomaly import AnomalyDetector, open_pictures
-from whatwhere.ray_data import Denoise, Describe, Encode, Score
+from whatwhere.ray_data import Denoise, Describe, Encode, Score, latents_of
 from whatwhere.restoration import denoise, load_denoiser
 from whatwhere.spec import InferenceSpec
 from whatwhere.tasks.classification import describe_images
@@ -50,6 +50,25 @@ def test_codes_are_those_of_infer_in_any_mix_of_sizes(run):
         )
         np.testing.assert_allclose(found, expected.features[0], atol=1e-6)
         assert len(coded["mu1"][number]) == 2 * len(coded["where1_indices"][number])
+        row = {name: values[number] for name, values in coded.items()}
+        height, width = picture.shape
+        decoded = model.at(height, width).decode(latents_of(row, model).dense())
+        torch.testing.assert_close(decoded[0], expected.reconstruction[0], rtol=0, atol=1e-5)
+
+
+def test_codes_of_a_model_with_an_input_stage_decode_with_what_it_took_off():
+    model = ww.load("photographs")
+    pictures = np.random.default_rng(0).random((2, 24, 32)).astype(np.float32)
+    pictures[1] = 0.5  # has no feature
+    encode = Encode("photographs", SPEC, where=True, **PLAIN)
+    coded = encode({"image": pictures})
+    assert "low" in coded
+    for number, picture in enumerate(pictures):
+        row = {name: values[number] for name, values in coded.items()}
+        decoded = model.at(24, 32).decode(latents_of(row, model).dense())
+        images = torch.from_numpy(picture)[None, None]
+        expected = ww.infer(model, images, SPEC, engine="reference").reconstruction
+        torch.testing.assert_close(decoded, expected, rtol=0, atol=1e-5)
 
 
 def test_descriptors_are_those_of_describe_images(run):

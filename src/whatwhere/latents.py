@@ -163,7 +163,7 @@ class SparseMap:
         return SparseMap(parts[0].grid, indices, values)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SparseLatents:
     """What and where of one picture.
 
@@ -175,6 +175,14 @@ class SparseLatents:
     features: SparseMap
     where: tuple[SparseMap, ...]
     background: Background = field(default_factory=Background)
+
+    def __repr__(self) -> str:
+        maps, height, width = self.features.grid
+        regions = ", ".join(f"{len(layer.indices):,}" for layer in self.where) or "no"
+        return (
+            f"SparseLatents({self.nonzeros:,} features of {maps}×{height}×{width}, {regions}"
+            " regions)"
+        )
 
     @property
     def nonzeros(self) -> int:

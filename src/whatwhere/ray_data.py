@@ -12,17 +12,19 @@ cluster.
 
 Ray makes an object of the class in every worker, which loads the model once, and calls it with
 batches: columns as NumPy arrays. With `num_gpus=1` each worker has a GPU, and device 'auto' takes
-it. Nothing here imports Ray; the extra `whatwhere[ray]` installs it.
+it. Nothing here imports Ray; the extra `ray` installs it.
 
 The column `image` holds pictures as `ray.data.read_images` gives them, [H, W] or [H, W, C], bytes
-or floats; a batch may have pictures of several sizes. All other columns are kept.
+or floats; a batch may have pictures of several sizes. All other columns are kept, such as `path`,
+which `read_images(…, include_paths=True)` adds. `latents_of` reads a row of codes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from whatwhere.data import load
 from whatwhere.data.small_codes import CodeRows
@@ -30,7 +32,9 @@ from whatwhere.engines.devices import choose_device
 from whatwhere.inference import infer, resolve_lam
 from whatwhere.inference.learned_steps import resolve_steps, saved_steps
 from whatwhere.inference.target import in_model_units
+from whatwhere.latents import Background, SparseLatents, SparseMap
 from whatwhere.learning import read_run
+from whatwhere.model import DeconvNet
 from whatwhere.spec import InferenceSpec
 from whatwhere.tasks.classification import describe_images
 from whatwhere.tasks.coding import code_rows
@@ -41,7 +45,13 @@ Columns = dict[str, Any]
 
 
 class Encode:
-    """Adds the codes of pictures: lists of places and values, as in a file of codes.
+    """Puts the codes of pictures in place of the column `image`: lists of places and values.
+
+    The columns are image_shape and features_shape (three integers each: channels or maps, height
+    and width), features_indices (int32, places in the flattened grid) and features_values
+    (float32). With `where`, also where1_indices (int32), mu1 and gamma1 (float32, a number for each
+    axis of a region), where2_indices and so on, and what the input stage took off: low and scale
+    (float32), if it has them.
 
     model   a name, a file or a run
     spec    settings of inference; None takes the learned steps of the model, or converged codes
@@ -83,7 +93,8 @@ class Encode:
 
 
 class Describe:
-    """Adds the column `descriptor`, a vector of every picture; pictures are of one size.
+    """Puts the column `descriptor` (float32 [D]) in place of `image`; the pictures of a batch are
+    of one size.
 
     model   a name, a file or a run
     """
@@ -110,7 +121,8 @@ class Describe:
 
 
 class Denoise:
-    """Replaces pictures by what is left without their noise, floats with white 1.
+    """Replaces pictures by what is left without their noise: float32 of the same shape, with
+    white 1.
 
     noise   its standard deviation, white being 1; None estimates it
     """
@@ -135,7 +147,8 @@ class Denoise:
 
 
 class Score:
-    """Adds the columns `score` and `anomaly`: how unlike normal pictures each one is.
+    """Puts the columns `score` (float64, larger is less normal) and `anomaly` (bool, above the
+    threshold of the detector) in place of `image`.
 
     detector  a file that `whatwhere anomaly fit` wrote
     """
@@ -194,7 +207,48 @@ def split_rows(codes: CodeRows) -> Iterator[Columns]:
             columns[f"where{k}_indices"] = layer.places[part].astype(np.int32)
             columns[f"mu{k}"] = mu.ravel()
             columns[f"gamma{k}"] = gamma.ravel()
+        for name, values in codes.background.items():
+            columns[name] = values.reshape(len(codes), -1)[row]
         yield columns
+
+
+def latents_of(row: Mapping[str, Any], model: DeconvNet) -> SparseLatents:
+    """What and where of one row that `Encode` wrote, as read from Parquet. Without `where=True` it
+    has no pooling variables.
+
+    row    the columns of one picture: a row of a pandas table, or a dictionary
+    model  the model that encoded it
+
+    >>> encode = Encode("mnist", where=True, device="cpu")
+    >>> columns = encode({"image": ww.data.load("digits").pixels[:1, 0]})
+    >>> model = ww.load("mnist")
+    >>> code = latents_of({name: values[0] for name, values in columns.items()}, model)
+    >>> model.at(28, 28).decode(code.dense()).shape
+    torch.Size([1, 1, 28, 28])
+    """
+    channels, height, width = (int(side) for side in row["image_shape"])
+    grid = tuple(int(side) for side in row["features_shape"])
+    features = _sparse_map(grid, row["features_indices"], [row["features_values"]], 1)
+    where = []
+    for k, regions in enumerate(model.at(height, width).regions, start=1):
+        if f"where{k}_indices" in row:
+            values = [row[f"mu{k}"], row[f"gamma{k}"]]
+            indices = row[f"where{k}_indices"]
+            where.append(_sparse_map(regions.grid, indices, values, len(regions.axes)))
+    background = {}
+    for name, count in (("low", channels), ("scale", 1)):
+        if name in row:
+            pixels = torch.tensor(np.asarray(row[name], np.float32))
+            background[name] = pixels.reshape(1, count, height, width)
+    return SparseLatents(features, tuple(where), Background(**background))
+
+
+def _sparse_map(grid: Any, indices: Any, values: Sequence[Any], each: int) -> SparseMap:
+    """Values at places of a grid; of each kind, a place has `each` of them."""
+    places = torch.tensor(np.asarray(indices, np.int64))
+    columns = [torch.tensor(np.asarray(part, np.float32)) for part in values]
+    table = [part.reshape(len(places), each) for part in columns]
+    return SparseMap(grid, places, torch.cat(table, 1))
 
 
 def added(batch: Columns, column: str, rows: list[Columns]) -> Columns:

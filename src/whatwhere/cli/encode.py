@@ -75,10 +75,10 @@ def encode(
     With --events, the command writes the events of a recording as a table: which waveform, when,
     and how strongly.
 
-    out     the .npz file to write
+    out     the .npz file to write; with --shard, the folder for the parts
     events  the .csv file of events to write, for a model of recordings
-    preset  how to infer features, as for `classify`. Default: `recipe` with --descriptors;
-            otherwise `learned` if the model has learned steps, and `coding` if not
+    preset  how to infer features: recipe, coding or learned, as for `classify`. Default: recipe
+            with --descriptors; otherwise learned if the model has learned steps, and coding if not
 
     $ whatwhere encode mnist mnist:test --out codes.npz
     $ whatwhere encode runs/mine pictures/ --out rows.npz --descriptors

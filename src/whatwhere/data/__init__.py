@@ -339,7 +339,7 @@ def _one_size(pictures: MixedPictures, size: int | None) -> Images:
 
 def _from_pixels(pixels: Pixels, name: str, allow_nan: bool, recorded: Recorded) -> Images:
     images = Images(pixels, None, name, allow_nan=allow_nan)
-    batches = (pixels[rows] for rows in images.batches())
+    batches = images.parts()
     if pixels.dtype.kind == "f":
         lows, highs = zip(*(check_finite(batch, name, allow_nan) for batch in batches), strict=True)
         if min(lows) >= 0 and max(highs) > LARGEST_USUAL_FLOAT:

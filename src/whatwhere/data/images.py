@@ -121,11 +121,11 @@ class Images:
         of file."""
         dtype = self.pixels.dtype.newbyteorder("<")
         digest = hashlib.sha256(f"{dtype.str} {self.pixels.shape}".encode())
-        for part in self._parts():
+        for part in self.parts():
             digest.update(np.ascontiguousarray(part, dtype).data)
         return digest.hexdigest()
 
-    def _parts(self) -> Iterator[np.ndarray]:
+    def parts(self) -> Iterator[np.ndarray]:
         """All raw pixels in their order, in parts of at most about 64 MB."""
         values = BATCH_BYTES // self.pixels.dtype.itemsize
         if math.prod(self.shape) <= values:

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 
 from whatwhere.data.signals import Signals
 from whatwhere.errors import ImageError, plural
-from whatwhere.inference.tiled import Picture, SolvedTile, TileGrid, infer_tiles
+from whatwhere.inference.tiled import InferredTile, Picture, TileGrid, infer_latents
 from whatwhere.model import DeconvNet
 from whatwhere.model.events import OVERLAP as OVERLAPPING
 from whatwhere.model.events import Events, events_of, join_events, overlapping
@@ -57,8 +57,10 @@ def find_events(
     """The events of recordings of any length, which are read and inferred in overlapping tiles.
 
     model      model of signals
-    recording  what `whatwhere.data.load` read as signals; or floats [T], [C, T] or [N, C, T], an
-               array (which may be mapped from a file) or a tensor. NaN marks unknown samples
+    recording  what `whatwhere.data.load` read as signals, also from a file of any size, which is
+               read part by part; or floats [T], [C, T] or [N, C, T], a tensor or an array. Of an
+               array that NumPy maps from a file, only the used parts are read, too. NaN marks
+               unknown samples
     spec       how to infer, with one λ for a recording; None means
                `InferenceSpec.coding(lam=AutoLam(deviations=4))`, with which hardly any event is
                noise
@@ -135,11 +137,9 @@ def iter_events(
             )
         grid = TileGrid.of(model.spec, 1, picture.shape[2], tile, overlap)
         least = least_amplitudes(model, picture, grid, spec, threshold)
-        for solved in infer_tiles(
-            model, picture, spec, plan, tile=tile, overlap=overlap, engine=engine
-        ):
-            events = tile_events(model, solved, least)
-            events = events_of_core(events, model, solved, picture.shape[2])
+        for inferred in infer_latents(model, picture, grid, spec, plan, engine=engine):
+            events = tile_events(model, inferred, least)
+            events = events_of_core(events, model, inferred, picture.shape[2])
             events["signal"] = row
             if isinstance(recording, Signals) and recording.rate is not None:
                 events["seconds"] = recording.start + events["sample"] / recording.rate
@@ -203,20 +203,21 @@ def chosen_rows(events: Events, taken: np.ndarray) -> Events:
     return events[taken]
 
 
-def tile_events(model: DeconvNet, solved: SolvedTile, least: Limits | None) -> Events:
+def tile_events(model: DeconvNet, inferred: InferredTile, least: Limits | None) -> Events:
     """The events of a tile that are large enough, with their amplitudes and what they explain."""
-    sized = model.at(1, solved.columns.stop - solved.columns.start)
-    events = events_of(sized, solved.whole)
+    columns = inferred.window.columns
+    sized = model.at(1, columns.stop - columns.start)
+    events = events_of(sized, inferred.latents)
     if len(events) == 0:
         return events
-    stretch = stretch_of(sized, solved)
+    stretch = stretch_of(sized, inferred)
     # groups of a second layer need their parts as inference found them
     if least is not None and model.spec.depth == 1:
         events = explain_overlaps(events, stretch, least)
     measure(events, stretch)
     if least is not None:
         events = chosen_rows(events, are_large(events, stretch, least))
-    events["sample"] += solved.columns.start
+    events["sample"] += columns.start
     return events
 
 
@@ -230,10 +231,10 @@ def are_large(events: Events, stretch: Stretch, least: Limits) -> np.ndarray:
     return large | ~of_signal
 
 
-def events_of_core(events: Events, model: DeconvNet, solved: SolvedTile, length: int) -> Events:
+def events_of_core(events: Events, model: DeconvNet, inferred: InferredTile, length: int) -> Events:
     """The events that are taken from a tile: those whose time is in its core. The first and the
     last tile have more. Overlaps are those of the events that a threshold left."""
-    core = solved.core[1]
+    core = inferred.core.in_picture.columns
     near = OVERLAPPING * model.spec.layers[0].filter_shape[1]
     for layer in np.unique(events["layer"]):
         rows = events["layer"] == layer
@@ -246,15 +247,16 @@ def events_of_core(events: Events, model: DeconvNet, solved: SolvedTile, length:
 # Events on the samples of their tile --------------------------------------------------------------
 
 
-def stretch_of(sized: SizedModel, solved: SolvedTile) -> Stretch:
+def stretch_of(sized: SizedModel, inferred: InferredTile) -> Stretch:
     """The samples of a tile, and what inference left of them."""
     f = sized.filters[0][:, :, 0].transpose(0, 1).cpu().double().numpy()  # [B, C, K]
-    v = solved.target.v[0, :, 0].cpu().double()
-    weights = sized.weights(solved.whole.pooling_params)
-    fit = sized.descend(solved.whole.features, weights)[0][0, :, 0].cpu().double()
+    v = inferred.target.v[0, :, 0].cpu().double()
+    latents = inferred.latents
+    weights = sized.weights(latents.pooling_params)
+    fit = sized.descend(latents.features, weights)[0][0, :, 0].cpu().double()
     known = torch.ones_like(v)
-    if solved.target.mask is not None:
-        known = (solved.target.mask[0, :, 0] > 0).cpu().double().expand_as(v)
+    if inferred.target.mask is not None:
+        known = (inferred.target.mask[0, :, 0] > 0).cpu().double().expand_as(v)
     frame = f.shape[2]  # waveforms reach beyond the ends
     signal = F.pad(v * known, (frame, frame)).numpy()
     left = F.pad((v - fit) * known, (frame, frame)).numpy()
