@@ -188,7 +188,8 @@ def test_the_image_that_is_decomposed_has_features(runs):
 
 def test_a_model_that_ships_with_a_recipe_is_drawn_with_it():
     assert read_run("photographs").recipe == ww.read_recipe("photographs")
-    assert read_run("mnist").recipe == ww.Recipe.paper()
+    by_the_images = ww.override(ww.Recipe.paper(), {"descriptor": {"where": "auto"}})
+    assert read_run("mnist").recipe == by_the_images
 
 
 def test_figures_use_the_settings_of_the_training(runs):
