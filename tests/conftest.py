@@ -4,7 +4,10 @@ repeatable examples."""
 import functools
 import gc
 import signal
+from collections.abc import Iterator
 from typing import Any
+
+import pytest
 
 # which a shell ignores for what it runs in the background
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -36,3 +39,14 @@ def pytest_collection_finish(session: Any) -> None:
     # modules and tests stay to the end: looking through them again and again took a tenth of the
     # time
     gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: Any) -> Iterator[None]:
+    yield
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    # on a busy machine, threads that wait for each other take ten times the processor time
+    assert threads == 1, f"{item.name} leaves {threads} threads to the tests after it"

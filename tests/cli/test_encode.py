@@ -109,20 +109,23 @@ def test_a_folder_of_several_sizes(run: Path, tmp_path: Path) -> None:
         )
 
 
-def test_batches_in_threads_come_in_order_and_few_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+def test_batches_in_threads_come_in_order_and_few_wait() -> None:
     begun: list[int] = []
     both = threading.Barrier(2)
 
     def work(number: int) -> int:
         begun.append(number)
-        both.wait(10)  # two at a time, or an error
+        both.wait(60)  # two at a time, or an error
         return number
 
-    with workers() as each:
-        for expected, number in enumerate(each(work, range(24))):
-            assert number == expected
-            assert len(begun) <= expected + 8  # four for each thread
+    torch.set_num_threads(2)
+    try:
+        with workers() as each:
+            for expected, number in enumerate(each(work, range(24))):
+                assert number == expected
+                assert len(begun) <= expected + 8  # four for each thread
+    finally:
+        torch.set_num_threads(1)
     assert len(begun) == 24
 
 
