@@ -237,6 +237,26 @@ class Recording:
         return np.sin(np.arange(first, last, dtype=np.float64) ** 1.1)[None, None]
 
 
+def test_a_gap_longer_than_a_tile_leaves_the_other_events() -> None:
+    """λ and the threshold are chosen by what is known."""
+    model = known_model()
+    x, times = simulated(60, 0.03)
+    x[1000:2500] = np.nan
+    known = times[(times < 980) | (times > 2520)]
+    found = ww.find_events(model, x, tile=512)
+    peak = int(model.filters[0].abs().argmax())
+    centre = found["sample"] + (LENGTH - 1) / 2 - peak
+    assert len(found) == len(known)
+    np.testing.assert_allclose(centre, known, atol=1)
+
+
+def test_a_recording_without_a_known_sample_is_an_error() -> None:
+    with pytest.raises(ImageError, match="no value is known"):
+        ww.find_events(known_model(), np.full((1, 3000), np.nan), tile=512)
+    with pytest.raises(ImageError, match="1 channel, 0 samples long"):
+        ww.find_events(known_model(), np.zeros((1, 0)))
+
+
 def test_memory_is_bounded_by_a_tile(monkeypatch: pytest.MonkeyPatch) -> None:
     """A read is of at most a tile, however long the recording is, and at most a batch of them is
     solved together."""
@@ -330,7 +350,7 @@ def test_noise_sets_lambda() -> None:
 def wrong() -> Iterator[tuple[Any, str]]:
     yield np.zeros((1, 1, 50), np.int32), "and scales integers"
     yield np.zeros((1, 1, 1, 50)), r"expected floats \[T\]"
-    yield np.zeros((2, 50)), r"2 channels; expected 1"
+    yield np.zeros((2, 50)), r"expected 1 channel, as"
 
 
 @pytest.mark.parametrize(("recording", "message"), list(wrong()))

@@ -146,10 +146,21 @@ def sample_rows(images: int) -> list[int]:
 def sample_targets(
     model: DeconvNet, images: ImageSource, mask: ImageSource | None = None
 ) -> Iterator[Target]:
-    """The images of `sample_rows` one by one, after the input stage."""
+    """The images of `sample_rows` one by one, after the input stage; a tile in a gap, without a
+    known pixel, is left out."""
+    is_known = False
     for row in sample_rows(len(images)):
         one = slice(row, row + 1)
-        yield make_target(model, images[one], None if mask is None else mask[one])
+        given = None if mask is None else mask[one]
+        target = make_target(model, images[one], given, allow_unknown=True)
+        if target.mask is None or target.mask.any():
+            is_known = True
+            yield target
+    if not is_known:
+        raise ImageError(
+            "AutoLam cannot choose lam: no value is known. All are NaN, or the mask is 0"
+            " everywhere. Leave these images out."
+        )
 
 
 def largest_correlation(model: DeconvNet, target: Target, layer: int, spec: InferenceSpec) -> float:

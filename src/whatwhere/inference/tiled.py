@@ -192,8 +192,28 @@ class Picture(Protocol):
 
 
 @dataclass(frozen=True)
+class InferredTile:
+    """What inference found in one tile.
+
+    place    which tile it is
+    window   its pixels in the picture
+    core     the pixels that are taken from it
+    latents  of the whole tile
+    engine   the engine that ran
+    target   what the model explained: the tile after the input stage
+    """
+
+    place: TilePlace
+    window: Window
+    core: Core
+    latents: Latents
+    engine: str
+    target: Target
+
+
+@dataclass(frozen=True)
 class SolvedTile:
-    """One tile after inference.
+    """One tile after inference, as a part of the picture.
 
     rows, columns    the pixels of the tile in the picture
     reconstruction   its part of the picture's reconstruction, [C, h, w]: the tiles of a picture are
@@ -201,9 +221,7 @@ class SolvedTile:
     latents          the features that are taken from this tile, at their places in the picture;
                      their background is that of the pixels in `core`
     core             the pixels that are taken from this tile, rows and columns of the picture
-    whole            all latents of the tile
     engine           the engine that ran
-    target           what the model explained: the tile after the input stage
     """
 
     rows: slice
@@ -211,9 +229,7 @@ class SolvedTile:
     reconstruction: Tensor
     latents: SparseLatents
     core: Window
-    whole: Latents
     engine: str
-    target: Target
 
 
 @dataclass(frozen=True)
@@ -313,16 +329,32 @@ def infer_tiles(
 ) -> Iterator[SolvedTile]:
     """The tiles of `infer_tiled` one after the other, row by row, in memory that does not grow
     with the picture."""
+    check_picture(model, picture, mask)
+    _, height, width = picture.shape
+    grid = TileGrid.of(model.spec, height, width, tile, overlap)
+    for inferred in infer_latents(model, picture, grid, spec, plan, mask=mask, engine=engine):
+        yield finish_tile(model, grid, inferred)
+
+
+def infer_latents(
+    model: DeconvNet,
+    picture: Picture,
+    grid: TileGrid,
+    spec: InferenceSpec | None = None,
+    plan: Sequence[Phase] = (),
+    *,
+    mask: Picture | None = None,
+    engine: str = "auto",
+) -> Iterator[InferredTile]:
+    """What inference finds in each tile of a grid, row by row."""
     spec = spec or InferenceSpec()
     require(
         not spec.per_batch,
         "step.per = 'batch' for tiles",
         "'image', because inference treats each tile separately",
     )
-    check_picture(model, picture, mask)
     check_filters(model)
     _, height, width = picture.shape
-    grid = TileGrid.of(model.spec, height, width, tile, overlap)
     plan = tuple(plan) or joint(model.spec.depth)
     masks = None if mask is None else TileImages(mask, grid)
     spec = resolve_lam(model, TileImages(picture, grid), spec, plan, mask=masks)
@@ -344,8 +376,14 @@ def infer_tiles(
             if len(changes):
                 unfinished = torch.cat([unfinished.to(changes), changes])
             for n, (place, target) in enumerate(zip(batch, targets, strict=True)):
-                ended = replace(solution.latents[n : n + 1], background=target.background)
-                yield finish_tile(model, grid, place, ended, resolved.name, target)
+                yield InferredTile(
+                    place=place,
+                    window=grid.window(place),
+                    core=grid.core(place, 0, height, width),
+                    latents=replace(solution.latents[n : n + 1], background=target.background),
+                    engine=resolved.name,
+                    target=target,
+                )
     warn_unconverged(unfinished, len(tiles), spec)
 
 
@@ -442,17 +480,11 @@ def read_window(picture: Picture, window: Window) -> Tensor:
     return pixels[None]
 
 
-def finish_tile(
-    model: DeconvNet,
-    grid: TileGrid,
-    tile: TilePlace,
-    latents: Latents,
-    engine: str,
-    target: Target,
-) -> SolvedTile:
+def finish_tile(model: DeconvNet, grid: TileGrid, inferred: InferredTile) -> SolvedTile:
     """Cut out of a tile what is taken from it."""
     sized = model.at(grid.rows.size, grid.columns.size)
     whole = model.at(grid.rows.length, grid.columns.length)
+    latents = inferred.latents
     stages = sized.descend(latents.features, sized.weights(latents.pooling_params))  # p̂_0 … p̂_l
     image = model.input_stage.inverse(stages[0], latents.background)[0]
 
@@ -460,7 +492,7 @@ def finish_tile(
         """The values [V, B, h, w] of layer k that are taken from this tile, where its features are
         not 0."""
         maps_of_picture = whole.regions[k - 1].grid
-        core = grid.core(tile, k, *maps_of_picture[1:])
+        core = grid.core(inferred.place, k, *maps_of_picture[1:])
         corner = core.in_picture.rows.start, core.in_picture.columns.start
         active = stages[k][0, :, *core.in_tile] != 0
         return SparseMap.of(values[:, :, *core.in_tile], active, maps_of_picture, corner)
@@ -469,17 +501,13 @@ def finish_tile(
         take(k, torch.cat([theta.mu, theta.gamma], 1)[0])
         for k, theta in enumerate(latents.pooling_params, 1)
     ]
-    core = grid.core(tile, 0, grid.rows.length, grid.columns.length)
-    background = latents.background.map(lambda part: part[:, :, *core.in_tile])
+    background = latents.background.map(lambda part: part[:, :, *inferred.core.in_tile])
     features = take(len(latents.pooling_params), latents.features)
-    window = grid.window(tile)
     return SolvedTile(
-        rows=window.rows,
-        columns=window.columns,
-        reconstruction=image * grid.weights(tile).to(image),
+        rows=inferred.window.rows,
+        columns=inferred.window.columns,
+        reconstruction=image * grid.weights(inferred.place).to(image),
         latents=SparseLatents(features, tuple(where), background),
-        core=core.in_picture,
-        whole=latents,
-        engine=engine,
-        target=target,
+        core=inferred.core.in_picture,
+        engine=inferred.engine,
     )

@@ -130,16 +130,18 @@ def iter_events(
     spec = spec or InferenceSpec.coding(lam=AutoLam(deviations=NOISE))
     overlap = OVERLAP * LayerPlaces.of(model.spec, 1)[-1].reach
     for row, picture in enumerate(pictures_of(recording, model.spec)):
-        if picture.shape[0] != model.spec.channels:
+        channels, _, samples = picture.shape
+        if channels != model.spec.channels or samples == 0:
+            expected = plural(model.spec.channels, "channel")
             raise ImageError(
-                f"Got a recording of {plural(picture.shape[0], 'channel')}; expected"
-                f" {model.spec.channels}, as the model has."
+                f"Got a recording of {plural(channels, 'channel')}, {plural(samples, 'sample')}"
+                f" long; expected {expected}, as the model has, and at least one sample."
             )
-        grid = TileGrid.of(model.spec, 1, picture.shape[2], tile, overlap)
+        grid = TileGrid.of(model.spec, 1, samples, tile, overlap)
         least = least_amplitudes(model, picture, grid, spec, threshold)
         for inferred in infer_latents(model, picture, grid, spec, plan, engine=engine):
             events = tile_events(model, inferred, least)
-            events = events_of_core(events, model, inferred, picture.shape[2])
+            events = events_of_core(events, model, inferred, samples)
             events["signal"] = row
             if isinstance(recording, Signals) and recording.rate is not None:
                 events["seconds"] = recording.start + events["sample"] / recording.rate
