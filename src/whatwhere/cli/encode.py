@@ -129,7 +129,7 @@ def encode(
             return
         claim([file], run, images, given.mask)  # an error: it holds the codes of other images
     title = groups[0][0].name if len(groups) == 1 else f"{images} ({len(groups)} sizes or kinds)"
-    write_codes(file, encoder, f"encoding {title} ({preset_words(preset, recipe)})", quiet)
+    write_codes(file, encoder, f"encoding {title} with {preset_words(preset, recipe)}", quiet)
     typer.echo(report_codes(file, encoder, shard).text(json_))
 
 
@@ -288,9 +288,7 @@ def default_preset(model: "ww.DeconvNet", settings: Settings) -> str:
 def preset_words(preset: str, recipe: Recipe) -> str:
     """How images are inferred, for the title of the progress display."""
     if preset.startswith("learned"):
-        return (
-            f"{recipe.inference.steps} learned steps; --preset coding iterates until it converges"
-        )
+        return f"{recipe.inference.steps} learned steps"
     return f"--preset {preset}"
 
 

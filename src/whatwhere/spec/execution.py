@@ -57,7 +57,7 @@ class TrainingOptions(Execution):
 
 @dataclass(frozen=True)
 class Shard(Checked):
-    """A part of the work of a command that treats pictures one by one.
+    """A part of the work of a command that processes pictures one by one.
 
     index   the number of this part, from 1
     count   the number of parts
