@@ -12,7 +12,7 @@ import tiny_training as tiny
 from examples import SPECS, random_images, random_latents
 from whatwhere.errors import RunError
 from whatwhere.inference.target import Target
-from whatwhere.inference.tiled import TileGrid, TilePlace, finish_tile
+from whatwhere.inference.tiled import InferredTile, TileGrid, TilePlace, finish_tile
 from whatwhere.latents import Latents, PoolingParams, SparseLatents, SparseMap
 from whatwhere.learning.latent_store import LatentStore
 from whatwhere.model import DeconvNet
@@ -155,11 +155,16 @@ def sparsified(name: str) -> tuple[DeconvNet, Latents, SparseLatents]:
     rare = torch.rand(latents.p.shape, generator=torch.Generator().manual_seed(4)) > 0.98
     latents = Latents(latents.p * rare, latents.pooling_params)
     grid = TileGrid.of(model.spec, 40, 36, tile=40, overlap=0)
-    return (
-        model,
-        latents,
-        finish_tile(model, grid, TilePlace(0, 0), latents, "reference", Target(images)).latents,
+    place = TilePlace(0, 0)
+    tile = InferredTile(
+        place=place,
+        window=grid.window(place),
+        core=grid.core(place, 0, 40, 36),
+        latents=latents,
+        engine="reference",
+        target=Target(images),
     )
+    return model, latents, finish_tile(model, grid, tile).latents
 
 
 def test_the_reconstruction_is_the_same_and_most_regions_are_left_out() -> None:
