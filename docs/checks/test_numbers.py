@@ -195,6 +195,18 @@ def test_the_errors_with_three_labels_are_from_their_result_files(name: str, wor
     draws = json.loads(path.read_text(encoding="utf-8"))["3 a class"]["graph"]
     sentence = README.read_text(encoding="utf-8").partition(words)[2]
     assert f"{np.mean(draws):.1f} %" in sentence[:30]
+    page = (ROOT / "docs/results/few_labels.md").read_text(encoding="utf-8")
+    assert f"{np.mean(draws):.1f} % of {words} " in page
+
+
+@pytest.mark.parametrize("name", ["steel", "blood"])
+def test_the_errors_of_a_whole_folder_are_from_their_result_files(name: str) -> None:
+    path = ROOT / f"reproduction/studies/results/any_folder_{name}.json"
+    results = json.loads(path.read_text(encoding="utf-8"))
+    errors = [np.mean(results[f"{labels} a class"]["graph"]) for labels in (1, 3, 10)]
+    page = (ROOT / "docs/results/few_labels.md").read_text(encoding="utf-8")
+    sentence = " / ".join(f"{error:.1f}" for error in errors) + f" % on {name}"
+    assert sentence in " ".join(page.split())
 
 
 def anomaly_results() -> dict[str, Any]:
