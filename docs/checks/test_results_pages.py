@@ -404,6 +404,8 @@ def test_simulated_recordings_are_reported_as_measured() -> None:
     text = page("docs/howto/signals.md")
     assert f"{len(rows)} simulated recordings" in text
     assert f"find at least {100 * min(row['recall'] for row in rows):.1f} % of the events" in text
+    of_readme = f"at least {100 * min(row['recall'] for row in rows):.1f} % of the events in"
+    assert f"{of_readme} {len(rows)} simulated recordings" in page("README.md")
     least = min(row["precision"] for row in rows)
     assert f"at least {100 * least:.1f} % of what they find are events" in text
     least = min(row["sorted_recall"] for row in rows)
