@@ -205,6 +205,7 @@ def main() -> None:
         watch(tab, film)
         move(tab, film)
         film.save(IMAGES / "explorer.webp")
+        tab.evaluate("scrollTo(0, 0)")
         tab.screenshot(path=IMAGES / "explorer.png")
         browser.close()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from statistics import fmean
 
@@ -22,7 +22,10 @@ from reproduction.table import Cell, Claim
 from whatwhere.errors import SpecError
 from whatwhere.tasks.classification import protocol
 
-HOLDS, FAILS, OPEN = "holds", "does not hold", "not run"
+HOLDS = "holds"
+FAILS = "does not hold"
+WITHIN_SEEDS = "no difference within the seeds"
+OPEN = "not run"
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,11 @@ class MeasuredCell:
     @property
     def mean(self) -> float:
         return mean_and_deviation(self.values)[0]
+
+    @property
+    def deviation(self) -> float | None:
+        """The standard deviation over the seeds; None for a single seed."""
+        return mean_and_deviation(self.values)[1]
 
     def series(self, measure: Measure) -> list[float]:
         """A measure at every epoch of the training, the mean over the seeds."""
@@ -89,8 +97,8 @@ def measured_cells(cells: Sequence[Cell], store: ResultStore) -> dict[str, Measu
 
 
 def evaluate_claim(claim: Claim, cells: Mapping[str, MeasuredCell]) -> Verdict:
-    """Does it hold? Means over seeds are compared; where a number is missing, the verdict
-    is open."""
+    """Does it hold? Means over seeds are compared. If all compared means differ by no more than
+    their seeds do, the verdict says so; where a number is missing, it is open."""
     if claim.below:
         return _below(claim, cells)
     if claim.lowest:
@@ -119,7 +127,10 @@ def _below(claim: Claim, cells: Mapping[str, MeasuredCell]) -> Verdict:
         return _every_epoch(claim, pairs)
     good = [low.mean < high.mean for low, high in pairs]
     numbers = [compared(low, high) for low, high in pairs]
-    return verdict(claim, good, numbers, "comparisons")
+    judged = verdict(claim, good, numbers, "comparisons")
+    if all(within_seeds(low, high) for low, high in pairs):
+        return replace(judged, verdict=WITHIN_SEEDS)
+    return judged
 
 
 def _every_epoch(claim: Claim, pairs: Sequence[tuple[MeasuredCell, MeasuredCell]]) -> Verdict:
@@ -139,8 +150,13 @@ def _lowest(claim: Claim, cells: Mapping[str, MeasuredCell]) -> Verdict:
         for group in (inside, [cell for cell in cells.values() if cell not in inside])
     )
     if best.mean < other.mean:
-        return Verdict(claim.text, HOLDS, f"{compared(best, other)} at {other.cell.name}")
-    return Verdict(claim.text, FAILS, f"the lowest is {other.cell.name}: {compared(other, best)}")
+        judged = Verdict(claim.text, HOLDS, f"{compared(best, other)} at {other.cell.name}")
+    else:
+        numbers = f"the lowest is {other.cell.name}: {compared(other, best)}"
+        judged = Verdict(claim.text, FAILS, numbers)
+    if within_seeds(best, other):
+        return replace(judged, verdict=WITHIN_SEEDS)
+    return judged
 
 
 def verdict(claim: Claim, good: Sequence[bool], numbers: Sequence[str], unit: str) -> Verdict:
@@ -181,6 +197,16 @@ def named(name: str, cells: Mapping[str, MeasuredCell]) -> MeasuredCell:
 def compared(low: MeasuredCell, high: MeasuredCell) -> str:
     digits = ".3f" if low.is_error else ".4g"
     return f"{low.mean:{digits}} against {high.mean:{digits}}{overlap(low, high)}"
+
+
+def within_seeds(one: MeasuredCell, other: MeasuredCell) -> bool:
+    """Whether two means differ by at most the larger of their standard deviations over the seeds.
+
+    False if one of them has a single seed, whose deviation is unknown.
+    """
+    if one.deviation is None or other.deviation is None:
+        return False
+    return abs(one.mean - other.mean) <= max(one.deviation, other.deviation)
 
 
 def overlap(low: MeasuredCell, high: MeasuredCell) -> str:

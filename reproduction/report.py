@@ -27,11 +27,14 @@ INTRODUCTION = """\
 
 Every table and every curve of the paper (M. D. Zeiler and R. Fergus, *Differentiable Pooling for Hierarchical Feature
 Learning*), our number next to the paper's. This page is made by `python -m reproduction report` from the result files
-under `reproduction/results/`; a test fails when the two disagree. How it is measured:
+under `reproduction/results/`; a test fails when the two disagree. The command needs a checkout of the source; it is not
+part of the installed package. How it is measured:
 [docs/results/reproduction.md](docs/results/reproduction.md).
 
 Errors are in per cent. *n* seeds are shown as mean ± standard deviation. A claim *holds* or *does not hold* by our own
-means; where two error rates have overlapping 95 % intervals, the page says so. Why some do not hold, by further trials:
+means. The verdict is *no difference within the seeds* if every comparison is of cells with several seeds, and their means
+differ by at most the larger standard deviation. Where two error rates have overlapping 95 % intervals, the page says so. Why some
+do not hold, by further trials:
 [docs/results/reproduction.md](docs/results/reproduction.md#where-a-claim-does-not-hold).
 """  # noqa: E501
 SCALE_NOTES = {

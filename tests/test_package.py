@@ -39,7 +39,7 @@ except ww.errors.MissingExtra as error: print(error)
 """  # noqa: E501
     imported, engine, digits, error = run(code).strip().split("\n", 3)
     assert (imported, engine, digits) == ("set()", "reference", "torch.Size([3, 1, 28, 28])")
-    assert "pip install 'whatwhere[figures]'" in error
+    assert "pip install matplotlib" in error
 
 
 def test_help_answers_quickly_and_without_torch() -> None:

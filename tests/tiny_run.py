@@ -1,6 +1,7 @@
 """A run so small that it is trained in a moment, on bars of light in two directions, and the
 commands upon it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -49,10 +50,10 @@ def bars(count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return images, labels
 
 
-def make(folder: Path) -> Path:
+def make(folder: Path, seed: int = 0) -> Path:
     train(
         np_images(bars(40)[0]),
-        recipe(),
+        replace(recipe(), seed=seed),
         folder,
         options=TrainingOptions(engine="reference", device="cpu"),
     )

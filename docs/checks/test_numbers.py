@@ -185,9 +185,23 @@ def test_the_numbers_of_photographs_and_defects_are_from_their_result_files() ->
     tiles = json.loads(
         (ROOT / "reproduction/studies/results/anomaly_folds.json").read_text(encoding="utf-8")
     )["tiles"]
-    own, network, joined = (f"{tiles[name]['image']:.2f}" for name in ("own", "network", "joined"))
-    assert f"its AUROC is {own}, and {joined} together with a small pretrained network" in text
+    own, network = (f"{tiles[name]['image']:.2f}" for name in ("own", "network"))
+    assert f"its AUROC is {own}. " in text
     assert f"(EfficientNet-Lite0) has an AUROC of {network}" in text
+
+
+def test_the_moves_of_the_gaussians_are_those_of_their_study() -> None:
+    page = (ROOT / "docs/explanation/model.md").read_text(encoding="utf-8").replace("\n", " ")
+    result = json.loads(
+        (ROOT / "reproduction/studies/results/pooling_moves.json").read_text(encoding="utf-8")
+    )
+    top = result["layers"][-1]
+    assert f"On {result['images']} test digits, inference changes μ of layer 2 by" in page
+    moves = f"{top['change of mu']:.2f} on average and log γ by {top['change of log gamma']:.2f}."
+    assert moves in page
+    cost = {name: f"{value:.2f}" for name, value in result["cost"].items()}
+    assert f"the cost rises from {cost['as inferred']} to {cost['gamma put back']};" in page
+    assert f"if μ does, the cost rises to {cost['mu put back']} (" in page
 
 
 def test_the_errors_of_the_autoencoder_are_those_of_its_how_to() -> None:

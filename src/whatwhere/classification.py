@@ -1,5 +1,5 @@
 """Classification with many labels: descriptors, linear SVMs, and the protocol that chooses and
-evaluates."""
+evaluates them."""
 
 from whatwhere.tasks.classification import (
     LinearSVM,

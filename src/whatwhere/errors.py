@@ -43,11 +43,16 @@ class EngineError(WhatwhereError):
 
 
 class MissingExtra(WhatwhereError, ImportError):
-    """A feature that needs a package which is not installed."""
+    """A feature that needs a package which is not installed.
 
-    def __init__(self, package: str, extra: str, purpose: str) -> None:
+    package  its name, as pip knows it
+    purpose  what needs the package
+    """
+
+    def __init__(self, package: str, purpose: str) -> None:
         super().__init__(
-            f"{purpose} needs {package}, which is not installed: pip install 'whatwhere[{extra}]'"
+            f"{purpose[0].upper()}{purpose[1:]} needs {package}, which is not installed. Install"
+            f" it: pip install {package}"
         )
 
 
@@ -60,7 +65,7 @@ class ConvergenceWarning(UserWarning):
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn with the line of the user's program that called into this package."""
+    """Warn, and show the line of the user's program that called into this package."""
     frame = sys._getframe(1)
     level = 2
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
@@ -84,7 +89,7 @@ paragraph separator."""
 
 
 _ESCAPE = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|[ntr\\])")
-"""What `printable` may have written."""
+"""The escapes that `printable` writes."""
 
 
 def unique_printable(text: str) -> str:
@@ -102,7 +107,8 @@ def unique_printable(text: str) -> str:
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:
-    """A question that ends an error: which of the known names, if any, is spelt like the given one.
+    """A question for the end of an error message: the known name that is spelt most like the given
+    one, if there is one.
 
     >>> did_you_mean("minst", ["digits", "mnist"])
     " Did you mean 'mnist'?"

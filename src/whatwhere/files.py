@@ -1,8 +1,8 @@
 """Files that appear complete or not at all, regular files only, and disk errors in plain words.
 
-A pipe or a device that a user names may block or never end, so it is not opened. What may be
-overwritten is decided by one function, `check_outputs`. A folder of results has a record of what
-the program wrote into it.
+A pipe or a device that a user names may block or never end, so it is not opened. One function,
+`check_outputs`, decides what may be overwritten. A folder of results has a record of what the
+program wrote into it.
 """
 
 import csv
@@ -30,7 +30,7 @@ from typing import Any, BinaryIO, NamedTuple
 from whatwhere.errors import RunError, WhatwhereError, as_clause, printable, sentence
 
 RECORD = ".whatwhere.json"
-"""In a folder of results: what the program knows of the files that it wrote into it."""
+"""The record in a folder of results: what the program knows about the files that it wrote there."""
 
 PATIENCE = 10.0  # seconds that a process waits for another one that writes in the same folder
 
@@ -77,8 +77,8 @@ def remove_leftovers(folder: Path) -> None:
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[None]:
-    """Create a folder and its parents; if the block raises, remove again those that it created and
-    that are empty."""
+    """Create a folder and its parents; if the block raises, remove those folders that it created
+    and that are empty."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -101,7 +101,7 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def locked(folder: Path, busy: str, patience: float = 0.0) -> Iterator[None]:
-    """Hold the lock of a folder, which goes with the process, however that ends.
+    """Hold the lock of a folder. It ends with the process, however the process ends.
 
     busy      the message of the RunError if another process holds it
     patience  seconds to wait for that process
@@ -181,7 +181,7 @@ def readable(
 
 
 class FileStamp(NamedTuple):
-    """The bytes of a file, and when they were written: both change if somebody else writes it."""
+    """The size of a file, and when it was written, which show whether somebody else wrote it."""
 
     size: int
     written_ns: int
@@ -221,7 +221,7 @@ def read_json(path: Path) -> Any:
 
 @dataclass(frozen=True)
 class Result:
-    """What the program knows of a file that it wrote into a folder of results.
+    """What the program knows about a file that it wrote into a folder of results.
 
     sha256  checksums that the file may have: the one before the last write, if the program made
             that, too, and the one after it. A write may have been interrupted between the two.
@@ -264,7 +264,7 @@ def write_results(folder: Path, results: Mapping[str, Result]) -> None:
 
 
 def write_result(folder: Path, path: Path, content: bytes, remedy: str) -> None:
-    """Write a file of a folder of results, complete or not at all, and what is known of it.
+    """Write a file of a folder of results, complete or not at all, and record its checksum.
 
     The record comes first. Whenever the process ends, the file has a checksum of the record if the
     program wrote it. So a file that somebody else puts there is never taken for a result.
@@ -316,9 +316,9 @@ def check_outputs(
 ) -> None:
     """Raise a RunError, before anything is written, unless all of these files may be written.
 
-    The rule of every command: each result has a file of its own; nothing is ever written onto an
-    input; other files that exist are replaced only with `overwrite`, or if the program wrote them
-    into the same folder of results before.
+    The rules of every command: each result has a separate file; an input is never overwritten;
+    other files that exist are replaced only with `overwrite`, or if the program wrote them into the
+    same folder of results before.
 
     outputs    the files to write
     inputs     the files that are read; a folder stands for the files in it and in its sub-folders,

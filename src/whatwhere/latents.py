@@ -36,18 +36,18 @@ class PoolingParams:
 
 @dataclass(frozen=True)
 class Background:
-    """What the input stage of a model took off a set of images, and puts back into their
+    """What the input stage of a model removed from a set of images, and adds back to their
     reconstruction.
 
-    low    the low-pass, [N, C, H, W]; None if none was taken off
-    scale  the local contrast that the rest was divided by, [N, 1, H, W]; None if it was not
+    low    the low-pass, [N, C, H, W]; None if none was subtracted
+    scale  the local contrast that the rest was divided by, [N, 1, H, W]; None if it was not divided
     """
 
     low: Tensor | None = None
     scale: Tensor | None = None
 
     def map(self, function: TensorMap) -> "Background":
-        """The same with `function` applied to what there is."""
+        """The same with `function` applied to every tensor that is not None."""
         return Background(
             None if self.low is None else function(self.low),
             None if self.scale is None else function(self.scale),
@@ -64,7 +64,7 @@ class Latents:
     p               features of the top layer inferred so far, [N, B, H, W]; None before inference
     pooling_params  pooling variables of layer 1, 2, …; layers beyond its end have not been fitted
                     yet
-    background      what the model's input stage took off; engines neither see nor move it
+    background      what the model's input stage removed; engines neither see nor change it
 
     >>> model = ww.load("mnist")
     >>> latents = ww.infer(model, ww.data.load("digits")[:3], ww.InferenceSpec(steps=2)).latents
@@ -169,7 +169,7 @@ class SparseLatents:
 
     features    p of the top layer where it is not 0, [n, 1]
     where       for each layer, μ and then γ of the regions in use, [n, 2 A]
-    background  what the input stage took off, [1, C, H, W]
+    background  what the input stage removed, [1, C, H, W]
     """
 
     features: SparseMap

@@ -1,9 +1,15 @@
-"""How slow work shows its progress: a `Stage` is given to whatever takes long, and whoever calls
-it decides what is shown."""
+"""How slow work shows its progress: functions that take long get a `Stage` from their caller, which
+decides what is shown."""
 
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from typing import Any
+
+ENOUGH_SHARE = 0.05  # of the pieces, from which on the rate is known
+ENOUGH_SECONDS = 10.0  # from which on the rate is known, even of a smaller share
+MINUTES = 120  # seconds from which on times are in minutes
 
 
 def no_op(*_: Any) -> None:
@@ -18,3 +24,60 @@ function that it yields is called with the number of pieces just done."""
 def no_stage(title: str, total: int) -> AbstractContextManager[Callable[[int], None]]:
     """A `Stage` that shows nothing."""
     return nullcontext(no_op)
+
+
+def time_left(seconds: float) -> str:
+    """A time that is left, in words."""
+    if seconds < MINUTES:
+        return f"{seconds:.0f} s left"
+    return f"{seconds / 60:,.0f} min left"
+
+
+@dataclass
+class Pace:
+    """How far a stage is, and how long the rest takes.
+
+    The first pieces may include compiling and loading, so time counts from when they are done. The
+    rate is known after ENOUGH_SHARE of all pieces or after ENOUGH_SECONDS.
+
+    total  number of pieces of the stage
+    done   number of pieces that are done
+    """
+
+    total: int
+    done: int = 0
+    _first_done: int = field(default=0, init=False)
+    _first_time: float | None = field(default=None, init=False)
+
+    def add(self, pieces: int) -> None:
+        """Count pieces that were just done."""
+        self.done += pieces
+        if self._first_time is None and pieces > 0:
+            self._first_time = time.monotonic()
+            self._first_done = self.done
+
+    @property
+    def per_second(self) -> float | None:
+        """Pieces per second; None if it is not known yet."""
+        if self._first_time is None:
+            return None
+        pieces = self.done - self._first_done
+        seconds = time.monotonic() - self._first_time
+        is_enough = pieces >= ENOUGH_SHARE * self.total or seconds >= ENOUGH_SECONDS
+        if pieces == 0 or not is_enough:
+            return None
+        return pieces / max(seconds, 1e-9)
+
+    @property
+    def rate(self) -> str:
+        """The pieces per second in words; '' if they are not known yet."""
+        per_second = self.per_second
+        return "" if per_second is None else f"{per_second:,.3g}/s"
+
+    @property
+    def time_left(self) -> str:
+        """The time that is left, in words; '' if it is not known yet."""
+        per_second = self.per_second
+        if per_second is None:
+            return ""
+        return time_left((self.total - self.done) / per_second)

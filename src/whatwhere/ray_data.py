@@ -45,17 +45,17 @@ Columns = dict[str, Any]
 
 
 class Encode:
-    """Puts the codes of pictures in place of the column `image`: lists of places and values.
+    """Replaces the column `image` with the codes of the pictures: lists of places and values.
 
     The columns are image_shape and features_shape (three integers each: channels or maps, height
     and width), features_indices (int32, places in the flattened grid) and features_values
     (float32). With `where`, also where1_indices (int32), mu1 and gamma1 (float32, a number for each
-    axis of a region), where2_indices and so on, and what the input stage took off: low and scale
+    axis of a region), where2_indices and so on, and what the input stage removed: low and scale
     (float32), if it has them.
 
     model   a name, a file or a run
     spec    settings of inference; None takes the learned steps of the model, or converged codes
-    where   also the pooling variables of the regions in use
+    where   whether to store the pooling variables of the regions in use, too
     """
 
     def __init__(
@@ -93,8 +93,8 @@ class Encode:
 
 
 class Describe:
-    """Puts the column `descriptor` (float32 [D]) in place of `image`; the pictures of a batch are
-    of one size.
+    """Replaces the column `image` with `descriptor` (float32 [D]); the pictures of a batch have one
+    size.
 
     model   a name, a file or a run
     """
@@ -121,10 +121,9 @@ class Describe:
 
 
 class Denoise:
-    """Replaces pictures by what is left without their noise: float32 of the same shape, with
-    white 1.
+    """Removes the noise of pictures; the results are float32 of the same shape, with white 1.
 
-    noise   its standard deviation, white being 1; None estimates it
+    noise   standard deviation of the noise, where white is 1; None estimates it
     """
 
     def __init__(
@@ -147,14 +146,14 @@ class Denoise:
 
 
 class Score:
-    """Puts the columns `score` (float64, larger is less normal) and `anomaly` (bool, above the
-    threshold of the detector) in place of `image`.
+    """Replaces the column `image` with `score` (float64, larger is less normal) and `anomaly`
+    (bool, above the threshold of the detector).
 
     detector  a file that `whatwhere anomaly fit` wrote
     """
 
     def __init__(self, detector: str | Path, *, column: str = "image") -> None:
-        # here, so that workers that score nothing start without scikit-learn
+        # imported here, so that workers that score nothing start without scikit-learn
         from whatwhere.tasks.anomaly import AnomalyDetector
 
         self.detector = AnomalyDetector.load(Path(detector))
@@ -244,7 +243,7 @@ def latents_of(row: Mapping[str, Any], model: DeconvNet) -> SparseLatents:
 
 
 def _sparse_map(grid: Any, indices: Any, values: Sequence[Any], each: int) -> SparseMap:
-    """Values at places of a grid; of each kind, a place has `each` of them."""
+    """Values at places of a grid; every place has `each` values of each kind."""
     places = torch.tensor(np.asarray(indices, np.int64))
     columns = [torch.tensor(np.asarray(part, np.float32)) for part in values]
     table = [part.reshape(len(places), each) for part in columns]

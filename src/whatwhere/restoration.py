@@ -1,4 +1,4 @@
-"""Restoring images: remove noise, fill in what is missing."""
+"""Restore images: remove noise, and fill in missing parts."""
 
 from whatwhere.tasks.restoration import (
     Denoiser,

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tiny_run as tiny
+import whatwhere as ww
 from tiny_run import PLAIN, whatwhere
 from whatwhere.cli import outputs
 from whatwhere.errors import ImageError, RunError, SpecError
@@ -169,6 +170,7 @@ def test_a_few_labels_give_every_picture_a_class(run: Path, pictures: Path) -> N
     page = (pictures / "out" / "index.html").read_text()
     assert all(f"<h2>{name} (" in page for name in names)
     assert page.count("<h2>") == 4
+    assert page.index("<h2>Least sure</h2>") < page.index("<h2>cross (")
     assert not set(result["worth_labelling"]) & set(given)
     metric, table = (
         (run / "metric.safetensors").read_bytes(),
@@ -207,6 +209,85 @@ def test_a_saved_classifier_gives_new_pictures_a_class(run: Path, pictures: Path
     assert {row["source"] for row in rows} == {"predicted"}
     with pytest.raises(SpecError, match=r"is a classifier\. Also give"):
         whatwhere(*arguments[:-1])
+
+
+@pytest.fixture
+def new_pictures(tmp_path: Path) -> Path:
+    """A folder of other pictures of the same kinds."""
+    from PIL import Image
+
+    folder = tmp_path / "new"
+    folder.mkdir()
+    for number, image in enumerate(tiny.bars(20, seed=4)[0]):
+        shades = (255 * image.clip(0, 1)).astype(np.uint8)
+        Image.fromarray(shades).save(folder / f"new_{number:02d}.png")
+    return folder
+
+
+def page_session(run: Path, pictures: Path) -> ww.Labelling:
+    """The session that the labelling page has with the same run and labels."""
+    from whatwhere.spec.execution import TrainingOptions
+
+    return ww.Labelling(
+        pictures / "pictures",
+        run=run,
+        labels=pictures / "labels.csv",
+        invariant_to=ww.Distortions(copies=2),
+        options=TrainingOptions(engine="reference", device="cpu"),
+    )
+
+
+def test_a_table_gives_the_classifier_of_the_labelling_page(
+    run: Path, pictures: Path, new_pictures: Path
+) -> None:
+    from whatwhere.pages.labelling import save_classifier
+
+    out = pictures / "my classes"
+    arguments = ("classify", run, pictures / "pictures", "--labels", pictures / "labels.csv")
+    printed = whatwhere(*arguments, "--out", out, "--set", "copies=2", *PLAIN)
+    command = f"whatwhere classify '{out / 'classifier.safetensors'}' NEW/ --out NEW_OUT"
+    assert printed.splitlines()[-1] == f"Sort new pictures with: {command}"
+    save_classifier(page_session(run, pictures), pictures / "page.safetensors")
+    tables = []
+    for classifier in (out / "classifier.safetensors", pictures / "page.safetensors"):
+        folder = pictures / f"sorted by {classifier.stem}"
+        whatwhere("classify", classifier, new_pictures, "--out", folder, "--quiet")
+        tables.append((folder / "predictions.csv").read_text())
+    assert tables[0] == tables[1]
+    assert tables[0].count("\n") == 21
+    shares = [
+        ww.load_classifier(file).predict_proba(tiny.bars(20, seed=4)[0])
+        for file in (out / "classifier.safetensors", pictures / "page.safetensors")
+    ]
+    np.testing.assert_array_equal(shares[0], shares[1])
+    mine = b"whatever I put here"
+    (out / "classifier.safetensors").write_bytes(mine)
+    with pytest.raises(RunError, match=r"classifier\.safetensors exists already"):
+        whatwhere(*arguments, "--out", out, "--set", "copies=2", *PLAIN)
+    assert (out / "classifier.safetensors").read_bytes() == mine
+
+
+def test_a_table_gives_the_estimate_of_the_labelling_page(run: Path, pictures: Path) -> None:
+    arguments = ("classify", run, pictures / "pictures", "--labels", pictures / "labels.csv")
+    arguments += ("--out", pictures / "out", "--set", "copies=2", *PLAIN)
+    session = page_session(run, pictures)
+    estimate = json.loads(whatwhere(*arguments, "--json"))["estimated_error"]
+    assert estimate == pytest.approx(session.error(), abs=1e-6)
+    assert session.error_words() in whatwhere(*arguments)
+    assert session.error_words().startswith("About ")
+    lines = (pictures / "labels.csv").read_text().splitlines()
+    (pictures / "labels.csv").write_text("\n".join(lines[:4]))
+    assert json.loads(whatwhere(*arguments, "--json"))["estimated_error"] is None
+    assert "An estimate of the error needs 5 labels (so far: 3)." in whatwhere(*arguments)
+
+
+def test_labels_of_other_pictures_are_an_error_that_names_the_way_for_new_ones(
+    run: Path, pictures: Path, new_pictures: Path
+) -> None:
+    arguments = ("classify", run, new_pictures, "--labels", pictures / "labels.csv")
+    words = r"one of the pictures, such as 'new_00\.png'\. Labels are for pictures of this folder\."
+    with pytest.raises(ImageError, match=rf"{words} .* OUT/classifier\.safetensors NEW/"):
+        whatwhere(*arguments, "--out", pictures / "out", *PLAIN)
 
 
 def test_a_table_of_labels_and_a_folder_to_write_go_together(run: Path, pictures: Path) -> None:

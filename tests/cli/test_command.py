@@ -101,7 +101,7 @@ def test_settings_of_a_recipe_are_changed_by_their_full_names() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("minutes=x", "minutes = 'x'; expected int"),
+        ("minutes=x", "minutes = 'x'; expected an integer"),
         ("minutes=0.5", "Got minutes = 0.5"),
         ("minutes=-1", "an integer of at least 1"),
         ("minute=3", "this command has no setting minute. Did you mean 'minutes'"),

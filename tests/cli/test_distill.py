@@ -94,7 +94,7 @@ def test_classify_describes_images_by_the_learned_steps(
     arguments = ("classify", run, run / "bars.npz", "--set", "C=[1]", "--preset", "learned-3")
     assert json.loads(whatwhere(*arguments, "--json", *PLAIN))["error"] < 0.5
     assert seen == [ww.LearnedSteps.load(run).spec] * 2
-    with pytest.raises(SpecError, match=r"Learned steps .* layers \(1,\)"):
+    with pytest.raises(SpecError, match=r"descriptor of layers \(1,\) with learned steps"):
         whatwhere(*arguments, "--set", "descriptor.layers=[1]", *PLAIN)
 
 

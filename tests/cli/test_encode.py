@@ -17,14 +17,16 @@ import tiny_run as tiny
 import whatwhere as ww
 from tiny_run import PLAIN, whatwhere
 from whatwhere.cli.encode import picture_names
+from whatwhere.cli.encoding import Encoder
 from whatwhere.data.codes import block_name
 from whatwhere.engines.threads import workers
-from whatwhere.errors import ImageError, RunError, SpecError
-from whatwhere.files import RECORD
+from whatwhere.errors import ImageError, RunError, SpecError, WhatwhereError
+from whatwhere.files import RECORD, locked
 from whatwhere.html import png
 from whatwhere.inference import resolve_lam
 from whatwhere.model.files import read_tensors
 from whatwhere.spec import AutoLam, InputSpec
+from whatwhere.spec.tasks import EncodeOptions
 from whatwhere.tasks.classification import describe_images
 from whatwhere.tasks.classification.metric import Metric
 
@@ -341,17 +343,84 @@ def test_a_complete_file_is_left_as_it_is(run: Path, images: Path, tmp_path: Pat
     part = out / "part-00002-of-00002.npz"
     before = part.stat().st_mtime_ns
     printed = whatwhere(*shard_words(run, images, out, "2/2"))
-    assert "part 2 of 2 is complete" in printed
+    assert "part 2 of 2 was complete already" in printed
     assert part.stat().st_mtime_ns == before
-    with pytest.raises(RunError, match="exists already"):
+    with pytest.raises(RunError, match="exists already, and was made with other settings"):
         whatwhere(*shard_words(run, images, out, "2/2"), "--where")
+    other = tiny.make(tmp_path / "other", seed=1)
+    with pytest.raises(RunError, match="exists already, and was made with another model"):
+        whatwhere(*shard_words(other, images, out, "2/2"))
     pixels, _ = tiny.bars(37, seed=2)
     np.savez(images, images=pixels)
-    with pytest.raises(RunError, match="exists already"):
+    with pytest.raises(RunError, match="exists already, and was made with other pictures"):
         whatwhere(*shard_words(run, images, out, "2/2"))
     printed = whatwhere(*shard_words(run, images, out, "2/2"), "--overwrite")
-    assert "is complete" not in printed
+    assert "was complete" not in printed
     assert part.stat().st_mtime_ns > before
+
+
+def test_learned_steps_that_came_later_are_named(run: Path, tmp_path: Path) -> None:
+    """`distill` between two submissions changes the default preset."""
+    copy = shutil.copytree(run, tmp_path / "run")
+    np.save(tmp_path / "bars.npy", tiny.bars(4)[0])
+    encode = ("encode", copy, tmp_path / "bars.npy", "--out", tmp_path / "codes", "--device", "cpu")
+    steps = ("--set", "inference.steps=2")
+    whatwhere(*encode, *steps, "--preset", "coding", "--shard", "1/2")
+    ww.UnrolledInference(ww.load(copy), steps=2).learned.save(copy)
+    for shard in ("1/2", "2/2"):
+        with pytest.raises(WhatwhereError, match=r"other settings.* give --preset coding"):
+            whatwhere(*encode, "--shard", shard)
+    whatwhere(*encode, *steps, "--preset", "coding", "--shard", "2/2")
+
+
+def test_two_processes_do_not_write_the_same_part(run: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "bars.npy", tiny.bars(5)[0])
+    folder = tmp_path / ".codes.npz.blocks"
+    folder.mkdir()
+    encode = ("encode", run, tmp_path / "bars.npy", "--out", tmp_path / "codes.npz", *FEW_STEPS)
+    with (
+        locked(folder, "held"),
+        pytest.raises(RunError, match=r"Another process is writing \S*codes\.npz\. Wait"),
+    ):
+        whatwhere(*encode)
+    whatwhere(*encode)
+    assert len(ww.load_codes(tmp_path / "codes.npz")) == 5
+
+
+def test_a_batch_takes_a_limited_time(run: Path, tmp_path: Path) -> None:
+    """34 pictures that need many steps were one batch, and a signal lost all of its work."""
+    images = ww.data.load(np.zeros((34, 128, 128), np.float32))
+    recipe = ww.Recipe.paper()
+    model = ww.load("mnist")
+    coding = replace(recipe, inference=ww.InferenceSpec.coding(), plan=(), batch_size=50)
+
+    def batches(recipe: ww.Recipe) -> list[int]:
+        encoder = Encoder(recipe, model, [(images, None)], EncodeOptions())
+        return [batch.length for block in encoder.blocks for batch in block]
+
+    torch.set_num_threads(1)
+    assert batches(coding)[0] == 4
+    assert sum(batches(coding)) == 34
+    few = replace(coding, inference=ww.InferenceSpec(steps=10))
+    assert batches(few) == [34]
+    shared = replace(coding.inference, step=ww.LineSearch(per="batch"))
+    assert batches(replace(coding, inference=shared)) == [34], "a batch has one step size"
+
+
+def test_codes_of_another_model_are_an_error(run: Path, tmp_path: Path) -> None:
+    """They fit, because both models have the same layers."""
+    other = tiny.make(tmp_path / "other", seed=1)
+    np.save(tmp_path / "bars.npy", tiny.bars(3)[0])
+    codes = tmp_path / "codes.npz"
+    whatwhere("encode", run, tmp_path / "bars.npy", "--out", codes, "--where", *FEW_STEPS)
+    expected = rf"another model encoded it, with the checksum {ww.load(run).checksum[:8]}… instead"
+    with pytest.raises(ImageError, match=expected):
+        whatwhere("decode", other, codes, "--out", tmp_path / "images.npz")
+    assert not (tmp_path / "images.npz").exists()
+    loaded = ww.load_codes(codes)
+    with pytest.raises(ImageError, match=expected):
+        loaded.decode(ww.load(other), 0)
+    assert loaded.decode(ww.load(run), 0).shape == (1, 10, 10)
 
 
 def test_blocks_of_other_work_are_not_continued(run: Path, tmp_path: Path) -> None:

@@ -19,14 +19,14 @@ from tiny_run import PLAIN, whatwhere
 from whatwhere import files
 from whatwhere.cli import app
 from whatwhere.data import find_parts, load, pictures
-from whatwhere.errors import ImageError, SpecError
+from whatwhere.errors import ImageError, RunError, SpecError
 from whatwhere.spec.execution import Shard, TrainingOptions
 from whatwhere.spec.tasks import Distortions
 from whatwhere.tasks.anomaly import AnomalyDetector
 from whatwhere.tasks.labelling.session import Labelling
 from whatwhere.tasks.restoration import fill
 
-VARIABLES = ("RANK", "WORLD_SIZE", "SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT")
+VARIABLES = ("RANK", "WORLD_SIZE", "SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT", "SLURM_PROCID")
 SLURM = {"SLURM_ARRAY_TASK_ID": "7", "SLURM_ARRAY_TASK_COUNT": "2", "SLURM_ARRAY_TASK_MIN": "7"}
 FEW_ROUNDS = 2  # of filling in
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "2"}
@@ -200,8 +200,103 @@ def test_parts_of_a_folder_of_many_sizes_are_equal_and_keep_the_names(
     # another model or other settings in one part are an error where all are read
     again = ("--out", tmp_path / "codes", "--shard", "2/2", "--overwrite")
     whatwhere(*encode, *again, "--set", "exact=true")
-    with pytest.raises(ImageError, match="part 2 of 2 was encoded with another model or other"):
+    with pytest.raises(ImageError, match="part 2 of 2 was made with other settings than part 1"):
         ww.load_codes(tmp_path / "codes")
+
+
+def test_pictures_that_change_between_shards_are_an_error(command: Command, tmp_path: Path) -> None:
+    """A picture that is added moves all pictures after it, some into another part."""
+    [folder] = [
+        argument
+        for argument in command.arguments
+        if isinstance(argument, Path) and (argument / "0.png").exists()
+    ]
+    growing = tmp_path / "growing"
+    shutil.copytree(folder, growing)
+    arguments = [growing if argument == folder else argument for argument in command.arguments]
+    command = command._replace(arguments=tuple(arguments))
+    out = tmp_path / "parts"
+    whatwhere(*command.words(out, "--shard", "1/2"))
+    shutil.copy(growing / "0.png", growing / "00.png")
+    changed = r"the pictures changed after part-00001-of-00002\S* was made: 5 and 6"
+    for shard in ("2/2", "1/2"):
+        with pytest.raises((ImageError, RunError), match=f"{changed}|exists already"):
+            whatwhere(*command.words(out, "--shard", shard))
+    with pytest.raises(ImageError, match="part 2 of 2 is missing"):
+        find_parts(out)
+    whatwhere(*command.words(out, "--shard", "2/2", "--overwrite"))
+    with pytest.raises(ImageError, match="changed between part 1 and part 2: 5 and 6"):
+        find_parts(out)
+    whatwhere(*command.words(out, "--shard", "1/2", "--overwrite"))
+    assert len(find_parts(out)) == 2
+
+
+def test_codes_of_pictures_that_changed_are_an_error(
+    commands: dict[str, Command], tmp_path: Path
+) -> None:
+    """The second part would begin with a picture that the first part has already."""
+    import whatwhere as ww
+
+    run, bars = commands["descriptors"].arguments[1:3]
+    folder = tmp_path / "pictures"
+    shutil.copytree(str(bars), folder)
+    out = tmp_path / "codes"
+    encode = ("encode", run, folder, "--where", "--preset", "recipe", *PLAIN, "--out", out)
+    whatwhere(*encode, "--shard", "1/2")
+    shutil.copy(folder / "0.png", folder / "00.png")
+    for shard in ("1/2", "2/2"):  # complete, and still to do
+        with pytest.raises(ImageError, match=r"changed after part-00001\S+ was made: 5 and 6"):
+            whatwhere(*encode, "--shard", shard)
+    whatwhere(*encode, "--shard", "2/2", "--overwrite")
+    changed = "the pictures changed between part 1 and part 2: 5 and 6"
+    with pytest.raises(ImageError, match=changed):
+        ww.load_codes(out)
+    with pytest.raises(ImageError, match=changed):
+        whatwhere("decode", run, out, "--out", tmp_path / "decoded")
+    whatwhere(*encode, "--shard", "1/2", "--overwrite")
+    assert len(ww.load_codes(out)) == 6
+    (folder / "00.png").rename(folder / "5.png")
+    with pytest.raises(ImageError, match="6 pictures in both, but with other names"):
+        whatwhere(*encode, "--shard", "2/2")
+
+
+def test_parts_of_an_array_know_the_array(commands: dict[str, Command], tmp_path: Path) -> None:
+    """By its name and its number of images, whatever folder it is in."""
+    run = commands["descriptors"].arguments[1]
+    for place, count in (("here", 6), ("there", 6), ("later", 7)):
+        (tmp_path / place).mkdir()
+        np.save(tmp_path / place / "bars.npy", tiny.bars(count)[0])
+    out = ("--out", tmp_path / "codes", "--preset", "recipe", *PLAIN)
+    whatwhere("encode", run, tmp_path / "here" / "bars.npy", *out, "--shard", "1/3")
+    whatwhere("encode", run, tmp_path / "there" / "bars.npy", *out, "--shard", "2/3")
+    with pytest.raises(ImageError, match="was made: 6 and 7"):
+        whatwhere("encode", run, tmp_path / "later" / "bars.npy", *out, "--shard", "3/3")
+
+
+def test_parts_of_other_settings_are_an_error(commands: dict[str, Command], tmp_path: Path) -> None:
+    crops = commands["denoise"].arguments[1]
+    out = tmp_path / "parts"
+    whatwhere("denoise", crops, out, "--noise", "0.1", "--shard", "1/2")
+    other = ("denoise", crops, out, "--noise", "0.03", "--shard", "2/2")
+    with pytest.raises(ImageError, match="part-00001-of-00002 was made with other settings"):
+        whatwhere(*other)
+    whatwhere(*other, "--overwrite")
+    with pytest.raises(ImageError, match="part 2 of 2 was made with other settings than part 1"):
+        find_parts(out)
+
+
+def test_masks_that_change_between_shards_are_an_error(
+    commands: dict[str, Command], tmp_path: Path
+) -> None:
+    """The masks of all shards are as many as their pictures, even where those of a shard are."""
+    run, folder = commands["descriptors"].arguments[1:3]
+    masks = tmp_path / "masks"
+    masks.mkdir()
+    for number in range(6):
+        Image.fromarray(np.full((10, 10), 255, np.uint8)).save(masks / f"mask{number}.png")
+    words = ("encode", run, folder, "--mask", masks, "--preset", "recipe", *PLAIN)
+    with pytest.raises(ImageError, match="has 6 masks for 5 pictures in all shards"):
+        whatwhere(*words, "--out", tmp_path / "codes", "--shard", "1/2")
 
 
 def test_an_array_of_one_task_says_that_it_treats_everything(

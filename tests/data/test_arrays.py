@@ -318,7 +318,7 @@ def test_any_bytes_are_an_array_of_their_length_or_raise(path: Path, content: by
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "starts with nothing"),
+        (b"", "first bytes: none"),
         (b"\0\0", "or IDX file"),
         (b"\0\1\x08\3" + bytes(16), "or IDX file"),
         (b"\0\0\x0a\3" + bytes(16), "or IDX file"),
@@ -326,7 +326,7 @@ def test_any_bytes_are_an_array_of_their_length_or_raise(path: Path, content: by
         (b"\0\0\x08\5" + bytes(20), "or IDX file"),
         (b"\x89PNG\r\n\x1a\n", "or IDX file"),
         (b"\0\0\x08\3" + bytes(11), "not a usable array file"),
-        (header(0, 28, 28), r"the shape \(0, 28, 28\), 0 bytes"),
+        (header(0, 28, 28), r"the shape \(0, 28, 28\) \(0 bytes"),
         (header(2, 28, 0), "0 bytes"),
     ],
 )

@@ -209,21 +209,22 @@ def words_of_warning(folder: Path, recorded: Recorded = NOT_RECORDED) -> str:
 def test_the_warning_about_sizes_says_why_and_what_to_do(folder: Path) -> None:
     assert words_of_warning(folder) == (
         "pictures of 2 sizes, from 20 to 60 pixels. whatwhere scales each one so that its shorter"
-        " side has 20 pixels, as the smallest (a.png), and crops its centre. For more detail, set"
-        " size=64 (`whatwhere label --size 64`), or leave out the smallest."
+        " side has 20 pixels, like the smallest picture (a.png), and crops its centre. 20 pixels"
+        " are few, which costs accuracy. Load the pictures with size=64, or leave out the smallest"
+        " picture."
     )
     assert words_of_warning(folder, Recorded(12, None)) == (
         "pictures of 2 sizes, from 20 to 60 pixels. whatwhere scales each one so that its shorter"
-        " side has 12 pixels, as the pictures that the run learned from, and crops its centre."
+        " side has 12 pixels, like the pictures that the run learned from, and crops its centre."
     )
 
 
 def test_squares_of_large_pictures_have_the_usual_side(tmp_path: Path) -> None:
     from PIL import Image
 
-    for name, side in (("a", 70), ("b", 80)):
+    for name, side in (("a", 64), ("b", 80)):
         Image.new("L", (side, side)).save(tmp_path / f"{name}.png")
     assert words_of_warning(tmp_path) == (
-        "pictures of 2 sizes, from 70 to 80 pixels. whatwhere scales each one so that its shorter"
+        "pictures of 2 sizes, from 64 to 80 pixels. whatwhere scales each one so that its shorter"
         " side has 64 pixels and crops its centre."
     )

@@ -38,6 +38,13 @@ def test_a_card_states_data_licence_recipe_result_and_checksum(name: str) -> Non
         assert ww.load(name) == load_file(models.FOLDER / f"{name}.safetensors")
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_card_says_that_the_reproduction_needs_the_source(name: str) -> None:
+    recipe = models.find(name).facts["recipe"]
+    if "python -m reproduction" in recipe:
+        assert recipe.endswith("in a checkout of the source")
+
+
 def test_a_run_or_a_file_of_that_name_comes_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

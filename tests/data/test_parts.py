@@ -1,8 +1,10 @@
 """The parts of shards in a folder."""
 
+import numpy as np
 import pytest
 
-from whatwhere.data.parts import check_part_of, find_parts
+from whatwhere.data.images import AllPictures
+from whatwhere.data.parts import PartRecord, begin_part, check_part_of, end_part, find_parts
 from whatwhere.errors import ImageError
 from whatwhere.spec.execution import Shard
 
@@ -37,3 +39,50 @@ def test_a_part_of_another_number_of_shards_is_an_error_before_any_work(tmp_path
         check_part_of(tmp_path, Shard(2, 2, "SLURM_ARRAY_TASK_ID"))
     with pytest.raises(ImageError, match="would write all pictures"):
         check_part_of(tmp_path, Shard())
+
+
+NAMES = ["a.png", "b.png"]
+RECORD = PartRecord("model", "settings", AllPictures.of(2, NAMES))
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (PartRecord("model", "settings", AllPictures.of(3, [*NAMES, "c.png"])), "2 and 3"),
+        (
+            PartRecord("model", "settings", AllPictures.of(2, ["a.png", "c.png"])),
+            "2 .* other names",
+        ),
+        (PartRecord("other", "settings", RECORD.all_pictures), "made with another model"),
+        (PartRecord("model", "others", RECORD.all_pictures), "made with other settings"),
+        (PartRecord("", "others", RECORD.all_pictures), "another model or other settings"),
+    ],
+)
+def test_parts_of_other_pictures_or_settings_raise(tmp_path, other, message):
+    """As folders, and as files; for the next part, and where all are read."""
+    first, second, third = (Shard(number, 3) for number in (1, 2, 3))
+    begin_part(first.part_of(tmp_path), first, RECORD)
+    end_part(first.part_of(tmp_path), first)
+    begin_part(second.part_of(tmp_path), second, RECORD)
+    end_part(second.part_of(tmp_path), second)
+    with pytest.raises(ImageError, match=message):
+        begin_part(third.part_of(tmp_path), third, other)
+    assert not third.part_of(tmp_path).exists()
+    begin_part(third.part_of(tmp_path), third, other, overwrite=True)
+    end_part(third.part_of(tmp_path), third)
+    with pytest.raises(ImageError, match=message):
+        find_parts(tmp_path)
+    files = tmp_path / "files"
+    files.mkdir()
+    np.savez(files / "part-00001-of-00002.npz", **RECORD.arrays())
+    np.savez(files / "part-00002-of-00002.npz", **other.arrays())
+    with pytest.raises(ImageError, match=message):
+        find_parts(files)
+
+
+def test_parts_of_earlier_versions_have_no_record(tmp_path):
+    (tmp_path / "part-00001-of-00002").mkdir()
+    shard = Shard(2, 2)
+    begin_part(shard.part_of(tmp_path), shard, RECORD)
+    end_part(shard.part_of(tmp_path), shard)
+    assert len(find_parts(tmp_path)) == 2

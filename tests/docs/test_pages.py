@@ -70,6 +70,29 @@ def test_the_page_of_the_recipe_says_where_every_value_is_from() -> None:
     assert '`learning.each.inference.step.per` | `"image"`, `"batch"` | `"batch"` | 3.1 |' in page
 
 
+def test_the_table_of_deviations_is_numbered_and_names_tests_that_exist() -> None:
+    page = (ROOT / "docs/explanation/mathematics.md").read_text(encoding="utf-8")
+    table = page.partition("## Where we deviate from the printed paper")[2]
+    rows = re.findall(r"^\| (\d+) \|(.*)\|([^|]*)\|$", table, re.MULTILINE)
+    assert [int(number) for number, _, _ in rows] == list(range(1, len(rows) + 1))
+    for number, _, checked in rows:
+        files = re.findall(r"`(tests/[\w/.]+)`", checked)
+        assert all((ROOT / file).is_file() for file in files), number
+
+
+@pytest.mark.parametrize("equation", [2, 3, 10, 16, 17, 18])
+def test_a_misprinted_equation_is_marked_in_the_code(equation: int) -> None:
+    """The table says why; the line in the code says where."""
+    page = (ROOT / "docs/explanation/mathematics.md").read_text(encoding="utf-8")
+    table = page.partition("## Where we deviate from the printed paper")[2]
+    named = rf"Eqns?\. (\d+ and )?{equation}\b"
+    assert re.search(named, table)
+    sources = (ROOT / "src/whatwhere").rglob("*.py")
+    lines = [line for file in sources for line in file.read_text(encoding="utf-8").splitlines()]
+    marked = [line for line in lines if "Deviation:" in line]
+    assert any(re.search(named, line) for line in marked)
+
+
 def test_only_a_mark_keeps_a_block_from_running(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(

@@ -1,5 +1,6 @@
 """Engines by name: which one is resolved, and what is said of the others."""
 
+import importlib.util
 import subprocess
 import sys
 import warnings
@@ -16,6 +17,7 @@ from whatwhere import engines
 from whatwhere.data import load as load_data
 from whatwhere.engines import ENGINES, REFERENCE, get_engine, resolve, unsupported_reasons
 from whatwhere.engines.cpu import first_use
+from whatwhere.engines.triton import engine as triton_engine
 from whatwhere.errors import EngineError, RunError, SlowEngineWarning
 from whatwhere.inference import infer
 from whatwhere.learning import load
@@ -51,6 +53,15 @@ def test_auto_resolves_to_the_first_engine_without_a_reason() -> None:
         if why is not None:
             with pytest.raises(EngineError, match=f"Engine '{name}' does not support this"):
                 resolve(name, Problem(model, v, PHASE, FEW))
+
+
+def test_a_missing_compiler_is_named_as_pip_knows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(triton_engine, "find_spec", lambda name: None)
+    images = random_images(SPEC).float()
+    reasons = unsupported_reasons(Problem(DeconvNet(SPEC), images, PHASE, FEW))
+    assert reasons["cpu"] == "it needs the package numba (pip install numba)"
+    assert reasons["triton"] == "the package triton is not installed (pip install triton)"
 
 
 def test_auto_says_why_it_took_the_reference() -> None:

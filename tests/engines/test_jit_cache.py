@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import pytest
 
 import tiny_training
+from whatwhere.engines.compiled import COMPILED
 
 numba = pytest.importorskip("numba")
 caching = importlib.import_module("numba.core.caching")
@@ -207,6 +208,14 @@ print(double(21))
     assert done.stdout == "42\n"
     assert "Set NUMBA_CACHE_DIR to a writable folder" in done.stderr
     assert not cache_files(tmp_path)
+
+
+def test_compiling_is_counted_and_loading_is_not(folder: Path) -> None:
+    before = COMPILED.functions
+    call(define(folder))
+    assert COMPILED.functions == before + 1
+    call(define(folder))
+    assert COMPILED.functions == before + 1, "found on disk"
 
 
 def test_it_is_known_whether_there_is_machine_code(folder: Path) -> None:

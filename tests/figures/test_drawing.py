@@ -31,6 +31,7 @@ from whatwhere.figures.decomposition import decompose
 from whatwhere.figures.style import COLUMN, GAP, PAGE, RC, feature_colours, image_to_rgb
 from whatwhere.inference import infer
 from whatwhere.latents import Latents
+from whatwhere.learning import EpochReport
 from whatwhere.spec import InferenceSpec, InputSpec, LineSearch
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -119,6 +120,26 @@ def test_maps_that_are_pooled_together_draw(tmp_path):
 def test_widths_are_a_column_or_a_page(tiny, tiny_max):
     assert DRAW["filters"](tiny, tiny_max).get_size_inches()[0] == pytest.approx(COLUMN)
     assert DRAW["composite"](tiny, tiny_max).get_size_inches()[0] == pytest.approx(PAGE)
+
+
+@pytest.mark.parametrize("layer", [1, 2])
+def test_the_cost_is_drawn_from_the_reports_of_a_run(layer):
+    reports = tuple(EpochReport(**epoch) for epoch in HISTORY)
+    for name, values in cost_curves(reports, layer).items():
+        np.testing.assert_array_equal(values, cost_curves(HISTORY, layer)[name])
+    drawn = figures.cost({"reports": reports, "mappings": HISTORY}, layer)
+    for axes in drawn.axes:
+        one, two = axes.lines
+        np.testing.assert_array_equal(one.get_xydata(), two.get_xydata())
+
+
+def test_a_decomposition_without_gaussians_has_no_where(tiny, tiny_max):
+    for drawn, title in ((tiny, "what and where"), (tiny_max, "what")):
+        figure = figures.decomposition(drawn.model, drawn.images[0], drawn.top[:1])
+        headings = [text.get_text().partition(") ")[2] for text in figure.texts]
+        assert title in headings
+        ellipses = [c for axes in figure.axes for c in axes.collections]
+        assert bool(ellipses) == (drawn is tiny)
 
 
 def test_the_cost_of_a_layer_is_the_sum_of_its_parts():

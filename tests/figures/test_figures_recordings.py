@@ -1,6 +1,7 @@
 """Figures of a recording: every event has its mark at its peak, curves are in the recording's
 units."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ pytest.importorskip("matplotlib")
 from matplotlib.figure import Figure
 
 from whatwhere.figures.recordings import draw_intervals
+from whatwhere.model.events import FIELDS, Events
 
 LENGTH = 20
 
@@ -47,17 +49,41 @@ def drawing() -> "ww.figures.RecordingFigures":
 
 def test_every_event_has_its_mark_at_its_peak(drawing: "ww.figures.RecordingFigures") -> None:
     section = drawing.draw("recording")
-    first, second, left = section.figure.axes  # type: ignore[union-attr]
+    recorded, first, second, left = section.figure.axes  # type: ignore[union-attr]
     places = np.concatenate([marks.get_offsets() for marks in first.collections])
     stretch = drawing.stretch()
     expected = [at for at in range(100, 4900, 80) if stretch.start <= at < stretch.stop]
     np.testing.assert_allclose(np.sort(1000 * places[:, 0]), expected, atol=1)
+    np.testing.assert_allclose(places[:, 1], 2, atol=0.2)  # mV, without the drift
+    of_recorded = np.concatenate([marks.get_offsets() for marks in recorded.collections])
+    drift = np.sin(np.array(expected) / 800)
+    np.testing.assert_allclose(of_recorded[np.argsort(of_recorded[:, 0]), 1], 2 + drift, atol=0.2)
     assert sum(len(marks.get_offsets()) for marks in second.collections) == 0
     residual = left.lines[0].get_ydata()
     assert np.abs(residual).max() < 0.3, "events and drift are subtracted"
     assert left.get_xlabel() == "seconds"
     assert "mV" in first.get_ylabel()
     assert "I" in first.get_ylabel()
+
+
+def test_the_stretch_that_is_drawn_has_many_events(
+    drawing: "ww.figures.RecordingFigures",
+) -> None:
+    """Events may be rare: around the middle one there may be no other."""
+    times = np.concatenate([np.arange(500, 4500, 2000), 3000 + 30 * np.arange(20)])
+    events = np.zeros(len(times), FIELDS).view(Events)
+    events["sample"] = np.sort(times)
+    rare = replace(drawing)
+    rare.__dict__["events"] = events
+    stretch = rare.stretch()
+    assert stretch == slice(3030 - LENGTH, 3030 + 15 * 30 + LENGTH)
+
+
+def test_rates_are_events_per_second(drawing: "ww.figures.RecordingFigures") -> None:
+    _, rates, _ = drawing.draw("distributions").figure.axes  # type: ignore[union-attr]
+    values = rates.patches[0].get_data().values
+    assert np.median(values) == pytest.approx(1000 / 80, abs=5), "one every 80 ms, in parts of 125"
+    assert rates.get_ylabel() == "events per second"
 
 
 def test_waveforms_are_as_large_as_their_events(drawing: "ww.figures.RecordingFigures") -> None:

@@ -186,6 +186,36 @@ def test_the_image_that_is_decomposed_has_features(runs):
     assert drawing.shown == 2
 
 
+def test_two_runs_decompose_the_same_image_if_it_is_given_alone(runs, tmp_path):
+    first, second, images = runs
+    np.save(tmp_path / "one.npy", np.load(images)[2:3])
+    given = choose_images(load(str(tmp_path / "one.npy")))
+    for run in (first, second):
+        assert RunFigures(read_run(run), given, engine="reference").shown == 0
+        result = figures(run, tmp_path / "one.npy", "--only", "decomposition-2")
+        assert result.exit_code == 0, result.output
+        assert "inferring 1 image with" in result.stderr
+
+
+def test_the_words_of_a_decomposition_follow_the_pooling(runs):
+    first, second, _ = runs
+    images = torch.rand(1, 1, 10, 10)
+    gaussian, largest = (
+        RunFigures(read_run(run), images, engine="reference").draw("decomposition-2")
+        for run in (first, second)
+    )
+    assert gaussian.heading.startswith("What and where: ")
+    assert "ellipses" in gaussian.text
+    assert largest.heading.startswith("What: ")
+    assert "ellipses" not in largest.text
+
+
+def test_the_text_of_samples_explains_grey_blocks(runs):
+    drawing = RunFigures(read_run(runs[0]), torch.rand(2, 1, 10, 10), engine="reference")
+    for name in ("composite", "samples-1"):
+        assert "a map without any is grey as a whole" in drawing.draw(name).text
+
+
 def test_a_model_that_ships_with_a_recipe_is_drawn_with_it():
     assert read_run("photographs").recipe == ww.read_recipe("photographs")
     by_the_images = ww.override(ww.Recipe.paper(), {"descriptor": {"where": "auto"}})

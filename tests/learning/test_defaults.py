@@ -44,7 +44,7 @@ def photographs(channels: int = 3) -> torch.Tensor:
     ],
 )
 def test_the_input_stage_suits_the_ground(images: torch.Tensor, kind: str, white: float) -> None:
-    recipe, count, line, _ = choose_defaults(images)
+    recipe, count, line, *_ = choose_defaults(images)
     assert (recipe.model.input.kind, recipe.model.input.white, recipe.model.channels) == (
         kind,
         white,
@@ -56,7 +56,7 @@ def test_the_input_stage_suits_the_ground(images: torch.Tensor, kind: str, white
 
 
 def test_more_images_than_can_be_learned_in_minutes_are_a_stream_of_some_of_them() -> None:
-    _, count, line, _ = choose_defaults(torch.zeros(6000, 1, 28, 28))
+    _, count, line, *_ = choose_defaults(torch.zeros(6000, 1, 28, 28))
     assert count == defaults.VALUES // 28**2
     assert "5,102 of 6,000 images" in line
     assert choose_defaults(torch.zeros(500, 1, 28, 28)).recipe.learning[1].epochs == 10
@@ -82,6 +82,18 @@ def test_digits_get_the_lam_of_the_demo() -> None:
     assert chosen.lam == pytest.approx(2.0, rel=0.1)
 
 
+def test_the_line_has_the_epochs_in_use() -> None:
+    chosen = choose_defaults(digits())
+    assert chosen.line_for(chosen.recipe) == chosen.line
+    learning = tuple(replace(layer, epochs=7) for layer in chosen.recipe.learning)
+    line = chosen.line_for(replace(chosen.recipe, learning=learning))
+    assert "as you set, each layer is trained for 7 epochs. To change" in line
+    assert "by default" not in line
+    learning = (replace(learning[0], epochs=3), learning[1])
+    line = chosen.line_for(replace(chosen.recipe, learning=learning))
+    assert "the layers are trained for 3 and 7 epochs" in line
+
+
 def test_training_without_a_recipe_is_training_with_the_chosen_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -94,7 +106,7 @@ def test_training_without_a_recipe_is_training_with_the_chosen_one(
     v = digits(20)
     with pytest.warns(UserWarning, match="light strokes .* each layer learns from 8 of 20 images"):
         run = ww.train(v, options=tiny.OPTIONS)
-    recipe, count, _, _ = choose_defaults(v)
+    recipe, count, *_ = choose_defaults(v)
     expected = ww.train(v, recipe, image_count=count, options=tiny.OPTIONS)
     assert tiny.same_filters(run.model, expected.model)
     assert isinstance(run.recipe.inference.lam, float)

@@ -2,6 +2,7 @@
 a recording with drift, hum and gaps."""
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -86,6 +87,21 @@ def test_waveforms_shorter_than_half_an_event_are_reported(length: int) -> None:
     assert any("hold only a part of the events" in text for text in words) == (length == 2)
 
 
+@pytest.mark.parametrize("scale", [1.0, 0.02])
+def test_a_channel_that_hardly_counts_is_named(scale: float) -> None:
+    """Such as an ECG in mV beside a pressure in mmHg; channels of one unit are no reason."""
+    x = simulated()[0]
+    both = replace(signals(np.stack([x, scale * x])), channel_names=("pressure", "ECG"))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        choose_settings(both)
+    messages = [str(warning.message) for warning in caught]
+    if scale == 1:
+        assert messages == []
+    else:
+        assert "channel pressure varies 50 times as much as channel ECG" in messages[0]
+
+
 def test_windows_of_a_recording_show_the_same_settings_as_the_recording() -> None:
     """Those of 200 samples cut events and the drift."""
     recording = signals(simulated()[0])
@@ -167,6 +183,10 @@ def test_the_commands_find_all_events_and_no_others(tmp_path: Path) -> None:
     output = whatwhere("encode", run, tmp_path / "x.npy", "--events", table)
     assert "1 gap" in output
     events = np.genfromtxt(table, delimiter=",", names=True)
+    negative = np.abs(shapes()[0]).max()  # a trough, the largest value of its waveform
+    positive = np.abs(shapes()[1]).max()
+    assert np.median(events["peak"][events["peak"] < 0]) == pytest.approx(-negative, rel=0.1)
+    assert np.median(events["peak"][events["peak"] > 0]) == pytest.approx(positive, rel=0.1)
     at = events["seconds"] * RATE
     near = np.abs(at[:, None] - peaks).min(1)
     found = np.abs(at[:, None] - peaks[~inside]).min(0)
@@ -201,6 +221,7 @@ def test_a_gap_longer_than_a_window_does_not_stop_training(tmp_path: Path) -> No
     table = tmp_path / "events.csv"
     said = whatwhere("encode", run, tmp_path / "a.csv", "--events", table)
     assert "1 gap longer than a waveform" in said
+    assert "samples): 5.000 to 10.500 s" in said
     found = np.genfromtxt(table, delimiter=",", names=True)["sample"]
     seen = peaks[(peaks < gap.start - 30) | (peaks > gap.stop + 30)]
     nearest = np.abs(found[:, None] - seen).min(0)
@@ -221,5 +242,5 @@ def test_an_unfinished_run_is_reported_where_it_is_used(
     words = ["encode", run, tmp_path / "a.csv", "--events", tmp_path / "events.csv"]
     result = CliRunner().invoke(app, [str(word) for word in words])
     assert result.exit_code == 0
-    assert f"is not finished: 1 epoch of {len(history)}" in result.stderr
-    assert "no seconds, because the rate is not known (give --rate)" in result.stdout
+    assert f"is not finished: it has 1 epoch of {len(history)}" in result.stderr
+    assert "no times in seconds, because the rate is not known (give --rate)" in result.stdout

@@ -275,7 +275,7 @@ GOOD = b'{"layer": 1, "epoch": 1, "reconstruction": 3.0, "penalty": 4.0, "nonzer
         (b"{", "Expecting property name"),
         (GOOD + b'\n{"lay', "Unterminated string"),
         (GOOD + b"\n\n[1, 2]\n", "layer is missing"),
-        (GOOD.replace(b"3.0", b"null"), "reconstruction = None; expected float"),
+        (GOOD.replace(b"3.0", b"null"), "reconstruction = None; expected a number"),
         (GOOD.replace(b"4.0", b"NaN"), "penalty = .*; expected a finite number"),
         (
             GOOD.replace(b"4.0", b"1" + b"0" * 400),
@@ -283,7 +283,7 @@ GOOD = b'{"layer": 1, "epoch": 1, "reconstruction": 3.0, "penalty": 4.0, "nonzer
         ),
         (GOOD.replace(b"4.0", b"1" * 5000), "digits"),
         (GOOD.replace(b"}", b', "seconds": "x"}'), "seconds = 'x'"),
-        (GOOD.replace(b"}", b', "engine": [1]}'), r"engine = \[1\]; expected str"),
+        (GOOD.replace(b"}", b', "engine": [1]}'), r"engine = \[1\]; expected text"),
         (GOOD + b"\xff", "utf-8"),
         (b"[" * 100_000, "(maximum recursion|Stack overflow)"),
     ],

@@ -13,6 +13,7 @@ import whatwhere.learning.algorithm
 import whatwhere.learning.reports
 import whatwhere.learning.trainer
 from whatwhere.engines import REFERENCE
+from whatwhere.engines.compiled import COMPILED
 from whatwhere.learning import (
     BatchReport,
     TrainingCallbacks,
@@ -22,11 +23,12 @@ from whatwhere.learning import (
 )
 from whatwhere.learning.algorithm import learn
 from whatwhere.learning.latent_store import LatentStore
-from whatwhere.learning.reports import TrainingProgress, TrainingState, per_image
+from whatwhere.learning.reports import EpochReport, TrainingProgress, TrainingState, per_image
 from whatwhere.learning.session import TrainingSession
 from whatwhere.learning.training_data import TrainingData
 from whatwhere.model import DeconvNet, Problem, load
-from whatwhere.spec import LayerSpec, ModelSpec
+from whatwhere.spec import LayerSpec, ModelSpec, Recipe
+from whatwhere.spec.toml import override, read_recipe
 
 
 def test_dead_maps_are_counted():
@@ -182,6 +184,63 @@ def test_the_time_left_is_estimated_from_the_steps_of_all_layers(monkeypatch):
     progress.callbacks().on_batch(batch_report(2))
     task = progress.display.tasks[progress.task]
     assert task.time_remaining == (20 - 5) / (2.5 / 2.0)
+
+
+def epoch_report(layer: int, epoch: int, seconds: float) -> EpochReport:
+    numbers = {"reconstruction": 1.0, "penalty": 0.5, "nonzeros": 3.0, "images": 10, "steps": 5}
+    return EpochReport(layer=layer, epoch=epoch, seconds=seconds, engine="cpu", **numbers)
+
+
+def test_epochs_say_how_long_the_others_take(capsys):
+    recipe = tiny.recipe(steps=5)  # two layers of two epochs
+    on_epoch = TrainingProgress(recipe, TrainingCallbacks()).callbacks().on_epoch
+    for layer, epoch, seconds in ((1, 1, 20.0), (1, 2, 10.0), (2, 1, 200.0), (2, 2, 200.0)):
+        on_epoch(epoch_report(layer, epoch, seconds))
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("layer ")]
+    assert lines[0].endswith("20.0 s  at least 60 s left")
+    assert lines[1].endswith("10.0 s  at least 20 s left")
+    assert lines[2].endswith("200.0 s  about 3 min left")
+    assert lines[3].endswith("200.0 s"), "training has ended"
+
+
+def test_an_epoch_that_compiled_says_so(capsys, monkeypatch):
+    monkeypatch.setattr(COMPILED, "functions", COMPILED.functions)
+    on_epoch = TrainingProgress(tiny.recipe(), TrainingCallbacks()).callbacks().on_epoch
+    COMPILED.functions += 1
+    on_epoch(epoch_report(1, 1, 118.6))
+    on_epoch(epoch_report(1, 2, 16.3))
+    first, second = capsys.readouterr().err.splitlines()[1:]
+    assert first.endswith("118.6 s (with compiling)")
+    assert second.endswith("16.3 s  at least 33 s left")
+
+
+def test_recordings_are_reported_per_window(capsys):
+    base = tiny.recipe()
+    recipe = replace(base, model=ModelSpec.signals(2, 8), learning=base.learning[:1])
+    TrainingProgress(recipe, TrainingCallbacks()).callbacks().on_epoch(epoch_report(1, 1, 2.0))
+    printed = capsys.readouterr().err
+    assert "costs and non-zeros per window" in printed
+    assert "25 window-iterations/s" in printed
+    assert "image" not in printed
+
+
+def test_a_reset_after_the_last_epoch_is_reported(capsys):
+    recipe = override(Recipe.paper(), {"learning": {"each": {"epochs": 12}}})
+    TrainingProgress(recipe, TrainingCallbacks())
+    assert capsys.readouterr().err == (
+        "The reset of the features after epoch 25 never happens: layers 1 and 2 have 12 epochs."
+        " Set learning.each.update.reset_at to earlier epochs, or to [].\n"
+    )
+    at_the_end = {"epochs": 25, "update": {"reset_at": [25]}}  # no epoch begins after it
+    recipe = override(Recipe.paper(), {"learning": {"2": at_the_end}})
+    TrainingProgress(recipe, TrainingCallbacks())
+    assert ": layer 2 has 25 epochs. " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["paper", "photographs", "signals", "demo"])
+def test_recipes_that_ship_have_no_missed_reset(name, capsys):
+    TrainingProgress(read_recipe(name), TrainingCallbacks())
+    assert capsys.readouterr().err == ""
 
 
 def test_a_resumed_epoch_begins_at_its_batch(tmp_path):

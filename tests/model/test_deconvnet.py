@@ -253,7 +253,7 @@ def test_a_model_may_have_other_filters_on_the_pass_up() -> None:
     assert untied.with_upward(None) == model
     for copied in (untied.to(torch.float64).to(torch.float32), pickle.loads(pickle.dumps(untied))):
         assert copied == untied
-    with pytest.raises(SpecError, match="filters of 1 and connectivity of 2 layers"):
+    with pytest.raises(SpecError, match="filters of 1 layer and connectivity of 2 layers"):
         model.with_upward(upward[:1])
 
 
@@ -266,7 +266,10 @@ def test_the_repr_names_every_layer() -> None:
 
 
 MALFORMED = {
-    "a layer is missing": (lambda f, c: (f[:1], c), "filters of 1 and connectivity of 2 layers"),
+    "a layer is missing": (
+        lambda f, c: (f[:1], c),
+        "filters of 1 layer and connectivity of 2 layers",
+    ),
     "wrong filter size": (
         lambda f, c: ([f[0][..., :2], f[1]], c),
         r"Layer 1 has filters \[1, 3, 3, 2\]",

@@ -1,13 +1,15 @@
 """Events of signals, against sums written out coefficient by coefficient."""
 
+import csv
 import io
+import sys
 
 import numpy as np
 import pytest
 import torch
 
 import whatwhere as ww
-from whatwhere.errors import ImageError, SpecError
+from whatwhere.errors import ImageError, MissingExtra, SpecError
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model.events import Events, events_of
 
@@ -184,7 +186,7 @@ def test_threshold_and_errors() -> None:
 
 def row(signal: int, waveform: int, sample: float, seconds: float = np.nan) -> tuple[float, ...]:
     """A row of a table with usual values in the other columns."""
-    return (signal, 1, waveform, sample, seconds, 2.0, 0, 0.9, False, 0.4, -1)
+    return (signal, 1, waveform, sample, seconds, 2.0, -0.5, 0, 0.9, False, 0.4, -1)
 
 
 def test_tables() -> None:
@@ -206,11 +208,30 @@ def test_a_table_without_a_rate_has_no_seconds() -> None:
     assert "seconds" not in text.getvalue()
 
 
+def test_a_table_has_the_names_of_channels_that_are_given() -> None:
+    text = io.StringIO()
+    events = Events.of([row(0, 3, 12.25), row(0, 1, 13.5)])
+    events["channel"][1] = 1
+    events.to_csv(text, channel_names=['Elektrode "A", µV', "B"])
+    read = list(csv.DictReader(io.StringIO(text.getvalue())))
+    assert [line["channel"] for line in read] == ['Elektrode "A", µV', "B"]
+    assert [float(line["sample"]) for line in read] == [12.25, 13.5]
+
+
 def test_a_data_frame() -> None:
     pandas = pytest.importorskip("pandas")
     frame = Events.of([row(0, 3, 12.25)]).to_pandas()
     assert isinstance(frame, pandas.DataFrame)
     assert frame.loc[0, "sample"] == 12.25
+
+
+@pytest.mark.parametrize(("package", "method"), [("pandas", "to_pandas"), ("mne", "to_mne")])
+def test_a_missing_package_is_named(
+    package: str, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingExtra, match=f"Install it: pip install {package}$"):
+        getattr(Events.of([row(0, 3, 12.25)]), method)()
 
 
 def test_annotations_of_mne() -> None:

@@ -13,6 +13,7 @@ from whatwhere.errors import EngineError, SpecError
 from whatwhere.formulas.fits import SWITCH
 from whatwhere.latents import PoolingParams
 from whatwhere.nn import functional as F
+from whatwhere.nn import fused
 from whatwhere.ops.pooling import Regions
 from whatwhere.spec import MomentFit
 
@@ -270,3 +271,9 @@ def test_invalid_arguments_raise_an_error(what: str) -> None:
 def test_unsupported_fused_kernels_raise_an_error_with_the_reason() -> None:
     with pytest.raises(EngineError, match="meta"):
         F.gaussian_pool2d(maps().to("meta"), 2, form="fused")
+
+
+def test_a_missing_compiler_is_named_as_pip_knows_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused, "HAS_NUMBA", False)
+    with pytest.raises(EngineError, match=r"is not installed \(pip install numba\)"):
+        F.gaussian_pool2d(maps(dtype=torch.float32), 2, form="fused")

@@ -63,6 +63,14 @@ class Served:
         return NAMES[self.labels[row]]
 
 
+class GivenRows(ww.Labelling):
+    """A session of pictures whose descriptors are given."""
+
+    def __init__(self, images: ww.data.Images, rows: np.ndarray) -> None:
+        super().__init__(rows)
+        self.images = images
+
+
 @contextmanager
 def serving(shown: LabelPage) -> Iterator[PageServer]:
     """A server of a page whose session is ready."""

@@ -10,7 +10,9 @@ from PIL import Image
 import tiny_run as tiny
 import whatwhere as ww
 from surfaces import scratched, surface
+from whatwhere.anomaly import Detection, Patch, Threshold
 from whatwhere.data.signals import Signals
+from whatwhere.pages.anomalies import Drawing, write_page
 from whatwhere.pages.classes import classes_page
 
 
@@ -40,6 +42,22 @@ def anomalies_report(folder: Path) -> Path:
     tiny.whatwhere("anomaly", "fit", folder / "normal", "--out", detector, "--quiet")
     tiny.whatwhere("anomaly", "score", detector, folder / "new", "--out", folder / "anomalies")
     return folder / "anomalies" / "index.html"
+
+
+def shapes_report(folder: Path) -> Path:
+    """The page of a narrow and a wide picture, which are both anomalies."""
+    drawings = []
+    for height, width in ((250, 100), (100, 250)):
+        picture = torch.rand(1, height, width, generator=torch.Generator().manual_seed(0))
+        place = Patch(20, 30, 45, 45)
+        heat = torch.zeros(height, width)
+        found = Detection(f"{width} x {height}", 2.0, {"spots": 2.0}, heat, place)
+        drawings.append(Drawing(found, picture, [place.cut(picture)] * 5))
+    threshold = Threshold(1.0, 0.05, (0.0, 0.1))
+    page = write_page(drawings, np.full(2, 2.0), None, threshold, "learned from 9 pictures")
+    file = folder / "shapes.html"
+    file.write_text(page, encoding="utf-8")
+    return file
 
 
 def classes_report(folder: Path) -> Path:

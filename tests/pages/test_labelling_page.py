@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,15 +20,15 @@ from PIL import Image
 
 import tiny_run as tiny
 import whatwhere as ww
-from pages.labelled import COUNT, HOSTILE, Served, press, serving, until_said
+from pages.labelled import COUNT, HOSTILE, GivenRows, Served, press, serving, until_said
 from pages.opened import Opened
+from whatwhere import progress
 from whatwhere.pages.labelling import (
     ClassSlots,
     LabelPage,
     LabelsFirst,
     page,
     stage_words,
-    what_is_missing,
 )
 from whatwhere.pages.server import PageServer
 from whatwhere.tasks.labelling.label_tables import read_labels
@@ -151,6 +152,32 @@ def test_digits_and_shortcuts_work_wherever_the_focus_is_outside_of_the_field(
     tab.tab.locator("#filter").focus()
     press(tab, "u")
     until_said(tab, shown, 5)
+
+
+@pytest.mark.browser
+def test_a_digit_labels_only_pictures_that_are_shown_as_chosen(
+    tab: Opened, served: Session
+) -> None:
+    _, shown, _ = served
+    press(tab, "bar <Enter>")
+    until_said(tab, shown, 1)
+    first = chosen_row(tab)
+    assert tab.tab.evaluate("document.activeElement.dataset.row") == str(first)
+    press(tab, "<Space>")
+    assert tab.text("#chosen") == "No picture is chosen."
+    assert tab.tab.evaluate("document.activeElement.dataset.row") == str(first)
+    press(tab, "1")
+    assert tab.text("#armed").startswith("Every picture that you click gets the class bar.")
+    press(tab, "1")
+    assert tab.tab.locator("#armed").inner_text() == "", "as a second click on the class does"
+    press(tab, "x")
+    tab.tab.locator("#message", has_text="Choose a picture first.").wait_for()
+    assert len(shown.session.said) == 1
+    press(tab, "1")
+    tab.tab.locator("#tray .cell").nth(1).click()
+    until_said(tab, shown, 2)
+    assert first not in shown.session.said
+    press(tab, "<Escape>")
 
 
 @pytest.mark.browser
@@ -482,19 +509,6 @@ def test_a_lasso_chooses_many(tab: Opened, served: Session) -> None:
 # The estimate -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("classes", "words"),
-    [
-        ([], "An estimate of the error needs 5 labels; so far there are 0."),
-        (["a", "a", "b"], "An estimate of the error needs 5 labels; so far there are 3."),
-        (["a"] * 7, "An estimate of the error needs labels of two classes."),
-        (["a", "a", "a", "b", "c"], ""),
-    ],
-)
-def test_what_an_estimate_needs_is_said_in_words(classes: list[str], words: str) -> None:
-    assert what_is_missing(classes) == words
-
-
 @pytest.mark.browser
 def test_the_estimate_says_what_is_missing_and_its_curve_has_axes(
     tab: Opened, served: Session
@@ -525,13 +539,15 @@ def test_unsure_pictures_come_first_and_a_class_is_confirmed_at_once(
     _, shown, _ = served
     label_truly(tab, served, 8)
     session = shown.session
-    tab.tab.locator("#show-grid").click()
     tab.tab.locator("#filter").select_option("unsure")
+    assert tab.tab.locator("#grid").is_visible(), "only the grid has an order"
     certainty = shown._state("")["certainty"]
     cells = tab.tab.locator("#grid .cell").all()
     rows = [int(cell.get_attribute("data-row")) for cell in cells]
     assert [certainty[row] for row in rows] == sorted(certainty[row] for row in rows)
     assert not set(rows) & set(session.said)
+    tab.tab.locator("#show-map").click()
+    assert tab.tab.locator("#filter").input_value() == "all", "the map has no order"
     # through the magnifying glass of a class, from the least to the most sure
     predictions = session.predict()
     open_classes = predictions.classes[~predictions.said].tolist()
@@ -558,6 +574,88 @@ def test_unsure_pictures_come_first_and_a_class_is_confirmed_at_once(
     assert tab.text("#chosen").startswith("2 pictures"), "what was taken out is chosen"
     press(tab, "<Control+z>")
     until_said(tab, shown, before)
+
+
+def look_through_the_largest_class(tab: Opened, shown: LabelPage) -> str:
+    """Show the pictures of the class that has the most predictions; returns its name."""
+    predictions = shown.session.predict()
+    open_classes = predictions.classes[~predictions.said].tolist()
+    name = max(set(open_classes), key=open_classes.count)
+    tab.tab.locator(".class-row", has_text=name).locator(".look").click()
+    return str(name)
+
+
+@pytest.mark.browser
+def test_after_a_class_is_confirmed_a_suggestion_follows_and_undo_chooses_nothing(
+    tab: Opened, served: Session
+) -> None:
+    _, shown, _ = served
+    label_truly(tab, served, 8)
+    session = shown.session
+    look_through_the_largest_class(tab, shown)
+    before = dict(session.said)
+    press(tab, "<Control+Enter>")
+    tab.tab.locator("#message", has_text="confirmed as").wait_for()
+    tab.settle()
+    assert len(session.said) > len(before) + 1
+    assert chosen_row(tab) not in session.said
+    assert "your label" not in tab.tab.locator("#spoken").text_content()
+    press(tab, "u")
+    until_said(tab, shown, len(before))
+    assert tab.text("#chosen") == "No picture is chosen."
+    press(tab, "1")
+    assert tab.text("#armed") != ""
+    assert session.said == before
+    press(tab, "<Escape>")
+    # one that was taken out is what follows
+    tab.tab.locator("#grid .cell").first.click()
+    press(tab, "<Control+Enter>")
+    tab.tab.locator("#message", has_text="What you took out is chosen").wait_for()
+    name = tab.text("#chosen").partition(":")[0]
+    assert f"Next: {name}:" in tab.tab.locator("#spoken").text_content()
+
+
+@pytest.mark.browser
+def test_after_a_label_in_the_grid_the_next_picture_without_a_label_follows(
+    tab: Opened, served: Session
+) -> None:
+    _, shown, _ = served
+    shown.session.label({1: "bar", 2: "bar", 3: "bar"})
+    shown.revision += 1
+    tab.reopen()
+    tab.tab.locator("#show-grid").click()
+    for row, following in ((0, 4), (1, 2)):
+        tab.tab.locator(f'#grid .cell[data-row="{row}"]').click()
+        press(tab, "0")
+        until_said(tab, shown, 4)
+        tab.tab.locator(f'#picture[data-row="{following}"]').wait_for()
+
+
+@pytest.mark.browser
+def test_a_picture_of_a_class_is_seen_large_without_being_taken_out(
+    tab: Opened, served: Session
+) -> None:
+    _, shown, _ = served
+    label_truly(tab, served, 8)
+    look_through_the_largest_class(tab, shown)
+    assert "point at it and press z" in tab.text("#review-words")
+    confirm = tab.text("#confirm")
+    before = dict(shown.session.said)
+    cells = tab.tab.locator("#grid .cell")
+    for number, reach in ((2, "pointer"), (3, "arrow")):
+        if reach == "pointer":
+            cells.nth(2).hover()
+        else:
+            cells.nth(2).focus()
+            press(tab, "<ArrowRight>")
+        press(tab, "z")
+        tab.tab.locator("#large").wait_for()
+        name = shown.session.names[int(cells.nth(number).get_attribute("data-row"))]
+        assert tab.text("#large-words").startswith(f"{name}:"), reach
+        press(tab, "<Escape>")
+    assert tab.tab.locator("#grid .cell.out").count() == 0
+    assert tab.text("#confirm") == confirm
+    assert shown.session.said == before
 
 
 @pytest.mark.browser
@@ -670,7 +768,8 @@ def test_while_the_program_learns_the_page_counts_and_keys_can_be_read(
 
     def learn(stage: Any) -> ww.Labelling:
         with stage("learning features", 4000) as advance:
-            advance(1000)
+            advance(500)
+            advance(500)
             half.wait(60)
         return shown.session
 
@@ -681,7 +780,7 @@ def test_while_the_program_learns_the_page_counts_and_keys_can_be_read(
             tab = browser.new_page()
             tab.goto(server.url)
             tab.locator("#stage", has_text="learning features: 1,000 of 4,000, about").wait_for()
-            assert terminal[-1] == ("learning features", 1000)
+            assert terminal[-1] == ("learning features", 500)
             assert tab.locator("#source").inner_text() == "slides"
             for button in ("#save", "#undo", "#start-tour"):
                 assert tab.locator(button).is_disabled(), button
@@ -702,17 +801,18 @@ def test_while_the_program_learns_the_page_counts_and_keys_can_be_read(
             server.shutdown()
 
 
-@pytest.mark.parametrize(
-    ("done", "words"),
-    [
-        (0, "learning …"),
-        (50, "learning: 50 of 200, about 30 s left"),
-        (1, "learning: 1 of 200, about 33 min left"),
-        (200, "learning …"),
-    ],
-)
-def test_progress_is_told_with_counts_and_time(done: int, words: str) -> None:
-    assert stage_words("learning", done, 200, 10) == words
+def test_progress_is_told_with_counts_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = [0.0]
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: times[-1]))
+    pace = progress.Pace(200)
+    assert stage_words("learning", pace) == "learning …"
+    pace.add(1)
+    assert stage_words("learning", pace) == "learning: 1 of 200"
+    times.append(10.0)
+    pace.add(50)
+    assert stage_words("learning", pace) == "learning: 51 of 200, about 30 s left"
+    pace.add(149)
+    assert stage_words("learning", pace) == "learning …"
 
 
 @pytest.mark.browser
@@ -722,18 +822,12 @@ def test_the_classifier_is_saved_by_a_key(tab: Opened, served: Session) -> None:
     made.classifier.unlink(missing_ok=True)
     press(tab, "<Control+s>")
     tab.tab.locator("#message", has_text="Saved").wait_for()
+    command = f"whatwhere classify {made.classifier} new/ --out new_sorted"
+    assert tab.text("#message").endswith(f"To classify new pictures with it: {command}")
     assert ww.load_classifier(made.classifier).classes == tuple(shown.session.classes)
 
 
 # Many pictures ----------------------------------------------------------------------------------
-
-
-class GivenRows(ww.Labelling):
-    """A session of pictures whose descriptors are given."""
-
-    def __init__(self, images: ww.data.Images, rows: np.ndarray) -> None:
-        super().__init__(rows)
-        self.images = images
 
 
 MANY = 3000

@@ -225,8 +225,28 @@ def test_inference_continues_from_an_edit(opened: Opened) -> None:
     opened.tab.locator("#continue").click()
     opened.settle()
     assert opened.number("#cost") < spoiled
-    opened.tab.locator("#undo-edits").click()
+    opened.tab.locator("#discard-edits").click()
     opened.settle()
+    assert opened.number("#cost") == found
+
+
+def test_edits_are_discarded_at_once_without_inference(browser: Any, page_file: Path) -> None:
+    with Opened(
+        browser, page_file.as_uri(), f"steps={STEPS}", fast_timers=True, held_reports=True
+    ) as opened:
+        select_first(opened)
+        found, steps = opened.number("#cost"), opened.text("#step-label")
+        opened.tab.locator("#step-back").click()
+        opened.tab.locator("#amplitude").fill("0")
+        opened.settle()
+        assert opened.text("#edited") == "edited by hand"
+        opened.tab.evaluate("window.reportsToPass = 0")  # no inference can end from here on
+        opened.tab.locator("#discard-edits").click()
+        opened.settle()
+        assert (opened.number("#cost"), opened.text("#step-label")) == (found, steps)
+        assert opened.text("#edited") == ""
+        assert opened.tab.locator("#discard-edits").is_disabled()
+        assert "actions" not in opened.address()
 
 
 def test_features_are_added_and_deleted_with_the_keyboard_alone(opened: Opened) -> None:
@@ -246,7 +266,7 @@ def test_features_are_added_and_deleted_with_the_keyboard_alone(opened: Opened) 
     opened.tab.locator("#add").press("Enter")
     opened.settle()
     assert opened.number("#nonzeros") == count
-    assert opened.text("#element-title").startswith("Feature 8 of layer 2")
+    assert opened.text("#element-title").startswith("Feature of map 8 of layer 2")
 
 
 def test_max_pooling_is_shown_next_to_gaussian_pooling(opened: Opened, model: DeconvNet) -> None:
@@ -271,7 +291,9 @@ def test_a_feature_shows_its_filters_and_16_of_its_activations(
     plane, largest = model.filters[1][below, feature], model.filters[1][:, feature].max()
     np.testing.assert_allclose(ink(shown), (plane / largest).numpy(), atol=0.01)
     opened.tab.locator("#samples canvas[aria-label^='In example']").first.wait_for()
-    assert 0 < opened.tab.locator("#samples canvas").count() <= 16
+    count = opened.tab.locator("#samples canvas").count()
+    assert 0 < count <= 16
+    assert re.match(f"{count} activations?, drawn at random", opened.text("#samples-title"))
     assert opened.text("#occurrence-count").endswith("% of 30 examples")
 
 
@@ -352,8 +374,12 @@ def test_a_served_page_opens_before_the_codes_of_its_examples_are_inferred(
         with Opened(browser, server.url, fast_timers=True) as opened:
             opened.tab.locator("#legend .swatch").first.click()
             assert opened.text("#occurrence-count") == "in – % of 0 examples"
+            pending = opened.tab.locator(".examples-pending")
+            assert pending.all_inner_texts() == ["inferring examples: 0 of 6"] * 2
             looked.set()
             opened.tab.locator("#occurrence-count", has_text="of 6 examples").wait_for()
+            for line in pending.all():
+                line.wait_for(state="hidden")
             opened.tab.locator("#nearest .tile").nth(5).wait_for()
             assert {url.removeprefix(server.url) for url in opened.requests if "codes" in url} == {
                 "codes/0",
@@ -378,6 +404,11 @@ def test_a_phone_shows_it_all_without_scrolling_sideways_and_draws_by_touch(
     touch = {"viewport": size, "has_touch": True, "is_mobile": True}
     with Opened(browser, page_file.as_uri(), fast_timers=True, **touch) as opened:
         assert opened.tab.evaluate("document.documentElement.scrollWidth") <= 390
+        cut_off = opened.tab.locator("h2:visible, h3:visible").evaluate_all(
+            "all => all.filter(e => e.scrollWidth > e.clientWidth && e.clientWidth > 0)"
+            ".map(e => e.innerText)"
+        )
+        assert cut_off == []
         opened.tab.locator("#clear").click()
         opened.settle()
         box = opened.box("#draw")
@@ -405,6 +436,18 @@ def test_words_follow_the_model(opened: Opened, model: DeconvNet) -> None:
     assert export.are_strokes(model, digits)
     greys = np.random.default_rng(0).integers(0, 256, (20, 28, 28), dtype=np.uint8)
     assert not export.are_strokes(model, load(greys)), "a picture of greys is no stroke"
+
+
+def test_maps_and_features_are_told_apart(opened: Opened) -> None:
+    assert "with 16 and 48 feature maps," in opened.text("#about")
+    select_first(opened)
+    number = int(opened.address()["feature"]) + 1
+    assert opened.text("#feature-title") == f"Feature map {number} of layer 2"
+    assert opened.text("#element-title").startswith(f"Feature of map {number} of layer 2, row ")
+    swatch = opened.tab.locator("#legend .swatch").first
+    assert swatch.get_attribute("aria-label") == "Feature map 1"
+    words = opened.text("#code-panel")
+    assert "a hue for every feature map" in words
 
 
 def test_a_page_of_pictures_says_nothing_of_ink_or_digits(browser: Any, tmp_path: Path) -> None:

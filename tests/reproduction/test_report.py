@@ -12,7 +12,14 @@ from matplotlib.text import Text
 from safetensors import safe_open
 
 from reproduction import report
-from reproduction.claims import FAILS, HOLDS, OPEN, MeasuredCell, evaluate_claim
+from reproduction.claims import (
+    FAILS,
+    HOLDS,
+    OPEN,
+    WITHIN_SEEDS,
+    MeasuredCell,
+    evaluate_claim,
+)
 from reproduction.curves import draw, lowest
 from reproduction.few_labels import FewLabels
 from reproduction.jobs import TrainingJob
@@ -196,6 +203,33 @@ def test_below_compares_means_over_seeds():
     assert evaluate_claim(claim, cells({"a / x": 0.8, "b / x": 0.8})).verdict == FAILS, (
         "as good is not better"
     )
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "verdict"),
+    [
+        ([0.77, 0.79, 0.81], [0.78, 0.80, 0.82], WITHIN_SEEDS),
+        ([0.78, 0.80, 0.82], [0.77, 0.79, 0.81], WITHIN_SEEDS),  # and so it neither holds nor fails
+        ([0.77, 0.79, 0.81], [0.82, 0.84, 0.86], HOLDS),
+        ([0.77, 0.79, 0.81], [0.50, 0.84, 1.20], WITHIN_SEEDS),  # the larger deviation counts
+        ([0.77, 0.79, 0.81], 0.80, HOLDS),  # one seed has no known deviation
+    ],
+)
+def test_a_difference_within_the_seeds_is_no_difference(first, second, verdict):
+    measured = cells({"a / x": first, "b / x": second})
+    below = Claim(text="a beats b", below=(("a / x", "b / x"),))
+    lowest_of_all = Claim(text="a is lowest", lowest=("a / x",))
+    assert evaluate_claim(below, measured).verdict == verdict
+    assert evaluate_claim(lowest_of_all, measured).verdict == verdict
+
+
+def test_one_comparison_beyond_the_seeds_decides_by_the_means():
+    near, far = [0.78, 0.80, 0.82], [1.78, 1.80, 1.82]
+    measured = cells({"a / x": [0.77, 0.79, 0.81], "b / x": near, "c / x": far})
+    claim = Claim(text="", below=(("a / x", "b / x"), ("a / x", "c / x")))
+    assert evaluate_claim(claim, measured).verdict == HOLDS
+    reverse = Claim(text="", below=(("b / x", "a / x"), ("a / x", "c / x")))
+    assert evaluate_claim(reverse, measured).verdict == FAILS
 
 
 def test_overlapping_intervals_are_mentioned():

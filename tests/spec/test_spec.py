@@ -62,7 +62,7 @@ class Oven(Checked):
     ("given", "problem"),
     [
         ({"shelves": 0}, "shelves = 0; expected an integer of at least 1"),
-        ({"shelves": None}, "shelves = None; expected int"),
+        ({"shelves": None}, "shelves = None; expected an integer"),
         ({"heat": 0}, "heat = 0.0; expected a number above 0 and below 1"),
         ({"heat": 1.0}, "heat = 1.0; expected a number above 0 and below 1"),
         ({"doses": [1, 6]}, "doses = 6.0; expected a number of at least 0 and at most 5"),

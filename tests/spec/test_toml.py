@@ -133,7 +133,7 @@ OLD = {
     "inference.momentum = true": (
         r"inference\.momentum is not a setting any more. Write step\.momentum = true"
     ),
-    "inference.search_every = 2": r"Write nothing: a line search finds β in every step",
+    "inference.search_every = 2": r"Remove it: a line search finds β in every step",
     "inference.noise = 0.1": r"Write lam as a number; `whatwhere denoise` removes noise",
     "inference.lam.noise = 0.1": (
         r"inference\.lam\.noise is not a setting any more. Write lam as a number"
@@ -178,8 +178,8 @@ BAD = {
         r"stop is not a setting. Did you mean 'learning\.1\.inference\.step'"
     ),
     "[inference]\nlam = 'big'": r"inference\.lam = 'big'; expected 'auto'",
-    "[inference]\nsteps = 1.5": r"inference\.steps = 1\.5; expected int",
-    "[inference]\nstep.momentum = 1": r"inference\.step\.momentum = 1; expected bool",
+    "[inference]\nsteps = 1.5": r"inference\.steps = 1\.5; expected an integer",
+    "[inference]\nstep.momentum = 1": r"inference\.step\.momentum = 1; expected true or false",
     "[inference]\nstep.per = 'x'": r"inference\.step\.per = 'x'; expected one of 'image'",
     "[inference]\nstep = 'x'": (
         r"inference\.step = 'x'; expected 'line_search' or 'fixed' or 'schedule'"

@@ -304,13 +304,13 @@ def test_neither_statistics_nor_events_of_earlier_tiles_stay_in_memory(
         statistics.append(weakref.ref(solution.stats.reconstruction))
         return solution
 
-    def written(table: Events, file: Any, *, header: bool = True) -> None:
+    def written(table: Events, file: Any, **options: Any) -> None:
         tables.append(weakref.ref(table))
         most[:] = [
             max(a, sum(ref() is not None for ref in b))
             for a, b in zip(most, (statistics, tables), strict=True)
         ]
-        to_csv(table, file, header=header)
+        to_csv(table, file, **options)
 
     monkeypatch.setattr(tiled, "run_plan", solved)
     monkeypatch.setattr(Events, "to_csv", written)

@@ -45,7 +45,7 @@ def main() -> None:
     except (
         WhatwhereError,
         OSError,
-    ) as error:  # OSError: a disk, a folder or a file that no command foresaw
+    ) as error:  # OSError: a disk, folder or file error that no command expected
         if isinstance(error, ReportedError):
             raise SystemExit(2) from None
         message = str(error)
@@ -64,8 +64,8 @@ _UNCONVERGED: list[str] = []
 
 
 def _print_warning(message: Warning | str, *place: object, **more: object) -> None:
-    """Print a warning to the user in one line, and only once. Of batches that did not converge, the
-    first is printed; the others are counted."""
+    """Print a warning in one line, and only once. For batches that did not converge, print the
+    first warning and count the others."""
     if isinstance(message, ConvergenceWarning):
         _UNCONVERGED.append(str(message))
         if len(_UNCONVERGED) > 1:
@@ -77,7 +77,7 @@ def _print_warning(message: Warning | str, *place: object, **more: object) -> No
 
 
 def _count_unconverged() -> None:
-    """Say how many batches did not converge, if more than the one that was reported."""
+    """Report how many batches did not converge, if there was more than one."""
     if len(_UNCONVERGED) > 1:
         words = f"The warning about tolerance came {len(_UNCONVERGED):,} times, once per batch."
         typer.secho(f"warning: {words}", fg="yellow", err=True)

@@ -1,4 +1,5 @@
-"""`whatwhere anomaly fit`, `score` and `odd`: how unlike normal pictures others are, and where."""
+"""`whatwhere anomaly fit`, `score` and `odd`: how much pictures differ from normal ones, and
+where."""
 
 import csv
 import io
@@ -13,19 +14,21 @@ import typer
 
 from whatwhere.cli.command import Settings, app, command
 from whatwhere.cli.inputs import SHARD, open_shard
-from whatwhere.spec.checks import Within
+from whatwhere.spec.checks import Checked, Within
 from whatwhere.spec.tasks import AnomalySpec
 
 if TYPE_CHECKING:
+    import numpy as np
     from torch import Tensor
 
     from whatwhere.cli.outputs import Stages
     from whatwhere.pages.anomalies import Drawing
     from whatwhere.tasks.anomaly import AnomalyDetector
+    from whatwhere.tasks.anomaly.detector import Detection
     from whatwhere.tasks.anomaly.pictures import PictureList
 
-SHOWN = 200  # pictures of the page, the least normal ones
-UNSORTED = 0.1  # share of an unsorted folder that is taken for odd, unless it is given
+SHOWN = 200  # pictures on the page: the least normal ones
+UNSORTED = 0.1  # share of an unsorted folder that counts as odd by default
 
 group = typer.Typer(
     name="anomaly",
@@ -37,12 +40,25 @@ app.add_typer(group)
 
 @dataclass(frozen=True)
 class Row:
-    """The score of a picture and its evidence of each kind, for the table."""
+    """A picture in the table.
+
+    x, y         the pixel in the middle of its least normal patch
+    share_above  share of its known pixels that exceed the threshold
+    """
 
     score: float
     number: int
     name: str
     evidence: dict[str, float]
+    x: int
+    y: int
+    share_above: float
+
+    @classmethod
+    def of(cls, found: "Detection", number: int, threshold: float) -> "Row":
+        x, y = found.patch.centre
+        above = found.share_above(threshold)
+        return cls(found.score, number, found.name, found.evidence, x, y, above)
 
 
 @command(AnomalySpec, flags="aligned false_alarms contamination", app=group)
@@ -68,14 +84,11 @@ def fit(
     """
     from whatwhere.cli.outputs import Stages, claim
     from whatwhere.errors import printable
-    from whatwhere.files import disk_errors
 
     spec = settings.override(AnomalySpec())
     claim([out], normal, overwrite=overwrite)
     detector = fitted(spec, normal, Stages(quiet))
-    with disk_errors(f"writing {out}", "free some disk space, or choose another path with --out"):
-        out.parent.mkdir(parents=True, exist_ok=True)
-        detector.save(out)
+    save(detector, out, "--out")
     threshold = detector.threshold_
     low, high = threshold.interval
     count = detector.sample_.seen
@@ -94,7 +107,19 @@ def fit(
     )
 
 
-@command(SHARD, app=group, flags="shard")
+@dataclass(frozen=True, kw_only=True)
+class ScoreSpec(Checked):
+    """Settings of `score`.
+
+    false_alarms  share of normal pictures that may count as anomalies; the command chooses the
+                  threshold again from the scores of the normal pictures, without a new fit.
+                  Default: the setting of the fit
+    """
+
+    false_alarms: Annotated[float, Within(0, 0.5, above=True)] | None = None
+
+
+@command(SHARD, ScoreSpec, app=group, flags="shard false_alarms")
 def score(
     detector: Path,
     pictures: str,
@@ -109,38 +134,53 @@ def score(
 
     The command writes two files to the folder. `index.html` shows the pictures, the least normal
     first, with maps of their anomalies. `scores.csv` has a row for each picture: its name, its
-    score, 1 for an anomaly, and the evidence of each kind.
+    score, whether it is an anomaly (1 or 0), its least normal place (x, y), the share of its pixels
+    above the threshold, and the evidence of each kind.
 
-    The scores of pictures that the detector learned from are too low. Use `odd` for those.
+    Do not score the pictures that the detector learned from, because their scores are too low. Use
+    `odd` for them.
 
-    detector  a file that `whatwhere anomaly fit` wrote
-    pictures  a folder of pictures of any sizes, the name of a data set, or an .npy, .npz or IDX
-              file
+    detector  a file that `whatwhere anomaly fit` or `odd --detector` wrote
+    pictures  a picture, a folder of pictures of any sizes, the name of a data set, or an .npy, .npz
+              or IDX file
     out       folder for the report. With --shard, each part writes to a sub-folder
     overwrite  also replace files that whatwhere did not write, or that have changed since. The
                command replaces results of whatwhere in this folder without asking
 
     $ whatwhere anomaly score detector new_pictures/ --out report
+    $ whatwhere anomaly score detector new_pictures/ --out report --false-alarms 0.1
     """
     from whatwhere.cli.outputs import Stages, claim
 
+    spec = settings.of(ScoreSpec)
     shard = open_shard(settings, out, quiet=quiet)
     out = shard.part_of(out)
     check_outside(out, pictures)
-    # imported after the check, so that its error is reported sooner
-    from whatwhere.data.parts import begin_part, end_part
-    from whatwhere.tasks.anomaly import AnomalyDetector
-    from whatwhere.tasks.anomaly.pictures import open_pictures
+    stages = Stages(quiet)
+    with stages.stage("loading the detector", 1) as advance:
+        # imported after the check, so that its error is reported sooner
+        from whatwhere.data.parts import PartRecord, begin_part, end_part
+        from whatwhere.files import file_checksum
+        from whatwhere.tasks.anomaly import AnomalyDetector
+        from whatwhere.tasks.anomaly.pictures import open_pictures
 
-    model = AnomalyDetector.load(detector)
+        model = AnomalyDetector.load(detector)
+        advance(1)
+    note = ""
+    if spec.false_alarms is not None:
+        model.choose_threshold(spec.false_alarms)
+        if few := too_few(model):
+            note = f" The detector {learned_from(model)}.{few}"
     claim(report_files(out), detector, pictures, folder=out, overwrite=overwrite, recorded=True)
     source = open_pictures(pictures, shard)
-    stages = Stages(quiet)
-    begin_part(out, shard)
+    record = PartRecord(file_checksum(detector), str(spec), source.all_pictures)
+    begin_part(out, shard, record, overwrite=overwrite)
     fitted_to: list[int] = []
     rows = scored(model, watched(source, model, fitted_to), stages)
-    words = write_report(out, model, source, rows, stages, json_=json_)
+    words = write_report(out, model, source, rows, stages, json_=json_, normal=model.normal_scores_)
     end_part(out, shard)
+    if not json_:
+        words += note
     if fitted_to and not json_:
         words += (
             f" The detector learned from {len(fitted_to):,} of these pictures, so their scores are"
@@ -158,8 +198,8 @@ class UnsortedSpec(AnomalySpec):
                   with all places, for surfaces
     false_alarms  share of normal pictures that may count as anomalies; sets the threshold
     contamination  share of the pictures that you expect to be odd
-    memory        MB that learning may use. It keeps a random sample of the pictures if they need
-                  more
+    memory        MB of memory that learning may use. If the pictures need more, the command learns
+                  from a random sample
     seed          seed of the random sample
     """
 
@@ -171,6 +211,7 @@ def odd(
     pictures: str,
     *,
     out: Path,
+    detector: Path | None = None,
     settings: Settings,
     overwrite: bool = False,
     json_: bool = False,
@@ -185,38 +226,50 @@ def odd(
     pictures  a folder of pictures of any sizes, the name of a data set, or an .npy, .npz or IDX
               file
     out       folder for the report
+    detector  file for the detector, with which `whatwhere anomaly score` scores new pictures.
+              Default: the command does not keep the detector
     overwrite  also replace files that whatwhere did not write, or that have changed since. The
                command replaces results of whatwhere in this folder without asking
 
     $ whatwhere anomaly odd pictures/ --out odd
     $ whatwhere anomaly odd pictures/ --out odd --contamination 0.2
+    $ whatwhere anomaly odd pictures/ --out odd --detector detector
     """
     from whatwhere.cli.outputs import Stages, claim
 
     spec = settings.of(UnsortedSpec)
     check_outside(out, pictures)
     # imported after the check, so that its error is reported sooner
-    from whatwhere.tasks.anomaly.pictures import open_pictures, some_of
+    from whatwhere.tasks.anomaly.pictures import open_pictures
 
     claim(report_files(out), pictures, folder=out, overwrite=overwrite, recorded=True)
+    if detector is not None:
+        claim([detector], pictures, overwrite=overwrite)
     stages = Stages(quiet)
     model = fitted(spec, pictures, stages)
+    if detector is not None:
+        save(model, detector, "--detector")
     source = open_pictures(pictures)
-    # The detector learned from most of these pictures. They have been compared with the others
-    # already, so only those that were left out are scored.
+    rows = scored(model, source, stages)
+    # The detector learned from most of these pictures. `fit` scored each of them by what it learned
+    # from the others; only the places come from the detector itself.
     by_others = zip(
         model.fitted_.tolist(), model.normal_scores_.tolist(), model.normal_evidence_, strict=True
     )
-    rows = [
-        Row(score, number, source.names[number], evidence) for number, score, evidence in by_others
-    ]
-    compared = {row.number for row in rows}
-    left_out = [number for number in range(len(source)) if number not in compared]
-    if left_out:
-        scores = scored(model, some_of(source, left_out), stages)
-        rows += [replace(row, number=number) for row, number in zip(scores, left_out, strict=True)]
+    for number, score, evidence in by_others:
+        rows[number] = replace(rows[number], score=score, evidence=evidence)
     words = write_report(out, model, source, rows, stages, json_=json_)
     typer.echo(words if json_ else words + too_few(model))
+
+
+def save(model: "AnomalyDetector", file: Path, option: str) -> None:
+    """Write a detector to a file; `option` is the one that gave its path."""
+    from whatwhere.files import disk_errors
+
+    remedy = f"free some disk space, or choose another path with {option}"
+    with disk_errors(f"writing {file}", remedy):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        model.save(file)
 
 
 def fitted(spec: AnomalySpec, source: str, stages: "Stages") -> "AnomalyDetector":
@@ -239,7 +292,7 @@ def learned_from(model: "AnomalyDetector") -> str:
         return f"learned from {plural(seen, 'normal picture')}"
     sampled = ""
     if kept < seen:
-        sampled = f"; it kept a random {kept:,} (setting `memory`)"
+        sampled = f"; it kept a random sample of {kept:,} (setting `memory`)"
     without = ""
     if fitted < kept:
         without = f" and left out the {kept - fitted:,} least normal"
@@ -247,7 +300,8 @@ def learned_from(model: "AnomalyDetector") -> str:
 
 
 def too_few(model: "AnomalyDetector") -> str:
-    """A sentence for detectors that learned from too few pictures for the wanted false alarms."""
+    """A sentence that warns of too few pictures for the wanted rate of false alarms; empty if there
+    are enough."""
     wanted = model.false_alarms
     fewest = math.ceil(1 / wanted) - 1
     if len(model.fitted_) >= fewest:
@@ -279,8 +333,8 @@ def check_outside(out: Path, pictures: str) -> None:
 
 
 def watched(source: "PictureList", model: "AnomalyDetector", fitted_to: list[int]) -> "PictureList":
-    """The same pictures; the numbers of those that the detector was fitted to are added to
-    `fitted_to` as they are read."""
+    """The same pictures. Reading one that the detector learned from adds its number to
+    `fitted_to`."""
     from whatwhere.tasks.anomaly.pictures import PictureList, fingerprint, with_channels
 
     known = model.fingerprints()
@@ -295,11 +349,14 @@ def watched(source: "PictureList", model: "AnomalyDetector", fitted_to: list[int
 
 
 def scored(model: "AnomalyDetector", source: "PictureList", stages: "Stages") -> list[Row]:
-    """The scores of pictures, in their order; their maps would not fit in memory."""
+    """The rows of pictures, in their order. Their maps are not kept, because they would not fit in
+    memory."""
+    from whatwhere.errors import plural
+
     rows = []
-    with stages.stage(f"scoring {len(source):,} pictures", len(source)) as advance:
+    with stages.stage(f"scoring {plural(len(source), 'picture')}", len(source)) as advance:
         for number, found in enumerate(model.detect(source)):
-            rows.append(Row(found.score, number, found.name, found.evidence))
+            rows.append(Row.of(found, number, model.threshold_.value))
             advance(1)
     return rows
 
@@ -317,9 +374,13 @@ def write_report(
     stages: "Stages",
     *,
     json_: bool,
+    normal: "np.ndarray | None" = None,
 ) -> str:
     """Write the table and the page, the least normal pictures first; return a summary, as JSON or
-    in words."""
+    in words.
+
+    normal  scores of other pictures, which the detector learned from
+    """
     import numpy as np
 
     from whatwhere.cli.outputs import write
@@ -335,27 +396,27 @@ def write_report(
     with stages.stage("drawing the page", len(shown)) as advance:
         drawn = drawings(model, source, shown, advance)
         learned = learned_from(model)
-        content = write_page(drawn, scores, model.normal_scores_, threshold, learned)
+        content = write_page(drawn, scores, normal, threshold, learned)
         write(page, content.encode(), out)
     anomalies = int((scores > threshold.value).sum())
     if json_:
         return json.dumps({"folder": str(out), "pictures": len(rows), "anomalies": anomalies})
-    found = f"{printable(out)}: {count_above(anomalies, len(rows))}"
-    alarms = false_alarms_among(anomalies, len(rows), threshold)
-    if alarms:
-        found += f"; {alarms[0].lower()}{alarms[1:]}"
-    else:
-        found += "."
+    found = f"{printable(out)}: {count_above(anomalies, len(rows))}."
+    if anomalies:
+        found += f" {false_alarms_among(anomalies, len(rows), threshold)}"
+    if len(rows) == 1:
+        return f"{found} Its score is {scores[0]:.2f}."
     return f"{found} The least normal is {printable(rows[0].name)} (score {scores[0]:.2f})."
 
 
 def csv_table(rows: Sequence[Row], threshold: float) -> str:
     file = io.StringIO()
     lines = csv.writer(file, lineterminator="\n")
-    lines.writerow(["name", "score", "anomaly", *rows[0].evidence])
+    lines.writerow(["name", "score", "anomaly", "x", "y", "share_above", *rows[0].evidence])
     for row in rows:
         kinds = [f"{value:.3f}" for value in row.evidence.values()]
-        lines.writerow([row.name, f"{row.score:.4f}", int(row.score > threshold), *kinds])
+        place = [row.x, row.y, f"{row.share_above:.4f}"]
+        lines.writerow([row.name, f"{row.score:.4f}", int(row.score > threshold), *place, *kinds])
     return file.getvalue()
 
 
@@ -365,7 +426,7 @@ def drawings(
     shown: Sequence[Row],
     advance: Callable[[int], None],
 ) -> Iterator["Drawing"]:
-    """The views of these pictures on the page; they are scored again, since the maps of all
+    """The views of these pictures on the page. They are scored again, because the maps of all
     pictures would not fit in memory."""
     from whatwhere.pages.anomalies import Drawing
     from whatwhere.tasks.anomaly.pictures import some_of

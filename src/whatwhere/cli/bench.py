@@ -1,8 +1,8 @@
-"""`whatwhere bench`: the speed of inference, every engine on the same digits, side by side in one
-process.
+"""`whatwhere bench`: measure the speed of inference with every engine, on the same digits and in
+one process.
 
 The unit is the image-iteration: one step of inference for one image. Sparse engines are faster on
-sparse features, so the model is a trained one, and latents are warmed up by one solve.
+sparse features, so the command uses a trained model and warms up the latents with one solve.
 """
 
 import json
@@ -76,7 +76,8 @@ def bench_inference(
     """The image-iterations per second of every engine that supports a case, on a CPU with one
     thread and with two.
 
-    `speedup` is over the reference engine with as many threads; best against best.
+    `speedup` compares an engine's best time with the reference engine's best time, with the same
+    number of threads.
     """
     from whatwhere.data import load
     from whatwhere.engines import ENGINES

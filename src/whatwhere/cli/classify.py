@@ -21,7 +21,8 @@ from whatwhere.cli.inputs import (
     with_preset,
 )
 from whatwhere.cli.outputs import Report, Stages, claim, write
-from whatwhere.errors import ImageError, SpecError, printable
+from whatwhere.errors import ImageError, SpecError, plural, printable
+from whatwhere.errors import command as command_line
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import Checked, NotEmpty, Positive
 from whatwhere.spec.execution import Execution, Shard
@@ -66,12 +67,13 @@ def classify(
 ) -> None:
     """Classify all images with a few labels or with a saved classifier, or measure a linear SVM.
 
-    With a table of a few labels (.csv), every image gets a class: labels spread between neighbours,
-    in a metric that discounts small distortions. The command writes `predictions.csv` to the folder
-    --out, and `index.html`, a page with pictures of every class and those worth labelling next.
+    With a table of a few labels (--labels, a .csv file), every image gets a class: labels spread
+    between neighbours, in a metric that discounts small distortions. The command writes three files
+    to the folder --out: `predictions.csv`; `index.html`, a page with the least sure pictures and
+    pictures of every class; and `classifier.safetensors`, which classifies new images.
 
-    If RUN is a classifier that `whatwhere label` saved, the command assigns a class to new images
-    and writes `predictions.csv` to --out.
+    If RUN is such a classifier, or one that `whatwhere label` saved, the command assigns a class to
+    new images and writes `predictions.csv` to --out.
 
     Otherwise the command measures a linear SVM: it chooses C on a sixth of the training images,
     fits the SVM to all of them, and tests it once.
@@ -81,14 +83,15 @@ def classify(
             (a name may leave out the folder if no other picture has the same name); or labels of
             all images: an IDX or .npy file
     test    test images with labels: a data set, a folder with a sub-folder for each class, or an
-            .npz file; default: the test images of a named data set, or a held-out sixth
+            .npz file; default: the test images of a named data set, or a sixth of the images, held
+            out
     out     folder for the results, with a table of labels or a classifier. With --shard, each part
             writes to a sub-folder
     overwrite  also replace files that whatwhere did not write, or that have changed since. The
                command replaces results of whatwhere in this folder without asking
 
     $ whatwhere classify runs/mine pictures/ --labels few.csv --out sorted
-    $ whatwhere classify labels.classifier.safetensors new_pictures/ --out new
+    $ whatwhere classify sorted/classifier.safetensors new_pictures/ --out new
     $ whatwhere classify mnist mnist
     """
     from whatwhere.tasks.classification.picture_classifier import is_classifier
@@ -180,7 +183,7 @@ def measure_svm(
     return Report(facts, "\n".join([sizes, *result_lines(score, training.classes), choice.line]))
 
 
-LABELLED = ("predictions.csv", "index.html")
+LABELLED = ("predictions.csv", "index.html", "classifier.safetensors")
 
 
 def label_all(
@@ -200,7 +203,7 @@ def label_all(
         write_predictions,
     )
 
-    # before the long work: a mistake in the table is known at once
+    # before the long work, so that a mistake in the table is reported at once
     given = labels_of_pictures(labels, read_labels(labels), row_names(images))
     options = settings.of(Execution)
     distortions = settings.of(Distortions)
@@ -209,22 +212,37 @@ def label_all(
     )
     session.graph.class_prior = "uniform" if settings.of(ClassifyOptions).balanced else None
     session.label(given)
-    predictions, page = (out / name for name in LABELLED)
+    predictions, page, classifier = (out / name for name in LABELLED)
     write_predictions(
         predictions, session.names, session.classes, session.probabilities, session.labelled
     )
     write(page, classes_page(session, images).encode(), out)
+    write(classifier, session.classifier().to_bytes(), out)
     unsure = [session.names[row] for row in session.suggested_rows(5)]
     count = len(session.names)
     known = len(session.labelled)
     words = (
-        f"{printable(out)}: {count:,} images, {len(session.classes)} classes from {known:,} labels"
+        f"{printable(out)}: {plural(count, 'image')},"
+        f" {plural(len(session.classes), 'class', 'classes')} from {plural(known, 'label')}"
     )
-    facts = {"folder": str(out), "images": count, "labels": known, "worth_labelling": unsure}
     assert session.describe is not None
-    facts["where"] = session.describe.why
-    words += f"; worth labelling next: {', '.join(unsure)}\n{session.describe.why}"
-    return Report(facts, words)
+    facts = {
+        "folder": str(out),
+        "images": count,
+        "labels": known,
+        "worth_labelling": unsure,
+        "where": session.describe.why,
+        "estimated_error": session.error(),
+        "classifier": str(classifier),
+    }
+    sort_new = command_line("whatwhere", "classify", classifier, "NEW/", "--out", "NEW_OUT")
+    lines = [
+        f"{words}; worth labelling next: {', '.join(unsure)}",
+        session.describe.why,
+        f"{session.error_words()} {printable(page)} begins with the least sure ones.",
+        f"Sort new pictures with: {sort_new}",
+    ]
+    return Report(facts, "\n".join(lines))
 
 
 def classify_new(
@@ -237,8 +255,10 @@ def classify_new(
 ) -> Report:
     """Give new images the classes of a saved classifier."""
     from whatwhere.data import is_folder
-    from whatwhere.data.parts import begin_part, end_part
+    from whatwhere.data.images import AllPictures
+    from whatwhere.data.parts import PartRecord, begin_part, end_part
     from whatwhere.data.pictures import picture_names
+    from whatwhere.files import file_checksum
     from whatwhere.tasks.labelling.label_tables import write_predictions
 
     classifier = ww.load_classifier(file)
@@ -252,14 +272,17 @@ def classify_new(
     claim([table], file, images, folder=out, overwrite=overwrite, recorded=True)
     if is_folder(images):
         pictures = ww.data.load(images, size=classifier.describe.shape[1], shard=shard)
+        all_pictures = pictures.all_pictures
         names = picture_names(pictures.pixels) or []
     else:
         pictures = ww.data.load(images)
+        all_pictures = AllPictures.of(len(pictures), [Path(images).name])
         rows = list(shard.rows_of_pictures(len(pictures)))
         names = picture_names(pictures.pixels) or [str(row) for row in range(len(pictures))]
         names = [names[row] for row in rows]
         pictures = pictures.subset(rows)
-    begin_part(out, shard)
+    record = PartRecord(file_checksum(file), "", all_pictures)
+    begin_part(out, shard, record, overwrite=overwrite)
     with stages.stage(f"classifying {pictures.name}", len(pictures)) as advance:
         shares = classifier.predict_proba(pictures, advance)
     write_predictions(table, names, classifier.classes, shares, ())
@@ -275,8 +298,8 @@ def classify_new(
 def read_sets(
     run: Path, images: str, labels: Path | None, test: str | None
 ) -> "tuple[ww.data.Images, ww.data.Images]":
-    """Labelled training and test images; without test images, a sixth of the others is held out,
-    class by class."""
+    """Labelled training and test images. Without test images, a sixth of each class of the training
+    images is held out."""
     import numpy as np
 
     from whatwhere.data.catalogue import CATALOGUE
@@ -287,7 +310,7 @@ def read_sets(
     notes = notes_of(run)
     limit = notes.get("limit")
     if limit is not None and images == notes.get("source") and limit < len(training):
-        training = training.subset(np.arange(limit))  # those that the run was trained on
+        training = training.subset(np.arange(limit))  # the images that the run was trained on
     if test is None and images in CATALOGUE:
         test = images
     tested = training if test is None else read_examples(run, test)

@@ -5,12 +5,12 @@ dataclasses.
     def train(images: str = "digits", *, out: Path, settings: Settings) -> None:
         ...
 
-Parameters before the `*` are arguments, those after it options. The docstring has a table of their
-words, and `SHARED` one for the parameters of several commands. Lines of the docstring that begin
-with `$` are examples, which the help shows at its end. The fields of the dataclasses are settings,
-with the words of their own docstrings: `--set NAME=VALUE` changes any of them, `--help-settings`
-lists them, and the `flags` among them are options of the same name. The function gets what was
-given as `settings`, and applies it with `settings.override(spec)`.
+Parameters before the `*` are arguments, those after it options. A table in the docstring describes
+them; `SHARED` describes the parameters that several commands share. Lines of the docstring that
+begin with `$` are examples, which the help shows at its end. The fields of the dataclasses are
+settings, which the docstrings of the dataclasses describe: `--set NAME=VALUE` changes any of them,
+`--help-settings` lists them, and those in `flags` are also options of the same name. The function
+gets what was given as `settings`, and applies it with `settings.override(spec)`.
 """
 
 import difflib
@@ -30,13 +30,14 @@ from whatwhere.spec.docstrings import parse
 from whatwhere.spec.toml import described_paths, override, parse_toml, setting_paths, value_of
 
 Spec = TypeVar("Spec")
-Kind = Any  # a dataclass, or a pair of it and the names of some fields
+Kind = Any  # a dataclass, or a pair (dataclass, names of some fields)
 METAVARS = {int: "N", float: "NUMBER", Path: "PATH", list[str]: "NAME"}
 app = typer.Typer(
     name="whatwhere",
     help=(
-        "Learn from pictures without labels which parts they are made of, and where each part is."
-        " Then sort the pictures with a few labels, find defects, remove noise, or take them apart."
+        "Learn from pictures or recordings, without labels, which parts they are made of, and where"
+        " each part is. Then sort the pictures with a few labels, find defects, remove noise, or"
+        " take them apart."
     ),
     epilog=(
         "Examples:\n\n\b\n"
@@ -48,7 +49,7 @@ app = typer.Typer(
     ),
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
-    # plain help: rich takes as long to import as all the rest
+    # plain help: rich takes as long to import as everything else
     rich_markup_mode=None,
 )
 
@@ -70,7 +71,7 @@ class Setting:
 
     @property
     def nested(self) -> bool:
-        """Whether it is a spec, or a list of them, whose own settings are meant."""
+        """Whether it is a spec, or a list of specs, whose fields are the actual settings."""
         return self.paths != [self.name]
 
     @property
@@ -80,7 +81,7 @@ class Setting:
 
     @property
     def metavar(self) -> str:
-        """What stands for the value in the help: its words, or its kind."""
+        """The placeholder for the value in the help: its possible values, or its type."""
         return metavar(self.hint)
 
     @property
@@ -97,7 +98,7 @@ def value_types(hint: Any) -> list[Any]:
 
 
 def metavar(hint: Any) -> str:
-    """What stands for a value of this type in the help: its words, or its kind."""
+    """The placeholder for a value of this type in the help: its possible values, or its type."""
     words = [
         word
         for member in (hint, *value_types(hint))
@@ -110,7 +111,8 @@ def metavar(hint: Any) -> str:
 
 
 def known_settings(kinds: Iterable[Kind]) -> dict[str, Setting]:
-    """The settings of dataclasses by name; of a pair (dataclass, 'name name') only those."""
+    """The settings of dataclasses by name; for a pair (dataclass, 'name name'), only the named
+    ones."""
     known = {}
     for entry in kinds:
         kind, names = entry if isinstance(entry, tuple) else (entry, "")
@@ -172,7 +174,7 @@ class Settings:
         return name, value
 
     def _toml(self, name: str, value: str | bool) -> str:
-        """A value in TOML: text stays as it is where text is expected, and a word needs no
+        """A value in TOML: where text is expected, it stays unchanged, and a word needs no
         quotes."""
         if isinstance(value, bool):
             return str(value).lower()
@@ -189,7 +191,7 @@ def nearest(name: str, known: Mapping[str, Setting], others: Iterable[str] = ())
     """The settings that an unknown name may mean: those of this name at a deeper level, or those
     that are spelt alike.
 
-    others  names that it may mean as well; if one of them is nearer, it is the result
+    others  other names that it may mean; if one of them is nearer, it is the result
     """
     last = {path: path.rpartition(".")[2] for setting in known.values() for path in setting.paths}
     wanted = name.rpartition(".")[2]
@@ -199,10 +201,10 @@ def nearest(name: str, known: Mapping[str, Setting], others: Iterable[str] = ())
 
 
 Function = Callable[..., None]
-# click's, or that of the copy of click in later versions of typer
+# the class of click, or of the copy of click in later versions of typer
 UsageError: Any = typer.BadParameter.__mro__[1]
 
-SHARED = parse("""What parameters of several commands are.
+SHARED = parse("""Parameters that several commands share.
 
     run        a run folder, a model file (.safetensors), or the name of a model (`whatwhere info`
                lists them)
@@ -213,8 +215,8 @@ SHARED = parse("""What parameters of several commands are.
     model      the name of a model (`whatwhere info` lists them), a run folder or a model file
     preset     how to infer features. recipe: as in the run, by default with the paper's 50 steps.
                coding: with momentum until the cost no longer changes, for sparse codes. learned:
-               with the few steps that `whatwhere distill` saved next to the model; learned-5: with
-               5 of them
+               with the few steps that `whatwhere distill` saved next to the model; learned-5: the
+               version with 5 steps
     overwrite  replace existing files, but never files that the command reads
     json       print the result as JSON
     quiet      print only the result and errors
@@ -284,9 +286,9 @@ def settings_parameters(
             formatter.write("Settings that --set NAME=VALUE changes:\n\n")
             if any(setting.nested for setting in others):
                 formatter.write(
-                    "The default of a setting of the recipe is that of the run or of --recipe."
-                    " Its value in the\npaper's recipe is shown; `each` means all layers, and the"
-                    " value shown is that of layer 2.\n\n"
+                    "The run or --recipe sets the defaults of the recipe's settings. This list"
+                    " shows the values in\nthe paper's recipe; `each` means all layers, and the"
+                    " list shows the value of layer 2.\n\n"
                 )
             formatter.write_dl(list(settings_rows(others)))
             typer.echo(formatter.getvalue().rstrip("\n"))
@@ -383,8 +385,8 @@ def own_parameter(p: inspect.Parameter, hint: Any, words: Mapping[str, str]) -> 
 
 
 def flag(setting: Setting) -> inspect.Parameter:
-    """A setting as an option: text, read as `--set` reads it, so that it is checked by its
-    dataclass alone."""
+    """A setting as an option. Its value is text that is read as `--set` reads it, so that only the
+    dataclass checks it."""
     text = sentence(setting.words)
     if setting.hint is bool:
         option = typer.Option(spelled(setting.name, setting.default), help=text, show_default=False)
@@ -402,7 +404,7 @@ def keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 
 
 def spelled(name: str, default: Any = None) -> str:
-    """The option of a name; a flag that is on by default can be switched off."""
+    """The option for a name; a flag that is on by default can be switched off."""
     dashed = name.replace("_", "-")
     return f"--{dashed}/--no-{dashed}" if default is True else f"--{dashed}"
 

@@ -35,9 +35,9 @@ LEAD = (
     " classifier on them."
 )
 SHOWN = 24  # reconstructed digits, in the report
-LABELS = (1, 10)  # of each class, for the graph
+LABELS = (1, 10)  # labels of each class, for the graph
 DRAWS = 5  # how often these labels are drawn
-GRAPH_C = 0.3  # of the SVM that learns from the classes of the graph
+GRAPH_C = 0.3  # C of the SVM that learns from the classes of the graph
 # every fourth image makes the metric; every eighth costs accuracy
 # (reproduction/studies/demo_metric.py)
 METRIC_SHARE = 4
@@ -142,8 +142,8 @@ def learn(recipe: Recipe, images: Images, folder: Path, stage: Stage, engine: st
 def descriptions(
     run: TrainedRun, training: Images, test: Images, engine: str, stage: Stage
 ) -> Iterator[tuple[str, Matrix, Matrix]]:
-    """The images described by their pixels, of unit length as the model's descriptors are, then by
-    every layer."""
+    """The images described by their pixels, scaled to unit length like the model's descriptors,
+    then by every layer."""
     pixels, pixels_test = (
         F.normalize(part[:].flatten(1), dim=1).numpy() for part in (training, test)
     )
@@ -169,9 +169,9 @@ def few_label_scores(
 ) -> list[dict[str, Any]]:
     """Errors on test images, with a few labels of the training images, drawn several times.
 
-    A graph gives all training images a class, and a linear SVM learns from these.
+    A graph assigns a class to every training image, and a linear SVM learns from these classes.
 
-    rows, labels  of the training and of the test images
+    rows, labels  descriptors and labels of the training and of the test images
     """
     y, y_test = labels
     chosen = np.arange(0, len(y), METRIC_SHARE)
@@ -210,7 +210,7 @@ def demo_page(run: TrainedRun, result: dict[str, Any], test: Images) -> str:
 
     inference = run.recipe.inference
     top = run.model.spec.depth
-    # the few steps that serve a classifier leave reconstructions blurred
+    # a classifier needs only a few steps, but those leave reconstructions blurred
     converged = InferenceSpec.coding(lam=inference.lam)
     drawing = RunFigures(run, test[:SHOWN], inference=converged, engine=result["engine"])
     explain = "Draw a digit, watch inference explain it, and move the explanation with the mouse."

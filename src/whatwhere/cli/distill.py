@@ -1,4 +1,4 @@
-"""`whatwhere distill`: learn a few steps of inference that do the work of many."""
+"""`whatwhere distill`: learn a few steps of inference that reach the cost of many."""
 
 import json
 from dataclasses import replace
@@ -16,7 +16,7 @@ from whatwhere.spec import LineSearch, Recipe
 from whatwhere.spec.execution import Execution
 from whatwhere.spec.inference import DistillSpec
 
-HELD_OUT = 500  # images at most, and at most a tenth
+HELD_OUT = 500  # images, but at most a tenth of all
 
 
 @command(DistillSpec, EXECUTION, (Recipe, "inference"), flags="device")

@@ -1,6 +1,7 @@
 """`whatwhere encode` and `decode`: the codes of images, what and where, as one .npz file, and back
 into images."""
 
+import math
 import os
 import re
 from collections.abc import Iterator
@@ -26,7 +27,7 @@ from whatwhere.cli.inputs import (
     with_preset,
 )
 from whatwhere.cli.outputs import Report, Stages, claim, write
-from whatwhere.errors import ImageError, SpecError, plural, printable
+from whatwhere.errors import ImageError, RunError, SpecError, listed, plural, printable
 from whatwhere.spec import AutoLam, Recipe
 from whatwhere.spec.execution import Execution, Shard
 from whatwhere.spec.tasks import EncodeOptions
@@ -34,6 +35,12 @@ from whatwhere.spec.tasks import EncodeOptions
 if TYPE_CHECKING:
     from whatwhere.cli.encoding import Encoder
     from whatwhere.data.mixed import Group
+
+GAPS_SHOWN = 5  # gaps of a recording that are named
+LEARNED_HINT = (
+    " Without --preset, this command takes the learned steps that `whatwhere distill` saved. If the"
+    " codes are older than these steps, give --preset coding."
+)
 
 
 @command(
@@ -84,13 +91,16 @@ def encode(
     $ whatwhere encode runs/mine pictures/ --out rows.npz --descriptors
     $ whatwhere encode runs/signals recording.wav --events events.csv
     """
-    from whatwhere.cli.encoding import Encoder, write_descriptors
+    from whatwhere.cli.encoding import Encoder, record_of_descriptors, write_descriptors
+    from whatwhere.data.parts import check_next_part
 
     execution = settings.of(Execution)
     options = settings.of(EncodeOptions)
     shard = open_shard(settings, out, quiet=quiet)
     opened = open_run(run, execution.device, execution.engine)
+    hint = "" if preset else LEARNED_HINT
     preset = preset or default_preset(opened[1], settings)
+    hint = hint if preset == "learned" else ""
     recipe, model = with_preset(*opened, preset, settings)
     given = settings.override(ImageInput(source=images))
     if out is None and events is None:
@@ -98,8 +108,8 @@ def encode(
             "Give --out FILE for codes, or --events FILE for a table of the events in a recording."
         )
     file = None if out is None else shard.part_of(out, ".npz")
-    # The file may be complete already, by what it says of its model and its settings.
-    may_be_complete = not overwrite and may_have_written(file, recipe, model, options)
+    # The model and the settings that a file records show whether it may be complete already.
+    may_be_complete = not overwrite and may_have_written(file, recipe, model, options, hint)
     outputs = [events, None if may_be_complete else file]
     claim(
         [path for path in outputs if path is not None],
@@ -117,37 +127,62 @@ def encode(
         return
     if options.descriptors:
         pictures = pictures_to_describe(run, images, shard)
-        shape = write_descriptors(file, trained, pictures, settings, Stages(quiet).stage)
+        record = None
+        if not shard.is_all:
+            record = record_of_descriptors(trained, pictures.all_pictures, settings)
+            if not overwrite:
+                check_next_part(file.parent, shard, record)
+        shape = write_descriptors(file, trained, pictures, settings, Stages(quiet).stage, record)
         facts = {"file": str(file), "arrays": {"descriptors": shape}}
         typer.echo(Report(facts, f"{printable(file)}: descriptors {shape}").text(json_))
         return
     groups, recipe = open_groups(run, given, recipe, model, shard)
     encoder = Encoder(recipe, model, groups, options, execution.engine, shard)
+    if not overwrite:
+        check_next_part(file.parent, shard, encoder.record, hint)
     if may_be_complete:
-        if encoder.has_written(file):
-            typer.echo(report_codes(file, encoder, shard, complete_before=True).text(json_))
-            return
-        claim([file], run, images, given.mask)  # an error: it holds the codes of other images
+        if not encoder.has_written(file):
+            raise exists_already(file, "other pictures, or pictures that changed since")
+        typer.echo(report_codes(file, encoder, shard, complete_before=True).text(json_))
+        return
     title = groups[0][0].name if len(groups) == 1 else f"{images} ({len(groups)} sizes or kinds)"
     write_codes(file, encoder, f"encoding {title} with {preset_words(preset, recipe)}", quiet)
     typer.echo(report_codes(file, encoder, shard).text(json_))
 
 
 def may_have_written(
-    file: Path | None, recipe: Recipe, model: "ww.DeconvNet", options: EncodeOptions
+    file: Path | None, recipe: Recipe, model: "ww.DeconvNet", options: EncodeOptions, hint: str
 ) -> bool:
-    """Whether a file has codes of this model with these settings; a λ that is chosen from the
-    images is known later."""
-    from whatwhere.cli.encoding import made_with_checksum
-    from whatwhere.data.codes import checksums_in
+    """Whether a file of codes exists that this command may have written. Codes of another model or
+    of other settings raise a RunError; a λ that is still to be chosen from the images is not
+    compared.
 
-    if file is None or not os.path.isfile(file):
+    hint  a sentence about other settings
+    """
+    from whatwhere.cli.encoding import record_of
+    from whatwhere.data.codes import made_of
+    from whatwhere.data.parts import read_record
+
+    if file is None or not os.path.isfile(file) or not made_of(file):
         return False
-    made_with, made_of = checksums_in(file)
-    if not made_of:
-        return False
-    by_images = isinstance(recipe.inference.lam, AutoLam)
-    return by_images or made_with == made_with_checksum(recipe, model, options)
+    record = record_of(recipe, model, options)
+    if isinstance(recipe.inference.lam, AutoLam):
+        record = replace(record, settings="")
+    if words := record.other_source(read_record(file)):
+        raise exists_already(file, words, hint)
+    return True
+
+
+def exists_already(file: Path, words: str, hint: str = "") -> RunError:
+    """The error for codes that exist already, but are not those of this command.
+
+    words  what they were made with instead
+    hint   a sentence about other settings
+    """
+    return RunError(
+        f"{printable(file)} exists already, and was made with {words}. Choose another path, or"
+        f" replace it with --overwrite.{hint}"
+    )
 
 
 def open_groups(
@@ -164,7 +199,7 @@ def open_groups(
         signals=model.spec.for_signals,
     )
     groups = read(shard=shard)
-    # A λ that is chosen from the images is chosen from those of all shards.
+    # If λ is chosen from the images, it is chosen from the images of all shards.
     by_images = isinstance(recipe.inference.lam, AutoLam) and not shard.is_all
     seen = read() if by_images else groups
     most, masks = max(seen, key=lambda group: len(group[0]))
@@ -173,7 +208,8 @@ def open_groups(
 
 
 def write_codes(file: Path, encoder: "Encoder", title: str, quiet: bool) -> None:
-    """Write the codes, and say what an earlier command has left and what this one leaves."""
+    """Write the codes; report what an earlier command left, and how far this one came if it is
+    stopped."""
     stages = Stages(quiet)
     done = encoder.done(file)
     if done.images:
@@ -184,14 +220,15 @@ def write_codes(file: Path, encoder: "Encoder", title: str, quiet: bool) -> None
     except (KeyboardInterrupt, SystemExit):
         left = encoder.done(file).images
         stages.note(
-            f"stopped: {left:,} of {encoder.images:,} images are done; the same command continues"
+            f"stopped: {left:,} of {encoder.images:,} images are done. Run the same command again"
+            " to continue."
         )
         raise
 
 
 def pictures_to_describe(run: Path, source: str, shard: Shard) -> "ww.data.Images":
-    """The pictures whose descriptors are written: for a shard its own, with the size and the
-    channels of those that the metric of the run learned from."""
+    """The pictures to describe. Those of a shard get the size and the channels of the pictures that
+    the metric of the run learned from."""
     from whatwhere.tasks.classification.picture_classifier import metric_shape
 
     if shard.is_all:
@@ -203,7 +240,7 @@ def pictures_to_describe(run: Path, source: str, shard: Shard) -> "ww.data.Image
             " it first: encode some of the images with --descriptors and --shard 1/1."
         )
     shape = metric_shape(metric)
-    if shape is None:  # of an earlier version: the sizes of all pictures show it
+    if shape is None:  # not recorded by an earlier version: the sizes of all pictures show it
         pictures = read_images(run, source)
         return pictures.subset(list(shard.rows_of_pictures(len(pictures))))
     channels, height, width = shape
@@ -242,19 +279,49 @@ def encode_events(
     words = f"{printable(file)}: {plural(count, 'event')}"
     if gaps:
         words += (
-            f"; events unknown in {plural(gaps, 'gap')} longer than a waveform ({length} samples)"
+            f"; events are unknown in {plural(len(gaps), 'gap')} longer than a waveform ({length}"
+            f" samples): {in_words(gaps, signals)}"
+        )
+    if count == 0:
+        words += (
+            ". Check that the recording has the rate and the unit of the one that the model"
+            " learned from"
         )
     if signals.rate is None:
-        words += "; no seconds, because the rate is not known (give --rate)"
-    return Report({"file": str(file), "events": count, "gaps": gaps}, words)
+        words += "; no times in seconds, because the rate is not known (give --rate)"
+    facts = {
+        "file": str(file),
+        "events": count,
+        "gaps": [[gap.start, gap.stop] for gap in gaps],  # samples
+    }
+    return Report(facts, words)
+
+
+def in_words(gaps: list[slice], signals: "ww.data.Signals") -> str:
+    """The first gaps, in seconds if the rate is known."""
+    shown = [in_time(gap, signals) for gap in gaps[:GAPS_SHOWN]]
+    more = len(gaps) - len(shown)
+    if more:
+        shown.append(f"{more:,} more")
+    return listed(shown)
+
+
+def in_time(gap: slice, signals: "ww.data.Signals") -> str:
+    """A gap, from its first sample to the first one after it."""
+    if signals.rate is None:
+        return f"{gap.start:,} to {gap.stop:,}"
+    digits = max(0, math.ceil(math.log10(signals.rate)))  # enough to tell samples apart
+    first = signals.start + gap.start / signals.rate
+    last = signals.start + gap.stop / signals.rate
+    return f"{first:.{digits}f} to {last:.{digits}f} s"
 
 
 def report_codes(
     file: Path, encoder: "Encoder", shard: Shard, *, complete_before: bool = False
 ) -> Report:
-    """What the file of codes holds, and which engine inferred them.
+    """Report what the file of codes holds, and which engine inferred them.
 
-    complete_before  nothing was left to do
+    complete_before  the file was complete before this command
     """
     size = file.stat().st_size
     facts = {
@@ -268,8 +335,8 @@ def report_codes(
     if encoder.engine_used:
         words += f" ({encoder.engine_used} engine)"
     if complete_before:
-        part = "" if shard.is_all else f"part {shard.index} of {shard.count} "
-        words += f"; {part}is complete, nothing was left to do"
+        part = "the file" if shard.is_all else f"part {shard.index} of {shard.count}"
+        words += f"; {part} was complete already, so nothing was left to do"
     return Report(facts, words)
 
 

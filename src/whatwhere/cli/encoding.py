@@ -17,13 +17,16 @@ from whatwhere.cli.command import Settings
 from whatwhere.cli.kept_blocks import KeptBlocks, check_name
 from whatwhere.data import Images
 from whatwhere.data.arrays import write_npz
-from whatwhere.data.codes import checksums_in, join_blocks
-from whatwhere.data.images import PictureWindows
+from whatwhere.data.codes import join_blocks, made_of
+from whatwhere.data.images import AllPictures, PictureWindows
+from whatwhere.data.parts import PartRecord, read_record
 from whatwhere.data.pictures import Pictures, picture_names
+from whatwhere.data.signals import Signals
 from whatwhere.data.small_codes import CodeRows
+from whatwhere.engines.cpu.first_use import connected_weights
 from whatwhere.engines.threads import workers
 from whatwhere.errors import RunError
-from whatwhere.files import disk_errors, new_folder, open_atomic
+from whatwhere.files import disk_errors, file_checksum, new_folder, open_atomic
 from whatwhere.inference import infer
 from whatwhere.inference.target import in_model_units
 from whatwhere.inference.tiled import TILE, TileGrid, infer_tiled
@@ -31,7 +34,6 @@ from whatwhere.latents import SparseLatents
 from whatwhere.learning import TrainedRun
 from whatwhere.model import DeconvNet
 from whatwhere.model.events import join_events
-from whatwhere.model.files import model_checksum
 from whatwhere.progress import Stage
 from whatwhere.spec import Recipe
 from whatwhere.spec.execution import ALL, Execution, Shard
@@ -42,9 +44,13 @@ from whatwhere.tasks.events import iter_events
 
 LARGE_PICTURE = 1 << 20  # pixels; a larger one is inferred in tiles
 BATCH_PIXELS = 1 << 22
+BATCH_WORK = 6.6e11
+"""Connected weights × pixels × steps of a batch for each thread: 4 pictures of 128 × 128 pixels
+until they converge, about 10 s of a core. A command that is stopped loses the work of one batch."""
+
 Array = np.ndarray[Any, Any]
-BLOCK_IMAGES = 1000  # of a block, which is read for one image
-SAVE_SECONDS = 60.0  # what is lost when a command is killed
+BLOCK_IMAGES = 1000  # images in a block; reading one image reads its block
+SAVE_SECONDS = 60.0  # the most work that is lost when a command is killed
 BLOCK_PIXELS = 1 << 24
 Group = tuple[Images, Images | None]  # images of one size, and their masks
 Advance = Callable[[int], None]
@@ -75,13 +81,13 @@ def write_events(
     path: Path,
     recipe: Recipe,
     model: DeconvNet,
-    signals: Images,
+    signals: Signals,
     options: EncodeOptions,
     engine: str = "auto",
     advance: Advance | None = None,
 ) -> int:
-    """Write the events of signals as a table; returns their number. Those of one layer are written
-    tile by tile.
+    """Write the events of signals as a table, and return their number. With a model of one layer,
+    they are written tile by tile.
 
     advance  called with 1 after every tile
     """
@@ -102,21 +108,43 @@ def write_events(
         path.parent.mkdir(parents=True, exist_ok=True)
         with open_atomic(path) as file:
             for number, table in enumerate(tables):
-                table.to_csv(file, header=number == 0)
+                table.to_csv(file, header=number == 0, channel_names=signals.channel_names)
                 count += len(table)
     return count
 
 
+def record_of_descriptors(
+    run: TrainedRun, all_pictures: AllPictures | None, settings: Settings
+) -> PartRecord:
+    """The record of a part of descriptors: the model, the settings, and the metric that the run
+    keeps."""
+    how = settings.of(Distortions)
+    metric = "" if run.folder is None else file_checksum(run.folder / "metric.safetensors")
+    facts = f"{run.recipe.inference} {run.recipe.descriptor} {how} {metric}"
+    return PartRecord(run.model.checksum, text_checksum(facts), all_pictures)
+
+
 def write_descriptors(
-    out: Path, run: TrainedRun, images: Images, settings: Settings, stage: Stage
+    out: Path,
+    run: TrainedRun,
+    images: Images,
+    settings: Settings,
+    stage: Stage,
+    record: PartRecord | None = None,
 ) -> list[int]:
     """Write the descriptors of images, in the metric that the run keeps, with names and labels;
-    returns their shape."""
+    return their shape.
+
+    record  what all parts of a command have in common; None if there is only one part
+    """
     how = settings.of(Distortions)
     options = settings.of(Execution)
     rows = describe_pictures(images, run, how, options, None, stage)[1].numpy()
     found = {"descriptors": rows, "names": picture_names(images.pixels), "labels": images.labels}
-    write_npz(out, {name: np.asarray(value) for name, value in found.items() if value is not None})
+    arrays = {name: np.asarray(value) for name, value in found.items() if value is not None}
+    if record is not None:
+        arrays |= record.arrays()
+    write_npz(out, arrays)
     return list(rows.shape)
 
 
@@ -130,8 +158,8 @@ class Done(NamedTuple):
 class Encoder:
     """Infers images with the settings of a recipe and writes their codes, block by block.
 
-    Complete blocks stay when the command is stopped, and batches of the block at work as well. The
-    same command continues after them.
+    When the command is stopped, complete blocks and the finished batches of the current block stay.
+    The same command continues after them.
 
     groups  the images of the shard, or all
     shard   which part of all images they are
@@ -181,8 +209,8 @@ class Encoder:
 
     def has_written(self, out: Path) -> bool:
         """Whether a file has the codes of these images, with this model and these settings."""
-        made_with = made_with_checksum(self.recipe, self.model, self.options)
-        return checksums_in(out) == (made_with, self._images_checksum)
+        same_settings = read_record(out).settings == self.record.settings
+        return same_settings and made_of(out) == self._images_checksum
 
     def write(self, out: Path, advance: Advance) -> None:
         """Write all codes, continuing what a stopped command left.
@@ -203,8 +231,7 @@ class Encoder:
                     self._write_block(kept, number, block, each, advance)
             counts = [sum(batch.length for batch in block) for block in self.blocks]
             blocks = [kept.block(number) for number in range(len(counts))]
-            made_with = made_with_checksum(self.recipe, self.model, self.options)
-            join_blocks(out, blocks, counts, made_with, self._images_checksum)
+            join_blocks(out, blocks, counts, self.record, self._images_checksum)
 
     def _write_block(
         self,
@@ -214,8 +241,8 @@ class Encoder:
         each: Callable[..., Iterator[CodeRows]],
         advance: Advance,
     ) -> None:
-        """Infer and keep a block, after those of its batches that a stopped command has left.
-        Batches are kept from time to time, and when this command is stopped."""
+        """Infer a block, after the batches of it that a stopped command left, and store it. Batches
+        are stored from time to time, and when this command is stopped."""
         parts = kept.batches(number)
         saved = len(parts)
         saved_at = time.monotonic()
@@ -235,10 +262,17 @@ class Encoder:
 
     def _map(self) -> AbstractContextManager[Callable[..., Iterator[Any]]]:
         """`map` for batches: pictures of different sizes at the same time, each in one thread."""
-        small = self.model.device.type == "cpu" and all(
-            self._tiles_of(images) == 1 for images, _ in self.groups
-        )
-        return workers() if small and len(self.groups) > 1 else nullcontext(map)
+        return workers() if self._in_threads else nullcontext(map)
+
+    @property
+    def _in_threads(self) -> bool:
+        """Whether each batch is inferred in one thread, next to others."""
+        small = all(self._tiles_of(images) == 1 for images, _ in self.groups)
+        return small and self._on_cpu and len(self.groups) > 1
+
+    @property
+    def _on_cpu(self) -> bool:
+        return self.model.device.type == "cpu"
 
     def _plan(self) -> Iterator[list[Batch]]:
         """Batches in blocks of about BLOCK_IMAGES images, fewer of large ones."""
@@ -258,16 +292,27 @@ class Encoder:
             yield block
 
     def _batches(self) -> Iterator[Batch]:
-        """Batches of as many images as the recipe says, fewer of large ones; pictures in tiles one
-        by one."""
+        """Batches of as many images as the recipe says, or fewer if images are large or need many
+        steps; pictures that are cut into tiles come one by one."""
         for images, masks in self.groups:
             size = 1 if self._tiles_of(images) > 1 else self.recipe.batch_size
-            if not self.recipe.inference.per_batch:  # then a batch has no influence on its images
-                most = BATCH_PIXELS // (images.shape[1] * images.shape[2])
-                size = min(size, max(torch.get_num_threads(), most))
+            if not self.recipe.inference.per_batch:  # then an image does not depend on its batch
+                size = min(size, self._most_images(images.shape[1] * images.shape[2]))
             names = picture_names(images.pixels)
             for rows in images.batches(size):
                 yield Batch(images, masks, rows, names)
+
+    def _most_images(self, pixels: int) -> int:
+        """How many images of this size fit into memory and, on CPUs, into the time of a batch; at
+        least one for each thread."""
+        threads = 1 if self._in_threads else torch.get_num_threads()
+        most = BATCH_PIXELS // pixels
+        if self._on_cpu:
+            weights = connected_weights(self.model, self.model.spec.depth)
+            phases = max(1, len(self.recipe.plan))
+            work = weights * pixels * self.recipe.inference.steps * phases
+            most = min(most, int(threads * BATCH_WORK / work))
+        return max(threads, most)
 
     def _codes(self, advance: Advance, batch: Batch) -> CodeRows:
         """The codes of a batch."""
@@ -327,7 +372,7 @@ class Encoder:
         return batch.length * self._tiles_of(batch.images)
 
     def _tiles_of(self, images: Images) -> int:
-        """The number of tiles of each image; 1: it is inferred as a whole."""
+        """The number of tiles of each image; 1 if it is inferred as a whole."""
         _, height, width = images.shape
         tile = self.options.tile
         if tile == 0 or (tile is None and height * width <= LARGE_PICTURE):
@@ -337,9 +382,14 @@ class Encoder:
         )
 
     @cached_property
+    def record(self) -> PartRecord:
+        """What the codes are made from, which all parts of a command have in common."""
+        return record_of(self.recipe, self.model, self.options, self.groups[0][0].all_pictures)
+
+    @cached_property
     def _images_checksum(self) -> str:
-        """A checksum of the images and their masks: their files, shapes and types, and the first
-        and the last of them, which stand for all, since reading all takes as long as the work."""
+        """A checksum of the images and their masks: of their files, shapes and types, and of the
+        first and the last image. Reading all of them would take as long as the work."""
         digest = hashlib.sha256()
         for images in chain.from_iterable(self.groups):
             if images is None:  # no masks
@@ -357,14 +407,24 @@ class Encoder:
     def _identity(self) -> str:
         """What blocks of a stopped command must have in common with this one: images, model,
         settings."""
-        made_with = made_with_checksum(self.recipe, self.model, self.options)
         counts = [batch.length for block in self.blocks for batch in block]
-        facts = f"{made_with} {self._images_checksum} {self.shard} {counts} {self.engine}"
-        return hashlib.sha256(facts.encode()).hexdigest()
+        facts = (
+            f"{self.record.settings} {self._images_checksum} {self.shard} {counts} {self.engine}"
+        )
+        return text_checksum(facts)
 
 
-def made_with_checksum(recipe: Recipe, model: DeconvNet, options: EncodeOptions) -> str:
-    """A checksum of the model and of the settings that change codes, the same for all shards; not
-    of the engine, since all give the same codes."""
+def record_of(
+    recipe: Recipe,
+    model: DeconvNet,
+    options: EncodeOptions,
+    all_pictures: AllPictures | None = None,
+) -> PartRecord:
+    """The record of codes: the model, the settings that change codes, and the pictures of all
+    shards. It is the same for all shards and engines, because all engines give the same codes."""
     settings = (recipe.inference, recipe.plan, options)
-    return hashlib.sha256(f"{model_checksum(model)} {settings}".encode()).hexdigest()
+    return PartRecord(model.checksum, text_checksum(f"{model.checksum} {settings}"), all_pictures)
+
+
+def text_checksum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

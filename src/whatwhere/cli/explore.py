@@ -1,7 +1,9 @@
 """`whatwhere explore` and `label`: pages that explain images with a model, and that label
 pictures."""
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -107,14 +109,14 @@ def label(
 ) -> None:
     """Label a few pictures in the browser, and classify all others.
 
-    OUT has your labels, and `predictions.csv` next to it has the class of every picture. The
-    command writes both after every label, and continues from them the next time. It stores the
-    model that it learns, and the classifier that you save on the page, in the same folder. Other
-    pictures get a class as soon as two classes have labels.
+    The file --out holds your labels, and `predictions.csv` next to it holds the class of every
+    picture. The command updates both after every label, and continues from them the next time. It
+    stores the model that it learns, and the classifier that you save on the page, in the same
+    folder. Pictures without a label get a class as soon as two classes have labels.
 
     run          a run, a model file or the name of a model; by default the command first learns a
                  model from the pictures
-    out          the table of labels
+    out          the .csv file for your labels
     labels_from  import labels first: a .csv file with names and classes, or the .json file of Label
                  Studio. A warning names labels of unknown pictures
     export       write the class of every picture instead of opening the page: a table (.csv), tasks
@@ -139,13 +141,16 @@ def label(
         session = ww.Labelling(
             source, run=run, labels=out, invariant_to=how, options=options, stage=stage
         )
-        if labels_from is not None:
-            session.import_labels(labels_from)
+        if labels_from is not None and not session.import_labels(labels_from):
+            # a warning counts them if some are not for these pictures
+            stages.note(f"Imported {plural(len(session.before[-1]), 'label')}.")
         return session
 
     if export is not None:
-        written = make(stages.stage).export(export, links=links)
+        session = make(stages.stage)
+        written = session.export(export, links=links)
         typer.echo(f"Wrote {printable(written)}: the classes of {plural(len(source), 'picture')}")
+        typer.echo(session.error_words())
         return
     classifier = out.with_suffix(".classifier.safetensors")
     shown = LabelPage(make, source.name, classifier, stages.stage)
@@ -153,7 +158,7 @@ def label(
         with PageServer(shown.answer, act=shown.act) as server:
             server.show(f"Press Ctrl-C to stop. Your labels are in {out}.")
     finally:
-        stages.console.show_cursor()  # a bar that Ctrl-C interrupts has hidden it
+        stages.console.show_cursor()  # a progress bar that Ctrl-C interrupted has hidden it
 
 
 def read_to_label(images: str, run: str | None, out: Path, size: int | None) -> "ww.data.Images":
@@ -166,4 +171,22 @@ def read_to_label(images: str, run: str | None, out: Path, size: int | None) -> 
             f"{printable(learned)} learned from squares of {side} pixels. For --size {size}, choose"
             " another table with --out, so that the command learns a new model."
         )
-    return read_images(Path(run) if run else learned, images, size=size)
+    with words_of_label():
+        return read_images(Path(run) if run else learned, images, size=size)
+
+
+@contextmanager
+def words_of_label() -> Iterator[None]:
+    """Around code whose warnings name a remedy in Python: they name the options of `label`."""
+    from whatwhere.data.mixed import LOAD_AGAIN, USUAL_SIDE
+
+    run_again = f"Stop (Ctrl-C) and run again with --size {USUAL_SIDE} and another --out"
+    caught: list[warnings.WarningMessage] = []
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield
+    finally:
+        for warning in caught:
+            words = str(warning.message).replace(LOAD_AGAIN, run_again)
+            warnings.warn(words, warning.category, stacklevel=3)

@@ -14,7 +14,7 @@ from whatwhere.cli.outputs import Stages, claim, write
 from whatwhere.spec.execution import Execution
 
 Format = Literal["png", "pdf", "svg"]
-FEWEST = 24  # images that are inferred
+FEWEST = 24  # images that are inferred, at least
 MOST = 200
 VALUES = 100_000  # pixels × channels of all images together, which bounds the time of inference
 
@@ -33,8 +33,8 @@ def figures(
 ) -> None:
     """Draw the figures of a run, and collect them on one page, report.html.
 
-    The page is written after every figure, so that a command that is stopped leaves a report of
-    those that are ready. The animation is the slowest figure and comes last.
+    The command updates the page after every figure, so if you stop it, the page shows the figures
+    that are ready. The animation is the slowest figure and comes last.
 
     only     draw only this figure; repeatable
     images   as for `encode`; default: those of the run, or the test images of its data set

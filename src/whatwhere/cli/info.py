@@ -33,7 +33,7 @@ def info(
 
     With the name of a model or a data set, show its details and verify its files; the exit status
     is 1 if a file is damaged. With the folder of a run, show its model and what its rows describe.
-    The variable WHATWHERE_DATA sets another folder for downloads.
+    The environment variable WHATWHERE_DATA sets the folder for downloads.
 
     name      name of a model or a data set, or the folder of a run
     download  download the files of this data set first
@@ -82,13 +82,13 @@ def show_installation(as_json: bool) -> None:
 
 
 def show_run(run: Path, as_json: bool) -> None:
-    """Print the recipe of a run, and what its rows describe, once that is chosen."""
+    """Print the recipe of a run and, once it is chosen, what its rows describe."""
     from whatwhere.learning import read_run
     from whatwhere.tasks.classification.where import WHERE_FILE, read_choice
 
     recipe = read_run(run).recipe
     choice = read_choice(run / WHERE_FILE)
-    line = f"where: {recipe.descriptor.where} (the first command that needs rows chooses)"
+    line = f"where: {recipe.descriptor.where} (the first command that describes images chooses)"
     if choice is not None:
         line = choice.line
     if as_json:
@@ -104,7 +104,7 @@ def bring(name: str, entries: Mapping[str, Any], source: Path | None) -> None:
 
     for entry in entries.values():
         if entry.embedded is None:
-            title = f"downloading {name}" if source is None else f"taking {name} from {source}"
+            title = f"downloading {name}" if source is None else f"copying {name} from {source}"
             with Stages().stage(title, len(entry.files)) as advance:
                 catalogue.download(entry, source, advance)
 
@@ -130,7 +130,7 @@ def find(name: str) -> dict[str, Any]:
 
 
 def facts_of(entry: Any) -> dict[str, Any]:
-    """What is known of a model or a data set, and the state of its files."""
+    """What is known about a model or a data set, and the state of its files."""
     from whatwhere.data.catalogue import folder_of, missing_files, verify
 
     facts = {"title": entry.title, **entry.facts, "folder": str(folder_of(entry))}

@@ -16,7 +16,7 @@ from whatwhere.spec.inference import CODING
 from whatwhere.spec.tasks import Distortions
 
 EXECUTION = (Execution, "engine device")  # the settings that every command with inference has
-SHARD = (Sharding, "shard")  # of every command that treats pictures one by one
+SHARD = (Sharding, "shard")  # for every command that processes pictures one by one
 
 DISTORTIONS = (Distortions, "rotation shear scale shift elastic brightness colour copies")
 
@@ -97,14 +97,15 @@ class ImageInput(Checked):
 def open_shard(settings: Settings, out: Path | None, *, quiet: bool = False) -> Shard:
     """The part of the pictures that this command processes; the first line of its output says so.
 
-    out  the folder of the parts, which may have no others than those of this number of shards
+    out  the folder of the parts; parts of another number of shards in it raise an error
     """
     from whatwhere.data.parts import check_part_of
 
     shard = choose_shard(settings.of(Sharding).shard)
     if out is not None:
         check_part_of(out, shard)
-    # A task that was submitted again by itself is an array of one: say that it treats everything.
+    # A task that was submitted again by itself is an array of one: report that it processes
+    # everything.
     chosen_by_variables = shard.origin not in ("", "--shard")
     if (chosen_by_variables or not shard.is_all) and not quiet:
         typer.echo(f"part {shard} of the pictures ({shard.origin})", err=True)
@@ -114,7 +115,7 @@ def open_shard(settings: Settings, out: Path | None, *, quiet: bool = False) -> 
 def read_images(
     run: Path, source: str, labels: Path | None = None, size: int | None = None
 ) -> "ww.data.Images":
-    """The images of a name or a path, with their labels, where there are any.
+    """The images of a name or a path, with their labels, if there are any.
 
     The value of white, and the side of squares from images of several sizes, are those of the run.
 
@@ -140,7 +141,7 @@ def read_examples(run: Path, source: str) -> "ww.data.Images":
 
 
 def recorded_by(run: Path) -> Any:
-    """What a run recorded of the images that it was trained on."""
+    """What a run recorded about the images that it was trained on."""
     from whatwhere.learning import run_folder
 
     return run_folder.recorded_by(run)
@@ -163,7 +164,7 @@ def open_run(run: Path, device: str, engine: str = "auto") -> "tuple[Recipe, ww.
     trained = ww.read_run(run)
     if not trained.is_finished:
         typer.echo(
-            f"{printable(run)} is not finished: {plural(len(trained.history), 'epoch')} of"
+            f"{printable(run)} is not finished: it has {plural(len(trained.history), 'epoch')} of"
             f" {sum(layer.epochs for layer in trained.recipe.learning)}. Continue it with"
             f" `{resume_command(run)}`.",
             err=True,
@@ -189,8 +190,8 @@ def notes_of(run: Path) -> dict[str, Any]:
 def with_preset(
     recipe: Recipe, model: "ww.DeconvNet", preset: str, settings: Settings
 ) -> "tuple[Recipe, ww.DeconvNet]":
-    """The recipe with the inference that --preset names and what --set changes, and the model for
-    it."""
+    """The recipe with the inference settings of --preset and --set, and the model to use with
+    them."""
     from whatwhere.inference.learned_steps import resolve_steps
 
     if preset == "coding":

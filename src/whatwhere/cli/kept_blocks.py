@@ -1,5 +1,5 @@
-"""What `encode` keeps while it works, next to the file that it becomes: complete blocks of codes,
-and the first batches of the block at work."""
+"""The unfinished work of `encode`, in a folder next to its output: complete blocks of codes, and
+the first batches of the current block."""
 
 import io
 import shutil
@@ -12,26 +12,28 @@ import numpy as np
 
 from whatwhere.data.codes import block_name, write_block
 from whatwhere.data.small_codes import CodeRows
-from whatwhere.files import disk_errors, open_atomic, remove_leftovers, write_atomic
+from whatwhere.errors import printable
+from whatwhere.files import disk_errors, locked, open_atomic, remove_leftovers, write_atomic
 
 REMEDY = "free some disk space, then run the command again"
 Array = np.ndarray[Any, Any]
 
 
 class KeptBlocks:
-    """The folder of what is done of a file of codes.
+    """The folder with the finished parts of a file of codes.
 
     out       the file
     identity  what the work of a stopped command must have in common with this one
     """
 
     def __init__(self, out: Path, identity: str) -> None:
+        self.out = out
         self.folder = out.with_name(f".{out.name[:40]}.blocks")
         self.identity = identity
 
     @property
     def about(self) -> Path:
-        """Says what the blocks were made for."""
+        """The file that records what the blocks were made for."""
         return self.folder / "made_for"
 
     @property
@@ -44,7 +46,7 @@ class KeptBlocks:
         return self.folder / block_name(number)
 
     def write_block(self, number: int, arrays: Mapping[str, Array], *, compress: bool) -> None:
-        """Keep a complete block in place of its first batches."""
+        """Store a complete block in place of its first batches."""
         file = self.block(number)
         with disk_errors(f"writing {file}", REMEDY), open_atomic(file) as out:
             write_block(out, arrays, compress=compress)
@@ -64,9 +66,10 @@ class KeptBlocks:
         return batches
 
     def keep_batches(self, number: int, first: int, batches: Sequence[CodeRows]) -> None:
-        """Keep some batches of a block; `first` is the number of the first of them.
+        """Store some batches of a block; `first` is the number of the first of them.
 
-        The name has this number, so that batches that are kept twice, after a signal, count once.
+        The file name has this number, so that batches that are stored twice, after a signal, count
+        once.
         """
         if not batches:
             return
@@ -85,20 +88,26 @@ class KeptBlocks:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Open the folder, without the work of other commands. When the work is done, or has left
-        nothing, it is removed."""
-        if not self.continues:
+        """Open the folder for this process alone, and remove the work of other commands from it.
+        Remove the folder when the work is done, or if the work stops before it stores anything."""
+        self.folder.mkdir(exist_ok=True)
+        busy = (
+            f"Another process is writing {printable(self.out)}. Wait for it, or stop it. (To encode"
+            " in several processes, give each of them another part: --shard I/N.)"
+        )
+        with locked(self.folder, busy):
+            if not self.continues:
+                for file in self.folder.iterdir():
+                    file.unlink()
+                write_atomic(self.about, self.identity.encode())
+            remove_leftovers(self.folder)
+            try:
+                yield
+            except BaseException:
+                if not list(self.folder.glob("*.npz")):
+                    shutil.rmtree(self.folder, ignore_errors=True)
+                raise
             shutil.rmtree(self.folder, ignore_errors=True)
-            self.folder.mkdir()
-            write_atomic(self.about, self.identity.encode())
-        remove_leftovers(self.folder)
-        try:
-            yield
-        except BaseException:
-            if not list(self.folder.glob("*.npz")):
-                shutil.rmtree(self.folder, ignore_errors=True)
-            raise
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def check_name(out: Path) -> None:

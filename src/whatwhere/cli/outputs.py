@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from whatwhere.files import (
@@ -15,6 +15,7 @@ from whatwhere.files import (
     write_atomic,
     write_result,
 )
+from whatwhere.progress import Pace
 
 REMEDY = "free some disk space, or choose another path with --out"
 
@@ -60,7 +61,7 @@ def _files(source: Path) -> Iterable[Path]:
     return [source]
 
 
-LINE_SECONDS = 10.0  # from one line about progress to the next, where there is no bar
+LINE_SECONDS = 10.0  # between two lines about progress, where there is no bar
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ class Stages:
     shows nothing."""
 
     def __init__(self, quiet: bool = False) -> None:
-        # here, and not above: `whatwhere --help` needs none of rich, whose import takes long
+        # imported here, because rich is slow to import and `whatwhere --help` does not need it
         from rich.console import Console
 
         # titles hold names of files
@@ -105,66 +106,33 @@ class Stages:
             bars.BarColumn(),
             bars.MofNCompleteColumn(),
             bars.TextColumn("{task.fields[rate]}"),
-            bars.TimeRemainingColumn(compact=True, elapsed_when_finished=True),
+            bars.TextColumn("{task.fields[time_left]}"),
         )
         start = time.monotonic()
         no_bar = self.console.quiet or not self.console.is_terminal
         if no_bar:
             self.console.print(f"{title} …", soft_wrap=True)
-        pace = Pace(total, start, done, done)
+        pace = Pace(total, done)
+        last_line = start
         with bars.Progress(
             *columns, console=self.console, transient=True, disable=no_bar
         ) as display:
-            task = display.add_task(title, total=total, completed=done, rate="")
+            task = display.add_task(title, total=total, completed=done, rate="", time_left="")
 
             def advance(pieces: int) -> None:
+                nonlocal last_line
                 pace.add(pieces)
-                display.update(task, advance=pieces, rate=pace.rate)
-                if no_bar and pace.line_is_due():
-                    self.console.print(f"{title}: {pace.words}", soft_wrap=True)
+                display.update(task, advance=pieces, rate=pace.rate, time_left=pace.time_left)
+                now = time.monotonic()
+                if no_bar and pace.done < total and now - last_line >= LINE_SECONDS:
+                    last_line = now
+                    self.console.print(f"{title}: {pace_words(pace)}", soft_wrap=True)
 
             yield advance
         self.console.print(f"{title}: {time.monotonic() - start:.1f} s", soft_wrap=True)
 
 
-@dataclass
-class Pace:
-    """The pace of a stage, and when to print a line about it if there is no bar.
-
-    started  when the stage began, by `time.monotonic`
-    earlier  pieces that were done before
-    """
-
-    total: int
-    started: float
-    done: int = 0
-    earlier: int = 0
-    last_line: float = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.last_line = self.started
-
-    def add(self, pieces: int) -> None:
-        self.done += pieces
-
-    @property
-    def per_second(self) -> float:
-        return (self.done - self.earlier) / max(time.monotonic() - self.started, 1e-9)
-
-    @property
-    def rate(self) -> str:
-        return f"{self.per_second:,.3g}/s"
-
-    @property
-    def words(self) -> str:
-        """How much is done, the rate, and the time that is left."""
-        left = (self.total - self.done) / max(self.per_second, 1e-9)
-        return f"{self.done:,} of {self.total:,}, {self.rate}, {left:,.0f} s left"
-
-    def line_is_due(self) -> bool:
-        """Once in LINE_SECONDS."""
-        now = time.monotonic()
-        if self.done >= self.total or now - self.last_line < LINE_SECONDS:
-            return False
-        self.last_line = now
-        return True
+def pace_words(pace: Pace) -> str:
+    """How much is done, and, once they are known, the rate and the time that is left."""
+    words = [f"{pace.done:,} of {pace.total:,}", pace.rate, pace.time_left]
+    return ", ".join(word for word in words if word)

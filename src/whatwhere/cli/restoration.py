@@ -3,7 +3,7 @@ recording."""
 
 import math
 import warnings
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from whatwhere.tasks.restoration.pictures import Task
 
 RECORDINGS = (".csv", ".wav", ".npy")
+SHOWN = 20  # pictures of a command that are reported one by one
 
 
 class Paths(NamedTuple):
     """Where a command reads and writes.
 
     source  a picture, a folder of pictures, or a recording
-    mask    the mask as given by --mask; None without one
+    mask    the mask as given to `inpaint`; None for `denoise`
     out     the file or folder of the results
     """
 
@@ -37,7 +38,8 @@ class Paths(NamedTuple):
 
     @property
     def is_recording(self) -> bool:
-        """Whether this is a recording; an array may be a picture, unless one is to be written."""
+        """Whether this is a recording. An array to read may be a picture, but an array to write is
+        a recording."""
         read = self.source.suffix.lower() in (".csv", ".wav")
         return read or self.out.suffix.lower() in RECORDINGS
 
@@ -61,11 +63,11 @@ def denoise(
     out        the picture to write, or a folder for the pictures of a folder. The ending sets the
                format. A recording (.npy, .csv or .wav) keeps its ending
     model      for a recording: the run or the file of a model of its waveforms. For pictures, only
-               `dictionary`: atoms of photographs instead of the trained denoiser
-    noise      standard deviation of the noise, where white is 1; default: estimated. `poisson` if
-               pixels count photons. GAIN,SIGMA for Poisson noise with counts of GAIN each, plus
-               white noise of standard deviation SIGMA
-    overwrite  restore pictures again that OUT already has
+               `dictionary`, which uses a dictionary of photographs instead of the trained denoiser
+    noise      standard deviation of the noise, where white is 1; default: estimated. `poisson`:
+               pixels count photons. GAIN,SIGMA: a photon adds GAIN to a pixel, and there is white
+               noise of standard deviation SIGMA as well
+    overwrite  also restore pictures whose results are in OUT already
 
     $ whatwhere denoise noisy.png clean.png
     $ whatwhere denoise pictures/ clean/ --noise 0.1
@@ -109,7 +111,7 @@ def inpaint(
     model      for a recording: the run or the file of a model of its waveforms
     noise      standard deviation of the noise of known pixels, where white is 1; 0 leaves them as
                they are
-    overwrite  restore pictures again that OUT already has
+    overwrite  also restore pictures whose results are in OUT already
 
     $ whatwhere inpaint damaged.png mask.png filled.png
     $ whatwhere inpaint pictures/ alpha filled/
@@ -151,7 +153,7 @@ def restore(
         )
     execution = settings.of(Execution)
     if paths.is_recording:
-        restore_recording(task, model, paths, overwrite, execution)
+        restore_recording(task, model, paths, overwrite, execution, quiet)
     else:
         restore_pictures(task, model, paths, overwrite, execution, shard, quiet)
 
@@ -165,7 +167,7 @@ def restore_pictures(
     shard: Shard,
     quiet: bool,
 ) -> None:
-    """Restore a picture, or those of a folder that are still to be restored."""
+    """Restore a picture, or the pictures of a folder that have no result yet."""
     from whatwhere.cli.outputs import Stages
     from whatwhere.data.parts import end_part
     from whatwhere.engines.devices import choose_device
@@ -180,17 +182,44 @@ def restore_pictures(
     folder = shard.part_of(paths.out)
     stages = Stages(quiet)
     jobs = plan_jobs(task, restorer, *paths, overwrite, shard)
-    for job in jobs:
-        with stages.stage(f"{task.name} {job.source.name}", job.pixels) as advance:
-            levels = restore_picture(task, restorer, job, advance)
-        if task.noise is None and not quiet:
-            typer.echo(
-                f"{job.source.name}: estimated noise"
-                f" {', '.join(f'{level:.3g}' for level in levels)}"
-            )
+    one_by_one = len(jobs) <= SHOWN
+    unchanged = 0
+    with ExitStack() as opened:
+        if not one_by_one:
+            title = f"{task.name} {plural(len(jobs), 'picture')}"
+            advance = opened.enter_context(stages.stage(title, sum(job.pixels for job in jobs)))
+        for job in jobs:
+            with ExitStack() as own:
+                if one_by_one:
+                    title = f"{task.name} {job.source.name}"
+                    advance = own.enter_context(stages.stage(title, job.pixels))
+                levels = restore_picture(task, restorer, job, advance)
+            unchanged += task.noise is None and not any(levels)
+            if task.noise is None and one_by_one and not quiet:
+                typer.echo(
+                    f"{job.source.name}: estimated noise"
+                    f" {', '.join(f'{level:.3g}' for level in levels)}"
+                )
     end_part(folder, shard)
-    remark = "" if jobs else " (all results exist already)"
-    typer.echo(f"{printable(folder)}: restored {plural(len(jobs), 'picture')}{remark}")
+    typer.echo(f"{printable(folder)}: {restored_words(len(jobs), unchanged)}")
+
+
+def restored_words(count: int, unchanged: int) -> str:
+    """How many pictures were restored, and how many of them stay as they are, because they have no
+    noise."""
+    if not count:
+        return "restored 0 pictures (all results exist already)"
+    if not unchanged:
+        return f"restored {plural(count, 'picture')}"
+    verb = (
+        "has no noise and stays as it is"
+        if unchanged == 1
+        else "have no noise and stay as they are"
+    )
+    same = f"{plural(unchanged, 'picture')} {verb}"
+    if unchanged == count:
+        return same
+    return f"restored {plural(count - unchanged, 'picture')}; {same}"
 
 
 def restore_recording(
@@ -199,11 +228,12 @@ def restore_recording(
     paths: Paths,
     overwrite: bool,
     execution: Execution,
+    quiet: bool,
 ) -> None:
     """Restore a recording as a whole; the result has the format of its file."""
     from whatwhere import restoration
     from whatwhere.cli.inputs import open_run
-    from whatwhere.cli.outputs import claim, write
+    from whatwhere.cli.outputs import Stages, claim, write
     from whatwhere.data import load
     from whatwhere.data.signals import encode_signals, holds_unknown_samples
     from whatwhere.tasks.restoration.restore import LONG_GAPS
@@ -225,21 +255,23 @@ def restore_recording(
     claim([out], model, recording, mask, overwrite=overwrite)
     values = load(recording, signals=True)[:]
     left = ""
-    if mask is None:
-        restored = restoration.denoise(opened, values, task.noise, spec=task.spec)
-        if unknown_samples := int(restored.isnan().sum()):
-            left = f"; {plural(unknown_samples, 'unknown sample')} stay unknown"
-    else:
-        assert isinstance(task.noise, float), "inpaint has no other noise"
-        known = values.isfinite() if mask == "nan" else load(mask, signals=True)[:]
-        with warnings.catch_warnings():
-            # the line below says how many gaps are left
-            warnings.filterwarnings("ignore", message=LONG_GAPS)
-            restored = restoration.inpaint(opened, values, known, task.noise, spec=task.spec)
-        unknown = float("nan") if holds_unknown_samples(recording) else 0.0
-        longest = opened.spec.layers[0].filter_shape[1]
-        gaps = leave_long_gaps(restored, known, longest, unknown)
-        left = long_gaps_line(gaps, unknown)
+    with Stages(quiet).stage(f"{task.name} {printable(recording)}", 1) as advance:
+        if mask is None:
+            restored = restoration.denoise(opened, values, task.noise, spec=task.spec)
+            if unknown_samples := int(restored.isnan().sum()):
+                left = f"; {plural(unknown_samples, 'unknown sample')} stay unknown"
+        else:
+            assert isinstance(task.noise, float), "inpaint has no other noise"
+            known = values.isfinite() if mask == "nan" else load(mask, signals=True)[:]
+            with warnings.catch_warnings():
+                # the line below says how many gaps are left
+                warnings.filterwarnings("ignore", message=LONG_GAPS)
+                restored = restoration.inpaint(opened, values, known, task.noise, spec=task.spec)
+            unknown = float("nan") if holds_unknown_samples(recording) else 0.0
+            longest = opened.spec.layers[0].filter_shape[1]
+            gaps = leave_long_gaps(restored, known, longest, unknown)
+            left = long_gaps_line(gaps, unknown)
+        advance(1)
     write(out, encode_signals(restored.cpu().numpy(), recording))
     typer.echo(f"{printable(out)}: restored{left}")
 
@@ -255,8 +287,8 @@ def long_gaps_line(gaps: int, unknown: float) -> str:
 
 def leave_long_gaps(restored: "Tensor", known: "Tensor", longest: int, unknown: float) -> int:
     """Set gaps of signals [N, C, T] that are longer than a waveform to the value `unknown`, in
-    place; returns their number, a gap of several channels once. No waveform spans such a gap, so
-    its filled-in samples are a guess."""
+    place. Return their number, in which a gap in several channels counts once. No waveform spans
+    such a gap, so its filled-in samples are a guess."""
     from whatwhere.data.signals import long_gaps
 
     count = 0

@@ -1,4 +1,5 @@
-"""`whatwhere train`: train a model on images, in a folder that it can be resumed from."""
+"""`whatwhere train`: train a model on pictures or a recording, in a folder that it can be resumed
+from."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -37,13 +38,14 @@ def train(
     settings: Settings,
     quiet: bool = False,
 ) -> None:
-    """Learn a model from images without labels, and save it as a run.
+    """Learn a model from pictures or a recording, without labels, and save it as a run.
 
     Training goes layer by layer. It saves a checkpoint after every epoch. Ctrl-C stops it, and
     --resume continues it.
 
-    Without --recipe, the command chooses settings from the images and prints them: an input stage,
-    λ, and few enough images to train in minutes.
+    Without --recipe, the command chooses settings from the pictures and prints them: an input
+    stage, λ, and few enough pictures to train in minutes. From a recording, it chooses the number
+    and the length of the waveforms.
 
     Several processes can share the images: torchrun --nproc-per-node 4 -m whatwhere train IMAGES
     --out RUN (docs/howto/cluster.md).
@@ -70,7 +72,7 @@ def train(
     given = settings.override(from_notes(ImageInput, notes))
     given = replace(given, source=images or given.source).absolute()
     options = settings.override(from_notes(TrainingOptions, notes))
-    # mistakes that show without the images, which may take long to read
+    # mistakes that show before the images are read, which may take long
     choose_device(options.device, options.engine)
     if recipe is not None and resume is None and (given.waveforms or given.length):
         raise UsageError(
@@ -89,7 +91,7 @@ def train(
         defaults = choose_defaults(pictures, **waveforms_asked(given, pictures))
         base = defaults.recipe
         if not quiet:
-            typer.echo(defaults.line, err=True)
+            typer.echo(defaults.line_for(settings.override(base)), err=True)
         given = with_default_count(given, defaults, settings)
         start = None if settings.given("model") else defaults.start
     options = replace(options, notes={**asdict(options), **asdict(given)})
@@ -121,8 +123,8 @@ def folder_of_run(out: Path | None, resume: Path | None) -> Path:
 
 
 def check_new(folder: Path) -> None:
-    """Raise an error if the folder of a new run has one. Of the processes of torchrun, which all
-    find it, only the first prints it."""
+    """Raise an error if the folder for a new run already has one. All processes of torchrun find
+    it, but only the first prints it."""
     from whatwhere.errors import ReportedError, RunError
     from whatwhere.learning.processes import is_main_process
     from whatwhere.learning.run_folder import check_new_run
@@ -141,8 +143,8 @@ def read_notes(run: Path) -> dict[str, Any]:
 
 
 def with_default_count(given: ImageInput, defaults: "Defaults", settings: Settings) -> ImageInput:
-    """The input with the default number of images, unless a number or settings of learning were
-    given."""
+    """The input with the default number of images, unless the user gave a number or settings of
+    learning."""
     if given.image_count is not None or settings.given("learning"):
         return given
     return replace(given, image_count=defaults.image_count)
@@ -188,8 +190,8 @@ def report_interrupts(folder: Path) -> Iterator[None]:
 def stop_on_signal() -> Iterator[Callable[[], bool]]:
     """Ctrl-C (or SIGTERM) asks training to stop after its batch; a second one ends it at once.
 
-    A process of torchrun may get one Ctrl-C twice, from the terminal and from torchrun, so there
-    more than one mean the same.
+    A process of torchrun may get one Ctrl-C twice, from the terminal and from torchrun, so for such
+    a process several signals count as one.
     """
     from whatwhere.learning.processes import started_by_torchrun
 

@@ -12,7 +12,7 @@ import torch
 
 from whatwhere.data import arrays, catalogue, mixed
 from whatwhere.data.catalogue import checksums
-from whatwhere.data.images import Images, Pixels, check_finite, few_labels, white_used
+from whatwhere.data.images import AllPictures, Images, Pixels, check_finite, few_labels, white_used
 from whatwhere.data.mixed import NOT_RECORDED, Group, MixedPictures, Recorded, match_mask
 from whatwhere.data.parts import find_parts
 from whatwhere.data.pictures import folder_content, is_picture
@@ -25,7 +25,7 @@ from whatwhere.data.signals import (
     read_signals,
 )
 from whatwhere.data.stored_array import AnyArray
-from whatwhere.errors import ImageError, did_you_mean, printable
+from whatwhere.errors import ImageError, did_you_mean, one_or, plural, printable
 from whatwhere.spec.execution import ALL, Shard
 
 __all__ = [
@@ -58,17 +58,17 @@ def load(
     rate: float | None = None,
     shard: Shard = ALL,
 ) -> Images:
-    """Images from a name, a file, a folder or an array; or signals, from a .wav, .csv, .npy or .npz
-    file or an array.
+    """Load images from a name, a file, a folder or an array, or signals from a .wav, .csv, .npy or
+    .npz file or an array.
 
     Pictures and float pixels are read once completely, so that errors in them appear before a run
     begins.
 
     source     the name of a data set (`digits`, `mnist`, `fashion-mnist`, `kmnist`; `digits:test`
                for its test images); the path of an IDX, .npy or .npz file, of a picture or of a
-               folder of pictures; or an array or tensor [N, H, W], [N, C, H, W] or [N, H, W, C]. A
-               name comes before a file or folder of the same name, which is given as `./digits` or
-               as a `Path`. `Images` are returned as they are
+               folder of pictures; or an array or tensor [N, H, W], [N, C, H, W] or [N, H, W, C]. If
+               a file or folder has the name of a data set, give it as `./digits` or as a `Path`.
+               `Images` are returned as they are
     labels     labels for files and arrays without any: an array [N], or the path of an IDX or .npy
                file
     split      'train' (the default) or 'test', only for data sets known by name
@@ -80,9 +80,9 @@ def load(
                smallest side, with a warning
     recorded   what a run recorded: the side of those squares, and the value of white in 16-bit
                pixels
-    signals    arrays [T], [C, T] or [N, C, T] are signals, and are read as `Signals`. Files named
-               .wav, .csv (a row for each sample, a column for each channel) and, with MNE, .edf
-               always are, and so is MNE's `Raw`
+    signals    whether arrays [T], [C, T] or [N, C, T] are signals, to be read as `Signals`. Files
+               named .wav, .csv (a row for each sample, a column for each channel) or, with MNE,
+               .edf always are, and so is MNE's `Raw`
     rate       samples per second of signals, if the file does not give them
     shard      only this part of the images (`--shard`); no other file of a folder is opened
 
@@ -103,7 +103,7 @@ def load(
     if isinstance(opened, MixedPictures):
         images = _one_size(opened, size)
     else:
-        images = _images_of_shard(opened, shard)
+        images = _images_of_shard(opened, shard, source)
     if isinstance(images, Signals):
         images = images.with_rate(rate)
     return images if labels is None else _with_labels(images, labels)
@@ -118,7 +118,7 @@ def load_groups(
     blend: bool = True,
     shard: Shard = ALL,
 ) -> list[Group]:
-    """Images and their masks, where there are any; pictures of several sizes are kept whole, in a
+    """Load images and their masks, if there are any. Pictures of several sizes are kept whole, in a
     group for each size.
 
     A mask is a weight ≥ 0 for every pixel (0: unknown), as `infer` and `train` take it.
@@ -126,10 +126,10 @@ def load_groups(
     source  as in `load`; an array is [N, H, W], [N, C, H, W] or [N, H, W, C]
     mask    a picture, a folder or an array as `load` takes it, [1 or N, 1 or C, H, W], one for all
             images or one for each: white (1) is known and black (0) unknown. 'alpha': transparent
-            pixels of the pictures are unknown. 'nan': NaN in floats is
+            pixels of the pictures are unknown. 'nan': NaN in floats is unknown
     recorded  as in `load`
     signals  as in `load`; NaN in signals is unknown
-    blend    transparent pixels with black; otherwise colours are as they are stored
+    blend    blend transparent pixels with black; otherwise colours stay as they are stored
     shard    as in `load`
 
     >>> from PIL import Image
@@ -155,20 +155,35 @@ def load_groups(
             " picture."
         )
     else:
-        groups = [(_images_of_shard(opened, shard), None)]
+        groups = [(_images_of_shard(opened, shard, source), None)]
     if mask is None or special:
         return groups
     masks = _load_masks(mask, shard)
+    if not shard.is_all:
+        _check_number(masks, groups[0][0])
     return [(images, match_mask(masks, images)) for images, _ in groups]
 
 
 def _load_masks(mask: Source, shard: Shard) -> Images:
-    """The masks of the images of a shard; a single mask is for the images of all shards."""
+    """The masks of the images of a shard; a single mask applies to the images of all shards."""
     if not shard.is_all and is_folder(mask):
         has_one = len(folder_content(Path(mask)).pictures) == 1  # type: ignore[arg-type]
         return load(mask, shard=ALL if has_one else shard)
     masks = load(mask)
-    return masks if len(masks) == 1 else _images_of_shard(masks, shard)
+    return masks if len(masks) == 1 else _images_of_shard(masks, shard, mask)
+
+
+def _check_number(masks: Images, images: Images) -> None:
+    """Raise an ImageError unless the masks of all shards are one, or as many as the pictures of all
+    shards. Otherwise the masks of a shard would be those of other pictures."""
+    assert images.all_pictures is not None
+    pictures = images.all_pictures.count
+    number = 1 if masks.all_pictures is None else masks.all_pictures.count
+    if number not in (1, pictures):
+        raise ImageError(
+            f"{masks.name} has {plural(number, 'mask')} for {plural(pictures, 'picture')} in all"
+            f" shards; expected {one_or(pictures)}."
+        )
 
 
 def is_folder(source: object) -> bool:
@@ -178,10 +193,16 @@ def is_folder(source: object) -> bool:
     return isinstance(source, str | Path) and os.path.isdir(source)
 
 
-def _images_of_shard(images: Images, shard: Shard) -> Images:
+def _images_of_shard(images: Images, shard: Shard, source: Source) -> Images:
     """The images of a shard."""
     rows = shard.rows_of_pictures(len(images))
-    return images if shard.is_all else images.subset(list(rows))
+    if shard.is_all:
+        return images
+    # the name of a file without its folder, which may have another name on another machine
+    is_file = isinstance(source, str | Path) and os.path.isfile(source)
+    name = os.path.basename(source) if is_file else images.name  # type: ignore[arg-type]
+    all_pictures = AllPictures.of(len(images), [name])
+    return replace(images.subset(list(rows)), all_pictures=all_pictures)
 
 
 def load_for_training(
@@ -192,15 +213,16 @@ def load_for_training(
     seed: int = 0,
     signals: bool = False,
 ) -> tuple[Images, Images | None]:
-    """Images of one size, and their masks if there are any: those of the source, or crops of its
-    pictures.
+    """Load images of one size, and their masks if there are any: the images of the source, or crops
+    of its pictures.
 
-    Signals are whole, or in windows if a crop is given; unknown samples are NaN.
+    Signals stay whole, or are cut into windows if `crop` is given; unknown samples are NaN.
 
     source  pictures as `load` takes them, [N, C, H, W] if they are an array
     mask    as in `load_groups`, [1 or N, 1 or C, H, W]
     crop    side of the crops, in pixels. None takes whole pictures if they have one size; otherwise
-            it takes crops and reports them in a warning. For signals, the length of the windows
+            it takes crops and reports them in a warning. For signals, it is the length of the
+            windows
     seed    seed of the random places
     signals  as in `load`
 
@@ -303,7 +325,7 @@ def _open_path(
     source: str | Path, recorded: Recorded, signals: bool, shard: Shard
 ) -> MixedPictures | Signals | tuple[AnyArray, np.ndarray | None]:
     """The pictures of a shard of a file or of a folder; a recording; or the values of an array
-    file, and its labels. Recordings are read part by part, of any size."""
+    file, and its labels. Recordings of any size are read part by part."""
     if source == "":
         raise ImageError("The path is empty; expected a file, a folder or the name of a data set.")
     path = Path(source)

@@ -25,16 +25,17 @@ from whatwhere.files import disk_errors, new_folder, open_atomic, open_regular, 
 
 CHUNK_BYTES = 1 << 18
 NPY_MAGIC = b"\x93NUMPY"
-TEXT_BYTES = 512  # of a file's beginning, which show whether it is text
+TEXT_BYTES = 512  # bytes at the start of a file that show whether it is text
 ZIP_MAGIC = b"PK\x03\x04"
 GZIP_MAGIC = b"\x1f\x8b"
 IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 IDX_AXES = 4
 DECOMPRESSED_LIMIT = 1 << 30
-"""The most bytes that are decompressed into memory; what is not compressed may have any size."""
+"""The largest number of bytes that are decompressed into memory; uncompressed files may have any
+size."""
 
 LARGEST_READ = 1 << 28
-"""Bytes of an array file that is read into memory; a larger one is read part by part."""
+"""Array files of up to this many bytes are read into memory; larger ones are read part by part."""
 
 REMEDY = "copy, download or save it again"
 
@@ -62,7 +63,7 @@ def read_array(path: Path, largest: int | None = None) -> AnyArray:
         content = bytearray()
         length = math.prod(shape) * dtype.itemsize
         _check_decompressed(length)
-        # memory grows with what arrives
+        # in chunks, so that memory grows only with what the file really holds
         while len(content) <= length and (chunk := stream.read(CHUNK_BYTES)):
             content += chunk
         _check_length(shape, dtype, len(content))
@@ -79,7 +80,7 @@ def _read_idx_header(stream: IO[bytes]) -> tuple[np.dtype, tuple[int, ...]]:
         or not 1 <= start[3] <= IDX_AXES
     ):
         raise ValueError(
-            f"not a picture, .npy, .npz or IDX file: it starts with {start.hex(' ') or 'nothing'}"
+            f"it is not a picture, .npy, .npz or IDX file (first bytes: {start.hex(' ') or 'none'})"
         )
     return np.dtype(IDX_TYPES[start[2]]), struct.unpack(f">{start[3]}I", stream.read(4 * start[3]))
 
@@ -88,7 +89,7 @@ def _check_length(shape: tuple[int, ...], dtype: np.dtype, length: int) -> None:
     expected = math.prod(shape) * dtype.itemsize
     if length != expected or not length:
         raise ValueError(
-            f"its header gives the shape {shape}, {expected:,} bytes of {dtype}, but the file has"
+            f"its header gives the shape {shape} ({expected:,} bytes of {dtype}), but the file has"
             f" {length:,} bytes of values"
         )
 
@@ -155,7 +156,7 @@ def read_file(path: Path, largest: int | None = None) -> tuple[AnyArray, np.ndar
 def _is_text(start: bytes) -> bool:
     """Whether a file that begins like this is text: letters, digits and marks, and lines."""
     try:
-        text = codecs.getincrementaldecoder("utf-8")().decode(start)  # it may end in a letter
+        text = codecs.getincrementaldecoder("utf-8")().decode(start)  # it may end inside a letter
     except UnicodeDecodeError:
         return False
     return len(text) > 0 and all(char.isprintable() or char in "\r\n\t" for char in text)
@@ -200,7 +201,8 @@ def as_pixels(values: AnyArray, name: str, channels: Channels | None = None) -> 
 
 
 def _shape_words(shape: tuple[int, ...], name: str) -> str:
-    """The message about values whose axes are not those of images: what they look like first."""
+    """The error message for values whose axes are not those of images; it begins with what they
+    look like."""
     images = "[N, H, W], [N, C, H, W] or [N, H, W, C]"
     if len(shape) not in (1, 2) or 0 in shape:
         return f"{name} has the shape {shape}; expected {images}."
@@ -216,11 +218,11 @@ def _shape_words(shape: tuple[int, ...], name: str) -> str:
 
 
 def channel_axis(shape: tuple[int, ...], name: str) -> Channels:
-    """Which axis of [N, a, b, c] values holds the channels, the second or the last one: the one
-    that has at most 4 entries, if only one has.
+    """Whether the second or the last axis of [N, a, b, c] values holds the channels: the one with
+    at most 4 entries, if only one of them has so few.
 
-    If both have, it is the second, and a warning says so. If neither has, it is the one that is the
-    shortest of the three axes; if neither is, this raises an error, because the user has to say it.
+    If both have so few, it is the second, and a warning says so. If neither has, it is the one that
+    is the shortest of the three axes; if neither is, an error asks the user.
     """
     _, a, b, c = shape
     first_is_short = a <= FEW_CHANNELS

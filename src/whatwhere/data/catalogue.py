@@ -26,10 +26,10 @@ FOLDER = Path(__file__).parent
 
 @dataclass(frozen=True)
 class File:
-    """A file of the cache: `sha256` and `size` are of exactly these bytes.
+    """A file of the cache, with the checksum and the size of exactly its bytes.
 
-    A file whose name ends in .gz is stored compressed; any other is stored decompressed, whoever
-    compressed it.
+    A file whose name ends in .gz is stored compressed; any other is stored decompressed, even if
+    its source is compressed.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Entry:
     title     what it is, in a sentence
     files     for a data set: images and labels for training, then those for testing; for a model:
               its one file
-    facts     what else is known of it: licence, citation, …
+    facts     what else is known about it: licence, citation, …
     mirrors   addresses that the files are downloaded from; none: they are part of the package
     embedded  the folder of the files, if they are part of the package
     card      for a model: all that is known about it, in Markdown
@@ -155,7 +155,7 @@ def verify(entry: Entry, file: File) -> Literal["verified", "missing", "damaged"
 
 
 def verified_path(entry: Entry, file: File) -> Path:
-    """The path of a file of the cache, after its checksum was compared."""
+    """The path of a file of the cache, after its checksum is verified."""
     path = folder_of(entry) / file.name
     if verify(entry, file) != "verified":
         remedy = "Install whatwhere again." if entry.embedded else f"Run `{entry.how_to_get}`."
@@ -166,7 +166,7 @@ def verified_path(entry: Entry, file: File) -> Path:
 def download(
     entry: Entry, source: Path | None = None, progress: Callable[[int], Any] = lambda files: None
 ) -> None:
-    """Bring the files of a data set that are missing or damaged into the cache.
+    """Put the missing or damaged files of a data set into the cache.
 
     source    a folder to take them from, compressed or not; None: the mirrors
     progress  called after every file
@@ -217,7 +217,7 @@ def _fetch(entry: Entry, file: File) -> None:
 
 
 def store(entry: Entry, file: File, source: IO[bytes], name: str) -> None:
-    """Verify a file, which gzip compressed if its name says so, and store it in the cache,
+    """Verify a file, which is gzip-compressed if its name says so, and store it in the cache,
     complete or not at all."""
     folder = folder_of(entry)
     digest = hashlib.sha256()

@@ -23,16 +23,16 @@ import torch
 from torch import Tensor
 
 from whatwhere.data.arrays import check_decompressed, open_npz
-from whatwhere.data.parts import find_parts
+from whatwhere.data.parts import UNKNOWN, PartRecord, find_parts, read_record
 from whatwhere.data.small_codes import expand
 from whatwhere.errors import ImageError, printable, sentence
 from whatwhere.files import disk_errors, new_folder, open_atomic, open_regular, readable
 from whatwhere.latents import Background, Latents, SparseLatents, SparseMap
 
 Array = np.ndarray[Any, Any]
-FORMAT = "whatwhere codes 1"  # of a block
-BLOCKS = "whatwhere codes 2"  # of a file of blocks
-# The most places that a file may have: in all, and for each of its values
+FORMAT = "whatwhere codes 1"  # the format of a block
+BLOCKS = "whatwhere codes 2"  # the format of a file of blocks
+# The largest number of places that a file may have: in total, and for each of its values
 DENSE_LIMIT = 1 << 28
 DENSE_RATIO = 1000
 KNOWN = re.compile(
@@ -48,12 +48,17 @@ REMEDY = "copy it again, or encode the images again"
 class Codes:
     """The codes of N images, which may be of several sizes.
 
-    `codes[i]` is what and where of one image; `codes.features` are the features of all, dense. Only
-    the block of the image that is asked for is in memory.
+    `codes[i]` holds what and where of one image; `codes.features` holds the features of all images,
+    dense. Only the block of the last image that was read is in memory.
+
+    blocks  where the codes are stored
+    name    the name of their file, for messages
+    model   the checksum of the model that made them; empty if it is not known
     """
 
-    def __init__(self, blocks: "Sequence[StoredBlock]", name: str) -> None:
+    def __init__(self, blocks: "Sequence[StoredBlock]", name: str, model: str = "") -> None:
         self.name = name
+        self.model = model
         self._blocks = blocks
         self._starts = np.cumsum([0, *(block.count for block in blocks)])
         self._loaded: tuple[int, CodeBlock] | None = None
@@ -72,7 +77,7 @@ class Codes:
 
     @cached_property
     def labels(self) -> Array | None:
-        """int64 [N], if there are any."""
+        """The labels, int64 [N]; None if there are none."""
         return self._joined("labels")
 
     @cached_property
@@ -115,7 +120,12 @@ class Codes:
 
     def decode(self, model: Any, image: int) -> Tensor:
         """The image [C, H, W] that a code reconstructs with the model that made it, a
-        `DeconvNet`."""
+        `DeconvNet`.
+
+        With another model, it raises an error. `model.at(H, W).decode(codes.latents(i))` decodes
+        with any model, such as one that was trained further.
+        """
+        self._check_model(model)
         block, row = self._find(image)
         return block.decode(model, row)
 
@@ -125,6 +135,17 @@ class Codes:
             raise ImageError(
                 f"{self.name} has codes of several sizes; {purpose} needs one size. codes[i] is"
                 " the code of one image."
+            )
+
+    def _check_model(self, model: Any) -> None:
+        """Raise an ImageError if another model made the codes. Files of earlier versions do not
+        record their model."""
+        if self.model and model.checksum != self.model:
+            given = "this model" if model.source is None else printable(model.source)
+            raise ImageError(
+                f"Cannot decode {self.name} with {given}: another model encoded it, with the"
+                f" checksum {self.model[:8]}… instead of {model.checksum[:8]}…. Give the model that"
+                " encoded it."
             )
 
     def _find(self, image: int) -> "tuple[CodeBlock, int]":
@@ -147,7 +168,7 @@ class Codes:
 
 @dataclass(frozen=True)
 class StoredBlock:
-    """Codes of some images that lie together: their number, and how they are read."""
+    """Codes of some images that are stored together: their number, and how they are read."""
 
     count: int
     load: "Callable[[], CodeBlock]"
@@ -233,7 +254,7 @@ class CodeBlock:
 
 def write_block(file: BinaryIO, arrays: Mapping[str, Array], *, compress: bool) -> None:
     """Write a block as a NumPy archive."""
-    # bzip2: as small as LZMA on levels and gaps, in a seventh of the time
+    # bzip2 compresses levels and gaps as well as LZMA does, in a seventh of the time
     method = zipfile.ZIP_BZIP2 if compress else zipfile.ZIP_STORED
     with zipfile.ZipFile(file, "w", method) as archive:
         for name, values in arrays.items():
@@ -245,14 +266,14 @@ def join_blocks(
     path: Path,
     blocks: Sequence[Path],
     counts: Sequence[int],
-    made_with: str = "",
+    record: PartRecord = UNKNOWN,
     made_of: str = "",
 ) -> None:
-    """One file of codes from the files of its blocks, whose bytes are copied.
+    """Join the files of blocks to one file of codes, by copying their bytes.
 
-    counts     how many images each block has
-    made_with  a checksum of the model and the settings, the same for all parts of one command
-    made_of    a checksum of the images
+    counts   how many images each block has
+    record   the model, the settings and the pictures, the same for all parts of one command
+    made_of  a checksum of the images in this file
     """
     doing = f"writing {path}"
     with (
@@ -264,14 +285,14 @@ def join_blocks(
         head = {
             "format": np.array(BLOCKS),
             "counts": np.array(counts, np.int64),
-            "made_with": np.array(made_with),
+            **record.arrays(),
             "made_of": np.array(made_of),
         }
         for name, values in head.items():
             with archive.open(f"{name}.npy", "w") as member:
                 np.lib.format.write_array(member, values, allow_pickle=False)
         for number, block in enumerate(blocks):
-            # a date of its own would make equal codes different files
+            # with the current date, equal codes would give different files
             with (
                 archive.open(zipfile.ZipInfo(block_name(number)), "w", force_zip64=True) as member,
                 open(block, "rb") as content,
@@ -279,13 +300,13 @@ def join_blocks(
                 shutil.copyfileobj(content, member)
 
 
-def checksums_in(path: Path) -> tuple[str, str]:
-    """The checksums `made_with` and `made_of` in a file of codes; empty in any other file."""
+def made_of(path: Path) -> str:
+    """The checksum of the images in a file of codes; empty in any other file."""
     try:
         with open_npz(path, "file of codes", REMEDY) as archive:
-            return str(archive.get("made_with", "")), str(archive.get("made_of", ""))
+            return str(archive.get("made_of", ""))
     except (ImageError, OSError):
-        return "", ""
+        return ""
 
 
 def block_name(number: int) -> str:
@@ -297,7 +318,8 @@ def block_name(number: int) -> str:
 
 
 def load_codes(path: str | os.PathLike[str]) -> Codes:
-    """The codes in a file that `whatwhere encode` wrote, or in a folder of its parts (`--shard`).
+    """Read the codes in a file that `whatwhere encode` wrote, or in a folder of its parts
+    (`--shard`).
 
     path  path of the file or the folder
 
@@ -311,27 +333,10 @@ def load_codes(path: str | os.PathLike[str]) -> Codes:
     """
     given = Path(path)
     files = find_parts(given) if given.is_dir() else [given]
-    _check_same_settings(files, given)
     blocks = [block for file in files for block in _stored_blocks(file)]
     if not blocks:
         raise ImageError(f"{printable(given)} has no codes. {sentence(REMEDY)}")
-    return Codes(blocks, str(path))
-
-
-def _check_same_settings(parts: Sequence[Path], folder: Path) -> None:
-    """Raise an ImageError if a part was made with another model, or with other settings, than the
-    first one; parts of earlier versions do not say."""
-    made_with = []
-    for part in parts:
-        with open_npz(part, "file of codes", REMEDY) as archive:
-            made_with.append(str(archive.get("made_with", "")))
-    for number, one in enumerate(made_with, 1):
-        if one and made_with[0] and one != made_with[0]:
-            raise ImageError(
-                f"{printable(folder)}: part {number} of {len(parts)} was encoded with another model"
-                " or other settings than part 1. Encode one of them again with --overwrite and"
-                f" --shard {number}/{len(parts)} or 1/{len(parts)}."
-            )
+    return Codes(blocks, str(path), read_record(files[0]).model)
 
 
 def _stored_blocks(path: Path) -> list[StoredBlock]:
@@ -367,7 +372,8 @@ def _stored_block(path: Path, number: int, count: int) -> StoredBlock:
 
 
 def _checked_block(archive: Mapping[str, Array], name: str) -> CodeBlock:
-    """The arrays of a block, once they are known to belong together; a ValueError otherwise."""
+    """The arrays of a block, after checking that they belong together; raises a ValueError
+    otherwise."""
     if str(archive.get("format")) != FORMAT:
         raise ValueError("`whatwhere encode` did not write it")
     arrays = expand(archive)
@@ -380,7 +386,7 @@ def _checked_block(archive: Mapping[str, Array], name: str) -> CodeBlock:
 
 
 def _check_images(arrays: Mapping[str, Array]) -> None:
-    """Raise a ValueError unless as many pixels and labels are there as the images have."""
+    """Raise a ValueError unless the numbers of pixels and labels fit the images."""
     shapes = arrays["image_shape"]
     sizes = {
         "low": shapes.prod(1).sum(),

@@ -2,7 +2,8 @@
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import product
@@ -20,8 +21,8 @@ SCALES = {"b1": 1, "u1": 255, "u2": 65535, "i1": 128, "i2": 32768}
 """The divisor of integers: unsigned ones become values in [0, 1], signed ones in [-1, 1)."""
 
 DEPTHS = (10, 12)
-"""Bits of sensors whose pixels are stored in 16 bits. (14 cannot be told from a dark picture of
-16.)"""
+"""Bits of sensors whose pixels are stored in 16 bits. (14 bits cannot be distinguished from a dark
+picture with 16.)"""
 
 
 class Pixels(Protocol):
@@ -37,7 +38,7 @@ class Pixels(Protocol):
 
 @dataclass(frozen=True)
 class LazyPixels:
-    """Pixels that `read` makes of row numbers, int64 [n], when they are asked for."""
+    """Pixels that `read` returns for row numbers, int64 [n], when they are needed."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -53,20 +54,41 @@ class LazyPixels:
         return replace(self, shape=(len(rows), *self.shape[1:]), read=read)
 
 
+@dataclass(frozen=True)
+class AllPictures:
+    """All pictures of a source, of which a shard reads some.
+
+    count  their number; of a folder, the number of files
+    names  a checksum of the list of their names
+    """
+
+    count: int
+    names: str
+
+    @classmethod
+    def of(cls, count: int, names: Iterable[str]) -> "AllPictures":
+        """The record of pictures with these names, in their order."""
+        digest = hashlib.sha256()
+        for name in names:
+            digest.update(os.fsencode(name) + b"\0")
+        return cls(count, digest.hexdigest())
+
+
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Images as the model expects them: `images[rows]` is a float32 tensor [n, C, H, W], read when
-    it is asked for.
+    """Images as the model expects them: `images[rows]` is a float32 tensor [n, C, H, W], which is
+    read when it is needed.
 
     pixels     raw values, read by rows: [N, C, H, W] of any supported type
     labels     int64 [N], or None
     name       the source of the images
     classes    the names of the labels 0, 1, 2, …, if the source gives them
-    allow_nan  whether NaN is an unknown pixel instead of an error
+    allow_nan  whether NaN marks an unknown pixel; otherwise it is an error
     white      what the brightest value of an integer type becomes, usually 1
     brightest  the integer that is white; None for the largest of the type
     deep_white  the value of white in the source's 16-bit pixels, which a run records; None if it
                 has none
+    all_pictures  the pictures of all shards, if these are the images of a shard
 
     >>> images = ww.data.load("digits")
     >>> images
@@ -83,6 +105,7 @@ class Images:
     white: float = 1.0
     brightest: int | None = None
     deep_white: int | None = None
+    all_pictures: AllPictures | None = None
 
     def __post_init__(self) -> None:
         if self.labels is not None and len(self.labels) != len(self):
@@ -201,7 +224,7 @@ class PictureWindows:
 
 
 class Windows(Protocol):
-    """One picture [C, H, W], of which parts are read."""
+    """One picture [C, H, W] that is read in parts."""
 
     def __getitem__(self, window: tuple[slice, slice, slice], /) -> np.ndarray: ...
 
@@ -213,7 +236,7 @@ def picture_of(pixels: Pixels, row: int) -> Windows:
 
 
 def _lazy(pixels: Pixels) -> LazyPixels:
-    """Pixels that are read when they are asked for; those of pictures stay pictures, with their
+    """Pixels that are read when they are needed; those of pictures stay pictures, with their
     names."""
     if isinstance(pixels, LazyPixels):
         return pixels
@@ -251,8 +274,8 @@ def white_used(largest: int, name: str) -> int:
 
 
 def check_finite(raw: np.ndarray, name: str, allow_nan: bool = False) -> tuple[float, float]:
-    """The range of floats, with 0; raises an error if any is infinite, too large for float32 or
-    (by default) NaN."""
+    """The range of floats, including 0; raises an error if a value is infinite, too large for
+    float32 or (by default) NaN."""
     with np.errstate(invalid="ignore"):
         known = ~np.isnan(raw) if allow_nan else True
         low = raw.min(initial=0, where=known)
@@ -265,19 +288,20 @@ def check_finite(raw: np.ndarray, name: str, allow_nan: bool = False) -> tuple[f
         )
     if not (low >= -largest and high <= largest):
         raise ImageError(
-            f"{name} has values from {low} to {high}; expected finite values of float32. Replace"
-            " or remove the others."
+            f"{name} has values from {low} to {high}; expected finite values within the range of"
+            " float32. Replace or remove the other values."
         )
     return float(low), float(high)
 
 
 def few_labels(labels: np.ndarray, count: int, seed: int) -> np.ndarray:
-    """Rows of `count` labelled images, equally many of every class, in ascending order.
+    """Choose the rows of `count` labelled images, the same number from every class, in ascending
+    order.
 
     With the same seed, the rows of a smaller count are a subset of those of a larger one.
 
     labels   labels of all images, [N]
-    count    number of labels in all, a multiple of the number of classes
+    count    total number of labels, a multiple of the number of classes
     seed     seed of the random choice
     returns  row numbers, [count]
 
@@ -290,7 +314,7 @@ def few_labels(labels: np.ndarray, count: int, seed: int) -> np.ndarray:
     each, remainder = divmod(count, len(classes))
     if each < 1 or remainder:
         raise SpecError(
-            f"Cannot share {count} labels equally among"
+            f"Cannot share {plural(count, 'label')} equally among"
             f" {plural(len(classes), 'class', 'classes')}. Give a multiple of {len(classes)}."
         )
     generator = np.random.default_rng(seed)
@@ -299,8 +323,8 @@ def few_labels(labels: np.ndarray, count: int, seed: int) -> np.ndarray:
         rows = generator.permutation(np.flatnonzero(labels == label))
         if len(rows) < each:
             raise SpecError(
-                f"{count} labels need {each} per class, but class {label} has only {len(rows)}."
-                " Ask for fewer labels."
+                f"{count} labels need {each} per class, but class {label} has only"
+                f" {plural(len(rows), 'image')}. Ask for fewer labels."
             )
         chosen.append(rows[:each])
     return np.sort(np.concatenate(chosen))

@@ -1,10 +1,10 @@
 """The one rule for pictures of several sizes and kinds (docs/reference/data.md says which command
 does what).
 
-**Kind.** Grey pictures among colour ones become colour, 8 bits among 16 become 16, and all floats
-where some are. **Size**, where pictures differ: `random_crops` of one size, `same_size` scaled and
-cut, or kept whole `by_size`. A run records the shape of its images and its white, and commands upon
-it take the same.
+**Kind.** If pictures differ, grey ones become colour, 8 bits become 16, and all become floats if
+some are. **Size.** If pictures differ, `random_crops` cuts crops of one size, `same_size` scales
+and cuts the pictures, and `by_size` keeps them whole. A run records the shape of its images and the
+value of white; commands that use the run use both as well.
 """
 
 import warnings
@@ -18,7 +18,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from whatwhere.data.images import Images, LazyPixels, white_used
+from whatwhere.data.images import AllPictures, Images, LazyPixels, white_used
 from whatwhere.data.pictures import (
     Picture,
     Pictures,
@@ -32,13 +32,14 @@ from whatwhere.errors import ImageError, one_or, plural, printable, unique_print
 from whatwhere.spec.execution import Shard
 
 USUAL_SIDE = 64
+LOAD_AGAIN = f"Load the pictures with size={USUAL_SIDE}"  # a remedy; commands have their own
 MOST_CROPS = 10_000
 Group = tuple[Images, Images | None]
 """Images of one size, and their masks if there are any."""
 
 
 class Recorded(NamedTuple):
-    """What a run recorded of the pictures that it learned from, for those that come later."""
+    """What a run recorded about the pictures that it learned from, for pictures that come later."""
 
     side: int | None = None
     white: int | None = None
@@ -59,10 +60,11 @@ class Kind(NamedTuple):
 class MixedPictures:
     """Pictures of any sizes and kinds; `name` is for messages.
 
-    recorded   what the run that they are for recorded
-    blend      transparent pixels with black
+    recorded   what a run recorded, if the pictures are for this run
+    blend      whether to blend transparent pixels with black
     classes    the names of their labels
-    elsewhere  files of the same folder that other shards read
+    elsewhere  the files of the same folder that other shards read
+    all_pictures  the pictures of all shards
     """
 
     pictures: Sequence[Picture]
@@ -71,6 +73,7 @@ class MixedPictures:
     blend: bool = True
     classes: tuple[str, ...] = ()
     elsewhere: Sequence[Path] = ()
+    all_pictures: AllPictures | None = None
 
     @classmethod
     def of_folder(cls, folder: Path, recorded: Recorded, shard: Shard) -> "MixedPictures":
@@ -79,14 +82,23 @@ class MixedPictures:
         own, elsewhere = content.split(shard)
         name = printable(folder.name or folder.absolute().name)
         pictures = read_pictures(folder, own)
-        return cls(pictures, name, recorded, classes=content.classes, elsewhere=elsewhere)
+        return cls(
+            pictures,
+            name,
+            recorded,
+            classes=content.classes,
+            elsewhere=elsewhere,
+            all_pictures=content.all_pictures,
+        )
 
     @classmethod
     def of_file(cls, file: Path, recorded: Recorded, shard: Shard) -> "MixedPictures":
         """The pages of a shard of a file."""
         pages = list(find_pages(file))
         rows = shard.rows_of_pictures(len(pages))
-        return cls(pages[rows.start : rows.stop], printable(file), recorded)
+        own = pages[rows.start : rows.stop]
+        all_pictures = AllPictures.of(len(pages), [file.name])
+        return cls(own, printable(file), recorded, all_pictures=all_pictures)
 
     @property
     def sizes(self) -> list[tuple[int, int]]:
@@ -102,7 +114,7 @@ class MixedPictures:
             given = " and ".join(map(str, numbers))
             raise ImageError(
                 f"{self.name} has pictures of {given} channels; expected the same number in all,"
-                " except in grey ones. Convert some of them."
+                " except in grey ones. Convert the pictures to one number of channels."
             )
         channels = numbers[-1]
         if dtypes == {np.dtype(np.uint8)}:
@@ -114,8 +126,9 @@ class MixedPictures:
 
     @cached_property
     def deep_white(self) -> int:
-        """The white of the pictures of 16 bits. Without a record, their largest value shows it; a
-        shard that has such pictures reads those of the others, so that all use the same white."""
+        """The value of white in 16-bit pictures. Without a record, their largest value shows it; a
+        shard that has such pictures also reads those of the other shards, so that all use the same
+        white."""
         if self.recorded.white:
             return self.recorded.white
         largest = max(picture.largest for picture in self.pictures)
@@ -124,8 +137,7 @@ class MixedPictures:
         return white_used(largest, self.name)
 
     def by_size(self, *, alpha: bool = False) -> list[Group]:
-        """Whole pictures, those of one size together; with `alpha`, transparent pixels are
-        masked."""
+        """Whole pictures, in a group for each size; with `alpha`, transparent pixels are masked."""
         groups = []
         for size in self.sizes:
             chosen = [picture for picture in self.pictures if picture.shape[1:] == size]
@@ -168,6 +180,7 @@ class MixedPictures:
             tuple(map(unique_printable, self.classes)) or None,
             brightest=kind.brightest,
             deep_white=whites["uint16"] if any(picture.largest for picture in pictures) else None,
+            all_pictures=self.all_pictures,
         )
         if not alpha:
             return images, None
@@ -186,19 +199,19 @@ def usual_side(sizes: Sequence[tuple[int, int]]) -> int:
 
 
 def squares_words(pictures: MixedPictures, side: int) -> str:
-    """What becomes of pictures of several sizes that are made squares of `side`, and why."""
+    """A message: how pictures of several sizes become squares of `side`, and why."""
     extents = [extent for size in pictures.sizes for extent in size]
     range_words = f"{len(pictures.sizes)} sizes, from {min(extents)} to {max(extents)} pixels"
     target = f"so that its shorter side has {side} pixels"
     remedy = ""
     if side == pictures.recorded.side:
-        target += ", as the pictures that the run learned from,"
-    elif side == min(extents):
+        target += ", like the pictures that the run learned from,"
+    elif side < USUAL_SIDE:
         smallest = min(pictures.pictures, key=lambda picture: min(picture.shape[1:]))
-        target += f", as the smallest ({smallest.name}),"
+        target += f", like the smallest picture ({smallest.name}),"
         remedy = (
-            f" For more detail, set size={USUAL_SIDE} (`whatwhere label --size {USUAL_SIDE}`), or"
-            " leave out the smallest."
+            f" {side} pixels are few, which costs accuracy. {LOAD_AGAIN}, or leave out the smallest"
+            " picture."
         )
     return (
         f"{pictures.name} has pictures of {range_words}. whatwhere scales each one {target} and"
@@ -239,11 +252,11 @@ def random_crops(
 ) -> Group:
     """Crops of size × size pixels from pictures of any sizes, in random order, with their masks.
 
-    Every picture gives a share in proportion to its area, at places drawn uniformly; pictures
-    smaller than a crop give none.
+    The number of crops from a picture is proportional to its area; their places are drawn
+    uniformly. Pictures smaller than a crop are left out.
 
     size    side of a crop; None: 64, or the smallest side of all pictures if that is less
-    count   None: as many as have the area of all pictures together, at most 10,000
+    count   number of crops; None: as many as have the area of all pictures together, at most 10,000
     """
     size = size or usual_side([images.shape[1:] for images, _ in groups])
     large = large_enough(groups, size)
@@ -284,7 +297,7 @@ def random_corners(
     areas = np.array([height * width for height, width in extents])
     if count is None:
         count = min(MOST_CROPS, max(len(areas), int(areas.sum()) // size**2))
-    # rounded sums, so that all shares together are `count`
+    # rounded cumulative sums, so that the shares add up to `count`
     shares = np.diff(np.rint(np.cumsum(areas) / areas.sum() * count).astype(int), prepend=0)
     return [
         rng.integers(0, (height - size + 1, width - size + 1), (int(share), 2))
@@ -332,9 +345,10 @@ def match_mask(mask: Images, images: Images) -> Images:
     (C, H, W), (channels, height, width) = images.shape, mask.shape
     if len(mask) not in (1, len(images)) or channels not in (1, C) or (height, width) != (H, W):
         raise ImageError(
-            f"{mask.name} has {len(mask):,} masks of {channels} × {height} × {width} for"
-            f" {len(images):,} images of {C} × {H} × {W} ({images.name}); expected"
-            f" {one_or(len(images))} masks of {one_or(C)} × {H} × {W}."
+            f"{mask.name} has {plural(len(mask), 'mask')} of {channels} × {height} × {width} for"
+            f" {plural(len(images), 'image')} of {C} × {H} × {W} ({images.name}); expected"
+            f" {one_or(len(images))} mask{'s' if len(images) > 1 else ''} of {one_or(C)} × {H} ×"
+            f" {W}."
         )
     if len(mask) == len(images):
         return mask

@@ -1,20 +1,115 @@
-"""The parts that the shards of a command write into one folder, and which of them is missing."""
+"""The parts that the shards of a command write into one folder, and which of them are missing."""
 
+import json
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from whatwhere.errors import ImageError, printable
-from whatwhere.files import disk_errors, remove_leftovers
+import numpy as np
+
+from whatwhere.data.arrays import open_npz
+from whatwhere.data.images import AllPictures
+from whatwhere.errors import ImageError, RunError, plural, printable
+from whatwhere.files import disk_errors, read_json, remove_leftovers, write_atomic
 from whatwhere.spec.execution import Shard, part_number
 
 UNFINISHED = ".unfinished"
-"""In a part that is a folder: its shard is at work, or was killed."""
+"""The file in a part that is a folder while its shard is working, or after it was killed."""
+
+PART_RECORD = ".part.json"
+"""The file in a part that is a folder with its `PartRecord`."""
+
+REMEDY = "free some disk space, or choose another folder"
+
+
+@dataclass(frozen=True)
+class PartRecord:
+    """What a part was made from. All parts of one command have it in common.
+
+    An empty text or None is not known, as in parts of earlier versions.
+
+    model         a checksum of the model
+    settings      a checksum of the settings, or of settings and model
+    all_pictures  the pictures of all parts
+    """
+
+    model: str = ""
+    settings: str = ""
+    all_pictures: AllPictures | None = None
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, Any]) -> "PartRecord":
+        """The record in an .npz file."""
+        pictures = None
+        if "all_pictures" in arrays:
+            pictures = AllPictures(int(arrays["all_pictures"]), str(arrays["all_names"]))
+        return cls(str(arrays.get("model", "")), str(arrays.get("made_with", "")), pictures)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The arrays for an .npz file; what is not known is left out."""
+        arrays = {"made_with": np.array(self.settings), "model": np.array(self.model)}
+        if self.all_pictures is not None:
+            arrays["all_pictures"] = np.array(self.all_pictures.count)
+            arrays["all_names"] = np.array(self.all_pictures.names)
+        return arrays
+
+    @classmethod
+    def of_json(cls, values: Any) -> "PartRecord":
+        """The record in the folder of a part."""
+        pictures = AllPictures(int(values["all_pictures"]), str(values["all_names"]))
+        return cls(str(values["model"]), str(values["made_with"]), pictures)
+
+    def json(self) -> bytes:
+        """The content of the file in the folder of a part."""
+        values = {name: array.item() for name, array in self.arrays().items()}
+        return (json.dumps(values, indent=1) + "\n").encode()
+
+    def other_pictures(self, earlier: "PartRecord") -> str:
+        """How the pictures differ from those of an earlier record, in words; empty if they do
+        not."""
+        ours = self.all_pictures
+        theirs = earlier.all_pictures
+        if ours is None or theirs is None or ours == theirs:
+            return ""
+        if ours.count == theirs.count:
+            return f"{plural(ours.count, 'picture')} in both, but with other names"
+        return f"{theirs.count:,} and {ours.count:,}"
+
+    def other_source(self, earlier: "PartRecord") -> str:
+        """Whether the model or the settings differ from those of an earlier record, in words; empty
+        if they do not."""
+        models_known = bool(self.model and earlier.model)
+        if models_known and self.model != earlier.model:
+            return "another model"
+        if not self.settings or not earlier.settings or self.settings == earlier.settings:
+            return ""
+        return "other settings" if models_known else "another model or other settings"
+
+
+UNKNOWN = PartRecord()
+
+
+def read_record(part: Path) -> PartRecord:
+    """The record of a part. It is empty if an earlier version wrote the part, or if the part cannot
+    be read, which is an error where it is used."""
+    try:
+        if part.is_dir():
+            file = part / PART_RECORD
+            return PartRecord.of_json(read_json(file)) if file.exists() else UNKNOWN
+        with open_npz(part) as archive:
+            return PartRecord.of_arrays(archive)
+    except (ImageError, RunError, OSError, LookupError, TypeError, ValueError):
+        return UNKNOWN
 
 
 def find_parts(folder: str | os.PathLike[str]) -> list[Path]:
-    """The parts in a folder that commands with `--shard` wrote, in their order: files or folders.
+    """Find the parts (files or folders) that commands with `--shard` wrote into a folder, in their
+    order.
 
-    A part that is missing or unfinished is an error that names it, and the command that makes it.
+    If a part is missing or unfinished, an error names it and the command that makes it. Parts that
+    were made from other pictures, with another model or with other settings also raise an error.
 
     folder  the folder that the commands got with --out
 
@@ -48,7 +143,58 @@ def find_parts(folder: str | os.PathLike[str]) -> list[Path]:
             f"{printable(place)}: part {first} of {count} is {state}{more}. Run the command again"
             f" with --shard {first}/{count}."
         )
-    return sorted(shards)
+    parts = sorted(shards)
+    check_same_source(place, parts)
+    return parts
+
+
+def check_same_source(folder: Path, parts: list[Path]) -> None:
+    """Raise an ImageError if a part was made from other pictures, with another model or with other
+    settings than the first part."""
+    count = len(parts)
+    first = read_record(parts[0])
+    for number, part in enumerate(parts[1:], 2):
+        record = read_record(part)
+        if words := record.other_pictures(first):
+            raise ImageError(
+                f"{printable(folder)}: the pictures changed between part 1 and part {number}:"
+                f" {words}. Run the command again for all parts, with --overwrite or with another"
+                " folder."
+            )
+        if words := record.other_source(first):
+            raise ImageError(
+                f"{printable(folder)}: part {number} of {count} was made with {words} than part 1."
+                f" Make one of them again, with --overwrite and --shard {number}/{count} or"
+                f" 1/{count}."
+            )
+
+
+def check_next_part(folder: Path, shard: Shard, record: PartRecord, hint: str = "") -> None:
+    """Raise an ImageError, before any work, if the first part in the folder, or an earlier version
+    of this part, was made from other pictures, with another model or with other settings.
+
+    The other parts are compared when all are read: if every task opened every part, thousands of
+    tasks would open millions of files.
+
+    hint  a sentence about other settings
+    """
+    if shard.is_all:
+        return
+    parts = sorted(folder.glob("part-*-of-*"))
+    own = [part for part in parts if part_number(part).index == shard.index]
+    for part in [*parts[:1], *own]:
+        earlier = read_record(part)
+        name = printable(part.name)
+        if words := record.other_pictures(earlier):
+            raise ImageError(
+                f"{printable(folder)}: the pictures changed after {name} was made: {words}. Run"
+                " the command again for all parts, with --overwrite or with another folder."
+            )
+        if words := record.other_source(earlier):
+            raise ImageError(
+                f"{printable(folder)}: {name} was made with {words}. Give the same as for that"
+                f" part, or make all parts again with --overwrite.{hint}"
+            )
 
 
 def check_part_of(folder: Path, shard: Shard) -> None:
@@ -68,16 +214,22 @@ def check_part_of(folder: Path, shard: Shard) -> None:
         )
 
 
-def begin_part(folder: Path, shard: Shard) -> None:
+def begin_part(folder: Path, shard: Shard, record: PartRecord, *, overwrite: bool = False) -> None:
     """Mark the folder of a shard's part as unfinished until `end_part`, even if the process is
-    killed, and remove what a killed process left half written. The only part of a command needs no
-    mark."""
+    killed, record what the part is made from, and remove what a killed process left half written.
+    Mark and record are not needed if there is only one part.
+
+    overwrite  other parts may be of other pictures or settings, because they are made again
+    """
     if shard.is_all:
         return
-    with disk_errors(f"writing {folder}", "free some disk space, or choose another folder"):
+    if not overwrite:
+        check_next_part(folder.parent, shard, record)
+    with disk_errors(f"writing {folder}", REMEDY):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / UNFINISHED).touch()
         remove_leftovers(folder)
+        write_atomic(folder / PART_RECORD, record.json())
 
 
 def end_part(folder: Path, shard: Shard) -> None:

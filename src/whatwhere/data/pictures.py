@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from whatwhere.data.images import Images, LazyPixels
+from whatwhere.data.images import AllPictures, Images, LazyPixels
 from whatwhere.errors import (
     ImageError,
     MissingExtra,
@@ -33,7 +33,7 @@ LARGEST_PICTURE = 1 << 25
 """Pixels of one picture (8192 × 4096); a larger one is rejected before it is decoded."""
 
 LABEL_FILES = (".csv", ".codes.safetensors", ".classifier.safetensors")
-"""What `whatwhere label` writes next to the pictures, if its table of labels lies there."""
+"""What `whatwhere label` writes next to the pictures, if its table of labels is there."""
 
 MOST_PAGES = 10_000
 REMEDY = "give PNG, JPEG, BMP, TIFF or WebP files"
@@ -47,11 +47,11 @@ ALPHA_MODES = {
     "L": "LA",
     "RGBA": "RGBA",
 }
-"""What Pillow's kinds of picture are read as: grey or colour, without and with transparency."""
+"""How Pillow's modes are read: as grey or colour, without and with transparency."""
 
 TIFF_DTYPES = ("uint8", "uint16", "float32")
 MOST_VALUES = 1 << 27
-"""Of one page of a TIFF, in all its channels."""
+"""The largest number of values in one page of a TIFF, in all its channels."""
 SAMPLES = 277  # tag: channels of a pixel
 BITS = 258  # tag: bits of each channel
 LARGEST_DPI = 1e6
@@ -69,10 +69,10 @@ DEEP_MODES = {
 
 
 class Place(NamedTuple):
-    """Where a picture lies in a folder.
+    """Where a picture is in a folder.
 
     folders  the sub-folders on the way to it, the outermost first
-    label    the sub-folder, where those are labels
+    label    the sub-folder, if sub-folders are labels
     """
 
     folders: tuple[str, ...] = ()
@@ -88,8 +88,8 @@ TOP = Place()  # in no sub-folder
 
 
 class FolderContent(NamedTuple):
-    """The files of a folder: those that are named like pictures, and all others but those that the
-    program wrote."""
+    """The files of a folder: those that are named like pictures, and all others except those that
+    the program wrote."""
 
     pictures: dict[Path, Place]
     others: list[Path]
@@ -100,8 +100,14 @@ class FolderContent(NamedTuple):
         labels = {place.label for place in self.pictures.values()}
         return tuple(sorted(label for label in labels if label is not None))
 
+    @property
+    def all_pictures(self) -> AllPictures:
+        """What identifies the pictures: their number, and their paths from the folder."""
+        names = [f"{place.prefix}{file.name}" for file, place in self.pictures.items()]
+        return AllPictures.of(len(names), names)
+
     def split(self, shard: Shard) -> "tuple[FolderContent, list[Path]]":
-        """The pictures of a shard, and the files of all other shards. Its first shard has the files
+        """The pictures of a shard, and the files of all other shards. The first shard has the files
         that are not pictures."""
         files = list(self.pictures)
         if not files:
@@ -133,7 +139,7 @@ class Picture:
 
     @property
     def label(self) -> str | None:
-        """The sub-folder that it is in, where those are labels."""
+        """The sub-folder that it is in, if sub-folders are labels."""
         return self.place.label
 
     @property
@@ -141,14 +147,14 @@ class Picture:
         """The path of the file from the folder that was given and, where there are several, its
         page: sub-folder/name.tif/page.
 
-        No other picture of a folder has the same: a file's name has no slash.
+        It is unique in a folder, because the name of a file has no slash.
         """
         page = "" if self.pages == 1 else f"/{self.page + 1}"
         return unique_printable(f"{self.place.prefix}{self.file.name}{page}")
 
     @property
     def earlier_name(self) -> str | None:
-        """What earlier versions called a page, which may also be the name of another file."""
+        """The name of a page in earlier versions, which may also be the name of another file."""
         if self.pages == 1:
             return None
         name = f"{self.file.stem}-{self.page + 1}{self.file.suffix}"
@@ -216,9 +222,9 @@ def decode(picture: Picture, *, known: bool = False, blend: bool = True) -> np.n
     """The pixels of one picture, [C, H, W]: uint8; uint16 or float32 where the file has such grey
     values, or is TIFF.
 
-    known  instead, which pixels are known, bool [1, H, W]: all but those of alpha 0
-    blend  transparent pixels with black, the ground of the model: colour · alpha. Otherwise colours
-           are as they are stored
+    known  return instead which pixels are known, bool [1, H, W]: all except those with alpha 0
+    blend  blend transparent pixels with black, the background of the model: colour · alpha.
+           Otherwise colours stay as they are stored
     """
     read = _pixels if blend else _colours
     with _open(picture.file) as opened:
@@ -259,7 +265,7 @@ def _own_files(folder: Path) -> set[Path]:
     its record, and what belongs to a table of labels. Sub-folders with a record are not walked."""
     try:
         own = {folder / name for name in read_results(folder)}
-    except RunError:  # a damaged record says nothing
+    except RunError:  # a damaged record names no files
         own = set()
     for codes in folder.glob("*.codes.safetensors"):
         labels = codes.name.removesuffix(".codes.safetensors")
@@ -307,7 +313,7 @@ def _is_result(folder: Path) -> bool:
 
 @dataclass(frozen=True)
 class Pictures(LazyPixels):
-    """Raw pixels [N, C, H, W] of pictures, which are decoded when they are asked for."""
+    """Raw pixels [N, C, H, W] of pictures, which are decoded when they are needed."""
 
     pictures: Sequence[Picture]
 
@@ -323,13 +329,14 @@ def picture_names(pixels: object) -> list[str] | None:
 
 
 def row_names(images: Images) -> list[str]:
-    """What images are called in tables: pictures by their names, others by their numbers."""
+    """The names of images in tables: pictures have their names, others their numbers."""
     named = picture_names(images.pixels)
     return named or [str(number) for number in range(len(images))]
 
 
 def earlier_names(pixels: object) -> dict[str, str]:
-    """The names of pages by what earlier versions called them, unless that names a file now."""
+    """The names of pages by their names in earlier versions, except those that are now the name of
+    a file."""
     pictures = pixels.pictures if isinstance(pixels, Pictures) else ()
     names = {picture.name for picture in pictures}
     earlier = {picture.earlier_name: picture.name for picture in pictures}
@@ -337,7 +344,7 @@ def earlier_names(pixels: object) -> dict[str, str]:
 
 
 def find_pages(file: Path, place: Place = TOP) -> Iterator[Picture]:
-    """The pages of a file, all of which are decoded once."""
+    """The pages of a file; each is decoded once."""
     with _open(file) as picture:
         stamp = FileStamp.of(os.stat(file))
         pages = getattr(picture, "n_frames", 1)
@@ -356,7 +363,7 @@ def _open(file: Path) -> Iterator[Any]:
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError:
-        raise MissingExtra("Pillow", "data", "reading pictures") from None
+        raise MissingExtra("Pillow", "reading pictures") from None
 
     with warnings.catch_warnings(), readable(file, "picture", REMEDY, ImageError):
         warnings.simplefilter("error", Image.DecompressionBombWarning)
@@ -382,8 +389,8 @@ def _open_stream(stream: BinaryIO, image: Any, unidentified: type[Exception]) ->
 
 
 def _read_page(picture: Any, page: int, read: Callable[[Any], np.ndarray]) -> np.ndarray:
-    """What `read` returns for a page, [H, W] or [H, W, C], as [C, H, W]. It is rejected by its
-    header, if at all."""
+    """What `read` returns for a page, [H, W] or [H, W, C], as [C, H, W]. A page that cannot be used
+    is rejected by its header."""
     from PIL import ImageOps
 
     if page:
@@ -443,7 +450,7 @@ def _alpha(picture: Any) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Extras:
-    """What a file of a picture has besides colours.
+    """What the file of a picture has besides colours.
 
     alpha        alpha of each page, uint8 [H, W]; None where all pixels are opaque
     icc_profile  the profile of its colours
@@ -477,7 +484,7 @@ def read_extras(file: Path, *, filled_in: bool = False) -> Extras:
 
 
 def _checked_dpi(values: Any) -> tuple[float, float] | None:
-    """A resolution that a file can have; None for others, which damaged files have."""
+    """A resolution that a file can have; None for an invalid one, as in damaged files."""
     try:
         across, down = map(float, values)
     except (TypeError, ValueError, ZeroDivisionError):
@@ -550,8 +557,8 @@ class ChannelTiff:
         axes = page.axes.replace("S", "") == "YX" and page.photometric.name in ("MINISBLACK", "RGB")
         if not axes or page.dtype is None or page.dtype.name not in TIFF_DTYPES:
             raise ValueError(
-                f"it is a {page.photometric.name} TIFF with pixels of {page.dtype}; expected grey,"
-                f" RGB or any number of channels, of {', '.join(TIFF_DTYPES)}"
+                f"it is a {page.photometric.name} TIFF with pixels of type {page.dtype}; expected"
+                f" grey, RGB or any number of channels, of type {', '.join(TIFF_DTYPES)}"
             )
         if page.compression.name != "NONE" or any(int(kind) for kind in page.extrasamples):
             raise ValueError(
@@ -583,8 +590,8 @@ def _tifffile(what: str) -> Any:
     try:
         import tifffile
     except ImportError:
-        raise MissingExtra("tifffile", "data", f"{what} a TIFF file of such channels") from None
-    # Without a handler, what it logs of damaged files would be printed next to our error.
+        raise MissingExtra("tifffile", f"{what} a TIFF file with such channels") from None
+    # Without a handler, its log of damaged files would be printed next to our error.
     logger = logging.getLogger("tifffile")
     if not logger.handlers:
         logger.addHandler(logging.NullHandler())

@@ -1,4 +1,4 @@
-"""Signals: recordings of one or more channels. Outside they are [N, C, T]; the model sees images
+"""Signals: recordings of one or more channels. Users see them as [N, C, T]; the model sees images
 of height 1."""
 
 import io
@@ -33,17 +33,17 @@ from whatwhere.data.tables import (
     time_column,
     without_first_column,
 )
-from whatwhere.errors import ImageError, MissingExtra, SpecError, warn
+from whatwhere.errors import ImageError, MissingExtra, SpecError, plural, warn
 from whatwhere.files import open_regular, readable
 
 SUFFIXES = (".csv", ".wav", ".edf", ".bdf", ".fif")
 """Files that hold nothing but signals."""
 
 WINDOW = 2048  # samples, for learning from longer signals
-CHECKED = 1 << 20  # samples that are looked at together
-MOST_PARTS = 1000  # of a .wav file, before its samples
+CHECKED = 1 << 20  # samples that are checked at a time
+MOST_PARTS = 1000  # chunks of a .wav file before its samples
 WAV_DTYPES = ("uint8", "int16", "int32", "int64", "float32", "float64")
-UNKNOWN_LENGTH = 2**32 - 1  # of the samples of a .wav file
+UNKNOWN_LENGTH = 2**32 - 1  # stands for an unknown length in a .wav file
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -52,13 +52,14 @@ class Signals(Images):
     it is asked for.
 
     The other fields are those of `Images`: `pixels` [N, C, 1, T], `labels`, `name`, `classes`,
-    `allow_nan`, `white`, `brightest` and `deep_white`.
+    `allow_nan`, `white`, `brightest`, `deep_white` and `all_pictures`.
 
     rate           samples per second; None if it is not known
     start          seconds at the first sample
     unit           unit of the values, such as 'mV'; '' if it is not known
     channel_names  names of the channels in the file; None if it has none
-    recorded_as    the signals that these are windows of; None for signals as they were recorded
+    recorded_as    the signals that these windows were cut from; None for signals as they were
+                   recorded
 
     >>> ww.data.load(np.zeros((3, 2, 500)), signals=True)
     Signals('array', 3 of 2×500, unlabelled)
@@ -91,7 +92,7 @@ class Signals(Images):
 
 
 def long_gaps(known: np.ndarray, longest: int) -> list[slice]:
-    """The gaps of more than `longest` samples in a signal, by the samples [T] that are known."""
+    """The gaps of more than `longest` samples in a signal, given which samples [T] are known."""
     edges = np.diff(np.concatenate([[1], known.astype(np.int8), [1]]))
     starts = np.flatnonzero(edges == -1)
     stops = np.flatnonzero(edges == 1)
@@ -99,12 +100,15 @@ def long_gaps(known: np.ndarray, longest: int) -> list[slice]:
     return [slice(first, last) for first, last in pairs if last - first > longest]
 
 
-def unknown_gaps(signals: Signals, longest: int) -> int:
-    """How many gaps in all channels of the signals are longer than this; read part by part."""
+def unknown_gaps(signals: Signals, longest: int) -> list[slice]:
+    """The gaps of more than `longest` samples in all channels of the signals, signal by signal;
+    read part by part."""
     if signals.pixels.dtype.kind != "f":
-        return 0
-    rows = range(len(signals))
-    return sum(len(long_gaps(known_samples(signals, row), longest)) for row in rows)
+        return []
+    gaps: list[slice] = []
+    for row in range(len(signals)):
+        gaps += long_gaps(known_samples(signals, row), longest)
+    return gaps
 
 
 def known_samples(signals: Signals, row: int) -> np.ndarray:
@@ -138,7 +142,7 @@ def samples_of(length: str | int, rate: float | None) -> int:
 
 
 def read_length(length: str | int) -> tuple[float, str]:
-    """The number and the unit of a length; a SpecError if it is none."""
+    """The number and the unit of a length; raises a SpecError for any other text."""
     match = re.fullmatch(r"\s*(\d*\.?\d+)\s*(s|ms|us|µs|samples)?\s*", str(length))
     if match is None:
         raise SpecError(
@@ -149,7 +153,8 @@ def read_length(length: str | int) -> tuple[float, str]:
 
 
 def cut_windows(signals: Signals, size: int) -> Signals:
-    """Windows of `size` samples, one after the other; the last one of a signal ends with it.
+    """Windows of `size` samples, one after the other; the last window of a signal ends where the
+    signal ends.
 
     An event at a cut is explained from both sides of it: a waveform may begin before a window and
     end after it. Windows in a gap, without any known sample, are left out.
@@ -192,7 +197,8 @@ def as_signals(values: AnyArray, name: str) -> Signals:
     """Signals of values [T], [C, T] or [N, C, T]; floats are checked once, window by window. NaN
     marks unknown samples.
 
-    Of values [T, C], with fewer channels than samples, the axes are swapped, and a warning says so.
+    If the values are [T, C], with fewer channels than samples, the axes are swapped, and a warning
+    says so.
     """
     shape = values.shape
     if not 1 <= len(shape) <= 3 or 0 in shape:
@@ -201,8 +207,8 @@ def as_signals(values: AnyArray, name: str) -> Signals:
         )
     if is_transposed(shape):
         warn(
-            f"{name} has {shape[0]:,} × {shape[1]:,} values. Reading {shape[1]:,} channels of"
-            f" {shape[0]:,} samples."
+            f"{name} has {shape[0]:,} × {shape[1]:,} values. Reading"
+            f" {plural(shape[1], 'channel')} of {shape[0]:,} samples."
         )
         values = values.T
         shape = values.shape
@@ -212,8 +218,8 @@ def as_signals(values: AnyArray, name: str) -> Signals:
     signals = Signals(pixels, None, name, allow_nan=True)
     if signals.shape[0] > signals.shape[2]:
         warn(
-            f"{name} has {signals.shape[0]:,} channels of {signals.shape[2]:,} samples; expected"
-            " [C, T]. Is it transposed?"
+            f"{name} has {signals.shape[0]:,} channels of {plural(signals.shape[2], 'sample')};"
+            " expected more samples than channels. If its axes are swapped, transpose it to [C, T]."
         )
     if values.dtype.kind == "f":
         for row in range(len(signals)):
@@ -224,7 +230,7 @@ def as_signals(values: AnyArray, name: str) -> Signals:
 
 
 def is_transposed(shape: tuple[int, ...]) -> bool:
-    """Whether an array of two axes has more rows than columns, which then are the samples."""
+    """Whether an array of two axes has more rows than columns, so that its rows are the samples."""
     return len(shape) == 2 and shape[0] > shape[1]
 
 
@@ -318,11 +324,11 @@ def _open_wav(path: Path) -> tuple[int, AnyArray]:
     try:
         from scipy.io import wavfile
     except ImportError:
-        raise MissingExtra("scipy", "sklearn", "reading .wav files") from None
+        raise MissingExtra("scipy", "reading .wav files") from None
     with open_regular(path) as file, readable(path, ".wav file", "save it again", ImageError):
         _check_wav_length(file)
     with readable(path, ".wav file", "save it again", ImageError), warnings.catch_warnings():
-        warnings.simplefilter("ignore", wavfile.WavFileWarning)  # of chunks that hold no samples
+        warnings.simplefilter("ignore", wavfile.WavFileWarning)  # about chunks without samples
         try:
             rate, samples = wavfile.read(path, mmap=True)
         except ValueError:  # samples of 24 bits cannot be mapped
@@ -336,26 +342,26 @@ def _open_wav(path: Path) -> tuple[int, AnyArray]:
 
 
 def _check_wav_format(rate: int, samples: np.ndarray) -> None:
-    """Raise a ValueError for what no .wav file can have: it could not be written like that."""
+    """Raise a ValueError for a format that could not be written to a .wav file again."""
     if samples.dtype.name not in WAV_DTYPES:
         raise ValueError(
             f"it has samples of {samples.dtype.name}; expected {', '.join(WAV_DTYPES)}"
         )
     bytes_per_second = rate * samples.itemsize * (samples.size // len(samples))
     if not 0 < bytes_per_second < 2**32:
-        raise ValueError(f"it announces {rate:,} samples per second")
+        raise ValueError(f"its header gives an impossible rate, {rate:,} samples per second")
 
 
 def _check_wav_length(file: BufferedReader) -> None:
     """Raise a ValueError unless the file has all the samples that it announces.
 
-    A size of 2³² - 1 is one that its writer did not know: the samples end with the file, or a
+    A size of 2³² - 1 means that the writer did not know it: the samples end with the file, or a
     `ds64` part gives the size.
     """
     size = os.fstat(file.fileno()).st_size
     kind = file.read(12)[:4]
     if kind not in (b"RIFF", b"RIFX", b"RF64"):
-        raise ValueError("it does not begin like a .wav file")
+        raise ValueError("it does not begin with the header of a .wav file")
     order: Literal["big", "little"] = "big" if kind == b"RIFX" else "little"
     announced_64 = None
     for _ in range(MOST_PARTS):
@@ -375,18 +381,19 @@ def _check_wav_length(file: BufferedReader) -> None:
         rest = size - file.tell()
         if length > rest:
             raise ValueError(
-                f"it announces {length:,} bytes of samples and has {rest:,}, so it ends early"
+                f"its header gives {length:,} bytes of samples, but only {rest:,} follow"
             )
         return
-    raise ValueError(f"it has more than {MOST_PARTS:,} parts before its samples")
+    raise ValueError(f"it has more than {MOST_PARTS:,} chunks before its samples")
 
 
 def encode_signals(values: np.ndarray, source: Path) -> bytes:
-    """The content of a file of signals [N, C, T] like `source`, the .npy, .csv or .wav file that
-    they are made of.
+    """The content of a file of signals [N, C, T] in the form of `source`, the .npy, .csv or .wav
+    file that they come from.
 
-    Samples are of its type (24 bits become 32) and arrays of its shape; of a table, names of
-    columns, separator, decimal mark and encoding are kept, of a .wav file the rate.
+    The result keeps the type of the samples (24 bits become 32) and the shape of an array. A table
+    keeps the names of its columns, its separator, decimal mark and encoding; a .wav file keeps its
+    rate.
     """
     suffix = source.suffix.lower()
     if suffix == ".csv":

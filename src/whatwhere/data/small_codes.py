@@ -11,10 +11,10 @@
 
 **Two elements** along an axis have the weights w₊ = cos φ, w₋ = sin φ, and φ is a function of γμ
 alone. So only φ is stored, in ANGLES steps from the equal weights to either end: an error of at
-most 4.5° in φ, 0.08 in a weight. What comes back are the μ = ±½ and γ with these weights.
+most 4.5° in φ, 0.08 in a weight. Reading returns μ = ±½ and the γ that gives these weights.
 
-**Regions without effect** are left out: those whose p̂ · |φ| is below EFFECT of the image's largest
-p̂. They come back with equal weights.
+**Regions without effect** are left out: those whose p̂ · |φ| is below the share EFFECT of the
+image's largest p̂. Reading gives them equal weights.
 
 Measured on digits: docs/explanation/millions.md.
 """
@@ -32,13 +32,13 @@ from whatwhere.errors import ImageError
 from whatwhere.latents import Latents, PoolingParams, SparseLatents, SparseMap
 
 Array = np.ndarray[Any, Any]
-LEVELS = 31  # of features
+LEVELS = 31  # levels of features
 ANGLES = 5  # steps from equal weights to all weight on one element
 EFFECT = 0.06
-SATURATED = 25.0  # |γμ| of all weight on one element
+SATURATED = 25.0  # |γμ| at which all weight is on one element
 MU_LEVELS = 127  # from the centre of a region to its end
 GAMMA_OCTAVE = 16  # levels for a factor of two
-MOST_PLACES = 2**31  # of a code, so that indices are int32
+MOST_PLACES = 2**31  # the largest number of places of a code, so that indices are int32
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class MapRows:
     """Values at some places of a map, of several images one after the other.
 
     grid     B, H and W of the map
-    counts   places of every image, [N]
+    counts   number of places of every image, [N]
     places   offsets in the flattened grid, ascending within an image, [n]
     values   [n, V]
     """
@@ -135,7 +135,7 @@ class CodeRows:
 
     @classmethod
     def of_stored(cls, arrays: Mapping[str, Array]) -> "CodeRows":
-        """The codes that `stored` gave."""
+        """The codes in arrays that `stored` returned."""
         C, H, W = arrays["shape"].tolist()
         layers: list[MapRows] = []
         while (name := f"{len(layers)}_grid") in arrays:
@@ -158,7 +158,8 @@ class CodeRows:
 
 
 def _background(code: Latents | SparseLatents, where: Sequence[MapRows]) -> dict[str, Array]:
-    """What decoding puts back; nothing without pooling variables, which cannot be decoded."""
+    """What decoding adds back; nothing without pooling variables, because such codes cannot be
+    decoded."""
     arrays = {}
     for name in ("low", "scale"):
         pixels = getattr(code.background, name)
@@ -271,7 +272,7 @@ def _expand_places(name: str, arrays: dict[str, Array]) -> None:
     indptr = np.concatenate([[0], np.cumsum(counts)])
     if counts.ndim != 1 or indptr[-1] != len(steps):
         raise ValueError(f"{name} has {len(steps)} places; expected {indptr[-1]} for its images")
-    # The sums of all steps, less what they were before the first place of the image.
+    # The cumulative sums of all steps, minus their value before the first place of the image.
     total = np.concatenate([[0], np.cumsum(steps)])
     indices = total[1:] - np.repeat(total[indptr[:-1]], counts) - 1
     if indices.max(initial=0) >= MOST_PLACES:

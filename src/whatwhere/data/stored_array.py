@@ -1,7 +1,7 @@
-"""Arrays that stay in their files: each index reads what it names.
+"""Arrays that stay in their files: indexing reads only the requested part.
 
-Such an array is neither in memory nor mapped. A map would end the process (SIGBUS) if another
-program made the file shorter; here a file that has changed is an error.
+Such an array is neither in memory nor memory-mapped. A memory map would end the process (SIGBUS) if
+another program made the file shorter; here, a changed file raises an error.
 """
 
 import math
@@ -19,11 +19,11 @@ from whatwhere.files import FileStamp, open_regular
 
 @dataclass(frozen=True)
 class StoredArray:
-    """An array in a file. `array[...]` reads a part: of the first axis a list of rows or a slice,
-    of every other axis a number or a slice without a step.
+    """An array in a file. `array[...]` reads a part of it. The index of the first axis is a list of
+    rows or a slice; the index of every other axis is a number or a slice without a step.
 
     path     the file
-    stamp    what the file was when it was opened
+    stamp    the state of the file when it was opened
     offset   number of bytes before the first value
     dtype    type of the values
     shape    entries of each axis

@@ -19,8 +19,9 @@ from whatwhere.files import open_regular, readable
 
 LARGEST_TABLE = 1 << 30  # bytes of a .csv file
 LOOKED_AT = 1000  # lines of a table that tell whether its first line is a heading
+REMEDY = "save it as a UTF-8 text file, or as .npy"
 DECIMAL_COMMA = re.compile(r"([+-]?\d+),(\d+)")
-EVEN = 0.02  # the share by which half of the distances of times may differ from their median
+EVEN = 0.02  # half of the steps of time differ from their median by at most this share
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
 """Units of time, in seconds."""
 
@@ -30,7 +31,7 @@ TIME_NAMES = ("time", "t", "timer", "timestamp", "seconds", "sec", "datetime", "
 
 @dataclass(frozen=True)
 class Table:
-    """The text of a .csv file, and what a file like it needs.
+    """The text of a .csv file, and what is needed to write a file like it.
 
     heading        the first line, if it holds names; otherwise None
     lines          lines with samples, without empty ones at the end
@@ -87,12 +88,10 @@ def read_table(path: Path) -> Table:
 
 def _read_text(path: Path) -> tuple[str, str]:
     """The text of a file, and its encoding."""
-    with open_regular(path) as file, readable(path, "table", "save it as UTF-8", ImageError):
+    with open_regular(path) as file, readable(path, "table", REMEDY, ImageError):
         size = os.fstat(file.fileno()).st_size
         if size > LARGEST_TABLE:
-            raise ValueError(
-                f"it has {size:,} bytes; expected at most {LARGEST_TABLE:,}. Save it as .npy"
-            )
+            raise ValueError(f"it has {size:,} bytes; expected at most {LARGEST_TABLE:,}")
         content = file.read()
         encoding = _encoding(content)
         text = content.decode(encoding)
@@ -109,7 +108,8 @@ def _separator(lines: Sequence[str]) -> str:
 
 
 def _encoding(content: bytes) -> str:
-    """By the byte-order mark; without one UTF-8, or Latin-1 where it is not UTF-8."""
+    """The encoding by the byte-order mark; without a mark, UTF-8, or Latin-1 if the text is not
+    UTF-8."""
     if content.startswith(codecs.BOM_UTF8):
         return "utf-8-sig"
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -123,7 +123,7 @@ def _encoding(content: bytes) -> str:
 
 def _is_heading(path: Path, lines: Sequence[str], separator: str) -> bool:
     """Whether the first line holds names. Columns that are only numbered, 0, 1, 2 …, are names if
-    the samples below are no whole numbers; a warning says so."""
+    the samples below are not whole numbers; a warning says so."""
     fields = [field.strip() for field in lines[0].split(separator)]
     if not _are_numbers(fields, separator):
         return True
@@ -172,7 +172,7 @@ def _counts_up(fields: Sequence[str]) -> bool:
 
 
 def _mostly_integers(lines: Sequence[str], separator: str) -> bool:
-    """Whether at least half of the fields are integers; also where there are none."""
+    """Whether at least half of the fields are integers, or there are no fields."""
     fields = [field.strip() for line in lines for field in line.split(separator)]
     integers = sum(field.lstrip("+-").isdecimal() for field in fields)
     return 2 * integers >= len(fields)
@@ -180,7 +180,7 @@ def _mostly_integers(lines: Sequence[str], separator: str) -> bool:
 
 def _one_column_of_decimal_commas(path: Path, heading: str | None, lines: Sequence[str]) -> bool:
     """Whether a comma in each line is a decimal comma: 0,05 is a number, and so is the only field
-    below a single name. Where that is not certain, a warning says what is assumed."""
+    below a single name. If that is not certain, a warning says what is assumed."""
     parts = _parts_of_numbers(lines)
     if not parts:
         return False
@@ -190,14 +190,14 @@ def _one_column_of_decimal_commas(path: Path, heading: str | None, lines: Sequen
     digits = max(len(decimals) for _, decimals in parts)
     if digits >= 3 and digits > max(len(whole.lstrip("+-")) for whole, _ in parts):
         warn(
-            f"{printable(path)}: reading two columns of whole numbers. If it is one column with"
-            " decimal commas, write decimal points."
+            f"{printable(path)}: reading two columns of whole numbers. If it has one column with"
+            " decimal commas, replace them with decimal points."
         )
     return False
 
 
 def _parts_of_numbers(lines: Sequence[str]) -> list[tuple[str, str]]:
-    """What stands before and after the comma in every line; empty if a line is no such number."""
+    """The digits before and after the comma in every line; empty if a line is not such a number."""
     numbers = [DECIMAL_COMMA.fullmatch(line.strip()) for line in lines if line.strip()]
     parts = [(number[1], number[2]) for number in numbers if number is not None]
     return parts if len(parts) == len(numbers) else []
@@ -213,7 +213,7 @@ def table_values(path: Path, table: Table) -> np.ndarray:
     """Values [T, C]; an empty field is NaN, and so is every field of an empty line."""
     if not table.lines:
         raise ImageError(
-            f"{path} has no samples; expected a line for each sample, a column for each channel."
+            f"{path} has no samples; expected a line for each sample and a column for each channel."
         )
     columns = max(line.count(table.separator) for line in table.lines)
     unknown = table.separator.join(["nan"] * (columns + 1))
@@ -235,13 +235,13 @@ def table_values(path: Path, table: Table) -> np.ndarray:
     except ValueError as error:
         reason = _text_among(lines, table) or str(error).rstrip(".")
         raise ImageError(
-            f"Cannot read {path}: {reason}. Expected numbers: a line for each sample, a column for"
-            " each channel."
+            f"Cannot read {path}: {reason}. Expected numbers, with a line for each sample and a"
+            " column for each channel."
         ) from None
 
 
 def _text_among(lines: Sequence[str], table: Table) -> str:
-    """Which field is the first that is not a number, in words; empty if all are numbers."""
+    """The first field that is not a number, in words; empty if all fields are numbers."""
     above = sum(line is not None for line in (table.heading, table.units))
     for number, line in enumerate(lines, above + 1):
         for field in line.split(table.separator):
@@ -258,8 +258,7 @@ def _number(field: str) -> float:
 
 
 class TimeColumn(NamedTuple):
-    """What a table's first column of times says: samples per second, and the seconds at the
-    first."""
+    """What a column of times shows: the samples per second, and the seconds at the first sample."""
 
     rate: float
     start: float
@@ -273,7 +272,7 @@ def split_unit(field: str) -> tuple[str, str]:
 
 
 def time_column(table: Table) -> TimeColumn | None:
-    """What the first of several columns says, if it holds evenly spaced times.
+    """What the first of several columns shows, if it holds evenly spaced times.
 
     Its heading is a name such as time, with a unit or without one (seconds, or milliseconds where
     the rate would be below 1 Hz); or there is no heading, and the column rises by the same small
@@ -294,11 +293,13 @@ def time_column(table: Table) -> TimeColumn | None:
     seconds = SECONDS.get(unit or name, 1.0)
     if not unit and name not in SECONDS and step >= 1:
         seconds = 1e-3
-    return TimeColumn(1 / (step * seconds), float(times[0]) * seconds)
+    # no more digits than times have: 12500, not 12499.999999999998
+    rate = float(f"{1 / (step * seconds):.10g}")
+    return TimeColumn(rate, float(times[0]) * seconds)
 
 
 def _first_cells(table: Table) -> list[str]:
-    """The first cell of every line; none where a line has no other."""
+    """The first cell of every line; empty if a line has no other cell."""
     lines = [line.split(table.separator, 1) for line in table.lines if line.strip()]
     if any(len(cells) < 2 for cells in lines):
         return []
@@ -315,8 +316,8 @@ def _time_heading(field: str) -> tuple[str, str]:
 
 
 def _are_even(times: np.ndarray, *, strictly: bool) -> bool:
-    """Whether times rise by steps that are mostly equal. Strictly: all of them, and below 1, as
-    a column without a name has to show that it holds times."""
+    """Whether times rise by steps that are mostly equal. Strictly: all steps are equal and below 1,
+    because a column without a heading must show that it holds times."""
     if not np.isfinite(times).all():
         return False
     steps = np.diff(times)
@@ -328,7 +329,7 @@ def _are_even(times: np.ndarray, *, strictly: bool) -> bool:
 
 
 def _times(fields: list[str], decimal_comma: bool) -> np.ndarray | None:
-    """Numbers, or dates as seconds since the first; None for what is neither."""
+    """Numbers, or dates as seconds since the first; None for anything else."""
     try:
         return np.array([float(_with_point(field, decimal_comma)) for field in fields])
     except ValueError:
@@ -359,7 +360,8 @@ def without_first_column(table: Table) -> Table:
 
 
 def encode_table(values: np.ndarray, table: Table) -> bytes:
-    """A table of values [T, C] that is written as another one, with its column of times."""
+    """The text of a table of values [T, C] in the form of another table, with its column of
+    times."""
     text = io.StringIO()
     np.savetxt(text, values, fmt="%.9g", delimiter=table.separator)
     lines = text.getvalue()

@@ -1,5 +1,5 @@
-"""The engines: the same inference, slower and simpler or faster. The solution records which one
-ran."""
+"""The engines: implementations of the same inference, from simple to fast. The solution records
+which one ran."""
 
 import warnings
 
@@ -32,9 +32,9 @@ def get_engine(name: str) -> Engine:
 def resolve(name: str, problem: Problem, images: int | None = None) -> Engine:
     """The engine of this name, or with 'auto' the fastest that supports the problem.
 
-    Asking by name for an engine that does not support the problem raises an EngineError with the
-    reason. If only the reference is left for 'auto', a SlowEngineWarning says why. With a number of
-    images, 'auto' takes the reference for a few small ones as long as there is no machine code.
+    A name of an engine that does not support the problem raises an EngineError with the reason. If
+    only the reference is left for 'auto', a SlowEngineWarning says why. If `images` is given,
+    'auto' takes the reference for a few small images until there is machine code.
     """
     if name != "auto":
         engine = get_engine(name)

@@ -1,4 +1,4 @@
-"""What an engine is: the same inference as Algorithm 1, slower and simpler or faster."""
+"""The interface of an engine, which is an implementation of Algorithm 1."""
 
 from typing import Protocol
 
@@ -10,7 +10,7 @@ from whatwhere.model.solution import Solution
 
 
 class LinearMap:
-    """What learning asks of A; every engine has its own."""
+    """The products with A that learning needs; every engine has its own implementation."""
 
     def gradient(self, f: Tensor, *, subtract: bool) -> Tensor:
         """Aᵀ (A f), or Aᵀ (A f - M ⊙ v), [C, B, K, L]."""
@@ -26,7 +26,7 @@ class LinearMap:
 
 
 class Engine(Protocol):
-    """The same inference as `engines.reference.ista.solve`, slower and simpler or faster.
+    """An implementation of the inference of `engines.reference.ista.solve`.
 
     An engine imports its compiler (Numba, Triton) when it is first used, so that naming an engine
     costs nothing.
@@ -55,8 +55,7 @@ class Engine(Protocol):
 
 
 def require_supported(engine: str, reason: str | None) -> None:
-    """Raise an EngineError with the reason why an engine does not support a problem, where there
-    is one."""
+    """Raise an EngineError if there is a reason why an engine does not support a problem."""
     if reason is not None:
         raise EngineError(
             f"Engine {engine!r} does not support this: {reason}. Set engine='auto' to use one that"

@@ -8,8 +8,8 @@ After a block of B steps an image is finished if its cost C changed by a share o
 
 The rule is applied to each image, and a finished image leaves the batch, so a code does not depend
 on the other images. With a constant step β_U the pooling variables circle around a minimum, so β_U
-is halved after every block. Momentum starts again with every block. Both are the reason for the
-length of a block (benchmarks/coding.py).
+is halved after every block. Momentum starts again with every block. Both determine the length of a
+block (benchmarks/coding.py).
 """
 
 import warnings
@@ -29,8 +29,8 @@ BLOCK = 100  # steps
 
 
 def solve(engine: Engine, problem: Problem) -> Solution:
-    """`engine.solve`; with a tolerance in blocks of steps, at most `spec.steps` in all, until every
-    image is finished.
+    """Run `engine.solve`. With a tolerance, run it in blocks of steps, at most `spec.steps` in
+    total, until every image is finished.
 
     In the statistics, the steps that a finished image did not take have size 0 and leave all
     measures as they were.
@@ -50,7 +50,7 @@ def solve(engine: Engine, problem: Problem) -> Solution:
                 part, latents=solution.latents.put(active, part.latents), stats=joined
             )
         problem = replace(problem, latents=solution.latents)
-        # also where the cost is not a number
+        # also true if the cost is not a number
         goes_on = ~(change_per_step(part.stats) <= spec.tolerance)
         active = active.masked_scatter(active, goes_on)
         if not active.any():
@@ -70,7 +70,7 @@ def blocks(spec: InferenceSpec) -> Iterator[InferenceSpec]:
 
 
 def block_lengths(steps: int) -> list[int]:
-    """So many steps in blocks; the last one holds the rest."""
+    """The lengths of the blocks of this many steps; the last one holds the rest."""
     return [min(BLOCK, steps - begin) for begin in range(0, steps, BLOCK)] or [0]
 
 
@@ -107,7 +107,7 @@ def unfinished_changes(stats: Stats, spec: InferenceSpec) -> Tensor:
 
 
 def warn_unconverged(unfinished: Tensor, images: int, spec: InferenceSpec) -> None:
-    """Warn of images that took all steps and still changed, by `unfinished_changes`."""
+    """Warn about images that took all steps and still changed, given their `unfinished_changes`."""
     if len(unfinished):
         warnings.warn(
             f"{len(unfinished)} of {images} images did not reach tolerance = {spec.tolerance:g} in"

@@ -8,10 +8,9 @@ from whatwhere.errors import SpecError
 
 
 def choose_device(asked: torch.device | str, engine: str = "auto") -> torch.device:
-    """The device asked for; 'auto' is a GPU where there is one and the engine can use it.
+    """The requested device; 'auto' is a GPU if there is one and the engine can use it.
 
-    Of the processes that torchrun starts on a machine, 'auto' and 'cuda' give each a GPU of its
-    own.
+    'auto' and 'cuda' give each process that torchrun starts on a machine a separate GPU.
     """
     if asked == "auto":
         asked = "cuda" if torch.cuda.is_available() and engine not in ("cpu", "greedy") else "cpu"
@@ -30,7 +29,8 @@ def choose_device(asked: torch.device | str, engine: str = "auto") -> torch.devi
 
 
 def local_gpu() -> int:
-    """The number of this process's GPU: that of the process on its machine, as torchrun sets it."""
+    """The number of this process's GPU, which is the number of the process on its machine, as
+    torchrun sets it."""
     rank = int(os.environ.get("LOCAL_RANK", "0"))
     if rank == 0:
         return 0

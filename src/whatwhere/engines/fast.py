@@ -1,6 +1,6 @@
 """What both fast engines support: one declaration, since their kernels compile the same formulas.
 
-An engine that supports less declares it by itself (`cpu.GREEDY`), or as a reason of its own
+An engine that supports less has a separate declaration (`cpu.GREEDY`) or adds a reason
 (`triton.engine.unsupported_size`).
 """
 

@@ -1,13 +1,13 @@
-"""What an engine declares to support: settings by their paths, and which values of each.
+"""The settings that an engine declares to support, by their paths, and which values of each.
 
     Support(
         inference={"lam": ANY, "penalty": Kinds(Power), "penalty.alpha": ANY, "tolerance": ABOVE_0},
         model={"layers.each.maps": ANY, "layers.each.pool_maps": Only(1)},
     )
 
-A setting that a declaration does not name must have its default. So a setting, a penalty or a kind
-of pooling that is new is never ignored: an engine that does not know it does not support it, and
-says so by name.
+A setting that a declaration does not name must have its default. So an engine never ignores a new
+setting, penalty or kind of pooling: an engine that does not declare it does not support it, and the
+error names it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -24,9 +24,9 @@ from whatwhere.spec.checks import is_choice, shown
 class Values:
     """The values of a setting that an engine supports.
 
-    holds  whether it supports a value
+    holds  a function that says whether it supports a value
     words  the values that it supports, in the words of an error
-    deep   the settings below this one are supported, too
+    deep   whether the settings below this one are supported, too
     """
 
     holds: Callable[[Any], bool]
@@ -49,7 +49,7 @@ def Only(*values: Any) -> Values:
 
 
 def Kinds(*kinds: type) -> Values:
-    """These kinds of a choice; their own settings are declared by themselves."""
+    """These kinds of a choice; their settings are declared separately."""
     return Values(lambda value: isinstance(value, kinds), " or ".join(k.__name__ for k in kinds))
 
 
@@ -100,7 +100,7 @@ class Support:
     def unsupported_setting(
         self, inference: InferenceSpec, model: ModelSpec, layers: int | None = None
     ) -> str | None:
-        """The same for settings without a problem; of the first `layers`, or of all."""
+        """The same for settings without a problem, in the first `layers` layers or in all."""
         return _reason(self, inference, model, layers)
 
 

@@ -36,7 +36,7 @@ def workers() -> Iterator[Callable[..., Iterator[Any]]]:
 
 
 def share(work: Callable[[int, int], None], count: int, threads: int) -> None:
-    """Call `work(first, last)` on equal parts of `count`, each in a thread of its own."""
+    """Call `work(first, last)` on equal parts of `count`, each in a separate thread."""
     if threads <= 1:
         work(0, count)
         return
@@ -69,10 +69,9 @@ def chunks(first: int, last: int) -> list[slice]:
 
 @contextmanager
 def flushed_denormals() -> Iterator[None]:
-    """Numbers too small to be normal count as 0, since some processors take a hundred times as long
-    for them.
+    """Treat denormal numbers as 0, because some processors take a hundred times as long for them.
 
-    The setting belongs to the calling thread, and is afterwards as it was.
+    The setting belongs to the calling thread and is restored afterwards.
     """
     already = float(torch.tensor([1e-40]) * 1) == 0
     torch.set_flush_denormal(True)

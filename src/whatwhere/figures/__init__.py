@@ -13,7 +13,7 @@ from whatwhere.errors import MissingExtra
 try:
     import matplotlib  # noqa: F401
 except ImportError:
-    raise MissingExtra("matplotlib", "figures", "Drawing figures") from None
+    raise MissingExtra("matplotlib", "Drawing figures") from None
 
 from whatwhere.figures.activations import where_map
 from whatwhere.figures.animation import animation

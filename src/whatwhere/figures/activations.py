@@ -18,8 +18,8 @@ from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
 from whatwhere.model.sized import LayerPlaces
 
-VISIBLE = 0.05  # of the largest activation: smaller ones are invisible in the image
-MOST = 400  # Gaussians that are drawn of one feature
+VISIBLE = 0.05  # share of the largest activation; smaller ones are invisible in the image
+MOST = 400  # the largest number of Gaussians that are drawn for one feature
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def project(
     """Each activation on its own, with the pooling variables of its image, projected to the pixels:
     [n, C, h, w].
 
-    What is returned are the pixels that it can affect; `height` and `width` are those of the
+    Returns the pixels that each activation can affect; `height` and `width` are those of the
     images.
     """
     n = len(drawn)
@@ -143,7 +143,7 @@ def where_map(
     images   [N, C, H, W]
     latents  latents of the images
     layer    number of the layer, from 1
-    feature  its index in the layer, from 0
+    feature  index of the feature in the layer, from 0
 
     >>> model = ww.load("mnist")
     >>> images = ww.data.load("digits", split="test")[:4]

@@ -31,7 +31,7 @@ FRAME_DPI = 100
 FRAME_MS = 180
 LAST_FRAME_MS = 2500
 PANEL_SIDE = 1.3  # inches of a picture
-PARTS = ("reconstruction", "penalty")  # of the cost
+PARTS = ("reconstruction", "penalty")  # the parts of the cost
 
 
 class Step(NamedTuple):
@@ -67,8 +67,9 @@ def animation(
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """PyTorch computes in one thread: the maps of one image are so small that threads wait for each
-    other longer than they compute, up to 40 times as long if other programs use the processor."""
+    """Let PyTorch compute in one thread: the maps of one image are so small that threads wait for
+    each other longer than they compute, up to 40 times as long if other programs use the
+    processor."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -192,7 +193,7 @@ class Drawing:
         """The residual that has the full colour."""
         if self.model.spec.input.kind == "none":
             return self.limit
-        # features of an input stage draw details alone: what is left of them is small in the image
+        # with an input stage, features draw only details, and their residual is small in the image
         background = self.model.at(*self.image.shape[1:]).decode(self.steps[0].latents)[0]
         return float((background - self.image).mean(0).abs().max())
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from whatwhere.figures import style
 from whatwhere.figures.activations import draw_activations, project
 from whatwhere.latents import Background, Latents
+from whatwhere.learning import EpochReport
 from whatwhere.model import DeconvNet
 
 # inches: above a panel, next to it, and below it
@@ -36,7 +37,7 @@ def reconstruction_panel(
     """Pairs of an image and, to its right, its reconstruction; `columns` pairs in a row."""
     v_hat = model.at(*images.shape[2:]).decode(latents)
     ink = style.is_ink(images)
-    v_hat = v_hat.clamp(min=min(0.0, float(images.min())))  # what no image has is not drawn
+    v_hat = v_hat.clamp(min=min(0.0, float(images.min())))  # values that no image has are not drawn
     pairs = [
         style.tile(np.stack([v, r]), 2, between=style.GAP)
         for v, r in zip(
@@ -183,12 +184,13 @@ PARTS = {
     "penalty": "penalty, Σ|p|ᵅ",
     "nonzeros": "non-zeros, ℓ0",
 }
-Epoch = Mapping[str, Any]
+Epoch = EpochReport | Mapping[str, Any]
 
 
 def cost_curves(history: Sequence[Epoch], layer: int) -> dict[str, np.ndarray]:
     """`epoch`, `cost`, its parts and `nonzeros` while `layer` was trained, per image: [E] each."""
-    rows = [epoch for epoch in history if epoch["layer"] == layer]
+    epochs = map(as_mapping, history)
+    rows = [epoch for epoch in epochs if epoch["layer"] == layer]
     curves = {
         name: np.array([row[name] for row in rows], float)
         for name in ("reconstruction", "penalty", "nonzeros")
@@ -198,13 +200,18 @@ def cost_curves(history: Sequence[Epoch], layer: int) -> dict[str, np.ndarray]:
     return curves
 
 
+def as_mapping(epoch: Epoch) -> Mapping[str, Any]:
+    """The fields of an epoch by name."""
+    return epoch.table() if isinstance(epoch, EpochReport) else epoch
+
+
 @style.styled
 def cost(histories: Mapping[str, Sequence[Epoch]], layer: int = 2) -> Figure:
     """Cost, reconstruction, penalty and non-zeros per image against the epoch; one curve for each
     named run.
 
     histories  name → the epochs of a run, as `EpochReport` or as mappings with its fields
-    layer      whose epochs are drawn
+    layer      the layer whose epochs are drawn
 
     >>> parts = {"penalty": 4.0, "nonzeros": 20.0}
     >>> epochs = [{"layer": 2, "epoch": e, "reconstruction": 9 / e, **parts} for e in (1, 2)]

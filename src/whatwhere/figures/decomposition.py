@@ -16,7 +16,7 @@ from whatwhere.model import DeconvNet
 
 MAX_MAPS = 16  # maps in a row
 HEADING = 0.27  # inches above a row: its title and the numbers of the maps
-SIDE = 1.7  # of the image, in inches
+SIDE = 1.7  # side of the image, in inches
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Contributions:
                W] each
     unpooled   contributions to z_k of the same layers
     pixels     contributions to the image, [A, C, H, W]; without the low-pass that an input stage
-               takes off
+               subtracts
     """
 
     active: np.ndarray
@@ -126,14 +126,17 @@ def decomposition(model: DeconvNet, image: Tensor, latents: Latents) -> Figure:
         y += HEADING + cell + 0.1
     limit = max(1.0, float(image.max()))
     details = model.spec.input.kind != "none"  # they have their own scale
+    has_gaussians = model.spec.layers[layer - 1].pooling.moves
     panels = {
-        "what and where": contributions.coloured(None if details else limit),
+        "what and where" if has_gaussians else "what": contributions.coloured(
+            None if details else limit
+        ),
         "input": style.image_to_rgb(image, limit, ink=style.is_ink(image)),
     }
     for i, (heading, rgb) in enumerate(panels.items()):
         style.add_heading(figure, i * (SIDE + 0.2), y + 0.04, f"({next(letters)}) {heading}")
         axes = style.add_picture(figure, i * (SIDE + 0.2) + 0.01, y + 0.21, SIDE, rgb)
-        if i == 0 and model.spec.layers[layer - 1].pooling.moves:
+        if i == 0 and has_gaussians:
             for feature, colour in zip(contributions.active, contributions.colours, strict=True):
                 active = gaussians(model, image[None], latents, layer, int(feature))
                 draw_ellipses(axes, active.in_pixels(model, layer), colour)

@@ -1,5 +1,5 @@
-"""Figures of a recording: its waveforms as curves, the recording with its events and what is left
-of it, a raster, amplitudes and intervals; all in the recording's units."""
+"""Figures of a recording: its waveforms as curves, the recording with its events and the residual,
+a raster, amplitudes and intervals; all in the recording's units."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -24,12 +24,14 @@ from whatwhere.model.events import Events
 from whatwhere.progress import Stage, no_stage
 from whatwhere.tasks.events import find_events
 
-SHOWN = 12  # events in the stretch of a recording that is drawn
-LONGEST = 60  # waveforms' lengths of that stretch
-MOST_CHANNELS = 8  # that are drawn
+SHOWN = 16  # events in the stretch of a recording that is drawn
+LONGEST = 60  # the longest such stretch, in lengths of a waveform
+RATES = 40  # parts of a recording in which events are counted, at most; each has
+COUNTED = 10  # of a waveform, on average
+MOST_CHANNELS = 8  # channels that are drawn, at most
 BINS = 30  # of the histogram of intervals
-WIDE = 10  # times the shortest interval: a logarithmic axis
-DECADES = 200  # times the shortest interval: an axis with powers of ten alone
+WIDE = 10  # intervals of this many times the shortest one get a logarithmic axis
+DECADES = 200  # intervals of this many times the shortest one get powers of ten alone
 
 
 def colour_of(waveform: int) -> str:
@@ -37,7 +39,7 @@ def colour_of(waveform: int) -> str:
 
 
 def label_of(signals: Signals, name: str = "value") -> str:
-    """What an axis shows, with the unit of the recording; a file writes uV for µV."""
+    """The label of an axis, with the unit of the recording; files may write uV for µV."""
     if not signals.unit:
         return name
     unit = re.sub(r"^u(?=[VA])", "µ", signals.unit)
@@ -88,7 +90,10 @@ def waveforms(model: DeconvNet, signals: Signals, events: Events) -> Figure:
             axes = panels[channel, number]
             axes.axvline(0, color=style.RULE, linewidth=0.6)
             axes.plot(place, size * f[channel, number], color=colour_of(number))
-        panels[0, number].set_title(f"waveform {number}\n{plural(len(own), 'event')}")
+        title = f"waveform {number}\n{plural(len(own), 'event')}"
+        if signals.rate is not None:
+            title += f", {len(own) * signals.rate / signals.shape[2]:.3g}/s"
+        panels[0, number].set_title(title)
         panels[-1, number].set_xlabel(unit)
     for channel in range(channels):
         name = label_of(signals)
@@ -102,32 +107,43 @@ def waveforms(model: DeconvNet, signals: Signals, events: Events) -> Figure:
 
 @style.styled
 def recording(model: DeconvNet, signals: Signals, events: Events, stretch: slice) -> Figure:
-    """A stretch of a recording: with its events at their peaks, coloured by waveform, and what is
-    left once the events are taken off.
+    """A stretch of a recording, all channels as they were recorded; below, each channel without the
+    baseline, which may hide events; and the residual. Events are marked at their peaks.
 
     stretch  the samples that are drawn
     """
-    x = signals.recording(0)[:, :, stretch][None]
-    channels = min(x.shape[1], MOST_CHANNELS)
-    fit = fitted(model, signals, events, stretch)
-    low = slow_part(model, signals, stretch)
-    height = 1.0 + 0.8 * (channels + 1)
-    figure = Figure(figsize=(style.PAGE, height), layout="constrained")
-    panels = figure.subplots(channels + 1, 1, squeeze=False, sharex=True)[:, 0]
-    samples = np.arange(stretch.start, stretch.stop)
-    at = times_of(samples, signals)
+    x = signals.recording(0)[:, :, stretch][:MOST_CHANNELS, 0].numpy()
+    channels = len(x)
+    flat = x - slow_part(model, signals, stretch)[:channels]
+    residual = flat - fitted(model, signals, events, stretch)[:channels]
+    has_baseline = model.spec.input.kind == "baseline"
+    rows = channels + 1 + has_baseline
+    figure = Figure(figsize=(style.PAGE, 1.0 + 0.8 * rows), layout="constrained")
+    panels = figure.subplots(rows, 1, squeeze=False, sharex=True)[:, 0]
+    at = times_of(np.arange(stretch.start, stretch.stop), signals)
     inside = events[(events["sample"] >= stretch.start) & (events["sample"] < stretch.stop)]
+
+    if has_baseline:
+        for channel in range(channels):
+            panels[0].plot(at, x[channel], color=style.GREY, linewidth=0.7)
+            mark_events(panels[0], inside, channel, x, signals, stretch.start)
+        panels[0].set_ylabel(label_of(signals, "recorded"))
     for channel in range(channels):
-        axes = panels[channel]
-        axes.plot(at, x[0, channel, 0].numpy(), color=style.GREY, linewidth=0.7)
-        mark_events(axes, inside, channel, x[0, :, 0].numpy(), signals, stretch.start)
-        axes.set_ylabel(channel_label(signals, channel, x.shape[1]))
-    residual = x[0, :channels, 0].numpy() - low[:channels] - fit[:channels]
-    for channel in range(channels):
+        axes = panels[channel + has_baseline]
+        axes.plot(at, flat[channel], color=style.GREY, linewidth=0.7)
+        mark_events(axes, inside, channel, flat, signals, stretch.start)
+        axes.set_ylabel(channel_label(signals, channel, model.spec.channels))
         panels[-1].plot(at, residual[channel], color=style.GREY, linewidth=0.5)
+    largest = np.nanmax(np.abs(flat))
+    panels[-1].set_ylim(-largest, largest)
     panels[-1].set_ylabel(label_of(signals, "residual"))
     panels[-1].set_xlabel(axis_of(signals))
-    shown = np.unique(inside["waveform"])
+    add_legend(figure, np.unique(inside["waveform"]))
+    return figure
+
+
+def add_legend(figure: Figure, waveforms: np.ndarray) -> None:
+    """The marks of some waveforms, above the panels."""
     marks = [
         Line2D(
             [],
@@ -137,13 +153,10 @@ def recording(model: DeconvNet, signals: Signals, events: Events, stretch: slice
             color=colour_of(number),
             marker=marker_of(number),
         )
-        for number in shown
+        for number in waveforms
     ]
-    names = [f"waveform {number}" for number in shown]
-    figure.legend(marks, names, loc="outside upper right", ncols=max(1, len(shown)))
-    largest = np.nanmax(np.abs(x[0, :channels, 0].numpy() - low[:channels]))
-    panels[-1].set_ylim(-largest, largest)
-    return figure
+    names = [f"waveform {number}" for number in waveforms]
+    figure.legend(marks, names, loc="outside upper right", ncols=max(1, len(names)))
 
 
 def channel_label(signals: Signals, channel: int, channels: int) -> str:
@@ -194,7 +207,7 @@ def fitted(model: DeconvNet, signals: Signals, events: Events, stretch: slice) -
 
 
 def slow_part(model: DeconvNet, signals: Signals, stretch: slice) -> np.ndarray:
-    """What the input stage takes off a stretch, [C, T]."""
+    """What the input stage subtracts from a stretch, [C, T]."""
     reach = model.input_stage.reach
     begin = max(0, stretch.start - reach)
     x = signals.recording(0)[:, :, begin : stretch.stop + reach][None]
@@ -225,7 +238,7 @@ def raster(model: DeconvNet, signals: Signals, events: Events) -> Figure:
     axes.eventplot(rows, lineoffsets=places, colors=colours, linelengths=0.8, linewidths=0.5)
     for gap in long_gaps(known_samples(signals, 0), longest):
         first, last = times_of(np.array([gap.start, gap.stop]), signals)
-        axes.axvspan(first, last, color=style.RULE, linewidth=0)
+        axes.axvspan(first, last, color=style.RULE, linewidth=0.5)  # a short one stays visible
     axes.set_ylim(-0.6, waveform_count - 0.4)
     axes.set_yticks(range(waveform_count))
     axes.set_ylabel("waveform")
@@ -235,31 +248,39 @@ def raster(model: DeconvNet, signals: Signals, events: Events) -> Figure:
 
 @style.styled
 def distributions(model: DeconvNet, signals: Signals, events: Events) -> Figure:
-    """How high the peaks of each waveform's events are, over time, and the intervals between
-    them."""
-    heights = model.filters[0][:, :, 0].abs().amax((0, 2)).cpu().numpy()  # of unit length, [B]
+    """Over time, the heights of the peaks of each waveform's events, and how many there are; and
+    the intervals between them."""
     figure = Figure(figsize=(style.PAGE, 2.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    intervals = []
-    for number in range(len(heights)):
+    sizes, rates, intervals = figure.subplots(1, 3)
+    waveforms = model.spec.layers[0].maps
+    parts = min(RATES, max(1, len(events) // (COUNTED * waveforms)))
+    edges = times_of(np.linspace(0, signals.shape[2], parts + 1), signals)
+    width = edges[1] - edges[0]
+    between = []
+    for number in range(waveforms):
         own = events[events["waveform"] == number]
         at = times_of(own["sample"], signals)
-        left.scatter(
+        sizes.scatter(
             at,
-            own["amplitude"] * heights[number],
+            np.abs(own["peak"]),
             s=5,
             color=colour_of(number),
             marker=marker_of(number),
             linewidths=0,
         )
-        intervals.append(np.diff(at))
-    left.set_title("sizes")
-    left.set_ylabel(label_of(signals, "peak"))
-    left.set_xlabel(axis_of(signals))
-    left.set_ylim(0, None)
-    draw_intervals(right, intervals)
-    right.set_ylabel("events")
-    right.set_xlabel(axis_of(signals))
+        counts, _ = np.histogram(at, edges)
+        rates.stairs(counts / width, edges, baseline=None, color=colour_of(number))
+        between.append(np.diff(at))
+    sizes.set_title("sizes")
+    sizes.set_ylabel(label_of(signals, "peak"))
+    rates.set_title("rates")
+    rates.set_ylabel("events per second" if signals.rate else "events per sample")
+    for axes in (sizes, rates):
+        axes.set_xlabel(axis_of(signals))
+        axes.set_ylim(0, None)
+    draw_intervals(intervals, between)
+    intervals.set_ylabel("events")
+    intervals.set_xlabel(axis_of(signals))
     return figure
 
 
@@ -275,7 +296,7 @@ def draw_intervals(axes: Axes, intervals: list[np.ndarray]) -> None:
     if known.max() > WIDE * known.min():
         edges = np.geomspace(known.min(), known.max() * 1.001, BINS)
         axes.set_xscale("log")
-        # of few decades, powers of ten alone would be one or two numbers
+        # over few decades, powers of ten alone would give one or two labels
         few_decades = known.max() < DECADES * known.min()
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if few_decades else (1,)))
         axes.xaxis.set_major_formatter("{x:g}")
@@ -298,9 +319,9 @@ class RecordingFigures:
     needs them.
 
     run      the run that is drawn
-    signals  the recording; of several, the first
+    signals  the recording; if it has several signals, the first is drawn
     engine   engine of the inference
-    stage    makes the display of progress, as for `RunFigures`
+    stage    shows the progress of a slow part, as in `RunFigures`
 
     >>> recording = ww.data.load(np.random.default_rng(0).normal(size=3000), signals=True)
     >>> short = {"inference": {"steps": 2}, "learning": {"each": {"epochs": 1}}}
@@ -339,7 +360,7 @@ class RecordingFigures:
 
     @property
     def names(self) -> list[str]:
-        """The names of the figures that can be drawn of this run."""
+        """The names of the figures of this run."""
         return list(self._figures)
 
     def check(self, name: str) -> None:
@@ -367,8 +388,14 @@ class RecordingFigures:
                 f"{len(self.events):,} ({self.events['doubtful'].sum():,} overlap another event)"
             ),
         }
+        length = self.signals.shape[2]
+        facts["length"] = plural(length, "sample")
         if self.signals.rate is not None:
+            facts["length"] += f", {length / self.signals.rate:.4g} s"
             facts["rate"] = f"{self.signals.rate:g} samples per second"
+        gaps = long_gaps(known_samples(self.signals, 0), spec.layers[0].filter_shape[1])
+        if gaps:
+            facts["gaps"] = f"{len(gaps):,} longer than a waveform; events there are unknown"
         if stage.kind == "baseline":
             facts["subtracted"] = f"a running median of {stage.span} samples"
             if stage.hum and self.signals.rate is not None:
@@ -377,16 +404,24 @@ class RecordingFigures:
         return report(f"Recording report: {self.run.name}", list(drawn.values()), lead, facts)
 
     def stretch(self) -> slice:
-        """The samples that are drawn: around SHOWN events in the middle of the recording."""
-        length = self.signals.shape[2]
-        most = LONGEST * self.run.model.spec.layers[0].filter_shape[1]
+        """The samples that are drawn: SHOWN events, or as many as there are in a stretch of the
+        longest length, as near to the middle of the recording as possible."""
+        length = self.run.model.spec.layers[0].filter_shape[1]
+        most = LONGEST * length
         samples = self.events["sample"]
-        middle = len(samples) // 2
-        first = samples[max(0, middle - SHOWN // 2)] if len(samples) else 0
-        last = samples[min(len(samples) - 1, middle + SHOWN // 2)] if len(samples) else most
-        margin = self.run.model.spec.layers[0].filter_shape[1]
-        begin = max(0, int(first) - margin)
-        return slice(begin, min(length, int(last) + margin, begin + most))
+        # how many events begin within a stretch from each event on
+        counts = np.searchsorted(samples, samples + most - 2 * length) - np.arange(len(samples))
+        begin = 0
+        end = most
+        if len(samples):
+            counts = counts.clip(max=SHOWN)
+            most_events = np.flatnonzero(counts == counts.max())
+            middle = (len(samples) - SHOWN) // 2
+            first = int(most_events[np.abs(most_events - middle).argmin()])
+            last = first + counts[first] - 1
+            begin = max(0, int(samples[first]) - length)
+            end = int(samples[last]) + length
+        return slice(begin, min(self.signals.shape[2], end))
 
     def _waveforms(self) -> Section:
         return Section(
@@ -399,9 +434,10 @@ class RecordingFigures:
     def _recording(self) -> Section:
         return Section(
             "Recording and events",
-            "A part of the recording. Each mark is an event, at the peak of its waveform; its"
-            " colour and shape show the waveform. Open marks are events that overlap another one."
-            " Below: the residual, without the events and the baseline.",
+            "A part of the recording with many events: as recorded, without the baseline, and"
+            " the residual without the events. Each mark is an event, at the peak of its waveform;"
+            " its colour and shape show the waveform. Open marks are events that overlap another"
+            " one.",
             recording(self.run.model, self.signals, self.events, self.stretch()),
         )
 
@@ -414,9 +450,9 @@ class RecordingFigures:
 
     def _distributions(self) -> Section:
         return Section(
-            "Amplitudes and intervals",
-            "The size of every event at the peak of its waveform, over time, and the intervals"
-            " between the events of each waveform.",
+            "Amplitudes, rates and intervals",
+            "The size of every event at the peak of its waveform, and how often each waveform"
+            " occurs, over time; and the intervals between the events of each waveform.",
             distributions(self.run.model, self.signals, self.events),
         )
 

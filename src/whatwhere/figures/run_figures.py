@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 from torch import Tensor
 
-from whatwhere.errors import SpecError
+from whatwhere.errors import SpecError, plural
 from whatwhere.figures.activations import where_map
 from whatwhere.figures.animation import draw_steps, trace
 from whatwhere.figures.composite import (
@@ -124,7 +124,7 @@ def _embedded(figure: Figure | bytes) -> str:
     return f'"{data_url(file.getvalue(), "png")}" width="{width}" height="{height}"'
 
 
-MAX_STEPS = 200  # of inference for a figure
+MAX_STEPS = 200  # steps of inference for a figure
 BATCH_SIZE = 8  # images inferred between two reports of progress
 PAIRS = 24  # images that are shown with their reconstruction
 
@@ -158,8 +158,7 @@ class RunFigures:
     images     [N, C, H, W]
     inference  settings of inference; None takes those of each layer's training
     engine     engine of the inference
-    stage      makes the display of progress for a slow part: called with a title and the number of
-               pieces
+    stage      shows the progress of a slow part: called with a title and the number of pieces
 
     >>> digits = ww.data.load("digits", split="test")[:2]
     >>> drawn = ww.figures.RunFigures(ww.read_run("mnist"), digits)
@@ -202,7 +201,7 @@ class RunFigures:
 
     @property
     def names(self) -> list[str]:
-        """The names of the figures that can be drawn of this run."""
+        """The names of the figures of this run."""
         return list(self._figures)
 
     def draw(self, name: str) -> Section:
@@ -258,7 +257,8 @@ class RunFigures:
         if layer not in self._latents:
             plan = (Phase(layer=layer, update_pooling=tuple(range(1, layer + 1))),)
             settings = self.inference or training_settings(self.run.recipe, layer)
-            title = f"inferring {len(self.images)} images with {self.run.name}, layer {layer}"
+            images = plural(len(self.images), "image")
+            title = f"inferring {images} with {self.run.name}, layer {layer}"
             with self.stage(title, len(self.images)) as advance:
                 self._latents[layer] = infer(
                     self.run.model,
@@ -273,7 +273,8 @@ class RunFigures:
 
     @cached_property
     def shown(self) -> int:
-        """Index of the image that is decomposed: the first that has as many features as most."""
+        """The index of the image to decompose: the first with at least the median number of
+        features."""
         active = (self.latents(self.run.model.spec.depth).features != 0).flatten(1).sum(1)
         return int((active >= active.median().clamp(min=1)).int().argmax())
 
@@ -284,7 +285,8 @@ class RunFigures:
         return Section(
             "The model on one page",
             "Images with their reconstructions from the top layer, the filters, and samples of"
-            " the features of every map.",
+            " the features of every map. A grey place means that the map has fewer activations; a"
+            " map without any is grey as a whole.",
             composite(self.run.model, self.images, layers),
         )
 
@@ -328,18 +330,24 @@ class RunFigures:
             "A square of samples for every map. A sample is one activation, drawn from all"
             " activations of the map over the images and projected to the pixels with the"
             " pooling variables of its image. The differences between the samples of a map"
-            " show its invariance. A grey place means that the map has fewer activations.",
+            " show its invariance. A grey place means that the map has fewer activations; a"
+            " map without any is grey as a whole.",
             page([[panel]]),
         )
 
     def _decomposition(self, layer: int) -> Section:
         latents = self.latents(layer)[self.shown : self.shown + 1]
+        parts = "What"
+        ellipses = ""
+        if self.run.model.spec.layers[layer - 1].pooling.moves:
+            parts = "What and where"
+            ellipses = " The ellipses are the Gaussians of the features."
         return Section(
-            f"What and where: one image taken apart by layer {layer}",
+            f"{parts}: one image taken apart by layer {layer}",
             "How the active maps reconstruct one image: from top to bottom, the feature maps,"
             " the unpooled maps and the filters. Every map has its own colour. The more it"
             " contributes to a pixel, the more saturated the pixel; where maps overlap, the"
-            " mixture is brownish. The ellipses are the Gaussians of the features.",
+            f" mixture is brownish.{ellipses}",
             decomposition(self.run.model, self.images[self.shown], latents),
         )
 
@@ -373,5 +381,5 @@ class RunFigures:
             f"Cost over the training of layer {layer}",
             "Per image, after the inference of each epoch: the cost, its two parts, and the"
             " number of non-zero features. Jumps are resets of the features.",
-            cost({self.run.name: [epoch.table() for epoch in self.run.history]}, layer),
+            cost({self.run.name: self.run.history}, layer),
         )

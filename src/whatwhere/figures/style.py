@@ -169,7 +169,7 @@ def image_to_rgb(image: Tensor, limit: float | None = None, *, ink: bool) -> np.
     """An image [..., C, H, W] as RGB [..., H, W, 3]: three channels are colours, others are
     averaged.
 
-    limit  the value that is drawn full; default: the largest, or 1 for colours
+    limit  the value that is drawn at full intensity; default: the largest, or 1 for colours
     ink    draw an image of one channel as dark ink on white paper (`is_ink`), in place of its own
            shades of grey
     """
@@ -183,7 +183,7 @@ def image_to_rgb(image: Tensor, limit: float | None = None, *, ink: bool) -> np.
 
 
 def part_to_rgb(part: Tensor) -> np.ndarray:
-    """Filters and what features draw alone, [..., C, H, W] → [..., H, W, 3], each scaled by its
+    """Filters, or what single features draw, [..., C, H, W] → [..., H, W, 3], each scaled by its
     largest value.
 
     Where colours are signed, 0 is grey.

@@ -28,8 +28,8 @@ def coordinates(size: int, axis: int, like: Tensor) -> Tensor:
 def moments(
     s: Tensor, axes: Sequence[int], gamma_min: float, gamma_max: float, power: int
 ) -> tuple[Tensor, Tensor]:
-    """Of each region's Gaussian, μ the mean of the position weighted by |s|^power, γ = 1 / its
-    variance, bounded.
+    """The Gaussian of each region: μ is the mean of the position weighted by |s|^power, γ is 1 /
+    its variance, bounded.
 
     A region without signal is centred and flat.
     """
@@ -52,7 +52,7 @@ def moments(
 
 
 def switches(s: Tensor, axes: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """All weight on the largest |s| of each region, the first of them where several are."""
+    """All weight on the largest |s| of each region; on the first if several are equal."""
     where = s.abs().flatten(2, 4).argmax(2)
     sizes = s.shape[2:5]
     index = {

@@ -1,5 +1,5 @@
-"""What HTML pages are made of: modules as one script, a policy that forbids requests elsewhere,
-pictures as PNG.
+"""The building blocks of HTML pages: modules as one script, a policy that forbids requests
+elsewhere, pictures as PNG.
 
 In a script imports are dropped, since everything they name stands above. The modules stay plain ES
 modules, which Node and a type checker read as they are. For this to work a module imports names as
@@ -49,7 +49,7 @@ def assemble(
     `sources`.
 
     template  an HTML file with places for the parts
-    entry     the module next to it that its script begins with
+    entry     the module next to the template that the script begins with
     sources   the rest of the policy
     more      further values by the ids of the elements that hold them
     """

@@ -9,7 +9,7 @@ correlates with the image by more than 1/λ. So 1/λ is a threshold:
     by noise     1/λ = deviations · σ            white noise of standard deviation σ correlates with
                  unit filters by σ
 
-R is that of the start of inference, where the pooling variables are fitted to the images. The
+R is the map at the start of inference, where the pooling variables are fitted to the images. The
 strength of an image is the largest length of a patch of its signal v. An image that is s times as
 strong has s times the code, as it should, if λ is multiplied by s^(α - 2): then both terms of the
 objective grow by s^α. STROKES is the strength of the included digits, white on black.
@@ -34,7 +34,7 @@ from whatwhere.spec.recipe import joint
 PATCH = 5  # pixels on each side of the patches whose length is an image's strength
 STROKES = 4.17  # of 5 × 5 white strokes: the median of the included digits
 SAMPLE = 64  # images
-MEDIAN_OF_NORMAL = 0.6745  # of |x| for a normal x of standard deviation 1
+MEDIAN_OF_NORMAL = 0.6745  # the median of |x| for a normal x of standard deviation 1
 
 
 def resolve_lam(
@@ -45,10 +45,11 @@ def resolve_lam(
     *,
     mask: ImageSource | None = None,
 ) -> InferenceSpec:
-    """The same settings with λ as a number; those that have one already come back as they are.
+    """Return the settings with λ as a number; settings that have one already are returned
+    unchanged.
 
-    model    whose features explain the images
-    images   [N, C, H, W], or what gives them for slices
+    model    the model whose features explain the images
+    images   [N, C, H, W], or an object that returns them for slices
     spec     settings of inference, with an `AutoLam`
     plan     phases of inference; empty means one joint phase from the top layer
     mask     a weight ≥ 0 for every pixel, [N, 1 or C, H, W]
@@ -86,7 +87,8 @@ def resolve_recipe(
     mask: ImageSource | None = None,
     start: DeconvNet | None = None,
 ) -> Recipe:
-    """The same recipe with every λ as a number, by the filters that training starts from."""
+    """The same recipe with every λ as a number, chosen with the filters that training starts
+    from."""
     specs = [recipe.inference, *(learning.inference for learning in recipe.learning)]
     auto = [spec.lam for spec in specs if isinstance(spec.lam, AutoLam)]
     if not auto:
@@ -106,8 +108,8 @@ def resolve_recipe(
 
 
 def strength(seen: Iterable[Target]) -> float:
-    """The largest length of a patch of an image's signal, the median over images, in units of
-    STROKES."""
+    """The strength of images, in units of STROKES: the largest length of a patch of an image's
+    signal, as the median over images."""
     lengths = []
     for target in seen:
         power = target.v.square().sum(1, keepdim=True)
@@ -146,8 +148,8 @@ def sample_rows(images: int) -> list[int]:
 def sample_targets(
     model: DeconvNet, images: ImageSource, mask: ImageSource | None = None
 ) -> Iterator[Target]:
-    """The images of `sample_rows` one by one, after the input stage; a tile in a gap, without a
-    known pixel, is left out."""
+    """The images of `sample_rows` one by one, after the input stage; one without a known pixel,
+    such as a tile in a gap, is left out."""
     is_known = False
     for row in sample_rows(len(images)):
         one = slice(row, row + 1)
@@ -158,13 +160,13 @@ def sample_targets(
             yield target
     if not is_known:
         raise ImageError(
-            "AutoLam cannot choose lam: no value is known. All are NaN, or the mask is 0"
+            "AutoLam cannot choose lam: no value is known, because all are NaN or the mask is 0"
             " everywhere. Leave these images out."
         )
 
 
 def largest_correlation(model: DeconvNet, target: Target, layer: int, spec: InferenceSpec) -> float:
-    """max |Rᵀ M² v|, the smallest 1/λ that leaves no feature; only what is positive counts if
+    """max |Rᵀ M² v|, the smallest 1/λ that leaves no feature; only positive correlations count if
     features are ≥ 0."""
     problem = Problem(model, target.v, Phase(layer=layer), replace(spec, lam=1.0), mask=target.mask)
     g = problem.sized.propagate(problem.signal, problem.sized.weights(start_pooling(problem)))

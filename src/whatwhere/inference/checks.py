@@ -10,17 +10,17 @@ from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.deconvnet import ValueRange, all_finite
 from whatwhere.spec import ModelSpec
 
-# where a model notes the versions of its filters that were found finite; torch counts a version for
-# every change in place
+# where a model notes the versions of its filters that were found finite; torch counts up the
+# version with every change in place
 FINITE = "_finite_versions"
 FLOAT_LIMIT = 2.0  # times white; non-negative floats beyond it are probably bytes
 
 
 def warn_of_bytes(spec: ModelSpec, image: Tensor, values: ValueRange | None = None) -> None:
-    """Warn of non-negative floats far beyond the model's white: they are probably bytes that were
-    not scaled.
+    """Warn about non-negative floats far beyond the model's white, which are probably bytes that
+    were not scaled.
 
-    values  of all images, where they are known: most calls need to look no further
+    values  the range of all images, if it is known: usually it settles the question
     """
     if values is not None and values.highest <= FLOAT_LIMIT * spec.input.white:
         return
@@ -51,8 +51,8 @@ def convert_latents(model: DeconvNet, latents: Latents) -> Latents:
 
 
 def check_filters(model: DeconvNet) -> None:
-    """Raise a SpecError for filters with NaN or Inf; filters that were not changed since the last
-    check are not looked at again."""
+    """Raise a SpecError for filters with NaN or Inf; filters that have not changed since the last
+    check are not checked again."""
     versions = [f._version for f in model.filters]
     if model.__dict__.get(FINITE) == versions:
         return
@@ -65,7 +65,7 @@ def check_filters(model: DeconvNet) -> None:
 
 
 def check_start(problem: Problem, cost: Tensor) -> None:
-    """Raise an error where the objective that inference starts from is beyond the range of the
+    """Raise an error if the objective at the start of inference is beyond the range of the
     dtype."""
     if all_finite(cost):
         return

@@ -54,8 +54,8 @@ def infer(
     Images and latents are converted to the model's device and dtype.
 
     model     the model, on the device where inference is to run
-    images    a float tensor or array [N, C, H, W] or [N, C, T], or what `whatwhere.data.load` reads
-              batch by batch
+    images    a float tensor or array [N, C, H, W] or [N, C, T], or the result of
+              `whatwhere.data.load`, which is read batch by batch
     spec      how to infer; None means `InferenceSpec()`, the paper's settings at test time
     plan      phases, one after the other; empty means one joint phase from the top layer
     mask      a weight ≥ 0 for every pixel, [N, 1 or C, H, W] or [N, 1 or C, T]; 0 marks unknown
@@ -137,11 +137,11 @@ def infer(
 class GivenImages:
     """The images of one call of `infer`, in the model's units.
 
-    images       [N, C, H, W], or what reads them batch by batch
+    images       [N, C, H, W], or an object that reads them batch by batch
     mask         the weights of their pixels; None if all count the same
     checked      whether all of them were checked already; what is read batch by batch is checked
                  when it is read
-    are_signals  whether signals [N, C, T] were given: inside they are images of height 1
+    are_signals  whether signals [N, C, T] were given: here they are images of height 1
     """
 
     images: ImageSource
@@ -150,7 +150,7 @@ class GivenImages:
     are_signals: bool
 
     def target(self, model: DeconvNet, batch: slice) -> Target:
-        """What the model explains of a batch."""
+        """What the model explains in a batch."""
         weights = None if self.mask is None else self.mask[batch]
         if self.checked:
             return input_target(model, self.images[batch], weights)
@@ -220,7 +220,7 @@ def first_and_last_cost(stats: Stats) -> tuple[Tensor, Tensor]:
 
 
 def take_plain_steps(engine: Engine, problem: Problem, solution: Solution) -> Solution:
-    """Where a schedule did not lower an image's objective, take as many steps of a line search
+    """If a schedule did not lower an image's objective, take as many steps of a line search
     instead.
 
     The sizes of a schedule suit images like those that it was learned from; on others a step may be
@@ -242,10 +242,10 @@ def take_plain_steps(engine: Engine, problem: Problem, solution: Solution) -> So
 def keep_the_better(problem: Problem, solution: Solution, worse: Tensor) -> Solution:
     """Keep the start of the images [N] whose objective ended above it.
 
-    It can, since the paper's steps are no line searches of the whole objective: for α < 1 a local
-    minimum may lie above p = 0, and on images of extreme contrast the fixed step of the pooling
-    variables overshoots. Training does without this: the filters would learn nothing from an image
-    that keeps its start.
+    This can happen, because the paper's steps are not line searches of the whole objective: for α <
+    1 a local minimum may lie above p = 0, and on images of extreme contrast the fixed step of the
+    pooling variables overshoots. Training does without this: the filters would learn nothing from
+    an image that keeps its start.
     """
     stats = solution.stats
     worse = worse.to(stats.penalty.device)

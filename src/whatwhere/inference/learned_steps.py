@@ -25,11 +25,12 @@ FORMAT = "whatwhere learned steps 3"
 @dataclass(frozen=True)
 class LearnedSteps:
     """A few steps of inference whose sizes were learned for one model, as
-    `UnrolledInference.learned` gives them.
+    `UnrolledInference.learned` returns them.
 
     spec            settings of inference with the schedule of the steps
     model_checksum  checksum of the model that the steps were learned for
-    upward          filters of their pass up, [C, B, K, K] for each layer; empty: those of the model
+    upward          filters of their pass up, [C, B, K, K] for each layer; empty for those of the
+                    model
     source          the file that they were loaded from
 
     >>> model = ww.DeconvNet(ww.ModelSpec.paper(), seed=0)
@@ -74,7 +75,7 @@ class LearnedSteps:
         """Read the steps that were saved next to a model.
 
         path   path of the model's file or of its run folder
-        steps  how many, where several were saved; None takes the most
+        steps  the number of steps, if files with several numbers exist; None takes the largest
         """
         saved = saved_steps(path)
         if not saved or steps not in (None, *saved):

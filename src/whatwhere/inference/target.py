@@ -22,7 +22,7 @@ SCALED = (torch.bool, torch.uint8, torch.uint16, torch.int8, torch.int16)
 
 
 class ImageSource(Protocol):
-    """Anything that gives images [n, C, H, W] for a slice: a tensor, or a data set that reads
+    """Anything that returns images [n, C, H, W] for a slice: a tensor, or a data set that reads
     lazily."""
 
     def __len__(self) -> int: ...
@@ -30,11 +30,11 @@ class ImageSource(Protocol):
 
 
 def as_image_source(images: object, spec: ModelSpec) -> tuple[ImageSource, bool]:
-    """Images as `infer` takes them: a tensor, a NumPy array as a tensor, or an object that gives
+    """Images as `infer` takes them: a tensor, a NumPy array as a tensor, or an object that returns
     tensors for slices.
 
-    Also whether they were signals [N, C, T], for a model of signals: inside they are images of
-    height 1.
+    Also returns whether they were signals [N, C, T], for a model of signals: from here on they are
+    images of height 1.
     """
     if hasattr(images, "as_images"):
         return cast(ImageSource, images), True
@@ -98,7 +98,7 @@ class Target:
 
     v           the signal that layer 1 explains, [N, C, H, W]; 0 where pixels are unknown
     mask        M ≥ 0, [N, 1 or C, H, W]; None if all pixels count the same
-    background  what the input stage took off the images
+    background  what the input stage removed from the images
     """
 
     v: Tensor
@@ -127,8 +127,8 @@ def input_target(model: DeconvNet, images: Tensor, mask: Tensor | None) -> Targe
     signal, background = model.input_stage.forward(images, mask)
     if background.scale is not None and not all_finite(background.scale):
         raise ImageError(
-            f"Images up to {float(images.abs().max()):.4g} have a contrast beyond the range of"
-            f" {model.dtype}. Scale them to [0, {model.spec.input.white:g}]."
+            f"The images have values up to {float(images.abs().max()):.4g}, whose contrast exceeds"
+            f" the range of {model.dtype}. Scale them to [0, {model.spec.input.white:g}]."
         )
     return Target(signal, None if mask is None else model.input_stage.spread_mask(mask), background)
 

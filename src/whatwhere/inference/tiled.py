@@ -2,7 +2,7 @@
 grow with the picture.
 
 A feature is influenced by what is near it, less and less with distance, so a tile that reaches far
-enough beyond the features that are taken from it gives what the whole picture would give.
+enough beyond the features that are taken from it gives the same result as the whole picture.
 docs/howto/large_pictures.md says how far that is, and for which settings the two are equal.
 
 All tiles have one size, so that they can be inferred in batches. They begin at multiples of the
@@ -38,7 +38,7 @@ from whatwhere.spec.recipe import joint
 TILE = 256
 OVERLAP = 64
 GPU_BATCH = 16
-ENGINE_SAMPLE = 8  # tiles, spread over the picture, that the engine is chosen by
+ENGINE_SAMPLE = 8  # tiles, spread over the picture, from which the engine is chosen
 # the ramp is this part of the overlap: short, since tiles are less exact towards their borders
 RAMP_SHARE = 8
 
@@ -59,8 +59,8 @@ class TileAxis:
 
     @classmethod
     def split(cls, length: int, tile: int, overlap: int, stride: int) -> "TileAxis":
-        """As few tiles of at most `tile` pixels as share at least `overlap` pixels each with the
-        next one."""
+        """The fewest tiles of at most `tile` pixels such that each shares at least `overlap` pixels
+        with the next."""
         if length <= tile:
             return cls(length, length, (0,), (), 0)
         size = tile - (tile - length) % stride  # so that the last tile ends with the picture
@@ -79,8 +79,8 @@ class TileAxis:
         return cls(length, size, starts, cuts, min(overlap // RAMP_SHARE, narrowest))
 
     def core(self, tile: int, places: LayerPlaces, count: int) -> tuple[int, int]:
-        """The features of a layer (or pixels) that are taken from a tile: from … to, of `count` in
-        the picture."""
+        """The features of a layer (or the pixels) that are taken from a tile, as a range among the
+        `count` of the picture."""
         first = 0 if tile == 0 else places.first_from(self.cuts[tile - 1])
         last = count if tile == len(self.starts) - 1 else places.first_from(self.cuts[tile])
         return first, last
@@ -183,8 +183,8 @@ class TileGrid:
 
 
 class Picture(Protocol):
-    """One picture [C, H, W] that is read in windows: a tensor, an array, or anything that reads
-    from a file."""
+    """One picture [C, H, W] that is read in windows: a tensor, an array, or an object that reads a
+    file."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -198,7 +198,7 @@ class InferredTile:
     place    which tile it is
     window   its pixels in the picture
     core     the pixels that are taken from it
-    latents  of the whole tile
+    latents  latents of the whole tile
     engine   the engine that ran
     target   what the model explained: the tile after the input stage
     """
@@ -240,7 +240,7 @@ class TiledSolution:
                     `infer` returns
     reconstruction  [C, H, W]
     engine          the engine that ran
-    tiles           how many there were
+    tiles           the number of tiles
     """
 
     latents: SparseLatents
@@ -274,13 +274,13 @@ def infer_tiled(
     spec, plan  as in `infer`
     mask        a weight ≥ 0 for every pixel, [1 or C, H, W]; 0 marks unknown pixels, as NaN in the
                 picture does
-    tile        side of a tile in pixels, overlap included; a picture that is no larger is one tile
+    tile        side of a tile in pixels, overlap included; a picture that is not larger is one tile
     overlap     the smallest number of pixels that neighbouring tiles share
     engine      as in `infer`
     progress    called after every tile with the number 1
 
-    Where no known pixel is within reach of the input stage's low-pass, it is the mean of the tile,
-    not of the picture. The reconstruction and the sparse codes are collected in memory;
+    If no known pixel is within reach of the input stage's low-pass, the low-pass is the mean of the
+    tile, not of the picture. The reconstruction and the sparse codes are collected in memory;
     `infer_tiles` yields them tile by tile.
 
     >>> model = ww.DeconvNet(ww.ModelSpec(layers=(ww.LayerSpec(maps=4),)))
@@ -426,7 +426,8 @@ class TileImages:
 
 
 def check_picture(model: DeconvNet, picture: Picture, mask: Picture | None) -> None:
-    """Raise an ImageError for what is not one picture of the model, or not its mask."""
+    """Raise an ImageError unless this is one picture that the model can explain, with a mask that
+    fits."""
     C = model.spec.channels
     shape = tuple(picture.shape)
     if len(shape) != 3 or shape[0] != C or 0 in shape:

@@ -45,9 +45,9 @@ class UnrolledInference(nn.Module):
 
     model      the trained model, whose filters stay as they are
     steps      K
-    inference  λ, α, bounds and, where it has one, the schedule to start from; None means the
-               paper's settings
-    untied     whether the pass up, from the error to a step, has learned filters of its own, which
+    inference  λ, α, bounds and, if it has one, the schedule to start from; None means the paper's
+               settings
+    untied     whether the pass up, from the error to a step, has its own learned filters, which
                start as those of `model`
 
     >>> unrolled = ww.UnrolledInference(ww.load("mnist"), steps=2)
@@ -123,7 +123,7 @@ class UnrolledInference(nn.Module):
         ]
 
     def start_scales(self, k: int) -> tuple[Tensor, Tensor]:
-        """What the fitted μ and γ of layer k are multiplied by."""
+        """The factors of the fitted μ and γ of layer k."""
         mu, gamma = self.log_scales[k - 1].exp().unbind()
         return mu, gamma
 
@@ -167,14 +167,14 @@ class UnrolledInference(nn.Module):
         return replace(latents, background=target.background), problem.objective(latents)
 
     def problem(self, model: DeconvNet, v: Tensor, mask: Tensor | None = None) -> Problem:
-        """What the steps solve, with this model on what its input stage gave: all layers
-        jointly."""
+        """The problem that the steps solve, with this model and the output of its input stage: all
+        layers jointly."""
         # torch.compile cannot make the values that are left out, so none is
         nothing_known = Latents(None, (), Background())
         return Problem(model, v, self.phase, self.settings, nothing_known, mask, pairs=True)
 
     def run(self, problem: Problem) -> Latents:
-        """All steps; no value is looked at, so that it can be exported."""
+        """All steps. No branch depends on a value, so that they can be exported."""
         state = ista.start(problem, self.start_scales)
         rate = pooling_rate(problem.images, problem.mask, self.contrast)
         state = replace(state, pooling_rate=rate.view_as(state.pooling_rate))
@@ -184,8 +184,8 @@ class UnrolledInference(nn.Module):
 
 
 def first_guess(model: DeconvNet, steps: int, inference: InferenceSpec) -> list[StepSpec]:
-    """FISTA's momentum, and twice the safe step: what lies in images is seldom where the filters'
-    gain is largest."""
+    """FISTA's momentum, and twice the safe step, because images seldom contain what the filters
+    amplify most."""
     beta = 2 * safe_step(model, model.spec.depth, lam_of(inference))
     t = torch.ones((), dtype=torch.float64)
     schedule = []
@@ -213,9 +213,9 @@ def distill(
     """Learn the sizes of the steps, and untied filters, from images without labels; return the mean
     cost of each batch.
 
-    Adam, with a learning rate that falls to 0 along a cosine, on `loss`: the cost after the last
-    step, and how far the features are from those of many plain steps. The lowest cost alone gives
-    features that a classifier can use less.
+    Adam, with a learning rate that falls to 0 along a cosine, minimises `loss`: the cost after the
+    last step, and the distance of the features from those of many plain steps. Minimising the cost
+    alone gives features that are less useful to a classifier.
 
     unrolled  the steps, which are changed in place
     images    a tensor [N, C, H, W], or images that are read batch by batch
@@ -242,7 +242,7 @@ def distill(
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, spec.batches)
     generator = torch.Generator().manual_seed(spec.seed)
     costs = []
-    model = unrolled.model.with_upward(None)  # of the teacher
+    model = unrolled.model.with_upward(None)  # the model of the teacher
     unrolled.contrast = mean_contrast(model, images)
     for number in range(1, spec.batches + 1):
         chosen = torch.randint(len(images), (spec.batch_size,), generator=generator).tolist()

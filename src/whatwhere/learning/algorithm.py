@@ -39,8 +39,8 @@ def learn(
     engines: Sequence[Engine],
     session: TrainingSession,
 ) -> DeconvNet:
-    """Train every layer in turn; latents are stored from epoch to epoch. `engines` has one for
-    each layer."""
+    """Train every layer in turn; latents are stored from epoch to epoch. `engines` has an engine
+    for each layer."""
     for layer, learning in enumerate(recipe.learning, start=1):
         for epoch in session.epochs(layer):
             for batch in session.batches():
@@ -74,8 +74,8 @@ def learn_from_stream(
     engines: Sequence[Engine],
     session: TrainingSession,
 ) -> DeconvNet:
-    """Train every layer in turn, each on its own part of the stream. `engines` has one for each
-    layer."""
+    """Train every layer in turn, each on its own part of the stream. `engines` has an engine for
+    each layer."""
     for layer, learning in enumerate(recipe.learning, start=1):
         phase = training_phase(layer, learning)
         engine = engines[layer - 1]

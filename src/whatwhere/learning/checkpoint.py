@@ -1,4 +1,4 @@
-"""A checkpoint, `state.safetensors`: everything that one rename makes valid together; it points at
+"""A checkpoint, `state.safetensors`: all parts become valid together, in one rename; it refers to
 latents in files."""
 
 import os
@@ -22,7 +22,7 @@ from whatwhere.spec.toml import override, parse_toml, to_toml
 
 FORMAT = "whatwhere checkpoint 3"
 STATE = "state.safetensors"
-# of a run that is resumed: settings of test time, and epochs still to come
+# what may change when a run is resumed: settings of test time, and epochs still to come
 MAY_CHANGE = r"inference\..*|plan.*|descriptor\..*|learning\.\d+\.epochs"
 
 
@@ -45,7 +45,7 @@ class Checkpoint(Checked):
 
     layer, epoch, batch  what comes next: batches before `batch` of that epoch are inferred already
     recipe               the recipe as TOML
-    images               fingerprint of the images
+    images               the fingerprint of the images
     notes                notes of the program that began the run, for the one that continues it
     history              one table an epoch
     tensors              filters and connectivity, the table of the latents, sums of an epoch in
@@ -81,7 +81,7 @@ class Checkpoint(Checked):
         )
 
     def state(self, recipe: Recipe, device: torch.device) -> TrainingState:
-        """Where training stands, by a recipe whose settings of training are those of the run."""
+        """The state of training, with a recipe whose settings of training are those of the run."""
         layers = range(1, recipe.model.depth + 1)
         filters = [self.tensors[f"layer{k}.filters"] for k in layers]
         connectivity = [self.tensors[f"layer{k}.connectivity"] for k in layers]
@@ -151,7 +151,7 @@ def has_checkpoint(folder: Path) -> bool:
 
 
 def training_changes(old: str, new: Recipe) -> str:
-    """The settings of training, but for epochs, in which a recipe differs from an earlier one, in
+    """The settings of training, except epochs, in which a recipe differs from an earlier one, in
     words."""
     # settings added since: defaults
     earlier = override(Recipe.paper(), parse_toml(old, "the checkpoint's recipe"))
@@ -161,8 +161,8 @@ def training_changes(old: str, new: Recipe) -> str:
 def position(state: TrainingState, recipe: Recipe) -> tuple[int, int]:
     """Layer and epoch that come next by this recipe, whose numbers of epochs may have changed.
 
-    A layer that is finished cannot be given other epochs, except the top one: the layers above were
-    trained on it.
+    The epochs of a finished layer cannot change, except those of the top one, because the layers
+    above were trained on it.
     """
     depth = recipe.model.depth
     done = dict.fromkeys(range(1, depth + 1), 0)

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere.data.signals import WINDOW, Signals, as_signals
-from whatwhere.errors import plural
+from whatwhere.errors import listed, plural
 from whatwhere.inference.auto_lam import sample_rows, sample_targets
 from whatwhere.inference.target import ImageSource
 from whatwhere.learning.recordings import choose_settings
@@ -31,28 +31,40 @@ GROUND = 0.7
 """The share of pixels around strokes: 0.81 of digits are black, 0.53 of clothes, 0.00 of
 photographs."""
 
-# of the input stage; the factor of λ
+# width of the input stage; the factor of λ
 DETAIL_SIGMA = 2.0
 DETAIL_LAM = 2.0
-# of white: how far a ground may be from black; a noisy one, as under a microscope, is no ground
+# share of white: how far a background may be from black; a noisy one does not count as such
 NEAR = 0.02
 VALUES = 4_000_000  # pixels × channels of all images that each layer learns from
-# of few images: 50 digits take less than 10 s on two cores (reproduction/studies/few_images.py)
+# for few images: 50 digits take less than 10 s on two cores (reproduction/studies/few_images.py)
 MOST_EPOCHS = 25
-# windows of a recording that are learned from together: of few events, waveforms that are alike
-# become one (sorted recall of short spikes: 0.98, with 1 window 0.82)
+# windows of a recording that are learned from together: with few events, similar waveforms become
+# one (sorted recall of short spikes: 0.98, with 1 window 0.82)
 RECORDING_BATCH = 64
 RECORDING_EPOCHS = 3  # the waveforms are nearly right at the start
 
 
 class Defaults(NamedTuple):
     """The settings chosen for images, and the line that reports them; `image_count` is None if
-    training uses all images. `start` is the model to begin with, for recordings."""
+    training uses all images. `start` is the model to begin with, for recordings. `passes` is the
+    part of the line that says how long each layer is trained."""
 
     recipe: Recipe
     image_count: int | None
     line: str
     start: DeconvNet | None = None
+    passes: str = ""
+
+    def line_for(self, recipe: Recipe) -> str:
+        """The line for a recipe with other settings of learning, which has the epochs in use."""
+        epochs = [layer.epochs for layer in recipe.learning]
+        if not self.passes or epochs == [layer.epochs for layer in self.recipe.learning]:
+            return self.line
+        words = f"{epochs[0]:,}" if len(set(epochs)) == 1 else listed(epochs)
+        layers = "each layer is" if len(set(epochs)) == 1 else "the layers are"
+        noun = "epoch" if set(epochs) == {1} else "epochs"
+        return self.line.replace(self.passes, f"as you set, {layers} trained for {words} {noun}")
 
 
 def choose_defaults(
@@ -80,12 +92,13 @@ def choose_defaults(
     passes = f"is trained for {plural(epochs, 'epoch')} on {plural(len(images), 'image')}"
     if most < len(images):
         passes = f"learns from {most:,} of {len(images):,} images"
+    passes = f"by default, each layer {passes}"
     line = (
-        f"Settings chosen from the images: {words}; by default, each layer {passes}. To"
+        f"Settings chosen from the images: {words}; {passes}. To"
         " change them, set model.input.kind or learning.each.epochs, or use another recipe, such"
         " as 'paper'."
     )
-    return Defaults(recipe, most if most < len(images) else None, line)
+    return Defaults(recipe, most if most < len(images) else None, line, passes=passes)
 
 
 def choose_for_recording(
@@ -148,11 +161,11 @@ def choose_input(sample: Tensor) -> tuple[InputSpec, str]:
     if dark >= GROUND and values.min() >= 0:
         return (
             InputSpec(white=white),
-            f"light strokes ({dark:.0%} of the pixels are black), so no input stage",
+            f"no input stage, for light strokes on black ({dark:.0%} of the pixels are black)",
         )
     return (
         InputSpec(kind="onoff", sigma=DETAIL_SIGMA, white=white),
-        "bright and dark details as channels (onoff)",
+        "bright and dark details as separate channels (input stage 'onoff')",
     )
 
 

@@ -1,5 +1,5 @@
-"""Latents of every image, stored from epoch to epoch, batch by batch: in memory or in files, with
-the same bits.
+"""Latents of every image, stored from epoch to epoch, batch by batch, bit for bit the same in
+memory and in files.
 
 Each batch has a file in each of two generations, `batch3-0.npz` and `batch3-1.npz`. It is read from
 where it was written last, and written to the generation that the last checkpoint does not hold, so

@@ -26,7 +26,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from whatwhere.errors import ReportedError, RunError, listed, plural
 
-GRACE = timedelta(seconds=5)  # for what the processes that are left still tell each other
+GRACE = timedelta(seconds=5)  # for the last messages between the processes that are left
 
 
 @dataclass
@@ -74,7 +74,7 @@ class ProcessGroup:
     rank        this process's number, from 0
     world_size  how many there are
     local_size  how many of them share this machine and its memory
-    timeout     seconds after which a process that does not answer is given up
+    timeout     seconds after which a process that does not answer counts as lost
     """
 
     rank: int = 0
@@ -148,12 +148,13 @@ class ProcessGroup:
             self.any(bool(problem))
 
     def _problem(self, key: str) -> str:
-        """What process 0 wrote about its error; the store may have ended with it."""
+        """The message that process 0 stored about its error; the store may have ended with the
+        process."""
         assert self.meeting is not None
         try:
             return str(self.meeting.store.get(key).decode())
         except RuntimeError:
-            return "it printed which"
+            return "see the message that it printed"
 
     def _together(self, collective: Callable[[], object]) -> None:
         """Call a function of torch.distributed; a process that is missing is an error that names
@@ -229,7 +230,7 @@ def open_processes(device: torch.device, timeout: float) -> Iterator[ProcessGrou
 
 @contextmanager
 def joined(device: torch.device, timeout: float) -> Iterator[ProcessGroup]:
-    """Meet the other processes: gloo adds up CPU tensors, nccl those of GPUs."""
+    """Meet the other processes: gloo adds up CPU tensors, and nccl adds up GPU tensors."""
     backend = "gloo"
     if device.type == "cuda":
         backend = "cpu:gloo,cuda:nccl"

@@ -4,11 +4,11 @@ before they are learned.
     hum        a line in the spectrum at 50 or 60 Hz, where the rate is known
     baseline   the running median of four waveforms' length (`ops.baseline`)
     waveforms  how long they are, and how many (`learning.waveforms`)
-    λ          what is small in comparison with the usual event is left out
+    λ          leaves out what is small in comparison with the usual event
 
-Chosen on the simulated recordings of benchmarks/simulated_recordings.py, mostly with other seeds
-than that of the benchmark, whose recordings were looked at early, too, and on some of the real ones
-of benchmarks/real_recordings.py, which names them.
+The constants were chosen on the simulated recordings of benchmarks/simulated_recordings.py, mostly
+with other seeds than the benchmark's, although its recordings were also used early on, and on those
+real recordings that benchmarks/real_recordings.py names.
 """
 
 import tempfile
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from whatwhere.data.images import Images
 from whatwhere.data.signals import WINDOW, Signals, cut_windows, training_windows
-from whatwhere.errors import plural, warn
+from whatwhere.errors import listed, plural, warn
 from whatwhere.learning.waveforms import (
     LEAST,
     MEDIAN_OF_NORMAL,
@@ -47,22 +47,25 @@ BLOCK = 1 << 16  # samples of a block whose baseline is computed together
 IN_MEMORY = 1 << 26  # values without a baseline that are kept in memory; more are in a file
 
 # The baseline and the extent of the waveforms
-LENGTHS = (12, 24, 48, 96, 192, 384)  # of waveforms, that are tried
+LENGTHS = (12, 24, 48, 96, 192, 384)  # lengths of waveforms that are tried
 NO_PEAKS = Peaks(Extent(32, 31), PEAK)  # where no event shows the length of a waveform
 LONGEST_SPAN = 4096  # samples of a baseline
 SPANS = 4  # lengths of a waveform in the span of the baseline
-CONTRAST = 10.0  # that a baseline leaves is enough, or
-NEARLY = 0.93  # of the best
-PART = 0.5  # of the events' length: shorter waveforms are reported
+CONTRAST = 10.0  # a baseline that leaves this contrast is good enough, and so is
+NEARLY = 0.93  # one that leaves this share of the best contrast
+PART = 0.5  # share of the events' length; shorter waveforms get a warning
 AGAIN = 2  # times that the extent is found with its own baseline
+
+# The channels
+UNEQUAL = 10.0  # times the deviation of another channel: the other one hardly counts
 
 # The hum
 MAINS = (50.0, 60.0)  # Hz
-LINE = 100.0  # times the median power near it that the power of the mains is at least
+LINE = 100.0  # the power of the mains is at least this many times the median power near it
 
 # λ
-NOISE = 4.0  # standard deviations that an event's coefficients exceed, and
-SMALL = 0.3  # of the usual event
+NOISE = 4.0  # an event's coefficients exceed this many standard deviations of the noise, and
+SMALL = 0.3  # this share of those of the usual event
 
 
 @dataclass(frozen=True)
@@ -100,11 +103,12 @@ def choose_settings(
     span = min(SPANS * extent.length, LONGEST_SPAN)
     stage = InputSpec(kind="baseline", span=span, hum=hum)
     v = remove_baseline(x, span, hum)
+    warn_of_unequal_channels(v, signals.channel_names)
     peaks = find_peaks(strength_of(v), extent, seen.least)
     pieces = pieces_at(v, strongest(v, peaks), extent)
     if len(pieces) < LEAST:
         words = (
-            "the waveforms of the recipe signals, because the recording has only"
+            "the waveforms of the recipe 'signals', because the recording has only"
             f" {plural(len(pieces), 'event')} above {PEAK:g} standard deviations of the noise"
         )
         return RecordingSettings(stage, None, words)
@@ -114,20 +118,38 @@ def choose_settings(
 
 
 def warn_of_short(length: int, seen: Peaks, rate: float | None) -> None:
-    """Warn of waveforms that hold only a part of the events of a recording: many events have the
+    """Warn about waveforms that hold only a part of the events of a recording: many events have the
     same part."""
     usual = seen.extent.length
     if seen is not NO_PEAKS and length < PART * usual:
         warn(
             f"Waveforms of {shown_length(length, rate)} hold only a part of the events of this"
-            f" recording, which last about {shown_length(usual, rate)}. Give a longer --length, or"
-            " none."
+            f" recording, which last about {shown_length(usual, rate)}. Give a longer length"
+            " (--length), or leave it out."
         )
 
 
+def warn_of_unequal_channels(v: Tensor, names: tuple[str, ...] | None) -> None:
+    """Warn if channels of signals [C, T] differ so much, by their units for example, that some
+    hardly count: one reconstruction error is that of all channels."""
+    deviations = (v - v.nanmean(1, keepdim=True)).square().nanmean(1).sqrt().nan_to_num(0)
+    largest = int(deviations.argmax())
+    small = (deviations > 0) & (deviations * UNEQUAL < deviations[largest])
+    if not small.any():
+        return
+    shown = [f"channel {name}" for name in names or range(len(v))]
+    others = [shown[channel] for channel in small.nonzero()[:, 0].tolist()]
+    ratio = float(deviations[largest] / deviations[small].max())
+    warn(
+        f"In this recording, {shown[largest]} varies {ratio:.0f} times as much as"
+        f" {listed(others)}, so training hardly sees {listed(others)}. Scale the channels to"
+        " similar sizes, or leave some out."
+    )
+
+
 def choose_lam(v: Tensor, pieces: Tensor) -> float:
-    """λ whose penalty leaves out noise, and what is small in comparison with the events: of a
-    recording with little noise that is how far events differ from their waveform.
+    """The λ whose penalty leaves out noise, and what is small in comparison with the events: in a
+    recording with little noise, the differences between events and their waveform.
 
     v       signals [C, T]
     pieces  pieces of the recording at events, [n, C, K]
@@ -139,10 +161,10 @@ def choose_lam(v: Tensor, pieces: Tensor) -> float:
 def choose_extent(x: Tensor, hum: float) -> Peaks:
     """The extent of the waveforms of signals [C, T].
 
-    It is that of the longest baseline that leaves enough contrast: a longer one leaves the drift.
-    Where none does, tops of the drift may stand out as far as events, and the shortest one that is
-    nearly the best is taken. It may take parts of waveforms off, so that the extent is found again
-    with the baseline that belongs to it.
+    It belongs to the longest baseline that leaves enough contrast; a longer one would leave the
+    drift. If no baseline does, peaks of the drift may stand out as far as events, and the shortest
+    baseline that is nearly the best is taken. It may remove parts of waveforms, so the extent is
+    found again with the baseline that belongs to it.
     """
     longest = min(LENGTHS[-1], x.shape[1] // 4)
     clean = [remove_baseline(x, SPANS * length, hum) for length in LENGTHS if length <= longest]
@@ -181,7 +203,7 @@ def in_words(signals: Signals, found: Waveforms, span: int, hum: float) -> str:
     rare = ""
     if found.rare:
         rare = f", {plural(found.rare, 'cluster')} left out as too rare"
-    off = f"subtracts the running median of {shown_length(span, signals.rate)}"
+    off = f"the input stage subtracts the running median of {shown_length(span, signals.rate)}"
     if hum and signals.rate:
         off += f" and the mains hum of {hum * signals.rate:.2f} Hz"
     return (
@@ -220,7 +242,7 @@ def sample_of(signals: Signals) -> Tensor:
     return torch.cat(parts, 1)
 
 
-# What is taken off --------------------------------------------------------------------------------
+# What is subtracted -------------------------------------------------------------------------------
 
 
 def find_hum(x: Tensor, rate: float | None) -> float:
@@ -252,7 +274,7 @@ def find_hum(x: Tensor, rate: float | None) -> float:
 
 
 def line_offset(power: Tensor, at: int) -> float:
-    """Where between samples of a spectrum the top of a line is: that of a parabola."""
+    """Where the peak of a line is between the samples of a spectrum, by a parabola through them."""
     left, top, right = (float(power[at + k].clamp(min=1e-300).log()) for k in (-1, 0, 1))
     curvature = left - 2 * top + right
     return 0.0 if curvature >= 0 else 0.5 * (left - right) / curvature
@@ -266,7 +288,7 @@ def remove_baseline(x: Tensor, span: int, hum: float) -> Tensor:
 
 
 class Detrended(Images):
-    """Windows of a recording whose slow part is taken off; a run knows it by the recording."""
+    """Windows of a recording without its slow part; a run identifies them by the recording."""
 
     @property
     def fingerprint(self) -> str:
@@ -286,7 +308,7 @@ def detrended(signals: Signals, stage: InputStage) -> Images:
         recording = signals.recording(row)
         for first in range(0, length, BLOCK):
             last = min(first + BLOCK, length)
-            # with the samples around it that have a part in its baseline
+            # with the samples around it that influence its baseline
             begin = max(0, first - stage.reach)
             x = recording[:, :, begin : last + stage.reach][None]
             known = ~x.isnan()

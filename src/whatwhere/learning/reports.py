@@ -9,10 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from whatwhere.errors import plural
+from whatwhere.engines.compiled import COMPILED
+from whatwhere.errors import listed, plural
 from whatwhere.model import DeconvNet
 from whatwhere.model.solution import Solution
-from whatwhere.progress import no_op
+from whatwhere.progress import no_op, time_left
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import Checked
 from whatwhere.spec.toml import build
@@ -54,7 +55,7 @@ class EpochReport(Checked):
 
     @property
     def image_iterations_per_second(self) -> float:
-        """Images times steps in a second; 0 if no time was measured."""
+        """Images times steps per second; 0 if no time was measured."""
         return self.images * self.steps / self.seconds if self.seconds else 0.0
 
     def table(self) -> dict[str, Any]:
@@ -67,7 +68,7 @@ class EpochReport(Checked):
 
     @classmethod
     def of(cls, table: Any) -> "EpochReport":
-        """The report of a line of the history; a ValueError for what is none."""
+        """The report in a line of the history; raises a ValueError for anything else."""
         given = table if isinstance(table, dict) else {}
         return build(cls, {f.name: given[f.name] for f in fields(cls) if f.name in given})
 
@@ -147,7 +148,7 @@ def first_epoch(recipe: Recipe, layer: int = 1, epoch: int = 1) -> tuple[int, in
     return layer, epoch
 
 
-BATCH_SUMS = 5  # numbers that `measure_batch` gives
+BATCH_SUMS = 5  # numbers that `measure_batch` returns
 
 
 def measure_batch(solution: Solution, zero_cost: Tensor) -> Tensor:
@@ -168,8 +169,8 @@ def no_batch() -> "AsyncHostCopy":
 
 
 def per_image(sums: Tensor) -> dict[str, Any]:
-    """The two terms of the cost and the non-zeros, per image, of sums [4 or 5]; and how many
-    images they are of."""
+    """The two terms of the cost and the non-zeros, per image, from sums [4 or 5]; and the number of
+    images."""
     reconstruction, penalty, nonzeros, images = sums[:4].tolist()
     means = {
         "reconstruction": reconstruction / images,
@@ -184,7 +185,7 @@ class EpochStats:
     """The statistics of one epoch so far.
 
     active  which maps have been active, [B], on the device
-    sums    over its batches, as `measure_batch` gives them, [4]
+    sums    sums over its batches, as `measure_batch` returns them, [4]
     """
 
     active: Tensor
@@ -192,7 +193,7 @@ class EpochStats:
     seconds: float = 0.0
 
     def tensors(self) -> dict[str, Tensor]:
-        """As a checkpoint holds it."""
+        """The statistics as tensors for a checkpoint."""
         return {
             "epoch.active": self.active,
             "epoch.sums": F.pad(self.sums, (0, 1), value=self.seconds),
@@ -227,6 +228,27 @@ class AsyncHostCopy:
         return self._host
 
 
+def missed_resets(recipe: Recipe) -> list[str]:
+    """A line for every reset of the features that never happens, because it is after the last
+    epoch."""
+    missed: dict[tuple[int, int], list[int]] = {}
+    for layer, learning in enumerate(recipe.learning, start=1):
+        for reset in learning.reset_at:
+            if reset >= learning.epochs:
+                missed.setdefault((reset, learning.epochs), []).append(layer)
+    lines = []
+    for (reset, epochs), layers in missed.items():
+        have = f"layer {layers[0]} has"
+        if len(layers) > 1:
+            have = f"layers {listed(layers)} have"
+        lines.append(
+            f"The reset of the features after epoch {reset} never happens: {have}"
+            f" {plural(epochs, 'epoch')}. Set learning.each.update.reset_at to earlier epochs, or"
+            " to []."
+        )
+    return lines
+
+
 class TrainingProgress:
     """Shows what `train` reports: every epoch in a line; on a terminal also the current batch,
     within `display`.
@@ -250,7 +272,11 @@ class TrainingProgress:
         self.display = Progress(
             *columns, console=self.console, transient=True, disable=not self.console.is_terminal
         )
+        self.compiled = COMPILED.functions
+        self.image = "window" if recipe.model.for_signals else "image"
         self.work = [spec.epochs * spec.inference.steps for spec in recipe.learning]
+        for line in missed_resets(recipe):
+            self._log(line)
         self.task = self.display.add_task("starting", total=sum(self.work))
 
     def callbacks(self) -> TrainingCallbacks:
@@ -273,13 +299,30 @@ class TrainingProgress:
         if report.engine != self.engine:
             self.engine = report.engine
             self._log(
-                f"engine {report.engine}; costs and non-zeros per image, cost = reconstruction +"
-                " penalty"
+                f"engine {report.engine}; costs and non-zeros per {self.image}, cost ="
+                " reconstruction + penalty"
             )
-        speed = f"{report.image_iterations_per_second:,.0f} image-iterations/s"
+        speed = f"{report.image_iterations_per_second:,.0f} {self.image}-iterations/s"
         words = f"{plural(report.dead_maps, 'dead map')}  {speed}  {report.seconds:.1f} s"
-        self._log(f"{self._epoch(report)}  {costs(report)}  {words}")
+        self._log(f"{self._epoch(report)}  {costs(report)}  {words}{self._remark(report)}")
         self.given.on_epoch(report)
+
+    def _remark(self, report: EpochReport) -> str:
+        """That this epoch compiled machine code; otherwise, how long all other epochs take.
+
+        A step of a later layer takes as long as one of this layer, or longer.
+        """
+        compiled = COMPILED.functions - self.compiled
+        self.compiled = COMPILED.functions
+        if compiled:
+            return " (with compiling)"
+        layer = report.layer - 1
+        steps = self.recipe.learning[layer].inference.steps
+        later = sum(self.work[layer + 1 :])
+        left = self.work[layer] - report.epoch * steps + later
+        if left <= 0 or steps == 0:
+            return ""
+        return f"  {'at least' if later else 'about'} {time_left(left / steps * report.seconds)}"
 
     def _log(self, line: str) -> None:
         self.console.print(line, soft_wrap=True, markup=False)

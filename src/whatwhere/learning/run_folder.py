@@ -1,5 +1,5 @@
-"""The folder of a run, recipe.toml, model.safetensors, history.jsonl, checkpoint/: reading it, and
-writing it."""
+"""Reading and writing the folder of a run: recipe.toml, model.safetensors, history.jsonl,
+checkpoint/."""
 
 import json
 import os
@@ -103,10 +103,10 @@ class TrainedRun:
 
 
 def load(path: str | os.PathLike[str]) -> DeconvNet:
-    """Read a model: by its name, or from its file, or from the folder of a run.
+    """Read a model by its name, from its file, or from the folder of a run.
 
-    A file of another format, a damaged one, or one whose tensors are not those of its spec raises a
-    RunError.
+    Raises a RunError if the file is damaged, has another format, or has tensors that do not match
+    its spec.
 
     path     one of `ww.models.names()`, a model file, or a run folder; a file or a run of that name
              comes first
@@ -223,7 +223,8 @@ class RunFolder:
         return RunLayout(self.path)
 
     def begin(self, state: TrainingState) -> TrainingState:
-        """A new run: its first checkpoint holds only the start, so that there always is one."""
+        """Begin a new run. Its first checkpoint holds only the start, so that there always is
+        one."""
         self.processes.main_first(lambda: self._begin(state))
         self.save(state)
         return state
@@ -246,8 +247,8 @@ class RunFolder:
             files.write_atomic(self.layout.history, lines.encode())
 
     def save(self, state: TrainingState) -> None:
-        """Latents to the disk, then the state that points at them; only then may the last ones be
-        overwritten."""
+        """Write the latents to the disk, then the state that refers to them; only then may the
+        previous latents be overwritten."""
         if self.store is None:
             self._save(state, torch.zeros(0, 2, dtype=torch.int64))
             return
@@ -257,7 +258,8 @@ class RunFolder:
         self.store.retain(table)
 
     def finish(self, state: TrainingState) -> None:
-        """The last checkpoint needs no latents, and they are by far the largest part of a run."""
+        """Write the last checkpoint, which needs no latents, and remove them: they are by far the
+        largest part of a run."""
         batches = 0 if self.store is None else len(self.store.table)
         self._save(state, torch.zeros(batches, 2, dtype=torch.int64))
         self.processes.main_first(self._drop_latents)
@@ -288,8 +290,8 @@ class RunFolder:
             self._drop_latents()
 
     def _save(self, state: TrainingState, latents: Tensor) -> None:
-        """A checkpoint with this table of latents, and the model next to it, once all processes
-        are here; they wait until it is complete."""
+        """Write a checkpoint with this table of latents, and the model next to it, once all
+        processes are here; they wait until it is complete."""
 
         def write() -> None:
             Checkpoint.of(state, latents, self.facts).save(self.layout.checkpoint)
@@ -298,8 +300,8 @@ class RunFolder:
         self.processes.main_first(write)
 
     def _write_texts(self, state: TrainingState) -> None:
-        """Recipe and history as in this state: on resuming, this drops the epochs after the
-        checkpoint."""
+        """Write the recipe and the history of this state; on resuming, this drops the epochs after
+        the checkpoint."""
         files.write_atomic(self.layout.recipe, to_toml(self.facts.recipe).encode())
         self.write_history(state.history)
 

@@ -23,7 +23,7 @@ CHECKPOINT_SHARE = 0.1  # of the time, for writing checkpoints
 # times the cost of an empty reconstruction: far from anything that inference would choose
 RUNAWAY = 10.0
 SECONDS_APART = 2.0  # how long processes work before they add up what they measured
-MOST_ROUNDS = 32  # that they add up at a time
+MOST_ROUNDS = 32  # rounds that they add up at a time, at most
 
 
 class TrainingStopped(RunError):
@@ -70,8 +70,8 @@ class TrainingSession:
     processes: ProcessGroup = field(default_factory=ProcessGroup)
     # rounds that are not added up yet
     _pending: deque[Round] = field(default_factory=deque, init=False)
-    _rounds: int = field(default=1, init=False)  # that are added up at a time
-    _added_up: float = field(default_factory=time.monotonic, init=False)  # when, the last time
+    _rounds: int = field(default=1, init=False)  # rounds that are added up at a time
+    _added_up: float = field(default_factory=time.monotonic, init=False)  # time of the last sum
     # when the last checkpoint was complete
     _saved: float = field(default_factory=time.monotonic, init=False)
     _saving: float = field(default=0.0, init=False)  # the seconds that it took
@@ -89,7 +89,7 @@ class TrainingSession:
             yield self.state.epoch
 
     def end_epoch(self, model: DeconvNet) -> None:
-        """All batches are inferred and the filters are updated."""
+        """Finish an epoch, after all batches are inferred and the filters are updated."""
         state = self.state
         if not all(bool(f.isfinite().all()) for f in model.filters):
             raise self._diverged("the updated filters have NaN or infinite values")
@@ -161,7 +161,7 @@ class TrainingSession:
             self._raise_stopped()
 
     def end_batch(self, model: DeconvNet, images: Tensor, solution: Solution) -> None:
-        """A batch is inferred; the model is as it is after that batch."""
+        """Record a batch that is inferred; `model` is the model after that batch."""
         if model is not self.state.model:
             self.state = replace(self.state, model=model)
         zero_cost = lam_of(self._learning.inference) / 2 * images.square().sum()

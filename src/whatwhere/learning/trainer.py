@@ -88,10 +88,10 @@ def train(
                  every epoch or, from a DataLoader, once
     resume     continue the run in `out` from its last checkpoint
     start      the model to begin with; None draws one from the recipe's seed
-    waveforms  for a recording without a recipe: the number of its waveforms. None chooses it
-    length     their length, in samples or as a time such as '12ms'. None chooses it
+    waveforms  the number of waveforms, for a recording without a recipe. None chooses it
+    length     the length of the waveforms, in samples or as a time such as '12ms'. None chooses it
     progress   show progress on standard error
-    options    engine, device, memory, checkpoints: what does not change the outcome
+    options    settings that do not change the outcome: engine, device, memory, checkpoints
     callbacks  functions to call during training, and when to stop
 
     >>> short = {"each": {"epochs": 2, "inference": {"steps": 3}}}
@@ -111,7 +111,7 @@ def train(
     require(
         recipe is None or isinstance(recipe, Recipe),
         f"a recipe of type {type(recipe).__name__}",
-        "train(images, recipe) with a Recipe, or none",
+        "train(images, recipe) with a Recipe, or without a recipe",
     )
     if recipe is None:
         given = choose_settings(images, start, image_count, waveforms, length)
@@ -119,7 +119,8 @@ def train(
         require(
             waveforms is None and length is None,
             "waveforms or length with a recipe, which sets both",
-            "train(signals, waveforms=…, length=…) without a recipe, or ModelSpec.signals(…)",
+            "train(signals, waveforms=…, length=…) without a recipe, or a recipe with"
+            " ModelSpec.signals(…)",
         )
         source = open_images(images, recipe.model)
         if image_count is None:
@@ -254,8 +255,8 @@ def run_training(job: TrainingJob, folder: Path | None, resume: bool = False) ->
 
 
 def run_facts(job: TrainingJob, first: torch.Tensor, processes: ProcessGroup) -> RunFacts:
-    """What a checkpoint says of its run. Process 0 writes it, so the others do not read all images
-    for their fingerprint."""
+    """What a checkpoint records about its run. Process 0 writes it, so the others do not read all
+    images for their fingerprint."""
     notes = {**job.options.notes, "image_shape": list(first.shape[1:])}
     white = getattr(getattr(job.images, "images", None), "deep_white", None)
     if white:

@@ -1,5 +1,5 @@
-"""The images of a training: any sized source, or an iterable of batches, which is read once; and
-its batches, fixed ones with the latents that belong to them, or those of a stream."""
+"""The images of a training, from a sized source or from an iterable of batches that is read once;
+and its batches, either fixed ones with their latents or those of a stream."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ class StreamError(ImageError):
 
 @dataclass(frozen=True)
 class SizedStream:
-    """A sized source, from its first image on; after the last one the first follows again.
+    """A sized source, which starts again with its first image after the last.
 
     order  order of its images, if it differs from theirs; the source is then read by arrays of rows
     """
@@ -82,8 +82,8 @@ class IterableStream:
     """An iterable of batches [n, C, H, W] of any sizes, or of tuples that begin with one, such as a
     DataLoader yields.
 
-    It is read forwards only; what lies before `start` is skipped, so a run is resumed with the
-    stream it began with. A DataLoader whose data set has a length starts again after its end.
+    It is read forwards only. Images before `start` are skipped, so a run must be resumed with the
+    stream that it began with. A DataLoader whose data set has a length starts again after its end.
 
     length  length of the data set, if it is known
     """
@@ -215,8 +215,8 @@ BATCHES_PER_EPOCH = 100
 
 @dataclass(frozen=True)
 class TrainingData:
-    """What stays the same through a run. Batch i belongs to process i modulo their number, which
-    reads its images and keeps its latents.
+    """The data that stays the same through a run. Batch i belongs to the process with the number i
+    modulo `world_size`, which reads its images and keeps its latents.
 
     model    whose input stage, device and dtype the images get
     masks    the weights of the pixels; None if all that are not NaN count the same
@@ -243,8 +243,8 @@ class TrainingData:
         return self.processes.share(len(self.batches))
 
     def checked(self, *, keep: bool) -> "TrainingData":
-        """The same once the model can explain all images, else an error; with `keep` in the memory
-        of the device."""
+        """The same data, after checking that the model can explain all images; with `keep`, they
+        stay in the memory of the device."""
         targets = {}
         for batch in self.local_batches:
             target = self.read(batch)
@@ -257,7 +257,7 @@ class TrainingData:
         return len(self.batches)
 
     def read(self, batch: int) -> Target:
-        """What the model explains of a batch, on its device."""
+        """What the model explains in a batch, on its device."""
         if self.targets is not None:
             return self.targets[batch]
         rows = self.batches[batch]
@@ -419,7 +419,7 @@ def require_shares(recipe: Recipe, count: int, processes: ProcessGroup) -> None:
     smallest = count // -(-count // recipe.batch_size)
     require(
         smallest >= number,
-        f"batches of {smallest} images with {number} processes",
+        f"batches of {plural(smallest, 'image')} with {number} processes",
         "at least one image for each process (a larger batch_size, or fewer processes)",
     )
     for learning in recipe.learning:

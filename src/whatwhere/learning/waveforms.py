@@ -19,32 +19,32 @@ from torch import Tensor
 # Noise and peaks
 MEDIAN_OF_NORMAL = 0.6745  # of |x| for a normal x of standard deviation 1
 WINDOW = 64  # samples in each window that the noise is measured in
-QUIET = 0.25  # of the windows have less noise than the recording
-QUIET_OF_NORMAL = 0.91  # what that share of windows of white noise has, as a share of its deviation
+QUIET = 0.25  # share of the windows with less noise than the recording
+QUIET_OF_NORMAL = 0.91  # noise of these windows of white noise, as a share of its deviation
 PEAK = 5.0  # standard deviations of the noise that a peak exceeds
-BLOCKS = 32  # of a recording; the median of their largest values is the usual largest value
-LARGE = 0.5  # of the usual largest value: peaks that show how long the waveforms are
+BLOCKS = 32  # blocks of a recording; the median of their largest values is the usual largest value
+LARGE = 0.5  # share of the usual largest value; larger peaks show how long the waveforms are
 
 # The extent
 SHORTEST = 6  # samples to each side of a peak, to begin with
 GROWTH = 8  # times that the extent may grow
-COMMON = 0.1  # of the peaks: rarer ones say nothing about the extent
-NEAREST = 0.1  # of the distances between peaks are less than one waveform has room for
-COHERENT = 0.25  # of the power around peaks that their mean has where it is a part of the waveform
-FAINT = 0.01  # of the power at the peak: what is less is not a part of the waveform
+COMMON = 0.1  # share of the peaks; rarer ones say nothing about the extent
+NEAREST = 0.1  # share of the distances between peaks that may be shorter than a waveform
+COHERENT = 0.25  # share of the power around peaks that their mean has within the waveform
+FAINT = 0.01  # share of the power at the peak; less is not part of the waveform
 ENOUGH = 500  # peaks to compare
 CERTAIN = 4.0  # standard deviations of a mean
 ROOM = 1.25  # length of a filter, in extents of the waveforms
-MOSTLY = 0.62  # of the energy, and of the peaks; slow noise has up to 0.61 and 0.63 of them
+MOSTLY = 0.62  # share of the energy, and of the peaks; slow noise reaches 0.61 and 0.63
 
 # The clusters
 ROUNDS = 20  # of k-means
 CLUSTERS = 12
-PIECES = 4000  # that are clustered
-SAME = 0.93  # correlation of two waveforms that are one
+PIECES = 4000  # pieces that are clustered, at most
+SAME = 0.93  # correlation above which two waveforms are the same
 FINE = 4  # shifts in a sample
-FEWEST = 0.05  # of all pieces that a cluster has at least: overlaps and artefacts are rarer; and
-LEAST = 3  # pieces
+FEWEST = 0.05  # smallest share of all pieces in a cluster (overlaps and artefacts are rarer), and
+LEAST = 3  # the smallest number of its pieces
 
 
 # Noise and peaks ----------------------------------------------------------------------------------
@@ -53,8 +53,8 @@ LEAST = 3  # pieces
 def deviations_of(v: Tensor) -> Tensor:
     """The standard deviation of the noise of each channel of signals [C, T], [C, 1].
 
-    It is that of the quietest windows, by the median of each: the median of a whole recording is
-    that of the noise only if waveforms cover less than half of it.
+    It is measured in the quietest windows, by the median of each: the median of a whole recording
+    measures the noise only if waveforms cover less than half of it.
     """
     size = min(WINDOW, v.shape[1])
     levels = v.abs().unfold(1, size, max(1, size // 2)).nanmedian(2).values / MEDIAN_OF_NORMAL
@@ -64,7 +64,8 @@ def deviations_of(v: Tensor) -> Tensor:
 
 
 def strength_of(v: Tensor) -> Tensor:
-    """How far each place of signals [C, T] is above the noise of its channels: the largest."""
+    """How far each place of signals [C, T] is above the noise: the largest value over the
+    channels."""
     return (v / deviations_of(v)).nan_to_num(0).abs().amax(0)
 
 
@@ -121,8 +122,8 @@ def find_extent(v: Tensor, longest: int) -> Peaks | None:
     in all; None without peaks.
 
     Where waveforms cover all of a recording, such as a pulse, nothing shows the noise alone. Then
-    peaks are half as large as the largest are, if the mean of what is around them explains most of
-    the recording.
+    peaks are places at least half as strong as the largest, if the mean of their surroundings
+    explains most of the recording.
     """
     strength = strength_of(v)
     large = LARGE * usual_largest(strength)
@@ -233,7 +234,7 @@ def coherent_power(v: Tensor, peaks: Tensor, reach: int) -> Tensor:
 
 
 def densest(power: Tensor, room: int) -> Extent:
-    """The part of at most `room` samples, with the peak, that has most of the power, less the
+    """The part of at most `room` samples, with the peak, that has most of the power, without the
     places at its ends that have none."""
     reach = len(power) // 2
     # sums[b] - sums[a] is the power from a to b
@@ -312,9 +313,10 @@ class Waveforms(NamedTuple):
 class ClusterGroup:
     """Clusters that are copies of each other at shifts.
 
-    shape     mean of the first, which is the largest: that of all would be blurred, [1, C, K]
-    pieces    of all clusters
-    clusters  how many
+    shape     mean of the first cluster, which is the largest; the mean of all would be blurred, [1,
+              C, K]
+    pieces    number of pieces in all clusters
+    clusters  number of clusters
     """
 
     shape: Tensor
@@ -350,7 +352,7 @@ def find_waveforms(pieces: Tensor, most: int | None, seed: int = 0) -> Waveforms
         else:
             rare += 1
 
-    # what is rare is so with all its copies: k-means may split a waveform
+    # rarity counts all copies together, because k-means may split a waveform
     groups.sort(key=lambda group: -group.pieces)
     fewest = max(LEAST, FEWEST * len(pieces))
     common = [group for group in groups if group.pieces >= fewest] or groups[:1]

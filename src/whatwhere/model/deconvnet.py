@@ -3,13 +3,14 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from whatwhere.errors import ImageError, SpecError
+from whatwhere.errors import ImageError, SpecError, plural
 from whatwhere.model.sized import SizedModel, layer_regions, move_filters
 from whatwhere.ops.filters import project_filters, random_connectivity
 from whatwhere.ops.input_stage import InputStage
@@ -27,8 +28,8 @@ class DeconvNet:
     their spec, dtype, filters and connectivity are equal. Layers count from 1, as in the paper; 0
     is the image.
 
-    `upward` are the filters of the pass up, from an error to a step: the same ones, as the paper
-    has it, unless `with_upward` gave others, which a few learned steps may have.
+    `upward` are the filters of the pass up, from an error to a step. They are the same filters, as
+    in the paper, unless `with_upward` set others, as some learned steps need.
 
     spec   the architecture
     seed   seed of the random filters and the random connectivity
@@ -74,8 +75,7 @@ class DeconvNet:
         *,
         source: Path | None = None,
     ) -> "DeconvNet":
-        """A model with these filters, without projection. Shapes and dtypes must be those of the
-        spec."""
+        """A model with these filters, without projection. Shapes and dtypes must match the spec."""
         model = cls.__new__(cls)
         model._set(spec, filters, connectivity)
         if upward is not None:
@@ -154,6 +154,13 @@ class DeconvNet:
         regions = layer_regions(self.spec, height, width)
         return SizedModel(self.spec, self.filters, self.upward, height, width, regions)
 
+    @cached_property
+    def checksum(self) -> str:
+        """A checksum of the architecture and the filters, the same on any device."""
+        from whatwhere.model.files import model_checksum
+
+        return model_checksum(self)
+
     @property
     def dtype(self) -> torch.dtype:
         """The dtype of the filters."""
@@ -227,8 +234,8 @@ class ValueRange(NamedTuple):
 
 
 def all_finite(x: Tensor) -> bool:
-    """Whether there is no NaN and no Inf. Their sum has one if they do, and is found in a quarter
-    of the time."""
+    """Whether there is no NaN and no Inf. If there is one, the sum of all values has one, too, and
+    the sum takes a quarter of the time."""
     return math.isfinite(x.sum().item()) or bool(x.isfinite().all())
 
 
@@ -261,12 +268,12 @@ def _describe(layer: LayerSpec) -> str:
 
 
 def check_parts(spec: ModelSpec, filters: Sequence[Tensor], connectivity: Sequence[Tensor]) -> None:
-    """Raise a SpecError for filters or connectivity that are not those of a spec: their number,
-    shapes and dtypes."""
+    """Raise a SpecError for filters or connectivity whose number, shapes or dtypes do not match a
+    spec."""
     if len(filters) != spec.depth or len(connectivity) != spec.depth:
         raise SpecError(
-            f"Got filters of {len(filters)} and connectivity of {len(connectivity)} layers;"
-            f" expected {spec.depth} of each, as in the spec."
+            f"Got filters of {plural(len(filters), 'layer')} and connectivity of"
+            f" {plural(len(connectivity), 'layer')}; expected {spec.depth} of each, as in the spec."
         )
     first = filters[0]
     for k, (layer, f, connected) in enumerate(

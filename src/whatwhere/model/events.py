@@ -15,6 +15,8 @@ are one event if they are no farther apart than a region is long, or than NEARES
 and s are those of all its coefficients.
 """
 
+import csv
+import io
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -22,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from whatwhere.errors import ImageError
+from whatwhere.errors import ImageError, MissingExtra
 from whatwhere.latents import Latents
 from whatwhere.model.sized import LayerPlaces, SizedModel
 from whatwhere.ops.pooling import Weights
@@ -30,7 +32,7 @@ from whatwhere.spec import ModelSpec
 from whatwhere.spec.checks import require
 
 NEAREST = 1.5  # elements of z: without pooling, coefficients next to each other
-OVERLAP = 0.5  # of a waveform's length: events that are nearer to each other are doubtful
+OVERLAP = 0.5  # share of a waveform's length; events nearer to each other are doubtful
 
 # The table ----------------------------------------------------------------------------------------
 
@@ -41,6 +43,7 @@ FIELDS = [
     ("sample", np.float64),
     ("seconds", np.float64),
     ("amplitude", np.float64),
+    ("peak", np.float64),
     ("channel", np.int64),
     ("explained", np.float64),
     ("doubtful", np.bool_),
@@ -50,7 +53,7 @@ FIELDS = [
 OLD_NAMES = {"feature": "waveform", "time": "sample"}
 """Columns by the names that they had before version 0.2, which `events[name]` still knows."""
 
-FORMATS = {"sample": "%.4f", "seconds": "%.6f"}  # of a long recording they have more digits
+FORMATS = {"sample": "%.4f", "seconds": "%.6f"}  # times in a long recording need more digits
 
 
 class Events(np.ndarray):
@@ -62,9 +65,11 @@ class Events(np.ndarray):
     waveform   its number
     sample     position of the waveform's peak, its largest value, with a fraction; for a group, its
                centre
-    seconds    the same in seconds; NaN where the rate is not known
+    seconds    the same in seconds; NaN if the rate is not known
     amplitude  factor of the waveform, which has unit length, in units of the signal after the
                model's input stage
+    peak       value of the event at its peak, in units of the signal after the input stage; NaN for
+               a group
     channel    the channel in which the waveform has its peak
     explained  energy of the event as a share of the recording's energy at its place; NaN if only
                the latents are known
@@ -78,7 +83,7 @@ class Events(np.ndarray):
     any array. The former names of columns still work: `events["feature"]` is `waveform`, and
     `events["time"]` is `sample`.
 
-    >>> events = Events.of([(0, 1, 3, 120.25, 0.48, 2.0, 0, 0.9, False, 0.4, -1)])
+    >>> events = Events.of([(0, 1, 3, 120.25, 0.48, 2.0, -0.7, 0, 0.9, False, 0.4, -1)])
     >>> events["sample"], events[events["amplitude"] > 1].shape
     (array([120.25]), (1,))
     """
@@ -96,15 +101,20 @@ class Events(np.ndarray):
 
     def to_pandas(self) -> Any:
         """The table as a pandas.DataFrame."""
-        import pandas
-
+        try:
+            import pandas
+        except ImportError:
+            raise MissingExtra("pandas", "a DataFrame of events") from None
         return pandas.DataFrame({name: np.asarray(self[name]) for name, _ in FIELDS})
 
-    def to_csv(self, file: Any, *, header: bool = True) -> None:
+    def to_csv(
+        self, file: Any, *, header: bool = True, channel_names: Sequence[str] | None = None
+    ) -> None:
         """Write a line for each event, after one with the names of the columns, to a path or an
         open file.
 
-        header  write the line with the names; without it, a table is continued
+        header         whether to write the line with the names; False continues a table
+        channel_names  names that are written in place of the numbers of channels
         """
         columns = [name for name, _ in FIELDS]
         if len(self) and np.isnan(self["seconds"]).all():
@@ -114,17 +124,24 @@ class Events(np.ndarray):
         for name in columns:
             usual = "%.6g" if kinds[name] == np.float64 else "%d"
             formats.append(FORMATS.get(name, usual))
-        names = ",".join(columns) if header else ""
         table = np.asarray(self)[columns]
-        np.savetxt(file, table, fmt=formats, delimiter=",", header=names, comments="")
+        if channel_names is not None:
+            table = with_channel_names(table, channel_names)
+            formats[columns.index("channel")] = "%s"
+        names = ",".join(columns) if header else ""
+        np.savetxt(
+            file, table, fmt=formats, delimiter=",", header=names, comments="", encoding="utf-8"
+        )
 
     def to_mne(self) -> Any:
         """The events as `mne.Annotations`: onset, no duration, 'waveform 3' as the description.
 
         Their onsets are seconds since the first sample, if the recording starts at 0.
         """
-        import mne
-
+        try:
+            import mne
+        except ImportError:
+            raise MissingExtra("mne", "annotations of events") from None
         if len(self) and np.isnan(self["seconds"]).any():
             raise ImageError(
                 "Annotations need times, but these events have no seconds. Give the rate of the"
@@ -132,6 +149,24 @@ class Events(np.ndarray):
             )
         names = [f"waveform {number}" for number in self["waveform"]]
         return mne.Annotations(self["seconds"], np.zeros(len(self)), names)
+
+
+def with_channel_names(table: np.ndarray, names: Sequence[str]) -> np.ndarray:
+    """A table with the names of channels in place of their numbers, quoted as a .csv file needs."""
+    quoted = np.array([csv_field(name) for name in names])
+    columns = table.dtype.names or ()
+    kinds = [(name, quoted.dtype if name == "channel" else table.dtype[name]) for name in columns]
+    named = np.empty(len(table), kinds)
+    for name in columns:
+        named[name] = quoted[table[name]] if name == "channel" else table[name]
+    return named
+
+
+def csv_field(text: str) -> str:
+    """A text as a field of a .csv file: quoted if it has a comma, a quote or a line break."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow([text])
+    return line.getvalue()
 
 
 # From latents to events ---------------------------------------------------------------------------
@@ -179,7 +214,19 @@ def centres_to_peaks(events: Events, sized: SizedModel) -> None:
     events["sample"] += peak[number] - centre
     # an input stage such as 'onoff' makes several channels of each one of the signal
     events["channel"] = channel[number] % max(1, sized.spec.channels)
+    set_peaks(events, f.transpose(1, 0, 2))
     events["doubtful"] = overlapping(events, OVERLAP * length)
+
+
+def set_peaks(events: Events, f: np.ndarray) -> None:
+    """Set the values of events of layer 1 at their peaks from their amplitudes, in place; the
+    waveforms are f [B, C, K]."""
+    waveforms = f.reshape(len(f), -1)
+    largest = np.abs(waveforms).argmax(1)
+    value = waveforms[np.arange(len(f)), largest]
+    of_signal = events["layer"] == 1
+    number = events["waveform"][of_signal]
+    events["peak"][of_signal] = events["amplitude"][of_signal] * value[number]
 
 
 def overlapping(events: Events, distance: float) -> np.ndarray:
@@ -204,10 +251,10 @@ class ActiveFeatures(NamedTuple):
 
     signal     number of the signal
     feature    number of the map
-    sign       of the coefficients
-    amplitude  their sum
-    time       their mean place
-    variance   of their places
+    sign       sign of the coefficients
+    amplitude  sum of the coefficients
+    time       mean place of the coefficients
+    variance   variance of their places
     """
 
     signal: np.ndarray
@@ -248,6 +295,7 @@ def _layer_events(spec: ModelSpec, k: int, p: Tensor, weights: Weights, threshol
     events["sample"] = stride * time + offset
     events["seconds"] = np.nan
     events["amplitude"] = amplitude
+    events["peak"] = np.nan
     events["explained"] = np.nan
     events["width"] = stride * np.sqrt(variance)
     events["parent"] = -1

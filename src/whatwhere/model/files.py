@@ -47,8 +47,8 @@ def save(model: DeconvNet, path: str | os.PathLike[str]) -> None:
 def load(path: str | os.PathLike[str]) -> DeconvNet:
     """Read a model that `save` wrote, from its file or from the folder of a run.
 
-    A file of another format, a damaged one, or one whose tensors are not those of its spec raises a
-    RunError.
+    Raises a RunError if the file is damaged, has another format, or has tensors that do not match
+    its spec.
 
     path     path of a model file or of a run folder
     returns  the model, on the CPU; its `source` is the file
@@ -119,12 +119,25 @@ def write_checked(
 
     key  the name of the settings in the file's metadata
     """
+    write_atomic(path, checked_bytes(form, settings, tensors, key=key))
+
+
+def checked_bytes(
+    form: str, settings: Any, tensors: Mapping[str, Tensor], *, key: str = "settings"
+) -> bytes:
+    """The content of the file that `write_checked` writes."""
     text = canonical(settings)
-    write_tensors(path, tensors, {"format": form, "sha256": checksum(text, tensors), key: text})
+    metadata = {"format": form, "sha256": checksum(text, tensors), key: text}
+    return tensor_bytes(tensors, metadata)
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
-    """Write a safetensors file, complete or not at all. Equal content gives equal bytes."""
+    """Write a safetensors file, complete or not at all."""
+    write_atomic(path, tensor_bytes(tensors, metadata))
+
+
+def tensor_bytes(tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> bytes:
+    """The content of a safetensors file. Equal tensors and metadata give equal bytes."""
     from safetensors.torch import save as to_bytes
 
     content = to_bytes({name: tensor.contiguous() for name, tensor in tensors.items()}, metadata)
@@ -133,7 +146,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str,
         json.loads(content[8:start])
     ).encode()  # the library's order of metadata varies
     header += b" " * (-len(header) % 8)  # the data begin at a multiple of 8 bytes
-    write_atomic(path, len(header).to_bytes(8, "little") + header + content[start:])
+    return len(header).to_bytes(8, "little") + header + content[start:]
 
 
 def read_checked(path: Path, form: str, *, key: str = "settings") -> tuple[Any, dict[str, Tensor]]:

@@ -1,4 +1,4 @@
-"""What an engine solves: one value, checked once where it is made."""
+"""What an engine solves: one value, checked once when it is made."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -56,7 +56,7 @@ class Problem:
         channels = self.model.spec.signal_channels
         if self.images.ndim != 4 or 0 in self.images.shape:
             given = f"images of shape {list(self.images.shape)}"
-            raise ImageError(f"Got {given}; expected [N, {channels}, H, W], none of them 0.")
+            raise ImageError(f"Got {given}; expected [N, {channels}, H, W], with no size 0.")
         N, _, H, W = self.images.shape
         _check("images", self.images, [(N, channels, H, W)], self.model)
         if self.mask is not None:
@@ -84,8 +84,8 @@ class Problem:
 
     @property
     def moving(self) -> tuple[int, ...]:
-        """The layers whose pooling variables move: of those that the phase names, the ones whose
-        kind of pooling has variables that do."""
+        """The layers whose pooling variables move: those that the phase names, if their kind of
+        pooling has variables that move."""
         layers = self.model.spec.layers
         return tuple(k for k in self.phase.update_pooling if layers[k - 1].pooling.moves)
 
@@ -113,14 +113,15 @@ class Problem:
         top = len(self.latents.pooling_params)
         if self.latents.p is None or not 1 <= k <= top == self.phase.layer:
             raise ImageError(
-                f"The filters of layer {k} in a phase of layer {self.phase.layer} need features of"
-                f" that layer, and pooling variables of at least {k} layers. Got latents of {top}"
-                f" layers {'with' if self.latents.p is not None else 'without'} features."
+                f"To update the filters of layer {k} in a phase of layer {self.phase.layer},"
+                f" latents need features of layer {self.phase.layer} and pooling variables of all"
+                f" layers up to it. Got latents of {plural(top, 'layer')}"
+                f" {'with' if self.latents.p is not None else 'without'} features."
             )
 
 
 def lam_of(spec: InferenceSpec) -> float:
-    """λ as a number; raises a SpecError where it is still to be chosen from images."""
+    """λ as a number; raises a SpecError if it is still to be chosen from images."""
     if isinstance(spec.lam, AutoLam):
         raise SpecError(
             f"Got lam = {spec.lam}; expected a number. Call inference.resolve_lam to choose one."
@@ -151,8 +152,8 @@ def check_latents(model: SizedModel, latents: Latents, images: int) -> None:
 def _check(
     what: str, tensor: Tensor, shapes: Sequence[tuple[int, ...]], model: DeconvNet | SizedModel
 ) -> None:
-    """Raise an ImageError for a tensor of none of these shapes, or of another dtype or device than
-    the model."""
+    """Raise an ImageError for a tensor that has none of these shapes, or another dtype or device
+    than the model."""
     same_kind = tensor.dtype == model.dtype and tensor.device == model.device
     if tuple(tensor.shape) not in shapes or not same_kind:
         raise ImageError(

@@ -46,8 +46,8 @@ class SizedModel:
 
     spec           the architecture
     filters        filters of every layer, [B_{k-1}, B_k, K, L]
-    upward         those of the pass up, [B_{k-1}, B_k, K, L]: the same ones, unless the model has
-                   others
+    upward         filters of the pass up, [B_{k-1}, B_k, K, L]: the same ones, unless the model has
+                   separate ones
     height, width  height and width of the images, in pixels
     regions        the pooling regions of every layer, which hold the sizes of z_k and p_k
     pairs          pool 2 × 2 regions by `ops.pooling.PairWeights`, which back-propagates faster;
@@ -119,16 +119,16 @@ class SizedModel:
         return self.ascend(signal, weights, start)[0]
 
     def decode(self, latents: Latents) -> Tensor:
-        """The images that latents reconstruct, [N, C, H, W]: R p, with what the input stage took
-        off put back."""
+        """The images that latents reconstruct, [N, C, H, W]: R p, plus what the input stage
+        removed."""
         signal = self.reconstruct(latents.features, self.weights(latents.pooling_params))
         return InputStage(self.spec.input).inverse(signal, latents.background)
 
     def sparse(self, latents: Latents, *, where: bool = True) -> list[SparseLatents]:
-        """The latents of each image without what has no influence on its reconstruction; `dense()`
-        is the way back.
+        """The latents of each image without those that have no influence on its reconstruction;
+        `dense()` is the inverse.
 
-        where   keep the pooling variables of the regions in use, too
+        where   whether to keep the pooling variables of the regions in use, too
         """
         thetas = latents.pooling_params
         top = len(thetas)
@@ -204,8 +204,8 @@ class LayerPlaces:
 
     @classmethod
     def of(cls, spec: ModelSpec, axis: int) -> "tuple[LayerPlaces, ...]":
-        """Of the pixels (layer 0) and of every layer's features, along rows (axis 0) or columns
-        (1)."""
+        """The places of the pixels (layer 0) and of every layer's features, along rows (axis 0) or
+        columns (1)."""
         places = [cls(1, 0.0, 1)]
         for layer in spec.layers:
             below = places[-1]

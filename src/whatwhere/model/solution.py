@@ -15,16 +15,16 @@ from whatwhere.model.sized import SizedModel
 
 @dataclass(frozen=True)
 class Stats:
-    """What every step of inference measured, for every image: step t is the state before step t,
-    the last is the end.
+    """The measurements at every step of inference, for every image. Row t is the state before step
+    t; the last row is the end.
 
     reconstruction  λ/2 ‖M ⊙ (Rp - v)‖², [T + 1, N]
     penalty         Σ|p|^α, [T + 1, N]
     nonzeros        number of p ≠ 0, [T + 1, N]
     step            β, [T, N]
 
-    T is that of the image that took most steps. One that was finished earlier
-    (`InferenceSpec.tolerance`) shows its end from then on, with steps of size 0.
+    T is the number of steps of the image that took most. An image that was finished earlier
+    (`InferenceSpec.tolerance`) repeats its last values, with steps of size 0.
     """
 
     reconstruction: Tensor
@@ -114,7 +114,7 @@ class Solution:
 
     @property
     def features(self) -> Tensor:
-        """The top layer's features p, [N, B, H, W]; of signals, [N, B, T]."""
+        """The top layer's features p, [N, B, H, W]; for signals, [N, B, T]."""
         return self.latents.features.squeeze(2) if self.signals else self.latents.features
 
     @property
@@ -131,15 +131,15 @@ class Solution:
 
     @property
     def reconstruction(self) -> Tensor:
-        """The images that the latents reconstruct, [N, C, H, W]; of signals, [N, C, T]."""
+        """The images that the latents reconstruct, [N, C, H, W]; for signals, [N, C, T]."""
         with torch.no_grad():
             images = self.model.decode(self.latents)
         return images.squeeze(2) if self.signals else images
 
     def events(self, threshold: float = 0.0) -> Events:
-        """What happened when in signals: a table of events, a structured array (see `Events`).
+        """The events in signals (what happened, and when), as a structured array (see `Events`).
 
-        threshold  the least amplitude of an event, in units of the signals
+        threshold  the smallest amplitude of an event, in units of the signals
 
         >>> model = ww.DeconvNet(ww.ModelSpec.signals(maps=2, length=16))
         >>> solution = ww.infer(model, torch.randn(1, 1, 100), ww.InferenceSpec.coding())

@@ -2,7 +2,7 @@
 
 GaussianPool2d and GaussianUnpool2d are a pair like MaxPool2d and MaxUnpool2d; `functional` has the
 same as functions. GaussianPool1d and GaussianUnpool1d are the same for signals. SparseCode2d infers
-what and where by a few steps.
+what and where in a few steps.
 """
 
 from torch.export import register_dataclass

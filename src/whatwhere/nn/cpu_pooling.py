@@ -36,7 +36,7 @@ from whatwhere.ops.pooling import Regions
 from whatwhere.spec import MomentFit
 
 TILE = 512  # regions that are processed together, about
-PER_THREAD = 20_000  # regions for which another thread pays
+PER_THREAD = 20_000  # regions that are worth another thread
 OPERATIONS = ("fit_pool", "fit_pool_backward", "pool", "slopes", "unpool")
 FIT_POOL, FIT_POOL_BACKWARD, POOL, _, UNPOOL = range(5)  # their numbers, for compiled code
 VALUES = 5  # p, μ_y, μ_x, γ_y, γ_x
@@ -353,7 +353,7 @@ def announce_compilation() -> None:
 
 
 def launch(operation: str, regions: Regions, read: Maps, written: Maps, fit: MomentFit) -> None:
-    """Run an operation of `fused` on all regions, in as many threads as pay.
+    """Run an operation of `fused` on all regions, in as many threads as are worth their cost.
 
     Maps in half precision are computed in float32. Threads share the planes (one channel of one
     image each), so that results do not depend on their number.

@@ -1,7 +1,7 @@
 """Maps of any network or function, checked: pictures [n, C, h, w] → maps [n, D, h', w'].
 
-What takes features of a user's choice (`AnomalyDetector`, `MapFeatures`, `Labelling`) takes such a
-callable.
+All classes that accept features of a user's choice (`AnomalyDetector`, `MapFeatures`, `Labelling`)
+accept such a callable.
 """
 
 from collections.abc import Callable, Sequence

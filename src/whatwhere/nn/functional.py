@@ -191,7 +191,7 @@ def _pair(value: Size2, name: str) -> tuple[int, int]:
 
 
 def require_params(where: object) -> None:
-    """Raise a SpecError for what are no Gaussians, such as the indices of max pooling."""
+    """Raise a SpecError for anything but Gaussians, such as the indices of max pooling."""
     if not isinstance(where, PoolingParams):
         raise SpecError(
             f"Got where of type {type(where).__name__}; expected PoolingParams(mu, gamma), as"

@@ -7,7 +7,7 @@ There are five operations; two of them compute derivatives. With ⟨z, U p⟩ = 
     fit_pool_backward(z, ∇p, ∇μ, ∇γ) → ∇z         slopes(z, p, μ, γ) → ∂⟨z, U p⟩ / ∂(p, μ, γ)
 
 Only the inputs are saved for the backward pass: fitting a region's Gaussian again costs less than
-reading it. A derivative that is differentiated again is that of the plain form.
+reading it. A derivative that is differentiated again uses the plain form.
 """
 
 import importlib
@@ -36,7 +36,8 @@ DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
 class Maps(NamedTuple):
-    """What an operation reads, or writes: z [N, C, H, W], p [N, C, h, w], μ and γ [N, 2, C, h, w].
+    """The maps that an operation reads or writes: z [N, C, H, W], p [N, C, h, w], μ and γ [N, 2, C,
+    h, w].
 
     Each is a tensor, or None where the operation does not use it.
     """
@@ -56,14 +57,14 @@ def unsupported_reason(regions: Regions, *tensors: Tensor) -> str | None:
     if any(tensor.device != first.device for tensor in tensors):
         return "the tensors are on several devices"
     if first.device.type not in ("cpu", "cuda"):
-        return f"the tensors are on {first.device.type}, the kernels run on cuda and cpu"
+        return f"the tensors are on {first.device.type}, but the kernels run on cuda and cpu"
     if any(tensor.dtype not in DTYPES for tensor in tensors):
         return f"the kernels support {', '.join(map(str, DTYPES))}, not {first.dtype}"
     if _transformed(*tensors):
         return "grad and jvp of torch.func and forward-mode derivatives need the plain form"
-    extra, installed = ("gpu", HAS_TRITON) if first.is_cuda else ("cpu", HAS_NUMBA)
+    package, installed = ("triton", HAS_TRITON) if first.is_cuda else ("numba", HAS_NUMBA)
     if not installed:
-        return f"the compiler of the kernels is not installed (pip install 'whatwhere[{extra}]')"
+        return f"the compiler of the kernels is not installed (pip install {package})"
     if first.is_cuda and regions.size[1] * regions.size[2] > LARGEST_KERNEL:
         return f"a region has more than {LARGEST_KERNEL} elements"
     return None
@@ -198,7 +199,7 @@ def kernels(maps: Tensor) -> ModuleType:
     )
 
 
-# --- derivatives; one that is differentiated again is that of the plain form
+# --- derivatives; one that is differentiated again uses the plain form
 
 
 def _fit_pool_vjp(

@@ -19,9 +19,10 @@ class SparseCode2d(UnrolledInference):
     """A sparse code of the input: a few steps of inference as a layer. Filters and sizes of the
     steps are parameters.
 
-    Filters of any value are used masked, non-negative (where the model is) and of unit length. The
-    parameters become what is used by `project_()`, for instance after every step of an optimizer:
-    an entry that was pushed below 0 has no gradient until then.
+    Whatever the values of the parameters, the layer uses its filters masked, non-negative (if
+    `nonnegative`) and of unit length. `project_()` sets the parameters to the filters that are
+    used; call it, for instance, after every step of an optimizer, because an entry that was pushed
+    below 0 has no gradient until then.
 
     in_channels   channels of the input
     maps          maps of the layer, or of several layers from the input upwards
@@ -32,7 +33,7 @@ class SparseCode2d(UnrolledInference):
     nonnegative   features and filters are ≥ 0
     return_where  return (what, where): the features, and the pooling variables μ and γ of every
                   layer
-    inference     λ, α, bounds and, where it has one, the schedule to start from; None means the
+    inference     λ, α, bounds and, if it has one, the schedule to start from; None means the
                   paper's settings
     device, dtype  device and dtype of the parameters
 
@@ -81,7 +82,7 @@ class SparseCode2d(UnrolledInference):
         *,
         return_where: bool = False,
     ) -> "SparseCode2d":
-        """The layer that begins with the filters of a trained model.
+        """A layer that starts with the filters of a trained model.
 
         >>> code = ww.nn.SparseCode2d.from_model(ww.load("mnist"), steps=3, return_where=True)
         >>> what, where = code(ww.data.load("digits")[:2])
@@ -134,7 +135,8 @@ class SparseCode2d(UnrolledInference):
 
     @torch.no_grad()
     def project_(self) -> "SparseCode2d":
-        """Make the parameters what is used: masked, non-negative and of unit length."""
+        """Set the parameters to the filters that are used: masked, non-negative and of unit
+        length."""
         for f, used in zip(self.filters, self.model.filters, strict=True):
             f.copy_(used)
         return self

@@ -4,7 +4,7 @@ regions, in a fixed order.
 The elements between the start of one region and of the next are a cell. A thread has a cell, visits
 the regions that contain it and writes its elements once. For the gradient of the fit, what a region
 contributes is computed first and stored as 12 numbers (`Slopes`), because it needs all elements of
-the region; for unpooling it is computed anew for each cell, which is faster than reading it.
+the region; for unpooling it is computed again for each cell, which is faster than reading it.
 """
 
 from typing import Any

@@ -154,7 +154,7 @@ def exponent(i: tl.constexpr, axis, K: tl.constexpr, INSIDE: tl.constexpr):
 
 @triton.jit
 def norm(axis, K: tl.constexpr, INSIDE: tl.constexpr):
-    """What makes Σ w² = 1; the peak is taken off before the exponential, which cannot overflow."""
+    """What makes Σ w² = 1; the peak is subtracted before the exponential, which cannot overflow."""
     peak = exponent(0, axis, K, INSIDE)
     for i in tl.static_range(1, K):
         peak = tl.maximum(peak, exponent(i, axis, K, INSIDE))

@@ -1,14 +1,14 @@
 """The slow part of a recording, and the hum of the mains: what an input stage of the kind
-'baseline' takes off.
+'baseline' subtracts.
 
     hum        a sine of the frequency `hum` and its harmonics, whose amplitude and phase change
                slowly: 2 (G cos) ∗ x / G ∗ w, with a Gaussian G of many periods
-    slow part  of what is left, the running median of `span` samples, smoothed. Events that cover
-               less than half of a span do not move a median, so that waveforms keep their shape,
-               slow ones as well
+    slow part  the smoothed running median of `span` samples of the rest. Events that cover less
+               than half of a span do not move a median, so that waveforms keep their shape, slow
+               ones as well
 
-Both are the same at every place of a recording, so that tiles of it agree. An unknown sample has
-no influence.
+Both are computed in the same way at every place of a recording, so that its tiles agree. An unknown
+sample has no influence.
 """
 
 import math
@@ -18,11 +18,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 TAPS = 16  # values of a span whose median is taken, each the mean of the samples around it
-SMOOTH = 8  # the share of a span, as a divisor, that is the deviation of the Gaussian
+SMOOTH = 8  # the deviation of the Gaussian is a span divided by this
 CHUNK = 1 << 16  # places whose medians are computed together
 HARMONICS = 5  # of the mains, the first one included
-PERIODS = 5  # of the hum that the deviation of its Gaussian has at least
-HALF = 0.5  # periods: the deviation of the Gaussian whose mean is taken off before
+PERIODS = 5  # the smallest deviation of the hum's Gaussian, in periods of the hum
+HALF = 0.5  # the deviation, in periods, of the Gaussian whose mean is subtracted before
 SPANS = 2  # the same in spans: a waveform must be short in comparison
 REACH = 3.0  # standard deviations at which a Gaussian ends
 SHORT = 64  # taps of a kernel that is applied as a matrix; a longer one is faster by its spectrum
@@ -87,8 +87,8 @@ def running_median(x: Tensor, known: Tensor, step: int) -> Tensor:
 
 
 def hum_part(x: Tensor, known: Tensor, span: int, hum: float) -> Tensor:
-    """The hum of signals; unknown samples are 0. The mean over a period is taken off before, so
-    that a drift has no part in it."""
+    """The hum of signals; unknown samples are 0. The mean over a period is subtracted before, so
+    that a drift has no influence."""
     local = gaussian(HALF / hum, x)
     level = convolve(x, local) / convolve(known, local).clamp(min=1e-6)
     x = (x - level) * known
@@ -107,7 +107,8 @@ def tap_distance(span: int) -> int:
 
 
 def hum_deviation(span: int, hum: float) -> float:
-    """Of the Gaussian within which the hum keeps its amplitude and phase, in samples."""
+    """The deviation of the Gaussian within which the hum keeps its amplitude and phase, in
+    samples."""
     return max(PERIODS / hum, SPANS * span)
 
 

@@ -8,8 +8,8 @@ from torch import Tensor
 def random_connectivity(
     below: int, maps: int, fan_in: int | None, generator: torch.Generator
 ) -> Tensor:
-    """A map [below, maps] of booleans: each column joins one map to `fan_in` different
-    maps below."""
+    """A map [below, maps] of booleans: each column connects one map to `fan_in` different maps
+    below."""
     if fan_in is None:
         return torch.ones(below, maps, dtype=torch.bool)
     order = torch.stack([torch.randperm(below, generator=generator) for _ in range(maps)], dim=1)
@@ -19,7 +19,7 @@ def random_connectivity(
 def project_filters(f: Tensor, connected: Tensor, *, nonnegative: bool, normalise: str) -> Tensor:
     """Mask, project to ≥ 0 and scale to unit length: per filter (all planes of a map) or per plane.
 
-    A filter that has vanished keeps its zeros: there is no direction to scale it to.
+    A filter that has vanished keeps its zeros, because it has no direction.
     """
     f = f * connected[:, :, None, None]
     if nonnegative:

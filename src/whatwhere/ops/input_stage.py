@@ -1,10 +1,10 @@
-"""The input stage of a model: low-pass taken off, contrast made even, signs split, and all of it
-undone.
+"""The input stage of a model: subtract a low-pass, even out the contrast, split the signs; and the
+inverse of all this.
 
     image ── minus low-pass ──► divided by local contrast ──► ON and OFF channels ──► signal
     image ◄── plus low-pass ◄── multiplied by contrast   ◄── ON minus OFF        ◄── reconstruction
 
-What the way up takes off is the `Background` of the images; the way down puts it back.
+The way up removes the `Background` of the images; the way down adds it back.
 """
 
 import math
@@ -25,7 +25,7 @@ REACH = 3.0  # standard deviations at which the Gaussian ends
 class InputStage:
     """The forward and the inverse direction of an `InputSpec`.
 
-    spec  what is done
+    spec  the settings of the stage
 
     >>> stage = InputStage(InputSpec(kind="onoff", sigma=2.0))
     >>> images = torch.rand(2, 1, 12, 12)

@@ -79,8 +79,8 @@ class Regions:
 
     @property
     def extent(self) -> tuple[int, int, int]:
-        """Of the map together with all that the regions reach: it begins where the first region
-        begins."""
+        """The extent of the map together with everything that the regions reach; it begins where
+        the first region begins."""
         b, h, w = (self._extent(axis) for axis in range(3))
         return b, h, w
 
@@ -103,7 +103,7 @@ class Regions:
 
     @property
     def tiling(self) -> bool:
-        """Whether it is known that the extent is filled by regions side by side."""
+        """Whether regions side by side are known to fill the extent."""
         return self.stride == self.size and all(
             (g * s == e) is True for g, s, e in zip(self.grid, self.size, self.extent, strict=True)
         )
@@ -169,6 +169,9 @@ class Weights:
             ∂w_i/∂γ = -¼ w_i [(x_i - μ)² - Σ q_j (x_j - μ)²]
 
         Deviation: ∂w/∂a as printed belongs to another w and points uphill about half the time.
+        Deviation: p̂ is in Eqn. 16 and again in Eqn. 18, so Eqn. 17 as printed counts it twice.
+        Deviation: R_kᵀ in Eqn. 16 means the propagation up to z_k, not to p_k as in Section 2.4.
+        Deviation: Eqn. 16 lacks λ; the step λ β_U ∇θ (Eqn. 25) puts it back.
         """
         regions = self.regions
         slopes = reduce(mul, self.factors, gather(error, self.regions))
@@ -180,7 +183,7 @@ class Weights:
             x = regions.coordinates(axis, mu)
             q = self.factors[a].square()
             along = 2 + axis
-            # w_i Σ_others w ∇w, but for p̂
+            # w_i Σ_others w ∇w, without the factor p̂
             slope = slopes.sum([d for d in (2, 3, 4) if d != along], keepdim=True)
             spread = (x - mu).square()
             from_mean = x - (q * x).sum(along, keepdim=True)
@@ -243,8 +246,8 @@ def scatter(elements: Tensor, regions: Regions) -> Tensor:
 def bounds_of(
     regions: Regions, moments: MomentFit, like: Tensor
 ) -> tuple[float | Tensor, float, float]:
-    """What keeps a mean inside its region and a precision between its bounds, on all axes of
-    pooling variables `like` these: the `bounds` of the formulas."""
+    """The `bounds` of the formulas, which keep a mean inside its region and a precision between its
+    bounds, on all axes of pooling variables like these."""
     reaches = [(regions.size[axis] - 1) / 2 for axis in regions.axes]
     reach: float | Tensor = reaches[0]
     if len(set(reaches)) > 1:

@@ -1,7 +1,8 @@
 """The page of a detector's findings: one HTML file without outside requests, no scripts.
 
 Pictures come least normal first, each as it is and, beside it, with the map: a red tint under which
-the surface can be seen, and a line around what exceeds the threshold. The page has a scale.
+the surface can be seen, a line around what exceeds the threshold, and a dashed box around the least
+normal place. The page has a scale.
 """
 
 import io
@@ -18,7 +19,7 @@ from whatwhere.html import data_url, report_style, static_page, thumbnail
 from whatwhere.tasks.anomaly.detector import Detection
 from whatwhere.tasks.anomaly.evidence import Threshold
 
-BINS = 40  # of the histogram
+BINS = 40  # bins of the histogram
 # of the histogram
 WIDTH = 640
 HEIGHT = 150
@@ -26,32 +27,42 @@ LARGEST = 700  # pixels of the longer side of a picture that are kept
 SHOWN_RANGE = 2.0  # how far above the threshold the red is strongest
 RED = (208, 0, 0)
 OPAQUE = 0.45  # of the tint, where it is strongest: the surface is seen under it
+FAINT = 0.12  # of the tint at the threshold, so that outlines have an inside
 STYLE = """
 .head { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr));
         gap: .5rem 2rem; align-items: start; }
 .head svg text { fill: var(--text); } .head svg line { stroke: var(--text); }
 @media (max-width: 40rem) { .head svg text { font-size: 20px; } } /* the drawing is half as wide */
 .scale { width: 16rem; height: .8rem;
-         background: linear-gradient(to right, #d0000000, #d0000073), #999; }
+         background: linear-gradient(to right, #d000001f, #d0000073), #999; }
 .ends { width: 16rem; display: flex; justify-content: space-between; font-size: .85rem;
         color: var(--muted); }
-ol { list-style: none; padding: 0; margin: 1.5rem 0 0; display: grid; gap: 1.6rem 1.4rem;
+h2 { margin: 2rem 0 .6rem; }
+ol { list-style: none; padding: 0; margin: 0; display: grid; gap: 1.6rem 1.4rem;
      grid-template-columns: repeat(auto-fill, minmax(min(100%, 30rem), 1fr)); }
-li { min-width: 0; border-top: 1px solid var(--rule); padding-top: .7rem; }
+/* The words and the patches stand beside narrow pictures and below wide ones. */
+li { min-width: 0; border-top: 1px solid var(--rule); padding-top: .7rem;
+     container-type: inline-size; display: flex; flex-wrap: wrap; gap: .4rem .9rem;
+     align-items: start; align-content: start; }
+.about { flex: 1 1 20rem; min-width: 0; }
 .name { overflow-wrap: anywhere; font-size: .85rem; }
 .score { font-variant-numeric: tabular-nums; font-size: .85rem; }
 .score span { color: var(--muted); font-weight: 400; }
 .anomaly .score { color: var(--alarm); font-weight: 600; }
-.views { display: grid; grid-template-columns: 1fr 1fr; gap: .6rem; align-items: start; }
-.view { position: relative; line-height: 0; margin: 3px; }
+.views { display: flex; gap: .6rem; }
+.view { position: relative; line-height: 0; margin: 3px; /* --ratio: width / height */
+        width: min(15rem * var(--ratio), 50cqw - .3rem - 6px); }
 .view img, .view svg { width: 100%; height: 100%; }
 .kinds { display: block; margin: .6rem 0; } .kinds dt { display: inline; font-weight: 600; }
 .kinds dd { display: inline; margin: 0; } .kinds div { font-size: .85rem; }
 .view svg { overflow: visible; } .over { position: absolute; inset: 0; }
-.patches { display: flex; flex-wrap: wrap; gap: 2px; margin-top: .4rem; align-items: center; }
-.patches img { width: 44px; height: 44px; image-rendering: pixelated;
-               outline: 1px solid var(--rule); }
-.patches span { font-size: .75rem; color: var(--muted); }
+.patches { display: flex; flex-wrap: wrap; gap: .3rem .7rem; margin-top: .3rem; }
+.patches div { display: grid; grid-template-columns: repeat(4, minmax(0, 96px)); gap: 3px;
+               flex: 1 1 393px; align-content: start; }
+.patches div:first-child { grid-template-columns: 96px; flex: 0 0 96px; }
+.patches img { width: 100%; aspect-ratio: 1; object-fit: contain; image-rendering: pixelated;
+               outline: 1px solid var(--rule); outline-offset: -1px; }
+.patches span { grid-column: 1 / -1; font-size: .75rem; color: var(--muted); }
 """
 
 
@@ -80,7 +91,7 @@ class Drawing:
 def write_page(
     drawings: Iterable[Drawing],
     scores: np.ndarray,
-    normal: np.ndarray,
+    normal: np.ndarray | None,
     threshold: Threshold,
     learned: str,
 ) -> str:
@@ -88,21 +99,25 @@ def write_page(
 
     drawings  the pictures to show, the least normal first
     scores    scores of all pictures, [n]
-    normal    scores of the pictures that the detector learned from, [m]
+    normal    scores of other pictures, which the detector learned from, [m]; None if it learned
+              from these pictures
     learned   which pictures the detector learned from: "learned from …"
     """
-    items = []
+    above = list[str]()
+    below = list[str]()
     kinds = dict[str, str]()
     for drawing in drawings:
-        items.append(item(drawing, threshold.value))
+        side = above if drawing.found.score > threshold.value else below
+        side.append(item(drawing, threshold.value))
         for kind in drawing.found.evidence:
             # the name of given features comes before the kind
             kinds[kind] = KINDS[kind.rpartition(" ")[2]]
     anomalies = int((scores > threshold.value).sum())
     low, high = threshold.interval
     rest = ""
-    if len(items) < len(scores):
-        rest = f"<p>This page shows the {len(items):,} least normal ones.</p>"
+    shown = len(above) + len(below)
+    if shown < len(scores):
+        rest = f"<p>This page shows the {shown:,} least normal pictures.</p>"
     body = f"""<main><h1>{count_above(anomalies, len(scores))}</h1>
 <p>{false_alarms_among(anomalies, len(scores), threshold)}</p>
 <div class="head"><div>
@@ -113,21 +128,34 @@ def write_page(
 {100 * threshold.false_alarms:.2g}&nbsp;% of new normal pictures score higher
 ({100 * low:.2g} to {100 * high:.2g}&nbsp;% with a probability of
 95&nbsp;%, if the pictures are independent).</p>
-<p>The left side shows each picture as it is. On the right, red marks places that are unlike normal
-pictures, and a line encloses those that exceed the threshold. Normal pictures can have outlined
-places too, because the score allows for the kind of surface. Below each picture: its least normal
-patch, and the normal patches that are most like it.</p>
+<p>The left side shows each picture as it is. On the right, a dashed box marks the least normal
+place of every picture. A yellow line encloses places above the threshold, and red shows how far
+they exceed it. The score adds up the evidence of the whole picture. A picture can therefore be
+above the threshold without an outlined place, and a normal picture can have one. The small pictures
+show the marked place and the places most like it among the pictures that the detector learned
+from.</p>
 <div class="scale"></div>
 <div class="ends"><span>{threshold.value:.1f}</span>
 <span>{threshold.value + SHOWN_RANGE:.1f}</span></div>
 {rest}</div></div>
-<ol>{"".join(items)}</ol></main>
+{section("Above the threshold", above)}
+{section("Below the threshold", below)}</main>
 """
     return static_page("Anomalies", report_style() + STYLE, body)
 
 
+def section(title: str, items: Sequence[str]) -> str:
+    """A list of pictures under a heading; nothing without pictures."""
+    if not items:
+        return ""
+    return f"<h2>{title}</h2>\n<ol>{''.join(items)}</ol>"
+
+
 def count_above(anomalies: int, pictures: int) -> str:
     """How many pictures are above the threshold, in words."""
+    if pictures == 1:
+        where = "above" if anomalies else "not above"
+        return f"The picture is {where} the threshold"
     are = "is" if anomalies == 1 else "are"
     return f"{anomalies:,} of {plural(pictures, 'picture')} {are} above the threshold"
 
@@ -141,8 +169,19 @@ def false_alarms_among(anomalies: int, pictures: int, threshold: Threshold) -> s
     least, expected, most = (
         min(anomalies, round(rate * pictures)) for rate in (low, threshold.false_alarms, high)
     )
-    alarms = plural(expected, "false alarm")
-    return f"Expect about {alarms} among them ({least:,} to {most:,})."
+    share = f"About {100 * threshold.false_alarms:.2g} % of normal pictures exceed the threshold"
+    if anomalies == 1:
+        perhaps = "may be" if expected else "is probably not"
+        return f"{share}, so this alarm {perhaps} a false one."
+    between = f"({least:,} to {most:,})"
+    if not expected:
+        return f"{share}, so probably none of these {anomalies:,} is a false alarm {between}."
+    if expected == 1:
+        return f"{share}, so about 1 of these {anomalies:,} is probably a false alarm {between}."
+    return (
+        f"{share}, so about {expected:,} of these {anomalies:,} are probably false alarms"
+        f" {between}."
+    )
 
 
 def legend(kinds: Mapping[str, str]) -> str:
@@ -156,8 +195,8 @@ a tenth of normal pictures exceed:</p><dl class="kinds">{entries}</dl>"""
 
 
 def item(drawing: Drawing, threshold: float) -> str:
-    """A picture with its map, its outline, its score and its patches; signals are drawn as
-    curves."""
+    """A picture with its map, its outline, its least normal place, its score and its patches;
+    signals are drawn as curves."""
     found = drawing.found
     picture = drawing.picture
     patches = drawing.patches
@@ -165,23 +204,31 @@ def item(drawing: Drawing, threshold: float) -> str:
         picture = curve(picture)
         patches = [curve(patch) for patch in patches]
     height, width = picture.shape[1:]
+    place = found.patch
+    # the place in a curve is as high as the drawing
+    place_height = height if found.anomaly_map.shape[0] == 1 else place.height
+    box = f'x="{place.left}" y="{place.top}" width="{place.width}" height="{place_height}"'
     heat = found.anomaly_map.expand(height, width)
     kind = ' class="anomaly"' if found.score > threshold else ""
     name = escape(printable(found.name))
     words = ", ".join(f"{word} {value:.1f}" for word, value in found.evidence.items() if value > 1)
     patch, *normal = (image(patch, "patch") for patch in patches)
-    shape = f"aspect-ratio:{width}/{height}"
+    shape = f"aspect-ratio:{width}/{height};--ratio:{width / height:.4g}"
     original = image(picture, name)
-    line = f'd="{outline_path(heat > threshold)}" fill="none" vector-effect="non-scaling-stroke"'
+    drawn = 'fill="none" vector-effect="non-scaling-stroke"'
+    line = f'd="{outline_path(heat > threshold)}" {drawn}'
     return f"""<li{kind}><div class="views"><div class="view" style="{shape}">{original}</div>
 <div class="view" style="{shape}">
 {original}<div class="over">{map_image(heat, threshold)}</div>
 <svg class="over" viewBox="0 0 {width} {height}" aria-hidden="true">
 <path {line} stroke="#000" stroke-width="3.5"/>
-<path {line} stroke="#ffd400" stroke-width="1.5"/></svg></div></div>
-<div class="name">{name}</div>
+<path {line} stroke="#ffd400" stroke-width="1.5"/>
+<rect {box} {drawn} stroke="#000" stroke-width="1.5"/>
+<rect {box} {drawn} stroke="#fff" stroke-width="1.5" stroke-dasharray="4 4"/></svg></div></div>
+<div class="about"><div class="name">{name}</div>
 <div class="score">{found.score:.2f} <span>{escape(words)}</span></div>
-<div class="patches">{patch}<span>normal:</span>{"".join(normal)}</div></li>
+<div class="patches"><div><span>marked place:</span>{patch}</div>
+<div><span>nearest among the pictures learned from:</span>{"".join(normal)}</div></div></div></li>
 """
 
 
@@ -211,9 +258,9 @@ def image(picture: Tensor, words: str) -> str:
 
 def map_image(values: Tensor, threshold: float) -> str:
     """A map as a red picture that is clear where the map is below the threshold."""
-    alpha = (
-        255 * OPAQUE * ((values.nan_to_num(-torch.inf) - threshold) / SHOWN_RANGE).clamp(0, 1)
-    ).round()
+    above = values.nan_to_num(-torch.inf) - threshold
+    tint = FAINT + (OPAQUE - FAINT) * (above / SHOWN_RANGE).clamp(0, 1)
+    alpha = (255 * tint * (above > 0)).round()
     red = torch.tensor(RED).expand(*values.shape, 3)
     return tag(torch.cat([red, alpha[..., None]], 2).to(torch.uint8), "PNG", "map")
 
@@ -223,7 +270,7 @@ def tag(pixels: Tensor, form: str, words: str) -> str:
     try:
         from PIL import Image
     except ImportError:
-        raise MissingExtra("Pillow", "data", "the page of anomalies") from None
+        raise MissingExtra("Pillow", "the page of anomalies") from None
 
     file = io.BytesIO()
     Image.fromarray(pixels.numpy()).save(file, form, quality=90, subsampling=0)
@@ -239,14 +286,23 @@ def outline_path(inside: Tensor) -> str:
     return "".join([f"M{x} {y}h1" for y, x in down] + [f"M{x} {y}v1" for y, x in across])
 
 
-def histogram(scores: np.ndarray, normal: np.ndarray, threshold: float) -> str:
-    """The shares of normal (grey) and of new pictures (red) by score, and the threshold, as SVG."""
-    together = np.concatenate([scores, normal, [threshold]])
+def histogram(scores: np.ndarray, normal: np.ndarray | None, threshold: float) -> str:
+    """The shares of pictures (red) and of normal ones (grey), if there are any, by score, and the
+    threshold, as SVG."""
+    drawn = {"#d00000": scores}
+    words = "Scores of these pictures."
+    if normal is not None:
+        drawn = {"#8c8c8c": normal, "#d00000": scores}
+        words = (
+            "Red: scores of these pictures. Grey: scores of the normal pictures that the detector"
+            " learned from."
+        )
+    together = np.concatenate([*drawn.values(), [threshold]])
     edges = np.linspace(together.min(), max(together.max(), together.min() + 1e-6), BINS + 1)
-    shares = [np.histogram(values, edges)[0] / max(len(values), 1) for values in (normal, scores)]
+    shares = [np.histogram(values, edges)[0] / max(len(values), 1) for values in drawn.values()]
     tallest = max(share.max() for share in shares) or 1.0
     bars = ""
-    for share, colour in zip(shares, ("#8c8c8c", "#d00000"), strict=True):
+    for share, colour in zip(shares, drawn, strict=True):
         steps = "".join(f"V{HEIGHT * (1 - value / tallest):.1f}h{WIDTH / BINS}" for value in share)
         bars += f'<path d="M0 {HEIGHT}{steps}V{HEIGHT}" fill="{colour}" fill-opacity=".55"/>'
     at = WIDTH * (threshold - edges[0]) / (edges[-1] - edges[0])
@@ -262,4 +318,4 @@ role="img" aria-label="histogram of scores">{bars}
 <line x1="{at:.1f}" x2="{at:.1f}" y1="0" y2="{HEIGHT}"
 stroke-dasharray="4 3"/><text x="{word_at:.1f}" y="-4" text-anchor="middle">threshold</text>
 <line x1="0" x2="{WIDTH}" y1="{HEIGHT}" y2="{HEIGHT}"/>{labels}</svg>
-<p>Scores of the pictures that the detector learned from (grey) and of these pictures (red).</p>"""
+<p>{words}</p>"""

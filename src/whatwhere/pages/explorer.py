@@ -142,7 +142,7 @@ CODE_STEPS = 100
 INK = (0.1, 0.9)  # below: ground; above: ink
 MOSTLY = 0.6  # share of ground from which on images are strokes
 FEW = 0.2  # share of pixels between ground and ink up to which they are
-PAGE_STEPS = 200  # with which the page begins: twice as many leave half as many features
+PAGE_STEPS = 200  # steps of the page at its start: twice as many leave half as many features
 
 
 class Explorer:
@@ -255,10 +255,11 @@ def are_strokes(model: DeconvNet, images: Images) -> bool:
 
 
 def about(model: DeconvNet, images: Images) -> str:
-    maps = listed(layer.maps for layer in model.spec.layers)
+    maps = [layer.maps for layer in model.spec.layers]
+    noun = "feature map" if maps == [1] else "feature maps"
     return (
-        f"A model of {model.spec.depth} layer{'s' if model.spec.depth > 1 else ''} with {maps}"
-        f" features, learned without labels. {plural(len(images), 'example')} of {images.name}."
+        f"A model of {plural(model.spec.depth, 'layer')} with {listed(maps)} {noun}, learned"
+        f" without labels. {plural(len(images), 'example')} of {images.name}."
         " Everything runs in this page; nothing is sent anywhere."
     )
 

@@ -4,8 +4,8 @@ share."""
 import base64
 import json
 import os
+import shlex
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +20,7 @@ from whatwhere.inference import infer
 from whatwhere.pages import ASSETS
 from whatwhere.pages.server import Content, is_number
 from whatwhere.pages.session_pictures import COLUMNS, PER_SHEET, SIDE, SessionPictures
-from whatwhere.progress import Stage, no_stage
+from whatwhere.progress import Pace, Stage, no_stage
 from whatwhere.tasks.classification.picture_classifier import is_classifier
 from whatwhere.tasks.labelling.exchange import (
     ClassTable,
@@ -28,7 +28,7 @@ from whatwhere.tasks.labelling.exchange import (
     read_foreign_labels,
 )
 from whatwhere.tasks.labelling.label_tables import NONE_OF_THESE, NOT_SURE, predictions_text
-from whatwhere.tasks.labelling.session import FEWEST, Labelling, map_places
+from whatwhere.tasks.labelling.session import Labelling, map_places
 
 TRAY = 12  # suggestions
 FEWER = 6  # suggestions of more than MANY pictures, since each takes time
@@ -36,7 +36,6 @@ MANY = 10_000
 NEAREST = 3  # labelled pictures in "Why?"
 SHARED = 5  # features in "Why?"
 PATIENCE = 10.0  # seconds that small pictures wait for labels
-MINUTES = 120  # seconds from which on times are in minutes
 
 ACTIONS = ("label", "undo", "save", "import", "folders")
 
@@ -44,7 +43,8 @@ ACTIONS = ("label", "undo", "save", "import", "folders")
 class LabelPage:
     """Answers the requests of the page.
 
-    make        makes the session, whose progress the page shows meanwhile; it runs in a thread
+    make        a function that makes the session; it runs in a thread, and the page shows its
+                progress
     name        name of the pictures on the page
     classifier  the file that the button saves
     stage       also shows the progress, such as on a terminal
@@ -73,16 +73,14 @@ class LabelPage:
 
     @contextmanager
     def _stage(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
-        done = 0
-        started = time.monotonic()
+        pace = Pace(total)
         with self.stage(title, total) as advance_stage:
 
             def advance(pieces: int) -> None:
-                nonlocal done
-                done += pieces
+                pace.add(pieces)
                 advance_stage(pieces)
-                words = stage_words(title, done, total, time.monotonic() - started)
-                self.waiting = {"stage": words, "share": min(1.0, done / total)}
+                share = min(1.0, pace.done / total)
+                self.waiting = {"stage": stage_words(title, pace), "share": share}
 
             advance(0)
             yield advance
@@ -145,7 +143,8 @@ class LabelPage:
         with self.lock:
             if path == "save":
                 save_classifier(session, self.classifier)
-                return {"saved": str(self.classifier)}
+                command = classify_command(self.classifier)
+                return {"saved": str(self.classifier), "command": command}
             if path == "folders":
                 return {"saved": str(self._write_folders(session, sent.get("links") is True))}
             if path == "import":
@@ -242,14 +241,15 @@ class LabelPage:
                 "elsewhere": len(session.elsewhere),
             }
             if not known:
-                state |= {"names": session.names, "places": self.places}
+                sizes = self.pictures.sizes()
+                state |= {"names": session.names, "places": self.places, "sizes": sizes}
             return state
 
     def _error(self, session: Labelling) -> dict[str, Any]:
         """The estimate of the error, or what it still needs."""
         with self.lock:
             error = session.error()
-            missing = what_is_missing([session.said[row] for row in session.labelled])
+            missing = session.missing_for_estimate()
             return {
                 "error": error,
                 "curve": session.curve,
@@ -309,7 +309,7 @@ class LabelsFirst:
 
     @contextmanager
     def labelling(self) -> Iterator[None]:
-        """While a request that changes something is answered."""
+        """Around the answer to a request that changes something."""
         with self._changed:
             self._labelling += 1
         try:
@@ -363,25 +363,13 @@ class ClassSlots:
         return sorted(self._slots.values())
 
 
-def stage_words(title: str, done: int, total: int, seconds: float) -> str:
-    """How far a slow part is, and how long the rest takes if it goes on like this."""
-    if done <= 0 or done >= total:
+def stage_words(title: str, pace: Pace) -> str:
+    """How far a slow part is, and, once it is known, how long the rest takes."""
+    if pace.done <= 0 or pace.done >= pace.total:
         return f"{title} …"
-    left = (total - done) * seconds / done
-    time_left = f"{left:.0f} s" if left < MINUTES else f"{left / 60:.0f} min"
-    return f"{title}: {done:,} of {total:,}, about {time_left} left"
-
-
-def what_is_missing(classes: Sequence[str]) -> str:
-    """What an estimate of the error still needs, in words; '' if it needs nothing.
-
-    classes  the class of every label
-    """
-    if len(classes) < FEWEST:
-        return f"An estimate of the error needs {FEWEST} labels; so far there are {len(classes)}."
-    if len(set(classes)) < 2:
-        return "An estimate of the error needs labels of two classes."
-    return ""
+    words = f"{title}: {pace.done:,} of {pace.total:,}"
+    time_left = pace.time_left
+    return f"{words}, about {time_left}" if time_left else words
 
 
 def save_classifier(session: Labelling, file: Path) -> None:
@@ -392,6 +380,11 @@ def save_classifier(session: Labelling, file: Path) -> None:
             " folder for the labels."
         )
     session.save(file)
+
+
+def classify_command(file: Path) -> str:
+    """The command that gives new pictures the classes of a saved classifier."""
+    return shlex.join(["whatwhere", "classify", str(file), "new/", "--out", "new_sorted"])
 
 
 def as_json(value: Any) -> Content:

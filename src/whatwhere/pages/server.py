@@ -34,7 +34,7 @@ def is_number(text: str) -> bool:
 
 
 class PageServer(ThreadingHTTPServer):
-    """Serves what `answer` gives below `url`, an address with a random token, on this machine
+    """Serves what `answer` returns below `url`, an address with a random token, on this machine
     alone.
 
     answer  path below the token ('' is the page) → its content, or None where there is nothing;
@@ -57,7 +57,7 @@ class PageServer(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}/{self.token}/"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A tab that is closed before it has read everything is no error."""
+        """Ignore a tab that is closed before it has read everything."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 

@@ -59,6 +59,15 @@ class SessionPictures:
             picture = picture.repeat_interleave(factor, 1).repeat_interleave(factor, 2)
         return png(thumbnail(picture, LARGEST_SIDE))
 
+    def sizes(self) -> list[tuple[int, int]]:
+        """Width and height of every picture in its file, not yet scaled or cut for the model."""
+        pixels = self.images.pixels
+        if not isinstance(pixels, Pictures):
+            _, height, width = self.images.shape
+            return [(width, height)] * len(self.images)
+        shapes = (picture.shape for picture in pixels.pictures)
+        return [(width, height) for _, height, width in shapes]
+
     def _original_pixels(self, row: int) -> Tensor:
         """The picture [C, H, W] from its file, not yet scaled or cut for the model."""
         pixels = self.images.pixels

@@ -1,5 +1,5 @@
-"""What the value of a setting may be: its annotation, which is checked, and errors that say what
-was expected.
+"""Which values a setting may have: they are checked against its annotation, and errors say what was
+expected.
 
 @dataclass(frozen=True, kw_only=True)
 class Steps(Checked):
@@ -62,7 +62,7 @@ class Within:
     def check(self, name: str, value: float) -> None:
         low = self.least < value if self.above else self.least <= value
         high = value < self.most if self.below else value <= self.most
-        if low and high:  # which is usual: words for an error would take longer than the check
+        if low and high:  # the usual case: words for an error would take longer than the check
             return
         expected = "an integer" if isinstance(value, int) else "a number"
         expected += f" above {self.least:g}" if self.above else f" of at least {self.least:g}"
@@ -127,7 +127,7 @@ def rename_old(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:
 class AcceptsOldNames(type):
     """Specs whose settings can also be given by the names of `OLD_NAMES`, as keywords."""
 
-    if not TYPE_CHECKING:  # a type checker knows the names of today only
+    if not TYPE_CHECKING:  # a type checker knows only the current names
 
         def __call__(cls, *args: Any, **given: Any) -> Any:
             given = rename_old(cls, given)
@@ -178,7 +178,7 @@ class Checked(metaclass=AcceptsOldNames):
 
 
 def without_ranges(hint: Any) -> Any:
-    """A type without what it says of the range: int for `Count`."""
+    """A type without its range: int for `Count`."""
     if get_origin(hint) is Annotated:
         return without_ranges(get_args(hint)[0])
     if get_origin(hint) is Literal or not get_args(hint):
@@ -190,6 +190,7 @@ def without_ranges(hint: Any) -> Any:
 
 
 TYPE_WORDS = {bool: "true or false", int: "integer", float: "number", str: "text"}
+EXPECTED = {bool: "true or false", int: "an integer", float: "a number", str: "text"}
 
 
 def values_in_words(hint: Any) -> str:
@@ -311,8 +312,8 @@ def _convert_choice(value: Any, specs: Sequence[Any], name: str) -> Any:
 def choose_kind(
     value: str | dict[str, Any], specs: Sequence[Any], name: str, old: Any = None
 ) -> tuple[Any, dict[str, Any]]:
-    """The spec that a table of a choice stands for, and its settings; a name alone is a table of
-    nothing else.
+    """The spec that a table of a choice stands for, and its settings; a name alone stands for a
+    table with nothing else.
 
     old  the spec that a table without a name keeps
     """
@@ -360,7 +361,8 @@ def _convert_scalar(value: Any, hint: Any, name: str) -> Any:
         return int(value)
     if not isinstance(value, get_origin(hint) or hint) or is_bool is not (hint is bool):
         raise SpecError(
-            f"Got {name} = {shown(value)}; expected {hint.__name__}, not {type(value).__name__}."
+            f"Got {name} = {shown(value)}; expected {EXPECTED.get(hint, hint.__name__)}, not"
+            f" {type(value).__name__}."
         )
     return value
 
@@ -376,7 +378,7 @@ def _plain_form(hint: Any) -> tuple[str, tuple[type, ...]]:
 
 
 def union_members(hint: Any) -> tuple[Any, ...]:
-    """The types that a value may have: those of a union, or the one."""
+    """The types that a value may have: the members of a union, or the type itself."""
     return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
 
 

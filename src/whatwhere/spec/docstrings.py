@@ -1,4 +1,4 @@
-"""What docstrings say, for the command line and for the reference: a setting is described once,
+"""Reading docstrings, for the command line and for the reference: a setting is described once,
 where it is defined.
 
 A docstring is a summary, prose, and tables of names, one line each:
@@ -76,7 +76,7 @@ def split(text: str) -> Iterator[list[str]]:
 
 
 def table(block: list[str]) -> list[tuple[list[str], str]] | None:
-    """The rows of a table as (names, text); None if the block is none."""
+    """The rows of a table as (names, text); None if the block is not a table."""
     rows: list[tuple[list[str], str]] = []
     for line in block:
         entry = ENTRY.match(line)

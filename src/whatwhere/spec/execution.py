@@ -1,5 +1,5 @@
-"""How work is computed, apart from what it computes: engine and device, and for training what it
-keeps and when."""
+"""How work is computed, apart from what it computes: engine and device, and for training where it
+stores latents and when it saves checkpoints."""
 
 import os
 import re
@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from whatwhere.errors import SpecError
+from whatwhere.errors import SpecError, plural
 from whatwhere.spec.checks import Checked, Count, CountOrZero, Positive, require
 
 
 @dataclass(frozen=True, kw_only=True)
 class Execution(Checked):
-    """What computes, and where.
+    """The engine that computes, and its device.
 
     engine  the engine that computes inference; `whatwhere info` lists them. 'auto' takes the
             fastest one that supports the model
@@ -86,11 +86,11 @@ class Shard(Checked):
         )
 
     def rows_of_pictures(self, total: int) -> range:
-        """This part of `total` pictures; a SpecError if some part would have none."""
+        """This part of `total` pictures; raises a SpecError if some part would have none."""
         require(
             self.is_all or self.count <= total,
-            f"part {self} of {total} pictures ({self.origin})",
-            f"at most {total} parts",
+            f"part {self} of {plural(total, 'picture')} ({self.origin})",
+            f"at most {plural(total, 'part')}",
         )
         return self.rows(total)
 
@@ -109,25 +109,69 @@ ALL = Shard()  # the only part
 
 
 def choose_shard(given: str | None) -> Shard:
-    """The part that `--shard` names; without it, that of this task of a Slurm array, or of this
+    """The part that `--shard` names; without it, the part of this task of a Slurm array, or of this
     process of torchrun."""
     if given is not None:
         match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", given)
         if match is None:
             raise SpecError(f"Got --shard {given!r}; expected I/N, such as 1/4.")
-        return Shard(int(match[1]), int(match[2]), "--shard")
+        index = int(match[1])
+        count = int(match[2])
+        if not 1 <= index <= count:
+            last = f"{count}/{count}" if count else "N/N"
+            raise SpecError(
+                f"Got --shard {given}; parts count from 1. Expected a part from 1/{count or 'N'} to"
+                f" {last}."
+            )
+        return Shard(index, count, "--shard")
     if "SLURM_ARRAY_TASK_ID" in os.environ and "SLURM_ARRAY_TASK_COUNT" in os.environ:
-        first = int(os.environ.get("SLURM_ARRAY_TASK_MIN", "0"))
-        step = int(os.environ.get("SLURM_ARRAY_TASK_STEP", "1"))  # of --array=0-98:2
-        index = (int(os.environ["SLURM_ARRAY_TASK_ID"]) - first) // step + 1
-        return Shard(index, int(os.environ["SLURM_ARRAY_TASK_COUNT"]), "SLURM_ARRAY_TASK_ID")
+        return _shard_of_array()
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ:
         return Shard(int(os.environ["RANK"]) + 1, int(os.environ["WORLD_SIZE"]), "RANK")
+    _check_srun()
     return Shard()
 
 
+def _shard_of_array() -> Shard:
+    """The part of this task of a Slurm array. An array with gaps raises a SpecError in all of its
+    tasks, because its parts would not be those of the array that it repeats."""
+    index = int(os.environ["SLURM_ARRAY_TASK_ID"])
+    count = int(os.environ["SLURM_ARRAY_TASK_COUNT"])
+    first = int(os.environ.get("SLURM_ARRAY_TASK_MIN", "0"))
+    last = int(os.environ.get("SLURM_ARRAY_TASK_MAX", index))
+    step = int(os.environ.get("SLURM_ARRAY_TASK_STEP", "1"))  # of --array=0-98:2
+    without_gaps = (last - first) // step + 1
+    has_gaps = (
+        without_gaps != count if "SLURM_ARRAY_TASK_MAX" in os.environ else without_gaps > count
+    )
+    if has_gaps:
+        raise SpecError(
+            f"This Slurm array has gaps: it has {plural(count, 'task')} with numbers from {first}"
+            f" to {last}, so that the number of a task does not show its part. Give --shard I/N,"
+            ' such as --shard "$SLURM_ARRAY_TASK_ID/100".'
+        )
+    return Shard((index - first) // step + 1, count, "SLURM_ARRAY_TASK_ID")
+
+
+def _check_srun() -> None:
+    """Raise a SpecError in a process that `srun` started together with others, because each of them
+    would process everything and write it to the same place.
+
+    A batch script has SLURM_NTASKS as well, and SLURM_PROCID = 0, although it is one process.
+    """
+    process = int(os.environ.get("SLURM_PROCID", "0"))
+    in_step = int(os.environ.get("SLURM_STEP_NUM_TASKS", "1"))  # set by srun alone
+    if process > 0 or in_step > 1:
+        raise SpecError(
+            "srun started this command several times, and each process would process all pictures."
+            " Give each a part: srun bash -c 'whatwhere … --shard"
+            " $((SLURM_PROCID + 1))/$SLURM_NTASKS'. To process all pictures in this process, give"
+            " --shard 1/1."
+        )
+
+
 def part_number(path: Path) -> Shard:
-    """Which part a file is, by its name; a SpecError for another name."""
+    """Which part a file is, by its name; raises a SpecError for any other name."""
     match = re.fullmatch(r"part-([0-9]{5,9})-of-([0-9]{5,9})", path.stem)
     if match is None:
         raise SpecError(

@@ -1,7 +1,7 @@
-"""The settings of inference. Import them from `whatwhere.spec`, with all others.
+"""The settings of inference. Import them from `whatwhere.spec`, like all others.
 
-A choice between ways is a value with fields of its own (`step`, `lam`, `penalty`); `kind` is its
-name in a recipe file.
+A choice (`step`, `lam`, `penalty`) is a value with its own fields; `kind` is its name in a recipe
+file.
 """
 
 from dataclasses import dataclass, field
@@ -74,7 +74,7 @@ class Fixed(Checked):
 
 
 def of_layer(values: tuple[float, ...], k: int) -> float:
-    """The value of layer k; the last one serves every layer above."""
+    """The value of layer k; the last one applies to every layer above."""
     return values[min(k, len(values)) - 1]
 
 
@@ -184,7 +184,7 @@ class InferenceSpec(Checked):
 
     @property
     def schedule(self) -> Schedule | None:
-        """The schedule of the steps, where there is one."""
+        """The schedule of the steps, if there is one."""
         return self.step if isinstance(self.step, Schedule) else None
 
     @property
@@ -198,7 +198,7 @@ class InferenceSpec(Checked):
         return isinstance(self.step, LineSearch) and self.step.per == "batch"
 
     def start_scales(self, k: int) -> tuple[float, float]:
-        """What the fitted μ and γ of layer k are multiplied by."""
+        """The factors of the fitted μ and γ of layer k."""
         schedule = self.schedule
         if schedule is None:
             return 1.0, 1.0

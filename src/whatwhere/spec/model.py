@@ -188,8 +188,8 @@ class ModelSpec(Checked):
 
     @property
     def signal_channels(self) -> int:
-        """Channels of the signal that layer 1 explains: those of the image, twice as many with ON
-        and OFF apart."""
+        """Channels of the signal that layer 1 explains: those of the image, or twice as many with
+        separate ON and OFF channels."""
         return 2 * self.channels if self.input.kind == "onoff" else self.channels
 
     @property
@@ -209,7 +209,7 @@ class ModelSpec(Checked):
 
     @classmethod
     def paper(cls) -> "ModelSpec":
-        """16 and 48 maps, 5×5 filters, 2×2 regions, each map of layer 2 joined to 8 of the 16
+        """16 and 48 maps, 5×5 filters, 2×2 regions, each map of layer 2 connected to 8 of the 16
         below."""
         return cls(layers=(LayerSpec(maps=16), LayerSpec(maps=48, fan_in=8)))
 
@@ -228,8 +228,9 @@ class ModelSpec(Checked):
 
         maps       number of waveforms
         length     length of a waveform, in samples
-        pool_size, pool_stride  of the regions, in samples. The defaults give the most accurate
-                                times; a size of 1 is the plain convolutional sparse code
+        pool_size, pool_stride  size and distance of the regions, in samples. The defaults give the
+                                most accurate times; a size of 1 is the plain convolutional sparse
+                                code
 
         >>> ww.DeconvNet(ww.ModelSpec.signals(maps=5, length=32))
         DeconvNet(1 → 5 maps 1×32, gaussian 1×2 stride 1×1; float32, cpu)

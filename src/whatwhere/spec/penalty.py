@@ -24,7 +24,7 @@ class PenaltyFormulas:
 
     def cost(self, p: "Tensor") -> "Tensor":
         """What every feature costs, shaped like p."""
-        from whatwhere.formulas import penalty  # settings are read without torch
+        from whatwhere.formulas import penalty  # here, so that settings are read without torch
 
         result: Tensor = penalty.cost(p, self.code)
         return result

@@ -76,7 +76,7 @@ class Max(Checked):
     """
 
     moves: ClassVar[bool] = False
-    """Its variables follow from the image and the filters, so that they are always fitted anew."""
+    """Its variables follow from the image and the filters, so they are fitted again every time."""
 
     kind: Literal["max"] = field(default="max", init=False, repr=False)
 

@@ -69,8 +69,8 @@ class EveryBatch(Checked):
     """Filters are updated after every batch of a stream, whose latents are not stored.
 
     direction_memory  share of the last batch's direction that the next one keeps
-    shuffle           take the images in a random order, always the same, if they can be read in any
-                      order
+    shuffle           take the images in a random order, the same in every run, if they can be read
+                      in any order
 
     >>> ww.EveryBatch().direction_memory
     0.5
@@ -130,11 +130,11 @@ class DescriptorSpec(Checked):
                     patches and cells give more columns, strides become larger, then patches and
                     cells
     cell_statistic  the statistic of each cell: 'rms' (root mean square), 'max' or 'mean'
-    raw             take the features themselves instead
+    raw             use the features themselves instead
     where           'keep' describes what is at each place, with the settings above. 'forget'
-                    describes how strong each feature is anywhere, for textures. 'both' joins the
-                    two. 'auto' chooses by how much of the features of the images their places
-                    explain
+                    describes how strong each feature is anywhere, for textures. 'both' uses the two
+                    side by side. 'auto' chooses from the images, by how much of the features the
+                    places explain
 
     >>> both = {"descriptor": {"layers": [1, 2], "cell": 2}}
     >>> ww.override(ww.Recipe.paper(), both).descriptor.layers
@@ -171,7 +171,7 @@ class Recipe(Checked):
     descriptor  how features become a vector for a classifier
     batch_size  number of images inferred together; fixed for a run, because the batch rule of the
                 step size depends on it
-    seed        seed of the first filters
+    seed        seed of the initial filters
 
     >>> recipe = ww.Recipe.paper()
     >>> recipe
@@ -210,8 +210,8 @@ class Recipe(Checked):
         """The paper: λ 2 and 0.5, α ½, 100 steps, 50 epochs, reset after 25; tested at λ 5, α 1, 50
         steps. Rows describe what is at each place, so runs with different pooling are comparable.
 
-        Another model is trained with the same settings; layers above the second with those of the
-        second.
+        Another model is trained with the same settings; layers above the second use the settings of
+        the second.
         """
         if model is None:
             return cls()
@@ -227,6 +227,6 @@ class Recipe(Checked):
 
 
 def follow_depth(learning: tuple[LearningSpec, ...], depth: int) -> tuple[LearningSpec, ...]:
-    """Learning settings for this number of layers: those above it are dropped, the last serves all
-    layers after it."""
+    """Learning settings for this number of layers: those of layers above are dropped, and the last
+    one applies to all layers after it."""
     return (*learning[:depth], *learning[-1:] * (depth - len(learning)))

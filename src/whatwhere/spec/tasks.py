@@ -10,8 +10,8 @@ Share = Annotated[float, Within(0, 1)]
 
 @dataclass(frozen=True)
 class Distortions(Checked):
-    """How much images are distorted. Each amount is the largest one, to either side; 0 leaves a
-    kind out.
+    """How strongly images are distorted. Each amount is the largest change, in either direction; 0
+    leaves a kind of distortion out.
 
     rotation    rotation of distorted copies, in degrees
     shear       shear, in columns per row and rows per column
@@ -46,10 +46,10 @@ class AnomalySpec(Checked):
                   position in pictures of one size. By default, the detector compares each place
                   with all places, for surfaces
     false_alarms  share of normal pictures that may count as anomalies; sets the threshold
-    contamination  share of the pictures to learn from that may be anomalies. The detector leaves
-                  out the least normal ones and learns again from the rest
-    memory        MB that `fit` may use. It keeps a random sample of the normal pictures if they
-                  need more
+    contamination  share of the given pictures that may be anomalies. The detector leaves out the
+                   least normal ones and learns again from the rest
+    memory        MB of memory that `fit` may use. If the normal pictures need more, it keeps a
+                  random sample of them
     seed          seed of the random sample
     """
 
@@ -71,7 +71,7 @@ class RestorationSpec(Checked):
     learn    let `denoise` adapt a dictionary to each image and use it in place of the trained
              denoiser; for images unlike photographs, such as text and lattices
              (docs/howto/restoration.md)
-    baseline  keep the drift and the hum of a recording in the result; without it, both are removed
+    baseline  keep the drift and the hum of a recording in the result; otherwise both are removed
 
     >>> ww.restoration.RestorationSpec(quality=32).tile
     640
@@ -98,8 +98,9 @@ class EncodeOptions(Checked):
                none. Default: 256 for pictures of more than 1,048,576 pixels
     overlap    pixels that neighbouring tiles share
     threshold  the smallest amplitude of an event, in units of the signals; 0 writes everything that
-               inference found. Default: five standard deviations of what the waveform finds in the
-               noise of the recording, and a fifth of the energy at the event
+               inference found. By default, an event must exceed five standard deviations of what
+               its waveform finds in the noise of the recording, and have a fifth of the energy at
+               its place
     """
 
     where: bool = False

@@ -87,7 +87,7 @@ def override(spec: Spec, changes: dict[str, Any], where: str = "") -> Spec:
 
     spec     a recipe, or a part of one
     changes  the differences, by the names that a recipe file uses
-    where    what the names in an error begin with
+    where    prefix of the names in an error
 
     >>> ww.override(ww.InferenceSpec(), {"lam": 20, "steps": 10}).lam
     20.0
@@ -95,7 +95,7 @@ def override(spec: Spec, changes: dict[str, Any], where: str = "") -> Spec:
     Recipe(layers of 8 maps, 50 epochs, batch_size=1000, seed=0)
     """
     new = _parse_fields(type(spec), changes, where, spec)
-    # a list of learning settings is meant as it stands
+    # a list of learning settings is complete as it stands
     if (
         isinstance(spec, Recipe)
         and "model" in new
@@ -241,7 +241,7 @@ def _suggestion(key: str, value: Any, kind: type, where: str) -> str:
     name or spelt alike."""
     instead = INSTEAD.get((kind.__name__, key))
     if instead is not None:
-        return f" any more. Write {instead.format(value=json.dumps(value, default=str))}."
+        return f" any more. {instead.format(value=json.dumps(value, default=str))}."
     known = list(settable(kind))
     paths = {f"{where}{name}": name for name in known}
     paths |= {found.path: found.name for found in _paths(kind, where)}
@@ -316,24 +316,27 @@ def _named(where: str, make: Callable[[], Spec]) -> Spec:
 
 INSTEAD: Final[Mapping[tuple[str, str], str]] = {
     ("InferenceSpec", "step_size"): (
-        'step = {{ kind = "line_search", per = "image" }}, or per = "batch", or step = "fixed"'
+        'Write step = {{ kind = "line_search", per = "image" }} (or per = "batch"), or step ='
+        ' "fixed"'
     ),
-    ("InferenceSpec", "momentum"): "step.momentum = {value}",
-    ("InferenceSpec", "shrinkage"): "nothing: a step shrinks as the paper prints it",
-    ("InferenceSpec", "search_every"): "nothing: a line search finds β in every step",
-    ("InferenceSpec", "noise"): "lam as a number; `whatwhere denoise` removes noise",
-    ("AutoLam", "noise"): "lam as a number; `whatwhere denoise` removes noise",
-    ("InferenceSpec", "sparsity_share"): 'lam = {{ kind = "auto", share = {value} }}',
-    ("InferenceSpec", "sparsity"): "lam = 1 / {value}, as a number",
-    ("InferenceSpec", "gamma_min"): "moments.gamma_min = {value}",
-    ("InferenceSpec", "gamma_max"): "moments.gamma_max = {value}",
-    ("InferenceSpec", "moment_power"): "moments.power = {value}",
-    ("InferenceSpec", "schedule"): 'step = {{ kind = "schedule", steps = … }}',
-    ("InferenceSpec", "contrast"): "step.contrast = {value}, of a schedule",
-    ("InferenceSpec", "mu_scale"): "step.mu_scale = {value}, of a schedule",
-    ("InferenceSpec", "gamma_scale"): "step.gamma_scale = {value}, of a schedule",
-    ("StepSpec", "momentum"): "extrapolation = {value}",
-    ("LearningSpec", "reset_at"): 'update.reset_at = {value}; nothing with update = "batch"',
-    ("LearningSpec", "momentum"): 'update.direction_memory = {value}, with update = "batch"',
+    ("InferenceSpec", "momentum"): "Write step.momentum = {value}",
+    ("InferenceSpec", "shrinkage"): "Remove it: a step shrinks as the paper prints it",
+    ("InferenceSpec", "search_every"): "Remove it: a line search finds β in every step",
+    ("InferenceSpec", "noise"): "Write lam as a number; `whatwhere denoise` removes noise",
+    ("AutoLam", "noise"): "Write lam as a number; `whatwhere denoise` removes noise",
+    ("InferenceSpec", "sparsity_share"): 'Write lam = {{ kind = "auto", share = {value} }}',
+    ("InferenceSpec", "sparsity"): "Write lam = 1 / {value}, as a number",
+    ("InferenceSpec", "gamma_min"): "Write moments.gamma_min = {value}",
+    ("InferenceSpec", "gamma_max"): "Write moments.gamma_max = {value}",
+    ("InferenceSpec", "moment_power"): "Write moments.power = {value}",
+    ("InferenceSpec", "schedule"): 'Write step = {{ kind = "schedule", steps = … }}',
+    ("InferenceSpec", "contrast"): "Write step.contrast = {value}, in a schedule",
+    ("InferenceSpec", "mu_scale"): "Write step.mu_scale = {value}, in a schedule",
+    ("InferenceSpec", "gamma_scale"): "Write step.gamma_scale = {value}, in a schedule",
+    ("StepSpec", "momentum"): "Write extrapolation = {value}",
+    ("LearningSpec", "reset_at"): (
+        'Write update.reset_at = {value}; with update = "batch", remove it'
+    ),
+    ("LearningSpec", "momentum"): 'Write update.direction_memory = {value}, with update = "batch"',
 }
 """What to write for a setting that has another name now, by spec and old name."""

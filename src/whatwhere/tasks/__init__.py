@@ -1,2 +1,2 @@
-"""What people do with the model: each task uses inference and learning, and none uses the inside
-of another."""
+"""What people do with the model: each task uses inference and learning, and no task uses the
+internals of another."""

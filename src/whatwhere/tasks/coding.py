@@ -25,8 +25,9 @@ def code_rows(
     """The codes in the latents of a batch of images.
 
     shape  shape of the images: channels, height, width
-    where  keep the pooling variables, too
-    exact  keep those of every region in use; otherwise only of regions that have an effect
+    where  whether to keep the pooling variables, too
+    exact  whether to keep those of every region in use; otherwise only those of regions with an
+           effect
     """
     if not where:
         return CodeRows.of(latents, (), shape)

@@ -1,10 +1,10 @@
-"""What waveforms find in a recording where no event is: the noise that an event must exceed.
+"""What waveforms find where a recording has no event: the noise that an event must exceed.
 
-quiet places   the correlation of a waveform with the recording, far from events, by its median;
-               or with what is left without the events, if that is far less: in a recording with
-               many events few places are far from all of them
-covered        where waveforms cover nearly all of a recording, such as a pulse, no place is
-               quiet; then the noise is what they find in what is left without them
+quiet places   the correlation of a waveform with the recording, far from events, by its median; or
+               with the residual without the events, if that is far less: in a recording with many
+               events few places are far from all of them
+covered        where waveforms cover nearly all of a recording, such as a pulse, no place is quiet;
+               then the noise is what they find in the residual without the events
 """
 
 from typing import NamedTuple
@@ -20,18 +20,19 @@ from whatwhere.model import DeconvNet
 DEVIATIONS = 5.0  # of the noise: of a million places with nothing but white noise, 0.3 exceed it
 SAMPLE = 16  # tiles that the noise is measured in
 MEDIAN_OF_NORMAL = 0.6745  # of |x| for a normal x of standard deviation 1
-ROUNDS = 3  # in which quiet places are found
-LOUD = 0.9  # of all places: if more are near an event, none is quiet
+ROUNDS = 3  # rounds in which quiet places are found
+LOUD = 0.9  # share of all places; if more are near an event, none is quiet
 WITH_EVENTS = 0.75  # of blocks of two waveforms, the quantile that is that of one with an event
-LARGE = 0.5  # of the largest value in it: events that are taken off
-PASSES = 3  # in which they are
+LARGE = 0.5  # share of the usual largest value; larger events are removed
+PASSES = 3  # passes in which events are removed
 FAR_LESS = 0.6  # of the noise with events; pure noise without its peaks is at least 0.65 of it
-MOSTLY = 0.5  # of the samples and of the energy: waveforms that have more than that cover it
+MOSTLY = 0.5  # share of the samples and of the energy; waveforms with more cover a recording
 
 
 class WaveformNoise(NamedTuple):
-    """What waveforms find where no event is: the standard deviation of each, [B]; and whether they
-    cover the recording, so that most of it is how far events differ from their waveform."""
+    """What waveforms find where there is no event: the standard deviation of each, [B]; and whether
+    they cover the recording, so that most of the noise is the difference between events and their
+    waveform."""
 
     deviations: np.ndarray
     covers: bool
@@ -40,8 +41,8 @@ class WaveformNoise(NamedTuple):
 def waveform_noise(model: DeconvNet, picture: Picture, grid: TileGrid) -> WaveformNoise:
     """The noise of each waveform in a recording.
 
-    It is that of the correlation of the waveform with the recording, by the median, so that noise
-    of any colour, and what is left of a drift, count as much as they matter.
+    It is the deviation of the correlation of the waveform with the recording, by the median, so
+    that noise of any colour, and the rest of a drift, count as much as they matter.
     """
     f = model.filters[0][:, :, 0].transpose(0, 1).cpu()  # [B, C, K]
     maps, _, length = f.shape
@@ -71,8 +72,8 @@ def waveform_noise(model: DeconvNet, picture: Picture, grid: TileGrid) -> Wavefo
     covers = float(np.mean(covered)) > MOSTLY
     deviations = quiet_deviations(left[:, :filled], length)
     if not covers:
-        # Where few places are quiet, events count as noise until they are taken off. Peaks of noise
-        # are taken off as well, so what is left says something only if it is far less.
+        # Where few places are quiet, events count as noise until they are removed. Peaks of noise
+        # are removed as well, so the residual says something only if it is far less.
         quiet = quiet_deviations(found[:, :filled], length)
         deviations = torch.where(deviations < FAR_LESS * quiet, deviations, quiet)
     return WaveformNoise(deviations.double().numpy(), covers)
@@ -93,7 +94,7 @@ class Rest(NamedTuple):
 
 
 def without_events(v: Tensor, f: Tensor, nonnegative: bool) -> Rest:
-    """Signals [1, C, T] less their large events: waveforms [B, C, K] at the peaks of their
+    """Signals [1, C, T] without their large events: waveforms [B, C, K] at the peaks of their
     correlation, as strong as it is."""
     length = f.shape[2]
     covered = torch.zeros(v.shape[2], dtype=torch.bool)

@@ -3,9 +3,9 @@ recording.
 
 A threshold can be given, in units of the recording. By default an event must exceed DEVIATIONS
 standard deviations of what its waveform finds in the recording's noise, and hold LEAST_SHARE of the
-recording's energy where it lies: less is a correction of a larger event, whose shape varies. Where
-waveforms cover a recording, as those of a pulse do, it is COVERED_DEVIATIONS of what is left, and
-COVERED_SHARE.
+recording's energy where it lies: an event with less is a correction of a larger one, whose shape
+varies. If waveforms cover a recording, as those of a pulse do, the limits are COVERED_DEVIATIONS of
+the residual and COVERED_SHARE.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +20,7 @@ from whatwhere.errors import ImageError, plural
 from whatwhere.inference.tiled import InferredTile, Picture, TileGrid, infer_latents
 from whatwhere.model import DeconvNet
 from whatwhere.model.events import OVERLAP as OVERLAPPING
-from whatwhere.model.events import Events, events_of, join_events, overlapping
+from whatwhere.model.events import Events, events_of, join_events, overlapping, set_peaks
 from whatwhere.model.sized import LayerPlaces, SizedModel
 from whatwhere.spec import AutoLam, InferenceSpec, ModelSpec, Phase
 from whatwhere.spec.checks import require
@@ -57,19 +57,18 @@ def find_events(
     """The events of recordings of any length, which are read and inferred in overlapping tiles.
 
     model      model of signals
-    recording  what `whatwhere.data.load` read as signals, also from a file of any size, which is
-               read part by part; or floats [T], [C, T] or [N, C, T], a tensor or an array. Of an
-               array that NumPy maps from a file, only the used parts are read, too. NaN marks
-               unknown samples
+    recording  signals that `whatwhere.data.load` returned, or floats [T], [C, T] or [N, C, T] as a
+               tensor or an array. A file of any size, or an array that NumPy maps from a file, is
+               read part by part. NaN marks unknown samples
     spec       how to infer, with one λ for a recording; None means
                `InferenceSpec.coding(lam=AutoLam(deviations=4))`, with which hardly any event is
                noise
     plan       as in `infer`
-    threshold  the smallest amplitude of an event, in units of the recording. None: five standard
-               deviations of what its waveform finds in the noise, and a fifth of the recording's
-               energy at the event. If waveforms cover the recording, as those of a pulse do: three
-               deviations of the residual, and half of the energy. 0 returns everything that
-               inference found
+    threshold  the smallest amplitude of an event, in units of the recording. None: an event must
+               exceed five standard deviations of what its waveform finds in the noise, and have a
+               fifth of the recording's energy at its place. If waveforms cover the recording, as
+               those of a pulse do, it must exceed three deviations of the residual and have half of
+               the energy. 0 returns everything that inference found
     tile       number of samples inferred together, with the overlap
     engine     as in `infer`
     progress   called after every tile with the number 1
@@ -117,8 +116,8 @@ def iter_events(
     """The events of `find_events`, a table for each tile, in memory that does not grow with their
     number.
 
-    For a model of one layer the tables one after the other are that of `find_events`; with two,
-    `parent` is a row of its own tile's table.
+    With a model of one layer, the tables one after the other are the table of `find_events`; with
+    two layers, `parent` is a row in the table of the same tile.
     """
     if not model.spec.for_signals:
         raise ImageError("Got a model of pictures; expected one of signals (ModelSpec.signals).")
@@ -177,7 +176,7 @@ def least_amplitudes(
     spec: InferenceSpec,
     threshold: float | None,
 ) -> Limits | None:
-    """What an event must have at least; None for everything that inference found."""
+    """The smallest amplitudes of events; None for everything that inference found."""
     if threshold == 0:
         return None
     maps = model.spec.layers[0].maps
@@ -217,6 +216,7 @@ def tile_events(model: DeconvNet, inferred: InferredTile, least: Limits | None) 
     if least is not None and model.spec.depth == 1:
         events = explain_overlaps(events, stretch, least)
     measure(events, stretch)
+    set_peaks(events, stretch.f)
     if least is not None:
         events = chosen_rows(events, are_large(events, stretch, least))
     events["sample"] += columns.start
@@ -224,7 +224,7 @@ def tile_events(model: DeconvNet, inferred: InferredTile, least: Limits | None) 
 
 
 def are_large(events: Events, stretch: Stretch, least: Limits) -> np.ndarray:
-    """Which events have what is needed at least; limits are those of layer 1, so all groups do."""
+    """Which events reach the limits. The limits are for layer 1, so all groups do."""
     of_signal = events["layer"] == 1
     number = np.where(of_signal, events["waveform"], 0)
     large = np.abs(events["amplitude"]) >= least.amplitude[number]
@@ -304,7 +304,7 @@ def measure(events: Events, stretch: Stretch) -> None:
     corrected = amplitude + np.where(missing * amplitude > 0, missing, 0)
     events["amplitude"][waves] = corrected
 
-    # only where the waveform is: what lies beside it is no evidence against it
+    # only where the waveform is: what is beside it is no evidence against it
     around = (signal**2 * stretch.covered[number]).sum((1, 2))
     share = corrected**2 * energy / around.clip(1e-30)
     events["explained"][waves] = share.clip(0, 1)

@@ -3,8 +3,8 @@ interpolated.
 
 Features of an image depend on each other, and drawing each from its own statistics gives smudges.
 `generate` draws them window by window, each given all the others: a window of a code is replaced,
-what and where, by that of an example whose code is similar everywhere else. This is Gibbs sampling,
-with the nearest examples in place of a density.
+what and where, by the same window of an example whose code is similar everywhere else. This is
+Gibbs sampling, with the nearest examples in place of a density.
 """
 
 from collections.abc import Callable
@@ -35,11 +35,12 @@ def generate(
 ) -> Tensor:
     """New images [count, C, H, W] that resemble the examples.
 
-    examples    what `infer` returned for images of the kind wanted, several hundred or more
+    examples    the solution of `infer` for several hundred or more images of the wanted kind
     count       number of new images
     window      side of the windows that are replaced together, in elements of the top layer's maps
-    neighbours  number of nearest examples to the rest of a code; one of them gives the window
-    sweeps      how often all windows are replaced; the more, the farther from any one example
+    neighbours  number of examples that are nearest to the rest of a code; a random one of them
+                supplies the window
+    sweeps      how often all windows are replaced; more sweeps lead farther from any single example
     seed        seed of the random choices
 
     >>> model, digits = ww.load("mnist"), ww.data.load("digits")
@@ -87,8 +88,8 @@ def transfer(what: Solution, where: Solution) -> Tensor:
 
 @torch.no_grad()
 def morph(first: Solution, second: Solution, count: int = 8) -> Tensor:
-    """Images [count, N, C, H, W] from those of the first solution to those of the second, both ends
-    included.
+    """Images [count, N, C, H, W] in equal steps from those of the first solution to those of the
+    second, including both ends.
 
     first, second  solutions of the same model, for as many images of the same size
     count          number of images, with both ends
@@ -123,7 +124,7 @@ def combine(
 
 
 def similarity_maps(p: Tensor) -> Tensor:
-    """What codes are compared by, [N, B, H, W]: features, blurred by an element so that small
+    """The maps for comparing codes, [N, B, H, W]: features, blurred by an element so that small
     shifts matter little."""
     blurred = F.avg_pool2d(p.square(), 3, stride=1, padding=1).sqrt()
     return F.normalize(blurred.flatten(1)).view_as(blurred)
@@ -142,8 +143,8 @@ def covering_windows(extent: torch.Size, side: int, generator: torch.Generator) 
 def nearest_elsewhere(
     known: Tensor, maps: Tensor, inside: Window, own: Tensor, neighbours: int
 ) -> Tensor:
-    """Of every map, the examples that are most similar outside the window, [count, neighbours];
-    not its own."""
+    """For every map, the examples that are most similar outside the window, [count, neighbours],
+    without its own example."""
     outside = torch.ones(known.shape[2:], dtype=torch.bool, device=known.device)
     outside[inside] = False
     distances = torch.cdist(maps[:, :, outside].flatten(1), known[:, :, outside].flatten(1))

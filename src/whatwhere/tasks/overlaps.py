@@ -1,10 +1,10 @@
-"""Events that lie on each other: which of them are there?
+"""Events that overlap: decide which of them are really there.
 
 The penalty may explain one event by two waveforms that look alike, or at two times next to each
 other. Where events are nearer than half a waveform, their stretch of the recording is explained
 again, by orthogonal matching pursuit: take the waveform and the time, near those of the events,
-that explain most of what is left; fit the amplitudes of all that are taken; go on while what is
-taken next is large enough.
+that explain most of what is left; fit the amplitudes of all that are taken; continue while the next
+one is large enough.
 
 The groups of a tile are explained side by side: each has a segment of one line of samples, and in
 each round every group takes one waveform.
@@ -19,7 +19,7 @@ import numpy as np
 from whatwhere.model.events import Events
 
 NEAR = 2  # samples around an event's time at which waveforms are tried
-FAINT = 0.1  # of a waveform's largest value: what is less covers nothing
+FAINT = 0.1  # share of a waveform's largest value; smaller values cover nothing
 RIDGE = 1e-10  # of a waveform's energy, for the fit of amplitudes: two may have one shape
 
 
@@ -28,7 +28,7 @@ class Stretch(NamedTuple):
 
     f       the waveforms, [B, C, K]
     signal  [C, T], 0 where it is unknown
-    left    what inference left of it, [C, T]
+    left    the residual of inference, [C, T]
     seen    1 where it is known, [C, T]
     frame   samples before the first
     """
@@ -54,7 +54,7 @@ class Stretch(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """What an event must have at least: an amplitude, for each waveform, [B]; a share of the
+    """The smallest amplitude of an event, for each waveform, [B], and its smallest share of the
     energy."""
 
     amplitude: np.ndarray
@@ -62,7 +62,7 @@ class Limits(NamedTuple):
 
 
 def explain_overlaps(events: Events, stretch: Stretch, limits: Limits) -> Events:
-    """The events of a tile, those that lie on each other explained again; in the order of time."""
+    """The events of a tile, in the order of time; those that overlap are explained again."""
     events = events[np.argsort(events["sample"], kind="stable")]
     group = groups(events["sample"], stretch.f.shape[2] / 2)
     alone = group < 0
@@ -92,7 +92,7 @@ def explain(events: Events, group: np.ndarray, stretch: Stretch, limits: Limits)
     times = events["sample"] + line.offset[group]
     seen = line.samples(stretch.seen)
 
-    # what these events explain, with what is left: other events have no part in it
+    # what these events explain, plus the residual: other events have no influence
     y = line.samples(stretch.left)
     y += seen * waveforms_at(times, events["waveform"], events["amplitude"], stretch, y.shape)
 

@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 import whatwhere as ww
 from surfaces import scratched, surface
 from whatwhere.errors import ImageError, RunError, SpecError
-from whatwhere.tasks.anomaly.evidence import surface_of
+from whatwhere.tasks.anomaly.evidence import choose_threshold, surface_of
 from whatwhere.tasks.anomaly.filters import SIGNAL, cosines, learn_filters
 from whatwhere.tasks.anomaly.pictures import SMALL_BYTES, open_pictures
 
@@ -107,6 +107,8 @@ def test_every_part_of_fit_shows_its_progress_to_the_end(count: int, aligned: bo
     assert len(stages) == 1 + 3 * passes
     filters = [title.startswith("learning filters") for title, _ in stages]
     assert sum(filters) == passes
+    # the numbers of a line about progress have a unit
+    assert all(f"({n:,} comparison" in title for title, n in stages if "comparing" in title)
     assert done == [total for _, total in stages]
 
 
@@ -521,6 +523,21 @@ def test_a_saved_detector_scores_and_learns_on_as_before(tmp_path: Path, aligned
         ww.AnomalyDetector.load(tmp_path / "model")
 
 
+def test_another_threshold_needs_no_new_fit(tmp_path: Path) -> None:
+    detector = ww.AnomalyDetector(contamination=0.2).fit(surface(12))
+    scores = detector.normal_scores_.copy()
+    trimmed = 12 - len(scores)
+    assert detector.choose_threshold(0.3) is detector
+    assert detector.threshold_ == choose_threshold(scores, 0.3, trimmed)
+    assert detector.offset_ == -detector.threshold_.value
+    np.testing.assert_array_equal(detector.normal_scores_, scores)
+    detector.save(tmp_path / "detector")
+    assert ww.AnomalyDetector.load(tmp_path / "detector").threshold_ == detector.threshold_
+    with pytest.raises(SpecError, match="false_alarms = 0"):
+        detector.choose_threshold(0.0)
+    assert detector.false_alarms == 0.3
+
+
 def test_a_random_sample_is_kept_of_more_than_fits() -> None:
     detector = ww.AnomalyDetector(memory=3)
     for part in range(3):
@@ -568,6 +585,14 @@ def test_the_patches_that_a_defect_was_compared_with(fitted: ww.AnomalyDetector)
         torch.stack(fitted.sample_.pictures)[:, 0].unfold(1, 12, 1).unfold(2, 12, 1).flatten(0, 2)
     )
     assert all((kept == one).flatten(1).all(1).any() for one in normal)
+    # A picture that the detector learned from is not compared with itself.
+    learned = fitted.sample_.pictures[3]
+    [found] = fitted.detect(open_pictures(learned[None]))
+    patch_of_learned, *others = fitted.compared(learned, found.anomaly_map)
+    assert len(others) == 4
+    places = learned[0].unfold(0, 12, 1).unfold(1, 12, 1).flatten(0, 1)
+    assert (places == patch_of_learned).flatten(1).all(1).any()
+    assert not any((places == one).flatten(1).all(1).any() for one in others)
     windows = damaged[0, 0].unfold(0, 12, 1).unfold(1, 12, 1)
     place = (windows == patch[0]).flatten(2).all(2).nonzero()[0]
     assert mask[0, place[0] : place[0] + 12, place[1] : place[1] + 12].any()

@@ -65,6 +65,19 @@ def test_the_smallest_values_are_those_of_topk(size: int, count: int) -> None:
     assert torch.equal(smallest(values, count), expected)
 
 
+@pytest.mark.parametrize("size", [(98, 97), (103, 101)])
+def test_no_border_varies_more_than_another(size: tuple[int, int]) -> None:
+    """Cells at the lower and right border have as many pixels as others, whatever the size of a
+    picture is: means of few pixels vary more."""
+    generator = torch.Generator().manual_seed(0)
+    pictures = [1 + 0.1 * torch.randn(1, *size, generator=generator) for _ in range(30)]
+    filters = learn_filters(pictures, ww.load("photographs").filters[0][0], LARGE, aligned=False)
+    energy = torch.stack([filters(picture).energy for picture in pictures])
+    deviation = energy.std(0).mean(0)  # of each cell over pictures, [rows, columns]
+    assert float(deviation[-1].mean() / deviation[0].mean()) == pytest.approx(1, abs=0.1)
+    assert float(deviation[:, -1].mean() / deviation[:, 0].mean()) == pytest.approx(1, abs=0.1)
+
+
 def test_each_kind_of_evidence_sees_its_own_defect() -> None:
     normal, usual = learn_surface([cells(n) for n in range(20)], 0), cells(50)
     before = normal.maps(usual)

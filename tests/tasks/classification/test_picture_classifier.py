@@ -138,8 +138,8 @@ def test_without_a_run_a_model_is_learned_in_a_stream_and_kept(
         stage=stage,
     )
     assert reported == [
-        "learning features",
-        "learning which differences to ignore",
+        "learning 2 layers of features, each from 32 pictures",
+        "learning which small shifts and rotations do not matter",
         "describing the pictures",
     ]
     assert ww.read_run(tmp_path / "labels.run").model == session.describe.model
@@ -182,8 +182,16 @@ def test_all_pieces_of_slow_parts_are_counted(
         options=TrainingOptions(engine="reference", device="cpu"),
         stage=stage,
     )
-    assert len(totals) == 3
     assert done == totals
+    pictures = "from 32 pictures" if image_count else "in 2 passes over 32 pictures"
+    ignored = "small shifts and rotations"
+    if where == "forget":
+        ignored = "differences between parts of a picture"
+    assert list(totals) == [
+        f"learning 2 layers of features, each {pictures}",
+        f"learning which {ignored} do not matter",
+        "describing the pictures",
+    ]
 
 
 def test_learning_that_was_interrupted_continues(

@@ -176,6 +176,33 @@ def test_the_estimate_begins_with_five_labels_and_is_honest_in_a_small_set() -> 
     assert np.mean(estimates) == pytest.approx(np.mean(errors), abs=0.1)
 
 
+@pytest.mark.parametrize(
+    ("classes", "words"),
+    [
+        ([], "An estimate of the error needs 5 labels (so far: 0)."),
+        (["a", "a", "b"], "An estimate of the error needs 5 labels (so far: 3)."),
+        (["a"] * 7, "An estimate of the error needs labels of two classes."),
+        (["a", "not sure", "not sure", "b", "c"], "needs 5 labels (so far: 3)."),
+    ],
+)
+def test_what_an_estimate_needs_is_said_in_words(classes: list[str], words: str) -> None:
+    session = ww.Labelling(blobs()[0])
+    session.label(dict(enumerate(classes)))
+    assert session.missing_for_estimate().endswith(words)
+    assert session.error_words() == session.missing_for_estimate()
+
+
+def test_an_estimate_is_a_sentence_with_its_limits() -> None:
+    rows, y = blobs(spread=1.9)
+    session = ww.Labelling(rows)
+    session.label({row: y[row] for row in range(0, len(y), 8)})
+    assert session.missing_for_estimate() == ""
+    assert session.error_words() == (
+        f"About {100 * session.error():.1f} % of the predicted classes are wrong (an estimate; it"
+        " is rough with fewer than ten labels of each class)."
+    )
+
+
 def test_pictures_far_from_all_others_are_suggested_last() -> None:
     rows, y = blobs()
     far = 30 * np.random.default_rng(1).normal(size=(8, rows.shape[1])).astype(rows.dtype)
@@ -322,7 +349,8 @@ def test_labels_of_a_table_that_do_not_fit_raise_an_error(tmp_path: Path) -> Non
         ("f.png,cat\nx/f.png,dog", "gives 'x/f.png' two classes, 'cat' and 'dog'"),
         (
             "a.png,cat\nd.png,dog",
-            r"labels.csv labels 'd.png'; expected the name of one of the pictures, such as 'a.png'",
+            r"labels.csv labels 'd.png'; expected the name of one of the pictures, such as"
+            r" 'a.png'\. Labels are for pictures of this folder\. .*classify OUT/classifier\.safe",
         ),
         ("a.png,cat\na.png,dog", "an earlier line gives it another class"),
         ("a.png,cat,1", "expected the name of a picture and its class"),

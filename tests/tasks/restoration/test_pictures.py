@@ -12,6 +12,7 @@ from PIL import Image
 
 from pictures_to_restore import noisy, picture
 from tiny_run import whatwhere
+from whatwhere.cli import restoration
 from whatwhere.data import load
 from whatwhere.errors import ImageError, RunError
 from whatwhere.tasks.restoration import load_denoiser, load_dictionary
@@ -122,11 +123,11 @@ def test_an_interrupted_folder_continues_where_it_stopped(
 
     out, restored, real = folder.parent / "out", [], pictures.restore_picture
 
-    def interrupted(task: Task, model: object, job: object, *rest: object) -> None:
+    def interrupted(task: Task, model: object, job: object, *rest: object) -> object:
         restored.append(job.source.name)  # type: ignore[attr-defined]
         if len(restored) == 3:
             raise KeyboardInterrupt
-        real(task, model, job, *rest)  # type: ignore[arg-type]
+        return real(task, model, job, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(pictures, "restore_picture", interrupted)
     with pytest.raises(AssertionError):
@@ -256,7 +257,7 @@ def test_wrong_requests_raise_before_anything_is_written(folder: Path) -> None:
         (denoise, folder, None, folder, "this command reads it"),
         (denoise, folder.parent / "deep.png", None, out / "a.jpg", "cannot hold"),
         (inpaint, folder / "0.png", str(folder / "0.png"), out / "a.jpg", "JPEG would change"),
-        (inpaint, folder / "0.png", str(folder / "1.png"), out / "a.png", "masks"),
+        (inpaint, folder / "0.png", str(folder / "1.png"), out / "a.png", "has 1 mask of"),
         (
             inpaint,
             folder / "0.png",
@@ -264,7 +265,7 @@ def test_wrong_requests_raise_before_anything_is_written(folder: Path) -> None:
             out / "a.png",
             "no pixel known",
         ),
-        (inpaint, folder, str(folder / "1.png"), out, "masks"),
+        (inpaint, folder, str(folder / "1.png"), out, "mask"),
         (denoise, folder.parent / "missing.png", None, out / "a.png", "neither a file"),
     ]
     for task, source, mask, target, message in wrong:
@@ -302,6 +303,24 @@ def test_learning_from_the_picture_changes_the_result_and_the_noise_is_reported(
     a, b = (np.asarray(Image.open(folder.parent / f"{name}.png")).astype(int) for name in "ab")
     assert (a != b).any()
     assert np.abs(a - b).mean() < 20
+
+
+def test_pictures_without_noise_are_counted_and_many_are_not_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flat = np.full((40, 40), 128, np.uint8)
+    (tmp_path / "in").mkdir()
+    for number in range(3):
+        values = pixels(size=40) if number == 1 else flat
+        Image.fromarray(values).save(tmp_path / "in" / f"{number}.png")
+    printed = whatwhere("denoise", tmp_path / "in", tmp_path / "few", "--device", "cpu")
+    assert "1.png: estimated noise 0.0" in printed
+    summary = "restored 1 picture; 2 pictures have no noise and stay as they are"
+    assert summary in printed
+    monkeypatch.setattr(restoration, "SHOWN", 2)
+    printed = whatwhere("denoise", tmp_path / "in", tmp_path / "many", "--device", "cpu")
+    assert "estimated noise" not in printed
+    assert summary in printed
 
 
 def test_noise_may_be_counted_photons(folder: Path) -> None:

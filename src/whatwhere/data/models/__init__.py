@@ -1,5 +1,5 @@
-"""Trained models by name: `ww.load("mnist")`. A model's card, NAME.md, has all about it: a title,
-a figure, a table."""
+"""Trained models by name: `ww.load("mnist")`. A model's card, NAME.md, describes it: a title, a
+figure, a table."""
 
 import os
 import re
@@ -16,7 +16,7 @@ __all__ = ["card", "names", "path"]
 
 
 def names() -> tuple[str, ...]:
-    """The models that are known by name.
+    """The names of the trained models that come with the package or can be downloaded.
 
     >>> ww.models.names()
     ('digits-demo', 'fashion', 'mnist', 'photographs')
@@ -44,7 +44,7 @@ def find(name: str) -> Entry:
 
 
 def path(name: str) -> Path:
-    """The file of a model that is known by name; its checksum is compared.
+    """The file of a model that is known by name, after its checksum is verified.
 
     name  one of `names`
 
@@ -68,7 +68,7 @@ def card(name: str) -> str:
 
 def resolve(given: str | os.PathLike[str]) -> Path:
     """What a path or a name stands for: a run folder or a model file of that name if there is one,
-    else the model."""
+    otherwise the model that is known by the name."""
     file = Path(given)
     if (
         os.path.isfile(file)

@@ -86,7 +86,7 @@ class CPUEngine:
     def unsupported_machine(self, problem: Problem) -> str | None:
         """Why this engine does not support the device or the numbers of a problem."""
         if importlib.util.find_spec("numba") is None:
-            return "it needs the package numba (pip install 'whatwhere[cpu]')"
+            return "it needs the package numba (pip install numba)"
         model = problem.model
         if model.device.type != "cpu":
             return f"it needs images and filters on the CPU, not on {model.device}"

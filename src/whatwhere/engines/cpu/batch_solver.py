@@ -34,7 +34,7 @@ def fit_of(problem: Problem, k: int) -> int:
 
 
 def pooling_rates(problem: Problem) -> np.ndarray:
-    """What every image's steps of θ are multiplied by, [N]: by its contrast in a schedule."""
+    """The factors of every image's steps of θ, [N], which depend on its contrast in a schedule."""
     schedule = problem.spec.schedule
     if schedule is None:
         return np.ones(len(problem.images))
@@ -42,7 +42,7 @@ def pooling_rates(problem: Problem) -> np.ndarray:
 
 
 def known_steps(problem: Problem) -> np.ndarray:
-    """β of every step of every image, [N, T], where it is known before; otherwise 0."""
+    """β of every step of every image, [N, T], if it is known in advance; otherwise 0."""
     beta = np.zeros((len(problem.images), problem.spec.steps))
     sizes = known_sizes(problem)
     if sizes is not None:
@@ -51,8 +51,8 @@ def known_steps(problem: Problem) -> np.ndarray:
 
 
 def with_known_start(problem: Problem) -> Problem:
-    """The problem as it is, or, where the kernels cannot fit a kind of pooling, with the latents
-    that the reference starts from."""
+    """The problem unchanged or, if the kernels cannot fit a kind of pooling, with the latents that
+    the reference starts from."""
     layers = problem.model.spec.layers[: problem.phase.layer]
     if all(type(layer.pooling) in FITS for layer in layers):
         return problem
@@ -114,8 +114,8 @@ class BatchSolver:
         return self.solution()
 
     def solve_one(self) -> None:
-        """All steps of a single image, in the calling thread and in memory that the last one left:
-        it costs time."""
+        """All steps of a single image, in the calling thread and in the memory of the last solve,
+        because new memory costs time."""
         try:
             memory = self.kept_memory.pop()
         except IndexError:

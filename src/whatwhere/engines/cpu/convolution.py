@@ -1,8 +1,9 @@
 """The two directions of `ops.convolution` for one image, by the fastest method for the sizes.
 
-If the maps of the layer below fill vectors, Winograd's method; from and to the few channels of an
-image, the direct sum; down from few non-zero features, those features only. The few waveforms of
-a recording would leave most of each vector of maps empty: there, vectors run along the signal.
+Winograd's method is used if the maps of the layer below fill vectors, and the direct sum from and
+to the few channels of an image. The way down from few non-zero features visits only those features.
+The few waveforms of a recording would leave most of each vector of maps empty, so for them, vectors
+run along the signal.
 """
 
 from whatwhere.engines.cpu.pooling import element_offset, weights_offset
@@ -23,7 +24,7 @@ def signal_map(layer: Layer, start: int) -> Map:
 
 @inline_jit
 def unpooled_map(layer: Layer, start: int) -> Map:
-    """A map at z_k that begins at `start`, without what regions reach beyond it."""
+    """A map at z_k that begins at `start`, without the elements beyond it that regions reach."""
     return Map(start, layer.z_columns * layer.maps, layer.maps, layer.height, layer.width)
 
 
@@ -41,8 +42,8 @@ def convolve_up(state: Array, filters: Array, below: Layer, layer: Layer) -> Non
 
 @jit
 def convolve_up_to_few(state: Array, filters: Array, below: Layer, layer: Layer) -> None:
-    """The same for few maps of a signal: each output is the product of a window, all channels of
-    which lie together, and a filter."""
+    """The same for few maps of a signal: each output is the product of a filter and a window, whose
+    channels are contiguous."""
     noinline()
     signal, z = signal_map(below, below.error), unpooled_map(layer, layer.z_error)
     depth = whole_vectors(layer.size_x * below.maps)
@@ -171,8 +172,8 @@ def scatter_one(
     """Add one feature: filter b, weighted and shifted to every element of the region, on the places
     of `out`.
 
-    The stored filter has a border of zeros, a region but one wide, so that shifted reads stay
-    inside it.
+    The stored filter has a border of zeros, as wide as a region minus one, so that shifted reads
+    stay inside it.
     """
     K, L, line, C = layer.size_y, layer.size_x, layer.line, out.maps
     margin_y, margin_x = layer.pool_y - 1, layer.pool_x - 1

@@ -1,5 +1,5 @@
-"""Small problems before there is machine code: compiling takes some 20 s, so the reference solves
-them meanwhile."""
+"""Small problems while machine code compiles, which takes about 20 s: the reference solves
+them."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ import torch
 from whatwhere.engines.reference import ReferenceEngine
 from whatwhere.errors import RunError, SlowEngineWarning
 from whatwhere.files import locked
-from whatwhere.model import Problem
+from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.solution import Solution
 
 # connected weights × pixels × steps of all images: 1.5 s of the reference, five digits in 50 steps
@@ -30,7 +30,7 @@ with only_compiler():
 
 class WhileCompiling(ReferenceEngine):
     """The reference, which leaves one core to the process that compiles: threads that wait for one
-    another take three times as long where another program has a core."""
+    another take three times as long if another program occupies a core."""
 
     def solve(self, problem: Problem) -> Solution:
         threads = torch.get_num_threads()
@@ -42,8 +42,8 @@ class WhileCompiling(ReferenceEngine):
 
 
 class FirstUse:
-    """Counts the work that is done without machine code: all of it together stays below what
-    compiling takes."""
+    """Counts the work that is done without machine code: all of it together takes less time than
+    compiling."""
 
     engine = WhileCompiling()
 
@@ -51,8 +51,8 @@ class FirstUse:
         self.work = 0.0
 
     def is_small(self, problem: Problem, images: int) -> bool:
-        """Whether the reference solves this for this many images; the machine code is then made in
-        another process."""
+        """Whether the reference solves this for this many images; if so, another process makes the
+        machine code."""
         work = self.work + images * work_of(problem)
         if work > SMALL or has_machine_code():
             return False
@@ -70,11 +70,14 @@ class FirstUse:
 
 def work_of(problem: Problem) -> float:
     """Connected weights × pixels × steps for an image."""
-    layers = list(zip(problem.model.filters, problem.model.connectivity, strict=True))[
-        : problem.phase.layer
-    ]
-    weights = sum(float(connected.sum()) * filters[0, 0].numel() for filters, connected in layers)
+    weights = connected_weights(problem.model, problem.phase.layer)
     return weights * problem.images[0, 0].numel() * problem.spec.steps
+
+
+def connected_weights(model: DeconvNet, depth: int) -> float:
+    """The number of weights of connected maps in the first layers of a model."""
+    layers = list(zip(model.filters, model.connectivity, strict=True))[:depth]
+    return sum(float(connected.sum()) * filters[0, 0].numel() for filters, connected in layers)
 
 
 def has_machine_code() -> bool:
@@ -86,8 +89,8 @@ def has_machine_code() -> bool:
 
 @contextmanager
 def only_compiler() -> Iterator[None]:
-    """Hold what one process alone can hold, the right to fill the folder of machine code; raises a
-    RunError if another one does."""
+    """Hold the lock for filling the folder of machine code; raises a RunError if another process
+    holds it."""
     from whatwhere.engines.cpu.loop import advance
     from whatwhere.engines.jit import cache_folder
 

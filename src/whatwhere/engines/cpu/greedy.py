@@ -12,7 +12,8 @@ and changes g by -δ ⟨d, d'⟩ where waveforms overlap, which depends on their
 Where a waveform reaches beyond an end, or a sample is masked, the product is computed. A sweep
 visits segments of two waveforms' length; in each it takes the largest step, in n |δ|, until none is
 above half of the signal's largest. A signal is finished once a sweep lowers its cost by at most the
-share `tolerance`, so would all steps together, and the duality gap shows that the minimum is near.
+share `tolerance`, all steps together would do no better, and the duality gap shows that the minimum
+is near.
 
 Near the minimum, coefficients wait for each other where waveforms overlap. So if the code is to be
 exact, a sweep takes only a few steps of a segment, and after it the coefficients that are not 0 are
@@ -42,16 +43,16 @@ from whatwhere.model.solution import Solution, Stats
 # them, or of half a second
 STEPS_PER_SAMPLE = 50
 STEPS_TIMES_WAVEFORMS = 5e7
-# A tolerance above it, as in training, asks for a rough code: neither is a gap computed, nor do
-# coefficients have to be fitted among themselves
+# A larger tolerance, as in training, asks for a rough code: no gap is computed, and coefficients
+# need not be fitted among themselves
 LOOSE = 1e-3
 LARGEST_GAP = 3  # times the tolerance: a finished cost is at most this share above its minimum
 ROUNDING = 8  # steps below this many units in the last place of the largest g are noise
-SEGMENT_STEPS = 4  # of a segment in a sweep: what they chose is fitted before more is chosen
+SEGMENT_STEPS = 4  # steps of a segment in a sweep; their choices are fitted before more are made
 # Coefficients that are not 0 are fitted among themselves, more exactly than all others
 REFIT_ROUNDS = 500
-REFIT_LEVEL = 0.2  # of the level of the sweep
-OVERLAPS_PER_PLACE = 16  # a code with more is dense: then steps of all cost no more
+REFIT_LEVEL = 0.2  # share of the level of the sweep
+OVERLAPS_PER_PLACE = 16  # a code with more is dense: then steps of all coefficients cost no more
 NO_ENERGY = 1e-12  # of a waveform inside the signal, as a share of all of it: it explains nothing
 
 
@@ -95,10 +96,10 @@ class Rule(NamedTuple):
     """The arguments of a descent.
 
     rho        ρ = 1/λ
-    low        -ρ where coefficients may be negative, else far below it
+    low        -ρ if coefficients may be negative, otherwise far below it
     tolerance  the share of the cost that a sweep gains at the end
-    sweeps     the most sweeps that are made
-    budget     the most steps of single coefficients
+    sweeps     the largest number of sweeps
+    budget     the largest number of steps of single coefficients
     """
 
     rho: float
@@ -198,7 +199,8 @@ def new_signal(waveforms: Waveforms, length: int, dtype: np.dtype) -> Signal:
 
 
 def pooling_params(problem: Problem) -> tuple[PoolingParams, ...]:
-    """Those that are given; else any: regions of one element have no influence."""
+    """The pooling variables that are given; otherwise any, because those of regions of one element
+    have no influence."""
     if problem.latents.pooling_params:
         return problem.latents.pooling_params[:1]
     shape = len(problem.images), 2, *problem.sized.regions[0].grid
@@ -279,8 +281,8 @@ def correlate(signal: Signal, waveforms: Waveforms) -> None:
     g, r, (d, _, C, B, K) = signal.g, signal.r, waveforms
     places, samples = len(signal.regular), len(signal.w) // C
     for b in range(0, B, 2):
-        # two waveforms at a time, at two places: each sample is loaded once for both, and a sum
-        # alone would wait for its last product
+        # two waveforms at a time, at two places: each sample is loaded once for both, and a single
+        # sum would wait for its last product
         other = min(b + 1, B - 1)
         for i in range(0, places, 2 * LANES):
             left = splat(g, 0)
@@ -334,7 +336,7 @@ def search(signal: Signal, rule: Rule, segment: int) -> None:
 
 @jit
 def move(signal: Signal, waveforms: Waveforms, at: int, delta: float) -> None:
-    """Change g as the change of one coefficient asks, and let its segments be searched again."""
+    """Update g for the change of one coefficient, and mark its segments to be searched again."""
     noinline()
     g, (_, gram, _, B, K) = signal.g, waveforms
     places, width = len(signal.regular), len(gram) // (B * B)
@@ -356,8 +358,8 @@ def move(signal: Signal, waveforms: Waveforms, at: int, delta: float) -> None:
 
 @jit
 def step(signal: Signal, waveforms: Waveforms, rule: Rule, at: int) -> tuple[float, float, int]:
-    """Take the best step of one coefficient; how ½ ‖M ⊙ (v - D z)‖², Σ|z| and the number of z ≠ 0
-    change."""
+    """Take the best step of one coefficient. Returns the changes of ½ ‖M ⊙ (v - D z)‖², Σ|z| and
+    the number of z ≠ 0."""
     noinline()
     slope, z, n = signal.g[at], signal.z, signal.n[at]
     old, change = z[at], max(slope - rule.rho, min(slope - rule.low, -n * z[at]))
@@ -370,8 +372,8 @@ def step(signal: Signal, waveforms: Waveforms, rule: Rule, at: int) -> tuple[flo
 
 @jit
 def search_changed(signal: Signal, rule: Rule) -> tuple[float, float]:
-    """Search the segments where g has changed; the largest n |δ| of all, and what all steps would
-    gain."""
+    """Search the segments where g has changed. Returns the largest n |δ| of all, and what all steps
+    would gain."""
     largest, gain = 0.0, 0.0
     for s in range(len(signal.best)):
         if signal.at[s] < 0:
@@ -435,9 +437,9 @@ def refit(
     """Steps of the coefficients that are not 0, until none of them is above `level`. Returns what
     `step` returns, and the number of coefficients.
 
-    They wait for each other most, and among themselves a step changes the slopes of a few
-    neighbours, not those of all waveforms at all places near it. What they all changed is put into
-    g at the end.
+    These coefficients depend on each other most, and among them, a step changes the slopes of only
+    a few neighbours, not those of all waveforms at all places near it. Their changes are added to g
+    at the end.
     """
     noinline()
     chosen = active_coefficients(signal)
@@ -505,7 +507,8 @@ def duality_gap(signal: Signal, rule: Rule, error: float) -> float:
 
 @jit
 def compute_again(signal: Signal, waveforms: Waveforms, v: Array) -> float:
-    """r and g from z: rounding errors of many small changes add up. Returns ½ ‖M ⊙ (v - D z)‖²."""
+    """Compute r and g from z again, because rounding errors of many small changes add up. Returns ½
+    ‖M ⊙ (v - D z)‖²."""
     noinline()
     squares = residual(signal, waveforms, v)
     correlate(signal, waveforms)

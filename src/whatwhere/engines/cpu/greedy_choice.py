@@ -1,7 +1,7 @@
 """Where coordinate descent is faster than steps of all coefficients: sparse codes.
 
 The threshold 1/λ as a share of the largest correlation max |Rᵀ M² v| tells how sparse a code is; at
-a share of 1 it is empty. The least shares are those of `benchmarks/results/greedy_table.json`.
+a share of 1 it is empty. The smallest shares come from `benchmarks/results/greedy_table.json`.
 """
 
 import torch
@@ -15,7 +15,7 @@ LEAST_SHARE = 0.04
 # many waveforms in a short signal overlap everywhere
 SHORT_SIGNAL = 1000  # samples
 LEAST_SHARE_OF_MANY = 0.1
-ROUGH = 1e-3  # a tolerance above it, as in training, asks for a rough code: few sweeps suffice
+ROUGH = 1e-3  # a larger tolerance, as in training, asks for a rough code: few sweeps suffice
 
 
 def is_sparse(problem: Problem) -> bool:

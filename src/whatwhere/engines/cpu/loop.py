@@ -15,11 +15,11 @@ from whatwhere.engines.jit.vector_math import formulas
 
 
 class Images(NamedTuple):
-    """What belongs to N images.
+    """The data of N images.
 
     images  [N, H W C];  masks  the same, or [N, 0] without a mask
     packed  [N, …]  p, μ and γ of all layers, read at point 0, written at the last
-    rates   [N]  what the β_U of the schedule are multiplied by
+    rates   [N]  factors of the schedule's β_U
     beta    [N, T]  read, or written where `settings.own_step`;  norms [N, 2]  ‖g‖² and ‖M ⊙ R g‖²
             at the last point
     trace   [N, T + 1, 3]  reconstruction, penalty, non-zeros;  fista [N]  FISTA's t
@@ -114,7 +114,7 @@ def load_features(
 def search_line(
     state: Array, network: Network, target: Target, settings: Settings, norms: Array, beta: Array
 ) -> None:
-    """‖g‖² and ‖M ⊙ R g‖² into `norms`; where the image has a step of its own, β into `beta`."""
+    """‖g‖² and ‖M ⊙ R g‖² into `norms`; if the image has its own step, β into `beta`."""
     squares, gained = line_search_norms(state, network, target.mask)
     norms[0] = squares
     norms[1] = gained

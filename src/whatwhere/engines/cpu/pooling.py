@@ -127,7 +127,7 @@ def compute_weights(state: Array, layer: Layer) -> None:
 
 @jit
 def bound_pooling(state: Array, layer: Layer, gamma_min: float, gamma_max: float) -> None:
-    """All that an update does to regions of one element: their gradients are zero."""
+    """The whole update of regions of one element, whose gradients are zero."""
     noinline()
     for i in range(layer.rows * layer.columns * 2 * layer.maps):
         state[layer.mu + i] = 0
@@ -135,7 +135,7 @@ def bound_pooling(state: Array, layer: Layer, gamma_min: float, gamma_max: float
 
 
 class Bounds(NamedTuple):
-    """Of γ."""
+    """Bounds of γ."""
 
     gamma_min: float
     gamma_max: float
@@ -155,7 +155,7 @@ class Movement(NamedTuple):
 
     number    0 for rows, 1 for columns
     inside    how many of the axis' elements lie in the map
-    gradient  ∇θ but for p̂
+    gradient  ∇θ without the factor p̂
     """
 
     number: int
@@ -246,7 +246,7 @@ def move_region(
 
 @jit
 def axis_gradient(state: Array, at: Places, a: int, axis: Axis, other: Axis) -> Any:
-    """∇θ of axis a but for p̂."""
+    """∇θ of axis a without the factor p̂."""
     mu = load(state, at.mu + a * axis.step)
     gamma = load(state, at.gamma + a * axis.step)
     # moments are taken about the mean: no digits are lost in narrow regions

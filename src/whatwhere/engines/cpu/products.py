@@ -1,5 +1,5 @@
-"""Rows of a convolution in blocks of a matrix product in registers, written as LLVM instructions:
-where the time goes.
+"""Rows of a convolution in blocks of a matrix product in registers, written as LLVM instructions,
+because inference spends most of its time here.
 
 A convolution of maps stored as [row, column, map] is a matrix product: the columns and maps that
 one row of the filter covers are contiguous in memory, so a row of a window is a run of `depth`

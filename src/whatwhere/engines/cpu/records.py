@@ -1,5 +1,5 @@
-"""What the kernels are given, as values: a table of layers, settings, and what belongs to one
-image or one step."""
+"""The values that the kernels get: a table of layers, settings, and the data of one image or one
+step."""
 
 from typing import Any, NamedTuple
 
@@ -116,7 +116,8 @@ class Network(NamedTuple):
 
 
 class Target(NamedTuple):
-    """What one image is: its signal [H W C], and the mask, a weight for each number or none."""
+    """One image: its signal [H W C], and the mask, which has a weight for each number or is
+    empty."""
 
     image: Array
     mask: Array

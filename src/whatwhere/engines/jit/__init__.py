@@ -1,10 +1,10 @@
 """Functions that Numba compiles to machine code: its decorators, with types, and its cache on disk
 (`simd`: vectors).
 
-Numba raises an error if no folder for the cache is writable, and fails for ever on a damaged file.
-Here functions are then compiled without a cache, and the files of a function are deleted and
-written again. Machine code is executed, so it is kept in a folder that belongs to this user and
-that nobody else may write.
+Numba raises an error if no folder for the cache is writable, and fails every time if a file is
+damaged. Here, functions are compiled without a cache in the first case, and in the second the files
+of a function are deleted and written again. Machine code is executed, so it is kept in a folder
+that belongs to this user and that nobody else may write.
 """
 
 import hashlib
@@ -22,6 +22,7 @@ import numba
 import numpy as np
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
+from whatwhere.engines.compiled import COMPILED
 from whatwhere.formulas import SOURCES
 
 Array = np.ndarray
@@ -72,8 +73,8 @@ def cached_jit(define: Callable[[str], Function]) -> Function:
 
 
 def own_folder(parent: Path) -> Path:
-    """A folder for this user's machine code alone, in `parent` or, where another user has taken
-    its name, at home."""
+    """A folder for the machine code of this user alone, in `parent` or, if another user has taken
+    its name, in the home folder."""
     user = os.geteuid() if hasattr(os, "geteuid") else 0
     for folder in (parent / f"whatwhere-{user}", Path.home() / ".cache" / f"whatwhere-{user}"):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -133,6 +134,7 @@ class MachineCodeCache(FunctionCache):
         return None
 
     def _save_overload(self, sig: Any, data: Any) -> None:
+        COMPILED.functions += 1  # Numba saves what it has just compiled
         try:
             super()._save_overload(sig, data)
         except OSError as error:

@@ -132,13 +132,13 @@ def axis_mean(memory: Array, w: int, own: Axis) -> Any:
 
 @jit
 def axis_moments(memory: Array, z: int, w: int, own: Axis, other: Axis, centre: Any) -> Any:
-    """Of an axis, with r_i the elements pooled along the other: Σ w_i r_i, and the sums of
+    """For one axis, with r_i the elements pooled along the other: Σ w_i r_i, and the sums of
     `formulas.theta_gradient`:
 
     Σ w_i r_i (x_i - Σ q x)   and   Σ w_i r_i (x_i² - Σ q x²)
 
-    with x counted from `centre`, as μ then has to be: from Σ q x they lose no digits to
-    cancellation.
+    Here x is counted from `centre`, and so must μ be: counted from Σ q x, the sums lose no digits
+    to cancellation.
     """
     at = w + own.weights
     if own.size == 2:

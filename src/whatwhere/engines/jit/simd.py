@@ -16,8 +16,8 @@ from numba.core.codegen import get_host_cpu_features
 from numba.core.typing.context import Context as TypingContext
 from numba.core.typing.templates import Signature
 
-# With 32 registers of 16 numbers, 16; else 8, two registers of ARM's or one of AVX's: what a loop
-# holds must fit.
+# 16 with 32 registers of 16 numbers; otherwise 8, which take two registers of ARM or one of AVX.
+# The vectors of a loop must fit in the registers.
 LANES = 16 if "+avx512f" in get_host_cpu_features() else 8
 
 FloatArray: TypeAlias = "types.Array[types.Float]"

@@ -98,7 +98,7 @@ def rsqrt(typingctx: TypingContext, a: Vector) -> Lowering | None:
 def where(
     typingctx: TypingContext, condition: Any, yes: types.Type, no: types.Type
 ) -> Lowering | None:
-    """In every lane `yes` where the condition holds, else `no`; also for numbers."""
+    """In every lane, `yes` where the condition holds and `no` elsewhere; also for numbers."""
     vector = isinstance(condition, Mask)
     kind = Vector(condition.dtype) if vector else result_type(typingctx, yes, no)
 

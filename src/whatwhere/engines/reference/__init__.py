@@ -1,5 +1,5 @@
 """The reference engine: Algorithm 1 in plain PyTorch. It runs on every device, in every dtype, and
-is the truth."""
+defines what the other engines must compute."""
 
 from whatwhere.engines.reference import ista
 from whatwhere.engines.reference.filter_map import FilterMap

@@ -39,8 +39,8 @@ class IstaState:
     point y ahead of p.
 
     Without acceleration y is p itself. `t` is FISTA's, [N, 1, 1, 1]; `sizes` are the β of all steps
-    where they are known before, `number` counts the steps that were taken; `pooling_rate` is what
-    the β_U of a schedule are multiplied by.
+    if they are known in advance; `number` counts the steps that were taken; `pooling_rate` is the
+    factor of the β_U of a schedule.
     """
 
     p: Tensor
@@ -75,9 +75,10 @@ def solve(problem: Problem) -> Solution:
 def step(
     problem: Problem, state: IstaState, sizes: StepSpec | LearnedSizes | None = None
 ) -> tuple[IstaState, Objective, Tensor]:
-    """One step, all of it from one residual; also the objective before the step, and its size β.
+    """Take one step, computed from one residual; also return the objective before the step, and its
+    size β.
 
-    `sizes` are given in place of those that the rule of `spec.step` chooses.
+    `sizes`, if given, replace those that the rule of `spec.step` chooses.
     """
     model = problem.sized
     spec = problem.spec
@@ -91,6 +92,7 @@ def step(
     e = residual(p_hat[0], problem.images, problem.mask)  # e = M ⊙ (R p - v)
 
     # propagate: ∇p = Rᵀ (M ⊙ e), and the error at every z_k
+    # Deviation: Eqn. 10 calls ∇p the gradient of the cost, which has λ; the step below has it.
     g, errors = model.ascend(masked(e, problem.mask), U)
 
     # the features: gradient, shrinkage and projection
@@ -120,7 +122,7 @@ def step(
 
 
 class StepSizes(NamedTuple):
-    """How far a step goes along the gradient, and what the shrinkage takes off, [N, 1, 1, 1]."""
+    """How far a step goes along the gradient, and what the shrinkage subtracts, [N, 1, 1, 1]."""
 
     beta: Tensor
     threshold: Tensor

@@ -12,17 +12,17 @@ from whatwhere.ops.convolution import convolve_up
 from whatwhere.spec import MomentFit, Pooling
 
 Scales = Callable[[int], tuple[float | Tensor, float | Tensor]]
-"""What the fitted start of μ and γ of a layer is multiplied by: numbers
-(`InferenceSpec.start_scales`), or tensors."""
+"""The factors of the fitted start of μ and γ of a layer: numbers (`InferenceSpec.start_scales`), or
+tensors."""
 
 
 def start_pooling(problem: Problem, scales: Scales | None = None) -> tuple[PoolingParams, ...]:
     """Fit the pooling variables of layers 1 … phase.layer to the images propagated up (paper,
     "Initialization").
 
-    Variables that move and are known already are latents, and stay: those of Gaussians. Switches
-    are no latents but a function of the image and the filters, so they are computed again. `scales`
-    are given in place of those of the spec.
+    Variables of Gaussians that are known already are latents, so they stay. Switches are not
+    latents but a function of the image and the filters, so they are computed again. `scales`, if
+    given, replace those of the spec.
     """
     model = problem.sized
     known = problem.latents.pooling_params
@@ -52,8 +52,8 @@ def fit(
     moments: MomentFit,
     scales: tuple[float | Tensor, float | Tensor] = (1.0, 1.0),
 ) -> PoolingParams:
-    """The pooling variables that a bottom-up signal at z suggests; those that move, times
-    `scales`."""
+    """The pooling variables that a bottom-up signal at z suggests; those that move are multiplied
+    by `scales`."""
     theta = ops.fit(kind, signal, regions, moments)
     unscaled = isinstance(scales[0], float) and scales == (1.0, 1.0)
     if unscaled or not kind.moves:

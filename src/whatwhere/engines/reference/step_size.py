@@ -3,7 +3,7 @@ constant.
 
     β = ‖g‖² / (λ ‖M ⊙ R g‖²)                            line search (Eqn. autostep)
 
-Deviation: the print of the line search lacks λ, although the step is λ β g; at λ = 5 it diverges.
+Deviation: the printed line search lacks λ, although the step is λ β g; at λ = 5 it diverges.
 """
 
 import math
@@ -18,7 +18,7 @@ from whatwhere.model.sized import masked
 from whatwhere.ops.pooling import Weights
 from whatwhere.spec import Fixed
 
-BATCH_SHARE = 0.1  # of a mini-batch that the batch rule looks at, as in the paper
+BATCH_SHARE = 0.1  # share of a mini-batch that the batch rule uses, as in the paper
 
 
 def line_search(problem: Problem, g: Tensor, weights: Sequence[Weights]) -> Tensor:
@@ -47,13 +47,13 @@ def line_search(problem: Problem, g: Tensor, weights: Sequence[Weights]) -> Tens
 
 
 def batch_sample(images: int) -> int:
-    """How many images of a mini-batch the batch rule looks at: the first tenth, at least one."""
+    """How many images of a mini-batch the batch rule uses: the first tenth, at least one."""
     return max(1, round(BATCH_SHARE * images))
 
 
 def pooling_rate(v: Tensor, mask: Tensor | None, contrast: float | None) -> Tensor:
-    """What β_U of a schedule is multiplied by for every image, (contrast / max |M ⊙ v|)², [N]; 0
-    for a black image.
+    """The factor of a schedule's β_U for every image, (contrast / max |M ⊙ v|)², [N]; 0 for a black
+    image.
 
     The gradient of the pooling variables grows with the square of the images' contrast.
     """
@@ -64,10 +64,10 @@ def pooling_rate(v: Tensor, mask: Tensor | None, contrast: float | None) -> Tens
 
 
 def known_sizes(problem: Problem) -> list[float] | None:
-    """β of every step, where the rule of `spec.step` knows it before the first one; None: a line
-    search finds it in every step.
+    """β of every step, if the rule of `spec.step` knows it in advance; None if a line search finds
+    it in every step.
 
-    All engines ask here, so that a new rule of this kind is one more case.
+    All engines call this function, so a new rule of this kind is one more case here.
     """
     spec = problem.spec
     if spec.schedule is not None:

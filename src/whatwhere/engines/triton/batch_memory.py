@@ -35,7 +35,7 @@ class FilterSource(NamedTuple):
 
 
 def searched_images(spec: InferenceSpec, images: int) -> int:
-    """How many images a line search looks at; 0 where there is none."""
+    """How many images a line search uses; 0 without a line search."""
     if not isinstance(spec.step, LineSearch):
         return 0
     return batch_sample(images) if spec.per_batch else images

@@ -217,8 +217,8 @@ def product(tensors, rows, step_number, SHAPE: tl.constexpr, SPARSE: tl.constexp
 
 @triton.jit
 def active_taps(active, step_number, at, SHAPE: tl.constexpr, M: tl.constexpr):
-    """1 for every tap whose region has a feature in any of M images, `at` the first image and
-    region; else 0."""
+    """1 for every tap whose region has a feature in any of M images, where `at` is the first image
+    and region; otherwise 0."""
     R_Y: tl.constexpr = SHAPE.group_taps[0]
     R_X: tl.constexpr = SHAPE.group_taps[1]
     H, W = SHAPE.cells[0], SHAPE.cells[1]

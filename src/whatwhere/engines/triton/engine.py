@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 MAX_REGION = 64  # elements of a pooling region: loops over them are unrolled
 MAX_CELL = 16  # elements from one region to the next, which a program holds in registers
-# images whose start is recorded in a CUDA graph, too: of more, its memory would be large
+# up to this many images, a CUDA graph also records the start; for more, it would need much memory
 MAX_RECORDED = 64
 MAX_CACHED = 4  # workspaces that are cached for the next call
 
 
 class Prepared:
-    """A workspace and, from its second use on, the CUDA graph of all its steps; of few images, of
-    the start, too."""
+    """A workspace and, from its second use on, the CUDA graph of all its steps; for few images,
+    also the graph of the start."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace, self.used, self.started = workspace, False, False
@@ -94,8 +94,8 @@ def record(launches: Callable[[], object]) -> torch.cuda.CUDAGraph:
 
 
 def is_recordable(problem: Problem) -> bool:
-    """Whether fitting the start takes a good part of the time, and can be recorded: it then waits
-    for nothing."""
+    """Whether fitting the start takes much of the time and can be recorded, because it waits for
+    nothing."""
     # other rules may need numbers of the filters, which wait for the device
     waits = not isinstance(problem.spec.step, LineSearch | Schedule)
     few = len(problem.images) <= MAX_RECORDED and problem.images.is_cuda
@@ -103,8 +103,8 @@ def is_recordable(problem: Problem) -> bool:
 
 
 def starts_from_zero(problem: Problem) -> bool:
-    """Whether the first step of a schedule fits the pooling variables as well, which fitted apart
-    take longer.
+    """Whether the first step of a schedule fits the pooling variables as well, because fitting them
+    separately takes longer.
 
     Products of float16 leave no noise where there is no signal if nothing is negative.
     """
@@ -147,11 +147,11 @@ class TritonEngine:
     def unsupported_reason(self, problem: Problem) -> str | None:
         """Why this engine does not support the problem; None if it does."""
         if find_spec("triton") is None:
-            return "the package triton is not installed (pip install 'whatwhere[gpu]')"
+            return "the package triton is not installed (pip install triton)"
         if torch.version.hip is not None:
             return "its kernels are tuned and tested for NVIDIA GPUs only"
         if problem.images.device.type != "cuda":
-            return f"the images are on {problem.images.device}; its kernels run on a CUDA device"
+            return f"the images are on {problem.images.device}, but its kernels run on CUDA devices"
         return unsupported(problem)
 
 
@@ -172,7 +172,7 @@ def prepare(problem: Problem, *, from_zero: bool = False) -> Prepared:
 def unsupported(problem: Problem) -> str | None:
     """What the kernels do not support, by name."""
     if problem.model.dtype != torch.float32:
-        return f"its kernels are for float32; the model is {problem.model.dtype}"
+        return f"its kernels are for float32, but the model is {problem.model.dtype}"
     return FAST.unsupported_reason(problem) or unsupported_size(problem)
 
 
@@ -181,12 +181,13 @@ def unsupported_size(problem: Problem) -> str | None:
     for k, layer in enumerate(problem.model.spec.layers[: problem.phase.layer], start=1):
         if math.prod(layer.pool_shape) > MAX_REGION:
             return (
-                f"the pooling regions of layer {k} hold {times(layer.pool_shape)} elements; at most"
-                f" {MAX_REGION}"
+                f"the pooling regions of layer {k} hold {times(layer.pool_shape)} elements (it"
+                f" supports at most {MAX_REGION})"
             )
         if math.prod(cell_sides(layer.pool_shape, layer.strides)) > MAX_CELL:
             strides = f"{times(layer.strides)} elements"
             return (
-                f"the pooling regions of layer {k} have a stride of {strides}; at most {MAX_CELL}"
+                f"the pooling regions of layer {k} have a stride of {strides} (it supports at most"
+                f" {MAX_CELL})"
             )
     return None

@@ -12,8 +12,8 @@ the s elements of a cell (or block) of all maps side by side in one row,
 With cells of 2 × 2 and filters of 5 × 5 that is 9 taps for 25, each row read a third as often, for
 1.44 times the products.
 
-Regions that overlap are no cells: those have the sides of the regions' strides, and the error at z
-goes through memory.
+Regions that overlap are not cells: the sides of cells are then the strides of the regions, and the
+error at z goes through memory.
 """
 
 import math
@@ -52,7 +52,7 @@ def both(function: Callable[[int, int], int], one: Pair, other: Pair) -> Pair:
 
 
 def cell_sides(pool_shape: Pair, strides: Pair) -> Pair:
-    """Where regions do not overlap theirs, else the strides, of at least 2."""
+    """The sides of the regions if they do not overlap; otherwise the strides, but at least 2."""
     return both(lambda s, t: s if s == t else max(t, 2), pool_shape, strides)
 
 
@@ -68,8 +68,8 @@ def depth_block(inner: int) -> int:
 
 @dataclass(frozen=True)
 class LayerShape:
-    """The sizes of one layer: B maps of z over C maps below. What has two numbers has them along
-    rows and columns.
+    """The sizes of one layer: B maps of z over C maps below. Pairs of numbers are along rows and
+    columns.
 
     Kernels take it whole, as one constant that they are compiled for. `layer_shape` computes it.
     """
@@ -212,7 +212,8 @@ def block_places(shape: LayerShape, device: torch.device) -> Tensor:
 
 @cache
 def down_sources(shape: LayerShape, device: torch.device) -> Tensor:
-    """Of G_t of every tap, [taps, s B, elements of a group of blocks], padded with zeros."""
+    """The sources of G_t for every tap, [taps, s B, elements of a group of blocks], padded with
+    zeros."""
     rows, columns = (
         round_up(shape.cell_row, shape.down_depth),
         round_up(shape.group_row, shape.down_tile),
@@ -226,8 +227,8 @@ def down_sources(shape: LayerShape, device: torch.device) -> Tensor:
 
 @cache
 def up_sources(shape: LayerShape, device: torch.device) -> Tensor:
-    """Of G_tᵀ of every tap, [taps, s C, chunks · places · CHUNK]: its columns in chunks of maps,
-    padded with zeros."""
+    """The sources of G_tᵀ for every tap, [taps, s C, chunks · places · CHUNK]: its columns in
+    chunks of maps, padded with zeros."""
     area, columns, taps = shape.cell_area, shape.block_row, math.prod(shape.taps)
     # [t, a, b, y c]
     G = filter_blocks(numbered(shape), shape).view(taps, area, shape.maps, columns)

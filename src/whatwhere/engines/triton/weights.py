@@ -3,9 +3,10 @@ follow from.
 
 Weights change only where θ moves, which is where there are features; so they are stored, as whole
 numbers of 16 bits, and most of what a step does reads them and not θ. (float16 would round them 16
-times as coarsely, which shows where the gradient of θ is a small difference.) Of an axis with s
-elements that is one plane for each, and at s = 2 a single one: the two weights are a unit vector,
-so that d = w_1 - w_0 says both. The planes of a region are those along rows, then along columns.
+times as coarsely, which shows where the gradient of θ is a small difference.) An axis with s
+elements has one plane for each element, but a single one at s = 2: the two weights are a unit
+vector, so that d = w_1 - w_0 gives both. The planes of a region are those along rows, then along
+columns.
 """
 
 from collections import namedtuple

@@ -33,9 +33,10 @@ REGIONS = {"M": 32, "num_warps": 4}
 class DownPass(NamedTuple):
     """One pass down.
 
-    images    how many of the batch, from the first
-    subtract  the images from what is reconstructed
-    trial     this is R g of the line search, with the weights before it: only its squares are used
+    images    how many images of the batch, from the first
+    subtract  whether to subtract the images from the reconstruction
+    trial     whether this is R g of the line search, with the weights before it: only its squares
+              are used
     t         the step whose marks say which of the top's regions have a feature; None: not known
     """
 
@@ -176,7 +177,7 @@ class Workspace(BatchMemory):
 
     @property
     def rule(self) -> Rule:
-        """What a pass up or a step is compiled for, but for its role."""
+        """What a pass up or a step is compiled for, except its role."""
         spec = self.spec
         return Rule(
             penalty=spec.penalty.code,
@@ -239,8 +240,8 @@ class Workspace(BatchMemory):
         )
 
     def down_tensors(self, k: int, trial: bool) -> down.DownTensors:
-        """What `down` reads and writes from layer k. At layer 1 no layer is below: what it would
-        take of it is never used."""
+        """What `down` reads and writes from layer k. Layer 1 has no layer below, and the tensors in
+        its place are never used."""
         under = max(k - 2, 0)
         out = self.common
         if k > 1:
@@ -371,8 +372,7 @@ class Workspace(BatchMemory):
         """β of step t, from the gradient of the sample and what it reconstructs, by the weights
         before the step.
 
-        What belongs to the sample is then done but for its step: θ has moved, and the gradient is
-        stored.
+        The sample then lacks only its step: θ has moved, and the gradient is stored.
         """
         for k in range(1, self.top + 1):
             role = "gradient" if k == self.top else "between"

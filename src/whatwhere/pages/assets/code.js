@@ -138,7 +138,7 @@ export function codePanel(session) {
     adding = on;
     add.setAttribute("aria-pressed", String(on));
     byId("code-hint", HTMLElement).textContent = on
-      ? "Click where the feature chosen in the legend should be; Enter puts it in the middle."
+      ? "Click where a feature of the map chosen in the legend should be; Enter puts it in the middle."
       : "";
   };
   add.addEventListener("click", () => setAdding(!adding));
@@ -253,7 +253,7 @@ function describe(canvas, session) {
   const active = session.active(layer);
   const chosen = active.find(({ j }) => j === selected);
   const said = chosen
-    ? `Feature ${chosen.map + 1} in row ${chosen.row + 1}, column ${chosen.column + 1} is selected.`
+    ? `A feature of map ${chosen.map + 1} in row ${chosen.row + 1}, column ${chosen.column + 1} is selected.`
     : "Press n for the next feature.";
   const count = session.activeCount(layer);
   const drawn = count > active.length ? `; ${active.length} of them are drawn` : "";

@@ -27,12 +27,12 @@ export function elementPanel(session) {
     if (session.state.selected !== null) removeFeature(session, session.state.selected);
   });
   byId("continue", HTMLButtonElement).addEventListener("click", () => session.continueHere());
-  byId("undo-edits", HTMLButtonElement).addEventListener("click", () => session.undoEdits());
+  byId("discard-edits", HTMLButtonElement).addEventListener("click", () => session.discardEdits());
 
   session.panels.push((changes) => {
     if (!changes.has("selection") && !changes.has("latents") && !changes.has("view")) return;
     const edited = session.state.actions.length;
-    byId("undo-edits", HTMLButtonElement).disabled = edited === 0;
+    byId("discard-edits", HTMLButtonElement).disabled = edited === 0;
     byId("edited", HTMLElement).textContent = edited ? "edited by hand" : "";
     const { selected, layer } = session.state;
     byId("element", HTMLElement).hidden = selected === null;
@@ -44,7 +44,7 @@ export function elementPanel(session) {
     const isTop = layer === session.top;
     const value = session.descent().pHat[layer][selected];
     const title = byId("element-title", HTMLElement);
-    title.textContent = `Feature ${map + 1} of layer ${layer}, row ${row + 1}, column ${column + 1}`;
+    title.textContent = `Feature of map ${map + 1} of layer ${layer}, row ${row + 1}, column ${column + 1}`;
     title.style.borderColor = css(session.colours[layer - 1][map]);
     amplitude.disabled = byId("delete", HTMLButtonElement).disabled = !isTop;
     amplitude.max = String(Math.max(2 * session.strongest(), value));

@@ -45,6 +45,8 @@ export class Examples {
     this.area = area;
     /** @type {Code[]} */ this.codes = []; // of the first examples; the others follow
     /** @type {number[]} */ this.lengths = [];
+    /** How many examples will have a code: all of them while parts follow. */
+    this.expected = Math.min(packed.parts * packed.part, packed.count);
   }
 
   /** Add the codes of the next part. @param {string} packed */
@@ -71,12 +73,16 @@ export class Examples {
    * @param {() => Promise<void>} turn waited for before each
    */
   async *fetchOthers(turn) {
-    for (let part = this.packed.codes.length; part < this.packed.parts; part++) {
-      await turn();
-      const answer = await fetch(`codes/${part}`);
-      if (!answer.ok) return;
-      await this.add(await answer.text());
-      yield this.codes.length;
+    try {
+      for (let part = this.packed.codes.length; part < this.packed.parts; part++) {
+        await turn();
+        const answer = await fetch(`codes/${part}`);
+        if (!answer.ok) return;
+        await this.add(await answer.text());
+        yield this.codes.length;
+      }
+    } finally {
+      this.expected = this.codes.length;
     }
   }
 

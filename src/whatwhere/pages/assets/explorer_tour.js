@@ -29,13 +29,13 @@ export function explorerStops(session) {
     {
       target: "code-panel",
       title: "What and where",
-      text: "The image is now a list of features. Each has a colour and a number (what) and an ellipse that says at which place of its region it is drawn (where). One is selected: drag its ellipse or pull its rim, scroll to make it stronger, press Delete to take it away.",
+      text: "The image is now a list of features. Each has the colour and the number of its feature map (what) and an ellipse that says at which place of its region it is drawn (where). One is selected: drag its ellipse or pull its rim, scroll to make it stronger, press Delete to take it away.",
       act: selectFirst,
     },
     {
       target: "feature-panel",
-      title: "Meet a feature",
-      text: "This is what the selected feature has learned: its filters, what it draws alone, and 16 of its activations in other images, drawn at random.",
+      title: "Meet a feature map",
+      text: "This is what the map of the selected feature has learned: its filters, what it draws alone, and 16 of its activations in other images, drawn at random.",
     },
     {
       target: "pair-panel",

@@ -1,4 +1,4 @@
-// The legend, in which a feature is chosen, and the panel "A feature": its filters, what it draws alone, random
+// The legend, in which a feature map is chosen, and the panel "A feature map": its filters, what it draws alone, random
 // activations, where it occurs, what occurs with it.
 import { byId, make } from "./dom.js";
 import { allWeights, descend } from "./engine.js";
@@ -17,6 +17,7 @@ export function featurePanel(session) {
   let [sampled, drawn] = [0, 0]; // activations to draw samples from, and how often they were drawn
   /** @type {Map<number, Promise<any>>} */ const inferred = new Map();
   session.panels.push((changes) => {
+    if (changes.has("examples") || changes.has("image")) showPending(session);
     if (!["selection", "examples", "view", "scheme"].some((change) => changes.has(/** @type {any} */ (change)))) return;
     const { layer, feature } = session.state;
     byId("feature", HTMLElement).hidden = feature === null;
@@ -26,7 +27,7 @@ export function featurePanel(session) {
     const isNew = key !== shown;
     shown = key;
     const title = byId("feature-title", HTMLElement);
-    title.textContent = `Feature ${feature + 1} of layer ${layer}`;
+    title.textContent = `Feature map ${feature + 1} of layer ${layer}`;
     title.style.borderColor = css(session.colours[layer - 1][feature]);
     if (isNew) {
       showFilters(session, layer, feature);
@@ -46,7 +47,16 @@ export function featurePanel(session) {
   });
 }
 
-/** The filter planes of a feature, one for each map below that it connects to. @param {Session} session @param {number} k @param {number} map */
+/** Say how many examples are inferred, while others follow. @param {Session} session */
+function showPending({ examples }) {
+  const known = examples.codes.length;
+  for (const line of document.querySelectorAll(".examples-pending")) {
+    /** @type {HTMLElement} */ (line).hidden = known >= examples.expected;
+    line.textContent = `inferring examples: ${known.toLocaleString("en")} of ${examples.expected.toLocaleString("en")}`;
+  }
+}
+
+/** The filter planes of a feature map, one for each map below that it connects to. @param {Session} session @param {number} k @param {number} map */
 function showFilters(session, k, map) {
   const layer = session.model.layers[k - 1];
   const below = k === 1 ? session.inkSize.channels : session.model.layers[k - 2].maps;
@@ -112,7 +122,7 @@ function showOccurrence(session, map, activations) {
   const images = new Set(activations.map((one) => /** @type {any} */ (one).example)).size;
   const known = session.examples.codes.length;
   const share = known > 0 ? ((100 * images) / known).toFixed(0) : "–";
-  byId("occurrence-count", HTMLElement).textContent = `in ${share} % of ${known} examples`;
+  byId("occurrence-count", HTMLElement).textContent = `in ${share} % of ${known.toLocaleString("en")} examples`;
 }
 
 /** @param {Session} session @param {number} map */
@@ -155,6 +165,8 @@ async function showSamples(session, map, activations, inferred, wanted) {
     drawParts(tile, [], size);
   }
   byId("samples", HTMLElement).replaceChildren(...tiles);
+  const count = `${tiles.length} activation${tiles.length === 1 ? "" : "s"}`;
+  byId("samples-title", HTMLElement).textContent = `${count}, drawn at random`;
   const colour = session.colours[session.top - 1][map];
   const settings = { ...session.page.settings, steps: session.page.examples.steps };
   for (const [n, { example, place, value }] of chosen.entries()) {
@@ -178,7 +190,7 @@ async function showSamples(session, map, activations, inferred, wanted) {
   }
 }
 
-/** Every feature of the layer with its hue and number; choosing one opens its panel and highlights it. @param {Session} session */
+/** Every feature map of the layer with its hue and number; choosing one opens its panel and highlights it. @param {Session} session */
 export function legendPanel(session) {
   const legend = byId("legend", HTMLElement);
   const layers = byId("layer", HTMLSelectElement);
@@ -201,7 +213,7 @@ export function legendPanel(session) {
       legend.replaceChildren(
         ...session.colours[layer - 1].map((colour, map) => {
           const choose = () => session.set({ feature: map, selected: null }, "selection");
-          const chip = make("button", { class: "swatch", "aria-label": `Feature ${map + 1}`, onclick: choose }, String(map + 1));
+          const chip = make("button", { class: "swatch", "aria-label": `Feature map ${map + 1}`, onclick: choose }, String(map + 1));
           chip.style.setProperty("--hue", css(colour));
           return chip;
         }),

@@ -1,13 +1,14 @@
 // The labelling page: what is chosen, what is said, and the panels that show it.
 import { byId } from "./dom.js";
 import { cellsAcross, fillCells, Grid } from "./label_cells.js";
-import { chosenPanel, showChosen } from "./label_chosen.js";
+import { chosenPanel, showChosen, toggleLarge } from "./label_chosen.js";
 import { nameField, showClasses } from "./label_classes.js";
 import { showError } from "./label_error.js";
 import { exchangePanel } from "./label_exchange.js";
 import { keyboard, keysDialog } from "./label_keys.js";
 import { PictureMap } from "./label_map.js";
-import { filteredRows, reviewedRows, reviewPanel, showFilter, showReview } from "./label_review.js";
+import { reachBar, showReach } from "./label_reach.js";
+import { filteredRows, isOrdered, reviewedRows, reviewPanel, showFilter, showReview } from "./label_review.js";
 import { fetchSheets } from "./label_small.js";
 import { ask, counted, shared, tell, usedClasses, wordsOf } from "./label_state.js";
 import { LABEL_STOPS } from "./label_tour.js";
@@ -21,6 +22,7 @@ const SMALLEST_CELL = 40; // pixels of a picture in the grid
 
 let view = "map";
 let anchor = -1; // where a range that shift selects begins
+let pointedRow = -1; // the picture in the grid that the pointer or an arrow key reached last
 /** @type {Promise<void>} */ let working = Promise.resolve(); // labels are given one after the other
 /** @type {Grid} */ let grid;
 /** @type {PictureMap} */ let map;
@@ -52,33 +54,31 @@ function say(which, name) {
     for (const row of rows) shared.takenOut.delete(row);
     take(state);
     goOn(following);
-    byId("spoken", HTMLElement).textContent = `${counted(rows.length, "picture")}: ${name ?? "no label"}. ${nextWords()}`;
+    speak(`${counted(rows.length, "picture")}: ${name ?? "no label"}.`);
     void estimate();
   });
 }
 
-/** The rows that a key or a class means: the chosen ones, or the one that has the focus. */
-function meantRows() {
-  if (shared.chosen.size > 0) return [...shared.chosen];
-  const focused = document.activeElement;
-  return focused instanceof HTMLElement && focused.dataset.row !== undefined ? [Number(focused.dataset.row)] : [];
-}
-
 /** Give the chosen pictures a class; with none chosen, every click gives it. @param {string | null} name */
 function give(name) {
-  if (name !== null && meantRows().length === 0 && document.body.getAttribute("aria-busy") === "false") {
+  if (name !== null && shared.chosen.size === 0 && document.body.getAttribute("aria-busy") === "false") {
     shared.armed = shared.armed === name ? null : name;
     show();
     return;
   }
-  void say(meantRows, name);
+  void say(() => [...shared.chosen], name);
 }
 
-/** In the grid the picture after those that get a label is next; null elsewhere. @param {number[]} rows */
+/**
+ * In the grid, the next picture without a label follows those that get one. After a label that replaces another, it is
+ * simply the next picture. Null elsewhere.
+ * @param {number[]} rows
+ */
 function nextInGrid(rows) {
   if (!byId("grid", HTMLElement).contains(document.activeElement)) return null;
   const last = Math.max(...rows.map((row) => grid.rows.indexOf(row)));
-  return grid.rows[last + 1] ?? null;
+  const replaced = rows.every((row) => shared.said[row] !== undefined);
+  return grid.rows.slice(last + 1).find((row) => replaced || shared.said[row] === undefined) ?? null;
 }
 
 /** Choose what is to be labelled next. @param {number | null} following the next picture in the grid */
@@ -95,8 +95,14 @@ function goOn(following) {
   if (first instanceof HTMLElement && !isTyping && !byId("large", HTMLDialogElement).open) first.focus({ preventScroll: true });
 }
 
+/** Say to a screen reader what was done, and what is chosen now. @param {string} done */
+function speak(done) {
+  byId("spoken", HTMLElement).textContent = `${done} ${nextWords()}`;
+}
+
 function nextWords() {
-  return shared.current < 0 ? "Every picture has a label." : `Next: ${wordsOf(shared.current)}`;
+  if (shared.current >= 0) return `Next: ${wordsOf(shared.current)}`;
+  return shared.tray.length === 0 ? "Every picture has a label." : "No picture is chosen.";
 }
 
 const undo = () =>
@@ -106,15 +112,16 @@ const undo = () =>
     tell("");
     shared.armed = null;
     take(state);
-    if (state.undone?.length) choose(state.undone);
-    byId("spoken", HTMLElement).textContent = `Undone. ${nextWords()}`;
+    // one picture can get its right label at once; to label many is for the user to choose
+    if (state.undone?.length) choose(state.undone.length === 1 ? state.undone : []);
+    speak("Undone.");
     void estimate();
   });
 
 const save = () =>
   afterwards(async () => {
-    const { saved } = await ask("save", {});
-    if (saved) tell(`Saved: ${saved}`);
+    const { saved, command } = await ask("save", {});
+    if (saved) tell(`Saved: ${saved}. To classify new pictures with it: ${command}`);
   });
 
 /** Confirm the class that is looked through; what was taken out is chosen then. */
@@ -125,8 +132,10 @@ function confirmReviewed() {
   const { name, rows } = reviewed;
   void say(() => rows, name).then(() => {
     shared.takenOut.clear();
-    if (out.length > 0) choose(out);
-    tell(`${counted(rows.length, "picture")} confirmed as ${name}.${out.length > 0 ? " What you took out is chosen: give it a name." : ""}`);
+    const done = `${counted(rows.length, "picture")} confirmed as ${name}.`;
+    if (out.length > 0) select(out);
+    tell(out.length > 0 ? `${done} What you took out is chosen: give it a name.` : done);
+    speak(done);
   });
 }
 
@@ -140,10 +149,12 @@ function take(state) {
 
 /** Choose pictures, or label them if a class is pressed. @param {number[]} rows @param {boolean} [add] */
 function choose(rows, add = false) {
-  if (shared.armed !== null && rows.length > 0) {
-    void say(() => rows, shared.armed);
-    return;
-  }
+  if (shared.armed !== null && rows.length > 0) void say(() => rows, shared.armed);
+  else select(rows, add);
+}
+
+/** Choose pictures, also while a class is pressed. @param {number[]} rows @param {boolean} [add] */
+function select(rows, add = false) {
   if (!add) shared.chosen.clear();
   for (const row of rows) shared.chosen.add(row);
   const before = shared.current;
@@ -179,6 +190,22 @@ function clickGrid(row, event) {
   showReview();
 }
 
+/**
+ * Show the chosen picture large, or close it. While a class is looked through, it is the picture that the pointer or an
+ * arrow key reached last: it can be looked at without being taken out.
+ */
+function showLarge() {
+  const isReviewed = reviewedRows() !== null && grid.rows.includes(pointedRow);
+  if (isReviewed && !byId("large", HTMLDialogElement).open) select([pointedRow]);
+  toggleLarge();
+}
+
+/** Remember the picture in the grid that the pointer reached last. @param {PointerEvent} event */
+function point(event) {
+  const cell = event.target instanceof Element ? event.target.closest(".cell") : null;
+  pointedRow = cell instanceof HTMLElement ? Number(cell.dataset.row) : -1;
+}
+
 /** Move by an arrow key, in the cells or from one suggestion to the next. @param {string} key @param {HTMLElement | null} cell */
 function move(key, cell) {
   const inGrid = cell !== null && byId("grid", HTMLElement).contains(cell);
@@ -188,7 +215,10 @@ function move(key, cell) {
   const from = rows.indexOf(cell === null ? shared.current : Number(cell.dataset.row));
   const row = rows[from < 0 ? 0 : from + step];
   if (row === undefined) return false;
-  if (inGrid) grid.focus(row);
+  if (inGrid) {
+    grid.focus(row);
+    pointedRow = row;
+  }
   if (shared.armed === null && !(inGrid && reviewedRows() !== null)) choose([row]);
   if (!inGrid) focusTray(row);
   return true;
@@ -210,6 +240,7 @@ function show() {
   showFirstSteps();
   byId("undo", HTMLButtonElement).disabled = shared.undo === 0;
   showClasses({ give, look });
+  showReach(give);
   showFilter();
   showView();
   showChosenPanels();
@@ -234,6 +265,7 @@ function showFirstSteps() {
 /** Show what a choice changes. */
 function showChoice() {
   showChosenPanels();
+  showReach(give);
   if (view === "grid") grid.redraw();
   else map.redrawChoice();
 }
@@ -266,6 +298,12 @@ function setView(which) {
   showView();
 }
 
+/** The map shows all pictures instead of an order, which only the grid has. */
+function showMap() {
+  if (isOrdered()) byId("filter", HTMLSelectElement).value = "all";
+  setView("map");
+}
+
 /** Look through the members of a class in the grid. @param {string} name */
 function look(name) {
   shared.takenOut.clear();
@@ -274,6 +312,7 @@ function look(name) {
   byId("all-panel", HTMLElement).scrollIntoView({ block: "nearest" }); // on a phone it is below
   byId("grid", HTMLElement).scrollTop = 0;
   const [first] = grid.rows;
+  pointedRow = first ?? -1;
   if (first !== undefined) grid.focus(first);
 }
 
@@ -312,7 +351,7 @@ function listen() {
     ["save", () => void save()],
     ["not-sure", () => give(shared.page.notSure)],
     ["clear", () => give(null)],
-    ["show-map", () => setView("map")],
+    ["show-map", showMap],
     ["show-grid", () => setView("grid")],
     ["confirm", confirmReviewed],
   ];
@@ -325,19 +364,21 @@ function listen() {
   byId("size", HTMLInputElement).addEventListener("input", showView);
   nameField(give);
   chosenPanel();
+  reachBar();
   exchangePanel(afterwards, (state) => {
     take(state);
     goOn(null);
     void estimate();
   });
-  reviewPanel(showView);
+  reviewPanel(showView, () => setView("grid"));
+  byId("grid", HTMLElement).addEventListener("pointermove", point);
   const leave = () => {
     if (shared.armed !== null) {
       shared.armed = null;
       show();
     } else choose([]);
   };
-  keyboard({ give, undo, why, save, confirm: confirmReviewed, leave, pick: (row) => choose([row]), move });
+  keyboard({ give, undo, why, large: showLarge, save, confirm: confirmReviewed, leave, pick: (row) => choose([row]), move });
   tourGuide(LABEL_STOPS);
 }
 

@@ -75,7 +75,7 @@ export class Grid {
   }
 
   get columns() {
-    const width = this.scroller.clientWidth || 600;
+    const width = Math.floor(this.all.getBoundingClientRect().width) || 600; // without the padding of the scroller
     return Math.max(1, Math.floor((width + GAP) / (this.side + BORDER + GAP)));
   }
 

@@ -6,7 +6,8 @@ import { counted, shared, wordsOf } from "./label_state.js";
 export function showChosen() {
   const isOne = shared.current >= 0 && shared.chosen.size > 0;
   byId("chosen", HTMLElement).textContent = chosenWords();
-  byId("zoom", HTMLButtonElement).hidden = !isOne;
+  byId("chosen-size", HTMLElement).textContent = isOne ? sizeWords(shared.current) : "";
+  byId("zoom", HTMLButtonElement).classList.toggle("empty-frame", !isOne);
   byId("why", HTMLButtonElement).hidden = !isOne;
   if (!isOne) {
     byId("large", HTMLDialogElement).close();
@@ -19,7 +20,13 @@ export function showChosen() {
     const isShown = id === "picture" || byId("large", HTMLDialogElement).open;
     if (isShown) showOriginal(picture);
   }
-  byId("large-words", HTMLElement).textContent = words;
+  byId("large-words", HTMLElement).textContent = `${words} (${sizeWords(shared.current)})`;
+}
+
+/** The size of a picture in its file. @param {number} row */
+function sizeWords(row) {
+  const [width, height] = shared.sizes[row];
+  return `${width} × ${height} pixels`;
 }
 
 function chosenWords() {

@@ -4,7 +4,6 @@
 // the start of a name; alone, it is the shortcut. Enter opens the field for those who type slowly.
 import { byId, make } from "./dom.js";
 import { enterField, leaveField } from "./label_classes.js";
-import { toggleLarge } from "./label_chosen.js";
 import { classOfDigit, shared } from "./label_state.js";
 
 const ALONE = 450; // milliseconds after which a letter is alone
@@ -19,7 +18,7 @@ export const KEYS = [
   ["n", "not sure: leave the picture out"],
   ["x, Delete", "remove the label"],
   ["u, Ctrl+Z", "undo"],
-  ["z", "show the picture large"],
+  ["z", "show the picture large; while you check a class: the picture under the pointer, which stays in the class"],
   ["w", "why does it have this class?"],
   ["arrows", "go to another picture: in the suggestions, in the grid, on the map"],
   ["Space", "choose the picture, or take it out"],
@@ -34,6 +33,7 @@ export const KEYS = [
  * @property {(name: string | null) => void} give a class to the chosen pictures; null takes the label away
  * @property {() => void} undo
  * @property {() => void} why
+ * @property {() => void} large shows a picture large, or closes it
  * @property {() => void} save
  * @property {() => void} confirm
  * @property {() => void} leave what is pressed or chosen
@@ -49,7 +49,7 @@ export function keyboard(actions) {
     n: () => actions.give(shared.page.notSure),
     x: () => actions.give(null),
     w: actions.why,
-    z: toggleLarge,
+    z: actions.large,
   };
   let waiting = ""; // a letter that may be alone
   let timer = 0;

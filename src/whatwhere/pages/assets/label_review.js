@@ -43,11 +43,12 @@ export function showReview(isGrid = !byId("grid", HTMLElement).hidden) {
   words.textContent =
     open.length === 0
       ? `Every picture of ${name} has a label.`
-      : `${name}, the least sure first. Click what is wrong${out > 0 ? ` (${out} taken out)` : ""}, then`;
+      : `${name}, the least sure first. Click what is wrong; a second click puts it back. To look at a picture only, point at it and press z.`;
   const button = byId("confirm", HTMLButtonElement);
   button.hidden = open.length === 0;
   button.disabled = open.length === out;
   button.textContent = `Confirm ${counted(open.length - out, "picture")} as ${name}`;
+  byId("taken-out", HTMLElement).textContent = out > 0 ? `${out} taken out` : "";
 }
 
 /** The choices of the filter. */
@@ -61,11 +62,18 @@ export function showFilter() {
   filter.value = choices.some(([one]) => one === value) ? value : "all";
 }
 
-/** @param {() => void} showView */
-export function reviewPanel(showView) {
+/** Only the grid has an order. */
+export const isOrdered = () => byId("filter", HTMLSelectElement).value === "unsure";
+
+/**
+ * @param {() => void} showView
+ * @param {() => void} showGrid instead of the map
+ */
+export function reviewPanel(showView, showGrid) {
   byId("filter", HTMLSelectElement).addEventListener("change", () => {
     shared.takenOut.clear();
     byId("grid", HTMLElement).scrollTop = 0;
-    showView();
+    if (isOrdered()) showGrid();
+    else showView();
   });
 }

@@ -7,6 +7,7 @@ import { byId } from "./dom.js";
  * @property {{ name: string, side: number, columns: number, perSheet: number, notSure: string, noneOfThese: string }} page
  * @property {string[]} names of the pictures
  * @property {number[][]} places on the map, from 0 to 1
+ * @property {number[][]} sizes of the pictures in their files: width and height in pixels
  * @property {string[]} classes in the order of their numbers; the first is "none of these"
  * @property {number[]} slots the number of each class: its key and its colour
  * @property {number[]} best class of every picture, -1 for none
@@ -26,6 +27,7 @@ export const shared = {
   page: JSON.parse(byId("data", HTMLElement).textContent ?? ""),
   names: [],
   places: [],
+  sizes: [],
   classes: [],
   slots: [],
   best: [],

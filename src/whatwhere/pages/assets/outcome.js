@@ -51,7 +51,7 @@ function listTiles(list, session) {
           class: "tile",
           "data-j": String(j),
           "aria-pressed": String(j === selected),
-          "aria-label": `Feature ${map + 1} in row ${row + 1}, column ${column + 1}, ${short(value)}`,
+          "aria-label": `Feature of map ${map + 1} in row ${row + 1}, column ${column + 1}, ${short(value)}`,
           onclick: () => session.set({ selected: j === session.state.selected ? null : j, feature: map }, "selection"),
         },
         tile,

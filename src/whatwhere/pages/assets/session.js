@@ -41,6 +41,7 @@ export class Session extends Shown {
     this.state = { ...this.defaults };
     /** @type {{ objective: Objective, latents: Float32Array[] }[]} */ this.trace = [];
     /** @type {Action[]} */ this.edits = []; // to the last state of the trace
+    /** @type {Session["trace"] | null} */ this.unedited = null; // what inference found before all edits
     this.running = false;
     this.shown = 0;
     /** @type {Set<Change>} */ this.changes = new Set();
@@ -101,6 +102,7 @@ export class Session extends Shown {
     } catch {
       // the command that serves the page was ended: the page goes on with the codes that it has
     }
+    this.changed("examples"); // no others follow
   }
 
   // Images -----------------------------------------------------------------------------------------------------
@@ -141,6 +143,7 @@ export class Session extends Shown {
   run() {
     this.trace = [];
     this.edits = [];
+    this.unedited = null;
     this.#segment(null, this.state.actions.slice());
   }
 
@@ -155,6 +158,7 @@ export class Session extends Shown {
     const job = { image: this.signal, settings: this.settings(), pooling: null, from, everyStep: true };
     this.inference.start(job, ({ objective: parts, latents, done }) => {
       this.trace.push({ objective: parts, latents });
+      if (done && from === null) this.unedited = this.trace.slice();
       if (done) this.#finish(actions);
       if (!done && this.trace.length > 1 && performance.now() - this.shown < SHOW_EVERY) return;
       this.shown = performance.now();
@@ -228,11 +232,19 @@ export class Session extends Shown {
     this.#show();
   }
 
-  /** Forget all edits, and return to what inference found. */
-  undoEdits() {
-    const lastRun = this.state.actions.map(({ type }) => type).lastIndexOf("continue");
-    this.state.actions = this.state.actions.slice(0, lastRun + 1);
-    this.run();
+  /** Forget all edits, and return to what inference found before them. It runs again only if an edit interrupted it. */
+  discardEdits() {
+    this.state.actions = [];
+    this.state.step = null;
+    if (this.unedited === null) {
+      this.run();
+      return;
+    }
+    this.inference.cancel();
+    this.running = false;
+    this.edits = [];
+    this.trace = this.unedited.slice();
+    this.#show();
   }
 
   /** T further steps from what is shown. */

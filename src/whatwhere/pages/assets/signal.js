@@ -40,7 +40,7 @@ function showSignal(session) {
 const subscript = (k) => "₀₁₂₃₄₅₆₇₈₉"[k] ?? `_${k}`;
 
 /**
- * The maps of one stage that are not empty, each in the hue of its feature.
+ * The maps of one stage that are not empty, each in its hue.
  * @param {Session} session
  * @param {number} k
  * @param {string} name

@@ -1,5 +1,5 @@
-"""How unlike normal ones an object in a fixed position is: a place is compared with the same place
-of normal pictures.
+"""How much an object in a fixed position differs from normal ones: each place is compared with the
+same place of normal pictures.
 
 places  a place that is far from the nearest normal one at the same place, by more than usual there
 whole   the distance of the whole picture from the nearest normal picture
@@ -18,9 +18,9 @@ from whatwhere.tasks.anomaly.filters import Cells
 OBJECT = {"places": (1.0, 0.5), "whole": (1.0, 2.0)}
 """The kinds of evidence, as in `evidence.SURFACE`."""
 
-USUAL = 250  # pictures, at least, that tell what distances are usual
+USUAL = 250  # the smallest number of pictures that show which distances are usual
 ONE_SIZE = "Resize them, or leave out --aligned (in Python: aligned=False)."
-NEAR = 1e-4  # of the squared length of a picture: smaller distances count as equal
+NEAR = 1e-4  # share of the squared length of a picture; smaller distances count as equal
 
 
 @dataclass(frozen=True)

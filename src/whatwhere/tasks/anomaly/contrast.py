@@ -1,7 +1,8 @@
 """Pictures without contrast, such as those of a dead or a covered camera.
 
-No spot and no texture of theirs stands out, so that evidence may call them the most normal of all:
-whatever the features, a picture with far less contrast than every normal one is an anomaly.
+None of their spots and textures stands out, so the evidence may rate them as the most normal
+pictures of all. Whatever the features, a picture with far less contrast than every normal one is an
+anomaly.
 """
 
 import math
@@ -13,8 +14,8 @@ from torch import Tensor
 
 DULL = 4.0  # times less contrast than the dullest normal picture
 NONE = 1e-4  # contrast that counts as none: less than half a level of 8 bits
-DIM = 0.1  # of the brightness of the darkest normal picture: what is darker counts as equally dark
-SCORE = 10.0  # for each factor e of missing contrast
+DIM = 0.1  # share of the brightness of the darkest normal picture; darker ones count as this dark
+SCORE = 10.0  # score for each factor e of missing contrast
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Contrast:
 
     @classmethod
     def of(cls, pictures: Sequence[Tensor]) -> "Contrast":
-        """Of normal pictures, each [C, H, W]."""
+        """The contrast and the brightness of normal pictures, each [C, H, W]."""
         darkest = min(brightness(picture) for picture in pictures)
         return cls(min(log_contrast(picture, darkest) for picture in pictures), darkest)
 

@@ -3,9 +3,9 @@
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 import torch
@@ -54,11 +54,11 @@ try:
     from sklearn.base import BaseEstimator, OutlierMixin
     from sklearn.utils.validation import check_is_fitted
 except ImportError:
-    raise MissingExtra("scikit-learn", "sklearn", "AnomalyDetector") from None
+    raise MissingExtra("scikit-learn", "AnomalyDetector") from None
 
 FORMAT = "whatwhere anomaly detector 5"
-FORMER = "whatwhere anomaly detector 4"  # one source, the detector's own features
-FEATURES = "photographs"  # the model whose first layer is looked for
+FORMER = "whatwhere anomaly detector 4"  # with one source, the detector's own features
+FEATURES = "photographs"  # the model whose first layer has the features
 COMPARED = 4  # normal patches that are shown
 FEATURE_COPIES = 6  # of the maps of a picture that `fit` holds at most
 BYTES = 4  # of a value of a map
@@ -67,21 +67,63 @@ Progress = Callable[[int], None]
 Features = FeatureMaps | str | Sequence[FeatureMaps | str] | None
 
 
+class Patch(NamedTuple):
+    """A square of a picture, smaller where the picture is smaller.
+
+    top, left      row and column of its first pixel, from 0
+    height, width  in pixels
+    """
+
+    top: int
+    left: int
+    height: int
+    width: int
+
+    @classmethod
+    def around(cls, row: float, column: float, side: int, size: Sequence[int]) -> "Patch":
+        """The square around a place, moved into a picture of this size [H, W]."""
+        top, left = (
+            int(min(max(at - side / 2, 0), max(extent - side, 0)))
+            for at, extent in zip((row, column), size, strict=True)
+        )
+        height, width = (min(side, extent) for extent in size)
+        return cls(top, left, height, width)
+
+    @property
+    def centre(self) -> tuple[int, int]:
+        """The column x and the row y of the pixel in the middle."""
+        return self.left + self.width // 2, self.top + self.height // 2
+
+    def cut(self, picture: Tensor) -> Tensor:
+        """The square of a picture [C, H, W]."""
+        rows = slice(self.top, self.top + self.height)
+        columns = slice(self.left, self.left + self.width)
+        return picture[:, rows, columns]
+
+
 @dataclass(frozen=True)
 class Detection:
     """The findings of a detector in a picture.
 
-    score        the higher, the less normal
+    name         the file, or the number of the picture in an array or a list
+    score        the higher, the less normal; a score above `threshold_.value` is an anomaly
     evidence     evidence of each kind, in units of normal pictures with such a surface: 0 is their
-                 median, and a tenth of them exceeds 1
-    anomaly_map  [H, W]: in units of all normal pictures, all kinds together; NaN where a pixel is
-                 unknown
+                 median, and a tenth of them exceed 1
+    anomaly_map  [H, W]: all kinds of evidence together, in units of all normal pictures; NaN where
+                 a pixel is unknown
+    patch        the least normal place: the `Patch` around the largest value of the map
     """
 
     name: str
     score: float
     evidence: dict[str, float]
     anomaly_map: Tensor
+    patch: Patch
+
+    def share_above(self, threshold: float) -> float:
+        """The share of the known pixels whose values in the map exceed a threshold."""
+        known = self.anomaly_map[self.anomaly_map.isfinite()]
+        return float((known > threshold).float().mean())
 
 
 class AnomalyDetector(OutlierMixin, BaseEstimator):
@@ -97,9 +139,10 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
 
     Parameters
     ----------
-    features : the features that pictures are compared by. None or "own": the detector's own. A
-        callable from pictures [n, C, h, w] to a map [n, D, h', w'] or several, such as a pretrained
-        network: these instead. A list, such as ["own", network]: all of them, joined by ranks
+    features : the features for comparing pictures. None or "own" uses the detector's own features.
+        A callable from pictures [n, C, h, w] to a map [n, D, h', w'] or several maps, such as a
+        pretrained network, replaces them. A list, such as ["own", network], uses all of them,
+        joined by ranks
     aligned : compare each place with the same place of normal pictures, for objects in a fixed
         position in pictures of one size (digits, parts). False compares with all places, for
         surfaces
@@ -112,13 +155,12 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
 
     Attributes
     ----------
-    threshold_ : a `Threshold`: its value, the rate of false alarms that is expected, and the
-        interval of that rate
-    normal_scores_ : scores of the normal pictures, each judged by what was learned from the others,
-        (n,)
+    threshold_ : a `Threshold`: its value, the expected rate of false alarms, and the interval of
+        that rate
+    normal_scores_ : scores of the normal pictures, each by what was learned from the others, (n,)
     normal_evidence_ : evidence of each kind that `normal_scores_` come from, a list of n
         dictionaries; `load` does not restore it
-    fitted_ : numbers of the pictures that `normal_scores_` are of, in the order they were given,
+    fitted_ : numbers of the pictures that `normal_scores_` belong to, in the order they were given,
         (n,)
     offset_ : `score_samples` minus `decision_function`
 
@@ -176,7 +218,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         progress: Progress | None = None,
         stage: Stage = no_stage,
     ) -> "AnomalyDetector":
-        """Learn from more normal pictures, together with those that are kept of the ones before."""
+        """Learn from more normal pictures, together with the earlier ones that were kept."""
         spec = self._spec()
         sample = getattr(self, "sample_", None) or Sample(spec.memory * 1_000_000, spec.seed)
         pictures = open_pictures(X)
@@ -201,6 +243,17 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             self._learn(spec, each, stage)
         return self
 
+    def choose_threshold(self, false_alarms: float) -> "AnomalyDetector":
+        """Change the threshold, without a new fit: choose it again from `normal_scores_`.
+
+        false_alarms  share of normal pictures that may count as anomalies
+        """
+        check_is_fitted(self, "threshold_")
+        AnomalySpec(false_alarms=false_alarms)  # raises an error if it is no such share
+        self.false_alarms = false_alarms
+        self.threshold_ = self._threshold()
+        return self
+
     def score_samples(self, X: Source) -> np.ndarray:
         """How normal pictures are, (n,): the higher, the more normal."""
         return -np.array([found.score for found in self.detect(open_pictures(X))])
@@ -217,7 +270,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         """How unlike normal pictures each pixel is, (H, W) for each picture, in the units of the
         threshold.
 
-        Of signals, (T,) for each.
+        For signals, (T,) for each.
         """
         maps = [found.anomaly_map.numpy() for found in self.detect(open_pictures(X))]
         if self.scorers_[0].extract.for_signals:
@@ -248,21 +301,25 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         """The least normal patch of a picture [C, H, W], and the normal patches that are most like
         it by the first features.
 
-        They are of several normal pictures, if there are several.
+        They come from different normal pictures, if there are several, and never from the same
+        picture, which the detector may have learned from.
         """
         picture = with_channels(picture, self.sample_.channels)
         scorer = self.scorers_[0]
         cells = scorer.extract(picture)
         cell_height, cell_width = scorer.extract.cell_size(cells, picture)
-        side = round((cells.search.around + 1) * cell_height)
-        row, column = divmod(int(anomaly_map.nan_to_num(-torch.inf).argmax()), picture.shape[2])
+        side = scorer.side(cells, picture)
+        row, column = largest_pixel(anomaly_map)
         place = int(row / cell_height), int(column / cell_width)
+        pictures = self._normal_pictures()
+        own = fingerprint(picture)
         nearest = dict[int, list[int]]()
         for number, *at in scorer.normal.nearest_places(cells, *place).mT.tolist():
-            nearest.setdefault(number, at)
+            if number in nearest or fingerprint(pictures[number]) == own:
+                continue
+            nearest[number] = at
             if len(nearest) == COMPARED:
                 break
-        pictures = self._normal_pictures()
         normal = [
             cut(pictures[number], (r + 0.5) * cell_height, (c + 0.5) * cell_width, side)
             for number, (r, c) in nearest.items()
@@ -298,6 +355,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             },
             "numbers": sample.numbers,
             "fitted": self.fitted_.tolist(),
+            "contrast": asdict(self.contrast_),
         }
         for n, ranks in enumerate(self.ranks_):
             tensors[f"{n}.bends"] = ranks.bends
@@ -311,8 +369,8 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         """Read a detector that `save` wrote; a damaged file, or one of another format, raises a
         RunError.
 
-        features  those that the detector was fitted with, unless they are its own; others raise a
-                  RunError
+        features  the features that the detector was fitted with, unless they are its own; other
+                  features raise a RunError
         """
         file = Path(path)
         if file.is_dir():
@@ -334,7 +392,11 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             detector.normal_scores_ = tensors["scores"].numpy()
             detector.scorers_ = detector._read_scorers(settings["scorers"], tensors)
             detector.ranks_ = [Ranks(tensors[f"{n}.bends"]) for n in range(len(detector.scorers_))]
-            detector.contrast_ = Contrast.of(detector._normal_pictures())
+            if "contrast" in settings:
+                detector.contrast_ = Contrast(**settings["contrast"])
+            else:
+                # Earlier files do not have it, and measuring it takes most of the time of loading.
+                detector.contrast_ = Contrast.of(detector._normal_pictures())
             detector.threshold_ = detector._threshold()
             # parts that do not match each other raise here
             detector.score_samples(detector.sample_.pictures[:1])
@@ -348,7 +410,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         return AnomalySpec(seed=parameters.pop("random_state"), **parameters)
 
     def _sources(self) -> list[Any]:
-        """The features as a list of callables and the word for the detector's own."""
+        """The features as a list of callables, with a word in place of the detector's own."""
         given = self.features
         if given is None:
             return [OWN]
@@ -393,7 +455,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         return math.ceil(FEATURE_COPIES * values * BYTES / picture.numel())
 
     def _normal_pictures(self) -> list[Tensor]:
-        """The pictures that were fitted to, in the order they were given."""
+        """The pictures that the detector was fitted to, in the order they were given."""
         chosen = set(self.fitted_.tolist())
         pictures = zip(self.sample_.numbers, self.sample_.pictures, strict=True)
         return [picture for number, picture in pictures if number in chosen]
@@ -470,7 +532,9 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             score = max(score, self.threshold_.value + dead)
             pixels = pixels.clamp_min(self.threshold_.value + dead)
         known = picture.isfinite().all(0)
-        return Detection(name, score, evidence, torch.where(known, pixels, torch.nan))
+        anomaly_map = torch.where(known, pixels, torch.nan)
+        patch = Patch.around(*largest_pixel(anomaly_map), found[0].side, anomaly_map.shape)
+        return Detection(name, score, evidence, anomaly_map, patch)
 
     def _by_kind(self, evidence: Iterable[Sequence[float]]) -> dict[str, float]:
         """The evidence of each source by its kinds, with the names of features that were given."""
@@ -487,7 +551,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
 def scorer_settings(
     scorer: Scorer, prefix: str, channels: int, tensors: dict[str, Tensor]
 ) -> dict[str, Any]:
-    """What a file says of a scorer; its tensors are added to `tensors`."""
+    """What a file records about a scorer; its tensors are added to `tensors`."""
     extract = scorer.extract
     entry: dict[str, Any] = {"source": OWN}
     if isinstance(extract, GivenFeatures):
@@ -505,8 +569,9 @@ def from_former(
     settings: dict[str, Any], tensors: dict[str, Tensor]
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """A file of the former format, with one source and no pictures left out, in today's."""
-    entry = {"source": OWN}
+    entry: dict[str, Any] = {"source": OWN}
     entry |= {part: settings.pop(part) for part in ("filters", "normal", "usual")}
+    entry["filters"]["search"]["whole"] = False
     settings |= {"scorers": [entry], "fitted": settings["numbers"]}
     shared = ("picture.", "scores")
     renamed = {
@@ -555,12 +620,13 @@ def as_bytes(picture: Tensor) -> Tensor:
 
 
 def cut(picture: Tensor, row: float, column: float, side: int) -> Tensor:
-    """The square around a place, or what there is of it, moved into the picture [C, H, W]."""
-    top, left = (
-        int(min(max(at - side / 2, 0), max(size - side, 0)))
-        for at, size in zip((row, column), picture.shape[1:], strict=True)
-    )
-    return picture[:, top : top + side, left : left + side]
+    """The square around a place, made smaller if necessary and moved into the picture [C, H, W]."""
+    return Patch.around(row, column, side, picture.shape[1:]).cut(picture)
+
+
+def largest_pixel(anomaly_map: Tensor) -> tuple[int, int]:
+    """The row and the column of the largest known value of a map [H, W]."""
+    return divmod(int(anomaly_map.nan_to_num(-torch.inf).argmax()), anomaly_map.shape[1])
 
 
 def from_bytes(picture: Tensor) -> Tensor:

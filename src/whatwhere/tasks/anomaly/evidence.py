@@ -11,10 +11,10 @@ pictures.
     whole       mean energies of the picture
 
 A surface may be normal everywhere but change at some place, so rows and columns compare a picture
-with itself. Rough surfaces have more evidence of some kinds than smooth ones, so a picture's is
-compared with that of normal pictures with such a surface (`ExpectedEvidence`). Each kind of
-evidence is 0 for the median of normal pictures and 1 for the one that `UPPER_QUANTILE` of them stay
-below; together they are a soft maximum, T log mean exp (e / T).
+with itself. Rough surfaces have more evidence of some kinds than smooth ones, so a picture's
+evidence is compared with that of normal pictures with a similar surface (`ExpectedEvidence`). Each
+kind of evidence is 0 for the median of normal pictures and 1 at their quantile `UPPER_QUANTILE`;
+together they are a soft maximum, T log mean exp (e / T).
 """
 
 import math
@@ -50,7 +50,7 @@ FORMER_SURFACE = {  # of files before format 5
 }
 SMALL_SURFACE = {"spots": (1.0, 0.5), "texture": (0.9, 0.5)}  # there is no room for bands
 RECORDING = {"spots": (1.0, 0.5), "texture": (1.0, 0.5)}
-FEATURES = {"texture": (0.99, 1.0), "neighbours": (0.99, 1.0)}  # that a user gives
+FEATURES = {"texture": (0.99, 1.0), "neighbours": (0.99, 1.0)}  # for features of a user
 """The kinds of evidence: the quantile of the cells of a picture that is its evidence, and how much
 it counts. The more all of them count, the more the largest alone decides.
 """
@@ -60,13 +60,13 @@ UPPER_QUANTILE = 0.9
 SHRINKAGE = 0.1  # of correlations towards 0, since pictures are few
 BAND = 4  # cells: how many rows or columns are compared with the next ones
 BANK = 6000  # normal places that others are compared with
-EDGE_PICTURES = 64  # are enough for a mean and a deviation by the distance from the border
+EDGE_PICTURES = 64  # enough for a mean and a deviation by the distance from the border
 QUERIES = 128  # places that are compared at a time, so that memory is bounded
-GROUPS = 400  # in which the smallest of many values are looked for
-DIRECTIONS = 4  # in which the surfaces of normal pictures differ most
+GROUPS = 400  # groups in which the smallest of many values are searched
+DIRECTIONS = 4  # directions in which the surfaces of normal pictures differ most
 CONFIDENCE = 0.95  # of the interval of false alarms
 ROUNDING = 1e-4  # of a score, relative to 1 or to its size
-LEAST = 0.1  # spread of evidence and of energies, where normal pictures have less
+LEAST = 0.1  # the smallest spread of evidence and of energies that is used
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,8 @@ class Gaussian:
 
     @classmethod
     def of(cls, vectors: Sequence[Tensor]) -> "Gaussian":
-        """From vectors [D, n] of each picture; correlations are shrunk, and deviations are at
-        least `LEAST`."""
+        """The distribution of vectors [D, n] of each picture; correlations are shrunk, and
+        deviations are at least `LEAST`."""
         count = sum(x.shape[1] for x in vectors)
         mean = torch.stack([x.double().sum(1, keepdim=True) for x in vectors]).sum(0) / count
         covariance = torch.zeros(len(mean), len(mean), dtype=torch.float64)
@@ -154,7 +154,7 @@ class NeighbourMoments:
 
     count    places
     sums     [D], of energies
-    squares  [D], of their squares
+    squares  [D], of the squares of energies
     near     [4 D], of the neighbours' energies
     products [4 D, 4 D], of the neighbours' energies with one another
     targets  [4 D, D], of the neighbours' energies with the place's own
@@ -193,7 +193,8 @@ class NeighbourMoments:
 
 
 def neighbour_moments(pictures: Sequence[Cells], each: Each = map) -> NeighbourMoments | None:
-    """Of all places of these pictures; none if their search does not ask for neighbours."""
+    """The moments of all places of these pictures; empty if their search does not ask for
+    neighbours."""
     if not pictures[0].search.gap:
         return None
     return reduce(add, each(NeighbourMoments.of, pictures))
@@ -389,8 +390,8 @@ def by_border(values: Tensor, edge: Tensor, cells: Cells) -> Tensor:
 
 @dataclass(frozen=True)
 class ExpectedEvidence:
-    """The evidence that is usual for a surface: that of normal pictures, above all of those with
-    such a surface.
+    """The evidence that is usual for a surface: that of normal pictures, above all of those with a
+    similar surface.
 
     A surface is described by its mean energies, along the directions in which those of normal
     pictures differ most, in units of their deviations. A picture at a distance r counts exp(-r² /
@@ -409,7 +410,7 @@ class ExpectedEvidence:
 
     @classmethod
     def of(cls, energies: Tensor, evidence: Tensor) -> "ExpectedEvidence":
-        """From the mean energies [N, D] and the evidence [N, k] of normal pictures."""
+        """Learn from the mean energies [N, D] and the evidence [N, k] of normal pictures."""
         mean = energies.mean(0)
         _, lengths, axes = torch.linalg.svd(energies - mean, full_matrices=False)
         deviations = (lengths / math.sqrt(len(energies))).clamp_min(LEAST)
@@ -485,7 +486,7 @@ def band_differences(values: Tensor) -> Tensor:
 
 
 def largest_difference(values: Tensor, size: int) -> Tensor:
-    """Of every row, the largest value of the steps that it is part of, [size]."""
+    """For every row, the largest value of the steps that it is part of, [size]."""
     reach = size - len(values) + 1
     padded = F.pad(values[None], (reach - 1, reach - 1), value=-torch.inf)
     return F.max_pool1d(padded, reach, 1)[0]
@@ -524,8 +525,8 @@ def in_units(evidence: Tensor, units: Tensor) -> Tensor:
 
 
 def median_and_spread(values: Tensor) -> Tensor:
-    """Of pictures' evidence [N, k]: the median, and what is to be added for `UPPER_QUANTILE` of
-    them to be below, [2, k]."""
+    """The median of pictures' evidence [N, k], and the distance from it to the quantile
+    `UPPER_QUANTILE`, [2, k]."""
     if not values.shape[1]:
         return values.new_zeros(2, 0)
     median = values.median(0).values
@@ -540,10 +541,9 @@ class Threshold:
     """A threshold of anomaly scores.
 
     value         pictures with larger scores are anomalies
-    false_alarms  the rate of false alarms that is expected: the wanted one, or 1 / (n + 1) if that
-                  is more
-    interval      in which the rate lies with a probability of 95 %; where pictures were left out of
-                  the fit, its upper end counts all of them as normal ones
+    false_alarms  the expected rate of false alarms: the wanted one, or 1 / (n + 1) if that is more
+    interval      the rate lies in this interval with a probability of 95 %; if pictures were left
+                  out of the fit, the upper end counts all of them as normal
     """
 
     value: float
@@ -554,11 +554,11 @@ class Threshold:
 def choose_threshold(normal: np.ndarray, false_alarms: float, trimmed: int = 0) -> Threshold:
     """The threshold for scores like those of normal pictures, [n].
 
-    trimmed  number of pictures with larger scores that were left out since they may be anomalies
+    trimmed  number of pictures with larger scores that were left out, because they may be anomalies
 
-    If a share α of new normal pictures may be taken for anomalies, it is the k-th largest of the n
-    scores, k = α (n + 1). The rate of false alarms that it really has is random: it follows Beta(k,
-    n + 1 - k), whatever the distribution of the scores, as long as the pictures are independent.
+    If a share α of new normal pictures may count as anomalies, the threshold is the k-th largest of
+    the n scores, k = α (n + 1). Its true rate of false alarms is random and follows Beta(k, n + 1 -
+    k), whatever the distribution of the scores, as long as the pictures are independent.
     """
     from scipy.stats import beta
 

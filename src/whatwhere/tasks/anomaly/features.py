@@ -20,7 +20,7 @@ from whatwhere.tasks.anomaly.filters import FILL, Cells, Search
 OWN = "own"  # the word for the detector's own features
 MOST_CHANNELS = 256  # more are projected on as many random directions
 PROBE = (64, 72)  # height and width of the picture that tells features apart
-ALIKE = 1e-2  # of the largest value: other processors and versions of a network round differently
+ALIKE = 1e-2  # share of the largest value; other processors and network versions round differently
 
 GIVEN = Search(scales=(), cell=0, around=3, own=0.0, nearest=5, texture=1, gap=3)
 
@@ -59,8 +59,8 @@ class GivenFeatures:
         return F.interpolate(by_cell[None, None], list(size), mode="bilinear")[0, 0]
 
     def fingerprint(self, channels: int) -> Tensor:
-        """The mean and the deviation of every channel of a fixed picture's maps: what tells these
-        features from others."""
+        """The mean and the deviation of every channel of a fixed picture's maps: it distinguishes
+        these features from others."""
         generator = torch.Generator().manual_seed(0)
         picture = torch.rand(1, channels, *PROBE, generator=generator)
         maps = feature_maps(self.function, F.avg_pool2d(picture, 3, 1, 1))
@@ -69,7 +69,7 @@ class GivenFeatures:
         )
 
     def check(self, expected: Tensor, channels: int) -> None:
-        """Raise a RunError unless these features are those that a detector was fitted with."""
+        """Raise a RunError unless these are the features that a detector was fitted with."""
         found = self.fingerprint(channels)
         if found.shape != expected.shape:
             raise RunError(

@@ -1,15 +1,15 @@
 """What a picture shows at every place: features of photographs, found through the statistics of
 normal pictures.
 
-Most of what a surface shows is no defect: light that falls off, lines of grinding, grain. All of it
-is in the covariance Σ of normal patches, so a feature f of photographs is looked for with the
-filter that separates it best,
+Most of what a surface shows is not a defect: uneven light, lines of grinding, grain. The covariance
+Σ of normal patches describes all of it, so the detector looks for a feature f of photographs with
+the filter that separates it best,
 
     w = Σ⁻¹ f / √(fᵀ Σ⁻¹ f)            a matched filter: its response to normal pictures has
     variance 1
 
 at several scales, in every channel. Brightness is taken as a logarithm, so that exposure only adds
-a constant, which the filters ignore, or, of small pictures, relative to the mean of the picture
+a constant, which the filters ignore; in small pictures, it is relative to the mean of the picture
 (`brightness`). For aligned objects features and brightness are used as they are. `Cells` summarises
 the responses in squares of pixels. Signals are pictures of height 1: their features are cosines
 (`cosines`), filters have height 1.
@@ -27,11 +27,11 @@ from whatwhere.errors import ImageError
 from whatwhere.ops.input_stage import lowpass
 from whatwhere.progress import no_op
 
-SIDE = 13  # of the filters: features of 8 pixels, with what surrounds them
+SIDE = 13  # side of the filters: features of 8 pixels, with their surroundings
 COSINES = 7  # features of signals
-DARK = 1 / 32  # of the mean brightness: what is darker counts as equally dark
-NOISE = 1e-3  # of the mean variance: smaller variances are taken for rounding
-LEAST_VARIANCE = 1e-6  # that of the rounding of 8 bits
+DARK = 1 / 32  # share of the mean brightness; darker values count as equally dark
+NOISE = 1e-3  # share of the mean variance; smaller variances count as rounding errors
+LEAST_VARIANCE = 1e-6  # the variance of the rounding of 8 bits
 PATCHES = 2000  # of each picture, at most, that a covariance is measured on
 FILL = 8.0  # pixels: unknown pixels become a low-pass of this width
 CLEAN = 0.99  # share of known pixels around a cell whose responses are used
@@ -46,12 +46,13 @@ class Search:
     scales     how many pixels of the picture are one pixel of a filter
     cell       side of a cell, in pixels of the picture
     around     cells: what a place is like is the mean of a square of this side around it
-    own        share of the mean energies of a picture that is taken off a place's: a texture is
-               judged by itself
+    own        share of the mean energies of a picture that is subtracted from a place's, so that a
+               texture is compared with itself
     nearest    number of normal places that a place is compared with
-    logarithm  take the logarithm of brightness: dark marks stand out more than bright ones
+    logarithm  take the logarithm of brightness, so that dark marks stand out more than bright ones
     texture    the same as `around`, for the texture alone; 0: as `around`
-    gap        cells between a place and those that it is predicted from; 0: it is not
+    gap        cells between a place and those that it is predicted from; 0: no prediction
+    whole      the last cells are as large as the others, and overlap those before them
     """
 
     scales: tuple[int, ...]
@@ -62,6 +63,7 @@ class Search:
     logarithm: bool = False
     texture: int = 0
     gap: int = 0
+    whole: bool = True
 
 
 LARGE = Search(scales=(2, 4), cell=8, logarithm=True, texture=1, gap=5)
@@ -76,11 +78,11 @@ class Cells:
     """A picture in squares of `cell` × `cell` pixels.
 
     energy  [D, rows, columns]: the logarithm of the mean size of each response, then the brightness
-            of each channel; of aligned objects the roots of the means of positive and of negative
+            of each channel; for aligned objects, the roots of the means of positive and of negative
             responses, of unit length together
     peaks   [2 R, rows, columns]: the largest response, and the largest negative one
     known   [rows, columns]: whether at least half of the pixels are known
-    search  what they were found by
+    search  the search that found them
     """
 
     energy: Tensor
@@ -135,7 +137,9 @@ class Filters:
         weights = self.kernels.flatten(1, 2)[:, :, None]
         size = self.kernels.shape[-2:]
         return [
-            F.conv2d(padded(shrink(planes, scale), size), weight, groups=len(planes))[0]
+            F.conv2d(padded(shrink(planes, scale, self.search), size), weight, groups=len(planes))[
+                0
+            ]
             for scale, weight in zip(self.search.scales, weights, strict=True)
         ]
 
@@ -151,27 +155,31 @@ class Filters:
 
     def cells(self, planes: Tensor, responses: Sequence[Tensor], known: Tensor) -> Cells:
         cell = self.search.cell
-        share = mean_pool(known[None].float(), cell)[0]
+        share = mean_pool(known[None].float(), cell, self.search)[0]
         sides = [cell // scale for scale in self.search.scales]
         if self.aligned:
             signs = [
-                mean_pool(torch.cat([r, -r]).relu(), side)
+                mean_pool(torch.cat([r, -r]).relu(), side, self.search)
                 for r, side in zip(responses, sides, strict=True)
             ]
             roots = around(torch.cat(signs), self.search.around).sqrt() * (share >= 0.5)
             return Cells(
                 roots / roots.norm().clamp_min(QUIET), roots[:0], share >= 0.5, self.search
             )
-        sizes = [mean_pool(r.abs(), side) for r, side in zip(responses, sides, strict=True)]
-        peaks = [
-            max_pool(torch.cat([r, -r]), side) for r, side in zip(responses, sides, strict=True)
+        sizes = [
+            mean_pool(r.abs(), side, self.search) for r, side in zip(responses, sides, strict=True)
         ]
-        light = mean_pool(planes, cell)
+        peaks = [
+            max_pool(torch.cat([r, -r]), side, self.search)
+            for r, side in zip(responses, sides, strict=True)
+        ]
+        light = mean_pool(planes, cell, self.search)
         energy = torch.cat([torch.cat(sizes).add(QUIET).log(), light])
         reliable = share >= 0.5
         if not known.all():
             reliable &= self.far_from_gaps(known, reliable)
-            # The border of a gap is no texture: such cells are like the rest of the picture.
+            # The border of a gap is not texture, so such cells count as being like the rest of the
+            # picture.
             usual = energy[:, reliable].mean(1)[:, None, None]
             energy = torch.where(reliable, energy, usual)
         return Cells(energy, torch.cat(peaks) * reliable, reliable, self.search)
@@ -180,13 +188,13 @@ class Filters:
         """Which cells [rows, columns] show what is known [H, W], and not the border of a gap; all
         of them if gaps are nearly everywhere.
 
-        half_known  [rows, columns]: cells of which half of the pixels are known
+        half_known  [rows, columns]: cells with at least half of their pixels known
         """
         reach = max(self.search.scales) * (SIDE // 2)
         window = (1 if self.for_signals else 2 * reach + 1, 2 * reach + 1)
         margin = (window[0] // 2, window[1] // 2)
         around_pixel = F.avg_pool2d(known[None].float(), window, 1, margin, count_include_pad=False)
-        clean = mean_pool(around_pixel, self.search.cell)[0] >= CLEAN
+        clean = mean_pool(around_pixel, self.search.cell, self.search)[0] >= CLEAN
         enough = int((clean & half_known).sum()) >= FEWEST_CLEAN * int(half_known.sum())
         return clean if enough else torch.ones_like(clean)
 
@@ -215,7 +223,7 @@ def learn_filters(
     for picture in pictures:
         planes, _ = plain.planes(picture)
         for total, count, scale in zip(sums, counts, scales, strict=True):
-            patches = spread_patches(shrink(planes, scale), size)
+            patches = spread_patches(shrink(planes, scale, search), size)
             total += (patches.mT @ patches).double()
             count += patches.shape[1]
         advance(1)
@@ -227,7 +235,8 @@ def learn_filters(
 def learn_channels(
     pictures: Iterable[Tensor], search: Search, as_they_are: bool
 ) -> tuple[float, Tensor]:
-    """What counts as dark, and the matrix that makes channels uncorrelated, with variance 1."""
+    """The brightness that counts as dark, and the matrix that makes channels uncorrelated, with
+    variance 1."""
     known = [picture[:, picture.isfinite().all(0)].double() for picture in pictures]
     counted = [values for values in known if values.shape[1]]
     lowest = min(float(values.min()) for values in counted)
@@ -254,7 +263,7 @@ def matched(features: Tensor, covariance: Tensor) -> Tensor:
 
 def centred(features: Tensor) -> Tensor:
     """Features without their mean, of unit length, in the middle of patches: [F, k, k] → [F,
-    SIDE²], of signals [F, 1, k] → [F, SIDE].
+    SIDE²], for signals [F, 1, k] → [F, SIDE].
     """
     before = (SIDE - features.shape[-1]) // 2
     values = (features - features.mean((1, 2), keepdim=True)).double()
@@ -263,16 +272,15 @@ def centred(features: Tensor) -> Tensor:
 
 
 def cosines() -> Tensor:
-    """The features that are looked for in signals: what a cosine transform of 8 samples consists
-    of, but the mean."""
+    """The features for signals: the basis of a cosine transform of 8 samples, without the mean."""
     samples = torch.arange(COSINES + 1.0) + 0.5
     waves = torch.arange(1.0, COSINES + 1)
     return torch.cos(torch.pi / (COSINES + 1) * torch.outer(waves, samples))[:, None]
 
 
 def brightness(values: Tensor, dark: float, search: Search) -> Tensor:
-    """The known values of a picture [C, n] without its exposure: their logarithm, or what they are
-    of their mean."""
+    """The known values of a picture [C, n] without its exposure: their logarithm, or their ratio to
+    their mean."""
     if not dark:
         return values
     light = values.clamp_min(0)
@@ -299,19 +307,36 @@ def padded(planes: Tensor, size: Sequence[int]) -> Tensor:
     return F.pad(planes[None], [columns, columns, rows, rows], mode="replicate")
 
 
-def shrink(planes: Tensor, scale: int) -> Tensor:
-    return planes if scale == 1 else mean_pool(planes, scale)
+def shrink(planes: Tensor, scale: int, search: Search) -> Tensor:
+    return planes if scale == 1 else mean_pool(planes, scale, search)
 
 
-def mean_pool(values: Tensor, side: int) -> Tensor:
-    return F.avg_pool2d(values[None], side, ceil_mode=True, count_include_pad=False)[0]
+def mean_pool(values: Tensor, side: int, search: Search) -> Tensor:
+    """The mean of every square of a picture [C, H, W]."""
+    squares = whole_squares(values, side) if search.whole else values
+    return F.avg_pool2d(squares[None], side, ceil_mode=True, count_include_pad=False)[0]
 
 
-def max_pool(values: Tensor, side: int) -> Tensor:
-    return F.max_pool2d(values[None], side, ceil_mode=True)[0]
+def max_pool(values: Tensor, side: int, search: Search) -> Tensor:
+    """The largest value of every square of a picture [C, H, W]."""
+    squares = whole_squares(values, side) if search.whole else values
+    return F.max_pool2d(squares[None], side, ceil_mode=True)[0]
+
+
+def whole_squares(values: Tensor, side: int) -> Tensor:
+    """A picture [C, H, W] whose last squares are as large as all others: they begin earlier, and
+    overlap those before them. A mean of few pixels varies more, so a part of a square would look
+    odd at the lower and right border."""
+    for axis in (1, 2):
+        length = values.shape[axis]
+        rest = length % side
+        if rest and length > side:
+            index = torch.cat([torch.arange(length - rest), torch.arange(length - side, length)])
+            values = values.index_select(axis, index)
+    return values
 
 
 def around(values: Tensor, side: int) -> Tensor:
-    """The mean of a square around every cell, [D, rows, columns]; at the border, of the cells that
-    exist."""
+    """The mean of a square around every cell, [D, rows, columns]; at the border, the mean of the
+    cells that exist."""
     return F.avg_pool2d(values[None], side, 1, side // 2, count_include_pad=False)[0]

@@ -3,9 +3,10 @@ a sample of them."""
 
 import hashlib
 import heapq
+import os
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from whatwhere.data import Images, is_folder, load, load_groups
+from whatwhere.data.images import AllPictures
 from whatwhere.data.pictures import Picture, Pictures
 from whatwhere.data.signals import Signals
 from whatwhere.errors import ImageError, plural
@@ -32,10 +34,14 @@ unknown pixel. Signals, which have height 1, are `load(…, signals=True)`.
 
 @dataclass(frozen=True)
 class PictureList:
-    """Pictures [C, H, W], read when they are asked for, and their names."""
+    """Pictures [C, H, W], read when they are asked for, and their names.
+
+    all_pictures  the pictures of all shards, if these are the pictures of a shard
+    """
 
     names: Sequence[str]
     read: Callable[[int], Tensor]
+    all_pictures: AllPictures | None = None
 
     def __len__(self) -> int:
         return len(self.names)
@@ -51,8 +57,10 @@ def open_pictures(source: Source, shard: Shard = ALL) -> PictureList:
     """
     if shard.is_all or is_folder(source):
         return _open_all(source, shard)
-    listed = _open_all(source, ALL)  # their names are numbers among all
-    return some_of(listed, shard.rows_of_pictures(len(listed)))
+    listed = _open_all(source, ALL)  # the names are numbers among all arrays
+    name = os.path.basename(source) if isinstance(source, str | Path) else "pictures"
+    own = some_of(listed, shard.rows_of_pictures(len(listed)))
+    return replace(own, all_pictures=AllPictures.of(len(listed), [name]))
 
 
 def some_of(source: PictureList, rows: Sequence[int]) -> PictureList:
@@ -68,12 +76,14 @@ def _open_all(source: Source, shard: Shard) -> PictureList:
             [str(n) for n in range(len(listed))], lambda n: one_picture(listed[n], n)
         )
     entries: list[Entry] = []
-    for images, _ in load_groups(source, "nan", shard=shard):
+    groups = load_groups(source, "nan", shard=shard)
+    for images, _ in groups:
         pictures = images.as_images() if isinstance(images, Signals) else images
         entries += [Entry(pictures, row) for row in range(len(pictures))]
     if all(entry.file is not None for entry in entries):
         entries.sort(key=Entry.place)
-    return PictureList([entry.name for entry in entries], lambda n: entries[n].read())
+    names = [entry.name for entry in entries]
+    return PictureList(names, lambda n: entries[n].read(), groups[0][0].all_pictures)
 
 
 class Entry(NamedTuple):
@@ -143,17 +153,17 @@ def is_large(picture: Tensor) -> bool:
 
 
 def memory_of(picture: Tensor) -> int:
-    """Bytes that `fit` needs for a normal picture, by the detector's own features."""
+    """Bytes that `fit` needs for a normal picture, with the detector's own features."""
     return picture.numel() * (LARGE_BYTES if is_large(picture) else SMALL_BYTES)
 
 
 @dataclass
 class Sample:
-    """A random sample of the pictures seen so far, for which `fit` needs at most `limit` bytes, and
-    always one picture.
+    """A random sample of the pictures seen so far, for which `fit` needs at most `limit` bytes, but
+    always at least one picture.
 
-    Each picture gets a random key, and those of the largest keys are kept, so that a picture's
-    chance does not depend on when it came.
+    Each picture gets a random key, and the pictures with the largest keys are kept, so that a
+    picture's chance does not depend on when it came.
 
     seen           number of pictures
     feature_bytes  bytes that `fit` needs for each value of a picture, with the features that a user

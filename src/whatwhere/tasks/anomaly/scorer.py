@@ -1,11 +1,11 @@
-"""One source of features and what normal pictures are like in it: scores and maps of pictures.
+"""Scores and maps of pictures by one source of features, and what normal pictures are like in it.
 
 A normal picture is scored by what was learned from the others, so that its score is like that of a
-new normal picture: thresholds and joined scores rest on that.
+new normal picture: thresholds and joined scores depend on that.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from typing import Any, NamedTuple
@@ -46,11 +46,13 @@ class Scored(NamedTuple):
     score     the higher, the less normal
     evidence  evidence of each kind, in units of normal pictures
     by_pixel  [H, W]
+    side      of the square that shows a place, in pixels
     """
 
     score: float
     evidence: dict[str, float]
     by_pixel: Tensor
+    side: int
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,12 @@ class Scorer:
         """The kinds of evidence, as in `evidence.SURFACE`."""
         return kinds_of(self.extract, self.aligned)
 
+    def side(self, cells: Cells, picture: Tensor) -> int:
+        """The side of the square that shows what a place of a picture [C, H, W] is like, in
+        pixels."""
+        cell_height, _ = self.extract.cell_size(cells, picture)
+        return round((cells.search.around + 1) * cell_height)
+
     def __call__(self, picture: Tensor, name: str) -> Scored:
         """The evidence on a picture [C, H, W]; its name is for errors."""
         cells = self.extract(picture)
@@ -89,7 +97,7 @@ class Scorer:
         by_cell = by_kind_and_cell.sum(0) if self.aligned else soft_maximum(by_kind_and_cell)
         pixels = self.extract.to_pixels(by_cell, picture.shape[1:])
         by_kind = dict(zip(self.kinds, evidence.tolist(), strict=True))
-        return Scored(float(soft_maximum(evidence)), by_kind, pixels)
+        return Scored(float(soft_maximum(evidence)), by_kind, pixels, self.side(cells, picture))
 
 
 class Learned(NamedTuple):
@@ -120,9 +128,12 @@ def learn_scorer(
         raise ImageError("A normal picture has no place with known pixels. Remove it.")
     kinds = kinds_of(extract, aligned)
     fold = torch.arange(len(cells)) * min(FOLDS, len(cells)) // len(cells)
-    # Every picture is learned from for all pictures and for each other fold, and compared once.
+    # Every picture is used for learning for all pictures and for each other fold, and compared
+    # once.
     rounds = max(len(fold.unique()) + 1, 3)
-    with stage(f"comparing {counted} in {rounds} rounds", rounds * len(cells)) as advance:
+    comparisons = rounds * len(cells)
+    title = f"comparing {counted} in {rounds} rounds ({plural(comparisons, 'comparison')})"
+    with stage(title, comparisons) as advance:
         learn = learner(cells, fold, aligned, seed, each, advance)
         normal = learn(None)
         evidence = torch.stack(cross_evidence(cells, fold, kinds, learn, each, advance))
@@ -140,7 +151,7 @@ def learn_scorer(
     by_kind = in_units(excess, units)
     scores = soft_maximum(by_kind.mT)
     if all(torch.equal(found.energy, cells[0].energy) for found in cells[1:]):
-        # Identical pictures: folds of fewer copies are no measure of all of them.
+        # Identical pictures: folds with fewer copies do not represent all of them.
         one = evidence_of(normal, cells[0], kinds)[0] - scorer.usual(surfaces[0])
         scores = scores.clamp_min(float(soft_maximum(in_units(one, units))))
     return Learned(scorer, scores, by_kind)
@@ -157,7 +168,7 @@ def kinds_of(extract: Filters | GivenFeatures, aligned: bool) -> Kinds:
         SMALL: SMALL_SURFACE,
         SIGNAL: RECORDING,
     }
-    return by_search[extract.search]
+    return by_search[replace(extract.search, whole=True)]
 
 
 Learner = Callable[[int | None], NormalSurface | NormalObject]
@@ -238,7 +249,7 @@ def cross_evidence(
 
 
 def evidence_of(normal: Any, cells: Cells, kinds: Kinds) -> tuple[Tensor, Tensor]:
-    """Of a picture [k] and of its cells [k, rows, columns], in no units yet."""
+    """The evidence of a picture [k] and of its cells [k, rows, columns], not yet in units."""
     found = normal.maps(cells)
     maps = torch.stack([found[kind] for kind in kinds])
     return summarise(maps, cells, [quantile for quantile, _ in kinds.values()]), maps

@@ -1,8 +1,9 @@
 """Descriptors that forget where: how strong each feature is in a picture, wherever it is.
 
 The first layer is inferred at three scales of the picture, with a few steps: textures have
-thousands of active features, which take long to converge, and their strengths are known before.
-Each map becomes the logarithm of its root mean square, relative to the other maps of its scale.
+thousands of active features, which take long to converge, but their strengths are known long
+before. Each map becomes the logarithm of its root mean square, relative to the other maps of its
+scale.
 
 The four quarters of a picture show the same texture. In directions in which they differ, pictures
 differ by chance, so the metric of these rows makes such directions count little.
@@ -37,9 +38,9 @@ from whatwhere.tasks.classification.metric import (
 
 SCALES = (1, 2, 4)
 STEPS = 3
-FLOOR = 0.01  # of the length of a scale's strengths, below which differences count little
+FLOOR = 0.01  # share of the length of a scale's strengths below which differences count little
 SMALLEST_SIDE = 7  # pixels of a picture that is made smaller
-PIXELS = 1 << 21  # inferred together
+PIXELS = 1 << 21  # pixels that are inferred together
 
 
 class Strengths(NamedTuple):
@@ -104,7 +105,7 @@ def describe_anywhere(
     engine: str = "auto",
     progress: Callable[[int], Any] = lambda images: None,
 ) -> Tensor:
-    """Rows [N, D] of images that say nothing of where features are, float32."""
+    """Rows [N, D] of images that do not depend on where features are, float32."""
     rows = []
     for part in in_batches(model, images, recipe, engine):
         rows.append(part.pictures.float())
@@ -120,8 +121,8 @@ def describe_where(
     engine: str = "auto",
     progress: Callable[[int], Any] = lambda images: None,
 ) -> Matrix:
-    """Descriptors [N, D] of what is at a place, anywhere, or of both side by side, as the recipe
-    says; 'auto' is taken for 'keep' (`choose_where` chooses)."""
+    """Descriptors [N, D] of what is at a place, of what is anywhere, or of both side by side, as
+    the recipe says; 'auto' counts as 'keep' (`choose_where` chooses)."""
     where = recipe.descriptor.where
     if where in ("auto", "keep"):
         return describe_images(model, images, recipe, engine=engine, progress=progress)
@@ -135,7 +136,7 @@ def describe_where(
 
 
 class Anywhere(NamedTuple):
-    """The metric of rows that say nothing of where features are, and these rows [N, D] of the
+    """The metric of rows that do not depend on where features are, and the rows [N, D] of the
     images that it was learned from, as `describe_anywhere` returns them."""
 
     metric: Metric
@@ -150,8 +151,8 @@ def learn_anywhere(
     engine: str = "auto",
     progress: Callable[[int], Any] = lambda images: None,
 ) -> Anywhere:
-    """The metric of such rows, in which differences between the quarters of a picture count
-    little. The rows are needed for it, so they are returned as well."""
+    """Learn the metric of such rows, in which differences between the quarters of a picture count
+    little. Learning needs the rows, so they are returned as well."""
     within = Covariance(DIRECTIONS)
     total = Covariance(2 * max(RANK, DIRECTIONS))
     rows = []

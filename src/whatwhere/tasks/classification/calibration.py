@@ -1,11 +1,11 @@
-"""Potentials of classes as probabilities that are right as often as they say.
+"""Calibrated probabilities from the potentials of classes: they are right as often as they say.
 
-The length of a row's potentials is changed to a power of it, so that their proportions count more
-than their strength; where they are weaker than usual, labels are far, and they count less. The
-softmax of the result, times a sharpness and with an offset for each class, is the row's
-probabilities. Sharpness and offsets are those with which labels that were held out are most likely:
-an offset is above 0 where more labels are of a class than the potentials say. Few labels say
-little, so the sharpness stays near one that was right on many sets, and the offsets near 0
+The length of a row's potentials is raised to a power, so that their proportions count more than
+their strength; potentials that are weaker than usual, because labels are far, count less. The
+softmax of the result, times a sharpness and with an offset for each class, gives the row's
+probabilities. Sharpness and offsets make held-out labels most likely: the offset of a class is
+above 0 if it has more labels than the potentials suggest. Few labels say little, so the sharpness
+stays near one that was right on many sets, and the offsets near 0
 (reproduction/studies/any_folder.py).
 """
 
@@ -20,10 +20,10 @@ from torch import Tensor
 USUAL = 4.5  # sharpness
 TRUST = 0.5  # labels that the usual sharpness counts as
 USUAL_OFFSET = 0.5  # deviation of an offset from 0
-STRENGTH = 0.5  # power of the length of potentials that is kept; 0 would keep their proportions
+STRENGTH = 0.5  # the power for the length of potentials; 0 would keep only their proportions
 FOLDS = 5
 FITTING_STEPS = 50
-HELD_OUT_TOLERANCE = 1e-3  # of the potentials of labels that are held out
+HELD_OUT_TOLERANCE = 1e-3  # tolerance of the potentials of held-out labels
 ISOLATED = 0.95  # share of rows that are as close to their neighbours as rows usually are
 
 
@@ -48,7 +48,7 @@ def folds(labels: Tensor) -> list[Fold]:
 
 
 def scaled(u: Tensor, usual_length: Tensor) -> Tensor:
-    """Potentials [N, K] whose length is a power of what it was; of usual ones it is 1."""
+    """Potentials [N, K] with their length raised to a power; usual potentials get the length 1."""
     centred = u - u.mean(1, keepdim=True)
     length = (centred.norm(dim=1, keepdim=True) / usual_length).clamp(min=1e-300)
     return centred / usual_length * length ** (STRENGTH - 1)
@@ -65,7 +65,7 @@ class Calibration(NamedTuple):
     """How scores, which are scaled potentials, become probabilities.
 
     sharpness  factor of the scores
-    offsets    added to the scores of the classes then, [K]
+    offsets    terms that are then added to the scores of the classes, [K]
     """
 
     sharpness: float
@@ -102,7 +102,8 @@ def calibrate(scores: Tensor, labels: Tensor) -> Calibration:
 
 
 def mix_isolated(probabilities: Tensor, distances: Tensor, usual: Tensor) -> Tensor:
-    """Probabilities [N, K] that go to equal shares as rows are farther from others than usual.
+    """Probabilities [N, K] that approach equal shares for rows that are farther from others than
+    usual.
 
     distances  mean squared distance of every row from its neighbours, [N]
     usual      the distance up to which nothing changes

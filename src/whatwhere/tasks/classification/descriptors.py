@@ -3,8 +3,8 @@
 A feature map is divided into overlapping patches, one at every position. Each patch is pooled in
 cells and scaled to unit length. The patches of an image, concatenated and scaled to unit length,
 are its descriptor. At the paper's size this gives 8·8 patches × 3·3 cells × 16 maps = 9216 numbers
-at layer 1, 5·5 × 2·2 × 48 = 4800 at layer 2. Larger images would give many more: there patches lie
-further apart, and on still larger ones they and their cells grow.
+at layer 1, 5·5 × 2·2 × 48 = 4800 at layer 2. Larger images would give many more numbers: there,
+patches are further apart, and on still larger images the patches and their cells grow.
 """
 
 from collections.abc import Callable, Sequence
@@ -143,15 +143,15 @@ def describe_images(
     """Infer and describe images batch by batch on the device of the model: a matrix [N, D],
     float32.
 
-    A layer below the top one is inferred on its own, as if the model ended there. `where` of the
-    descriptor has no influence here: `anywhere.describe_where` follows it.
+    A layer below the top one is inferred on its own, as if the model ended there. The setting
+    `where` of the descriptor has no influence here, but in `anywhere.describe_where`.
 
     model       the model
     images      a tensor [N, C, H, W], or images that are read batch by batch
     recipe      how features are inferred and described
     engine      engine of the inference
-    on_device   keep the matrix on the device of the model as a tensor, for an SVM that is fitted
-                there
+    on_device   whether to keep the matrix on the device of the model as a tensor, for an SVM that
+                is fitted there
     progress    called after every batch with the number of images in it
 
     >>> model = ww.load("mnist")
@@ -192,7 +192,7 @@ def layer_plans(depth: int, layers: Sequence[int], recipe: Recipe) -> list[tuple
         )
     if recipe.inference.schedule is not None and layers != (top[-1].layer,):
         raise SpecError(
-            f"Learned steps describe the top layer only; got a descriptor of layers {layers}."
-            " Their step sizes fit the inference of that layer."
+            f"Got a descriptor of layers {layers} with learned steps, whose sizes fit the top layer"
+            f" only; expected layers = [{top[-1].layer}], or steps that were not learned."
         )
     return [top if k == top[-1].layer else joint(k) for k in layers]

@@ -46,7 +46,7 @@ try:
     from sklearn.utils import Tags, check_random_state
     from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 except ImportError:
-    raise MissingExtra("scikit-learn", "sklearn", "DeconvNetFeatures") from None
+    raise MissingExtra("scikit-learn", "DeconvNetFeatures") from None
 
 DESCRIPTOR_STEPS = 30
 
@@ -78,11 +78,11 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         `DescriptorSpec()` chooses from the images of `fit` whether places matter;
         `DescriptorSpec(raw=True, where="keep")` takes the features themselves, scaled to unit
         length
-    size : columns of a descriptor for each layer that it describes, at most; None leaves it to
-        `descriptor`
-    invariant_to : `Distortions` that leave what an image shows the same. `fit` learns a metric from
-        distorted copies of the images, in which they count little, and descriptors become rows of
-        at most 400 numbers
+    size : the largest number of columns of a descriptor for each layer that it describes; None
+        leaves it to `descriptor`
+    invariant_to : `Distortions` that do not change what an image shows. `fit` learns a metric from
+        distorted copies of the images, in which these distortions count little, and descriptors
+        become rows of at most 400 numbers
     shape : shape of an image, (H, W) or (C, H, W), for rows of pixels
     batch_size : number of images inferred together
     engine : engine of the inference; 'auto' selects the fastest that supports the model
@@ -172,8 +172,8 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """Learn from these images in one pass for each layer, with the filters updated after every
         few images.
 
-        The first call draws the filters and sets the scale of the images; every other continues
-        from the filters there are. Memory does not depend on how many images have been seen.
+        The first call draws the filters and sets the scale of the images; later calls continue with
+        the current filters. Memory does not depend on how many images have been seen.
         """
         first = not hasattr(self, "model_")
         v = self._check(X, reset=first)
@@ -199,7 +199,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self.model_ = trained.model.to("cpu")
         self.history_ = trained.history
         if self.descriptor is not None and self.descriptor.where == "auto":
-            # chosen anew by every fit
+            # every fit chooses again
             recipe = replace(self._recipe(), descriptor=self.descriptor)
             choice = choose_where(self._model_in_use(), v, recipe, self.engine)
             self.where_ = choice.where
@@ -268,7 +268,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def _check(self, X: "Images", reset: bool = False) -> Tensor:
         """Images as a float32 tensor [n, C, H, W]; with `reset` their shape is recorded, otherwise
-        compared."""
+        it is compared."""
         values = as_plain_array(X)
         given = tuple(getattr(values, "shape", ()))
         if len(given) == 3 and pair(self.filter_size)[0] == 1:  # signals are images of height 1
@@ -282,7 +282,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         if reset:
             self.image_shape_ = image_shape(given if are_images else values.shape, self.shape)
         elif are_images and (1, *given[1:])[-3:] != self.image_shape_:
-            image_shape(given, self.shape)  # raises an error of its own where channels come last
+            image_shape(given, self.shape)  # raises an error if channels come last
             raise ImageError(
                 f"Got images of shape {given[1:]}; expected {self.image_shape_}, as in fit."
             )

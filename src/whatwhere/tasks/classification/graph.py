@@ -1,4 +1,4 @@
-"""A classifier for few labels: they spread over the graph that joins every row to its nearest
+"""A classifier for few labels: they spread over the graph that connects every row to its nearest
 neighbours."""
 
 import warnings
@@ -25,7 +25,7 @@ try:
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ImportError:
-    raise MissingExtra("scikit-learn", "sklearn", "GraphClassifier") from None
+    raise MissingExtra("scikit-learn", "GraphClassifier") from None
 
 UNLABELLED = -1
 
@@ -49,12 +49,12 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
 
     The classifier connects every row to its nearest neighbours, by Euclidean distance. For rows of
     unit length, such as descriptors, the cosine gives the same neighbours. Labels spread over this
-    graph by Poisson learning, in which all classes are equally strong. A ridge regression on the
-    labels is added, which counts more the more labels there are. If the shares of the classes are
-    known, the borders of the classes instead move to where few neighbours lie on different sides.
-    Without shares nothing would bound a class, and one could take all rows. Probabilities are
-    calibrated on held-out labels. New rows get theirs from their neighbours and from a ridge
-    regression on the classes of all rows.
+    graph by Poisson learning, in which all classes are equally strong. The classifier adds a ridge
+    regression on the labels, whose weight grows with the number of labels. If the shares of the
+    classes are known, the borders of the classes instead move to where few neighbours lie on
+    different sides. Without shares nothing would bound a class, and one could take all rows.
+    Probabilities are calibrated on held-out labels. New rows get theirs from their neighbours and
+    from a ridge regression on the classes of all rows.
 
     As in scikit-learn's `semi_supervised`, -1 in y marks rows without a label. Scores of
     scikit-learn count such rows as wrong, because -1 is not a class. In a search over settings, use
@@ -63,10 +63,10 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     n_neighbors : number of neighbours that each row is connected to
-    class_prior : shares that the classes have of all rows, if they are known roughly: 'uniform', or
-        a number for each class in the order of `classes_`. Shares of the result then differ from
-        them by a factor of at most about 1.3. Helps most with one or two labels of each class.
-        None: not known
+    class_prior : the shares of the classes among all rows, if they are roughly known: 'uniform', or
+        a number for each class in the order of `classes_`. The shares of the result then differ
+        from them by a factor of at most about 1.3. This helps most with one or two labels of each
+        class. None means that the shares are not known
     device : 'cpu', 'cuda', or 'auto', which selects a GPU if there is one
 
     Attributes
@@ -113,13 +113,14 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         return self.refit(y)
 
     def refit(self, y: Any) -> "GraphClassifier":
-        """Spread other labels (n,) over the graph that `fit` made, which is the longer part of its
-        work."""
+        """Spread other labels (n,) over the graph that `fit` made. Making the graph takes most of
+        the time of `fit`."""
         y = np.asarray(y)
         labelled = ~is_unlabelled(y)
         if not labelled.any():
             raise ImageError(
-                "Every label is -1, which marks rows without a label; expected at least one other."
+                "Every label is -1, which marks rows without a label; expected at least one row"
+                " with a label."
             )
         # text that stood next to -1 in an array of objects becomes text
         known = np.array(y[labelled].tolist())
@@ -165,7 +166,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         """Probabilities [N, K] from potentials and a regression on the labels, calibrated on labels
         that are held out in turn."""
         classes = len(self.classes_)
-        # Classes are equally strong: how many labels a class has may say nothing of its size.
+        # Classes are equally strong: how many labels a class has may say nothing about its size.
         even = torch.full((classes,), 1 / classes, dtype=torch.float64, device=labels.device)
         folds = calibration.folds(labels)
         potentials = self.potentials_.of(rows, labels, even, folds)
@@ -248,8 +249,9 @@ def labelled_score(classifier: Any, X: Any, y: Any) -> float:
 
 
 def warn_of_parts(rows: int, count: int) -> None:
+    are = "is" if rows == 1 else "are"
     warnings.warn(
-        f"{rows:,} of {count:,} rows are not connected to any label, so their probabilities are"
+        f"{rows:,} of {count:,} rows {are} not connected to any label. The probabilities there are"
         " the shares of the classes. Label one of these rows, or raise n_neighbors.",
         stacklevel=5,
     )

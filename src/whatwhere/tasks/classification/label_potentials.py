@@ -1,4 +1,5 @@
-"""Potentials of labels that change, on one graph, and of the same labels without some of them.
+"""Potentials on one graph, for labels that change, and for the same labels with some of them held
+out.
 
 Potentials are linear in their sources (`poisson`). What a source of 1 at a labelled row adds to the
 potentials of all rows is therefore kept: a new label costs the solution of one column, and the
@@ -22,7 +23,7 @@ from whatwhere.tasks.classification.poisson import (
     tau_for,
 )
 
-MOST_NUMBERS = 1 << 25  # that are kept: 256 MB
+MOST_NUMBERS = 1 << 25  # numbers that are kept, at most: 256 MB
 MOST_AT_ONCE = 16  # rows whose contributions are computed for one change of labels
 
 
@@ -94,7 +95,7 @@ class LabelPotentials:
         return torch.cat(held_out)
 
     def _compute_contributions(self, rows: Tensor) -> None:
-        """Compute some of those that are missing; the rest follows with the next change."""
+        """Compute some of the missing contributions; the rest follows with the next change."""
         count = self.graph.shape[0]
         is_first = self._is_first
         self._is_first = False

@@ -19,10 +19,10 @@ from whatwhere.errors import ImageError, SpecError, plural
 from whatwhere.ops.conjugate_gradient import conjugate_gradient
 from whatwhere.tasks.classification.descriptors import Matrix
 
-LINE_STEPS = 30  # of a line search, at most
-NEWTON_STEPS = 200  # of conjugate gradients, at most
-NEAR_SHARE = 0.8  # of the rows: if fewer are near the margin of any class, they are copied
-NEWTON_SHARE = 0.1  # of the residual of Newton's equation that may be left
+LINE_STEPS = 30  # steps of a line search, at most
+NEWTON_STEPS = 200  # steps of conjugate gradients, at most
+NEAR_SHARE = 0.8  # share of the rows; if fewer are near the margin of any class, they are copied
+NEWTON_SHARE = 0.1  # share of the residual of Newton's equation that may be left
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ def fit_svm(
     x        descriptors [N, D]
     y        labels [N]
     C        weight of the loss against the regularisation
-    start    an SVM that the fit starts from, such as that of another C or of some of the rows. It
-             saves time and leaves the minimum as it is. None starts from 0
+    start    an SVM to start the fit from, such as one for another C or for some of the rows. It
+             saves time and does not change the minimum. None starts from 0
     device   device to compute on
 
     >>> rng = np.random.default_rng(0)
@@ -148,7 +148,7 @@ def newton(
     w [D, K].
 
     use    the rows that each class learns from, [N, K]; None for all
-    start  the weights that it starts from, [D, K] in float64; None for 0
+    start  initial weights, [D, K] in float64; None for 0
 
     Every step solves H d = -g by conjugate gradients, followed by an exact line search along d for
     each class. The iteration ends when the decrease predicted by Newton's model, -½ gᵀd, is at most
@@ -182,7 +182,7 @@ def newton(
         objective = w.square().sum(0) / 2 + C * residual.square().sum(0)
         g = w + 2 * C * transposed_product(x, residual)
 
-        near = active.any(1)  # of some class; the other rows have no part in any Hessian
+        near = active.any(1)  # near the margin of some class; no Hessian needs the other rows
         few = int(near.sum()) < NEAR_SHARE * len(x)
         rows, share = (x[near], active[near]) if few else (x, active)
 

@@ -13,7 +13,7 @@ from whatwhere.nn.feature_maps import FeatureMaps, check_features, feature_maps
 try:
     from sklearn.base import BaseEstimator, TransformerMixin
 except ImportError:
-    raise MissingExtra("scikit-learn", "sklearn", "MapFeatures") from None
+    raise MissingExtra("scikit-learn", "MapFeatures") from None
 
 BATCH = 32  # pictures that the callable gets at a time
 
@@ -44,7 +44,7 @@ class MapFeatures(TransformerMixin, BaseEstimator):
         self.cells = cells
 
     def fit(self, X: Any, y: Any = None) -> "MapFeatures":
-        """Nothing is learned; wrong settings raise."""
+        """Check the settings; nothing is learned."""
         check_features(self.features)
         if self.cells < 1:
             raise SpecError(f"Got cells = {self.cells!r}; expected 1 or more.")

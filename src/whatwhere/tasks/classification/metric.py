@@ -4,8 +4,8 @@
           images
     T     covariance of the descriptors of the images themselves
     B     (W + εI)^-½, where ε is `share` of the mean variance of W: shrinks what distortions move
-    Λ, U  the largest eigenvalues of B T B and their eigenvectors, [D, r]: what tells images apart,
-          against distortions
+    Λ, U  the largest eigenvalues of B T B and their eigenvectors, [D, r]: the directions in which
+          images differ more than distorted copies
     x  →  Uᵀ B (x − mean), scaled to unit length
 
 No label is used. Both covariances are learned from a stream of batches in memory that does not
@@ -34,10 +34,10 @@ ELASTIC_GRID = (
 )
 BATCH = 4096  # rows that are dense at a time
 RANK = 400  # columns of the result, fewer where descriptors or images are fewer
-SHARE = 1.0  # of the mean variance under distortions, which every direction has at least
-# that distortions move most, each with a variance of its own; the others have their mean variance
+SHARE = 1.0  # every direction has at least this share of the mean variance under distortions
+# directions that distortions move most, each with its own variance; the others share the mean
 DIRECTIONS = 256
-IMAGES = 10_000  # that it is learned from, at most
+IMAGES = 10_000  # images that the metric is learned from, at most
 TINY = torch.finfo(torch.float32).tiny
 
 
@@ -84,7 +84,7 @@ class Metric:
         )
 
     def tensors(self, prefix: str = "metric") -> dict[str, Tensor]:
-        """What a file holds of it; `from_tensors` is the inverse."""
+        """The metric as tensors for a file; `from_tensors` is the inverse."""
         parts = {"mean": self.mean, "matrix": self.matrix, "variances": self.variances}
         return {f"{prefix}.{name}": tensor.cpu() for name, tensor in parts.items()}
 
@@ -101,10 +101,10 @@ class Metric:
 
 
 class Covariance:
-    """Second moments Σ x xᵀ of a stream of rows, of which the `size` largest directions are kept.
+    """Second moments Σ x xᵀ of a stream of rows; only the `size` largest directions are kept.
 
-    Rows are collected and merged: of all that is kept, the directions with the largest singular
-    values stay. Up to `size` rows, or columns, nothing is lost.
+    Rows are collected and merged, and only the directions with the largest singular values are
+    kept. With at most `size` rows or columns, nothing is lost.
     """
 
     def __init__(self, size: int) -> None:
@@ -153,9 +153,9 @@ def fit_metric(
     """Learn the metric of images and their distorted copies, batch by batch.
 
     describe    the descriptors [n, D] of images [n, C, H, W]
-    images      without labels, [N, C, H, W] or read batch by batch; if there are many, some at even
-                distances
-    how         they are distorted
+    images      without labels, [N, C, H, W] or read batch by batch; if there are many, an evenly
+                spaced part of them
+    how         how images are distorted
     described   the descriptors of the images, [N, D], if they are known already; None computes them
     rank        columns of the result, at most
     share       the smallest variance of a direction, as a share of the mean variance under
@@ -260,7 +260,7 @@ def whitening_of(within: Covariance, share: float) -> Callable[[Tensor], Tensor]
 
 def distort(images: Tensor, how: Distortions, generator: torch.Generator) -> Tensor:
     """One distorted copy of each image, [N, C, H, W]: turned, sheared, scaled, moved and bent a
-    little, in other light.
+    little, with changed brightness and colours.
 
     All amounts are drawn evenly between minus and plus the setting. Beyond the frame, pixels of the
     border repeat.
@@ -274,8 +274,8 @@ def distort(images: Tensor, how: Distortions, generator: torch.Generator) -> Ten
     count, channels, height, width = images.shape
 
     def draw(amount: float, *shape: int) -> Tensor:
-        """Values between -amount and amount, [N, …]; drawn for a kind that is left out, too, so
-        that others stay."""
+        """Values between -amount and amount, [N, …]; also drawn for a kind that is left out, so
+        that the others stay the same."""
         values = torch.rand(count, *shape, generator=generator) * 2 - 1
         return (amount * values).to(images)
 

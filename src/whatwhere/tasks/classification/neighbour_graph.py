@@ -13,7 +13,7 @@ try:
     from scipy import sparse
     from scipy.sparse import csgraph
 except ImportError:
-    raise MissingExtra("SciPy", "sklearn", "classification") from None
+    raise MissingExtra("scipy", "classification") from None
 
 
 def symmetric_graph(weights: Tensor, found: Tensor) -> Tensor:

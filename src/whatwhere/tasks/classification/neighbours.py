@@ -119,7 +119,5 @@ def approximate_index(rows: Tensor) -> Any:
     try:
         from pynndescent import NNDescent
     except ImportError:
-        raise MissingExtra(
-            "PyNNDescent", "neighbours", f"a graph of more than {EXACT_ROWS:,} rows"
-        ) from None
+        raise MissingExtra("pynndescent", f"a graph of more than {EXACT_ROWS:,} rows") from None
     return NNDescent(rows.cpu().numpy(), n_neighbors=31, random_state=0)

@@ -10,7 +10,7 @@ from whatwhere.tasks.classification.calibration import mix_isolated, usual_dista
 from whatwhere.tasks.classification.neighbours import Nearest, Neighbours, neighbour_weights
 from whatwhere.tasks.classification.ridge import SMALLEST, ridge_weights
 
-RIDGE = 0.1  # of the mean variance of a column
+RIDGE = 0.1  # penalty, as a share of the mean variance of a column
 SAMPLE = 1000  # known rows on which the sharpness is chosen
 
 
@@ -20,9 +20,9 @@ class NewRows:
     Two scores, each with a deviation of 1 over the known rows, are added. One is the weighted mean
     of the neighbours' probabilities; the other is linear, a ridge regression on the classes of all
     known rows, which is better where neighbours are far. The softmax of the sum, times a sharpness,
-    are the probabilities. With the sharpness, known rows are on average as sure as their
-    probabilities say when they are treated as new ones. New rows that are farther from known ones
-    than these are from each other are less sure.
+    gives the probabilities. The sharpness is chosen so that known rows, treated as new ones, are on
+    average as sure as their probabilities say. New rows that are farther from known ones than these
+    are from each other are less sure.
 
     neighbours     the known rows
     probabilities  probabilities of their classes, [N, K]

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from whatwhere.data import Images, load
 from whatwhere.engines.devices import choose_device
-from whatwhere.errors import ImageError, SpecError
-from whatwhere.files import disk_errors, open_regular, readable
+from whatwhere.errors import ImageError, SpecError, plural
+from whatwhere.files import disk_errors, open_regular, readable, write_atomic
 from whatwhere.learning import (
     TrainedRun,
     TrainingCallbacks,
@@ -28,12 +28,12 @@ from whatwhere.learning.checkpoint import Checkpoint
 from whatwhere.learning.defaults import choose_defaults
 from whatwhere.model import DeconvNet
 from whatwhere.model.files import (
+    checked_bytes,
     checksum,
     model_checksum,
     model_tensors,
     read_checked,
     read_tensors,
-    write_checked,
     write_tensors,
 )
 from whatwhere.progress import Stage
@@ -49,7 +49,7 @@ from whatwhere.tasks.classification.new_rows import NewRows
 from whatwhere.tasks.classification.where import WHERE_FILE, choose_where, with_choice
 
 FORMAT = "whatwhere picture classifier 1"
-ANYWHERE = "anywhere"  # prefix of the tensors of the metric of what is anywhere
+ANYWHERE = "anywhere"  # prefix of the tensors of the metric for rows of what is anywhere
 
 
 @dataclass(frozen=True)
@@ -116,8 +116,8 @@ class Describer:
 
 
 def progress_of_passes(progress: Callable[[int], Any], passes: int) -> Callable[[int], None]:
-    """A function to call with the number of images just done in one of several passes over the
-    same images. It reports an image to `progress` when the images of all passes have come as far.
+    """A function to call with the number of images just done in one of several passes over the same
+    images. It reports an image to `progress` once every pass has done as many images.
     """
     done = 0
     reported = 0
@@ -133,7 +133,8 @@ def progress_of_passes(progress: Callable[[int], Any], passes: int) -> Callable[
 
 @dataclass(frozen=True)
 class PictureClassifier:
-    """Gives new pictures classes by the pictures that it was made from, as `GraphClassifier` does.
+    """Assigns classes to new pictures by the pictures that it was made from, as `GraphClassifier`
+    does.
 
     classes        their names, K
     rows           rows of the pictures that it was made from, [N, r]
@@ -170,6 +171,12 @@ class PictureClassifier:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write it as one file; nothing is pickled."""
+        content = self.to_bytes()
+        with disk_errors(f"writing {path}", "free some disk space, or choose another folder"):
+            write_atomic(Path(path), content)
+
+    def to_bytes(self) -> bytes:
+        """The content of the file that `save` writes."""
         tensors = {"rows": self.rows.float(), "probabilities": self.probabilities.float()}
         settings: dict[str, Any] = {"classes": self.classes, "n_neighbors": self.n_neighbors}
         if (d := self.describe) is not None:
@@ -177,12 +184,11 @@ class PictureClassifier:
             tensors |= d.tensors()
             how = Distortions() if d.metric is None else d.metric.how
             settings |= {"how": asdict(how), "shape": d.shape, "recipe": to_toml(d.recipe)}
-        with disk_errors(f"writing {path}", "free some disk space, or choose another folder"):
-            write_checked(Path(path), FORMAT, settings, tensors)
+        return checked_bytes(FORMAT, settings, tensors)
 
 
 def load_classifier(path: str | os.PathLike[str]) -> PictureClassifier:
-    """Read a classifier that the labelling page or `Labelling.save` wrote.
+    """Read a classifier that the labelling page, `whatwhere classify` or `Labelling.save` wrote.
 
     path  path of the file, NAME.safetensors
 
@@ -241,7 +247,7 @@ class Metrics(NamedTuple):
 
 
 def read_metrics(tensors: Mapping[str, Tensor], how: Distortions) -> Metrics:
-    """The metrics that a file holds; one of an earlier version has only that of places."""
+    """The metrics that a file holds; a file of an earlier version has only that of places."""
     place = Metric.from_tensors(tensors, how) if "metric.mean" in tensors else None
     anywhere = None
     if f"{ANYWHERE}.mean" in tensors:
@@ -284,10 +290,13 @@ def describe_pictures(
     made_for = checksum(f"{model_checksum(model)} {settings}", {})
     where = recipe.descriptor.where
     anywhere_rows: list[Tensor] = []  # those that the metric was learned from
+    ignored = "differences between parts of a picture"
+    if where != "forget":
+        ignored = "small shifts and rotations"
 
     def metric() -> dict[str, Tensor]:
         tensors: dict[str, Tensor] = {}
-        with stage("learning which differences to ignore", len(images)) as progress:
+        with stage(f"learning which {ignored} do not matter", len(images)) as progress:
             advance = progress_of_passes(progress, 2 if where == "both" else 1)
             if where != "keep":
                 anywhere = learn_anywhere(model, images, recipe, engine=engine, progress=advance)
@@ -363,7 +372,7 @@ def metric_shape(file: Path) -> tuple[int, int, int] | None:
 
 
 def is_finished(run: Path) -> bool:
-    """Whether a folder holds a run, and its training has come to its end."""
+    """Whether a folder holds a run whose training is finished."""
     if not has_checkpoint(run / "checkpoint"):
         return (run / "model.safetensors").exists()
     depth = read_run(run).recipe.model.depth
@@ -374,11 +383,16 @@ def learn(images: Images, out: Path | None, options: Execution, stage: Stage) ->
     """A model of the images, learned in a stream, with settings chosen from them. An unfinished run
     in `out` continues."""
     chosen = choose_defaults(images)
+    depth = chosen.recipe.model.depth
     if chosen.image_count is None:
-        count = len(images) * sum(layer.epochs for layer in chosen.recipe.learning)
+        passes = chosen.recipe.learning[0].epochs  # the same for all layers
+        count = len(images) * passes * depth
+        pictures = f"in {plural(passes, 'pass', 'passes')} over {plural(len(images), 'picture')}"
     else:
-        count = chosen.image_count * chosen.recipe.model.depth
-    with stage("learning features", count) as advance:
+        count = chosen.image_count * depth
+        pictures = f"from {plural(chosen.image_count, 'picture')}"
+    title = f"learning {plural(depth, 'layer')} of features, each {pictures}"
+    with stage(title, count) as advance:
         callbacks = TrainingCallbacks(on_batch=lambda report: advance(report.images))
         return train(
             images,

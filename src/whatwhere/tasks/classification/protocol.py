@@ -36,7 +36,7 @@ class Score:
     """Errors on test images: their rate, its 95 % interval, and the confusion matrix [true class,
     predicted class].
 
-    C is 0 where the classifier is no SVM.
+    C is 0 if the classifier is not an SVM.
     """
 
     error: float
@@ -89,7 +89,7 @@ def choose(
     check_labels(x, y)
     turns = [held.nonzero()[0] for held in validation] or [np.flatnonzero(folds(y) == 0)]
     trials = []
-    svms: list[LinearSVM | None] = [None] * len(turns)  # of the C before
+    svms: list[LinearSVM | None] = [None] * len(turns)  # of the previous C
     for C in sorted(grid):
         errors = 0
         for turn, held in enumerate(turns):
@@ -117,7 +117,7 @@ def evaluate(
     x, x_test  descriptors of the training and of the test images, [N, D]
     y, y_test  their labels, [N]
     C          C of the SVM
-    start      an SVM that the fit starts from, to save time: that of the chosen trial
+    start      an SVM to start the fit from, which saves time: the SVM of the chosen trial
     device     device of the SVM
 
     >>> y = np.tile([0, 1], 30)
@@ -142,8 +142,8 @@ def score_predictions(
     C: float = 0.0,
     solver: str = "newton",
 ) -> Score:
-    """The errors of a classifier's predictions [N]; `classes` are those that it knows, C is 0
-    where it is no SVM."""
+    """The errors of a classifier's predictions [N]; `classes` are those that it knows, C is 0 if it
+    is not an SVM."""
     if len(predicted) != len(labels):
         raise ImageError(
             f"Got {plural(len(predicted), 'image')} and {plural(len(labels), 'label')}; expected"

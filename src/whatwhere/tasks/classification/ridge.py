@@ -1,9 +1,10 @@
-"""Ridge regression on classes: of all rows, for new rows; and of the labels, which help the graph.
+"""Ridge regression on classes: on those of all rows, to classify new rows; and on the labels, to
+help the graph.
 
 A graph spreads a few labels well, because rows without a label show where classes end. Where
-classes touch, many labels say more by a linear function of the rows. So a regression on the labels
-is added to the scores of the graph, with a weight that grows with the number of labels of a class
-(reproduction/studies/any_folder.py).
+classes touch, many labels determine a better linear function of the rows. So a regression on the
+labels is added to the scores of the graph, with a weight that grows with the number of labels of a
+class (reproduction/studies/any_folder.py).
 """
 
 from collections.abc import Sequence
@@ -15,9 +16,9 @@ from torch import Tensor
 from whatwhere.tasks.classification.calibration import Fold
 
 SMALLEST = 1e-30
-PENALTY = 0.3  # of the mean squared length of the labelled rows
-WEIGHT = 3.0  # of the regression, next to scores of the graph, if labels are many
-HALF = 10  # labels of a class with which it has half of this weight
+PENALTY = 0.3  # penalty, as a share of the mean squared length of the labelled rows
+WEIGHT = 3.0  # weight of the regression next to the scores of the graph, with many labels
+HALF = 10  # labels of a class at which the regression has half of this weight
 
 
 def ridge_weights(rows: Tensor, targets: Tensor, penalty: Tensor) -> Tensor:

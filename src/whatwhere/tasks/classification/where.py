@@ -1,4 +1,4 @@
-"""Whether the place of a feature says something, seen without labels.
+"""Whether the places of features are informative, decided without labels.
 
 For objects in a fixed position the mean of a feature map over all pictures has structure in space;
 for textures it is flat. The share of the maps' variance that places explain decides: rows hold what
@@ -55,7 +55,7 @@ class WhereChoice(NamedTuple):
 def place_share(features: Tensor) -> float:
     """The share of the variance of feature maps [N, B, H, W] that places explain.
 
-    Chance explains 1/N of it, which is taken off.
+    Chance explains 1/N of it, which is subtracted.
     """
     p = features.double()
     by_map = p - p.mean((0, 2, 3), keepdim=True)
@@ -93,7 +93,7 @@ def choose_where(
 
 
 def read_choice(file: Path | None) -> WhereChoice | None:
-    """The choice that a file keeps; None without one."""
+    """The choice that a file records; None without a file."""
     if file is None or not file.exists():
         return None
     with readable(file, "choice of what rows describe", "remove it"):

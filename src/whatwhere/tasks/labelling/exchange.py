@@ -1,4 +1,4 @@
-"""Labels and classes for other programs and from them: folders, pandas, Label Studio, CSV."""
+"""Exchange labels and classes with other programs: folders, pandas, Label Studio, CSV."""
 
 import csv
 import io
@@ -69,7 +69,7 @@ def to_pandas(table: ClassTable) -> Any:
     try:
         import pandas
     except ImportError:
-        raise MissingExtra("pandas", "tables", "a DataFrame of all classes") from None
+        raise MissingExtra("pandas", "a DataFrame of all classes") from None
     sources = [LABELLED if row in table.said else "predicted" for row in range(len(table.names))]
     columns: dict[str, Any] = {
         "class": table.best,
@@ -81,8 +81,8 @@ def to_pandas(table: ClassTable) -> Any:
 
 
 def label_studio_tasks(table: ClassTable) -> list[dict[str, Any]]:
-    """Tasks as Label Studio imports them: what a person said is an annotation, all else a
-    prediction with its probability."""
+    """Tasks as Label Studio imports them: what a person said is an annotation, and everything else
+    is a prediction with its probability."""
     tasks = []
     for row, (name, best) in enumerate(zip(table.names, table.best, strict=True)):
         result = [
@@ -114,10 +114,10 @@ def write_label_studio(table: ClassTable, file: Path) -> None:
 def write_folders(table: ClassTable, images: Images, folder: Path, *, links: bool = False) -> Path:
     """Write a folder with a sub-folder of pictures for each class, as `data.load` reads it.
 
-    links  symbolic links to the pictures instead of copies; pictures without a file of their own,
-           and pages of a file, are written in any case
+    links  make symbolic links to the pictures instead of copies; pictures without a file, and pages
+           of a file with several, are always written
 
-    Returns the folder. It is new: if there is one of this name, a number follows the name.
+    Returns the folder. It is always new: if the name is taken, a number follows it.
     """
     with disk_errors(f"writing {folder}", REMEDY):
         folder = _make_new_folder(folder)

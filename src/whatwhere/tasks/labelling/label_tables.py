@@ -31,7 +31,7 @@ separator."""
 
 FILE_HEADINGS = ("file", "filename", "file_name", "name", "image", "picture", "path")
 CLASS_HEADINGS = ("class", "label", "category", "choice", "choices")
-"""Words over the names of pictures and over their classes in tables that people bring."""
+"""Headings of the columns of names and of classes in users' tables."""
 
 HEADING = ("file", "class", "probability", "source")
 HEADING_BYTES = ",".join(HEADING).encode()
@@ -40,8 +40,7 @@ SHARE_TEXTS = np.array([f"{n / LAST_PLACE:.4f}" for n in range(LAST_PLACE + 1)],
 REMEDY = "free some disk space, or choose another folder"
 LABELLED = "labelled"  # the source of a class in a table; otherwise "predicted"
 NOT_SURE = "not sure"
-"""What a person says of a picture that is to be left out: it has no class, and is not suggested
-again."""
+"""What a person says about a picture to leave out: it has no class, and is not suggested again."""
 
 NONE_OF_THESE = "none of these"
 """A class like others, for pictures that belong to no other one."""
@@ -117,7 +116,9 @@ def labels_of_pictures(
     if others := [*unknown, *elsewhere]:
         raise ImageError(
             f"{printable(file)} labels {quoted(others[0])}; expected the name of one of the"
-            f" pictures, such as {names[0]!r}."
+            f" pictures, such as {names[0]!r}. Labels are for pictures of this folder. To classify"
+            " new pictures, use the classifier that this command writes: whatwhere classify"
+            " OUT/classifier.safetensors NEW/ --out NEW_OUT"
         )
     classes = {check_class(label) for label in matched.values()} - {NOT_SURE}
     if not classes:
@@ -144,7 +145,7 @@ def change(labels: Mapping[str, str], changes: Mapping[str, str | None]) -> dict
 def change_labels(
     file: Path, changes: Mapping[str, str | None], before: Mapping[str, str]
 ) -> dict[str, str]:
-    """Change a table of labels as it is on the disk now, where other processes may have changed it;
+    """Change the current table of labels on the disk, where other processes may have changed it;
     returns all of it.
 
     before  the labels to start from if there is no such file

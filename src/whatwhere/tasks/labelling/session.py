@@ -1,12 +1,12 @@
 """A labelling session: a person says what a few pictures are, and all others get a class.
 
 What to label next is chosen on the graph of the pictures. A picture is *known* as far as walks over
-the graph that start there meet a labelled one before they end; *trust* in its class is what is
-known of it times the lead of its class over the next. The picture with the least trust around it is
+the graph that start there meet a labelled one before they end; *trust* in its class is how far it
+is known times the lead of its class over the next. The picture with the least trust around it is
 suggested; those that follow are chosen as if it had a label, so that they differ from it. Every
 other suggestion is the picture with the smallest lead around it, known or not: the former find
-classes, the latter errors. Pictures that are farthest from all others, a tenth, come last: a label
-of theirs says little of others.
+classes, the latter errors. The tenth of the pictures that are farthest from all others come last:
+their labels say little about others.
 """
 
 import os
@@ -92,7 +92,7 @@ def checked_rows(rows: np.ndarray | torch.Tensor) -> torch.Tensor:
 
 
 class Labelling:
-    """Label a few pictures, classify all.
+    """Label a few pictures, and classify all others.
 
     images        a folder of pictures, or images as `data.load` takes them; or descriptors, an
                   array [N, D]
@@ -277,7 +277,7 @@ class Labelling:
     def _spread(self, rows: Sequence[int]) -> np.ndarray:
         """The probabilities [N, K] of all classes from the labels of these rows.
 
-        A single class says nothing of other pictures: their probabilities are 0.
+        A single class says nothing about other pictures: their probabilities are 0.
         """
         if len(self.classes) == 1:
             alone = np.zeros((len(self.rows), 1))
@@ -349,33 +349,51 @@ class Labelling:
         """An estimate of the share of wrong classes among pictures without a label; None with
         fewer than five labels, or a single class.
 
-        Pictures of classes that have no label yet are wrong (`_missing_share`). Of the others it
-        is the mean doubt, 1 less the probability of the class. Probabilities are calibrated on
-        labels that are held out in turn. The errors among these are not counted: they are not a
-        fair sample, since uncertain pictures are suggested.
+        Pictures of classes that have no label yet are wrong (`_missing_share`). For the others, the
+        estimate is the mean doubt, which is 1 minus the probability of the class. Probabilities are
+        calibrated on labels that are held out in turn. The errors among these labels are not
+        counted: they are not a fair sample, because uncertain pictures are suggested.
         """
-        rows = self.labelled
-        if len(rows) < FEWEST or len(self.classes) < 2:
+        if self.missing_for_estimate():
             return None
+        rows = self.labelled
         others = np.setdiff1d(np.arange(len(self.rows)), rows)
         doubt = 1 - self.probabilities[others].max(1)
         estimate = float(doubt.mean()) if len(others) else 0.0
         parts = self.graph.parts_.cpu().numpy()
         reached = np.isin(parts[others], parts[rows])
         if reached.any():
-            # The doubt of parts without a label may be that of the missing classes: it counts once.
+            # Parts without a label may belong to the missing classes: their doubt counts once.
             right = float(1 - doubt[reached].mean()) * (1 - self._missing_share())
             estimate = max(estimate, 1 - right)
         earlier = [point for point in self.curve if point[0] < len(rows)]
         self.curve = [*earlier, (len(rows), estimate)]
         return estimate
 
+    def missing_for_estimate(self) -> str:
+        """What an estimate of the error still needs, in words; '' if it needs nothing."""
+        if len(self.labelled) < FEWEST:
+            return f"An estimate of the error needs {FEWEST} labels (so far: {len(self.labelled)})."
+        if len(self.classes) < 2:
+            return "An estimate of the error needs labels of two classes."
+        return ""
+
+    def error_words(self) -> str:
+        """The estimate of the error as a sentence with its limits, or what it still needs."""
+        error = self.error()
+        if error is None:
+            return self.missing_for_estimate()
+        return (
+            f"About {100 * error:.1f} % of the predicted classes are wrong (an estimate; it is"
+            " rough with fewer than ten labels of each class)."
+        )
+
     def _missing_share(self) -> float:
         """The share of the pictures whose class has no label yet, by Good and Turing.
 
-        Of labels drawn at random it is the share that are the only one of their class: had such a
-        picture come next and not before, its class would have been new. Suggested pictures are no
-        random sample, since they are looked for where labels are far.
+        For labels drawn at random, it is the share of labels that are the only one of their class:
+        if such a picture had come next and not before, its class would have been new. Suggested
+        pictures are not a random sample, because they are chosen where labels are far.
         """
         rows = self.labelled
         names, counts = np.unique([self.said[row] for row in rows], return_counts=True)
@@ -430,13 +448,13 @@ class Labelling:
     def import_labels(
         self, path: str | os.PathLike[str], content: bytes | None = None
     ) -> list[str]:
-        """Take over labels that were made elsewhere, in one action that `undo` takes back.
+        """Import labels that were made elsewhere, in one action that `undo` takes back.
 
         path     a table (.csv) with a column of names and one of classes, or the JSON of Label
                  Studio
         content  content of the file, if it was read already
 
-        Returns the names for which there is no picture here, and warns of them.
+        Returns the names for which there is no picture here, and warns about them.
         """
         file = Path(path)
         if content is None:
@@ -464,7 +482,7 @@ class Labelling:
 
 
 def recorded_of(run: str | os.PathLike[str] | TrainedRun | None, labels: Path | None) -> Recorded:
-    """What the model of a session recorded of its pictures: that of `run`, or the one that an
+    """What the model of a session recorded about its pictures: that of `run`, or the one that an
     earlier session learned."""
     folder: Any = run.folder if isinstance(run, TrainedRun) else run
     if run is None and labels is not None:

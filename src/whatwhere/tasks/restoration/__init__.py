@@ -1,4 +1,4 @@
-"""Restoring images: remove noise, fill in what is missing (docs/explanation/restoration.md)."""
+"""Restore images: remove noise, and fill in missing parts (docs/explanation/restoration.md)."""
 
 from whatwhere.spec.tasks import RestorationSpec
 from whatwhere.tasks.restoration.denoiser import Denoiser, load_denoiser

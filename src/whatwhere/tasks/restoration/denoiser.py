@@ -31,28 +31,28 @@ from whatwhere.tasks.restoration.planes import Progress, Restore
 BLOCK = 8  # s, pixels
 MARGIN = 16  # pixels by which a picture is continued
 REACH = 64  # pixels beyond a tile that its result depends on, to less than 1e-4
-SQUARES = 4096  # that are coded together
+SQUARES = 4096  # squares that are coded together
 # standard deviations of the noise that values of a picture from 0 to 1 exceed these by, at most
 BEYOND = 5.0
 # noise that is hard to tell from texture: how much of what was removed is noise is estimated
 FAINT = 12 / 255
 FEW = 512  # with this many pixels, noise must be twice as strong to be recognised
-FAINT_ERRORS = 3.0  # standard errors of this estimate that are taken off, for faint noise
+FAINT_ERRORS = 3.0  # standard errors that are subtracted from this estimate, for faint noise
 CLEAR_ERRORS = 1.0  # for stronger noise: up to twice the best share, no result is worse
 TEXTURED = 0.7  # of the noise's variance: less is removed where texture hides a part of it
 PROBE = 0.1  # standard deviations of the noise by which the input is changed for this
-CUT_OFF = 0.02  # share of pixels that are equally dark or bright, from which on they were cut off
-CAUTION = 0.9  # of the noise that is left, since it also depends on the picture then
+CUT_OFF = 0.02  # from this share of equally dark or equally bright pixels on, values were cut off
+CAUTION = 0.9  # factor of the noise that is left, which then also depends on the picture
 MOST_CAUTION = 0.75  # where three tenths of the pixels were cut off, or more
-RARE = 0.01  # probability that a picture of noise has a wave that is taken for texture
-GREY = 0.5  # taken off a picture from 0 to 1, so that features explain deviations from it
+RARE = 0.01  # probability that a picture of noise has a wave that counts as texture
+GREY = 0.5  # subtracted from a picture from 0 to 1, so that features explain deviations from it
 
 
 @dataclass(frozen=True)
 class Denoiser:
     """The numbers of the learned steps.
 
-    analysis   A, [G, 4 s², M]; step k of T takes those of group k G // T
+    analysis   A, [G, 4 s², M]; step k of T uses those of group k G // T
     residual   B, [G, M, 4 s²]
     synthesis  C, [M, 4 s²]
     levels     noise levels σ at which thresholds and gains are given, in units of white, [L]
@@ -78,7 +78,7 @@ class Denoiser:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the pictures that it takes."""
+        """The dtype of the pictures that it takes."""
         return self.levels.dtype
 
     def to(self, device: torch.device | str) -> "Denoiser":
@@ -96,14 +96,15 @@ class Denoiser:
     ) -> Tensor:
         """A picture [H, W] with values from 0 to 1 without its noise of standard deviation `noise`.
 
-        Less noise than it has learned is removed in part, in the share of its variance.
+        Noise below the lowest level that it learned is removed in part, in proportion to the
+        variance.
 
         shifts    number of shifted grids to average: 16 or more for the best result
         tile      side of the tiles that a larger picture is cut into; the result does not depend on
                   it
-        progress  called with the number of pixels of a tile after each
-        first     of the 64 places of the grid, in an order in which those that follow each other
-                  are spread evenly
+        progress  called after every tile with its number of pixels
+        first     the first of the 64 places of the grid to use, in an order in which successive
+                  places are spread evenly
         """
         if noise < (least := float(self.levels[0])):
             return plane.lerp(
@@ -247,8 +248,8 @@ def denoise_safely(denoise: Callable[..., Tensor], plane: Tensor, noise: float) 
 def noise_within_range(noisy: Tensor, clean: Tensor, noise: float) -> float:
     """The noise that is left of `noise` where values beyond black and white were cut off.
 
-    That they were shows in a picture that has its lowest or its highest value many times. Near
-    these, a value x ± σ n is cut off, so that its error is smaller.
+    A picture that has its lowest or its highest value many times shows that they were. Near these,
+    a value x ± σ n is cut off, so that its error is smaller.
     """
     low = float(noisy.min())
     high = float(noisy.max())
@@ -286,7 +287,8 @@ def periodic_part(removed: Tensor, noise: float) -> Tensor:
 
 
 def at_most_the_noise(noisy: Tensor, clean: Tensor, noise: float) -> Tensor:
-    """The result, nearer to the input where more was taken off than the noise: that was texture."""
+    """The result, moved towards the input where more than the noise was removed, which was
+    texture."""
     removed = float((noisy - clean).square().mean())
     return clean if removed <= noise**2 else noisy.lerp(clean, noise**2 / removed)
 
@@ -298,7 +300,7 @@ def share_of_noise(
 
     The error of y - a r is σ² - 2 a σ² (1 - divergence) + a² ‖r‖², with means over pixels, for a
     result y - r. What the noise has in common with r, σ² (1 - divergence), is uncertain by σ ‖r‖ /
-    √pixels: `errors` times as much is taken off.
+    √pixels: `errors` times as much is subtracted.
     """
     strength = max(float(removed.square().mean()), 1e-20)
     common = noise**2 * (1 - divergence) - errors * noise * math.sqrt(strength / removed.numel())
@@ -306,8 +308,8 @@ def share_of_noise(
 
 
 def value_range(plane: Tensor, noise: float) -> tuple[float, float]:
-    """The values that are taken for 0 and 1, between which it has learned: others where a plane
-    exceeds these."""
+    """The values that stand for 0 and 1, between which the denoiser has learned; they differ if a
+    plane exceeds 0 and 1."""
     return min(0.0, float(plane.min()) + BEYOND * noise), max(
         1.0, float(plane.max()) - BEYOND * noise
     )

@@ -3,8 +3,8 @@ all patches.
 
 Atoms may be adapted to the noisy picture itself, which is better than the denoiser where it is
 unlike photographs but like itself, such as text and lattices: patches are coded, then atoms are
-fitted to what they have to explain, batch by batch (Mairal et al. 2009). Noise fits no atom, so
-that it is not learned.
+fitted to what they have to explain, batch by batch (Mairal et al. 2009). Noise fits no atom, so it
+is not learned.
 """
 
 from importlib.resources import files
@@ -18,8 +18,8 @@ from whatwhere.tasks.restoration.planes import PLANE_NOISE, Progress, to_opponen
 
 # a patch is coded until what is left has this many times the standard deviation of the noise
 EXCESS = 1.06
-MOST_ATOMS = 32  # for a patch
-ROWS = 16  # of patches that are coded together
+MOST_ATOMS = 32  # atoms for a patch, at most
+ROWS = 16  # rows of patches that are coded together
 # of random patches, from which atoms are learned
 BATCHES = 20
 SIZE = 4000

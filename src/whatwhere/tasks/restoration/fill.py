@@ -3,10 +3,10 @@ back, again and again.
 
 The noise that is assumed falls from round to round (plug and play; Venkatakrishnan et al. 2013). At
 first the known pixels shape large structures, at last small ones. Every change is larger than the
-denoiser's, which closes gaps in fewer rounds; the denoiser's grid moves from round to round, so
-that few shifts of it do for many, and fewer still in the first rounds, whose errors the last ones
-correct. What the denoiser takes for noise in the end may be faint detail: it is continued from
-known pixels into the gaps, as far as it can be predicted at known pixels that are hidden from it.
+denoiser's, which closes gaps in fewer rounds; the denoiser's grid moves from round to round, so a
+few shifts are enough, and even fewer in the first rounds, whose errors the last ones correct. What
+the denoiser takes for noise in the end may be faint detail: it is continued from known pixels into
+the gaps, as far as it can be predicted at known pixels that are hidden from it.
 """
 
 from collections.abc import Callable

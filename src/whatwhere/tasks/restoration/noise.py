@@ -4,8 +4,8 @@ Okutomi 2013); and noise whose variance grows with the brightness.
 The smallest eigenvalue of the covariance of patches is the variance of the noise, if the patches
 have little texture. A patch of pure noise of variance σ² has a sum of squared derivatives that is
 below τ σ² with near certainty; patches above it are left out, and with those that remain the
-variance is estimated again. Where even the flattest patches have much more texture than that noise
-explains, it may be texture that was estimated: the estimate shrinks, down to 0.
+variance is estimated again. If even the flattest patches have much more texture than that noise
+explains, the estimate may measure texture, and it shrinks, down to 0.
 """
 
 import math
@@ -86,8 +86,8 @@ def smallest_variance(patches: Tensor) -> float:
 class PoissonGaussian:
     """Noise y = gain · Poisson(x / gain) + σ · Gaussian: a photon is `gain` units of the image.
 
-    Anscombe's transform makes its standard deviation 1 wherever it is bright enough, so that what
-    removes white noise is of use; the inverse has no bias (Mäkitalo and Foi 2013, in their closed
+    Anscombe's transform makes its standard deviation 1 wherever it is bright enough, so that
+    methods for white noise apply; the inverse has no bias (Mäkitalo and Foi 2013, in their closed
     form), whereas the algebraic one darkens.
     """
 
@@ -115,5 +115,5 @@ class PoissonGaussian:
 
     @property
     def _variance(self) -> float:
-        """Of the Gaussian part, in counts."""
+        """The variance of the Gaussian part, in counts."""
         return (self.sigma / self.gain) ** 2

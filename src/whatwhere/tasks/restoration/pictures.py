@@ -15,7 +15,7 @@ from torch import Tensor
 
 from whatwhere.data import Images, load_groups
 from whatwhere.data.images import brightest_of
-from whatwhere.data.parts import begin_part
+from whatwhere.data.parts import PartRecord, begin_part
 from whatwhere.data.pictures import (
     NO_EXTRAS,
     Extras,
@@ -25,7 +25,7 @@ from whatwhere.data.pictures import (
     read_pictures,
     write_tiff,
 )
-from whatwhere.errors import ImageError, MissingExtra, RunError, printable
+from whatwhere.errors import ImageError, MissingExtra, RunError, plural, printable
 from whatwhere.files import (
     check_outputs,
     disk_errors,
@@ -43,7 +43,8 @@ from whatwhere.tasks.restoration.noise import noise_of
 from whatwhere.tasks.restoration.restore import Noise, denoise, inpaint
 
 RECORD = "restoration.json"
-"""In a folder of results: the settings, the model, and the sources of every result that is made."""
+"""The record in a folder of results: the settings, the model, and the sources of every result that
+is made."""
 
 FORMATS = {".png": "PNG", ".tif": "TIFF", ".bmp": "BMP", ".webp": "WEBP", ".jpg": "JPEG"}
 FORMATS |= {".tiff": "TIFF", ".jpeg": "JPEG"}
@@ -115,16 +116,20 @@ def plan_jobs(
     out = shard.part_of(out)
     jobs, with_gaps = _plan_folder(places, mask, out)
     if task.only_fills_in and with_gaps < len(jobs):
-        words = f"{printable(source)}: {len(jobs) - with_gaps:,} of {len(jobs):,} pictures have"
+        complete = len(jobs) - with_gaps
+        have = "has" if complete == 1 else "have"
+        words = f"{printable(source)}: {complete:,} of {plural(len(jobs), 'picture')} {have}"
         # other parts of the folder may have gaps
         if not with_gaps and shard.is_all:
             raise ImageError(f"{words} nothing to fill in. Give a mask of unknown pixels.")
-        warnings.warn(f"{words} nothing to fill in. They stay as they are.", stacklevel=2)
+        stay = "It stays as it is." if complete == 1 else "They stay as they are."
+        warnings.warn(f"{words} nothing to fill in. {stay}", stacklevel=2)
     check_outputs([job.out for job in jobs], inputs, folder=out, overwrite=overwrite)
     record = _settings(task, model)
+    made_from = PartRecord(record["model"], json.dumps(record["settings"]), content.all_pictures)
     if not overwrite and (out / RECORD).exists():
         record |= _made(record, jobs, out)
-    begin_part(out, shard)
+    begin_part(out, shard, made_from, overwrite=overwrite)
     # With `overwrite` no result counts as made, from here on until it is made again.
     _write_record(out, record)
     return [job for job in jobs if job.name not in record]
@@ -232,7 +237,7 @@ def encode_pictures(
     try:
         from PIL import Image
     except ImportError:
-        raise MissingExtra("Pillow", "data", "writing pictures") from None
+        raise MissingExtra("Pillow", "writing pictures") from None
 
     pixels = [_as_pixels(page, images) for page in pages]
     file = io.BytesIO()
@@ -340,7 +345,8 @@ def _check_format(out: Path, source: Path, images: Images, task: Task) -> None:
             " hold. Use .png, .tif or .webp."
         )
     if kind != "TIFF" and not _holds(kind, images):
-        what = f"{len(images)} pages of {images.shape[0]} channels of {images.pixels.dtype}"
+        channels = plural(images.shape[0], "channel")
+        what = f"{plural(len(images), 'page')} of {channels} of {images.pixels.dtype}"
         raise ImageError(
             f"Cannot write {printable(out)}: the picture has {what}, which {kind} cannot hold. Use"
             " .tif."
@@ -381,7 +387,8 @@ def _write_record(out: Path, record: dict[str, Any]) -> None:
 def _made(settings: dict[str, Any], jobs: Sequence[Job], out: Path) -> dict[str, Any]:
     """The entries of a folder's record for results that exist.
 
-    Raises a RunError if some are of other settings, of another model or of other sources.
+    Raises a RunError if some were made with other settings, with another model or from other
+    sources.
     """
     earlier = read_json(out / RECORD)
     if not isinstance(earlier, dict):
@@ -392,9 +399,9 @@ def _made(settings: dict[str, Any], jobs: Sequence[Job], out: Path) -> dict[str,
     other += [name for name in made if made[name] != finished[name].sources]
     if other:
         raise RunError(
-            f"{printable(out)} has results of other settings, sources or another model"
-            f" ({', '.join(other[:3])} changed). To continue, run the command as before. Otherwise"
-            " choose another folder, or use --overwrite."
+            f"{printable(out)} has results that were made with other settings, from other sources"
+            f" or with another model ({', '.join(other[:3])} changed). To continue, run the command"
+            " as before. Otherwise choose another folder, or use --overwrite."
         )
     # results of other pictures, which are not in the source any more, stay in the record
     for job in jobs:

@@ -18,7 +18,8 @@ from whatwhere.engines.threads import workers
 Progress = Callable[[int], None]
 """Called with the number of pixels just done."""
 Restore = Callable[[Tensor, float, Tensor | None], Tensor]
-"""Of a plane [H, W], its noise and a mask [H, W], 0 where it has gaps: the plane restored."""
+"""A function of a plane [H, W], its noise and a mask [H, W] (0 where it has gaps) that returns the
+restored plane."""
 # brightness, red against blue, green against both
 OPPONENT = torch.tensor(
     [[1 / 3, 1 / 3, 1 / 3], [1 / 2, 0, -1 / 2], [1 / 4, -1 / 2, 1 / 4]],
@@ -27,7 +28,7 @@ OPPONENT = torch.tensor(
 )
 OFFSET = torch.tensor([0, 0.5, 0.5], dtype=torch.float64, device="cpu")
 SMALL = 128 * 128  # pixels, below which an image is too small to be shared between threads
-PLANE_NOISE: list[float] = OPPONENT.norm(dim=1).tolist()  # of noise of 1 in each channel
+PLANE_NOISE: list[float] = OPPONENT.norm(dim=1).tolist()  # for noise of 1 in each channel
 
 
 def to_opponent(image: Tensor) -> Tensor:
@@ -50,8 +51,8 @@ def from_opponent(planes: Tensor) -> Tensor:
 def restore_images(
     restore: Restore, images: Tensor, noises: Sequence[float], masks: Sequence[Tensor] | None = None
 ) -> Tensor:
-    """Images [N, C, H, W] restored, small ones at the same time; one without noise and without a
-    mask as it is."""
+    """Images [N, C, H, W] restored, small ones at the same time; an image without noise and without
+    a mask stays as it is."""
 
     def one(image: Tensor, noise: float, mask: Tensor | None) -> Tensor:
         return image if noise == 0 and mask is None else restore_planes(restore, image, noise, mask)
@@ -68,7 +69,7 @@ def restore_planes(
 ) -> Tensor:
     """An image [C, H, W] restored: three channels as brightness and differences of colour.
 
-    Other numbers, and channels that differ in their masks, are restored one by one.
+    Other numbers of channels, and channels that differ in their masks, are restored one by one.
     """
     opponent = len(image) == 3 and (mask is None or len(mask) == 1)
     planes = to_opponent(image) if opponent else image

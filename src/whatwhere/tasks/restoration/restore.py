@@ -1,4 +1,4 @@
-"""Noise removed and gaps filled in: of images by the denoiser or a dictionary, of signals by a
+"""Remove noise and fill in gaps: in images with the denoiser or a dictionary, in signals with a
 model of waveforms."""
 
 import sys
@@ -25,7 +25,7 @@ from whatwhere.tasks.restoration.planes import Progress, restore_images, restore
 
 Noise = float | str | tuple[float, float] | None
 ImagesT = TypeVar("ImagesT", Tensor, np.ndarray)
-# of signals, 1/λ in standard deviations of the noise: chosen on simulated recordings
+# for signals, 1/λ in standard deviations of the noise: chosen on simulated recordings
 THRESHOLD = 2.0
 LARGEST = 1e15  # value whose square, summed over a picture, is within the range of float32
 LONG_GAPS = "The recording has"  # begins the warning of gaps that no waveform spans
@@ -49,7 +49,7 @@ def denoise(
               stay unknown
     noise     standard deviation of white noise, in units of the images; None estimates it for each
               image. 0 returns the images. "poisson": the images are counts. (gain, sigma): Poisson
-              noise of counts of `gain` units each, and white noise of standard deviation sigma
+              noise in which a count adds `gain` units, plus white noise of standard deviation sigma
     spec      settings, a `RestorationSpec`
     progress  called with the number of pixels just done
 
@@ -105,7 +105,7 @@ def by_dictionary(
     if atoms.ndim != 3 or atoms.shape[1] != atoms.shape[2]:
         raise SpecError(f"Got a tensor {list(atoms.shape)} as the model; expected atoms [M, K, K].")
     if find_spec("numba") is None:
-        raise MissingExtra("Numba", "cpu", "denoising by a dictionary")
+        raise MissingExtra("numba", "denoising by a dictionary")
     if noise == 0:
         return image
     if learn:
@@ -173,13 +173,13 @@ def restore_signals(
     mask: Tensor | None = None,
     spec: RestorationSpec | None = None,
 ) -> ImagesT:
-    """Signals [N, C, T] as their waveforms explain them; where they are known and have no noise, as
-    they are.
+    """Signals [N, C, T] as their waveforms explain them; known samples without noise stay as they
+    are.
 
     noise  standard deviation; None estimates it
     mask   [N, 1 or C, T], 0 where a sample is missing; None: samples that are NaN are unknown, and
            stay so
-    spec   whether the result has the baseline
+    spec   settings that say whether the result has the baseline
     """
     spec = spec or RestorationSpec()
     if not model.spec.for_signals:
@@ -235,7 +235,7 @@ def lam_of_noise(noise: float | None) -> float | AutoLam:
 
 
 def warn_of_long_gaps(model: DeconvNet, known: Tensor) -> None:
-    """Warn of gaps in which no waveform can be inferred from known samples, [N, 1 or C, T]."""
+    """Warn about gaps in which no waveform can be inferred from known samples, [N, 1 or C, T]."""
     reach = 1
     step = 1
     for layer in model.spec.layers:
@@ -251,8 +251,8 @@ def warn_of_long_gaps(model: DeconvNet, known: Tensor) -> None:
         warnings.warn(
             f"{LONG_GAPS} {plural(count, 'gap')} longer than the model's waveforms"
             f" ({reach:,} samples); the longest has {longest:,} samples. The model cannot fill"
-            " these gaps: the result is 0 where no known sample is near. Treat such samples as"
-            " unknown, as `whatwhere inpaint` does.",
+            f" {'this gap' if count == 1 else 'these gaps'}: the result is 0 where no known sample"
+            " is near. Treat such samples as unknown, as `whatwhere inpaint` does.",
             stacklevel=4,
         )
 
