@@ -288,7 +288,11 @@ def check() -> None:
         fused = results(z, window, ceil_mode, "fused", seed)
         exact = results(z.double(), window, ceil_mode, "plain", seed)
         for (name, ours), (_, truth) in zip(fused, exact, strict=True):
-            error = ((ours.double() - truth).norm() / truth.norm()).item()
+            # where regions are nearly empty, a derivative may exceed what the dtype can hold
+            largest = torch.finfo(dtype).max
+            found = ours.double().clamp(-largest, largest)
+            expected = truth.clamp(-largest, largest)
+            error = ((found - expected).norm() / expected.norm()).item()
             worst[f"{dtype} {name}"] = max(worst.get(f"{dtype} {name}", 0.0), error)
             if not error < TOLERANCE[dtype]:
                 print(
