@@ -28,7 +28,8 @@ import torch.nn.functional as F
 from machine import machine
 
 import whatwhere as ww
-from whatwhere.model.files import checksum, model_checksum, write_tensors
+from whatwhere.model.checksums import checksum
+from whatwhere.model.files import write_tensors
 from whatwhere.pages.labelling import LabelPage
 from whatwhere.pages.server import PageServer
 from whatwhere.spec.execution import TrainingOptions
@@ -43,7 +44,7 @@ def session(folder: Path) -> tuple[Any, ww.data.Images]:
     run = ww.read_run("mnist")
     if not (file := folder / "labels.codes.safetensors").exists():
         settings = run.recipe.inference, run.recipe.descriptor, digits.shape, how
-        made_for = checksum(f"{model_checksum(run.model)} {settings} {digits.fingerprint}", {})
+        made_for = checksum(f"{run.model.checksum} {settings} {digits.fingerprint}", {})
         metric = Metric(torch.zeros(4800), torch.zeros(400, 4800), torch.ones(400), how)
         turn = torch.randn(784, 400, generator=torch.Generator().manual_seed(0))
         rows = F.normalize(digits[:].flatten(1) @ turn, dim=1)

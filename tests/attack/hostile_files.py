@@ -49,7 +49,7 @@ from whatwhere.files import RECORD, check_outputs, claim_outputs, write_result
 from whatwhere.learning.checkpoint import Checkpoint, RunFacts
 from whatwhere.learning.latent_store import LatentStore
 from whatwhere.learning.run_folder import RunFolder
-from whatwhere.model.files import checksum
+from whatwhere.model.checksums import checksum
 from whatwhere.tasks.classification.picture_classifier import is_classifier
 from whatwhere.tasks.labelling.exchange import read_foreign_labels
 from whatwhere.tasks.labelling.label_tables import read_labels

@@ -14,7 +14,7 @@ from examples import SPECS, random_images
 from whatwhere.errors import RunError, SpecError
 from whatwhere.inference.learned_steps import FORMAT, LearnedSteps, read_steps, saved_steps
 from whatwhere.model import DeconvNet
-from whatwhere.model.files import checksum, model_checksum
+from whatwhere.model.checksums import checksum
 from whatwhere.spec import InferenceSpec, Phase, Schedule, StepSpec
 
 SCHEDULE = Schedule(
@@ -33,7 +33,7 @@ def saved(tmp_path: Path) -> tuple[Path, LearnedSteps]:
     """A model file, and its learned steps next to it."""
     path = tmp_path / "model.safetensors"
     ww.save(MODEL, path)
-    learned = LearnedSteps(SPEC, model_checksum(MODEL))
+    learned = LearnedSteps(SPEC, MODEL.checksum)
     learned.save(path)
     return path, learned
 
@@ -68,7 +68,7 @@ def test_filters_of_the_pass_up_come_back_and_are_used(saved: tuple[Path, Learne
 def test_several_models_in_a_folder_have_their_own_steps(tmp_path: Path) -> None:
     for name in ("one", "two"):
         ww.save(MODEL, tmp_path / f"{name}.safetensors")
-    learned = LearnedSteps(SPEC, model_checksum(MODEL))
+    learned = LearnedSteps(SPEC, MODEL.checksum)
     assert learned.save(tmp_path / "one.safetensors").name == "one.inference-2.safetensors"
     assert list(saved_steps(tmp_path / "one.safetensors")) == [2]
     assert saved_steps(tmp_path / "two.safetensors") == {}

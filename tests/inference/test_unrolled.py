@@ -18,7 +18,6 @@ from whatwhere.inference.learned_steps import LearnedSteps
 from whatwhere.inference.unrolled import UnrolledInference, distill
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, Problem
-from whatwhere.model.files import model_checksum
 from whatwhere.ops.convolution import convolve_up
 from whatwhere.ops.pooling import fit, gaussian_weights
 from whatwhere.spec import (
@@ -151,9 +150,7 @@ def test_untied_steps_infer_with_their_filters_on_the_pass_up(engine: str) -> No
     spec = InferenceSpec(
         step=Schedule(steps=[StepSpec(size=0.02, threshold=0.01, pooling_step=(0.0,))]), lam=4.0
     )
-    found = infer(
-        model, images, engine=engine, steps=LearnedSteps(spec, model_checksum(model), upward)
-    )
+    found = infer(model, images, engine=engine, steps=LearnedSteps(spec, model.checksum, upward))
     theta = found.latents.pooling_params[0]
     s = convolve_up(images, upward[0])
     moments = fit(Gaussian(), s, model.at(6, 5).regions[0], spec.moments)
@@ -177,7 +174,7 @@ def test_untied_filters_are_learned_and_stay_connected() -> None:
         costs[untied] = unrolled.unroll(images)[1].cost.mean()
     learned = unrolled.learned
     assert costs[True] < 0.99 * costs[False]
-    assert learned.model_checksum == model_checksum(model)
+    assert learned.model_checksum == model.checksum
     for f, own, connected in zip(learned.upward, model.filters, model.connectivity, strict=True):
         assert not torch.equal(f, own)
         assert not f[~connected].any()
@@ -297,7 +294,7 @@ def test_images_that_a_schedule_does_not_suit_take_plain_steps(engine: str) -> N
         assert torch.equal(ours[1], theirs[1])
     assert (found.stats.cost[-1] < found.stats.cost[0]).all()
     untied = LearnedSteps(
-        spec, model_checksum(model), DeconvNet(model.spec, seed=7, dtype=torch.float64).filters
+        spec, model.checksum, DeconvNet(model.spec, seed=7, dtype=torch.float64).filters
     )
     # plain steps have the filters of the model
     found = infer(model, images, steps=untied, engine=engine)

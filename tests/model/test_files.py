@@ -1,5 +1,4 @@
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,9 +8,9 @@ from safetensors.torch import load_file, save_file
 import whatwhere as ww
 from examples import SPECS
 from whatwhere.errors import RunError
-from whatwhere.inference.learned_steps import resolve_steps
 from whatwhere.model import DeconvNet
-from whatwhere.model.files import FORMAT, checksum, model_checksum
+from whatwhere.model.checksums import checksum
+from whatwhere.model.files import FORMAT
 from whatwhere.spec import LayerSpec, ModelSpec
 
 
@@ -213,24 +212,3 @@ def test_a_tensor_of_no_layer_raises_an_error(tmp_path: Path) -> None:
     save_file(tensors, tmp_path / "model", metadata=metadata)
     with pytest.raises(RunError, match=r"no layer has the tensor 'layer2\.filters'"):
         ww.load(tmp_path / "model")
-
-
-def test_a_setting_that_is_younger_than_the_included_learned_steps_leaves_their_model_known() -> (
-    None
-):
-    model = ww.load("mnist")
-    resolve_steps(model, "learned")  # raises for another model
-    other = replace(model.spec, signed_filters=True)
-    assert model_checksum(
-        DeconvNet.from_parts(other, model.filters, model.connectivity)
-    ) != model_checksum(model)
-
-
-def test_a_new_setting_does_not_change_the_checksum_of_a_stored_model() -> None:
-    """Learned steps and codes name the model that they belong to by it."""
-    import whatwhere as ww
-    from whatwhere.model.files import model_checksum
-
-    model = ww.load("mnist")
-    assert model.source is not None
-    assert model_checksum(model) == ww.LearnedSteps.load(model.source).model_checksum

@@ -15,7 +15,7 @@ from torch import Tensor
 from whatwhere.errors import RunError, SpecError, command, plural, printable
 from whatwhere.files import readable
 from whatwhere.model import DeconvNet
-from whatwhere.model.files import FILE_NAME, model_checksum, model_file, read_checked, write_checked
+from whatwhere.model.files import FILE_NAME, model_file, read_checked, write_checked
 from whatwhere.spec import InferenceSpec
 from whatwhere.spec.toml import build
 
@@ -97,7 +97,7 @@ class LearnedSteps:
 
         Raises a RunError if the steps were learned for another model.
         """
-        if self.model_checksum != model_checksum(model):
+        if self.model_checksum != model.checksum:
             name = "the learned steps" if self.source is None else printable(self.source)
             run = Path("RUN") if self.source is None else self.source.parent
             again = command("whatwhere", "distill", run, "--steps", str(len(self)))

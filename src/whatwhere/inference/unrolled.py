@@ -29,7 +29,6 @@ from whatwhere.inference.learned_steps import LearnedSteps
 from whatwhere.inference.target import ImageSource, make_target
 from whatwhere.latents import Background, Latents
 from whatwhere.model import DeconvNet, Objective
-from whatwhere.model.files import model_checksum
 from whatwhere.model.problem import Problem, lam_of
 from whatwhere.spec import InferenceSpec, LineSearch, Schedule, StepSpec
 from whatwhere.spec.checks import require, require_count, shown
@@ -152,7 +151,7 @@ class UnrolledInference(nn.Module):
     def learned(self) -> LearnedSteps:
         """The steps as they are now, for `infer` and for a file."""
         upward = () if self.upward is None else tuple(f.detach() for f in self.model.upward)
-        return LearnedSteps(self.spec, model_checksum(self.model), upward)
+        return LearnedSteps(self.spec, self.model.checksum, upward)
 
     def forward(self, images: Tensor, mask: Tensor | None = None) -> Latents:
         """Images [N, C, H, W] → latents: the features p of the top layer and the pooling variables

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from whatwhere.errors import ImageError, SpecError, plural
+from whatwhere.model.checksums import canonical, checksum, layer_tensors, spec_fields
 from whatwhere.model.sized import SizedModel, layer_regions, move_filters
 from whatwhere.ops.filters import project_filters, random_connectivity
 from whatwhere.ops.input_stage import InputStage
@@ -156,10 +157,10 @@ class DeconvNet:
 
     @cached_property
     def checksum(self) -> str:
-        """A checksum of the architecture and the filters, the same on any device."""
-        from whatwhere.model.files import model_checksum
-
-        return model_checksum(self)
+        """A checksum of the architecture and the filters in float32, the same on any device."""
+        plain = self.to(torch.float32)
+        tensors = layer_tensors(plain.filters, plain.connectivity)
+        return checksum(canonical(spec_fields(self.spec)), tensors)
 
     @property
     def dtype(self) -> torch.dtype:

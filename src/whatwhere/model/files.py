@@ -3,21 +3,19 @@
 A checksum covers the spec and every tensor.
 """
 
-import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from whatwhere.errors import RunError, SpecError
 from whatwhere.files import open_regular, readable, write_atomic
+from whatwhere.model.checksums import canonical, checksum, layer_tensors, spec_fields
 from whatwhere.model.deconvnet import DeconvNet
-from whatwhere.spec import InputSpec, ModelSpec
+from whatwhere.spec import ModelSpec
 from whatwhere.spec.checks import require
 from whatwhere.spec.toml import build
 
@@ -78,38 +76,7 @@ def load(path: str | os.PathLike[str]) -> DeconvNet:
 
 def model_tensors(model: DeconvNet) -> dict[str, Tensor]:
     """The tensors of a model by their names in a file, on the CPU."""
-    tensors = {}
-    for k, (f, connected) in enumerate(
-        zip(model.filters, model.connectivity, strict=True), start=1
-    ):
-        tensors[f"layer{k}.filters"] = f.detach().cpu().contiguous()
-        tensors[f"layer{k}.connectivity"] = connected.cpu().contiguous()
-    return tensors
-
-
-def spec_fields(spec: ModelSpec) -> dict[str, Any]:
-    """The settings of a model as plain values, in the form of the first version, so that checksums
-    stay the same.
-
-    A setting of a later version is included only if it differs from its default. A kind of pooling
-    without settings has its old name.
-    """
-    fields = asdict(spec)
-    if not fields["signed_filters"]:
-        del fields["signed_filters"]
-    for name in ("span", "hum"):
-        if getattr(spec.input, name) == getattr(InputSpec, name):
-            del fields["input"][name]
-    for layer in fields["layers"]:
-        if set(layer["pooling"]) == {"kind"}:
-            layer["pooling_kind"] = layer.pop("pooling")["kind"]
-    return fields
-
-
-def model_checksum(model: DeconvNet) -> str:
-    """A checksum that identifies a model: of its spec and of its tensors in float32, the same on
-    any device."""
-    return checksum(canonical(spec_fields(model.spec)), model_tensors(model.to(torch.float32)))
+    return layer_tensors(model.filters, model.connectivity)
 
 
 def write_checked(
@@ -172,29 +139,9 @@ def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
         raise ValueError(str(error)) from error
 
 
-def checksum(spec: str, tensors: Mapping[str, Tensor]) -> str:
-    """sha256 of the spec and of every tensor's name, dtype, shape and bytes, in the order of their
-    names."""
-    digest = hashlib.sha256(spec.encode())
-    for name in sorted(tensors):
-        tensor = tensors[name]
-        digest.update(f"\n{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
-        digest.update(_raw(tensor))
-    return digest.hexdigest()
-
-
 def model_file(path: str | os.PathLike[str]) -> Path:
     """The file of a path: the path itself, or the model in a run's folder."""
     file = Path(path) / FILE_NAME if os.path.isdir(path) else Path(path)
     if not os.path.isfile(file):
         raise RunError(f"Cannot find the model {file}: there is no such file.")
     return file
-
-
-def canonical(fields: dict[str, Any]) -> str:
-    """JSON with sorted keys and no spaces: one text for one value."""
-    return json.dumps(fields, sort_keys=True, separators=(",", ":"))
-
-
-def _raw(tensor: Tensor) -> bytes:
-    return tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes()

@@ -27,10 +27,9 @@ from whatwhere.learning import (
 from whatwhere.learning.checkpoint import Checkpoint
 from whatwhere.learning.defaults import choose_defaults
 from whatwhere.model import DeconvNet
+from whatwhere.model.checksums import checksum
 from whatwhere.model.files import (
     checked_bytes,
-    checksum,
-    model_checksum,
     model_tensors,
     read_checked,
     read_tensors,
@@ -287,7 +286,7 @@ def describe_pictures(
     choice = choose_where(model, images, trained.recipe, engine, kept_in=file)
     recipe = with_choice(trained.recipe, choice)
     settings = recipe.inference, recipe.descriptor, images.shape, how
-    made_for = checksum(f"{model_checksum(model)} {settings}", {})
+    made_for = checksum(f"{model.checksum} {settings}", {})
     where = recipe.descriptor.where
     anywhere_rows: list[Tensor] = []  # those that the metric was learned from
     ignored = "differences between parts of a picture"

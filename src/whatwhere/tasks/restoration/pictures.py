@@ -34,7 +34,7 @@ from whatwhere.files import (
     write_atomic,
     write_result,
 )
-from whatwhere.model.files import checksum
+from whatwhere.model.checksums import checksum
 from whatwhere.spec.execution import ALL, Shard
 from whatwhere.spec.tasks import RestorationSpec
 from whatwhere.tasks.restoration.denoiser import Denoiser
