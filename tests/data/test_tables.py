@@ -98,6 +98,13 @@ def test_the_given_rate_is_used(tmp_path: Path) -> None:
     assert signals.rate == 30_000
 
 
+def test_a_rate_has_no_more_digits_than_the_times(tmp_path: Path) -> None:
+    lines = [f"{n / 12_500:.6f},{n % 7}" for n in range(1000)]
+    (tmp_path / "a.csv").write_text("time (s),mV\n" + "\n".join(lines) + "\n")
+    signals = ww.data.load(tmp_path / "a.csv", signals=True)
+    assert signals.rate == 12_500
+
+
 def test_a_field_that_is_text_is_named_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "notes.csv"
     path.write_text("time,value\n0,1.5\n1,2.5\n2,cell died\n")

@@ -82,7 +82,7 @@ def test_the_stretch_that_is_drawn_has_many_events(
 def test_rates_are_events_per_second(drawing: "ww.figures.RecordingFigures") -> None:
     _, rates, _ = drawing.draw("distributions").figure.axes  # type: ignore[union-attr]
     values = rates.patches[0].get_data().values
-    assert np.median(values) == pytest.approx(1000 / 80, abs=5), "one every 80 ms, in parts of 125"
+    assert np.median(values) == pytest.approx(1000 / 80, abs=1.5), "one every 80 ms"
     assert rates.get_ylabel() == "events per second"
 
 

@@ -1,6 +1,7 @@
 """What is chosen from a recording: hum, length, number of waveforms; and by the commands, events of
 a recording with drift, hum and gaps."""
 
+import csv
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -215,13 +216,15 @@ def test_a_gap_longer_than_a_window_does_not_stop_training(tmp_path: Path) -> No
     gap = slice(5000, 10_500)
     lines = [f"{value:.5f}" for value in x]
     lines[gap] = [""] * (gap.stop - gap.start)
-    (tmp_path / "a.csv").write_text("mV\n" + "\n".join(lines) + "\n")
+    (tmp_path / "a.csv").write_text("ECG (mV)\n" + "\n".join(lines) + "\n")
     run = tmp_path / "run"
     whatwhere("train", tmp_path / "a.csv", "--rate", RATE, "--out", run)
     table = tmp_path / "events.csv"
     said = whatwhere("encode", run, tmp_path / "a.csv", "--events", table)
     assert "1 gap longer than a waveform" in said
     assert "samples): 5.000 to 10.500 s" in said
+    with open(table, newline="") as file:
+        assert {event["channel"] for event in csv.DictReader(file)} == {"ECG"}
     found = np.genfromtxt(table, delimiter=",", names=True)["sample"]
     seen = peaks[(peaks < gap.start - 30) | (peaks > gap.stop + 30)]
     nearest = np.abs(found[:, None] - seen).min(0)
@@ -244,3 +247,18 @@ def test_an_unfinished_run_is_reported_where_it_is_used(
     assert result.exit_code == 0
     assert f"is not finished: it has 1 epoch of {len(history)}" in result.stderr
     assert "no times in seconds, because the rate is not known (give --rate)" in result.stdout
+
+
+def test_a_recording_of_another_size_has_no_events_and_a_hint(tmp_path: Path) -> None:
+    """Such as one in V where the model learned in mV; and `denoise` shows that it works."""
+    x, _ = simulated()
+    run = tmp_path / "run"
+    np.save(tmp_path / "x.npy", x)
+    whatwhere("train", tmp_path / "x.npy", "--rate", RATE, "--out", run)
+    np.save(tmp_path / "small.npy", x / 1000)
+    said = whatwhere("encode", run, tmp_path / "small.npy", "--events", tmp_path / "none.csv")
+    assert "0 events. Check that the recording has the rate and the unit" in said
+    words = ["denoise", tmp_path / "x.npy", tmp_path / "clean.npy", "--model", run]
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == 0
+    assert f"denoise {tmp_path / 'x.npy'}" in result.stderr

@@ -97,8 +97,8 @@ class Stages:
 
     @contextmanager
     def stage(self, title: str, total: int, done: int = 0) -> Iterator[Callable[[int], None]]:
-        """One stage of `total` pieces, some of which may be done already; call the function that
-        it yields with the number of pieces just done."""
+        """One stage of `total` pieces; some may be done already. Call the function that it yields
+        with the number of pieces just done."""
         import rich.progress as bars
 
         columns = (

@@ -56,7 +56,7 @@ class LazyPixels:
 
 @dataclass(frozen=True)
 class AllPictures:
-    """All pictures of a source, of which a shard reads some.
+    """All pictures of a source; a shard reads some of them.
 
     count  their number; of a folder, the number of files
     names  a checksum of the list of their names
