@@ -32,10 +32,10 @@ import torch
 from machine import machine
 
 import whatwhere as ww
-from whatwhere.data.codes import write_block
+from whatwhere.classification import describe_images
+from whatwhere.codes.files import write_block
+from whatwhere.codes.rows import block_arrays, code_rows
 from whatwhere.learning.processes import joined
-from whatwhere.tasks.classification import describe_images
-from whatwhere.tasks.coding import block_arrays, code_rows
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 TIMES = 3  # of each measurement, of which the best counts

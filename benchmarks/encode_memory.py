@@ -18,7 +18,7 @@ import numpy as np
 def encode(folder: str, count: int, answer: "multiprocessing.Queue[dict[str, int]]") -> None:
     """Encode so many pictures in a process of its own."""
     import whatwhere as ww
-    from whatwhere.cli import app
+    from whatwhere.app import app
 
     place = Path(folder)
     model = ww.DeconvNet(ww.ModelSpec(layers=(ww.LayerSpec(maps=4, filter_size=3),)))

@@ -20,8 +20,8 @@ from machine import machine
 
 from whatwhere import load, models
 from whatwhere.data import load as load_data
-from whatwhere.pages import ASSETS
-from whatwhere.pages.explorer import pack_model, pack_settings
+from whatwhere.explorer.page import pack_model, pack_settings
+from whatwhere.html import ASSETS
 from whatwhere.spec import InferenceSpec, Power
 
 HERE = Path(__file__).parent

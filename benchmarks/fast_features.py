@@ -26,7 +26,7 @@ import torch
 from machine import machine
 
 import whatwhere as ww
-from whatwhere.tasks.classification import describe_images
+from whatwhere.classification import describe_images
 
 KYMATIO_BATCHES = (10, 50, 250)
 

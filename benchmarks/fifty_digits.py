@@ -17,7 +17,7 @@ import torch
 from machine import machine
 
 import whatwhere as ww
-from whatwhere.tasks.classification import describe_images
+from whatwhere.classification import describe_images
 
 FILE = Path(__file__).parent / "results" / "fifty_digits.json"
 digits = ww.data.load("digits")

@@ -22,7 +22,7 @@ from machine import machine
 from torch import Tensor
 
 import whatwhere as ww
-from whatwhere.tasks.classification import describe_images, fit_svm
+from whatwhere.classification import describe_images, fit_svm
 
 RESULTS = Log("generation")
 EXAMPLES, COUNT, C, MARGIN = 2000, 200, 30.0, 1.0

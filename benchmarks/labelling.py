@@ -28,12 +28,12 @@ import torch.nn.functional as F
 from machine import machine
 
 import whatwhere as ww
+from whatwhere.classification.metric import Metric
+from whatwhere.html.server import PageServer
+from whatwhere.labelling.page import LabelPage
 from whatwhere.model.checksums import checksum
 from whatwhere.model.files import write_tensors
-from whatwhere.pages.labelling import LabelPage
-from whatwhere.pages.server import PageServer
 from whatwhere.spec.execution import TrainingOptions
-from whatwhere.tasks.classification.metric import Metric
 
 RESULTS = Path(__file__).parent / "results" / "labelling.json"
 

@@ -30,7 +30,8 @@ from machine import machine
 from sklearn.datasets import load_sample_image
 from torch import Tensor
 
-from whatwhere.cli.encoding import Encoder
+from whatwhere.app.encoding import Encoder
+from whatwhere.codes.settings import EncodeOptions
 from whatwhere.data import load
 from whatwhere.inference import infer, infer_tiled
 from whatwhere.model import DeconvNet
@@ -43,7 +44,6 @@ from whatwhere.spec import (
     ModelSpec,
     Recipe,
 )
-from whatwhere.spec.tasks import EncodeOptions
 
 RESULTS = Log("large_pictures")
 

@@ -25,11 +25,11 @@ import torch
 from machine import machine
 
 import whatwhere as ww
+from whatwhere.classification import describe_images, protocol
 from whatwhere.data import Images
 from whatwhere.inference import UnrolledInference, distill
 from whatwhere.model import DeconvNet
 from whatwhere.spec import DistillSpec, InferenceSpec
-from whatwhere.tasks.classification import describe_images, protocol
 
 PART = 5000  # images that are described at a time
 

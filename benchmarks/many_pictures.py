@@ -22,8 +22,8 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 import whatwhere as ww
-from whatwhere.pages.labelling import LabelPage
-from whatwhere.pages.server import PageServer
+from whatwhere.html.server import PageServer
+from whatwhere.labelling.page import LabelPage
 from whatwhere.progress import Stage
 
 COUNT = 20_000

@@ -32,8 +32,8 @@ from many_pictures import (
 from playwright.sync_api import sync_playwright
 
 import whatwhere as ww
-from whatwhere.pages.labelling import LabelPage
-from whatwhere.pages.server import Content, PageServer
+from whatwhere.html.server import Content, PageServer
+from whatwhere.labelling.page import LabelPage
 
 FRAME = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 

@@ -28,6 +28,7 @@ from torch import Tensor
 
 import whatwhere as ww
 from whatwhere import override
+from whatwhere.classification import describe_images, protocol
 from whatwhere.data import load
 from whatwhere.engines import ENGINES
 from whatwhere.learning import TrainingOptions, train
@@ -42,7 +43,6 @@ from whatwhere.spec import (
     Power,
     Recipe,
 )
-from whatwhere.tasks.classification import describe_images, protocol
 
 OVERLAPPING = {"pool_size": 3, "pool_stride": 2}
 MODELS = {  # layers

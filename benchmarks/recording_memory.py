@@ -47,8 +47,8 @@ def find(path: Path, pool: int, threshold: float | None) -> dict[str, float]:
     import torch
 
     import whatwhere as ww
-    from whatwhere.cli.encoding import write_events
-    from whatwhere.spec.tasks import EncodeOptions
+    from whatwhere.app.encoding import write_events
+    from whatwhere.codes.settings import EncodeOptions
 
     torch.set_num_threads(1)
     D = draw_waveforms(np.random.default_rng(0))

@@ -75,7 +75,7 @@ def by_commands(given: Recording, folder: Path) -> Found:
 def run_command(*words: str) -> None:
     from typer.testing import CliRunner
 
-    from whatwhere.cli import app
+    from whatwhere.app import app
 
     result = CliRunner().invoke(app, words)
     if result.exit_code:

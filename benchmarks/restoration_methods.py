@@ -177,13 +177,13 @@ def as_it_is(problem: Problem, setting: Setting) -> np.ndarray:
 
 @lru_cache
 def denoiser() -> Any:
-    from whatwhere.tasks.restoration import load_denoiser
+    from whatwhere.restoration import load_denoiser
 
     return load_denoiser()
 
 
 def ours(problem: Problem, setting: Setting) -> np.ndarray:
-    from whatwhere.tasks.restoration import denoise, inpaint
+    from whatwhere.restoration import denoise, inpaint
 
     y = (
         problem.damaged[None, None]

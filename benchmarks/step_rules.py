@@ -21,8 +21,8 @@ from log import Log
 from machine import machine
 
 from whatwhere import InferenceSpec, data, infer, load, models
+from whatwhere.classification import describe_images, fit_svm
 from whatwhere.spec import Fixed, LineSearch, Power, Recipe
-from whatwhere.tasks.classification import describe_images, fit_svm
 
 RESULTS = Log("step_rules")
 RULES: dict[str, dict[str, Any]] = {

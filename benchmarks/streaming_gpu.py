@@ -36,10 +36,10 @@ from torch.nn.functional import affine_grid, grid_sample
 
 import whatwhere as ww
 from whatwhere import override
+from whatwhere.classification import describe_images, protocol
 from whatwhere.learning import BatchReport, TrainingCallbacks, TrainingOptions, train
 from whatwhere.model import DeconvNet
 from whatwhere.spec import EveryBatch, EveryEpoch, LineSearch, Recipe
-from whatwhere.tasks.classification import describe_images, protocol
 
 NAMES = {
     "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import typer
 
-from whatwhere.cli import app
+from whatwhere.app import app
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "whatwhere"

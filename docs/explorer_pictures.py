@@ -20,9 +20,9 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 
 from whatwhere import data, models
+from whatwhere.explorer.page import Explorer
 from whatwhere.learning import read_run
 from whatwhere.model import load
-from whatwhere.pages.explorer import Explorer
 from whatwhere.spec import Recipe
 from whatwhere.spec.toml import read_recipe
 

@@ -18,7 +18,7 @@ from PIL import Image
 
 from reproduction.models import read_model
 from reproduction.records import read_records
-from whatwhere.cli.outputs import Stages
+from whatwhere.commands.outputs import Stages
 from whatwhere.data import load
 from whatwhere.figures import RunFigures, cost, styled
 from whatwhere.figures.run_figures import training_settings

@@ -21,9 +21,9 @@ import numpy as np
 from playwright.sync_api import sync_playwright
 
 import whatwhere as ww
+from whatwhere.html.server import PageServer
 from whatwhere.inference.learned_steps import resolve_steps
-from whatwhere.pages.labelling import LabelPage
-from whatwhere.pages.server import PageServer
+from whatwhere.labelling.page import LabelPage
 
 OUT = Path(__file__).parent / "howto"
 WIDE, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 780}

@@ -16,8 +16,8 @@ from typing import Any, Literal, get_args, get_origin
 
 import typer
 
-from whatwhere.cli import app
-from whatwhere.cli.command import settings_rows
+from whatwhere.app import app
+from whatwhere.commands.builder import settings_rows
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import type_hints, union_members
 from whatwhere.spec.docstrings import parse

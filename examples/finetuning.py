@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d, normalize, one_hot
 
 import whatwhere as ww
-from whatwhere.tasks.classification import fit_svm
+from whatwhere.classification import fit_svm
 
 STEPS, UPDATES, BATCH, LABELS, TEST, C = 2, 40, 25, 500, 500, 10.0
 

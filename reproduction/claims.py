@@ -19,8 +19,8 @@ from reproduction.results import (
     value_of,
 )
 from reproduction.table import Cell, Claim
+from whatwhere.classification import protocol
 from whatwhere.errors import SpecError
-from whatwhere.tasks.classification import protocol
 
 HOLDS = "holds"
 FAILS = "does not hold"

@@ -20,8 +20,8 @@ from reproduction.svm.kernel_svm import kernel_rows, targets_of
 from reproduction.svm.virtual_samples import Move, moved, moves
 from reproduction.svm.working_set import SupportVectors, decision, fit_support_vectors
 from reproduction.whitening import fit_whitening
+from whatwhere.classification import Matrix, protocol
 from whatwhere.data import Images, few_labels
-from whatwhere.tasks.classification import Matrix, protocol
 
 DUAL = "newton, by support vectors"
 DRAWS = 10  # of a few labels

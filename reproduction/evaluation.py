@@ -28,11 +28,11 @@ from reproduction.models import ModelStore
 from reproduction.records import Record, ResultStore
 from reproduction.results import EvaluationResult, FewLabelResult
 from reproduction.whitening import layer_columns, side_by_side
+from whatwhere.classification import Matrix, describe_images
 from whatwhere.data import Images
 from whatwhere.errors import ImageError, RunError
 from whatwhere.model import DeconvNet
 from whatwhere.spec import Recipe
-from whatwhere.tasks.classification import Matrix, describe_images
 
 
 @dataclass

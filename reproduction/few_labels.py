@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from scipy.stats import t
 
+from whatwhere.classification import Matrix
+from whatwhere.classification.protocol import FOLDS, choose, evaluate, folds
 from whatwhere.data import few_labels
-from whatwhere.tasks.classification import Matrix
-from whatwhere.tasks.classification.protocol import FOLDS, choose, evaluate, folds
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from reproduction.few_labels import FewLabels
-from whatwhere.tasks.classification import protocol
+from whatwhere.classification import protocol
 
 Measure = Literal[
     "error",

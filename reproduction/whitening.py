@@ -22,8 +22,8 @@ from scipy import sparse
 from torch import Tensor
 
 from whatwhere import DeconvNet, DescriptorSpec
+from whatwhere.classification import Matrix, describe
 from whatwhere.errors import SpecError
-from whatwhere.tasks.classification import Matrix, describe
 
 BATCH = 4096  # rows that are dense, or doubled, at a time
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 import tiny_training
-from whatwhere import cli  # noqa: F401, so that processes need not import it
+from whatwhere import app  # noqa: F401, so that processes need not import it
 from whatwhere.__main__ import main
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 MODULES = (
     "whatwhere",
-    "whatwhere.tasks.classification",
-    "whatwhere.tasks.classification.protocol",
+    "whatwhere.classification",
+    "whatwhere.classification.protocol",
     "whatwhere.data",
     "whatwhere.errors",
     "whatwhere.figures",
@@ -18,10 +18,10 @@ MODULES = (
     "whatwhere.nn",
     "whatwhere.nn.functional",
     "whatwhere.ops.input_stage",
-    "whatwhere.tasks.restoration",
+    "whatwhere.restoration",
 )
 WITHOUT_LIST = {  # modules without __all__, and what is public in them
-    "whatwhere.tasks.classification.protocol": ("choose", "evaluate"),
+    "whatwhere.classification.protocol": ("choose", "evaluate"),
     "whatwhere.nn.functional": ("gaussian_pool2d", "gaussian_unpool2d"),
 }
 

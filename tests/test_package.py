@@ -33,7 +33,7 @@ model = ww.DeconvNet(ww.ModelSpec.paper())
 print(ww.infer(model, torch.rand(1, 1, 8, 8), ww.InferenceSpec(steps=1)).engine)
 print(ww.data.load("digits")[:3].shape)
 for name in ("typer", "rich"): del sys.modules[name]
-import whatwhere.cli
+import whatwhere.app
 try: ww.figures
 except ww.errors.MissingExtra as error: print(error)
 """  # noqa: E501
@@ -44,7 +44,7 @@ except ww.errors.MissingExtra as error: print(error)
 
 def test_help_answers_quickly_and_without_torch() -> None:
     code = (
-        "import sys; sys.argv = ['whatwhere', '--help']\nfrom whatwhere.cli import main\ntry:"
+        "import sys; sys.argv = ['whatwhere', '--help']\nfrom whatwhere.app import main\ntry:"
         " main()\n"
     )
     code += "except SystemExit: pass\nprint('TORCH' if 'torch' in sys.modules else 'LIGHT')"
@@ -54,7 +54,7 @@ def test_help_answers_quickly_and_without_torch() -> None:
     for _ in range(3):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         run(
-            "import sys; sys.argv = ['whatwhere', '--help']\nfrom whatwhere.cli import main\nmain()"
+            "import sys; sys.argv = ['whatwhere', '--help']\nfrom whatwhere.app import main\nmain()"
         )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)

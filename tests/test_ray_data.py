@@ -11,10 +11,10 @@ import torch
 import tiny_run as tiny
 import whatwhere as ww
 from whatwhere.anomaly import AnomalyDetector, open_pictures
+from whatwhere.classification import describe_images
 from whatwhere.ray_data import Denoise, Describe, Encode, Score, latents_of
 from whatwhere.restoration import denoise, load_denoiser
 from whatwhere.spec import InferenceSpec
-from whatwhere.tasks.classification import describe_images
 
 PLAIN = {"device": "cpu", "engine": "reference"}
 SPEC = InferenceSpec(lam=2.0, steps=3)

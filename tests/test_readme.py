@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from whatwhere import data, load_codes
-from whatwhere.cli import app
+from whatwhere.app import app
 from whatwhere.figures import RunFigures
 
 START = Path(__file__).parents[1] / "docs/start.md"

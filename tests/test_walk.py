@@ -122,7 +122,7 @@ def test_classify_figures_and_explore_take_squares_of_the_size_of_training(
 
 
 def test_squares_are_those_of_the_run(folder: Path, run: Path, tmp_path: Path) -> None:
-    from whatwhere.cli.inputs import read_images
+    from whatwhere.commands.inputs import read_images
 
     larger = make_folder(tmp_path / "larger", COUNT, 2 * SIDE)
     assert ww.data.load(larger).shape[1] >= 2 * SIDE
@@ -133,7 +133,7 @@ def test_squares_are_those_of_the_run(folder: Path, run: Path, tmp_path: Path) -
 def test_what_is_white_is_that_of_the_run(run: Path, tmp_path: Path, kind: str) -> None:
     from PIL import Image
 
-    from whatwhere.cli.inputs import read_images, recorded_by
+    from whatwhere.commands.inputs import read_images, recorded_by
 
     dark = np.full((SIDE, SIDE), 1000, np.uint16)  # alone it would be taken for 10 bits
     if kind == "array":

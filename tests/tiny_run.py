@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from typer.testing import CliRunner
 
-from whatwhere.cli import app
+from whatwhere.app import app
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.spec import (
     EveryEpoch,

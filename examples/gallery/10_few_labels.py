@@ -10,7 +10,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import whatwhere as ww
-from whatwhere.tasks.classification import describe_images, fit_svm
+from whatwhere.classification import describe_images, fit_svm
 
 model = ww.load("mnist")
 recipe = ww.override(ww.Recipe.paper(), {"inference": {"steps": 20}})

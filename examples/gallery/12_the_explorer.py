@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 import whatwhere as ww
-from whatwhere.pages.explorer import Explorer
+from whatwhere.explorer.page import Explorer
 
 model, recipe = ww.load("mnist"), ww.Recipe.paper()
 examples = ww.data.load("digits", split="test").subset(np.arange(60))

@@ -14,9 +14,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import whatwhere as ww
+from whatwhere.classification import describe_images, fit_svm
+from whatwhere.classification.metric import learn_metric
 from whatwhere.inference.learned_steps import resolve_steps
-from whatwhere.tasks.classification import describe_images, fit_svm
-from whatwhere.tasks.classification.metric import learn_metric
 
 digits = ww.data.load("digits")
 model, inference = resolve_steps(ww.load("mnist"), "learned")

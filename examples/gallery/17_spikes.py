@@ -33,5 +33,5 @@ spikes = ww.find_events(run.model, signals, run.recipe.inference)
 for n in np.unique(spikes["waveform"]):
     print(f"waveform {n}: {(spikes['waveform'] == n).sum()} spikes, 80 simulated")
 
-figures = ww.figures.RecordingFigures(run, signals)
+figures = ww.signals.RecordingFigures(run, signals)
 figure = figures.draw("recording").figure

@@ -21,8 +21,8 @@ import torch
 
 import whatwhere as ww
 from reproduction.studies.any_folder import DRAWS, PER_CLASS, Log, draw
-from whatwhere.tasks.classification import poisson
-from whatwhere.tasks.classification.poisson import grow_regions, poisson_learning, tau_for
+from whatwhere.classification import poisson
+from whatwhere.classification.poisson import grow_regions, poisson_learning, tau_for
 
 ANYWHERE = 48  # columns of what is anywhere: 16 maps at three scales
 WEIGHTS = (0.0, 0.3, 0.5, 0.7, 0.85, 1.0)  # share of what is at a place in squared distances

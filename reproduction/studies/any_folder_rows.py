@@ -32,12 +32,12 @@ import torch.nn.functional as F
 import whatwhere as ww
 from reproduction.studies.anomaly_tiles import KINDS, read_tiles
 from reproduction.studies.ten_labels import idx_file
+from whatwhere.classification.picture_classifier import describe_pictures, learn
+from whatwhere.classification.settings import Distortions
 from whatwhere.learning import read_run
 from whatwhere.progress import no_stage
 from whatwhere.spec.execution import Execution
 from whatwhere.spec.recipe import Where
-from whatwhere.spec.tasks import Distortions
-from whatwhere.tasks.classification.picture_classifier import describe_pictures, learn
 
 CLOTHES = 10_000  # of a pool
 UNEQUAL_DIGITS = (3000, 60)  # the largest and the smallest class

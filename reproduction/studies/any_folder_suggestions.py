@@ -18,7 +18,7 @@ import numpy as np
 
 import whatwhere as ww
 from reproduction.studies.any_folder import COUNTS, DRAWS, Log, read
-from whatwhere.tasks.labelling.session import AROUND
+from whatwhere.labelling.session import AROUND
 
 
 class Trust(ww.Labelling):

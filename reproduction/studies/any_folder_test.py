@@ -19,11 +19,11 @@ from sklearn.svm import LinearSVC
 import whatwhere as ww
 from reproduction.studies.any_folder import calibration_error
 from reproduction.studies.any_folder_rows import half_of
+from whatwhere.classification.picture_classifier import describe_pictures
+from whatwhere.classification.settings import Distortions
 from whatwhere.data import few_labels
 from whatwhere.progress import no_stage
 from whatwhere.spec.execution import Execution
-from whatwhere.spec.tasks import Distortions
-from whatwhere.tasks.classification.picture_classifier import describe_pictures
 
 PER_CLASS = (1, 3, 10)
 DRAWS = 10

@@ -27,8 +27,8 @@ from reproduction.deskew import deskew
 from reproduction.studies.where_moments import mean_position, where_cells
 from reproduction.svm.kernel_svm import solve
 from reproduction.svm.virtual_samples import Move, moved
+from whatwhere.classification.descriptors import cell_positions, pool_cells
 from whatwhere.spec import EveryBatch, InferenceSpec, InputSpec, LineSearch, Phase, Recipe
-from whatwhere.tasks.classification.descriptors import cell_positions, pool_cells
 
 BEGAN = time.monotonic()
 FEW = [100, 300, 1000, 3000]

@@ -24,9 +24,9 @@ import torch
 import torch.nn.functional as F
 
 import whatwhere as ww
+from whatwhere.classification import describe_images, protocol
 from whatwhere.ops.input_stage import InputStage
 from whatwhere.spec import InputSpec
-from whatwhere.tasks.classification import describe_images, protocol
 
 STAGES = {
     "none": {},

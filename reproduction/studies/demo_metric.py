@@ -23,12 +23,12 @@ import torch
 
 from reproduction.few_labels import cross_validation
 from whatwhere import data
-from whatwhere.cli.demo_run import DRAWS, GRAPH_C, LABELS
+from whatwhere.app.demo_run import DRAWS, GRAPH_C, LABELS
+from whatwhere.classification import Matrix, describe_images, fit_svm
+from whatwhere.classification.graph import UNLABELLED, GraphClassifier
+from whatwhere.classification.metric import learn_metric
+from whatwhere.classification.settings import Distortions
 from whatwhere.learning import TrainedRun, read_run
-from whatwhere.spec.tasks import Distortions
-from whatwhere.tasks.classification import Matrix, describe_images, fit_svm
-from whatwhere.tasks.classification.graph import UNLABELLED, GraphClassifier
-from whatwhere.tasks.classification.metric import learn_metric
 
 RESULTS = Path(__file__).parent / "results" / "demo_metric.jsonl"
 CANDIDATES = ((4, 4), (8, 4))  # every n-th digit is distorted; copies of each

@@ -23,9 +23,9 @@ import torch
 
 from reproduction.few_labels import cross_validation
 from whatwhere import data, override
+from whatwhere.classification import describe_images, protocol
 from whatwhere.learning import TrainingOptions, train
 from whatwhere.spec import EveryBatch, EveryEpoch, LineSearch, Recipe
-from whatwhere.tasks.classification import describe_images, protocol
 
 RESULTS = Path(__file__).parent / "results" / "demo_settings.jsonl"
 GRID = (3.0, 30.0)  # 0.3 is never the best for layer 2

@@ -38,8 +38,8 @@ from reproduction.studies.denoiser import (
     split,
     train,
 )
-from whatwhere.tasks.restoration.denoiser import reflect
-from whatwhere.tasks.restoration.planes import PLANE_NOISE, from_opponent, to_opponent
+from whatwhere.restoration.denoiser import reflect
+from whatwhere.restoration.planes import PLANE_NOISE, from_opponent, to_opponent
 
 PLANES = 3
 SHIFTS = 16  # of the grid, in training and evaluation

@@ -27,7 +27,7 @@ import torch
 
 from reproduction.studies import ten_labels as study
 from reproduction.studies.one_rule import ROWS, DataSet, Rows
-from whatwhere.tasks.classification.descriptors import unit_length
+from whatwhere.classification.descriptors import unit_length
 
 # the kinds of descriptors that stand side by side
 FEATURES = {

@@ -22,7 +22,7 @@ from scipy.sparse.linalg import spsolve
 
 import whatwhere as ww
 from reproduction.studies.denoiser import DEVICE, HELD_OUT, psnr, read
-from whatwhere.tasks.restoration import fill
+from whatwhere.restoration import fill
 
 SIDE, MISSING = 128, (80, 50, 30)
 # pixels by which a photograph is blurred, σ of the grain of 255, pixels by which the grain is

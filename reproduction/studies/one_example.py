@@ -29,9 +29,9 @@ from reproduction.studies.ten_labels import (
     in_batches,
     stream_model,
 )
-from whatwhere.spec.tasks import Distortions
-from whatwhere.tasks.classification.descriptors import unit_length
-from whatwhere.tasks.classification.metric import distort
+from whatwhere.classification.descriptors import unit_length
+from whatwhere.classification.metric import distort
+from whatwhere.classification.settings import Distortions
 
 CHARACTERS = Distortions(rotation=15, shear=0.2, scale=0.15, shift=0.05, elastic=0.04)
 MOVES, DIRECTIONS = 32, 1024

@@ -28,13 +28,13 @@ from torch import Tensor
 
 from reproduction.studies import ten_labels as study
 from reproduction.studies.ten_labels import CHOSEN, CLOTHES, DIGITS, Log, Moments, within_of
+from whatwhere.classification import poisson
+from whatwhere.classification.descriptors import unit_length
+from whatwhere.classification.neighbour_graph import connected_parts, symmetric_graph
+from whatwhere.classification.neighbours import Neighbours, neighbour_weights
+from whatwhere.classification.poisson import grow_regions, share_offsets, solve_poisson
+from whatwhere.classification.settings import Distortions
 from whatwhere.data import few_labels
-from whatwhere.spec.tasks import Distortions
-from whatwhere.tasks.classification import poisson
-from whatwhere.tasks.classification.descriptors import unit_length
-from whatwhere.tasks.classification.neighbour_graph import connected_parts, symmetric_graph
-from whatwhere.tasks.classification.neighbours import Neighbours, neighbour_weights
-from whatwhere.tasks.classification.poisson import grow_regions, share_offsets, solve_poisson
 
 TARGETS = {"mnist": {10: 1.2, 50: 1.1, 100: 1.0}, "fashion-mnist": {10: 31.0, 100: 18.5}}
 FEATURES = {"three models": ("image", "sigma 4", "sigma 2"), "scattering": ("scattering",)}

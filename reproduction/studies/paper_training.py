@@ -32,10 +32,10 @@ from reproduction.results import TrainingResult
 from reproduction.scale import SCALES, read_scale
 from reproduction.table import cells_of
 from whatwhere import DeconvNet, load
+from whatwhere.classification import describe_images, fit_svm, protocol
 from whatwhere.data import Images
 from whatwhere.inference import infer
 from whatwhere.spec import Recipe
-from whatwhere.tasks.classification import describe_images, fit_svm, protocol
 
 COMPARED = 500  # images that are inferred in float64 too
 REPEATS = 3

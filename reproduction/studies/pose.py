@@ -22,9 +22,9 @@ from torch import Tensor
 from reproduction.deskew import deskew
 from reproduction.studies import ten_labels as study
 from reproduction.studies.ten_labels import Describer, Log, in_batches, stream_model
-from whatwhere.spec.tasks import Distortions
-from whatwhere.tasks.classification.linear_svm import fit_svm
-from whatwhere.tasks.classification.metric import distort
+from whatwhere.classification.linear_svm import fit_svm
+from whatwhere.classification.metric import distort
+from whatwhere.classification.settings import Distortions
 
 POSES = Distortions(rotation=20, shear=0.2, scale=0.2, shift=0, elastic=0)
 

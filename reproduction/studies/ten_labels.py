@@ -30,15 +30,15 @@ from torch import Tensor
 
 import whatwhere as ww
 from reproduction.deskew import deskew
+from whatwhere.classification.descriptors import describe, unit_length
+from whatwhere.classification.linear_svm import fit_svm
+from whatwhere.classification.metric import Covariance, distort, metric_of
+from whatwhere.classification.neighbour_graph import connected_parts, symmetric_graph
+from whatwhere.classification.neighbours import Neighbours, neighbour_weights
+from whatwhere.classification.poisson import grow_regions, solve_poisson
+from whatwhere.classification.settings import Distortions
 from whatwhere.data.images import few_labels
 from whatwhere.spec.recipe import joint
-from whatwhere.spec.tasks import Distortions
-from whatwhere.tasks.classification.descriptors import describe, unit_length
-from whatwhere.tasks.classification.linear_svm import fit_svm
-from whatwhere.tasks.classification.metric import Covariance, distort, metric_of
-from whatwhere.tasks.classification.neighbour_graph import connected_parts, symmetric_graph
-from whatwhere.tasks.classification.neighbours import Neighbours, neighbour_weights
-from whatwhere.tasks.classification.poisson import grow_regions, solve_poisson
 
 BEGAN = time.monotonic()
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

@@ -29,12 +29,12 @@ from reproduction.studies.ten_labels import (
     spread,
     svm_errors,
 )
-from whatwhere.spec.tasks import Distortions
-from whatwhere.tasks.classification.descriptors import unit_length
-from whatwhere.tasks.classification.linear_svm import fit_svm
-from whatwhere.tasks.classification.metric import distort
-from whatwhere.tasks.classification.neighbour_graph import symmetric_graph
-from whatwhere.tasks.classification.neighbours import Neighbours, neighbour_weights
+from whatwhere.classification.descriptors import unit_length
+from whatwhere.classification.linear_svm import fit_svm
+from whatwhere.classification.metric import distort
+from whatwhere.classification.neighbour_graph import symmetric_graph
+from whatwhere.classification.neighbours import Neighbours, neighbour_weights
+from whatwhere.classification.settings import Distortions
 
 KINDS = ("rotation", "shear", "scale", "shift", "elastic")
 

@@ -46,10 +46,10 @@ from reproduction.scale import read_scale
 from reproduction.table import Cell, cells_of
 from reproduction.whitening import side_by_side
 from whatwhere import DeconvNet, data, load
+from whatwhere.classification import Matrix, describe, protocol
 from whatwhere.data import Images, few_labels
 from whatwhere.inference import infer
 from whatwhere.spec import InferenceSpec, Recipe
-from whatwhere.tasks.classification import Matrix, describe, protocol
 
 HERE = Path(__file__).parent
 OUT = HERE / "results" / "why.json"

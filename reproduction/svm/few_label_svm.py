@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from reproduction.svm.kernel_svm import STEPS, cholesky, targets_of
-from whatwhere.tasks.classification.linear_svm import line_search, newton
+from whatwhere.classification.linear_svm import line_search, newton
 
 BATCH_BYTES = 3e9
 LARGE = 500  # images

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.tasks.classification.linear_svm import line_search
+from whatwhere.classification.linear_svm import line_search
 
 STEPS = 50  # of Newton's method, for each class; about ten are needed
 QUARTERED = 4000  # images

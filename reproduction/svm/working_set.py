@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from reproduction.svm.kernel_svm import QUARTERED, ROUNDING, kernel_rows, solve
-from whatwhere.tasks.classification.linear_svm import newton, with_intercept
+from whatwhere.classification.linear_svm import newton, with_intercept
 
 Method = Literal["all", "some", "primal"]
 # share of a GPU's free memory that K of all images may take: its rows, K and a factor in double,

@@ -24,7 +24,7 @@ def main() -> None:
     sys.unraisablehook = lambda error: None if received else sys.__unraisablehook__(error)
     status: object = 0
     try:
-        from whatwhere.cli import main as run
+        from whatwhere.app import main as run
 
         run()
     except BaseException as error:

@@ -26,8 +26,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from whatwhere.classification import describe_images
+from whatwhere.codes.rows import code_rows
+from whatwhere.codes.small_codes import CodeRows
 from whatwhere.data import load
-from whatwhere.data.small_codes import CodeRows
 from whatwhere.engines.devices import choose_device
 from whatwhere.inference import infer, resolve_lam
 from whatwhere.inference.learned_steps import resolve_steps, saved_steps
@@ -35,10 +37,8 @@ from whatwhere.inference.target import in_model_units
 from whatwhere.latents import Background, SparseLatents, SparseMap
 from whatwhere.learning import read_run
 from whatwhere.model import DeconvNet
+from whatwhere.restoration import denoise, load_denoiser
 from whatwhere.spec import InferenceSpec
-from whatwhere.tasks.classification import describe_images
-from whatwhere.tasks.coding import code_rows
-from whatwhere.tasks.restoration import denoise, load_denoiser
 
 Array = np.ndarray[Any, Any]
 Columns = dict[str, Any]
@@ -154,13 +154,13 @@ class Score:
 
     def __init__(self, detector: str | Path, *, column: str = "image") -> None:
         # imported here, so that workers that score nothing start without scikit-learn
-        from whatwhere.tasks.anomaly import AnomalyDetector
+        from whatwhere.anomaly import AnomalyDetector
 
         self.detector = AnomalyDetector.load(Path(detector))
         self.column = column
 
     def __call__(self, batch: Columns) -> Columns:
-        from whatwhere.tasks.anomaly import open_pictures
+        from whatwhere.anomaly import open_pictures
 
         count = len(batch[self.column])
         scores = np.zeros(count)

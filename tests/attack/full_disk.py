@@ -34,7 +34,7 @@ import kills
 from kills import Command
 
 from tiny_run import PLAIN
-from whatwhere.cli import app
+from whatwhere.app import app
 from whatwhere.errors import WhatwhereError
 
 NEW_NAMESPACE = 0x00020000  # CLONE_NEWNS

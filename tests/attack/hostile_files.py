@@ -43,18 +43,18 @@ import whatwhere as ww
 from data_files import write_idx
 from examples import random_latents
 from tiny_run import PLAIN, bars, make, whatwhere
+from whatwhere.classification.picture_classifier import is_classifier
 from whatwhere.data.signals import encode_signals
 from whatwhere.errors import WhatwhereError
 from whatwhere.files import RECORD, check_outputs, claim_outputs, write_result
+from whatwhere.labelling.exchange import read_foreign_labels
+from whatwhere.labelling.label_tables import read_labels
 from whatwhere.learning.checkpoint import Checkpoint, RunFacts
 from whatwhere.learning.latent_store import LatentStore
 from whatwhere.learning.run_folder import RunFolder
 from whatwhere.model.checksums import checksum
-from whatwhere.tasks.classification.picture_classifier import is_classifier
-from whatwhere.tasks.labelling.exchange import read_foreign_labels
-from whatwhere.tasks.labelling.label_tables import read_labels
-from whatwhere.tasks.restoration import load_denoiser
-from whatwhere.tasks.restoration.pictures import Task, plan_jobs, restore_picture
+from whatwhere.restoration import load_denoiser
+from whatwhere.restoration.pictures import Task, plan_jobs, restore_picture
 
 SLOWEST = 10  # seconds for one file
 MEMORY = 1 << 30  # bytes

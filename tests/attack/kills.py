@@ -39,7 +39,7 @@ from tiny_run import PLAIN, bars, make
 
 # once, not in every process
 from whatwhere import anomaly, classification, data, inference, learning, restoration  # noqa: F401
-from whatwhere.cli import app
+from whatwhere.app import app
 from whatwhere.files import LEFTOVER
 from whatwhere.learning.run_folder import read_history
 

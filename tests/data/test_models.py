@@ -11,7 +11,7 @@ import pytest
 
 import whatwhere as ww
 from tiny_run import whatwhere
-from whatwhere.cli.inputs import source_of
+from whatwhere.commands.inputs import source_of
 from whatwhere.data import catalogue, models
 from whatwhere.data.catalogue import CATALOGUE
 from whatwhere.errors import RunError

@@ -28,7 +28,7 @@ import typer
 from typer.testing import CliRunner
 
 from public_names import public_names
-from whatwhere.cli import app
+from whatwhere.app import app
 
 ROOT = Path(__file__).parents[2]
 ALSO = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "RELEASING.md", "reproduction/trials.md")
@@ -270,7 +270,7 @@ SOURCES = [
     for folder in ("src", "tests", "docs", "benchmarks", "reproduction", "examples")
     for path in (ROOT / folder).rglob("*.*")
 ]
-IMAGINED = {"tasks/similarity.py", "cli/similar.py"}  # an example of a new task
+IMAGINED = {"similarity.py", "app/similar.py"}  # an example of a new task
 HISTORY = "trials.md"  # names files as they were
 
 

@@ -234,7 +234,7 @@ def test_after_50_steps_the_cost_is_within_a_thousandth_of_float64(engine: str) 
 @pytest.mark.parametrize("engine", FAST[1:])
 def test_the_test_error_is_that_of_the_reference(engine: str) -> None:
     pytest.importorskip("sklearn")
-    from whatwhere.tasks.classification import describe_images, protocol
+    from whatwhere.classification import describe_images, protocol
 
     model = on_its_device(engine)
     training, test = load_data("digits", split="train"), load_data("digits", split="test")

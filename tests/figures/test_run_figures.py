@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 import whatwhere as ww
 from figures.tiny_model import HISTORY, tiny_spec
-from whatwhere.cli import app
-from whatwhere.cli.figures import choose_images
+from whatwhere.app import app
+from whatwhere.app.figures import choose_images
 from whatwhere.data import load
 from whatwhere.errors import RunError, SpecError
 from whatwhere.figures import RunFigures

@@ -12,8 +12,8 @@ import pytest
 from pages.opened import Opened
 from whatwhere import models
 from whatwhere.data import Images, load
+from whatwhere.explorer import page as export
 from whatwhere.model import load as load_model
-from whatwhere.pages import explorer as export
 from whatwhere.spec import Recipe
 
 HOSTILE = "</script><script>window.hacked = 1</script><!--<img src=x onerror=window.hacked=1>"

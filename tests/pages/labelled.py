@@ -13,8 +13,8 @@ from PIL import Image
 import tiny_run as tiny
 import whatwhere as ww
 from pages.opened import Opened
-from whatwhere.pages.labelling import LabelPage
-from whatwhere.pages.server import PageServer
+from whatwhere.html.server import PageServer
+from whatwhere.labelling.page import LabelPage
 from whatwhere.spec.execution import TrainingOptions
 
 HOSTILE = "<img src=x onerror=alert(1)>"

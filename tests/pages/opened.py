@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from whatwhere.pages import ASSETS
 
 STEPS = 10  # of inference, so that tests need not wait

@@ -11,9 +11,9 @@ import tiny_run as tiny
 import whatwhere as ww
 from surfaces import scratched, surface
 from whatwhere.anomaly import Detection, Patch, Threshold
+from whatwhere.anomaly.page import Drawing, write_page
 from whatwhere.data.signals import Signals
-from whatwhere.pages.anomalies import Drawing, write_page
-from whatwhere.pages.classes import classes_page
+from whatwhere.labelling.classes_page import classes_page
 
 
 def training_report(folder: Path) -> Path:
@@ -82,7 +82,7 @@ def recording_report(folder: Path) -> Path:
     model = ww.DeconvNet(ww.ModelSpec.signals(1, 20)).with_filters(1, filters)
     recipe = ww.override(ww.read_recipe("signals"), {"inference": {"lam": 8.0, "steps": 300}})
     run = ww.TrainedRun("a run", recipe, model)
-    drawing = ww.figures.RecordingFigures(run, signals, engine="reference")
+    drawing = ww.signals.RecordingFigures(run, signals, engine="reference")
     file = folder / "recording.html"
     page = drawing.report({name: drawing.draw(name) for name in drawing.names})
     file.write_text(page, encoding="utf-8")

@@ -10,7 +10,7 @@ from PIL import Image
 
 import whatwhere as ww
 from pages.opened import Opened
-from whatwhere.pages.classes import classes_page
+from whatwhere.labelling.classes_page import classes_page
 
 
 def test_names_with_html_in_them_are_text_on_the_page_of_classes() -> None:

@@ -12,8 +12,8 @@ from pages.opened import PAGE, PAGE_MJS, needs_node, run_node
 from whatwhere import models
 from whatwhere.data import load as load_data
 from whatwhere.engines.reference import ista
+from whatwhere.explorer.page import pack_model, pack_settings
 from whatwhere.model import DeconvNet, Problem, load
-from whatwhere.pages.explorer import pack_model, pack_settings
 from whatwhere.spec import InferenceSpec, InputSpec, LayerSpec, ModelSpec, MomentFit
 from whatwhere.spec.recipe import joint
 

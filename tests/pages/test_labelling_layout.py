@@ -12,8 +12,8 @@ from PIL import Image
 import whatwhere as ww
 from pages.labelled import GivenRows, press, serving, until_said
 from pages.opened import Opened
-from whatwhere.pages.labelling import LabelPage
-from whatwhere.pages.server import PageServer
+from whatwhere.html.server import PageServer
+from whatwhere.labelling.page import LabelPage
 
 COUNT = 60
 SIZES = ((30, 57), (200, 60), (64, 64))  # width and height

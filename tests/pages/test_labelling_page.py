@@ -23,15 +23,15 @@ import whatwhere as ww
 from pages.labelled import COUNT, HOSTILE, GivenRows, Served, press, serving, until_said
 from pages.opened import Opened
 from whatwhere import progress
-from whatwhere.pages.labelling import (
+from whatwhere.html.server import PageServer
+from whatwhere.labelling.label_tables import read_labels
+from whatwhere.labelling.page import (
     ClassSlots,
     LabelPage,
     LabelsFirst,
     page,
     stage_words,
 )
-from whatwhere.pages.server import PageServer
-from whatwhere.tasks.labelling.label_tables import read_labels
 
 Session = tuple[Served, LabelPage, PageServer]
 
@@ -356,7 +356,8 @@ def test_the_chosen_picture_comes_from_its_file_and_is_zoomed_by_click_or_z(
 
 def test_few_large_pictures_are_read_at_a_time_for_a_sheet(monkeypatch: pytest.MonkeyPatch) -> None:
     from whatwhere.pages import session_pictures
-    from whatwhere.pages.session_pictures import SessionPictures
+
+    from whatwhere.labelling.thumbnails import SessionPictures
 
     images = ww.data.load(np.random.default_rng(0).integers(0, 256, (7, 60, 50), np.uint8))
     whole = SessionPictures(images).sheet(0)
@@ -374,7 +375,7 @@ def test_few_large_pictures_are_read_at_a_time_for_a_sheet(monkeypatch: pytest.M
 
 
 def test_originals_are_sent_as_they_are_in_their_files_and_bounded(tmp_path: Path) -> None:
-    from whatwhere.pages.session_pictures import LARGEST_SIDE, SessionPictures
+    from whatwhere.labelling.thumbnails import LARGEST_SIDE, SessionPictures
 
     generator = np.random.default_rng(0)
     sizes = ((300, 500), (3000, 100), (64, 64))

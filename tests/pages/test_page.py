@@ -14,15 +14,15 @@ from PIL import Image
 
 from pages.opened import STEPS, Opened
 from whatwhere import models
-from whatwhere.cli.explore import answers
 from whatwhere.data import load
+from whatwhere.explorer import page as export
+from whatwhere.explorer.command import answers
+from whatwhere.html.server import PageServer
 from whatwhere.inference import infer
 from whatwhere.latents import PoolingParams
 from whatwhere.model import DeconvNet
 from whatwhere.model import load as load_model
 from whatwhere.model.solution import Solution
-from whatwhere.pages import explorer as export
-from whatwhere.pages.server import PageServer
 from whatwhere.spec import InferenceSpec, Recipe
 
 pytestmark = pytest.mark.browser

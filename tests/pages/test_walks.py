@@ -12,7 +12,7 @@ import tiny_run as tiny
 import whatwhere as ww
 from pages.labelled import NAMES, Served, press, serving, settle_letters
 from pages.opened import Opened
-from whatwhere.pages.labelling import LabelPage
+from whatwhere.labelling.page import LabelPage
 
 WALKS = Path(__file__).parent / "walks"
 COUNT = 60

@@ -16,9 +16,9 @@ from reproduction.records import job_table, parse_job
 from reproduction.svm.kernel_svm import kernel_rows, solve, targets_of
 from reproduction.svm.virtual_samples import Move, moved
 from reproduction.whitening import fit_whitening
+from whatwhere.classification import fit_svm, protocol
 from whatwhere.data import Images
 from whatwhere.data.images import few_labels
-from whatwhere.tasks.classification import fit_svm, protocol
 
 CPU = torch.device("cpu")
 

@@ -10,8 +10,8 @@ from reproduction.svm.few_label_svm import choose_and_fit, solve_batch
 from reproduction.svm.kernel_svm import kernel_rows, solve, targets_of
 from reproduction.svm.virtual_samples import Move, moved, moves
 from reproduction.svm.working_set import Search, decision, fit_support_vectors
-from whatwhere.tasks.classification import fit_svm
-from whatwhere.tasks.classification.protocol import folds
+from whatwhere.classification import fit_svm
+from whatwhere.classification.protocol import folds
 
 
 def ring(seed: int = 0, count: int = 60) -> tuple[torch.Tensor, np.ndarray]:

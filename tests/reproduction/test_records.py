@@ -33,10 +33,10 @@ from reproduction.results import (
 )
 from reproduction.scale import SCALES, read_scale
 from reproduction.table import ALL_TABLES, SEEDS, cells_of
+from whatwhere.classification.protocol import Score
 from whatwhere.errors import RunError
 from whatwhere.spec import EveryEpoch, Recipe
 from whatwhere.spec.toml import override
-from whatwhere.tasks.classification.protocol import Score
 
 DATA = DataSpec("digits")
 RECIPE = Recipe.paper()

@@ -35,10 +35,10 @@ from reproduction.report import (
 from reproduction.reproduce import job_cells, open_store
 from reproduction.results import EpochRecord, EvaluationResult, FewLabelResult, TrainingResult
 from reproduction.table import ALL_TABLES, TABLES, Cell, Claim
+from whatwhere.classification.protocol import Score
 from whatwhere.errors import RunError
 from whatwhere.model import load
 from whatwhere.model.files import FORMAT
-from whatwhere.tasks.classification.protocol import Score
 
 ROOT = Path(__file__).parents[2]
 

@@ -19,12 +19,10 @@ from whatwhere.figures.activations import where_map
 from whatwhere.figures.animation import animation
 from whatwhere.figures.composite import composite, cost, filters, reconstructions
 from whatwhere.figures.decomposition import decomposition
-from whatwhere.figures.recordings import RecordingFigures
 from whatwhere.figures.run_figures import RunFigures, Section, report
 from whatwhere.figures.style import curve_styles, save, styled
 
 __all__ = [
-    "RecordingFigures",
     "RunFigures",
     "Section",
     "animation",

@@ -22,6 +22,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+ASSETS = Path(__file__).parent / "assets"
+"""The folder of scripts, styles and templates."""
+
 IMPORT = re.compile(r'^import \{[^}]*\} from "\./([a-z_]+)\.js";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=const |let |class |function |async function )", re.MULTILINE)
 

@@ -22,8 +22,8 @@ from whatwhere.data.signals import WINDOW, Signals, as_signals
 from whatwhere.errors import listed, plural
 from whatwhere.inference.auto_lam import sample_rows, sample_targets
 from whatwhere.inference.target import ImageSource
-from whatwhere.learning.recordings import choose_settings
 from whatwhere.model import DeconvNet
+from whatwhere.signals.settings import choose_settings
 from whatwhere.spec import AutoLam, InferenceSpec, InputSpec, Recipe
 from whatwhere.spec.toml import read_recipe
 

@@ -18,9 +18,9 @@ from whatwhere.inference.target import ImageSource, Target, make_target
 from whatwhere.latents import Latents
 from whatwhere.learning.latent_store import LatentStore
 from whatwhere.learning.processes import ProcessGroup
-from whatwhere.learning.recordings import detrended
 from whatwhere.model import DeconvNet
 from whatwhere.ops.input_stage import InputStage
+from whatwhere.signals.settings import detrended
 from whatwhere.spec import EveryBatch, ModelSpec, Recipe
 from whatwhere.spec.checks import require, require_count
 

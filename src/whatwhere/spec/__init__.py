@@ -32,7 +32,6 @@ from whatwhere.spec.recipe import (
     Recipe,
     follow_depth,
 )
-from whatwhere.spec.tasks import RestorationSpec
 from whatwhere.spec.toml import build
 
 __all__ = [
@@ -58,7 +57,6 @@ __all__ = [
     "PoolingKind",
     "Power",
     "Recipe",
-    "RestorationSpec",
     "Schedule",
     "StepSpec",
     "Sum",

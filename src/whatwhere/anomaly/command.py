@@ -1,0 +1,440 @@
+"""`whatwhere anomaly fit`, `score` and `odd`: how much pictures differ from normal ones, and
+where."""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from whatwhere.anomaly.settings import AnomalySpec
+from whatwhere.commands.builder import Settings, app, command
+from whatwhere.commands.inputs import SHARD, open_shard
+from whatwhere.spec.checks import Checked, Within
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
+
+    from whatwhere.anomaly import AnomalyDetector
+    from whatwhere.anomaly.detector import Detection
+    from whatwhere.anomaly.page import Drawing
+    from whatwhere.anomaly.pictures import PictureList
+    from whatwhere.commands.outputs import Stages
+
+SHOWN = 200  # pictures on the page: the least normal ones
+UNSORTED = 0.1  # share of an unsorted folder that counts as odd by default
+
+group = typer.Typer(
+    name="anomaly",
+    help="Find defects and odd pictures, and show where they are.",
+    no_args_is_help=True,
+)
+app.add_typer(group)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A picture in the table.
+
+    x, y         the pixel in the middle of its least normal patch
+    share_above  share of its known pixels that exceed the threshold
+    """
+
+    score: float
+    number: int
+    name: str
+    evidence: dict[str, float]
+    x: int
+    y: int
+    share_above: float
+
+    @classmethod
+    def of(cls, found: "Detection", number: int, threshold: float) -> "Row":
+        x, y = found.patch.centre
+        above = found.share_above(threshold)
+        return cls(found.score, number, found.name, found.evidence, x, y, above)
+
+
+@command(AnomalySpec, flags="aligned false_alarms contamination", app=group)
+def fit(
+    normal: str,
+    *,
+    out: Path,
+    settings: Settings,
+    overwrite: bool = False,
+    json_: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Learn what normal pictures look like, from normal pictures alone.
+
+    If some of the pictures may be odd, give their share: --contamination 0.1. For objects in a
+    fixed position, in pictures of one size, give --aligned.
+
+    normal  a folder of pictures of any sizes, the name of a data set, or an .npy, .npz or IDX file
+    out     file for the detector
+
+    $ whatwhere anomaly fit normal/ --out detector
+    $ whatwhere anomaly fit normal/ --out detector --aligned
+    """
+    from whatwhere.commands.outputs import Stages, claim
+    from whatwhere.errors import printable
+
+    spec = settings.override(AnomalySpec())
+    claim([out], normal, overwrite=overwrite)
+    detector = fitted(spec, normal, Stages(quiet))
+    save(detector, out, "--out")
+    threshold = detector.threshold_
+    low, high = threshold.interval
+    count = detector.sample_.seen
+    if json_:
+        facts = {
+            "threshold": threshold.value,
+            "false_alarms": threshold.false_alarms,
+            "interval": [low, high],
+        }
+        typer.echo(json.dumps({"detector": str(out), "pictures": count, **facts}))
+        return
+    typer.echo(
+        f"{printable(out)}: {learned_from(detector)}. Scores above {threshold.value:.2f} are"
+        f" anomalies. About {100 * threshold.false_alarms:.2g} % of normal pictures score higher"
+        f" (95 % interval: {100 * low:.2g} to {100 * high:.2g} %).{too_few(detector)}"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoreSpec(Checked):
+    """Settings of `score`.
+
+    false_alarms  share of normal pictures that may count as anomalies; the command chooses the
+                  threshold again from the scores of the normal pictures, without a new fit.
+                  Default: the setting of the fit
+    """
+
+    false_alarms: Annotated[float, Within(0, 0.5, above=True)] | None = None
+
+
+@command(SHARD, ScoreSpec, app=group, flags="shard false_alarms")
+def score(
+    detector: Path,
+    pictures: str,
+    *,
+    out: Path,
+    settings: Settings,
+    overwrite: bool = False,
+    json_: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Find anomalies with a detector, and show where they are.
+
+    The command writes two files to the folder. `index.html` shows the pictures, the least normal
+    first, with maps of their anomalies. `scores.csv` has a row for each picture: its name, its
+    score, whether it is an anomaly (1 or 0), its least normal place (x, y), the share of its pixels
+    above the threshold, and the evidence of each kind.
+
+    Do not score the pictures that the detector learned from, because their scores are too low. Use
+    `odd` for them.
+
+    detector  a file that `whatwhere anomaly fit` or `odd --detector` wrote
+    pictures  a picture, a folder of pictures of any sizes, the name of a data set, or an .npy, .npz
+              or IDX file
+    out       folder for the report. With --shard, each part writes to a sub-folder
+    overwrite  also replace files that whatwhere did not write, or that have changed since. The
+               command replaces results of whatwhere in this folder without asking
+
+    $ whatwhere anomaly score detector new_pictures/ --out report
+    $ whatwhere anomaly score detector new_pictures/ --out report --false-alarms 0.1
+    """
+    from whatwhere.commands.outputs import Stages, claim
+
+    spec = settings.of(ScoreSpec)
+    shard = open_shard(settings, out, quiet=quiet)
+    out = shard.part_of(out)
+    check_outside(out, pictures)
+    stages = Stages(quiet)
+    with stages.stage("loading the detector", 1) as advance:
+        # imported after the check, so that its error is reported sooner
+        from whatwhere.anomaly import AnomalyDetector
+        from whatwhere.anomaly.pictures import open_pictures
+        from whatwhere.data.parts import PartRecord, begin_part, end_part
+        from whatwhere.files import file_checksum
+
+        model = AnomalyDetector.load(detector)
+        advance(1)
+    note = ""
+    if spec.false_alarms is not None:
+        model.choose_threshold(spec.false_alarms)
+        if few := too_few(model):
+            note = f" The detector {learned_from(model)}.{few}"
+    claim(report_files(out), detector, pictures, folder=out, overwrite=overwrite, recorded=True)
+    source = open_pictures(pictures, shard)
+    record = PartRecord(file_checksum(detector), str(spec), source.all_pictures)
+    begin_part(out, shard, record, overwrite=overwrite)
+    fitted_to: list[int] = []
+    rows = scored(model, watched(source, model, fitted_to), stages)
+    words = write_report(out, model, source, rows, stages, json_=json_, normal=model.normal_scores_)
+    end_part(out, shard)
+    if not json_:
+        words += note
+    if fitted_to and not json_:
+        words += (
+            f" The detector learned from {len(fitted_to):,} of these pictures, so their scores are"
+            " too low. For the pictures that it learned from, use `whatwhere anomaly odd`."
+        )
+    typer.echo(words)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnsortedSpec(AnomalySpec):
+    """Settings of `odd`.
+
+    aligned       compare each place with the same place of other pictures, for objects in a fixed
+                  position in pictures of one size. By default, the detector compares each place
+                  with all places, for surfaces
+    false_alarms  share of normal pictures that may count as anomalies; sets the threshold
+    contamination  share of the pictures that you expect to be odd
+    memory        MB of memory that learning may use. If the pictures need more, the command learns
+                  from a random sample
+    seed          seed of the random sample
+    """
+
+    contamination: Annotated[float, Within(0, 0.5)] = UNSORTED
+
+
+@command(UnsortedSpec, flags="aligned false_alarms contamination", app=group)
+def odd(
+    pictures: str,
+    *,
+    out: Path,
+    detector: Path | None = None,
+    settings: Settings,
+    overwrite: bool = False,
+    json_: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Find the odd pictures of an unsorted folder, and show where they are odd.
+
+    You do not need to know which pictures are normal. The command assumes that a tenth of the
+    pictures is odd (--contamination changes that), leaves those out, and learns from the rest. It
+    compares each picture with what it learned from the others. It writes the same files as `score`.
+
+    pictures  a folder of pictures of any sizes, the name of a data set, or an .npy, .npz or IDX
+              file
+    out       folder for the report
+    detector  file for the detector, with which `whatwhere anomaly score` scores new pictures.
+              Default: the command does not keep the detector
+    overwrite  also replace files that whatwhere did not write, or that have changed since. The
+               command replaces results of whatwhere in this folder without asking
+
+    $ whatwhere anomaly odd pictures/ --out odd
+    $ whatwhere anomaly odd pictures/ --out odd --contamination 0.2
+    $ whatwhere anomaly odd pictures/ --out odd --detector detector
+    """
+    from whatwhere.commands.outputs import Stages, claim
+
+    spec = settings.of(UnsortedSpec)
+    check_outside(out, pictures)
+    # imported after the check, so that its error is reported sooner
+    from whatwhere.anomaly.pictures import open_pictures
+
+    claim(report_files(out), pictures, folder=out, overwrite=overwrite, recorded=True)
+    if detector is not None:
+        claim([detector], pictures, overwrite=overwrite)
+    stages = Stages(quiet)
+    model = fitted(spec, pictures, stages)
+    if detector is not None:
+        save(model, detector, "--detector")
+    source = open_pictures(pictures)
+    rows = scored(model, source, stages)
+    # The detector learned from most of these pictures. `fit` scored each of them by what it learned
+    # from the others; only the places come from the detector itself.
+    by_others = zip(
+        model.fitted_.tolist(), model.normal_scores_.tolist(), model.normal_evidence_, strict=True
+    )
+    for number, score, evidence in by_others:
+        rows[number] = replace(rows[number], score=score, evidence=evidence)
+    words = write_report(out, model, source, rows, stages, json_=json_)
+    typer.echo(words if json_ else words + too_few(model))
+
+
+def save(model: "AnomalyDetector", file: Path, option: str) -> None:
+    """Write a detector to a file; `option` is the one that gave its path."""
+    from whatwhere.files import disk_errors
+
+    remedy = f"free some disk space, or choose another path with {option}"
+    with disk_errors(f"writing {file}", remedy):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        model.save(file)
+
+
+def fitted(spec: AnomalySpec, source: str, stages: "Stages") -> "AnomalyDetector":
+    """A detector with these settings, fitted to the pictures of a source."""
+    from whatwhere.anomaly import AnomalyDetector
+
+    parameters = dict(vars(spec))
+    detector = AnomalyDetector(random_state=parameters.pop("seed"), **parameters)
+    return detector.fit(source, stage=stages.stage)
+
+
+def learned_from(model: "AnomalyDetector") -> str:
+    """Which pictures a detector learned from, in words that can follow "The detector"."""
+    from whatwhere.errors import plural
+
+    seen = model.sample_.seen
+    kept = len(model.sample_.kept)
+    fitted = len(model.fitted_)
+    if fitted == seen:
+        return f"learned from {plural(seen, 'normal picture')}"
+    sampled = ""
+    if kept < seen:
+        sampled = f"; it kept a random sample of {kept:,} (setting `memory`)"
+    without = ""
+    if fitted < kept:
+        without = f" and left out the {kept - fitted:,} least normal"
+    return f"learned from {fitted:,} of {plural(seen, 'picture')}{sampled}{without}"
+
+
+def too_few(model: "AnomalyDetector") -> str:
+    """A sentence that warns of too few pictures for the wanted rate of false alarms; empty if there
+    are enough."""
+    wanted = model.false_alarms
+    fewest = math.ceil(1 / wanted) - 1
+    if len(model.fitted_) >= fewest:
+        return ""
+    needed = fewest
+    while needed - math.floor(model.contamination * needed) < fewest:
+        needed += 1
+    return (
+        f" That is too few pictures for a false-alarm rate of {100 * wanted:.2g} %. To reach"
+        f" {100 * wanted:.2g} %, give at least {needed:,} pictures."
+    )
+
+
+def check_outside(out: Path, pictures: str) -> None:
+    """Raise an error if the folder for the report is the folder of the pictures, or inside it."""
+    from whatwhere.errors import SpecError, printable
+
+    folder = Path(pictures).resolve()
+    report = out.resolve()
+    if not folder.is_dir() or not report.is_relative_to(folder):
+        return
+    place = (
+        "is the folder of the pictures" if report == folder else "is inside the pictures' folder"
+    )
+    raise SpecError(
+        f"--out {printable(out)} {place}. The next command would read the report as pictures."
+        " Choose a folder outside of it."
+    )
+
+
+def watched(source: "PictureList", model: "AnomalyDetector", fitted_to: list[int]) -> "PictureList":
+    """The same pictures. Reading one that the detector learned from adds its number to
+    `fitted_to`."""
+    from whatwhere.anomaly.pictures import PictureList, fingerprint, with_channels
+
+    known = model.fingerprints()
+
+    def read(number: int) -> "Tensor":
+        picture = source.read(number)
+        if fingerprint(with_channels(picture, model.sample_.channels)) in known:
+            fitted_to.append(number)
+        return picture
+
+    return PictureList(source.names, read)
+
+
+def scored(model: "AnomalyDetector", source: "PictureList", stages: "Stages") -> list[Row]:
+    """The rows of pictures, in their order. Their maps are not kept, because they would not fit in
+    memory."""
+    from whatwhere.errors import plural
+
+    rows = []
+    with stages.stage(f"scoring {plural(len(source), 'picture')}", len(source)) as advance:
+        for number, found in enumerate(model.detect(source)):
+            rows.append(Row.of(found, number, model.threshold_.value))
+            advance(1)
+    return rows
+
+
+def report_files(out: Path) -> list[Path]:
+    """The table and the page."""
+    return [out / "scores.csv", out / "index.html"]
+
+
+def write_report(
+    out: Path,
+    model: "AnomalyDetector",
+    source: "PictureList",
+    rows: Sequence[Row],
+    stages: "Stages",
+    *,
+    json_: bool,
+    normal: "np.ndarray | None" = None,
+) -> str:
+    """Write the table and the page, the least normal pictures first; return a summary, as JSON or
+    in words.
+
+    normal  scores of other pictures, which the detector learned from
+    """
+    import numpy as np
+
+    from whatwhere.anomaly.page import count_above, false_alarms_among, write_page
+    from whatwhere.commands.outputs import write
+    from whatwhere.errors import printable
+
+    rows = sorted(rows, key=lambda row: (-row.score, row.number))
+    threshold = model.threshold_
+    table, page = report_files(out)
+    write(table, csv_table(rows, threshold.value).encode(), out)
+    scores = np.array([row.score for row in rows])
+    shown = rows[:SHOWN]
+    with stages.stage("drawing the page", len(shown)) as advance:
+        drawn = drawings(model, source, shown, advance)
+        learned = learned_from(model)
+        content = write_page(drawn, scores, normal, threshold, learned)
+        write(page, content.encode(), out)
+    anomalies = int((scores > threshold.value).sum())
+    if json_:
+        return json.dumps({"folder": str(out), "pictures": len(rows), "anomalies": anomalies})
+    found = f"{printable(out)}: {count_above(anomalies, len(rows))}."
+    if anomalies:
+        found += f" {false_alarms_among(anomalies, len(rows), threshold)}"
+    if len(rows) == 1:
+        return f"{found} Its score is {scores[0]:.2f}."
+    return f"{found} The least normal is {printable(rows[0].name)} (score {scores[0]:.2f})."
+
+
+def csv_table(rows: Sequence[Row], threshold: float) -> str:
+    file = io.StringIO()
+    lines = csv.writer(file, lineterminator="\n")
+    lines.writerow(["name", "score", "anomaly", "x", "y", "share_above", *rows[0].evidence])
+    for row in rows:
+        kinds = [f"{value:.3f}" for value in row.evidence.values()]
+        place = [row.x, row.y, f"{row.share_above:.4f}"]
+        lines.writerow([row.name, f"{row.score:.4f}", int(row.score > threshold), *place, *kinds])
+    return file.getvalue()
+
+
+def drawings(
+    model: "AnomalyDetector",
+    source: "PictureList",
+    shown: Sequence[Row],
+    advance: Callable[[int], None],
+) -> Iterator["Drawing"]:
+    """The views of these pictures on the page. They are scored again, because the maps of all
+    pictures would not fit in memory."""
+    from whatwhere.anomaly.page import Drawing
+    from whatwhere.anomaly.pictures import some_of
+
+    some = some_of(source, [row.number for row in shown])
+    for n, found in enumerate(model.detect(some)):
+        picture = some.read(n)
+        patches = model.compared(picture, found.anomaly_map)
+        row = shown[n]
+        yield Drawing(replace(found, score=row.score, evidence=row.evidence), picture, patches)
+        advance(1)

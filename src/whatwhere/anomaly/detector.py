@@ -1,0 +1,633 @@
+"""The anomaly detector, in the interface of scikit-learn's outlier detectors."""
+
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, get_type_hints
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from whatwhere.anomaly.aligned import ONE_SIZE, NormalObject
+from whatwhere.anomaly.contrast import Contrast
+from whatwhere.anomaly.evidence import (
+    Each,
+    ExpectedEvidence,
+    NormalSurface,
+    Threshold,
+    choose_threshold,
+)
+from whatwhere.anomaly.features import OWN, GivenFeatures
+from whatwhere.anomaly.filters import (
+    LARGE,
+    SIGNAL,
+    SMALL,
+    SMALL_OBJECT,
+    Filters,
+    cosines,
+    learn_filters,
+)
+from whatwhere.anomaly.joined import Ranks, join
+from whatwhere.anomaly.pictures import (
+    PictureList,
+    Sample,
+    Source,
+    fingerprint,
+    is_large,
+    open_pictures,
+    with_channels,
+)
+from whatwhere.anomaly.scorer import Scorer, learn_scorer
+from whatwhere.anomaly.settings import AnomalySpec
+from whatwhere.engines.threads import workers
+from whatwhere.errors import ImageError, MissingExtra, RunError, SpecError, plural, printable
+from whatwhere.files import readable
+from whatwhere.learning import load as load_model
+from whatwhere.model.files import read_checked, read_tensors, write_checked
+from whatwhere.nn.feature_maps import FeatureMaps, check_features
+from whatwhere.progress import Stage, no_stage
+
+try:
+    from sklearn.base import BaseEstimator, OutlierMixin
+    from sklearn.utils.validation import check_is_fitted
+except ImportError:
+    raise MissingExtra("scikit-learn", "AnomalyDetector") from None
+
+FORMAT = "whatwhere anomaly detector 5"
+FORMER = "whatwhere anomaly detector 4"  # with one source, the detector's own features
+FEATURES = "photographs"  # the model whose first layer has the features
+COMPARED = 4  # normal patches that are shown
+FEATURE_COPIES = 6  # of the maps of a picture that `fit` holds at most
+BYTES = 4  # of a value of a map
+MAKE_ONE = "make a detector with `whatwhere anomaly fit`."
+Progress = Callable[[int], None]
+Features = FeatureMaps | str | Sequence[FeatureMaps | str] | None
+
+
+class Patch(NamedTuple):
+    """A square of a picture, smaller where the picture is smaller.
+
+    top, left      row and column of its first pixel, from 0
+    height, width  in pixels
+    """
+
+    top: int
+    left: int
+    height: int
+    width: int
+
+    @classmethod
+    def around(cls, row: float, column: float, side: int, size: Sequence[int]) -> "Patch":
+        """The square around a place, moved into a picture of this size [H, W]."""
+        top, left = (
+            int(min(max(at - side / 2, 0), max(extent - side, 0)))
+            for at, extent in zip((row, column), size, strict=True)
+        )
+        height, width = (min(side, extent) for extent in size)
+        return cls(top, left, height, width)
+
+    @property
+    def centre(self) -> tuple[int, int]:
+        """The column x and the row y of the pixel in the middle."""
+        return self.left + self.width // 2, self.top + self.height // 2
+
+    def cut(self, picture: Tensor) -> Tensor:
+        """The square of a picture [C, H, W]."""
+        rows = slice(self.top, self.top + self.height)
+        columns = slice(self.left, self.left + self.width)
+        return picture[:, rows, columns]
+
+
+@dataclass(frozen=True)
+class Detection:
+    """The findings of a detector in a picture.
+
+    name         the file, or the number of the picture in an array or a list
+    score        the higher, the less normal; a score above `threshold_.value` is an anomaly
+    evidence     evidence of each kind, in units of normal pictures with such a surface: 0 is their
+                 median, and a tenth of them exceed 1
+    anomaly_map  [H, W]: all kinds of evidence together, in units of all normal pictures; NaN where
+                 a pixel is unknown
+    patch        the least normal place: the `Patch` around the largest value of the map
+    """
+
+    name: str
+    score: float
+    evidence: dict[str, float]
+    anomaly_map: Tensor
+    patch: Patch
+
+    def share_above(self, threshold: float) -> float:
+        """The share of the known pixels whose values in the map exceed a threshold."""
+        known = self.anomaly_map[self.anomaly_map.isfinite()]
+        return float((known > threshold).float().mean())
+
+
+class AnomalyDetector(OutlierMixin, BaseEstimator):
+    """Find pictures that differ from normal ones, and where they differ.
+
+    `fit` learns statistics of the normal pictures: how features of photographs stand out from them,
+    and which combinations of features are normal. Pictures are a folder, an array or tensor
+    [N, H, W] or [N, C, H, W], or a list of pictures [H, W], [C, H, W] or [H, W, C] of any sizes; or
+    signals, `ww.data.load(…, signals=True)`. NaN marks unknown pixels.
+
+    Memory is bounded for any number of normal pictures: if they need more than `memory` MB, `fit`
+    keeps a random sample.
+
+    Parameters
+    ----------
+    features : the features for comparing pictures. None or "own" uses the detector's own features.
+        A callable from pictures [n, C, h, w] to a map [n, D, h', w'] or several maps, such as a
+        pretrained network, replaces them. A list, such as ["own", network], uses all of them,
+        joined by ranks
+    aligned : compare each place with the same place of normal pictures, for objects in a fixed
+        position in pictures of one size (digits, parts). False compares with all places, for
+        surfaces
+    false_alarms : share of normal pictures that may count as anomalies; sets the threshold
+    contamination : share of the pictures given to `fit` that may be anomalies. `fit` leaves out the
+        least normal ones and learns again from the rest
+    memory : MB that `fit` may use beyond the program itself and the given features, for pictures of
+        up to a million pixels. A sixteenth of it holds the normal pictures that are kept
+    random_state : seed of the sample, an integer
+
+    Attributes
+    ----------
+    threshold_ : a `Threshold`: its value, the expected rate of false alarms, and the interval of
+        that rate
+    normal_scores_ : scores of the normal pictures, each by what was learned from the others, (n,)
+    normal_evidence_ : evidence of each kind that `normal_scores_` come from, a list of n
+        dictionaries; `load` does not restore it
+    fitted_ : numbers of the pictures that `normal_scores_` belong to, in the order they were given,
+        (n,)
+    offset_ : `score_samples` minus `decision_function`
+
+    Examples
+    --------
+    >>> import whatwhere as ww
+    >>> digits = ww.data.load("digits")
+    >>> X, y = digits[:50], digits.labels[:50]
+    >>> detector = ww.AnomalyDetector(aligned=True).fit(X[y != 7])
+    >>> detector.predict(X[:3]).shape         # -1 for anomalies, 1 for normal pictures
+    (3,)
+    >>> detector.anomaly_map(X[:2])[0].shape
+    (28, 28)
+    """
+
+    def __init__(
+        self,
+        *,
+        features: Features = None,
+        aligned: bool = False,
+        false_alarms: float = 0.05,
+        contamination: float = 0.0,
+        memory: int = 1000,
+        random_state: int = 0,
+    ) -> None:
+        self.features = features
+        self.aligned = aligned
+        self.false_alarms = false_alarms
+        self.contamination = contamination
+        self.memory = memory
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: Source,
+        y: Any = None,
+        *,
+        progress: Progress | None = None,
+        stage: Stage = no_stage,
+    ) -> "AnomalyDetector":
+        """Learn what normal pictures are like.
+
+        progress  called with the number of pictures just read
+        stage     shows the progress of each part of the work
+        """
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
+        return self.partial_fit(X, progress=progress, stage=stage)
+
+    def partial_fit(
+        self,
+        X: Source,
+        y: Any = None,
+        *,
+        progress: Progress | None = None,
+        stage: Stage = no_stage,
+    ) -> "AnomalyDetector":
+        """Learn from more normal pictures, together with the earlier ones that were kept."""
+        spec = self._spec()
+        sample = getattr(self, "sample_", None) or Sample(spec.memory * 1_000_000, spec.seed)
+        pictures = open_pictures(X)
+        sizes = {tuple(picture.shape[1:]) for picture in sample.pictures}
+        with stage("reading pictures", len(pictures)) as advance:
+            for picture in pictures:
+                if not picture.isfinite().any():
+                    raise ImageError(f"Normal picture {sample.seen} has no known pixel. Remove it.")
+                if not sample.seen:
+                    sample.feature_bytes = self._feature_bytes(picture)
+                sample.add(with_channels(picture, sample.channels or len(picture)))
+                sizes.add(tuple(picture.shape[1:]))
+                advance(1)
+                if progress:
+                    progress(1)
+        if not sample.seen:
+            raise ImageError("Got no normal pictures; expected at least one.")
+        if spec.aligned and len(sizes) > 1:
+            raise ImageError(f"Aligned pictures need one size; got {len(sizes)}. {ONE_SIZE}")
+        self.sample_ = sample
+        with workers() as each:
+            self._learn(spec, each, stage)
+        return self
+
+    def choose_threshold(self, false_alarms: float) -> "AnomalyDetector":
+        """Change the threshold, without a new fit: choose it again from `normal_scores_`.
+
+        false_alarms  share of normal pictures that may count as anomalies
+        """
+        check_is_fitted(self, "threshold_")
+        AnomalySpec(false_alarms=false_alarms)  # raises an error if it is no such share
+        self.false_alarms = false_alarms
+        self.threshold_ = self._threshold()
+        return self
+
+    def score_samples(self, X: Source) -> np.ndarray:
+        """How normal pictures are, (n,): the higher, the more normal."""
+        return -np.array([found.score for found in self.detect(open_pictures(X))])
+
+    def decision_function(self, X: Source) -> np.ndarray:
+        """`score_samples` minus `offset_`: negative for anomalies."""
+        return self.score_samples(X) - self.offset_
+
+    def predict(self, X: Source) -> np.ndarray:
+        """-1 for anomalies, 1 for normal pictures."""
+        return np.where(self.decision_function(X) < 0, -1, 1)
+
+    def anomaly_map(self, X: Source) -> list[np.ndarray]:
+        """How unlike normal pictures each pixel is, (H, W) for each picture, in the units of the
+        threshold.
+
+        For signals, (T,) for each.
+        """
+        maps = [found.anomaly_map.numpy() for found in self.detect(open_pictures(X))]
+        if self.scorers_[0].extract.for_signals:
+            return [values[0] for values in maps]
+        return maps
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.three_d_array = True
+        tags.input_tags.allow_nan = True
+        return tags
+
+    @property
+    def offset_(self) -> float:
+        """`score_samples` minus `decision_function`."""
+        check_is_fitted(self, "threshold_")
+        return -self.threshold_.value
+
+    def detect(self, pictures: PictureList) -> Iterator[Detection]:
+        """The findings in each picture; they depend neither on the other pictures nor on the number
+        of threads."""
+        check_is_fitted(self, "threshold_")
+        with workers() as each:
+            yield from each(self._detect, pictures, pictures.names)
+
+    def compared(self, picture: Tensor, anomaly_map: Tensor) -> list[Tensor]:
+        """The least normal patch of a picture [C, H, W], and the normal patches that are most like
+        it by the first features.
+
+        They come from different normal pictures, if there are several, and never from the same
+        picture, which the detector may have learned from.
+        """
+        picture = with_channels(picture, self.sample_.channels)
+        scorer = self.scorers_[0]
+        cells = scorer.extract(picture)
+        cell_height, cell_width = scorer.extract.cell_size(cells, picture)
+        side = scorer.side(cells, picture)
+        row, column = largest_pixel(anomaly_map)
+        place = int(row / cell_height), int(column / cell_width)
+        pictures = self._normal_pictures()
+        own = fingerprint(picture)
+        nearest = dict[int, list[int]]()
+        for number, *at in scorer.normal.nearest_places(cells, *place).mT.tolist():
+            if number in nearest or fingerprint(pictures[number]) == own:
+                continue
+            nearest[number] = at
+            if len(nearest) == COMPARED:
+                break
+        normal = [
+            cut(pictures[number], (r + 0.5) * cell_height, (c + 0.5) * cell_width, side)
+            for number, (r, c) in nearest.items()
+        ]
+        return [cut(picture, row, column, side), *normal]
+
+    def fingerprints(self) -> set[bytes]:
+        """The fingerprints of the pictures that the detector was fitted to."""
+        return {fingerprint(picture) for picture in self._normal_pictures()}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the detector to a safetensors file, which appears complete or not at all; nothing
+        is pickled.
+
+        Given features are not in it: `load` needs them again, and checks that they are the same.
+        """
+        check_is_fitted(self, "threshold_")
+        sample = self.sample_
+        tensors = dict[str, Tensor]()
+        parameters = self.get_params()
+        del parameters["features"]
+        settings = {
+            "parameters": parameters,
+            "scorers": [
+                scorer_settings(scorer, f"{n}.", sample.channels, tensors)
+                for n, scorer in enumerate(self.scorers_)
+            ],
+            "sample": {
+                "limit": sample.limit,
+                "seed": sample.seed,
+                "seen": sample.seen,
+                "feature_bytes": sample.feature_bytes,
+            },
+            "numbers": sample.numbers,
+            "fitted": self.fitted_.tolist(),
+            "contrast": asdict(self.contrast_),
+        }
+        for n, ranks in enumerate(self.ranks_):
+            tensors[f"{n}.bends"] = ranks.bends
+        tensors["scores"] = torch.from_numpy(self.normal_scores_)
+        tensors |= {f"picture.{n}": as_bytes(picture) for n, picture in enumerate(sample.pictures)}
+        contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
+        write_checked(Path(path), FORMAT, settings, contiguous)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str], *, features: Features = None) -> "AnomalyDetector":
+        """Read a detector that `save` wrote; a damaged file, or one of another format, raises a
+        RunError.
+
+        features  the features that the detector was fitted with, unless they are its own; other
+                  features raise a RunError
+        """
+        file = Path(path)
+        if file.is_dir():
+            raise RunError(
+                f"{printable(file)} is a folder, not a detector. Give a file, or {MAKE_ONE}"
+            )
+        if not file.exists():
+            raise RunError(f"Cannot find {printable(file)}. Check the path, or {MAKE_ONE}")
+        with readable(file, "anomaly detector", "copy it again, or fit again"):
+            former = read_tensors(file)[0].get("format") == FORMER
+            settings, tensors = read_checked(file, FORMER if former else FORMAT)
+            if former:
+                settings, tensors = from_former(settings, tensors)
+            detector = AnomalyDetector(features=features, **settings["parameters"])
+            detector.sample_ = Sample(**settings["sample"])
+            for n, number in enumerate(settings["numbers"]):
+                detector.sample_.keep(number, from_bytes(tensors[f"picture.{n}"]))
+            detector.fitted_ = np.array(settings["fitted"])
+            detector.normal_scores_ = tensors["scores"].numpy()
+            detector.scorers_ = detector._read_scorers(settings["scorers"], tensors)
+            detector.ranks_ = [Ranks(tensors[f"{n}.bends"]) for n in range(len(detector.scorers_))]
+            if "contrast" in settings:
+                detector.contrast_ = Contrast(**settings["contrast"])
+            else:
+                # Earlier files do not have it, and measuring it takes most of the time of loading.
+                detector.contrast_ = Contrast.of(detector._normal_pictures())
+            detector.threshold_ = detector._threshold()
+            # parts that do not match each other raise here
+            detector.score_samples(detector.sample_.pictures[:1])
+        return detector
+
+    # Inside ---------------------------------------------------------------------------------------
+
+    def _spec(self) -> AnomalySpec:
+        parameters = self.get_params()
+        del parameters["features"]
+        return AnomalySpec(seed=parameters.pop("random_state"), **parameters)
+
+    def _sources(self) -> list[Any]:
+        """The features as a list of callables, with a word in place of the detector's own."""
+        given = self.features
+        if given is None:
+            return [OWN]
+        listed = list(given) if isinstance(given, list | tuple) else [given]
+        for function in listed:
+            if function != OWN:
+                check_features(function)
+        if not listed:
+            raise SpecError(f"Got features = []; expected {OWN!r}, a callable, or a list of them.")
+        return listed
+
+    def _learn(self, spec: AnomalySpec, each: Each, stage: Stage) -> None:
+        """Scorers and the threshold, from the pictures that are kept."""
+        numbers = np.array(self.sample_.numbers)
+        self.fitted_ = numbers
+        self._learn_scorers(spec, each, stage)
+        trimmed = math.floor(spec.contamination * len(numbers))
+        if trimmed:
+            order = np.argsort(self.normal_scores_, kind="stable")
+            self.fitted_ = np.sort(numbers[order[: len(numbers) - trimmed]])
+            self._learn_scorers(spec, each, stage)
+        self.contrast_ = Contrast.of(self._normal_pictures())
+        self.threshold_ = self._threshold()
+
+    def _learn_scorers(self, spec: AnomalySpec, each: Each, stage: Stage) -> None:
+        pictures = self._normal_pictures()
+        learned = []
+        for source in self._sources():
+            extract = self._extractor(source, pictures, stage)
+            learned.append(learn_scorer(extract, pictures, spec.aligned, spec.seed, each, stage))
+        self.scorers_ = [one.scorer for one in learned]
+        by_source = zip(*(one.normal_evidence.tolist() for one in learned), strict=True)
+        self.normal_evidence_ = [self._by_kind(values) for values in by_source]
+        self.ranks_ = [Ranks.of(one.normal_scores) for one in learned]
+        scores = join(self.ranks_, [one.normal_scores for one in learned])
+        self.normal_scores_ = scores.double().numpy()
+
+    def _feature_bytes(self, picture: Tensor) -> int:
+        """Bytes that `fit` needs for each value of a picture, by the features that are given."""
+        cells = [GivenFeatures(source)(picture) for source in self._sources() if source != OWN]
+        values = sum(found.energy.numel() for found in cells)
+        return math.ceil(FEATURE_COPIES * values * BYTES / picture.numel())
+
+    def _normal_pictures(self) -> list[Tensor]:
+        """The pictures that the detector was fitted to, in the order they were given."""
+        chosen = set(self.fitted_.tolist())
+        pictures = zip(self.sample_.numbers, self.sample_.pictures, strict=True)
+        return [picture for number, picture in pictures if number in chosen]
+
+    def _extractor(
+        self, source: Any, pictures: Sequence[Tensor], stage: Stage
+    ) -> Filters | GivenFeatures:
+        if source != OWN:
+            return GivenFeatures(source)
+        if all(picture.shape[1] == 1 for picture in pictures):
+            features = cosines()
+            search = SIGNAL
+        else:
+            features = load_model(FEATURES).filters[0][0]
+            small = SMALL_OBJECT if self.aligned else SMALL
+            search = LARGE if any(map(is_large, pictures)) else small
+        title = f"learning filters from {plural(len(pictures), 'picture')}"
+        with stage(title, len(pictures)) as advance:
+            return learn_filters(pictures, features, search, self.aligned, advance)
+
+    def _threshold(self) -> Threshold:
+        trimmed = len(self.sample_.kept) - len(self.fitted_)
+        return choose_threshold(self.normal_scores_, self._spec().false_alarms, trimmed)
+
+    def _read_scorers(self, scorers: Sequence[Any], tensors: Mapping[str, Tensor]) -> list[Scorer]:
+        """The scorers of a file, with the features that were given."""
+        sources = self._sources()
+        needed = [entry["source"] for entry in scorers]
+        given = [source if source == OWN else GivenFeatures(source).name for source in sources]
+        if self.features is None and needed != [OWN]:
+            raise RunError(
+                f"The detector learned from the features {', '.join(needed)[:200]}. Its file does"
+                " not contain features that were given to it, so the command line cannot load it."
+                " In Python, give the same features in the same order:"
+                " AnomalyDetector.load(file, features=…)."
+            )
+        if [name == OWN for name in needed] != [name == OWN for name in given]:
+            raise RunError(
+                f"The detector learned from the features {', '.join(needed)[:200]}, but got"
+                f" {', '.join(given)[:200]}. Give the same features in the same order:"
+                " AnomalyDetector.load(file, features=…)."
+            )
+        return [
+            self._read_scorer(entry, source, f"{n}.", tensors)
+            for n, (entry, source) in enumerate(zip(scorers, sources, strict=True))
+        ]
+
+    def _read_scorer(
+        self, entry: Any, source: Any, prefix: str, tensors: Mapping[str, Tensor]
+    ) -> Scorer:
+        kind = NormalObject if self.aligned else NormalSurface
+        extract: Filters | GivenFeatures
+        if source == OWN:
+            extract = with_tensors(f"{prefix}filters", Filters, entry["filters"], tensors)
+        else:
+            extract = GivenFeatures(source)
+            extract.check(tensors[f"{prefix}fingerprint"], self.sample_.channels)
+        return Scorer(
+            extract=extract,
+            normal=with_tensors(f"{prefix}normal", kind, entry["normal"], tensors),
+            usual=with_tensors(f"{prefix}usual", ExpectedEvidence, entry["usual"], tensors),
+            units=tensors[f"{prefix}units"],
+            map_units=tensors[f"{prefix}map_units"],
+            aligned=self.aligned,
+        )
+
+    def _detect(self, picture: Tensor, name: str) -> Detection:
+        picture = with_channels(picture, self.sample_.channels)
+        found = [scorer(picture, name) for scorer in self.scorers_]
+        evidence = self._by_kind([list(one.evidence.values()) for one in found])
+        score = float(join(self.ranks_, [torch.tensor(one.score) for one in found]))
+        pixels = join(self.ranks_, [one.by_pixel for one in found])
+        if dead := self.contrast_.dead(picture):
+            score = max(score, self.threshold_.value + dead)
+            pixels = pixels.clamp_min(self.threshold_.value + dead)
+        known = picture.isfinite().all(0)
+        anomaly_map = torch.where(known, pixels, torch.nan)
+        patch = Patch.around(*largest_pixel(anomaly_map), found[0].side, anomaly_map.shape)
+        return Detection(name, score, evidence, anomaly_map, patch)
+
+    def _by_kind(self, evidence: Iterable[Sequence[float]]) -> dict[str, float]:
+        """The evidence of each source by its kinds, with the names of features that were given."""
+        found = dict[str, float]()
+        for scorer, values in zip(self.scorers_, evidence, strict=True):
+            before = ""
+            if isinstance(scorer.extract, GivenFeatures):
+                before = f"{scorer.extract.name}: "
+            for kind, value in zip(scorer.kinds, values, strict=True):
+                found[before + kind] = value
+        return found
+
+
+def scorer_settings(
+    scorer: Scorer, prefix: str, channels: int, tensors: dict[str, Tensor]
+) -> dict[str, Any]:
+    """What a file records about a scorer; its tensors are added to `tensors`."""
+    extract = scorer.extract
+    entry: dict[str, Any] = {"source": OWN}
+    if isinstance(extract, GivenFeatures):
+        entry["source"] = extract.name
+        tensors[f"{prefix}fingerprint"] = extract.fingerprint(channels)
+    else:
+        entry["filters"] = take_tensors(f"{prefix}filters", extract, tensors)
+    entry["normal"] = take_tensors(f"{prefix}normal", scorer.normal, tensors)
+    entry["usual"] = take_tensors(f"{prefix}usual", scorer.usual, tensors)
+    tensors |= {f"{prefix}units": scorer.units, f"{prefix}map_units": scorer.map_units}
+    return entry
+
+
+def from_former(
+    settings: dict[str, Any], tensors: dict[str, Tensor]
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """A file of the former format, with one source and no pictures left out, in today's."""
+    entry: dict[str, Any] = {"source": OWN}
+    entry |= {part: settings.pop(part) for part in ("filters", "normal", "usual")}
+    entry["filters"]["search"]["whole"] = False
+    settings |= {"scorers": [entry], "fitted": settings["numbers"]}
+    shared = ("picture.", "scores")
+    renamed = {
+        name if name.startswith(shared) else f"0.{name}": tensor for name, tensor in tensors.items()
+    }
+    renamed["0.bends"] = Ranks.of(tensors["scores"]).bends
+    return settings, renamed
+
+
+def take_tensors(name: str, value: Any, tensors: dict[str, Tensor]) -> Any:
+    """A value without its tensors, which are added to `tensors` by their names."""
+    if isinstance(value, Tensor):
+        tensors[name] = value
+        return None
+    if not is_dataclass(value):
+        return value
+    return {
+        f.name: take_tensors(f"{name}.{f.name}", getattr(value, f.name), tensors)
+        for f in fields(value)
+    }
+
+
+def with_tensors(name: str, kind: Any, value: Any, tensors: Mapping[str, Tensor]) -> Any:
+    """The inverse of `take_tensors`."""
+    if kind is Tensor:
+        return tensors[name]
+    if isinstance(value, list):
+        return tuple(value)
+    if not isinstance(value, dict):
+        return value
+    kinds = get_type_hints(kind)
+    return kind(
+        **{
+            part: with_tensors(f"{name}.{part}", kinds[part], value[part], tensors)
+            for part in value
+        }
+    )
+
+
+def as_bytes(picture: Tensor) -> Tensor:
+    """A picture as bytes, if nothing is lost."""
+    values = torch.from_numpy(np.rint(255 * picture.nan_to_num(-1.0).numpy()).clip(0, 255)).to(
+        torch.uint8
+    )
+    return values if torch.equal(values.float() / 255, picture) else picture
+
+
+def cut(picture: Tensor, row: float, column: float, side: int) -> Tensor:
+    """The square around a place, made smaller if necessary and moved into the picture [C, H, W]."""
+    return Patch.around(row, column, side, picture.shape[1:]).cut(picture)
+
+
+def largest_pixel(anomaly_map: Tensor) -> tuple[int, int]:
+    """The row and the column of the largest known value of a map [H, W]."""
+    return divmod(int(anomaly_map.nan_to_num(-torch.inf).argmax()), anomaly_map.shape[1])
+
+
+def from_bytes(picture: Tensor) -> Tensor:
+    return picture.float() / 255 if picture.dtype == torch.uint8 else picture

@@ -1,0 +1,586 @@
+"""How unlike normal surfaces a picture is: kinds of evidence, each measured in units of normal
+pictures.
+
+    spots       a response that is larger than those anywhere in normal pictures
+    texture     energies of a place that are far from the nearest ones of normal places
+    neighbours  energies of a place that those around it do not predict, as they do in normal
+                pictures
+    rows        a band of rows whose energies differ from those of the next band, by more than in
+                normal pictures
+    columns     the same for columns
+    whole       mean energies of the picture
+
+A surface may be normal everywhere but change at some place, so rows and columns compare a picture
+with itself. Rough surfaces have more evidence of some kinds than smooth ones, so a picture's
+evidence is compared with that of normal pictures with a similar surface (`ExpectedEvidence`). Each
+kind of evidence is 0 for the median of normal pictures and 1 at their quantile `UPPER_QUANTILE`;
+together they are a soft maximum, T log mean exp (e / T).
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from whatwhere.anomaly.filters import QUIET, Cells, around
+
+Kinds = dict[str, tuple[float, float]]
+Each = Callable[..., Iterable[Any]]  # a map of pictures, perhaps in several threads
+SURFACE = {
+    "spots": (1.0, 1.0),
+    "texture": (0.99, 1.0),
+    "neighbours": (0.9, 1.0),
+    "rows": (1.0, 1.0),
+    "columns": (1.0, 1.0),
+    "whole": (1.0, 1.0),
+}
+FORMER_SURFACE = {  # of files before format 5
+    "spots": (1.0, 1.0),
+    "texture": (0.9, 1.0),
+    "rows": (1.0, 1.0),
+    "columns": (1.0, 1.0),
+    "whole": (1.0, 1.0),
+}
+SMALL_SURFACE = {"spots": (1.0, 0.5), "texture": (0.9, 0.5)}  # there is no room for bands
+RECORDING = {"spots": (1.0, 0.5), "texture": (1.0, 0.5)}
+FEATURES = {"texture": (0.99, 1.0), "neighbours": (0.99, 1.0)}  # for features of a user
+"""The kinds of evidence: the quantile of the cells of a picture that is its evidence, and how much
+it counts. The more all of them count, the more the largest alone decides.
+"""
+
+TEMPERATURE = 1.0  # units: T of the soft maximum
+UPPER_QUANTILE = 0.9
+SHRINKAGE = 0.1  # of correlations towards 0, since pictures are few
+BAND = 4  # cells: how many rows or columns are compared with the next ones
+BANK = 6000  # normal places that others are compared with
+EDGE_PICTURES = 64  # enough for a mean and a deviation by the distance from the border
+QUERIES = 128  # places that are compared at a time, so that memory is bounded
+GROUPS = 400  # groups in which the smallest of many values are searched
+DIRECTIONS = 4  # directions in which the surfaces of normal pictures differ most
+CONFIDENCE = 0.95  # of the interval of false alarms
+ROUNDING = 1e-4  # of a score, relative to 1 or to its size
+LEAST = 0.1  # the smallest spread of evidence and of energies that is used
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """The distribution of normal vectors: mean [D], and whitening [D, D], which makes them
+    uncorrelated."""
+
+    mean: Tensor
+    whitening: Tensor
+
+    @classmethod
+    def of(cls, vectors: Sequence[Tensor]) -> "Gaussian":
+        """The distribution of vectors [D, n] of each picture; correlations are shrunk, and
+        deviations are at least `LEAST`."""
+        count = sum(x.shape[1] for x in vectors)
+        mean = torch.stack([x.double().sum(1, keepdim=True) for x in vectors]).sum(0) / count
+        covariance = torch.zeros(len(mean), len(mean), dtype=torch.float64)
+        for x in vectors:
+            covariance += (x - mean) @ (x - mean).mT / count
+        deviation = covariance.diagonal().sqrt().clamp_min(LEAST)
+        correlation = (1 - SHRINKAGE) * covariance / torch.outer(deviation, deviation)
+        correlation.diagonal().fill_(1.0)
+        whitening = torch.linalg.cholesky(torch.linalg.inv(correlation)).mT / deviation
+        return cls(mean[:, 0].float(), whitening.float())
+
+    def whiten(self, x: Tensor) -> Tensor:
+        """Vectors [D, n] as uncorrelated ones, whose squared length is 1 on average."""
+        return self.whitening @ (x - self.mean[:, None]) / math.sqrt(len(x))
+
+    def log_mahalanobis(self, x: Tensor) -> Tensor:
+        """The logarithm of the squared distance of vectors [D, n] from the mean, [n]."""
+        return log_distance(self.whiten(x).square().sum(0))
+
+
+@dataclass(frozen=True)
+class Regression:
+    """The energies of a place as its neighbours predict them, linearly, from normal pictures.
+
+    mean, deviation  [D], of the energies
+    weights          [4 D, D]: the share of each neighbour's energies
+    residual         the distribution of what is not predicted
+    edge             as in `NormalSurface`
+    """
+
+    mean: Tensor
+    deviation: Tensor
+    weights: Tensor
+    residual: Gaussian
+    edge: Tensor
+
+    def unpredicted(self, cells: Cells) -> Tensor:
+        """What the neighbours of every place do not predict, [D, n], in deviations."""
+        standard = (local_energy(cells) - self.mean) / self.deviation
+        return (standard - self.predict(standard, cells.search.gap)).flatten(1)
+
+    def predict(self, standard: Tensor, gap: int) -> Tensor:
+        predicted = self.weights.mT @ neighbours(standard, gap).flatten(1)
+        return predicted.view(standard.shape)
+
+    def log_mahalanobis(self, cells: Cells) -> Tensor:
+        """The logarithm of the squared distance of what is not predicted, [n]."""
+        return self.residual.log_mahalanobis(self.unpredicted(cells))
+
+
+def no_regression() -> Regression:
+    nothing = torch.empty(0)
+    return Regression(nothing, nothing, nothing, Gaussian(nothing, nothing), nothing)
+
+
+def neighbours(grid: Tensor, gap: int) -> Tensor:
+    """The places left, right, above and below every place [D, rows, columns], `gap` cells away:
+    [4 D, rows, columns]; what is at the border continues beyond it."""
+    rows, columns = grid.shape[1:]
+    padded = F.pad(grid[None], [gap] * 4, mode="replicate")[0]
+    left = padded[:, gap : gap + rows, :columns]
+    right = padded[:, gap : gap + rows, 2 * gap :]
+    above = padded[:, :rows, gap : gap + columns]
+    below = padded[:, 2 * gap :, gap : gap + columns]
+    return torch.cat([left, right, above, below])
+
+
+@dataclass(frozen=True)
+class NeighbourMoments:
+    """Sums over the places of a picture, from which any choice of pictures gets its regression.
+
+    count    places
+    sums     [D], of energies
+    squares  [D], of the squares of energies
+    near     [4 D], of the neighbours' energies
+    products [4 D, 4 D], of the neighbours' energies with one another
+    targets  [4 D, D], of the neighbours' energies with the place's own
+    """
+
+    count: int
+    sums: Tensor
+    squares: Tensor
+    near: Tensor
+    products: Tensor
+    targets: Tensor
+
+    @classmethod
+    def of(cls, cells: Cells) -> "NeighbourMoments":
+        energy = local_energy(cells).double()
+        near = neighbours(energy, cells.search.gap)[:, cells.known]
+        own = energy[:, cells.known]
+        return cls(
+            count=own.shape[1],
+            sums=own.sum(1),
+            squares=own.square().sum(1),
+            near=near.sum(1),
+            products=near @ near.mT,
+            targets=near @ own.mT,
+        )
+
+    def __add__(self, other: "NeighbourMoments") -> "NeighbourMoments":
+        return NeighbourMoments(
+            count=self.count + other.count,
+            sums=self.sums + other.sums,
+            squares=self.squares + other.squares,
+            near=self.near + other.near,
+            products=self.products + other.products,
+            targets=self.targets + other.targets,
+        )
+
+
+def neighbour_moments(pictures: Sequence[Cells], each: Each = map) -> NeighbourMoments | None:
+    """The moments of all places of these pictures; empty if their search does not ask for
+    neighbours."""
+    if not pictures[0].search.gap:
+        return None
+    return reduce(add, each(NeighbourMoments.of, pictures))
+
+
+def learn_regression(pictures: Sequence[Cells], total: NeighbourMoments) -> Regression:
+    """Ridge regression of places on their neighbours, from normal pictures and their moments."""
+    mean = total.sums / total.count
+    deviation = (total.squares / total.count - mean.square()).clamp_min(0).sqrt().clamp_min(LEAST)
+    # The moments of standardised energies follow from those of the energies themselves.
+    near_mean = mean.repeat(4)
+    near_deviation = deviation.repeat(4)
+    between = torch.outer(total.near, near_mean)
+    products = total.products - between - between.mT
+    products += total.count * torch.outer(near_mean, near_mean)
+    products /= total.count * torch.outer(near_deviation, near_deviation)
+    targets = total.targets - torch.outer(total.near, mean) - torch.outer(near_mean, total.sums)
+    targets += total.count * torch.outer(near_mean, mean)
+    targets /= total.count * torch.outer(near_deviation, deviation)
+    products.diagonal().add_(SHRINKAGE)
+    weights = torch.linalg.solve(products, targets)
+    plain = Regression(
+        mean[:, None, None].float(),
+        deviation[:, None, None].float(),
+        weights.float(),
+        no_regression().residual,
+        torch.empty(0),
+    )
+    rest = [plain.unpredicted(cells)[:, cells.known.flatten()] for cells in pictures]
+    learned = replace(plain, residual=Gaussian.of(rest))
+    some = [pictures[n] for n in edge_sample(len(pictures))]
+    distances = [learned.log_mahalanobis(cells) for cells in some]
+    return replace(learned, edge=edge_statistics(distances, some))
+
+
+@dataclass(frozen=True)
+class NormalSurface:
+    """What normal surfaces are like; it gives the kinds of evidence of `SURFACE`.
+
+    peaks          [2, 2 R]: the median over pictures of the logarithm of the largest response, and
+                   what is 1 above it
+    texture        the distribution of the energies of places
+    bank           [D, M]: whitened energies of normal places
+    places         [3, M]: the picture, the row and the column of each
+    edge           [2, around + 1]: mean and deviation of the texture's evidence, by the distance
+                   from the border
+    rows, columns  distributions of the differences of bands
+    whole          distribution of the mean energies
+    nearest        as in `Search`
+    neighbours     how places depend on those around them, if `Search.gap` asks for it
+    """
+
+    peaks: Tensor
+    texture: Gaussian
+    bank: Tensor
+    places: Tensor
+    edge: Tensor
+    rows: Gaussian
+    columns: Gaussian
+    whole: Gaussian
+    nearest: int
+    neighbours: Regression = field(default_factory=no_regression)
+
+    def maps(self, cells: Cells) -> dict[str, Tensor]:
+        """The evidence of each kind at every cell, [rows, columns]."""
+        size = cells.known.shape
+        middle, spread = self.peaks[..., None, None]
+        spots = (log_peaks(cells) - middle) / spread
+        rows = self.rows.log_mahalanobis(band_differences(profile(cells, 2)))
+        columns = self.columns.log_mahalanobis(band_differences(profile(cells, 1)))
+        found = {
+            "spots": spots.amax(0) if len(spots) else torch.zeros(size),
+            "texture": by_border(self.log_nearest_distance(texture_of(cells)), self.edge, cells),
+            "rows": largest_difference(rows, size[0])[:, None].expand(size),
+            "columns": largest_difference(columns, size[1])[None].expand(size),
+            "whole": self.whole.log_mahalanobis(mean_energy(cells)).expand(size),
+        }
+        if self.neighbours.edge.numel():
+            distance = self.neighbours.log_mahalanobis(cells)
+            found["neighbours"] = by_border(distance, self.neighbours.edge, cells)
+        return found
+
+    def log_nearest_distance(self, texture: Tensor, but: int = -1) -> Tensor:
+        """The logarithm of the squared distance from the nearest normal places, of textures [D, n]:
+        [n].
+
+        but  number of a picture whose places are left out
+        """
+        others = (self.places[0] != but).nonzero()[:, 0]
+        bank = self.bank.index_select(1, others) if len(others) else self.bank
+        lengths = bank.square().sum(0)
+        found = []
+        for x in self.texture.whiten(texture).split(QUERIES, 1):
+            # the squared distances less |x|²
+            without_x = torch.addmm(lengths, x.mT, bank, alpha=-2)
+            nearest = smallest(without_x, min(self.nearest, bank.shape[1]))
+            found.append(x.square().sum(0) + nearest.mean(1))
+        return log_distance(torch.cat(found))
+
+    def nearest_places(self, cells: Cells, row: int, column: int) -> Tensor:
+        """The picture, the row and the column [3, M] of normal places, the most alike to a place
+        first."""
+        number = row * cells.known.shape[1] + column
+        whitened = self.texture.whiten(texture_of(cells)[:, number, None])
+        return self.places[:, (self.bank - whitened).square().sum(0).argsort()]
+
+
+def smallest(values: Tensor, count: int) -> Tensor:
+    """The `count` smallest values of every row [n, m], in order: `topk`, but up to twice as fast.
+
+    The values of a row are dealt out to `GROUPS` groups. No more than `count` groups have one of
+    the smallest values, and these groups have the smallest minima.
+    """
+    each = values.shape[1] // GROUPS
+    if each < 2 or count >= GROUPS // 4:
+        return values.topk(count, largest=False).values
+    grouped = values[:, : each * GROUPS].unflatten(1, (each, GROUPS))
+    groups = grouped.amin(1).topk(count, largest=False, sorted=False).indices
+    near = grouped.gather(2, groups[:, None].expand(-1, each, -1)).flatten(1)
+    left_over = values[:, each * GROUPS :]
+    return torch.cat([near, left_over], 1).topk(count, largest=False).values
+
+
+def learn_surface(
+    pictures: Sequence[Cells],
+    seed: int,
+    each: Each = map,
+    moments: NeighbourMoments | None = None,
+) -> NormalSurface:
+    """What these pictures are like. `moments` are theirs, if the caller has them already."""
+    search = pictures[0].search
+    known = [cells.known.flatten() for cells in pictures]
+    textures = [texture_of(cells) for cells in pictures]
+    texture = Gaussian.of([t[:, k] for t, k in zip(textures, known, strict=True)])
+    places = torch.cat([places_of(cells, n) for n, cells in enumerate(pictures)], 1)
+    chosen = torch.cat(known).nonzero()[:, 0]
+    chosen = chosen[
+        torch.randperm(len(chosen), generator=torch.Generator().manual_seed(seed))[:BANK]
+    ]
+    normal = NormalSurface(
+        median_and_spread(
+            torch.stack([log_peaks(cells)[:, cells.known].amax(1) for cells in pictures])
+        ),
+        texture,
+        texture.whiten(torch.cat(textures, 1)[:, chosen]),
+        places[:, chosen],
+        torch.empty(0),
+        Gaussian.of([band_differences(profile(cells, 2)) for cells in pictures]),
+        Gaussian.of([band_differences(profile(cells, 1)) for cells in pictures]),
+        Gaussian.of([mean_energy(cells) for cells in pictures]),
+        search.nearest,
+    )
+    some = edge_sample(len(pictures))
+    far = list(each(normal.log_nearest_distance, [textures[n] for n in some], some))
+    normal = replace(normal, edge=edge_statistics(far, [pictures[n] for n in some]))
+    moments = moments or neighbour_moments(pictures, each)
+    if moments is None:
+        return normal
+    return replace(normal, neighbours=learn_regression(pictures, moments))
+
+
+def edge_sample(count: int) -> list[int]:
+    """Numbers of the pictures whose places tell what is usual near a border: at most
+    `EDGE_PICTURES`, evenly spread."""
+    used = min(count, EDGE_PICTURES)
+    return [number * count // used for number in range(used)]
+
+
+def edge_statistics(values: Sequence[Tensor], pictures: Sequence[Cells]) -> Tensor:
+    """Mean and deviation of values [n] of each picture's cells, by the distance from the border,
+    [2, around + 1]."""
+    most = pictures[0].search.around
+    known = torch.cat([cells.known.flatten() for cells in pictures])
+    inside = torch.cat(list(values))[known]
+    distances = [border_distance(cells.known.shape, most).flatten() for cells in pictures]
+    distance = torch.cat(distances)[known]
+    statistics = []
+    for d in range(most + 1):
+        some = inside[distance == d]
+        if len(some) < 2:
+            some = inside
+        statistics.append(torch.stack([some.mean(), some.std(correction=0).clamp_min(LEAST)]))
+    return torch.stack(statistics, 1)
+
+
+def by_border(values: Tensor, edge: Tensor, cells: Cells) -> Tensor:
+    """Values [n] of cells in deviations of normal places as far from the border, smoothed, [rows,
+    columns]."""
+    size = cells.known.shape
+    mean, deviation = edge[:, border_distance(size, cells.search.around)]
+    return around(((values.view(size) - mean) / deviation)[None], cells.search.around)[0]
+
+
+@dataclass(frozen=True)
+class ExpectedEvidence:
+    """The evidence that is usual for a surface: that of normal pictures, above all of those with a
+    similar surface.
+
+    A surface is described by its mean energies, along the directions in which those of normal
+    pictures differ most, in units of their deviations. A picture at a distance r counts exp(-r² /
+    2), the mean of all pictures counts 1.
+
+    mean        [D]: mean energies of all pictures
+    directions  [D, DIRECTIONS]
+    surfaces    [N, DIRECTIONS]
+    evidence    [N, k]
+    """
+
+    mean: Tensor
+    directions: Tensor
+    surfaces: Tensor
+    evidence: Tensor
+
+    @classmethod
+    def of(cls, energies: Tensor, evidence: Tensor) -> "ExpectedEvidence":
+        """Learn from the mean energies [N, D] and the evidence [N, k] of normal pictures."""
+        mean = energies.mean(0)
+        _, lengths, axes = torch.linalg.svd(energies - mean, full_matrices=False)
+        deviations = (lengths / math.sqrt(len(energies))).clamp_min(LEAST)
+        directions = (axes.mT / deviations)[:, :DIRECTIONS]
+        return cls(mean, directions, (energies - mean) @ directions, evidence)
+
+    def __call__(self, energies: Tensor) -> Tensor:
+        """Of a surface with these mean energies [D]:  [k]."""
+        distances = (energies - self.mean) @ self.directions - self.surfaces
+        weights = torch.exp(-distances.square().sum(1) / 2)
+        return (weights @ self.evidence + self.evidence.mean(0)) / (weights.sum() + 1)
+
+
+def summarise(maps: Tensor, cells: Cells, quantiles: Iterable[float]) -> Tensor:
+    """The evidence of a picture [k], from that of its cells [k, rows, columns]: a quantile of each
+    kind."""
+    values = maps[:, cells.known]
+    return torch.stack([v.quantile(q) for v, q in zip(values, quantiles, strict=True)])
+
+
+def soft_maximum(evidence: Tensor) -> Tensor:
+    """All kinds of evidence [k, ...] as one, [...]."""
+    return TEMPERATURE * (torch.logsumexp(evidence / TEMPERATURE, 0) - math.log(len(evidence)))
+
+
+def texture_of(cells: Cells) -> Tensor:
+    """The energies around every cell, less a share of their mean in the picture, [D, n]."""
+    side = cells.search.texture or cells.search.around
+    own = cells.search.own * mean_energy(cells)[..., None]
+    return (around(cells.energy, side) - own).flatten(1)
+
+
+def local_energy(cells: Cells) -> Tensor:
+    """The energies around every cell, [D, rows, columns]; unknown cells are like the picture."""
+    energy = torch.where(cells.known, cells.energy, mean_energy(cells)[..., None])
+    return around(energy, cells.search.around)
+
+
+def mean_energy(cells: Cells) -> Tensor:
+    return cells.energy[:, cells.known].mean(1, keepdim=True)
+
+
+def surface_of(cells: Cells) -> Tensor:
+    """The mean energies of the responses, [R]; brightness is left out, since it says more about
+    the exposure."""
+    return mean_energy(cells)[: len(cells.peaks) // 2, 0]
+
+
+def log_peaks(cells: Cells) -> Tensor:
+    return cells.peaks.clamp_min(QUIET).log()
+
+
+def profile(cells: Cells, axis: int) -> Tensor:
+    """The mean energies of every row (axis 2) or column (axis 1), [D, n]; without the first and the
+    last if there are enough others. Unknown cells do not count; a row of them is like the picture.
+    """
+    energy = cells.energy.mean(axis)
+    if not cells.known.all():
+        counts = cells.known.sum(axis - 1)
+        sums = (cells.energy * cells.known).sum(axis)
+        energy = torch.where(counts > 0, sums / counts.clamp_min(1), mean_energy(cells))
+    return energy[:, 1:-1] if energy.shape[1] > BAND + 2 else energy
+
+
+def band_differences(values: Tensor) -> Tensor:
+    """The differences of each `BAND` rows and the next ones, [D, n]; of half of them if there are
+    fewer."""
+    band = min(BAND, values.shape[1] // 2)
+    if not band:
+        return torch.zeros_like(values)
+    means = F.avg_pool1d(values[None], band, 1)[0]
+    return means[:, band:] - means[:, :-band]
+
+
+def largest_difference(values: Tensor, size: int) -> Tensor:
+    """For every row, the largest value of the steps that it is part of, [size]."""
+    reach = size - len(values) + 1
+    padded = F.pad(values[None], (reach - 1, reach - 1), value=-torch.inf)
+    return F.max_pool1d(padded, reach, 1)[0]
+
+
+def border_distance(size: tuple[int, ...], most: int) -> Tensor:
+    """How many cells every cell is away from the border, up to `most`, [rows, columns]."""
+    far = torch.tensor([most])  # signals have no border above and below
+    rows, columns = (
+        torch.minimum(torch.arange(n), torch.arange(n).flip(0)) if n > 1 else far for n in size
+    )
+    return torch.minimum(rows[:, None], columns).clamp(max=most)
+
+
+def places_of(cells: Cells, picture: int) -> Tensor:
+    """The number of the picture, the row and the column of every cell, [3, n]."""
+    rows, columns = (torch.arange(n) for n in cells.known.shape)
+    grid = torch.cartesian_prod(rows, columns).mT
+    return torch.cat([torch.full_like(grid[:1], picture), grid])
+
+
+def log_distance(squares: Tensor) -> Tensor:
+    return squares.clamp_min(LEAST**2).log()
+
+
+def units_of(evidence: Tensor, kinds: Kinds) -> Tensor:
+    """The units of evidence [N, k] of normal pictures: what is subtracted, and what it is divided
+    by, [2, k]."""
+    median, spread = median_and_spread(evidence)
+    return torch.stack([median, spread / torch.tensor([weight for _, weight in kinds.values()])])
+
+
+def in_units(evidence: Tensor, units: Tensor) -> Tensor:
+    """Evidence [..., k], or [k, rows, columns] with units [2, k, 1, 1]."""
+    return (evidence - units[0]) / units[1]
+
+
+def median_and_spread(values: Tensor) -> Tensor:
+    """The median of pictures' evidence [N, k], and the distance from it to the quantile
+    `UPPER_QUANTILE`, [2, k]."""
+    if not values.shape[1]:
+        return values.new_zeros(2, 0)
+    median = values.median(0).values
+    return torch.stack([median, (values.quantile(UPPER_QUANTILE, 0) - median).clamp_min(LEAST)])
+
+
+# The threshold for a rate of false alarms, and how well a number of normal pictures determines it
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """A threshold of anomaly scores.
+
+    value         pictures with larger scores are anomalies
+    false_alarms  the expected rate of false alarms: the wanted one, or 1 / (n + 1) if that is more
+    interval      the rate lies in this interval with a probability of 95 %; if pictures were left
+                  out of the fit, the upper end counts all of them as normal
+    """
+
+    value: float
+    false_alarms: float
+    interval: tuple[float, float]
+
+
+def choose_threshold(normal: np.ndarray, false_alarms: float, trimmed: int = 0) -> Threshold:
+    """The threshold for scores like those of normal pictures, [n].
+
+    trimmed  number of pictures with larger scores that were left out, because they may be anomalies
+
+    If a share α of new normal pictures may count as anomalies, the threshold is the k-th largest of
+    the n scores, k = α (n + 1). Its true rate of false alarms is random and follows Beta(k, n + 1 -
+    k), whatever the distribution of the scores, as long as the pictures are independent.
+    """
+    from scipy.stats import beta
+
+    count = len(normal)
+    k = max(1, math.floor(false_alarms * (count + 1)))
+    low = beta.ppf((1 - CONFIDENCE) / 2, k, count + 1 - k)
+    # The pictures left out are at worst normal ones above the threshold: k + trimmed of all.
+    high = beta.ppf((1 + CONFIDENCE) / 2, k + trimmed, count + 1 - k)
+    value = float(np.sort(normal)[-k])
+    # A picture that is equal to a normal one must not exceed its score by a rounding error.
+    value += ROUNDING * max(1.0, abs(value))
+    return Threshold(value, k / (count + 1), (float(low), float(high)))
+
+
+def pictures_needed(false_alarms: float, at_most: float) -> int:
+    """How many normal pictures make the rate of false alarms at most `at_most` with a probability
+    of 97.5 %.
+
+    >>> pictures_needed(0.01, at_most=0.02)
+    600
+    """
+    count = math.ceil(1 / false_alarms)
+    while choose_threshold(np.zeros(count), false_alarms).interval[1] > at_most:
+        count += math.ceil(1 / false_alarms)
+    return count

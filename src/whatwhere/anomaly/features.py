@@ -1,0 +1,108 @@
+"""Features that a user gives: any callable from pictures to maps, such as a pretrained network.
+
+A callable takes pictures [n, C, h, w] and returns a map [n, D, h', w'] of any size, or several. The
+maps of a picture, at the size of the finest one, are its cells; all that follows is the same as for
+the detector's own features.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from whatwhere.anomaly.filters import FILL, Cells, Search
+from whatwhere.errors import RunError
+from whatwhere.nn.feature_maps import FeatureMaps, feature_maps, name_of
+from whatwhere.ops.input_stage import lowpass
+
+OWN = "own"  # the word for the detector's own features
+MOST_CHANNELS = 256  # more are projected on as many random directions
+PROBE = (64, 72)  # height and width of the picture that tells features apart
+ALIKE = 1e-2  # share of the largest value; other processors and network versions round differently
+
+GIVEN = Search(scales=(), cell=0, around=3, own=0.0, nearest=5, texture=1, gap=3)
+
+
+@dataclass(frozen=True)
+class GivenFeatures:
+    """The cells of pictures by a user's callable, which several threads may call at once."""
+
+    function: FeatureMaps
+
+    @property
+    def name(self) -> str:
+        return name_of(self.function)
+
+    @property
+    def for_signals(self) -> bool:
+        return False
+
+    def __call__(self, picture: Tensor) -> Cells:
+        """What a picture [C, H, W] shows; NaN is an unknown pixel."""
+        known = picture.isfinite().all(0)
+        values = filled(picture, known)
+        maps = feature_maps(self.function, values[None])
+        size = max((m.shape[2:] for m in maps), key=lambda shape: shape[0] * shape[1])
+        energy = torch.cat([resized(m, size)[0] for m in maps])
+        share = F.adaptive_avg_pool2d(known[None, None].float(), (size[0], size[1]))[0, 0]
+        return Cells(projected(energy), energy[:0], share >= 0.5, GIVEN)
+
+    def cell_size(self, cells: Cells, picture: Tensor) -> tuple[float, float]:
+        """Height and width of a cell in pixels."""
+        rows, columns = cells.known.shape
+        return picture.shape[1] / rows, picture.shape[2] / columns
+
+    def to_pixels(self, by_cell: Tensor, size: Sequence[int]) -> Tensor:
+        """Values of cells [rows, columns] at every pixel of a picture of this size."""
+        return F.interpolate(by_cell[None, None], list(size), mode="bilinear")[0, 0]
+
+    def fingerprint(self, channels: int) -> Tensor:
+        """The mean and the deviation of every channel of a fixed picture's maps: it distinguishes
+        these features from others."""
+        generator = torch.Generator().manual_seed(0)
+        picture = torch.rand(1, channels, *PROBE, generator=generator)
+        maps = feature_maps(self.function, F.avg_pool2d(picture, 3, 1, 1))
+        return torch.cat(
+            [torch.cat([m.mean((0, 2, 3)), m.std((0, 2, 3), correction=0)]) for m in maps]
+        )
+
+    def check(self, expected: Tensor, channels: int) -> None:
+        """Raise a RunError unless these are the features that a detector was fitted with."""
+        found = self.fingerprint(channels)
+        if found.shape != expected.shape:
+            raise RunError(
+                f"The detector learned from features of {len(expected) // 2} channels, but"
+                f" {self.name} has {len(found) // 2}. Give the same features as in fit."
+            )
+        if (found - expected).abs().max() > ALIKE * expected.abs().max().clamp_min(1e-6):
+            raise RunError(
+                f"The detector learned from other features than {self.name}: their values for a"
+                " test picture differ. Give the same features as in fit, with the same weights."
+            )
+
+
+def filled(picture: Tensor, known: Tensor) -> Tensor:
+    """A picture [C, H, W] whose unknown pixels are a low-pass of the known ones."""
+    if known.all():
+        return picture
+    values = torch.where(known, picture, 0.0)
+    return torch.where(known, values, lowpass(values[None], FILL, known[None, None].float())[0])
+
+
+def resized(maps: Tensor, size: Sequence[int]) -> Tensor:
+    if tuple(maps.shape[2:]) == tuple(size):
+        return maps
+    return F.interpolate(maps, list(size), mode="bilinear")
+
+
+def projected(energy: Tensor) -> Tensor:
+    """At most `MOST_CHANNELS` channels, so that memory is bounded: random directions keep distances
+    well enough."""
+    channels = len(energy)
+    if channels <= MOST_CHANNELS:
+        return energy
+    generator = torch.Generator().manual_seed(0)
+    directions = torch.randn(MOST_CHANNELS, channels, generator=generator) / channels**0.5
+    return torch.einsum("kd,dhw->khw", directions, energy)

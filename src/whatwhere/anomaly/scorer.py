@@ -1,0 +1,266 @@
+"""Scores and maps of pictures by one source of features, and what normal pictures are like in it.
+
+A normal picture is scored by what was learned from the others, so that its score is like that of a
+new normal picture: thresholds and joined scores depend on that.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from whatwhere.anomaly.aligned import OBJECT, NormalObject, learn_object
+from whatwhere.anomaly.evidence import (
+    FEATURES,
+    FORMER_SURFACE,
+    RECORDING,
+    SMALL_SURFACE,
+    SURFACE,
+    Each,
+    ExpectedEvidence,
+    Kinds,
+    NormalSurface,
+    in_units,
+    learn_surface,
+    neighbour_moments,
+    soft_maximum,
+    summarise,
+    surface_of,
+    units_of,
+)
+from whatwhere.anomaly.features import GivenFeatures
+from whatwhere.anomaly.filters import FORMER_LARGE, LARGE, SIGNAL, SMALL, Cells, Filters
+from whatwhere.errors import ImageError, plural
+from whatwhere.progress import Stage, no_stage
+
+FOLDS = 4  # a normal picture is judged by what was learned from the others
+
+
+class Scored(NamedTuple):
+    """The evidence of a source of features on a picture.
+
+    score     the higher, the less normal
+    evidence  evidence of each kind, in units of normal pictures
+    by_pixel  [H, W]
+    side      of the square that shows a place, in pixels
+    """
+
+    score: float
+    evidence: dict[str, float]
+    by_pixel: Tensor
+    side: int
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """A source of features, what normal pictures are like in it, and the units of its evidence.
+
+    extract    function from a picture to its cells
+    normal     what normal cells are like
+    usual      the evidence that is usual for a picture's surface
+    units      [2, k], of the evidence of pictures
+    map_units  [2, k], of the evidence of cells
+    aligned    whether a place is compared with the same place
+    """
+
+    extract: Filters | GivenFeatures
+    normal: NormalSurface | NormalObject
+    usual: ExpectedEvidence
+    units: Tensor
+    map_units: Tensor
+    aligned: bool
+
+    @property
+    def kinds(self) -> Kinds:
+        """The kinds of evidence, as in `evidence.SURFACE`."""
+        return kinds_of(self.extract, self.aligned)
+
+    def side(self, cells: Cells, picture: Tensor) -> int:
+        """The side of the square that shows what a place of a picture [C, H, W] is like, in
+        pixels."""
+        cell_height, _ = self.extract.cell_size(cells, picture)
+        return round((cells.search.around + 1) * cell_height)
+
+    def __call__(self, picture: Tensor, name: str) -> Scored:
+        """The evidence on a picture [C, H, W]; its name is for errors."""
+        cells = self.extract(picture)
+        if not cells.known.any():
+            raise ImageError(f"Picture {name} has no place with known pixels. Remove it.")
+        evidence, maps = evidence_of(self.normal, cells, self.kinds)
+        evidence = in_units(evidence - self.usual(surface_of(cells)), self.units)
+        by_kind_and_cell = in_units(maps, self.map_units[..., None, None])
+        # Of objects, the whole is the same everywhere, and would hide the places in a maximum.
+        by_cell = by_kind_and_cell.sum(0) if self.aligned else soft_maximum(by_kind_and_cell)
+        pixels = self.extract.to_pixels(by_cell, picture.shape[1:])
+        by_kind = dict(zip(self.kinds, evidence.tolist(), strict=True))
+        return Scored(float(soft_maximum(evidence)), by_kind, pixels, self.side(cells, picture))
+
+
+class Learned(NamedTuple):
+    """A scorer, and the scores [N] and the evidence [N, k] of the normal pictures, each by what was
+    learned from others."""
+
+    scorer: Scorer
+    normal_scores: Tensor
+    normal_evidence: Tensor
+
+
+def learn_scorer(
+    extract: Filters | GivenFeatures,
+    pictures: Sequence[Tensor],
+    aligned: bool,
+    seed: int,
+    each: Each,
+    stage: Stage = no_stage,
+) -> Learned:
+    """What normal pictures [C, H, W] are like in these features."""
+    counted = plural(len(pictures), "picture")
+    cells: list[Cells] = []
+    with stage(f"computing features of {counted}", len(pictures)) as advance:
+        for found in each(extract, pictures):
+            cells.append(found)
+            advance(1)
+    if not all(found.known.any() for found in cells):
+        raise ImageError("A normal picture has no place with known pixels. Remove it.")
+    kinds = kinds_of(extract, aligned)
+    fold = torch.arange(len(cells)) * min(FOLDS, len(cells)) // len(cells)
+    # Every picture is used for learning for all pictures and for each other fold, and compared
+    # once.
+    rounds = max(len(fold.unique()) + 1, 3)
+    comparisons = rounds * len(cells)
+    title = f"comparing {counted} in {rounds} rounds ({plural(comparisons, 'comparison')})"
+    with stage(title, comparisons) as advance:
+        learn = learner(cells, fold, aligned, seed, each, advance)
+        normal = learn(None)
+        evidence = torch.stack(cross_evidence(cells, fold, kinds, learn, each, advance))
+    surfaces = torch.stack([surface_of(found) for found in cells])
+    excess = cross_excess(surfaces, evidence, fold)
+    units = units_of(excess, kinds)
+    scorer = Scorer(
+        extract=extract,
+        normal=normal,
+        usual=ExpectedEvidence.of(surfaces, evidence),
+        units=units,
+        map_units=units_of(evidence, kinds),
+        aligned=aligned,
+    )
+    by_kind = in_units(excess, units)
+    scores = soft_maximum(by_kind.mT)
+    if all(torch.equal(found.energy, cells[0].energy) for found in cells[1:]):
+        # Identical pictures: folds with fewer copies do not represent all of them.
+        one = evidence_of(normal, cells[0], kinds)[0] - scorer.usual(surfaces[0])
+        scores = scores.clamp_min(float(soft_maximum(in_units(one, units))))
+    return Learned(scorer, scores, by_kind)
+
+
+def kinds_of(extract: Filters | GivenFeatures, aligned: bool) -> Kinds:
+    if aligned:
+        return OBJECT
+    if isinstance(extract, GivenFeatures):
+        return FEATURES
+    by_search = {
+        LARGE: SURFACE,
+        FORMER_LARGE: FORMER_SURFACE,
+        SMALL: SMALL_SURFACE,
+        SIGNAL: RECORDING,
+    }
+    return by_search[replace(extract.search, whole=True)]
+
+
+Learner = Callable[[int | None], NormalSurface | NormalObject]
+"""What pictures are like without a fold (None: all of them)."""
+
+
+def without(fold: Tensor, left_out: int | None) -> list[int]:
+    """The numbers of the pictures outside of a fold; all if no other is left."""
+    kept = [] if left_out is None else (fold != left_out).nonzero()[:, 0].tolist()
+    return kept or list(range(len(fold)))
+
+
+def learner(
+    cells: Sequence[Cells],
+    fold: Tensor,
+    aligned: bool,
+    seed: int,
+    each: Each,
+    advance: Callable[[int], None],
+) -> Learner:
+    """A learner that calls `advance` with the number of pictures that it has learned from."""
+    if aligned:
+        plain = object_learner(cells, fold, each)
+    else:
+        plain = surface_learner(cells, fold, seed, each)
+
+    def learn(left_out: int | None) -> NormalSurface | NormalObject:
+        normal = plain(left_out)
+        advance(len(without(fold, left_out)))
+        return normal
+
+    return learn
+
+
+def object_learner(cells: Sequence[Cells], fold: Tensor, each: Each) -> Learner:
+    def learn(left_out: int | None) -> NormalObject:
+        return learn_object([cells[n] for n in without(fold, left_out)], each=each)
+
+    return learn
+
+
+def surface_learner(cells: Sequence[Cells], fold: Tensor, seed: int, each: Each) -> Learner:
+    folds = fold.unique().tolist()
+    # Moments of a fold serve every choice of pictures that has it.
+    moments = {
+        k: neighbour_moments([found for found, f in zip(cells, fold, strict=True) if f == k], each)
+        for k in folds
+    }
+
+    def learn(left_out: int | None) -> NormalSurface:
+        chosen = without(fold, left_out)
+        used = [moments[k] for k in fold[chosen].unique().tolist()]
+        known = [part for part in used if part is not None]
+        total = reduce(add, known) if known else None
+        return learn_surface([cells[n] for n in chosen], seed, each, total)
+
+    return learn
+
+
+def cross_evidence(
+    cells: Sequence[Cells],
+    fold: Tensor,
+    kinds: Kinds,
+    learn: Learner,
+    each: Each,
+    advance: Callable[[int], None],
+) -> list[Tensor]:
+    """The evidence of normal pictures, by what was learned without their fold; neighbours, often of
+    one object, are in one."""
+    evidence: list[Tensor] = []
+    for k in fold.unique().tolist():
+        inside = [found for found, f in zip(cells, fold, strict=True) if f == k]
+        normal = learn(k)
+        for one in each(lambda c, normal=normal: evidence_of(normal, c, kinds)[0], inside):
+            evidence.append(one)
+            advance(1)
+    return evidence
+
+
+def evidence_of(normal: Any, cells: Cells, kinds: Kinds) -> tuple[Tensor, Tensor]:
+    """The evidence of a picture [k] and of its cells [k, rows, columns], not yet in units."""
+    found = normal.maps(cells)
+    maps = torch.stack([found[kind] for kind in kinds])
+    return summarise(maps, cells, [quantile for quantile, _ in kinds.values()]), maps
+
+
+def cross_excess(surfaces: Tensor, evidence: Tensor, fold: Tensor) -> Tensor:
+    """How much evidence [N, k] exceeds what is usual for surfaces [N, D], by the pictures of other
+    folds."""
+    usual = torch.empty_like(evidence)
+    for k in fold.unique():
+        others = (fold != k) if len(fold) > 1 else fold == k
+        learned = ExpectedEvidence.of(surfaces[others], evidence[others])
+        usual[fold == k] = torch.stack([learned(surface) for surface in surfaces[fold == k]])
+    return evidence - usual

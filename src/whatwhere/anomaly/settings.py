@@ -1,0 +1,28 @@
+"""The settings of `AnomalyDetector`."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from whatwhere.spec.checks import Checked, Count, CountOrZero, Within
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnomalySpec(Checked):
+    """Settings of `AnomalyDetector`, chosen on validation pictures of magnetic tiles.
+
+    aligned       compare each place with the same place of normal pictures, for objects in a fixed
+                  position in pictures of one size. By default, the detector compares each place
+                  with all places, for surfaces
+    false_alarms  share of normal pictures that may count as anomalies; sets the threshold
+    contamination  share of the given pictures that may be anomalies. The detector leaves out the
+                   least normal ones and learns again from the rest
+    memory        MB of memory that `fit` may use. If the normal pictures need more, it keeps a
+                  random sample of them
+    seed          seed of the random sample
+    """
+
+    aligned: bool = False
+    false_alarms: Annotated[float, Within(0, 0.5, above=True)] = 0.05
+    contamination: Annotated[float, Within(0, 0.5)] = 0.0
+    memory: Count = 1000
+    seed: CountOrZero = 0

@@ -1,0 +1,96 @@
+"""The program: the commands of every use. torch is imported only when a command runs."""
+
+import warnings
+from importlib import import_module
+from typing import Annotated
+
+import typer
+
+from whatwhere.commands.builder import app
+from whatwhere.errors import ConvergenceWarning, ReportedError, WhatwhereError, printable
+
+# as in help
+COMMANDS = (
+    "app.demo",
+    "explorer.command",
+    "labelling.command",
+    "app.train",
+    "app.encode",
+    "app.classify",
+    "app.figures",
+    "app.distill",
+    "restoration.command",
+    "app.info",
+    "app.bench",
+    "anomaly.command",
+)
+for module in COMMANDS:
+    import_module(f"whatwhere.{module}")
+
+
+def _print_version(requested: bool) -> None:
+    if requested:
+        from whatwhere import __version__
+
+        typer.echo(f"whatwhere {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _program(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version and exit.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> None:
+    """Options of the program itself."""
+
+
+def main() -> None:
+    """Run a command. An error that a user can fix is printed as one message, without a
+    traceback."""
+    warnings.showwarning = _print_warning
+    warnings.simplefilter("always", ConvergenceWarning)  # so that all of them are counted
+    try:
+        app()
+    except (
+        WhatwhereError,
+        OSError,
+    ) as error:  # OSError: a disk, folder or file error that no command expected
+        if isinstance(error, ReportedError):
+            raise SystemExit(2) from None
+        message = str(error)
+        if isinstance(error, OSError) and error.strerror:
+            message = printable(
+                f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+            )
+        typer.secho(f"error: {message}", fg="red", err=True)
+        raise SystemExit(2) from None
+    finally:
+        _count_unconverged()
+
+
+_WARNED: set[str] = set()
+_UNCONVERGED: list[str] = []
+
+
+def _print_warning(message: Warning | str, *place: object, **more: object) -> None:
+    """Print a warning in one line, and only once. For batches that did not converge, print the
+    first warning and count the others."""
+    if isinstance(message, ConvergenceWarning):
+        _UNCONVERGED.append(str(message))
+        if len(_UNCONVERGED) > 1:
+            return
+    elif str(message) in _WARNED:
+        return
+    _WARNED.add(str(message))
+    typer.secho(f"warning: {printable(message)}", fg="yellow", err=True)
+
+
+def _count_unconverged() -> None:
+    """Report how many batches did not converge, if there was more than one."""
+    if len(_UNCONVERGED) > 1:
+        words = f"The warning about tolerance came {len(_UNCONVERGED):,} times, once per batch."
+        typer.secho(f"warning: {words}", fg="yellow", err=True)

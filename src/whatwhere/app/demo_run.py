@@ -1,0 +1,246 @@
+"""The demo: train two layers on the embedded digits, classify by each, and write a report."""
+
+import json
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch.nn.functional as F
+
+from whatwhere import data
+from whatwhere.classification import Matrix, describe_images, fit_svm, protocol
+from whatwhere.classification.graph import UNLABELLED, GraphClassifier
+from whatwhere.classification.metric import learn_metric
+from whatwhere.commands.outputs import claim, write
+from whatwhere.data import Images
+from whatwhere.errors import listed
+from whatwhere.explorer.page import CODE_STEPS, Explorer
+from whatwhere.learning import TrainedRun, TrainingCallbacks, TrainingOptions, train
+from whatwhere.progress import Stage
+from whatwhere.spec import InferenceSpec, Recipe
+from whatwhere.spec.toml import read_recipe
+
+RESULT = "demo.json"
+REPORT = "report.html"
+EXPLORER = "explorer.html"
+EXPLORED = 250  # examples in the explorer
+LEARNED = 2_000  # images that each layer learns from in a stream
+TITLE = "whatwhere: the demo"
+LEAD = (
+    "Two layers of features, learned from digits without labels, and the errors of a linear"
+    " classifier on them."
+)
+SHOWN = 24  # reconstructed digits, in the report
+LABELS = (1, 10)  # labels of each class, for the graph
+DRAWS = 5  # how often these labels are drawn
+GRAPH_C = 0.3  # C of the SVM that learns from the classes of the graph
+# every fourth image makes the metric; every eighth costs accuracy
+# (reproduction/studies/demo_metric.py)
+METRIC_SHARE = 4
+RUN_FILES = ("recipe.toml", "model.safetensors", "history.jsonl")
+FILES = (*RUN_FILES, RESULT, REPORT, EXPLORER)
+
+
+def svm_errors(result: dict[str, Any]) -> dict[str, str]:
+    """The errors of a linear SVM in words, for the pixels and for every layer."""
+    return {
+        row["name"]: (
+            "{error:.2%} ({errors} of {images:,}; {interval[0]:.2%} to {interval[1]:.2%}), ".format(
+                **row["score"]
+            )
+            + f"{row['dimensions']:,} dimensions, C = {row['score']['C']:g}"
+        )
+        for row in result["scores"]
+    }
+
+
+def few_label_errors(result: dict[str, Any]) -> dict[str, str]:
+    """The errors with a few labels, which were drawn several times, in words."""
+    return {
+        f"{labels} labels": (
+            f"{mean:.2%} (mean of {len(errors)} draws: {min(errors):.2%} to {max(errors):.2%})"
+        )
+        for labels, errors, mean in (row.values() for row in result["few_labels"])
+    }
+
+
+def run_demo(
+    folder: Path,
+    stage: Stage,
+    *,
+    engine: str = "auto",
+    recipe: Recipe | None = None,
+    images: tuple[Images, Images] | None = None,
+    code_steps: int = CODE_STEPS,
+    overwrite: bool = False,
+) -> dict[str, Any]:
+    """Run the demo into a folder: the files of a run, `explorer.html`, `report.html`, and the
+    result, `demo.json`.
+
+    Files are written at the end: a demo that fails or is interrupted leaves an earlier one as it
+    was.
+
+    images      images for training and for the test, with labels; by default the embedded digits
+    code_steps  steps of inference for the codes of the explorer's examples
+    """
+    start = time.monotonic()
+    claim([folder / file for file in FILES], folder=folder, overwrite=overwrite)
+    recipe = recipe or read_recipe("demo")
+    training, test = images or (data.load("digits"), data.load("digits", split="test"))
+    y = cast(Any, training.labels)
+    y_test = cast(Any, test.labels)
+    with tempfile.TemporaryDirectory() as workplace:
+        run = learn(recipe, training, Path(workplace) / "run", stage, engine)
+        contents = {file: (Path(workplace) / "run" / file).read_bytes() for file in RUN_FILES}
+    learned = time.monotonic() - start
+    scores = []
+    for name, x, x_test in descriptions(run, training, test, engine, stage):
+        with stage(f"{name}: linear SVM", len(protocol.C_GRID) + 1) as advance:
+            best, _ = protocol.choose(x, y, progress=advance)
+            tested = protocol.evaluate(x, y, x_test, y_test, best.C, start=best.svm)
+            scores.append({"name": name, "dimensions": x.shape[1], "score": asdict(tested)})
+            advance(1)
+    few = few_label_scores(run, training, (x, x_test), (y, y_test), engine, stage)
+    with stage("the explorer: inferring examples", min(EXPLORED, len(test))) as advance:
+        made = Explorer(
+            run.model,
+            recipe,
+            test,
+            name="the demo",
+            examples=EXPLORED,
+            engine=engine,
+            code_steps=code_steps,
+        )
+        contents[EXPLORER] = made.export(advance).encode()
+    times = {"seconds": time.monotonic() - start, "learning_seconds": learned}
+    result = {"scores": scores, "few_labels": few, **times, "engine": run.history[-1].engine}
+    with stage("drawing the report", 1) as advance:
+        contents[REPORT] = demo_page(run, result, test).encode()
+        advance(1)
+    contents[RESULT] = (json.dumps(result, indent=1) + "\n").encode()
+    for file, content in contents.items():
+        write(folder / file, content)
+    return result
+
+
+def learn(recipe: Recipe, images: Images, folder: Path, stage: Stage, engine: str) -> TrainedRun:
+    """Train all layers in a stream."""
+    depth = recipe.model.depth
+    count = min(LEARNED, len(images))
+    with stage(f"learning {depth} layers, each from {count:,} images", depth * count) as advance:
+        options = TrainingOptions(engine=engine, device="cpu", checkpoint_every=0)
+        callbacks = TrainingCallbacks(on_batch=lambda report: advance(report.images))
+        return train(
+            images, recipe, folder, image_count=count, options=options, callbacks=callbacks
+        )
+
+
+def descriptions(
+    run: TrainedRun, training: Images, test: Images, engine: str, stage: Stage
+) -> Iterator[tuple[str, Matrix, Matrix]]:
+    """The images described by their pixels, scaled to unit length like the model's descriptors,
+    then by every layer."""
+    pixels, pixels_test = (
+        F.normalize(part[:].flatten(1), dim=1).numpy() for part in (training, test)
+    )
+    yield "raw pixels", pixels, pixels_test
+    for k in range(1, run.model.spec.depth + 1):
+        by_layer = replace(run.recipe, descriptor=replace(run.recipe.descriptor, layers=(k,)))
+        count = len(training) + len(test)
+        with stage(f"layer {k}: inferring {count:,} images", count) as advance:
+            x, x_test = (
+                describe_images(run.model, part, by_layer, engine=engine, progress=advance)
+                for part in (training, test)
+            )
+        yield f"layer {k}", x, x_test
+
+
+def few_label_scores(
+    run: TrainedRun,
+    training: Images,
+    rows: tuple[Matrix, Matrix],
+    labels: tuple[np.ndarray, np.ndarray],
+    engine: str,
+    stage: Stage,
+) -> list[dict[str, Any]]:
+    """Errors on test images, with a few labels of the training images, drawn several times.
+
+    A graph assigns a class to every training image, and a linear SVM learns from these classes.
+
+    rows, labels  descriptors and labels of the training and of the test images
+    """
+    y, y_test = labels
+    chosen = np.arange(0, len(y), METRIC_SHARE)
+    with stage(f"few labels: distorting {len(chosen):,} images", len(chosen)) as advance:
+        metric = learn_metric(
+            run.model,
+            training.subset(chosen),
+            run.recipe,
+            described=rows[0][chosen],
+            engine=engine,
+            progress=advance,
+        )
+    z, z_test = (metric(part).numpy() for part in rows)
+    counts = [each * len(np.unique(y)) for each in LABELS]
+    scores = []
+    with stage(
+        f"{listed(counts)} labels: classifying with the graph", DRAWS * len(counts)
+    ) as advance:
+        graph = GraphClassifier(class_prior="uniform").fit(z, y)
+        for count in counts:
+            errors = []
+            for seed in range(DRAWS):
+                labelled = data.few_labels(y, count, seed)
+                given = np.full(len(y), UNLABELLED)
+                given[labelled] = y[labelled]
+                svm = fit_svm(z, graph.refit(given).transduction_, GRAPH_C)
+                errors.append(float(np.mean(svm.predict(z_test) != y_test)))
+                advance(1)
+            scores.append({"labels": count, "errors": errors, "mean": float(np.mean(errors))})
+    return scores
+
+
+def demo_page(run: TrainedRun, result: dict[str, Any], test: Images) -> str:
+    """The report as one HTML file; it needs no other file, and links to the explorer."""
+    from whatwhere.figures import RunFigures, Section, report
+
+    inference = run.recipe.inference
+    top = run.model.spec.depth
+    # a classifier needs only a few steps, but those leave reconstructions blurred
+    converged = InferenceSpec.coding(lam=inference.lam)
+    drawing = RunFigures(run, test[:SHOWN], inference=converged, engine=result["engine"])
+    explain = "Draw a digit, watch inference explain it, and move the explanation with the mouse."
+    errors = (
+        f"Errors of the same linear SVM on {len(test):,} test digits, given the pixels or the"
+        " features of each layer. Neither training nor the choice of settings used these digits;"
+        " a sixth of the training digits chose C. The brackets hold the number of errors and the"
+        " 95 % interval."
+    )
+    few = (
+        "A graph spreads the few labels to neighbouring digits, in a metric that discounts small"
+        " distortions, until every training digit has a class. The graph assumes that all classes"
+        " have the same size. A linear SVM then learns from these classes. The errors are on the"
+        " test digits."
+    )
+    sections = [
+        drawing.draw(f"decomposition-{top}"),
+        drawing.draw("inference"),
+        Section("Explore it", explain, links={"Open the explorer": EXPLORER}),
+        Section("Errors of a linear SVM", errors, facts=svm_errors(result)),
+        Section("Errors with few labels", few, facts=few_label_errors(result)),
+        drawing.draw("reconstructions"),
+        drawing.draw("filters"),
+        *(drawing.draw(f"planes-{k}") for k in range(2, top + 1)),
+    ]
+    facts = {
+        "model": f"{top} layers of {listed(layer.maps for layer in run.recipe.model.layers)} maps",
+        "inference": f"λ {inference.lam:g}, {inference.steps} steps, {result['engine']} engine",
+        "time": (
+            f"{result['seconds']:.0f} s ({result['learning_seconds']:.0f} s to learn the features)"
+        ),
+    }
+    return report(TITLE, sections, LEAD, facts)

@@ -1,0 +1,101 @@
+"""`whatwhere figures`: the figures of a run, and its report."""
+
+import io
+import math
+from pathlib import Path
+from typing import Any, Literal
+
+import typer
+
+import whatwhere as ww
+from whatwhere.commands.builder import Settings, command
+from whatwhere.commands.inputs import read_examples, read_recording, source_of
+from whatwhere.commands.outputs import Stages, claim, write
+from whatwhere.spec.execution import Execution
+
+Format = Literal["png", "pdf", "svg"]
+FEWEST = 24  # images that are inferred, at least
+MOST = 200
+VALUES = 100_000  # pixels × channels of all images together, which bounds the time of inference
+
+
+@command((Execution, "engine"))
+def figures(
+    run: Path,
+    images: str | None = None,
+    *,
+    only: list[str] | None = None,
+    format: Format = "png",
+    out: Path | None = None,
+    settings: Settings,
+    overwrite: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Draw the figures of a run, and collect them on one page, report.html.
+
+    The command updates the page after every figure, so if you stop it, the page shows the figures
+    that are ready. The animation is the slowest figure and comes last.
+
+    only     draw only this figure; repeatable
+    images   as for `encode`; default: those of the run, or the test images of its data set
+    format   format of the files; the animation is always a GIF
+    out      folder for the figures and report.html; default: RUN/figures
+
+    $ whatwhere figures runs/mine
+    $ whatwhere figures runs/mine --only filters --format pdf
+    """
+    source = images or source_of(run)
+    stages = Stages(quiet)
+    drawing = open_figures(run, source, only, settings.of(Execution).engine, stages)
+    names = only or drawing.names
+    for name in names:
+        drawing.check(name)
+    folder = out or (run if run.is_dir() else run.parent) / "figures"
+    files = {name: folder / f"{name}.{'gif' if name == 'inference' else format}" for name in names}
+    report = [] if only else [folder / "report.html"]
+    claim([*files.values(), *report], run, source, folder=folder, overwrite=overwrite)
+    drawn = {}
+    for number, (name, file) in enumerate(files.items(), start=1):
+        stages.note(f"figure {number} of {len(files)}: {name}")
+        drawn[name] = drawing.draw(name)
+        write(file, encode_figure(drawn[name].figure, format))
+        typer.echo(file)
+        for page in report:
+            write(page, drawing.report(drawn).encode())
+    for page in report:
+        typer.echo(page)
+
+
+def open_figures(
+    run: Path, source: str, only: list[str] | None, engine: str, stages: Stages
+) -> "ww.signals.RecordingFigures | ww.figures.RunFigures":
+    """The figures of a run; those of a recording if the model has waveforms."""
+    from whatwhere.inference.target import in_model_units
+
+    trained = ww.read_run(run)
+    spec = trained.model.spec
+    if spec.for_signals and spec.depth == 1:
+        signals = read_recording(run, source)
+        drawing = ww.signals.RecordingFigures(trained, signals, engine=engine, stage=stages.stage)
+        # figures of pictures are also drawn of a recording, if --only asks for one of them
+        if not only or set(only) <= set(drawing.names):
+            return drawing
+    chosen = choose_images(in_model_units(spec, read_examples(run, source)))
+    return ww.figures.RunFigures(trained, chosen, engine=engine, stage=stages.stage)
+
+
+def encode_figure(figure: Any, format: Format) -> bytes:
+    """The file of a figure of matplotlib; an animation is a file already."""
+    if isinstance(figure, bytes):
+        return figure
+    content = io.BytesIO()
+    ww.figures.save(figure, content, format)
+    return content.getvalue()
+
+
+def choose_images(images: "ww.data.Images") -> Any:
+    """A random choice of images, always the same."""
+    import numpy as np
+
+    count = max(FEWEST, min(MOST, VALUES // math.prod(images.shape)))
+    return images[np.random.default_rng(0).permutation(len(images))[:count]]

@@ -1,0 +1,231 @@
+"""`whatwhere info`: what is installed, and the models and data sets that are known by name."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from whatwhere.commands.builder import UsageError, command
+
+PACKAGES = (
+    "whatwhere",
+    "torch",
+    "numpy",
+    "numba",
+    "triton",
+    "scikit-learn",
+    "matplotlib",
+    "safetensors",
+)
+
+
+@command()
+def info(
+    name: str | None = None,
+    *,
+    download: bool = False,
+    from_: Path | None = None,
+    json_: bool = False,
+) -> None:
+    """Show what is installed: versions, devices, engines, models and data sets.
+
+    With the name of a model or a data set, show its details and verify its files; the exit status
+    is 1 if a file is damaged. With the folder of a run, show its model and what its rows describe.
+    The environment variable WHATWHERE_DATA sets the folder for downloads.
+
+    name      name of a model or a data set, or the folder of a run
+    download  download the files of this data set first
+    from      with --download: take the files from this folder, compressed or not
+
+    $ whatwhere info
+    $ whatwhere info mnist --download
+    $ whatwhere info runs/mine
+    """
+    if name is None:
+        if download:
+            raise UsageError(
+                "--download needs a name. Give the name of a data set or a model, such as mnist."
+            )
+        show_installation(json_)
+        return
+    if (Path(name) / "recipe.toml").is_file():
+        show_run(Path(name), json_)
+        return
+    entries = find(name)
+    if download:
+        bring(name, entries, from_)
+    facts = {kind: facts_of(entry) for kind, entry in entries.items()}
+    if json_:
+        typer.echo(json.dumps(facts, indent=2))
+    else:
+        sections = [
+            "\n".join([f"{kind} {name}", *description(facts[kind], entry)])
+            for kind, entry in entries.items()
+        ]
+        typer.echo("\n\n".join(sections))
+    if any("damaged" in known["files"].values() for known in facts.values()):
+        raise typer.Exit(1)
+
+
+def show_installation(as_json: bool) -> None:
+    """Print what is installed, and what is known by name."""
+    facts = gather()
+    if as_json:
+        typer.echo(json.dumps(facts, indent=2))
+        return
+    for title, rows in facts.items():
+        typer.echo(title)
+        for item in rows.items():
+            typer.echo(row(item))
+
+
+def show_run(run: Path, as_json: bool) -> None:
+    """Print the recipe of a run and, once it is chosen, what its rows describe."""
+    from whatwhere.classification.where import WHERE_FILE, read_choice
+    from whatwhere.learning import read_run
+
+    recipe = read_run(run).recipe
+    choice = read_choice(run / WHERE_FILE)
+    line = f"where: {recipe.descriptor.where} (the first command that describes images chooses)"
+    if choice is not None:
+        line = choice.line
+    if as_json:
+        typer.echo(json.dumps({"run": str(run), "recipe": repr(recipe), "where": line}, indent=2))
+    else:
+        typer.echo(f"{run}: {recipe!r}\n{line}")
+
+
+def bring(name: str, entries: Mapping[str, Any], source: Path | None) -> None:
+    """Download the files of a data set or a model, or take them from a folder."""
+    from whatwhere.commands.outputs import Stages
+    from whatwhere.data import catalogue
+
+    for entry in entries.values():
+        if entry.embedded is None:
+            title = f"downloading {name}" if source is None else f"copying {name} from {source}"
+            with Stages().stage(title, len(entry.files)) as advance:
+                catalogue.download(entry, source, advance)
+
+
+def find(name: str) -> dict[str, Any]:
+    """The data set and the model of this name; at least one of them exists."""
+    from whatwhere.data import models
+    from whatwhere.data.catalogue import CATALOGUE
+    from whatwhere.errors import SpecError, did_you_mean
+
+    entries: dict[str, Any] = {}
+    if name in CATALOGUE:
+        entries["data set"] = CATALOGUE[name]
+    if name in models.names():
+        entries["model"] = models.find(name)
+    if not entries:
+        known = sorted({*models.names(), *CATALOGUE})
+        raise SpecError(
+            f"Unknown data set or model {name!r}. Expected one of"
+            f" {', '.join(known)}.{did_you_mean(name, known)}"
+        )
+    return entries
+
+
+def facts_of(entry: Any) -> dict[str, Any]:
+    """What is known about a model or a data set, and the state of its files."""
+    from whatwhere.data.catalogue import folder_of, missing_files, verify
+
+    facts = {"title": entry.title, **entry.facts, "folder": str(folder_of(entry))}
+    files = {file.name: str(verify(entry, file)) for file in entry.files}
+    return {**facts, "available": not missing_files(entry), "files": files}
+
+
+def description(facts: dict[str, Any], entry: Any) -> list[str]:
+    """A model's card, or the facts of a data set, and the state of the files."""
+    known = [row(fact) for fact in facts.items() if fact[0] != "files"]
+    if entry.card:
+        known = card_as_text(entry.card)
+    states = [f"  {state:<9} {facts['folder']}/{name}" for name, state in facts["files"].items()]
+    if not facts["available"]:
+        states.append(f"  not available: {entry.how_to_get}")
+    return [*known, "", *states]
+
+
+def card_as_text(card: str) -> list[str]:
+    """A card in Markdown as text: without its title and its pictures; rows of a table as facts."""
+    lines = []
+    for line in card.splitlines()[1:]:
+        text = line.replace("`", "")
+        cells = [cell.strip() for cell in text.strip("|").split("|")]
+        if text.startswith("!["):
+            continue
+        if text.startswith("|"):
+            if any(cells) and not cells[0].startswith("---"):
+                lines.append(row((cells[0], " ".join(cells[1:]))))
+        else:
+            lines.append(f"  {text}".rstrip())
+    # blank lines where a picture or a title was
+    kept = [line for line, last in zip(lines, ["", *lines], strict=False) if line or last]
+    return kept[:-1] if kept and not kept[-1] else kept
+
+
+def row(item: tuple[str, Any]) -> str:
+    return f"  {item[0]:<14} {item[1]}"
+
+
+def gather() -> dict[str, Any]:
+    """The installed versions, the devices, the state of each engine, models and data sets."""
+    import platform
+
+    import torch
+
+    from whatwhere.data import models
+    from whatwhere.data.catalogue import CATALOGUE
+
+    versions = {name: installed_version(name) for name in PACKAGES}
+    devices = {
+        "cpu": f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads"
+    }
+    for i in range(torch.cuda.device_count()):
+        devices[f"cuda:{i}"] = torch.cuda.get_device_name(i)
+    return {
+        "versions": {"python": platform.python_version(), **versions},
+        "devices": devices,
+        "engines": engine_states(),
+        "models": {name: summary(models.find(name)) for name in models.names()},
+        "data sets": {name: summary(entry) for name, entry in CATALOGUE.items()},
+    }
+
+
+def installed_version(package: str) -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def summary(entry: Any) -> str:
+    from whatwhere.data.catalogue import missing_files
+
+    text = entry.title
+    if "result" in entry.facts:
+        text += f" {entry.facts['result']}."
+    if missing_files(entry):
+        text += f" (not available: {entry.how_to_get})"
+    return text
+
+
+def engine_states() -> dict[str, str]:
+    """For every engine: 'supported', or why not."""
+    import torch
+
+    from whatwhere.engines import unsupported_reasons
+    from whatwhere.model import DeconvNet, Problem
+    from whatwhere.spec import ModelSpec
+    from whatwhere.spec.recipe import joint
+
+    home = "cuda" if torch.cuda.is_available() else "cpu"
+    model = DeconvNet(ModelSpec.paper()).to(home)
+    image = torch.full((1, 1, 28, 28), 0.5, device=home)
+    reasons = unsupported_reasons(Problem(model, image, joint(2)[0]))
+    return {name: reason or "supported" for name, reason in reasons.items()}

@@ -1,0 +1,257 @@
+"""A classifier for few labels: they spread over the graph that connects every row to its nearest
+neighbours."""
+
+import warnings
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from whatwhere.classification import calibration
+from whatwhere.classification.label_potentials import LabelPotentials
+from whatwhere.classification.neighbour_graph import connected_parts, symmetric_graph
+from whatwhere.classification.neighbours import Neighbours, neighbour_weights
+from whatwhere.classification.new_rows import NewRows
+from whatwhere.classification.poisson import grow_regions, poisson_learning
+from whatwhere.classification.ridge import LabelRegression
+from whatwhere.engines.devices import choose_device
+from whatwhere.errors import ImageError, MissingExtra, SpecError
+from whatwhere.spec.checks import require_count
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ImportError:
+    raise MissingExtra("scikit-learn", "GraphClassifier") from None
+
+UNLABELLED = -1
+
+
+class HeldOut(NamedTuple):
+    """Labelled rows [n] that were held out in turn: their classes [n], and the probabilities [n, K]
+    that they got from the other labels."""
+
+    rows: Tensor
+    labels: Tensor
+    probabilities: Tensor
+
+    @classmethod
+    def none(cls, classes: int) -> "HeldOut":
+        empty = torch.zeros(0, dtype=torch.long)
+        return cls(empty, empty, torch.zeros(0, classes))
+
+
+class GraphClassifier(ClassifierMixin, BaseEstimator):
+    """Classify many rows with a few labels: rows without a label show where classes end.
+
+    The classifier connects every row to its nearest neighbours, by Euclidean distance. For rows of
+    unit length, such as descriptors, the cosine gives the same neighbours. Labels spread over this
+    graph by Poisson learning, in which all classes are equally strong. The classifier adds a ridge
+    regression on the labels, whose weight grows with the number of labels. If the shares of the
+    classes are known, the borders of the classes instead move to where few neighbours lie on
+    different sides. Without shares nothing would bound a class, and one could take all rows.
+    Probabilities are calibrated on held-out labels. New rows get theirs from their neighbours and
+    from a ridge regression on the classes of all rows.
+
+    As in scikit-learn's `semi_supervised`, -1 in y marks rows without a label. Scores of
+    scikit-learn count such rows as wrong, because -1 is not a class. In a search over settings, use
+    `scoring=labelled_score`, which leaves them out.
+
+    Parameters
+    ----------
+    n_neighbors : number of neighbours that each row is connected to
+    class_prior : the shares of the classes among all rows, if they are roughly known: 'uniform', or
+        a number for each class in the order of `classes_`. The shares of the result then differ
+        from them by a factor of at most about 1.3. This helps most with one or two labels of each
+        class. None means that the shares are not known
+    device : 'cpu', 'cuda', or 'auto', which selects a GPU if there is one
+
+    Attributes
+    ----------
+    classes_ : the labels, (n_classes,)
+    transduction_ : the class of every row of `fit`, (n,); labelled rows keep theirs
+    label_distributions_ : probabilities of the classes for every row of `fit`, (n, n_classes)
+    held_out_ : labelled rows, their classes, and what the other labels say of them
+
+    Examples
+    --------
+    >>> import whatwhere as ww
+    >>> X = np.concatenate([np.random.default_rng(0).normal(c, 0.3, (50, 2)) for c in (0, 2)])
+    >>> y = np.full(100, -1)
+    >>> y[[0, 50]] = 3, 7                                  # one label of each class
+    >>> classifier = ww.GraphClassifier().fit(X, y)
+    >>> np.unique(classifier.transduction_, return_counts=True)
+    (array([3, 7]), array([50, 50]))
+    >>> classifier.predict([[0.1, 0.2], [1.9, 2.1]])
+    array([3, 7])
+    """
+
+    def __init__(
+        self,
+        n_neighbors: int = 10,
+        *,
+        class_prior: Literal["uniform"] | Any | None = None,
+        device: str = "cpu",
+    ) -> None:
+        self.n_neighbors = n_neighbors
+        self.class_prior = class_prior
+        self.device = device
+
+    def fit(self, X: Any, y: Any) -> "GraphClassifier":
+        """Spread the labels.
+
+        X : rows (n, d)
+        y : their labels (n,), -1 for rows without one
+        """
+        require_count("n_neighbors", self.n_neighbors)
+        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32])
+        self.neighbours_ = Neighbours(torch.tensor(X), choose_device(self.device))
+        self.graph_ = self._join() if len(X) > 1 else None
+        return self.refit(y)
+
+    def refit(self, y: Any) -> "GraphClassifier":
+        """Spread other labels (n,) over the graph that `fit` made. Making the graph takes most of
+        the time of `fit`."""
+        y = np.asarray(y)
+        labelled = ~is_unlabelled(y)
+        if not labelled.any():
+            raise ImageError(
+                "Every label is -1, which marks rows without a label; expected at least one row"
+                " with a label."
+            )
+        # text that stood next to -1 in an array of objects becomes text
+        known = np.array(y[labelled].tolist())
+        check_classification_targets(known)
+        self.classes_, labels = np.unique(known, return_inverse=True)
+        device = self.neighbours_.device
+        rows = torch.from_numpy(np.flatnonzero(labelled)).to(device)
+        spread = self._spread(rows, torch.from_numpy(labels).to(device), self._shares())
+        self.label_distributions_ = spread.cpu().numpy()
+        self.transduction_ = self.classes_[self.label_distributions_.argmax(1)]
+        self.new_rows_ = NewRows(self.neighbours_, spread, self.n_neighbors)
+        return self
+
+    def _join(self) -> Tensor:
+        nearest = self.neighbours_.others(min(self.n_neighbors, len(self.neighbours_) - 1))
+        graph = symmetric_graph(neighbour_weights(nearest.squares), nearest.rows)
+        self.parts_ = connected_parts(graph)
+        self.potentials_ = LabelPotentials(graph)
+        self.distances_ = nearest.squares.double().mean(1)
+        return graph
+
+    def _spread(self, rows: Tensor, labels: Tensor, shares: Tensor | None) -> Tensor:
+        """Probabilities [N, K] of all rows; a labelled row has its own class."""
+        count = len(self.neighbours_)
+        classes = len(self.classes_)
+        seen = labels.bincount(minlength=classes).double() / len(labels)
+        prior = seen if shares is None else shares.to(seen)
+        result = prior.expand(count, classes).clone()
+        self.held_out_ = HeldOut.none(classes)
+        if classes > 1 and self.graph_ is not None:
+            reached = torch.isin(self.parts_, self.parts_[rows])
+            if shares is None:
+                found = self._calibrated(rows, labels)
+            else:
+                found = self._regions(rows, labels, prior)
+            result[reached] = found[reached]
+            if not bool(reached.all()):
+                warn_of_parts(int((~reached).sum()), count)
+        result[rows] = F.one_hot(labels, classes).to(result)
+        return result
+
+    def _calibrated(self, rows: Tensor, labels: Tensor) -> Tensor:
+        """Probabilities [N, K] from potentials and a regression on the labels, calibrated on labels
+        that are held out in turn."""
+        classes = len(self.classes_)
+        # Classes are equally strong: how many labels a class has may say nothing about its size.
+        even = torch.full((classes,), 1 / classes, dtype=torch.float64, device=labels.device)
+        folds = calibration.folds(labels)
+        potentials = self.potentials_.of(rows, labels, even, folds)
+        length = calibration.usual_length(potentials.all_rows)
+        regression = LabelRegression(self.neighbours_.rows, len(labels), classes)
+        scores = calibration.scaled(potentials.all_rows, length) + regression.scores(rows, labels)
+
+        held_out = torch.cat([rows[:0], *(fold.held_out for fold in folds)])
+        held_out_scores = calibration.scaled(potentials.held_out, length)
+        held_out_scores += regression.held_out_scores(rows, labels, folds)
+        found = calibration.calibrate(held_out_scores, labels[held_out])
+        known = found.probabilities(held_out_scores)
+        self.held_out_ = HeldOut(rows[held_out], labels[held_out], known)
+
+        probabilities = found.probabilities(scores)
+        usual = calibration.usual_distance(self.distances_)
+        return calibration.mix_isolated(probabilities, self.distances_, usual)
+
+    def _regions(self, rows: Tensor, labels: Tensor, shares: Tensor) -> Tensor:
+        """Shares [N, K] of walks that end in the regions of the classes, whose sizes are known."""
+        assert self.graph_ is not None
+        u = poisson_learning(self.graph_, rows, labels, shares)
+        walks = grow_regions(self.graph_, self.parts_, u, rows, labels, shares)
+        return walks / walks.sum(1, keepdim=True).clamp(min=1e-300)
+
+    def _shares(self) -> Tensor | None:
+        """The shares of the classes, [K], adding up to 1; None if they are not known."""
+        classes = len(self.classes_)
+        prior = self.class_prior
+        if prior is None:
+            return None
+        uniform = isinstance(prior, str) and prior == "uniform"
+        shares = np.ones(classes) if uniform else np.asarray(prior)
+        if shares.shape != (classes,) or not np.isfinite(shares).all() or not (shares > 0).all():
+            raise SpecError(
+                f"Got class_prior = {prior!r}; expected None, 'uniform' or {classes} numbers above"
+                " 0."
+            )
+        return torch.from_numpy(shares / shares.sum())
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The probabilities of the classes for new rows, (n, n_classes)."""
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
+        return np.asarray(self.new_rows_(torch.tensor(X)).cpu().numpy())
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The classes of new rows, (n,)."""
+        best = self.predict_proba(X).argmax(1)
+        return np.asarray(self.classes_[best])
+
+
+def is_unlabelled(y: np.ndarray) -> np.ndarray:
+    """Which labels are -1; text never is."""
+    return np.array([label == UNLABELLED for label in y.tolist()], dtype=bool)
+
+
+def labelled_score(classifier: Any, X: Any, y: Any) -> float:
+    """The accuracy on rows that have a label, for scikit-learn's searches; NaN without any.
+
+    classifier  a fitted `GraphClassifier`, or a pipeline that ends with one
+    X           rows
+    y           their labels, -1 for rows without one
+
+    >>> from sklearn.model_selection import GridSearchCV
+    >>> X = np.concatenate([np.random.default_rng(0).normal(c, 0.3, (50, 2)) for c in (0, 2)])
+    >>> y = np.where(np.arange(100) % 5 == 0, np.arange(100) // 50, -1)
+    >>> search = GridSearchCV(
+    ...     ww.GraphClassifier(), {"n_neighbors": [5, 10]}, scoring=ww.labelled_score
+    ... )
+    >>> float(search.fit(X, y).best_score_)
+    1.0
+    """
+    y = np.asarray(y)
+    labelled = ~is_unlabelled(y)
+    if not labelled.any():
+        return float("nan")
+    right = classifier.predict(np.asarray(X)[labelled]) == y[labelled]
+    return float(np.mean(right))
+
+
+def warn_of_parts(rows: int, count: int) -> None:
+    are = "is" if rows == 1 else "are"
+    warnings.warn(
+        f"{rows:,} of {count:,} rows {are} not connected to any label. The probabilities there are"
+        " the shares of the classes. Label one of these rows, or raise n_neighbors.",
+        stacklevel=5,
+    )

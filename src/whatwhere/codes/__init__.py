@@ -1,0 +1,5 @@
+"""Codes of many images, as files."""
+
+from whatwhere.lazy import attach_stub
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

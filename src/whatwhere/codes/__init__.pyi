@@ -1,0 +1,1 @@
+from whatwhere.codes.files import load_codes as load_codes

@@ -1,0 +1,1 @@
+"""What every command is built with: options from signatures, inputs, outputs."""

@@ -1,0 +1,209 @@
+"""What commands read: a run folder or a model file, images by name or path."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import typer
+
+import whatwhere as ww
+from whatwhere.commands.builder import Settings
+from whatwhere.errors import SpecError, plural, printable
+from whatwhere.spec import Recipe
+from whatwhere.spec.checks import Checked, Count, Positive
+from whatwhere.spec.execution import Execution, Shard, Sharding, choose_shard
+from whatwhere.spec.inference import CODING
+
+EXECUTION = (Execution, "engine device")  # the settings that every command with inference has
+SHARD = (Sharding, "shard")  # for every command that processes pictures one by one
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageInput(Checked):
+    """Images of a command; a run records those that it learns from, and --resume reads the same.
+
+    source       a name or a path
+    mask         unknown pixels: a picture, a folder or an array file that is white where pixels are
+                 known and black elsewhere, one for all images or one for each. `alpha`: transparent
+                 pixels are unknown. `nan`: NaN is unknown, in a file of floats
+    crop         train on square crops of this many pixels, at random places. Pictures of several
+                 sizes are always cropped (to 64 pixels, or to the smallest side). Recordings are
+                 cut into windows of this many samples
+    size         scale pictures so that the shorter side has this many pixels, and cut them to
+                 squares at the centre. By default, only pictures of several sizes are scaled: as
+                 for the run, or to 64 pixels (to the smallest side if that is less)
+    limit        use only the first N images
+    image_count  number of images that each layer learns from in a stream
+                 (learning.each.update=batch); the stream starts again after its last image.
+                 Default: whole epochs
+    rate         samples per second of a recording, if its file does not give them (.npy, or .csv
+                 without a column of times). A .npy file with a rate is a recording
+    waveforms    number of waveforms of a recording. Default: as many as the recording shows
+    length       length of the waveforms of a recording: samples, such as 64, or a time, such as
+                 12ms. Default: the length of its events
+    """
+
+    source: str = "digits"
+    mask: str | None = None
+    crop: Count | None = None
+    size: Count | None = None
+    limit: Count | None = None
+    image_count: Count | None = None
+    rate: Positive | None = None
+    waveforms: Count | None = None
+    length: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.length is not None:
+            from whatwhere.data.signals import read_length
+
+            read_length(self.length)  # before the recording is read
+
+    @property
+    def for_recordings(self) -> bool:
+        """Whether an option was given that only recordings have."""
+        return (self.rate, self.waveforms, self.length) != (None, None, None)
+
+    def absolute(self) -> "ImageInput":
+        """The same with paths in full; names, `alpha` and `nan` stay as they are."""
+        mask = self.mask if self.mask in (None, "alpha", "nan") else absolute_source(self.mask)
+        return replace(self, source=absolute_source(self.source), mask=mask)
+
+    def for_training(
+        self, *, signals: bool = False
+    ) -> "tuple[ww.data.Images, ww.data.Images | None]":
+        """Images of one size, or their crops, and their masks; only the first `limit` of both."""
+        import numpy as np
+
+        from whatwhere.data.signals import training_windows
+
+        images, masks = ww.data.load_for_training(
+            self.source, self.mask, crop=self.crop, signals=signals or self.for_recordings
+        )
+        if isinstance(images, ww.data.Signals):
+            images = images.with_rate(self.rate)
+            if self.limit is not None:
+                images = training_windows(images)
+        if self.limit is None or self.limit >= len(images):
+            return images, masks
+        rows = np.arange(self.limit)
+        return images.subset(rows), None if masks is None else masks.subset(rows)
+
+
+def open_shard(settings: Settings, out: Path | None, *, quiet: bool = False) -> Shard:
+    """The part of the pictures that this command processes; the first line of its output says so.
+
+    out  the folder of the parts; parts of another number of shards in it raise an error
+    """
+    from whatwhere.data.parts import check_part_of
+
+    shard = choose_shard(settings.of(Sharding).shard)
+    if out is not None:
+        check_part_of(out, shard)
+    # A task that was submitted again by itself is an array of one: report that it processes
+    # everything.
+    chosen_by_variables = shard.origin not in ("", "--shard")
+    if (chosen_by_variables or not shard.is_all) and not quiet:
+        typer.echo(f"part {shard} of the pictures ({shard.origin})", err=True)
+    return shard
+
+
+def read_images(
+    run: Path, source: str, labels: Path | None = None, size: int | None = None
+) -> "ww.data.Images":
+    """The images of a name or a path, with their labels, if there are any.
+
+    The value of white, and the side of squares from images of several sizes, are those of the run.
+
+    size  side of the squares, for pictures alone
+    """
+    images = ww.data.load(source, labels, size=size, recorded=recorded_by(run))
+    if size is not None and images.shape[1:] != (size, size):
+        raise SpecError(f"--size scales pictures, but {images.name} has arrays. Leave out --size.")
+    return images
+
+
+def read_recording(run: Path, source: str, rate: float | None = None) -> "ww.data.Signals":
+    """A recording with its rate: the given one, that of its file, or that of the run."""
+    signals: Any = ww.data.load(source, signals=True, rate=rate)
+    return signals if signals.rate is not None else signals.with_rate(notes_of(run).get("rate"))
+
+
+def read_examples(run: Path, source: str) -> "ww.data.Images":
+    """The test images of a data set known by name, all images of another source."""
+    from whatwhere.data.catalogue import CATALOGUE
+
+    return read_images(run, f"{source}:test" if source in CATALOGUE else source)
+
+
+def recorded_by(run: Path) -> Any:
+    """What a run recorded about the images that it was trained on."""
+    from whatwhere.learning import run_folder
+
+    return run_folder.recorded_by(run)
+
+
+def absolute_source(source: str) -> str:
+    """The source as a run records it: a name of a data set as it is, a path in full."""
+    from whatwhere.data.catalogue import CATALOGUE
+
+    return source if source.partition(":")[0] in CATALOGUE else str(Path(source).absolute())
+
+
+def open_run(run: Path, device: str, engine: str = "auto") -> "tuple[Recipe, ww.DeconvNet]":
+    """The recipe and the model of a run folder, a model file or a name, on the device for an
+    engine. A line says if the run is not finished."""
+    from whatwhere.engines.devices import choose_device
+    from whatwhere.learning.run_folder import resume_command
+
+    home = choose_device(device, engine)
+    trained = ww.read_run(run)
+    if not trained.is_finished:
+        typer.echo(
+            f"{printable(run)} is not finished: it has {plural(len(trained.history), 'epoch')} of"
+            f" {sum(layer.epochs for layer in trained.recipe.learning)}. Continue it with"
+            f" `{resume_command(run)}`.",
+            err=True,
+        )
+    return trained.recipe, trained.model.to(home)
+
+
+def source_of(run: Path) -> str:
+    """The images that a run recorded, or those for a model that is known by name; otherwise the
+    included digits."""
+    from whatwhere.data.models import example_images
+
+    return str(notes_of(run).get("source") or example_images(run))
+
+
+def notes_of(run: Path) -> dict[str, Any]:
+    """The inputs of the command that began a run; empty for a model file or a name."""
+    from whatwhere.learning import run_folder
+
+    return run_folder.notes_of(run)
+
+
+def with_preset(
+    recipe: Recipe, model: "ww.DeconvNet", preset: str, settings: Settings
+) -> "tuple[Recipe, ww.DeconvNet]":
+    """The recipe with the inference settings of --preset and --set, and the model to use with
+    them."""
+    from whatwhere.inference.learned_steps import resolve_steps
+
+    if preset == "coding":
+        recipe = replace(recipe, inference=replace(recipe.inference, **CODING))
+    elif preset.startswith("learned"):
+        if settings.given("inference"):
+            raise SpecError(
+                f"--set inference.… does not work with --preset {preset}, which has its own"
+                " settings. Remove one of them."
+            )
+        model, inference = resolve_steps(model, preset)
+        recipe = replace(recipe, inference=inference, plan=())
+    elif preset != "recipe":
+        raise SpecError(
+            f"Unknown --preset {preset!r}. Expected coding, recipe, learned, or learned-5 for 5"
+            " steps."
+        )
+    return settings.override(recipe), model

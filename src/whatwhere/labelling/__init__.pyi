@@ -1,0 +1,1 @@
+from whatwhere.labelling.session import Labelling as Labelling

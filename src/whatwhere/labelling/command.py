@@ -1,0 +1,112 @@
+"""`whatwhere label`: a page in the browser on which a person labels pictures."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import typer
+
+import whatwhere as ww
+from whatwhere.classification.settings import DISTORTIONS, Distortions
+from whatwhere.commands.builder import Settings, command
+from whatwhere.commands.inputs import EXECUTION, ImageInput, read_images, recorded_by
+from whatwhere.commands.outputs import Stages
+from whatwhere.errors import SpecError, plural, printable
+from whatwhere.spec.execution import Execution
+
+
+@command(DISTORTIONS, EXECUTION, (ImageInput, "size"), flags="size")
+def label(
+    images: str,
+    run: str | None = None,
+    *,
+    out: Path = Path("labels.csv"),
+    labels_from: Path | None = None,
+    export: Path | None = None,
+    links: bool = False,
+    settings: Settings,
+) -> None:
+    """Label a few pictures in the browser, and classify all others.
+
+    The file --out holds your labels, and `predictions.csv` next to it holds the class of every
+    picture. The command updates both after every label, and continues from them the next time. It
+    stores the model that it learns, and the classifier that you save on the page, in the same
+    folder. Pictures without a label get a class as soon as two classes have labels.
+
+    run          a run, a model file or the name of a model; by default the command first learns a
+                 model from the pictures
+    out          the .csv file for your labels
+    labels_from  import labels first: a .csv file with names and classes, or the .json file of Label
+                 Studio. A warning names labels of unknown pictures
+    export       write the class of every picture instead of opening the page: a table (.csv), tasks
+                 for Label Studio (.json), or a new folder with a sub-folder for each class. If
+                 the folder exists, a number follows its name
+    links        with --export FOLDER: link to the pictures instead of copying them
+
+    $ whatwhere label pictures/
+    $ whatwhere label pictures/ runs/mine --out labels.csv
+    $ whatwhere label pictures/ --export sorted/ --links
+    """
+    stages = Stages()
+    how = settings.of(Distortions)
+    options = settings.of(Execution)
+    source = read_to_label(images, run, out, settings.of(ImageInput).size)
+    # imported after the pictures are read, so that an error in them is reported sooner
+    from whatwhere.html.server import PageServer
+    from whatwhere.labelling.page import LabelPage
+    from whatwhere.progress import Stage
+
+    def make(stage: Stage) -> ww.Labelling:
+        session = ww.Labelling(
+            source, run=run, labels=out, invariant_to=how, options=options, stage=stage
+        )
+        if labels_from is not None and not session.import_labels(labels_from):
+            # a warning counts them if some are not for these pictures
+            stages.note(f"Imported {plural(len(session.before[-1]), 'label')}.")
+        return session
+
+    if export is not None:
+        session = make(stages.stage)
+        written = session.export(export, links=links)
+        typer.echo(f"Wrote {printable(written)}: the classes of {plural(len(source), 'picture')}")
+        typer.echo(session.error_words())
+        return
+    classifier = out.with_suffix(".classifier.safetensors")
+    shown = LabelPage(make, source.name, classifier, stages.stage)
+    try:
+        with PageServer(shown.answer, act=shown.act) as server:
+            server.show(f"Press Ctrl-C to stop. Your labels are in {out}.")
+    finally:
+        stages.console.show_cursor()  # a progress bar that Ctrl-C interrupted has hidden it
+
+
+def read_to_label(images: str, run: str | None, out: Path, size: int | None) -> "ww.data.Images":
+    """The images of a labelling session, in the size of its model: that of `run`, or the one that
+    an earlier session learned."""
+    learned = out.with_suffix(".run")
+    side = recorded_by(learned).side
+    if run is None and size is not None and side not in (None, size):
+        raise SpecError(
+            f"{printable(learned)} learned from squares of {side} pixels. For --size {size}, choose"
+            " another table with --out, so that the command learns a new model."
+        )
+    with words_of_label():
+        return read_images(Path(run) if run else learned, images, size=size)
+
+
+@contextmanager
+def words_of_label() -> Iterator[None]:
+    """Around code whose warnings name a remedy in Python: they name the options of `label`."""
+    from whatwhere.data.mixed import LOAD_AGAIN, USUAL_SIDE
+
+    run_again = f"Stop (Ctrl-C) and run again with --size {USUAL_SIDE} and another --out"
+    caught: list[warnings.WarningMessage] = []
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield
+    finally:
+        for warning in caught:
+            words = str(warning.message).replace(LOAD_AGAIN, run_again)
+            warnings.warn(words, warning.category, stacklevel=3)

@@ -1,0 +1,303 @@
+"""`whatwhere denoise` and `whatwhere inpaint`: one picture, all pictures of a folder, or a
+recording."""
+
+import math
+import warnings
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import typer
+
+from whatwhere.commands.builder import Settings, command
+from whatwhere.commands.inputs import SHARD, open_shard
+from whatwhere.errors import SpecError, plural, printable
+from whatwhere.restoration.settings import RestorationSpec
+from whatwhere.spec.execution import Execution, Shard
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from whatwhere.restoration.pictures import Task
+
+RECORDINGS = (".csv", ".wav", ".npy")
+SHOWN = 20  # pictures of a command that are reported one by one
+
+
+class Paths(NamedTuple):
+    """Where a command reads and writes.
+
+    source  a picture, a folder of pictures, or a recording
+    mask    the mask as given to `inpaint`; None for `denoise`
+    out     the file or folder of the results
+    """
+
+    source: Path
+    mask: str | None
+    out: Path
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether this is a recording. An array to read may be a picture, but an array to write is
+        a recording."""
+        read = self.source.suffix.lower() in (".csv", ".wav")
+        return read or self.out.suffix.lower() in RECORDINGS
+
+
+@command(RestorationSpec, (Execution, "device"), SHARD, flags="device learn baseline shard")
+def denoise(
+    pictures: Path,
+    out: Path,
+    *,
+    noise: str | None = None,
+    model: Path | None = None,
+    settings: Settings,
+    overwrite: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Remove noise from a picture, from all pictures of a folder, or from a recording.
+
+    8-bit pictures stay 8-bit, and 16-bit grey pictures stay 16-bit. An interrupted command
+    continues when you run it again. With --shard, each part writes to a sub-folder of OUT.
+
+    out        the picture to write, or a folder for the pictures of a folder. The ending sets the
+               format. A recording (.npy, .csv or .wav) keeps its ending
+    model      for a recording: the run or the file of a model of its waveforms. For pictures, only
+               `dictionary`, which uses a dictionary of photographs instead of the trained denoiser
+    noise      standard deviation of the noise, where white is 1; default: estimated. `poisson`:
+               pixels count photons. GAIN,SIGMA: a photon adds GAIN to a pixel, and there is white
+               noise of standard deviation SIGMA as well
+    overwrite  also restore pictures whose results are in OUT already
+
+    $ whatwhere denoise noisy.png clean.png
+    $ whatwhere denoise pictures/ clean/ --noise 0.1
+    $ whatwhere denoise recording.wav clean.wav --model runs/signals
+    $ whatwhere denoise recording.wav flat.wav --model runs/signals --no-baseline
+    """
+    from whatwhere.restoration.pictures import Task
+
+    task = Task("denoise", settings.of(RestorationSpec), parse_noise(noise))
+    restore(task, model, Paths(pictures, None, out), overwrite, settings, quiet)
+
+
+@command(
+    (RestorationSpec, "quality tile baseline"),
+    (Execution, "device"),
+    SHARD,
+    flags="device baseline shard",
+)
+def inpaint(
+    pictures: Path,
+    mask: str,
+    out: Path,
+    *,
+    noise: float = 0.0,
+    model: Path | None = None,
+    settings: Settings,
+    overwrite: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Fill in missing pixels of a picture or of all pictures of a folder, or missing samples of a
+    recording.
+
+    Known pixels and samples stay as they are, unless you give --noise.
+
+    mask       a picture that is black where pixels are missing. For a folder: one mask for all
+               pictures, or a folder of masks with the same names. `alpha`: transparent pixels are
+               missing. For a recording: a file of the same length that is 0 where samples are
+               missing, or `nan` if missing samples are NaN (empty in a .csv file)
+    out        the picture to write, or a folder for the pictures of a folder. The ending sets the
+               format. A recording (.npy, .csv or .wav) keeps its ending
+    model      for a recording: the run or the file of a model of its waveforms
+    noise      standard deviation of the noise of known pixels, where white is 1; 0 leaves them as
+               they are
+    overwrite  also restore pictures whose results are in OUT already
+
+    $ whatwhere inpaint damaged.png mask.png filled.png
+    $ whatwhere inpaint pictures/ alpha filled/
+    $ whatwhere inpaint recording.csv nan filled.csv --model runs/signals
+    """
+    from whatwhere.restoration.pictures import Task
+
+    task = Task("inpaint", settings.of(RestorationSpec), noise)
+    restore(task, model, Paths(pictures, mask, out), overwrite, settings, quiet)
+
+
+def parse_noise(text: str | None) -> Any:
+    """What --noise means: a number, poisson, or two numbers."""
+    from whatwhere.restoration.restore import read_noise
+
+    noise: Any = text
+    if text not in (None, "poisson"):
+        with suppress(ValueError):
+            noise = tuple(float(part) for part in text.split(","))
+            noise = noise[0] if len(noise) == 1 else noise
+    read_noise(noise)
+    return noise
+
+
+def restore(
+    task: "Task",
+    model: Path | None,
+    paths: Paths,
+    overwrite: bool,
+    settings: Settings,
+    quiet: bool,
+) -> None:
+    """Check everything, then restore picture after picture, or the recording."""
+    shard = open_shard(settings, paths.out, quiet=quiet)
+    if not shard.is_all and not paths.source.is_dir():
+        raise SpecError(
+            f"Cannot restore part {shard} ({shard.origin}) of {printable(paths.source)}: it is not"
+            " a folder. Give a folder of pictures, or --shard 1/1."
+        )
+    execution = settings.of(Execution)
+    if paths.is_recording:
+        restore_recording(task, model, paths, overwrite, execution, quiet)
+    else:
+        restore_pictures(task, model, paths, overwrite, execution, shard, quiet)
+
+
+def restore_pictures(
+    task: "Task",
+    model: Path | None,
+    paths: Paths,
+    overwrite: bool,
+    execution: Execution,
+    shard: Shard,
+    quiet: bool,
+) -> None:
+    """Restore a picture, or the pictures of a folder that have no result yet."""
+    from whatwhere.commands.outputs import Stages
+    from whatwhere.data.parts import end_part
+    from whatwhere.engines.devices import choose_device
+    from whatwhere.restoration import load_denoiser, load_dictionary
+    from whatwhere.restoration.pictures import plan_jobs, restore_picture
+
+    if model is not None and (str(model) != "dictionary" or task.name == "inpaint"):
+        known = "Remove it" if task.name == "inpaint" else "Give --model dictionary, or remove it"
+        raise SpecError(f"--model {printable(model)} does not work for pictures. {known}.")
+    device = choose_device(execution.device, execution.engine)
+    restorer = load_dictionary() if model else load_denoiser().to(device)
+    folder = shard.part_of(paths.out)
+    stages = Stages(quiet)
+    jobs = plan_jobs(task, restorer, *paths, overwrite, shard)
+    one_by_one = len(jobs) <= SHOWN
+    unchanged = 0
+    with ExitStack() as opened:
+        if not one_by_one:
+            title = f"{task.name} {plural(len(jobs), 'picture')}"
+            advance = opened.enter_context(stages.stage(title, sum(job.pixels for job in jobs)))
+        for job in jobs:
+            with ExitStack() as own:
+                if one_by_one:
+                    title = f"{task.name} {job.source.name}"
+                    advance = own.enter_context(stages.stage(title, job.pixels))
+                levels = restore_picture(task, restorer, job, advance)
+            unchanged += task.noise is None and not any(levels)
+            if task.noise is None and one_by_one and not quiet:
+                typer.echo(
+                    f"{job.source.name}: estimated noise"
+                    f" {', '.join(f'{level:.3g}' for level in levels)}"
+                )
+    end_part(folder, shard)
+    typer.echo(f"{printable(folder)}: {restored_words(len(jobs), unchanged)}")
+
+
+def restored_words(count: int, unchanged: int) -> str:
+    """How many pictures were restored, and how many of them stay as they are, because they have no
+    noise."""
+    if not count:
+        return "restored 0 pictures (all results exist already)"
+    if not unchanged:
+        return f"restored {plural(count, 'picture')}"
+    verb = (
+        "has no noise and stays as it is"
+        if unchanged == 1
+        else "have no noise and stay as they are"
+    )
+    same = f"{plural(unchanged, 'picture')} {verb}"
+    if unchanged == count:
+        return same
+    return f"restored {plural(count - unchanged, 'picture')}; {same}"
+
+
+def restore_recording(
+    task: "Task",
+    model: Path | None,
+    paths: Paths,
+    overwrite: bool,
+    execution: Execution,
+    quiet: bool,
+) -> None:
+    """Restore a recording as a whole; the result has the format of its file."""
+    from whatwhere import restoration
+    from whatwhere.commands.inputs import open_run
+    from whatwhere.commands.outputs import Stages, claim, write
+    from whatwhere.data import load
+    from whatwhere.data.signals import encode_signals, holds_unknown_samples
+    from whatwhere.restoration.restore import LONG_GAPS
+
+    recording, mask, out = paths
+    if recording.suffix.lower() != out.suffix.lower():
+        raise SpecError(
+            f"Cannot write {printable(out)}: the result has the format of {printable(recording)}."
+            f" Give a name that ends in {printable(recording.suffix)}."
+        )
+    if model is None:
+        # an array file does not say that it is a recording
+        rate = " --rate RATE" if recording.suffix.lower() == ".npy" else ""
+        raise SpecError(
+            "A recording needs a model of its waveforms. Train one with `whatwhere train"
+            f" {printable(recording)}{rate} --out RUN`, then give --model RUN."
+        )
+    opened = open_run(model, execution.device, execution.engine)[1]
+    claim([out], model, recording, mask, overwrite=overwrite)
+    values = load(recording, signals=True)[:]
+    left = ""
+    with Stages(quiet).stage(f"{task.name} {printable(recording)}", 1) as advance:
+        if mask is None:
+            restored = restoration.denoise(opened, values, task.noise, spec=task.spec)
+            if unknown_samples := int(restored.isnan().sum()):
+                left = f"; {plural(unknown_samples, 'unknown sample')} stay unknown"
+        else:
+            assert isinstance(task.noise, float), "inpaint has no other noise"
+            known = values.isfinite() if mask == "nan" else load(mask, signals=True)[:]
+            with warnings.catch_warnings():
+                # the line below says how many gaps are left
+                warnings.filterwarnings("ignore", message=LONG_GAPS)
+                restored = restoration.inpaint(opened, values, known, task.noise, spec=task.spec)
+            unknown = float("nan") if holds_unknown_samples(recording) else 0.0
+            longest = opened.spec.layers[0].filter_shape[1]
+            gaps = leave_long_gaps(restored, known, longest, unknown)
+            left = long_gaps_line(gaps, unknown)
+        advance(1)
+    write(out, encode_signals(restored.cpu().numpy(), recording))
+    typer.echo(f"{printable(out)}: restored{left}")
+
+
+def long_gaps_line(gaps: int, unknown: float) -> str:
+    """A remark on the gaps that were not filled in; empty without any."""
+    if not gaps:
+        return ""
+    stay = "stays" if gaps == 1 else "stay"
+    marked = "unknown (NaN)" if math.isnan(unknown) else "at 0, because whole numbers have no NaN"
+    return f"; {plural(gaps, 'gap')} longer than a waveform {stay} {marked}"
+
+
+def leave_long_gaps(restored: "Tensor", known: "Tensor", longest: int, unknown: float) -> int:
+    """Set gaps of signals [N, C, T] that are longer than a waveform to the value `unknown`, in
+    place. Return their number, in which a gap in several channels counts once. No waveform spans
+    such a gap, so its filled-in samples are a guess."""
+    from whatwhere.data.signals import long_gaps
+
+    count = 0
+    seen = known.expand_as(restored) > 0
+    for signal, channels in zip(restored, seen, strict=True):
+        gaps: set[tuple[int, int]] = set()
+        for values, channel in zip(signal, channels, strict=True):
+            for gap in long_gaps(channel.cpu().numpy(), longest):
+                values[gap] = unknown
+                gaps.add((gap.start, gap.stop))
+        count += len(gaps)
+    return count

@@ -1,0 +1,390 @@
+"""A denoiser whose steps are learned from pairs of clean and noisy pictures.
+
+Sparse coding with a stride: a code z explains squares of 2s × 2s pixels at distances of s = 8, so
+that every pixel lies in four of them. T steps, unrolled, with filters of their own for each pass
+(Simon and Elad 2019):
+
+    z ← shrink(z + A_k (y - B_k z), σ t_k),        picture = C (g z)
+
+The threshold t_k of every feature and step and the gain g of every feature are functions of the
+noise level σ, given at a few levels and interpolated in log σ: one set of filters serves all of
+them. The grid of squares can lie at s² places; the mean over these shifts is the result. In blocks
+of s × s pixels, A is a product with the 2 × 2 blocks of a square, and B and C add four products
+back: nothing but matrix products of [squares, 4 s²] and [4 s², features].
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.util import find_spec
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load
+from torch import Tensor
+
+from whatwhere.restoration.fill import fill_in
+from whatwhere.restoration.planes import Progress, Restore
+from whatwhere.restoration.settings import RestorationSpec
+
+BLOCK = 8  # s, pixels
+MARGIN = 16  # pixels by which a picture is continued
+REACH = 64  # pixels beyond a tile that its result depends on, to less than 1e-4
+SQUARES = 4096  # squares that are coded together
+# standard deviations of the noise that values of a picture from 0 to 1 exceed these by, at most
+BEYOND = 5.0
+# noise that is hard to tell from texture: how much of what was removed is noise is estimated
+FAINT = 12 / 255
+FEW = 512  # with this many pixels, noise must be twice as strong to be recognised
+FAINT_ERRORS = 3.0  # standard errors that are subtracted from this estimate, for faint noise
+CLEAR_ERRORS = 1.0  # for stronger noise: up to twice the best share, no result is worse
+TEXTURED = 0.7  # of the noise's variance: less is removed where texture hides a part of it
+PROBE = 0.1  # standard deviations of the noise by which the input is changed for this
+CUT_OFF = 0.02  # from this share of equally dark or equally bright pixels on, values were cut off
+CAUTION = 0.9  # factor of the noise that is left, which then also depends on the picture
+MOST_CAUTION = 0.75  # where three tenths of the pixels were cut off, or more
+RARE = 0.01  # probability that a picture of noise has a wave that counts as texture
+GREY = 0.5  # subtracted from a picture from 0 to 1, so that features explain deviations from it
+
+
+@dataclass(frozen=True)
+class Denoiser:
+    """The numbers of the learned steps.
+
+    analysis   A, [G, 4 s², M]; step k of T uses those of group k G // T
+    residual   B, [G, M, 4 s²]
+    synthesis  C, [M, 4 s²]
+    levels     noise levels σ at which thresholds and gains are given, in units of white, [L]
+    threshold  t / σ, its logarithm, [L, T, M]
+    gain       g, its logarithm, [L, M]
+
+    >>> denoiser = ww.restoration.load_denoiser()
+    >>> denoiser.denoise(torch.rand(24, 32), noise=0.1).shape
+    torch.Size([24, 32])
+    """
+
+    analysis: Tensor
+    residual: Tensor
+    synthesis: Tensor
+    levels: Tensor
+    threshold: Tensor
+    gain: Tensor
+
+    @property
+    def device(self) -> torch.device:
+        """Where the numbers are."""
+        return self.levels.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the pictures that it takes."""
+        return self.levels.dtype
+
+    def to(self, device: torch.device | str) -> "Denoiser":
+        """The same on another device."""
+        return Denoiser(*(getattr(self, name).to(device) for name in self.__dataclass_fields__))
+
+    def denoise(
+        self,
+        plane: Tensor,
+        noise: float,
+        shifts: int = 16,
+        tile: int = 512,
+        progress: Progress | None = None,
+        first: int = 0,
+    ) -> Tensor:
+        """A picture [H, W] with values from 0 to 1 without its noise of standard deviation `noise`.
+
+        Noise below the lowest level that it learned is removed in part, in proportion to the
+        variance.
+
+        shifts    number of shifted grids to average: 16 or more for the best result
+        tile      side of the tiles that a larger picture is cut into; the result does not depend on
+                  it
+        progress  called after every tile with its number of pixels
+        first     the first of the 64 places of the grid to use, in an order in which successive
+                  places are spread evenly
+        """
+        if noise < (least := float(self.levels[0])):
+            return plane.lerp(
+                self.denoise(plane, least, shifts, tile, progress, first), (noise / least) ** 2
+            )
+        result = torch.empty_like(plane)
+        padded = reflect(plane - GREY, MARGIN)
+        places = grid_places(shifts, first)
+        for rows, columns in tiles(plane.shape[0], plane.shape[1], tile):
+            (top, bottom), (left, right) = (
+                around(rows, padded.shape[0]),
+                around(columns, padded.shape[1]),
+            )
+            clean = self._mean_over_shifts(padded[top:bottom, left:right], noise, places)
+            first_row = rows.start + MARGIN - top
+            first_column = columns.start + MARGIN - left
+            height = rows.stop - rows.start
+            width = columns.stop - columns.start
+            result[rows, columns] = clean[
+                first_row : first_row + height, first_column : first_column + width
+            ]
+            if progress is not None:
+                progress(height * width)
+        return result + GREY
+
+    def _mean_over_shifts(
+        self, plane: Tensor, noise: float, places: list[tuple[int, int]]
+    ) -> Tensor:
+        """The mean of the pictures that the grid gives at several places; a margin of 2 s pixels
+        is not complete."""
+        t = noise * self.at_level(noise, self.threshold).exp()
+        g = self.at_level(noise, self.gain).exp()
+        # whole blocks, wherever the grid begins
+        h, w = ((side - BLOCK + 1) // BLOCK for side in plane.shape)
+        total = torch.zeros_like(plane)
+        together = max(1, SQUARES // (h * w))
+        for first in range(0, len(places), together):
+            windows = [
+                (slice(top, top + h * BLOCK), slice(left, left + w * BLOCK))
+                for top, left in places[first : first + together]
+            ]
+            blocks = torch.stack([to_blocks(plane[window]) for window in windows])
+            for window, clean in zip(windows, self._steps(blocks, t, g), strict=True):
+                total[window] += from_blocks(clean)
+        return total / len(places)
+
+    def at_level(self, noise: float, values: Tensor) -> Tensor:
+        """Values [L, …] at a noise level: interpolated in log σ, the nearest beyond both ends."""
+        knots = self.levels.log()
+        x = min(max(math.log(noise), float(knots[0])), float(knots[-1]))
+        i = int(torch.searchsorted(knots[1:-1].contiguous(), torch.tensor(x, device=knots.device)))
+        share = (x - float(knots[i])) / float(knots[i + 1] - knots[i])
+        return values[i].lerp(values[i + 1], share)
+
+    def _steps(self, y: Tensor, t: Tensor, g: Tensor) -> Tensor:
+        """T steps on blocks y [S, h, w, s²] of S pictures; thresholds t [T, M], gains g [M]."""
+        steps = len(t)
+        groups = len(self.analysis)
+        z = y.new_zeros(len(y), y.shape[1] - 1, y.shape[2] - 1, t.shape[1])
+        explained = torch.zeros_like(y)
+        for k in range(steps):
+            u = squares(y - explained) @ self.analysis[k * groups // steps]
+            last = k + 1 == steps
+            B = g[:, None] * self.synthesis if last else self.residual[(k + 1) * groups // steps]
+            z, parts = shrink_product(z, u, t[k], B)
+            explained = overlap_add(parts)
+        return explained
+
+
+def shrink_product(z: Tensor, u: Tensor, t: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
+    """The features z + u [S, h, w, M], shrunk, and what they explain of each square by B [M, 4
+    s²]."""
+    if z.device.type == "cpu" and z.dtype == torch.float32 and find_spec("numba") is not None:
+        from whatwhere.restoration import shrinkage
+
+        return shrinkage.shrink_product(z, u, t, B)
+    z = shrink(z + u, t)
+    return z, z @ B
+
+
+def load_denoiser() -> Denoiser:
+    """The denoiser that ships with the package, learned from 401 photographs
+    (reproduction/studies/denoiser.py).
+
+    >>> denoiser = ww.restoration.load_denoiser()
+    >>> noisy = 0.5 + 0.1 * torch.randn(1, 1, 40, 40)
+    >>> bool(ww.restoration.denoise(denoiser, noisy, 0.1).std() < 0.03)
+    True
+    """
+    numbers = load((files("whatwhere.restoration") / "denoiser.safetensors").read_bytes())
+    return Denoiser(**{name: tensor.float() for name, tensor in numbers.items()})
+
+
+def plane_restorer(
+    denoiser: Denoiser, spec: RestorationSpec, progress: Progress | None = None
+) -> Restore:
+
+    def denoise(
+        plane: Tensor,
+        noise: float,
+        shifts: int = spec.quality,
+        first: int = 0,
+        progress: Progress | None = progress,
+    ) -> Tensor:
+        return denoiser.denoise(plane, noise, shifts, spec.tile, progress, first)
+
+    def restore(plane: Tensor, noise: float, mask: Tensor | None) -> Tensor:
+        black, white = value_range(plane, noise)
+        unit = (plane - black) / (white - black)
+        level = noise / (white - black)
+        if mask is None:
+            clean = denoise_safely(denoise, unit, level)
+        else:
+            clean = fill_in(denoise, unit, mask, level, spec.quality)
+        return black + (white - black) * clean
+
+    return restore
+
+
+def denoise_safely(denoise: Callable[..., Tensor], plane: Tensor, noise: float) -> Tensor:
+    """The plane without noise; texture that looks like noise stays."""
+
+    def denoise_textured(noisy: Tensor, progress: bool = True) -> Tensor:
+        clean = denoise(noisy, noise) if progress else denoise(noisy, noise, progress=None)
+        return clean + periodic_part(noisy - clean, noise)
+
+    clean = denoise_textured(plane)
+    left = noise_within_range(plane, clean, noise)
+    removed = float((plane - clean).square().mean())
+    is_clear = left == noise >= FAINT * (1 + FEW / plane.numel())
+    if is_clear and removed >= TEXTURED * noise**2:
+        return at_most_the_noise(plane, clean, noise)
+    generator = torch.Generator().manual_seed(0)
+    signs = 2.0 * torch.randint(2, plane.shape, generator=generator).to(plane) - 1
+    change = denoise_textured(plane + PROBE * noise * signs, progress=False) - clean
+    divergence = float((signs * change).mean()) / (PROBE * noise)
+    errors = CLEAR_ERRORS if is_clear else FAINT_ERRORS
+    return plane.lerp(clean, share_of_noise(plane - clean, left, divergence, errors))
+
+
+def noise_within_range(noisy: Tensor, clean: Tensor, noise: float) -> float:
+    """The noise that is left of `noise` where values beyond black and white were cut off.
+
+    A picture that has its lowest or its highest value many times shows that they were. Near these,
+    a value x ± σ n is cut off, so that its error is smaller.
+    """
+    low = float(noisy.min())
+    high = float(noisy.max())
+    share = float(((noisy == low) | (noisy == high)).float().mean())
+    if share < CUT_OFF:
+        return noise
+    normal = torch.distributions.Normal(0.0, 1.0)
+    kept = 0.0
+    for distance in (clean - low, high - clean):
+        # the half of the noise that leads towards one end: E min(σ |n|, distance)² / 2
+        d = distance.double().clamp(min=0) / noise
+        tail = 1 - normal.cdf(d)
+        inner = 0.5 - tail - d * torch.exp(-d.square() / 2) / math.sqrt(2 * math.pi)
+        kept += float((inner + d.square() * tail).mean())
+    # The more was cut off, the more the estimate depends on a picture that is not known.
+    caution = max(CAUTION - share / 2, MOST_CAUTION)
+    return caution * noise * math.sqrt(min(max(kept, 0.0), 1.0))
+
+
+def periodic_part(removed: Tensor, noise: float) -> Tensor:
+    """The waves in what was removed [H, W] that noise of this standard deviation does not have.
+
+    White noise has a Fourier coefficient of n σ² · t with the probability exp(-t); among n of them
+    none is above t = log (n / RARE). Lattices, stripes and halftones, which a denoiser of
+    photographs takes for noise, have few coefficients, far above.
+    """
+    count = removed.numel()
+    spectrum = torch.fft.rfft2(removed)
+    power = spectrum.real.square() + spectrum.imag.square()
+    limit = count * noise**2 * math.log(count / RARE)
+    strong = power > limit
+    if not strong.any():
+        return torch.zeros_like(removed)
+    return torch.fft.irfft2(spectrum * strong, s=removed.shape)
+
+
+def at_most_the_noise(noisy: Tensor, clean: Tensor, noise: float) -> Tensor:
+    """The result, moved towards the input where more than the noise was removed, which was
+    texture."""
+    removed = float((noisy - clean).square().mean())
+    return clean if removed <= noise**2 else noisy.lerp(clean, noise**2 / removed)
+
+
+def share_of_noise(
+    removed: Tensor, noise: float, divergence: float, errors: float = FAINT_ERRORS
+) -> float:
+    """The part of what was removed whose removal leaves the smallest expected error (Stein 1981).
+
+    The error of y - a r is σ² - 2 a σ² (1 - divergence) + a² ‖r‖², with means over pixels, for a
+    result y - r. What the noise has in common with r, σ² (1 - divergence), is uncertain by σ ‖r‖ /
+    √pixels: `errors` times as much is subtracted.
+    """
+    strength = max(float(removed.square().mean()), 1e-20)
+    common = noise**2 * (1 - divergence) - errors * noise * math.sqrt(strength / removed.numel())
+    return min(max(common / strength, 0.0), 1.0)
+
+
+def value_range(plane: Tensor, noise: float) -> tuple[float, float]:
+    """The values that stand for 0 and 1, between which the denoiser has learned; they differ if a
+    plane exceeds 0 and 1."""
+    return min(0.0, float(plane.min()) + BEYOND * noise), max(
+        1.0, float(plane.max()) - BEYOND * noise
+    )
+
+
+def shrink(z: Tensor, t: Tensor) -> Tensor:
+    return z - torch.minimum(torch.maximum(z, -t), t)
+
+
+def squares(blocks: Tensor) -> Tensor:
+    """The 2 × 2 blocks of every square:  [S, h, w, s²] → [S, h - 1, w - 1, 4 s²]."""
+    above = blocks[:, :-1]
+    below = blocks[:, 1:]
+    return torch.cat([above[:, :, :-1], above[:, :, 1:], below[:, :, :-1], below[:, :, 1:]], 3)
+
+
+def overlap_add(parts: Tensor) -> Tensor:
+    """The adjoint of `squares`."""
+    S, h, w, size = parts.shape
+    total = parts.new_zeros(S, h + 1, w + 1, size // 4)
+    for part, (row, column) in zip(
+        parts.chunk(4, 3), ((0, 0), (0, 1), (1, 0), (1, 1)), strict=True
+    ):
+        total[:, row : row + h, column : column + w] += part
+    return total
+
+
+def to_blocks(plane: Tensor) -> Tensor:
+    """[h s, w s] → [h, w, s²]."""
+    return F.pixel_unshuffle(plane[None], BLOCK).permute(1, 2, 0)
+
+
+def from_blocks(blocks: Tensor) -> Tensor:
+    return F.pixel_shuffle(blocks.permute(2, 0, 1), BLOCK)[0]
+
+
+def reflect(plane: Tensor, margin: int) -> Tensor:
+    """The plane continued beyond its border by reflection, as often as its size needs; and up to a
+    block more."""
+
+    def places(size: int) -> Tensor:
+        period = max(2 * size - 2, 1)
+        i = torch.arange(-margin, size + margin + BLOCK, device=plane.device) % period
+        return torch.where(i < size, i, period - i)
+
+    return plane[places(plane.shape[0])][:, places(plane.shape[1])]
+
+
+def tiles(height: int, width: int, side: int) -> Iterator[tuple[slice, slice]]:
+    """The tiles of a picture, at multiples of the block, so that all of them share one grid."""
+    side = max(BLOCK, side // BLOCK * BLOCK)
+    for top in range(0, height, side):
+        for left in range(0, width, side):
+            yield slice(top, min(top + side, height)), slice(left, min(left + side, width))
+
+
+def around(extent: slice, size: int) -> tuple[int, int]:
+    """Where the part of the padded picture begins and ends that rows or columns of a tile depend
+    on."""
+    return max(0, extent.start + MARGIN - REACH), min(size, extent.stop + MARGIN + REACH + BLOCK)
+
+
+def grid_places(shifts: int, first: int = 0) -> list[tuple[int, int]]:
+    """Where the grid begins, (row, column): `shifts` places of the order, from number
+    `first` on."""
+    return [grid_place((first + i) % BLOCK**2) for i in range(shifts)]
+
+
+def grid_place(number: int) -> tuple[int, int]:
+    """A place of 8 × 8: the first 4 of this order are 4 apart, the first 16 are 2 apart (Bayer
+    1973)."""
+    row = column = 0
+    for distance in (4, 2, 1):
+        number, quarter = divmod(number, 4)
+        down, right = ((0, 0), (1, 1), (0, 1), (1, 0))[quarter]
+        row = row + distance * down
+        column = column + distance * right
+    return row, column

@@ -1,0 +1,335 @@
+"""Remove noise and fill in gaps: in images with the denoiser or a dictionary, in signals with a
+model of waveforms."""
+
+import sys
+import warnings
+from importlib.util import find_spec
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from whatwhere.errors import ImageError, MissingExtra, SpecError, plural
+from whatwhere.inference import infer
+from whatwhere.inference.target import as_weights, check_mask
+from whatwhere.model import DeconvNet
+from whatwhere.model.solution import Solution
+from whatwhere.restoration.denoiser import Denoiser, plane_restorer
+from whatwhere.restoration.dictionary import denoise_plane, learn_dictionary, load_dictionary
+from whatwhere.restoration.noise import PoissonGaussian, noise_of
+from whatwhere.restoration.planes import Progress, restore_images, restore_planes
+from whatwhere.restoration.settings import RestorationSpec
+from whatwhere.spec import AutoLam, InferenceSpec
+from whatwhere.spec.checks import require
+
+Noise = float | str | tuple[float, float] | None
+ImagesT = TypeVar("ImagesT", Tensor, np.ndarray)
+# for signals, 1/λ in standard deviations of the noise: chosen on simulated recordings
+THRESHOLD = 2.0
+LARGEST = 1e15  # value whose square, summed over a picture, is within the range of float32
+LONG_GAPS = "The recording has"  # begins the warning of gaps that no waveform spans
+FAITHFUL = 0.02  # 1/λ without noise, as a share of the smallest that leaves no event
+
+
+def denoise(
+    model: Denoiser | Tensor | DeconvNet,
+    images: ImagesT,
+    noise: Noise = None,
+    *,
+    spec: RestorationSpec | None = None,
+    progress: Progress | None = None,
+) -> ImagesT:
+    """Remove noise from images [N, C, H, W]; the result is of the same type, shape and units.
+
+    model     the trained denoiser (`load_denoiser`), which is best for photographs; or atoms [M, K,
+              K] of a dictionary, of mean 0 and length 1 (`load_dictionary`); or a `DeconvNet` of
+              signals
+    images    floats [N, C, H, W]; signals [N, C, T], in which NaN marks unknown samples, which
+              stay unknown
+    noise     standard deviation of white noise, in units of the images; None estimates it for each
+              image. 0 returns the images. "poisson": the images are counts. (gain, sigma): Poisson
+              noise in which a count adds `gain` units, plus white noise of standard deviation sigma
+    spec      settings, a `RestorationSpec`
+    progress  called with the number of pixels just done
+
+    >>> model = ww.restoration.load_denoiser()
+    >>> truth = torch.linspace(0, 1, 48).expand(1, 1, 48, 48)
+    >>> noisy = truth + 0.1 * torch.randn(1, 1, 48, 48)
+    >>> clean = ww.restoration.denoise(model, noisy, noise=0.1)
+    >>> bool((clean - truth).square().mean() < 0.1 * (noisy - truth).square().mean())
+    True
+    >>> counts = torch.poisson(20 * truth)
+    >>> clean = ww.restoration.denoise(model, counts, noise="poisson")
+    >>> bool((clean - 20 * truth).square().mean() < 0.2 * (counts - 20 * truth).square().mean())
+    True
+    """
+    level = read_noise(noise)
+    if isinstance(model, DeconvNet):
+        return restore_signals(model, images, level, spec=spec)
+    spec = spec or RestorationSpec()
+    require_pictures(spec)
+    y = as_images(model, images)
+    if isinstance(level, PoissonGaussian):
+        clean = remove_white_noise(model, level.stabilise(y), [1.0] * len(y), spec, progress)
+        return like(level.restore_units(clean), images)
+    sigmas = [noise_of(image) if level is None else level for image in y]
+    if not any(sigmas):
+        return images  # to the bit
+    return like(remove_white_noise(model, y, sigmas, spec, progress), images)
+
+
+def remove_white_noise(
+    model: Denoiser | Tensor,
+    y: Tensor,
+    sigmas: list[float],
+    spec: RestorationSpec,
+    progress: Progress | None,
+) -> Tensor:
+    """Images [N, C, H, W] without white noise, whose standard deviation is known for each."""
+    with torch.no_grad():
+        if isinstance(model, Denoiser) and not spec.learn:
+            return restore_images(plane_restorer(model, spec, progress), y, sigmas)
+        atoms = load_dictionary() if isinstance(model, Denoiser) else model.cpu()
+        each = zip(y.cpu(), sigmas, strict=True)
+        return torch.stack(
+            [by_dictionary(atoms, image, sigma, spec.learn, progress) for image, sigma in each]
+        )
+
+
+def by_dictionary(
+    atoms: Tensor, image: Tensor, noise: float, learn: bool, progress: Progress | None
+) -> Tensor:
+    """An image [C, H, W] denoised with atoms [M, K, K], or with those that are learned from it,
+    beginning with them."""
+    if atoms.ndim != 3 or atoms.shape[1] != atoms.shape[2]:
+        raise SpecError(f"Got a tensor {list(atoms.shape)} as the model; expected atoms [M, K, K].")
+    if find_spec("numba") is None:
+        raise MissingExtra("numba", "denoising by a dictionary")
+    if noise == 0:
+        return image
+    if learn:
+        atoms = learn_dictionary(atoms, image, noise)
+    return restore_planes(
+        lambda plane, level, mask: denoise_plane(atoms, plane, level, progress), image, noise
+    )
+
+
+def inpaint(
+    model: Denoiser | DeconvNet,
+    images: ImagesT,
+    mask: Tensor | np.ndarray,
+    noise: float = 0.0,
+    *,
+    spec: RestorationSpec | None = None,
+    progress: Progress | None = None,
+) -> ImagesT:
+    """Fill in the pixels of images [N, C, H, W] where the mask is 0; the result is of the same
+    type, shape and units.
+
+    model     the trained denoiser (`load_denoiser`), or a `DeconvNet` of signals
+    images    floats [N, C, H, W]; signals [N, C, T]
+    mask      [N, 1 or C, H, W] or [N, 1 or C, T], 0 where a pixel is unknown; the values of the
+              images there have no influence
+    noise     standard deviation of the noise of the known pixels, in units of the images. With 0
+              they stay as they are; otherwise they are denoised as well
+    spec      settings, a `RestorationSpec`
+    progress  called with the number of pixels just done
+
+    >>> model = ww.restoration.load_denoiser()
+    >>> truth = torch.linspace(0, 1, 48).expand(1, 1, 48, 48)
+    >>> known = torch.rand(1, 1, 48, 48) > 0.3
+    >>> filled = ww.restoration.inpaint(model, truth * known, known)
+    >>> bool((filled[known] == truth[known]).all()), bool((filled - truth).abs().max() < 0.2)
+    (True, True)
+    """
+    if not is_level(noise):
+        raise SpecError(
+            f"Got noise = {noise!r}; expected a standard deviation ≥ 0 in units of the images."
+        )
+    spec = spec or RestorationSpec()
+    known = as_weights(mask)
+    if isinstance(model, DeconvNet):
+        return restore_signals(model, images, noise, known, spec)
+    require_pictures(spec)
+    if spec.learn or isinstance(model, Tensor):
+        raise SpecError("A dictionary cannot inpaint. Use the trained denoiser (load_denoiser).")
+    y = as_images(model, images, known)
+    known = (known > 0).to(y)
+    with torch.no_grad():
+        filled = restore_images(
+            plane_restorer(model, spec, progress), y, [noise] * len(y), list(known)
+        )
+    given = as_tensor(images).to(y.device)
+    return like(
+        filled if noise > 0 else torch.where(known > 0, given, filled.to(given.dtype)), images
+    )
+
+
+def restore_signals(
+    model: DeconvNet,
+    signals: ImagesT,
+    noise: float | PoissonGaussian | None,
+    mask: Tensor | None = None,
+    spec: RestorationSpec | None = None,
+) -> ImagesT:
+    """Signals [N, C, T] as their waveforms explain them; known samples without noise stay as they
+    are.
+
+    noise  standard deviation; None estimates it
+    mask   [N, 1 or C, T], 0 where a sample is missing; None: samples that are NaN are unknown, and
+           stay so
+    spec   settings that say whether the result has the baseline
+    """
+    spec = spec or RestorationSpec()
+    if not model.spec.for_signals:
+        raise SpecError(
+            "Got a model of pictures; expected one of signals, or a denoiser (load_denoiser)."
+        )
+    if isinstance(noise, PoissonGaussian):
+        raise SpecError("Got noise of counts for signals; expected a standard deviation, or None.")
+    given = checked(signals, f"[N, {model.spec.channels}, T]")
+    if noise == 0 and mask is None and spec.baseline:
+        return signals
+    known = ~given.isnan()
+    if mask is not None:
+        check_mask(given.unsqueeze(2), mask.unsqueeze(-2))
+        known = (mask > 0).to(given.device)
+        warn_of_long_gaps(model, known)
+    v = torch.where(known, given, 0)
+    how = InferenceSpec.coding(lam=lam_of_noise(noise))
+    solution = infer(model, v, how, mask=None if known.all() else known.float())
+    clean = solution.reconstruction.to(given)
+    if noise == 0:
+        clean = torch.where(known, given, clean)
+    if not spec.baseline:
+        clean = clean - baseline_of(solution).to(given)
+    if mask is None:
+        clean = torch.where(known, clean, torch.nan)
+    return like(clean, signals)
+
+
+def baseline_of(solution: Solution) -> Tensor:
+    """What the model's input stage subtracted from signals, [N, C, T]."""
+    low = solution.latents.background.low
+    if low is None:
+        raise SpecError(
+            "The model subtracts no baseline, so there is none to remove. Train one with"
+            " model.input.kind = 'baseline', or keep the default baseline = true."
+        )
+    return low.squeeze(2)
+
+
+def require_pictures(spec: RestorationSpec) -> None:
+    """Raise an error for a setting that only recordings have."""
+    require(spec.baseline, "baseline = false for pictures", "true: only recordings have a baseline")
+
+
+def lam_of_noise(noise: float | None) -> float | AutoLam:
+    """λ for signals with noise of this standard deviation; None: it is estimated."""
+    if noise is None:
+        return AutoLam(deviations=THRESHOLD)
+    if noise == 0:
+        return AutoLam(share=FAITHFUL)
+    return 1 / (THRESHOLD * noise)
+
+
+def warn_of_long_gaps(model: DeconvNet, known: Tensor) -> None:
+    """Warn about gaps in which no waveform can be inferred from known samples, [N, 1 or C, T]."""
+    reach = 1
+    step = 1
+    for layer in model.spec.layers:
+        reach += step * (layer.filter_shape[1] - 1 + layer.pool_shape[1] - 1)
+        step *= layer.strides[1]
+    unknown = ~known.any(1)
+    if unknown.shape[1] <= reach:
+        return
+    windows = unknown.unfold(1, reach + 1, 1).all(2)
+    long_gaps = windows & ~torch.nn.functional.pad(windows, (1, 0))[:, :-1]
+    if count := int(long_gaps.sum()):
+        longest = int(torch.diff(known_places(unknown)).max()) - 1
+        warnings.warn(
+            f"{LONG_GAPS} {plural(count, 'gap')} longer than the model's waveforms"
+            f" ({reach:,} samples); the longest has {longest:,} samples. The model cannot fill"
+            f" {'this gap' if count == 1 else 'these gaps'}: the result is 0 where no known sample"
+            " is near. Treat such samples as unknown, as `whatwhere inpaint` does.",
+            stacklevel=4,
+        )
+
+
+def known_places(unknown: Tensor) -> Tensor:
+    """The places of known samples of all signals [N, T] in a row, with one before and one after
+    each signal."""
+    return (~torch.nn.functional.pad(unknown, (1, 1))).flatten().nonzero()[:, 0]
+
+
+def as_images(
+    model: Denoiser | Tensor, images: Tensor | np.ndarray, mask: Tensor | None = None
+) -> Tensor:
+    """Images [N, C, H, W] in the model's dtype and on its device, after a check that they can be
+    restored; 0 where a mask is 0."""
+    tensor = checked(images, "[N, C, H, W]")
+    if mask is not None:
+        check_mask(tensor, mask)
+        tensor = torch.where(mask.to(tensor.device) > 0, tensor, 0)
+    if not tensor.isfinite().all():
+        raise ImageError(
+            "The images have NaN or infinite values. To fill them in, use `inpaint` with a mask"
+            " that is 0 there."
+        )
+    if (largest := float(tensor.abs().max())) > LARGEST:
+        raise ImageError(
+            f"The images have values up to {largest:.4g}; expected at most {LARGEST:g}. Scale them."
+        )
+    return tensor.detach().to(model.device, model.dtype)
+
+
+def checked(values: Any, shape: str) -> Tensor:
+    """Floats as a tensor; an ImageError for other values, or another number of axes than `shape`
+    has."""
+    tensor = as_tensor(values)
+    if not isinstance(tensor, Tensor) or not tensor.is_floating_point():
+        kind = tensor.dtype if isinstance(tensor, Tensor) else type(values).__name__
+        raise ImageError(
+            f"Got {kind}; expected a float tensor or array {shape}, such as"
+            " `whatwhere.data.load(…)[:]`."
+        )
+    if tensor.ndim != shape.count(",") + 1 or 0 in tensor.shape:
+        raise ImageError(f"Got values of shape {list(tensor.shape)}; expected {shape}.")
+    return tensor
+
+
+def as_tensor(values: Any) -> Any:
+    """An array as a tensor; anything else as it is."""
+    return (
+        torch.from_numpy(np.ascontiguousarray(values)) if isinstance(values, np.ndarray) else values
+    )
+
+
+def read_noise(noise: Any) -> float | PoissonGaussian | None:
+    """The noise that a user gave; raises a SpecError for an invalid one."""
+    if noise is None or is_level(noise):
+        return noise
+    if noise == "poisson":
+        return PoissonGaussian()
+    if isinstance(noise, tuple) and len(noise) == 2 and all(map(is_level, noise)) and noise[0] > 0:
+        return PoissonGaussian(*noise)
+    raise SpecError(
+        f"Got noise = {noise!r}; expected a standard deviation ≥ 0 in units of the images,"
+        " 'poisson' for counts, (gain, sigma) with gain > 0, or None."
+    )
+
+
+def is_level(noise: Any) -> bool:
+    return (
+        isinstance(noise, int | float)
+        and not isinstance(noise, bool)
+        and 0 <= noise <= sys.float_info.max
+    )
+
+
+def like(result: Tensor, images: ImagesT) -> ImagesT:
+    """The result as the images were given: array or tensor, dtype and device."""
+    if isinstance(images, np.ndarray):
+        return result.cpu().numpy().astype(images.dtype)
+    return result.to(images.device, images.dtype)

@@ -1,0 +1,32 @@
+"""The settings of `denoise` and `inpaint`."""
+
+from dataclasses import dataclass
+
+from whatwhere.spec.checks import Checked, Count, require
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestorationSpec(Checked):
+    """Settings of `denoise` and `inpaint` with the trained denoiser.
+
+    quality  number of shifted grids to average: 8, 16, 32 or 64. The time is proportional to it
+             (docs/howto/restoration.md)
+    tile     side of the tiles that larger images are cut into, in pixels; the result does not
+             depend on it
+    learn    let `denoise` adapt a dictionary to each image and use it in place of the trained
+             denoiser; for images unlike photographs, such as text and lattices
+             (docs/howto/restoration.md)
+    baseline  keep the drift and the hum of a recording in the result; otherwise both are removed
+
+    >>> ww.restoration.RestorationSpec(quality=32).tile
+    640
+    """
+
+    quality: int = 16
+    tile: Count = 640
+    learn: bool = False
+    baseline: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self.quality in (8, 16, 32, 64), f"quality = {self.quality}", "8, 16, 32 or 64")

@@ -1,0 +1,464 @@
+"""Figures of a recording: its waveforms as curves, the recording with its events and the residual,
+a raster, amplitudes and intervals; all in the recording's units."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+
+from whatwhere.data.signals import Signals, known_samples, long_gaps
+from whatwhere.errors import SpecError, plural
+from whatwhere.figures import style
+from whatwhere.figures.composite import cost
+from whatwhere.figures.run_figures import Section, report
+from whatwhere.learning import TrainedRun
+from whatwhere.model import DeconvNet
+from whatwhere.model.events import Events
+from whatwhere.progress import Stage, no_stage
+from whatwhere.signals.find import find_events
+
+SHOWN = 16  # events in the stretch of a recording that is drawn
+LONGEST = 60  # the longest such stretch, in lengths of a waveform
+RATES = 40  # parts of a recording in which events are counted, at most; each has
+COUNTED = 10  # of a waveform, on average
+MOST_CHANNELS = 8  # channels that are drawn, at most
+BINS = 30  # of the histogram of intervals
+WIDE = 10  # intervals of this many times the shortest one get a logarithmic axis
+DECADES = 200  # intervals of this many times the shortest one get powers of ten alone
+
+
+def colour_of(waveform: int) -> str:
+    return style.CURVES[waveform % len(style.CURVES)]
+
+
+def label_of(signals: Signals, name: str = "value") -> str:
+    """The label of an axis, with the unit of the recording; files may write uV for µV."""
+    if not signals.unit:
+        return name
+    unit = re.sub(r"^u(?=[VA])", "µ", signals.unit)
+    return f"{name} ({unit})"
+
+
+def times_of(samples: np.ndarray, signals: Signals) -> np.ndarray:
+    """Seconds where the rate is known, samples otherwise."""
+    if signals.rate is None:
+        return samples
+    seconds: np.ndarray = signals.start + samples / signals.rate
+    return seconds
+
+
+def marker_of(waveform: int) -> str:
+    return style.MARKERS[waveform % len(style.MARKERS)]
+
+
+def axis_of(signals: Signals) -> str:
+    return "samples" if signals.rate is None else "seconds"
+
+
+@style.styled
+def waveforms(model: DeconvNet, signals: Signals, events: Events) -> Figure:
+    """Every waveform as a curve in each channel, as large as its median event.
+
+    model    model of the waveforms
+    signals  the recording, for its units
+    events   events of the recording
+    """
+    f = model.filters[0][:, :, 0].cpu().numpy()  # [C, B, K]
+    channels = min(f.shape[0], MOST_CHANNELS)
+    count = f.shape[1]
+    height = 0.9 + 0.75 * channels
+    figure = Figure(figsize=(min(style.PAGE, 1.2 + 1.5 * count), height), layout="constrained")
+    panels = figure.subplots(channels, count, squeeze=False, sharey=True, sharex=True)
+    unit = "samples"
+    scale = 1.0
+    if signals.rate is not None:
+        unit = "ms"
+        scale = 1000 / signals.rate
+    for number in range(count):
+        own = events[events["waveform"] == number]
+        size = float(np.median(own["amplitude"])) if len(own) else 0.0
+        peak = int(np.abs(f[:, number]).max(0).argmax())
+        place = (np.arange(f.shape[2]) - peak) * scale
+        for channel in range(channels):
+            axes = panels[channel, number]
+            axes.axvline(0, color=style.RULE, linewidth=0.6)
+            axes.plot(place, size * f[channel, number], color=colour_of(number))
+        title = f"waveform {number}\n{plural(len(own), 'event')}"
+        if signals.rate is not None:
+            title += f", {len(own) * signals.rate / signals.shape[2]:.3g}/s"
+        panels[0, number].set_title(title)
+        panels[-1, number].set_xlabel(unit)
+    for channel in range(channels):
+        name = label_of(signals)
+        if signals.channel_names is not None:
+            name = f"{signals.channel_names[channel]}\n{name}"
+        elif f.shape[0] > 1:
+            name = f"channel {channel}\n{name}"
+        panels[channel, 0].set_ylabel(name)
+    return figure
+
+
+@style.styled
+def recording(model: DeconvNet, signals: Signals, events: Events, stretch: slice) -> Figure:
+    """A stretch of a recording, all channels as they were recorded; below, each channel without the
+    baseline, which may hide events; and the residual. Events are marked at their peaks.
+
+    stretch  the samples that are drawn
+    """
+    x = signals.recording(0)[:, :, stretch][:MOST_CHANNELS, 0].numpy()
+    channels = len(x)
+    flat = x - slow_part(model, signals, stretch)[:channels]
+    residual = flat - fitted(model, signals, events, stretch)[:channels]
+    has_baseline = model.spec.input.kind == "baseline"
+    rows = channels + 1 + has_baseline
+    figure = Figure(figsize=(style.PAGE, 1.0 + 0.8 * rows), layout="constrained")
+    panels = figure.subplots(rows, 1, squeeze=False, sharex=True)[:, 0]
+    at = times_of(np.arange(stretch.start, stretch.stop), signals)
+    inside = events[(events["sample"] >= stretch.start) & (events["sample"] < stretch.stop)]
+
+    if has_baseline:
+        for channel in range(channels):
+            panels[0].plot(at, x[channel], color=style.GREY, linewidth=0.7)
+            mark_events(panels[0], inside, channel, x, signals, stretch.start)
+        panels[0].set_ylabel(label_of(signals, "recorded"))
+    for channel in range(channels):
+        axes = panels[channel + has_baseline]
+        axes.plot(at, flat[channel], color=style.GREY, linewidth=0.7)
+        mark_events(axes, inside, channel, flat, signals, stretch.start)
+        axes.set_ylabel(channel_label(signals, channel, model.spec.channels))
+        panels[-1].plot(at, residual[channel], color=style.GREY, linewidth=0.5)
+    largest = np.nanmax(np.abs(flat))
+    panels[-1].set_ylim(-largest, largest)
+    panels[-1].set_ylabel(label_of(signals, "residual"))
+    panels[-1].set_xlabel(axis_of(signals))
+    add_legend(figure, np.unique(inside["waveform"]))
+    return figure
+
+
+def add_legend(figure: Figure, waveforms: np.ndarray) -> None:
+    """The marks of some waveforms, above the panels."""
+    marks = [
+        Line2D(
+            [],
+            [],
+            linestyle="none",
+            markersize=4,
+            color=colour_of(number),
+            marker=marker_of(number),
+        )
+        for number in waveforms
+    ]
+    names = [f"waveform {number}" for number in waveforms]
+    figure.legend(marks, names, loc="outside upper right", ncols=max(1, len(names)))
+
+
+def channel_label(signals: Signals, channel: int, channels: int) -> str:
+    if signals.channel_names is not None:
+        return f"{signals.channel_names[channel]}\n{label_of(signals)}"
+    return f"channel {channel}" if channels > 1 else label_of(signals)
+
+
+def mark_events(
+    axes: Axes, events: Events, channel: int, x: np.ndarray, signals: Signals, first: int
+) -> None:
+    """A mark at the peak of each event, in the channel where it has its peak; doubtful ones are
+    open."""
+    for number in np.unique(events["waveform"]):
+        own = events[(events["waveform"] == number) & (events["channel"] == channel)]
+        place = np.rint(own["sample"]).astype(int) - first
+        place = place.clip(0, x.shape[1] - 1)
+        doubtful = own["doubtful"]
+        for chosen, face in ((~doubtful, colour_of(number)), (doubtful, "none")):
+            axes.scatter(
+                times_of(own["sample"][chosen], signals),
+                x[channel, place[chosen]],
+                s=14,
+                marker=marker_of(number),
+                edgecolors=colour_of(number),
+                facecolors=face,
+                linewidths=0.8,
+                zorder=3,
+            )
+
+
+def fitted(model: DeconvNet, signals: Signals, events: Events, stretch: slice) -> np.ndarray:
+    """The sum of the events' waveforms in a stretch, [C, T]."""
+    f = model.filters[0][:, :, 0].cpu().double().numpy()
+    channels, _, length = f.shape
+    total = np.zeros((channels, stretch.stop - stretch.start + 2 * length))
+    peaks = np.abs(f).max(0).argmax(1)
+    for event in events:
+        first = event["sample"] - peaks[event["waveform"]] - stretch.start + length
+        whole = int(np.floor(first))
+        if not 0 <= whole < total.shape[1] - length - 1:
+            continue
+        shape = event["amplitude"] * f[:, event["waveform"]]
+        part = first - whole
+        total[:, whole : whole + length] += (1 - part) * shape
+        total[:, whole + 1 : whole + 1 + length] += part * shape
+    return total[:, length:-length]
+
+
+def slow_part(model: DeconvNet, signals: Signals, stretch: slice) -> np.ndarray:
+    """What the input stage subtracts from a stretch, [C, T]."""
+    reach = model.input_stage.reach
+    begin = max(0, stretch.start - reach)
+    x = signals.recording(0)[:, :, begin : stretch.stop + reach][None]
+    known = ~x.isnan()
+    _, background = model.input_stage.forward(x.nan_to_num(0), known.float())
+    if background.low is None:
+        return np.zeros((x.shape[1], stretch.stop - stretch.start))
+    first = stretch.start - begin
+    low = background.low[0, :, 0, first : first + stretch.stop - stretch.start]
+    return low.cpu().double().numpy()
+
+
+@style.styled
+def raster(model: DeconvNet, signals: Signals, events: Events) -> Figure:
+    """A line for every event, a row for every waveform, over all of the recording; gaps longer than
+    a waveform are grey."""
+    waveform_count = model.spec.layers[0].maps
+    longest = model.spec.layers[0].filter_shape[1]
+    height = 0.7 + 0.25 * waveform_count
+    figure = Figure(figsize=(style.PAGE, height), layout="constrained")
+    axes = figure.subplots()
+    rows = [
+        times_of(events["sample"][events["waveform"] == number], signals)
+        for number in range(waveform_count)
+    ]
+    colours = [colour_of(number) for number in range(waveform_count)]
+    places = list(range(waveform_count))
+    axes.eventplot(rows, lineoffsets=places, colors=colours, linelengths=0.8, linewidths=0.5)
+    for gap in long_gaps(known_samples(signals, 0), longest):
+        first, last = times_of(np.array([gap.start, gap.stop]), signals)
+        axes.axvspan(first, last, color=style.RULE, linewidth=0.5)  # a short one stays visible
+    axes.set_ylim(-0.6, waveform_count - 0.4)
+    axes.set_yticks(range(waveform_count))
+    axes.set_ylabel("waveform")
+    axes.set_xlabel(axis_of(signals))
+    return figure
+
+
+@style.styled
+def distributions(model: DeconvNet, signals: Signals, events: Events) -> Figure:
+    """Over time, the heights of the peaks of each waveform's events, and how many there are; and
+    the intervals between them."""
+    figure = Figure(figsize=(style.PAGE, 2.2), layout="constrained")
+    sizes, rates, intervals = figure.subplots(1, 3)
+    waveforms = model.spec.layers[0].maps
+    parts = min(RATES, max(1, len(events) // (COUNTED * waveforms)))
+    edges = times_of(np.linspace(0, signals.shape[2], parts + 1), signals)
+    width = edges[1] - edges[0]
+    between = []
+    for number in range(waveforms):
+        own = events[events["waveform"] == number]
+        at = times_of(own["sample"], signals)
+        sizes.scatter(
+            at,
+            np.abs(own["peak"]),
+            s=5,
+            color=colour_of(number),
+            marker=marker_of(number),
+            linewidths=0,
+        )
+        counts, _ = np.histogram(at, edges)
+        rates.stairs(counts / width, edges, baseline=None, color=colour_of(number))
+        between.append(np.diff(at))
+    sizes.set_title("sizes")
+    sizes.set_ylabel(label_of(signals, "peak"))
+    rates.set_title("rates")
+    rates.set_ylabel("events per second" if signals.rate else "events per sample")
+    for axes in (sizes, rates):
+        axes.set_xlabel(axis_of(signals))
+        axes.set_ylim(0, None)
+    draw_intervals(intervals, between)
+    intervals.set_ylabel("events")
+    intervals.set_xlabel(axis_of(signals))
+    return figure
+
+
+def draw_intervals(axes: Axes, intervals: list[np.ndarray]) -> None:
+    """A histogram of the intervals of each waveform; on a logarithmic axis if they differ much."""
+    axes.set_title("intervals")
+    axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
+    known = np.concatenate([np.empty(0), *intervals])
+    known = known[known > 0]
+    if len(known) < 2:
+        return
+    edges = np.linspace(known.min(), known.max() * 1.001, BINS)
+    if known.max() > WIDE * known.min():
+        edges = np.geomspace(known.min(), known.max() * 1.001, BINS)
+        axes.set_xscale("log")
+        # over few decades, powers of ten alone would give one or two labels
+        few_decades = known.max() < DECADES * known.min()
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if few_decades else (1,)))
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    for number, own in enumerate(intervals):
+        if len(own):
+            axes.hist(
+                own,
+                edges.tolist(),
+                histtype="step",
+                color=colour_of(number),
+                label=f"waveform {number}",
+            )
+    axes.legend()
+
+
+@dataclass
+class RecordingFigures:
+    """The figures of a run that learned from a recording. Events are found when a figure first
+    needs them.
+
+    run      the run that is drawn
+    signals  the recording; if it has several signals, the first is drawn
+    engine   engine of the inference
+    stage    shows the progress of a slow part, as in `RunFigures`
+
+    >>> recording = ww.data.load(np.random.default_rng(0).normal(size=3000), signals=True)
+    >>> short = {"inference": {"steps": 2}, "learning": {"each": {"epochs": 1}}}
+    >>> run = ww.train(recording, ww.override(ww.read_recipe("signals"), short))
+    >>> "waveforms" in ww.figures.RecordingFigures(run, recording).names
+    True
+    """
+
+    run: TrainedRun
+    signals: Signals
+    engine: str = "auto"
+    stage: Stage = no_stage
+
+    @cached_property
+    def events(self) -> Events:
+        """The events of the first signal."""
+        first = self.signals if len(self.signals) == 1 else self.signals.subset([0])
+        with self.stage(f"finding events of {self.signals.name}", 1) as advance:
+            found = find_events(
+                self.run.model, first, self.run.recipe.inference, engine=self.engine
+            )
+            advance(1)
+        return found[found["layer"] == 1]
+
+    @cached_property
+    def _figures(self) -> dict[str, Callable[[], Section]]:
+        drawn = {
+            "waveforms": self._waveforms,
+            "recording": self._recording,
+            "raster": self._raster,
+            "distributions": self._distributions,
+        }
+        if self.run.history:
+            drawn["cost-1"] = self._cost
+        return drawn
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the figures of this run."""
+        return list(self._figures)
+
+    def check(self, name: str) -> None:
+        """Raise an error for a figure that this run does not have."""
+        if name not in self._figures:
+            raise SpecError(
+                f"Unknown figure {name!r} of {self.run.name}. Expected one of"
+                f" {', '.join(self.names)}."
+            )
+
+    def draw(self, name: str) -> Section:
+        """One figure by name, with its heading and explanation."""
+        self.check(name)
+        with torch.no_grad():
+            return self._figures[name]()
+
+    def report(self, drawn: Mapping[str, Section]) -> str:
+        """The HTML report of the run."""
+        spec = self.run.model.spec
+        stage = spec.input
+        facts = {
+            "recording": self.signals.name,
+            "waveforms": f"{spec.layers[0].maps}, each of {spec.layers[0].filter_shape[1]} samples",
+            "events": (
+                f"{len(self.events):,} ({self.events['doubtful'].sum():,} overlap another event)"
+            ),
+        }
+        length = self.signals.shape[2]
+        facts["length"] = plural(length, "sample")
+        if self.signals.rate is not None:
+            facts["length"] += f", {length / self.signals.rate:.4g} s"
+            facts["rate"] = f"{self.signals.rate:g} samples per second"
+        gaps = long_gaps(known_samples(self.signals, 0), spec.layers[0].filter_shape[1])
+        if gaps:
+            facts["gaps"] = f"{len(gaps):,} longer than a waveform; events there are unknown"
+        if stage.kind == "baseline":
+            facts["subtracted"] = f"a running median of {stage.span} samples"
+            if stage.hum and self.signals.rate is not None:
+                facts["subtracted"] += f", and {stage.hum * self.signals.rate:.2f} Hz"
+        lead = "Which waveforms occur in this recording, when, and how strongly."
+        return report(f"Recording report: {self.run.name}", list(drawn.values()), lead, facts)
+
+    def stretch(self) -> slice:
+        """The samples that are drawn: SHOWN events, or as many as there are in a stretch of the
+        longest length, as near to the middle of the recording as possible."""
+        length = self.run.model.spec.layers[0].filter_shape[1]
+        most = LONGEST * length
+        samples = self.events["sample"]
+        # how many events begin within a stretch from each event on
+        counts = np.searchsorted(samples, samples + most - 2 * length) - np.arange(len(samples))
+        begin = 0
+        end = most
+        if len(samples):
+            counts = counts.clip(max=SHOWN)
+            most_events = np.flatnonzero(counts == counts.max())
+            middle = (len(samples) - SHOWN) // 2
+            first = int(most_events[np.abs(most_events - middle).argmin()])
+            last = first + counts[first] - 1
+            begin = max(0, int(samples[first]) - length)
+            end = int(samples[last]) + length
+        return slice(begin, min(self.signals.shape[2], end))
+
+    def _waveforms(self) -> Section:
+        return Section(
+            "Waveforms",
+            "Each waveform in each channel, scaled to the amplitude of its median event. The line"
+            " marks its peak, which is the time of an event.",
+            waveforms(self.run.model, self.signals, self.events),
+        )
+
+    def _recording(self) -> Section:
+        return Section(
+            "Recording and events",
+            "A part of the recording with many events: as recorded, without the baseline, and"
+            " the residual without the events. Each mark is an event, at the peak of its waveform;"
+            " its colour and shape show the waveform. Open marks are events that overlap another"
+            " one.",
+            recording(self.run.model, self.signals, self.events, self.stretch()),
+        )
+
+    def _raster(self) -> Section:
+        return Section(
+            "Raster",
+            "All events over time, one row for each waveform. Grey: gaps longer than a waveform.",
+            raster(self.run.model, self.signals, self.events),
+        )
+
+    def _distributions(self) -> Section:
+        return Section(
+            "Amplitudes, rates and intervals",
+            "The size of every event at the peak of its waveform, and how often each waveform"
+            " occurs, over time; and the intervals between the events of each waveform.",
+            distributions(self.run.model, self.signals, self.events),
+        )
+
+    def _cost(self) -> Section:
+        return Section(
+            "Cost over the training",
+            "Per window, after the inference of each epoch.",
+            cost({self.run.name: [epoch.table() for epoch in self.run.history]}, 1),
+        )

@@ -1,0 +1,329 @@
+"""Settings chosen from a recording: how many waveforms, how long they are, and what is subtracted
+before they are learned.
+
+    hum        a line in the spectrum at 50 or 60 Hz, where the rate is known
+    baseline   the running median of four waveforms' length (`ops.baseline`)
+    waveforms  how long they are, and how many (`learning.waveforms`)
+    λ          leaves out what is small in comparison with the usual event
+
+The constants were chosen on the simulated recordings of benchmarks/simulated_recordings.py, mostly
+with other seeds than the benchmark's, although its recordings were also used early on, and on those
+real recordings that benchmarks/real_recordings.py names.
+"""
+
+import tempfile
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from whatwhere.data.images import Images
+from whatwhere.data.signals import WINDOW, Signals, cut_windows, training_windows
+from whatwhere.errors import listed, plural, warn
+from whatwhere.ops.baseline import baseline
+from whatwhere.ops.input_stage import InputStage
+from whatwhere.signals.waveforms import (
+    LEAST,
+    MEDIAN_OF_NORMAL,
+    PEAK,
+    Extent,
+    Peaks,
+    Waveforms,
+    find_extent,
+    find_peaks,
+    find_waveforms,
+    pieces_at,
+    strength_of,
+    strongest,
+    unit,
+    white_noise,
+)
+from whatwhere.spec import InputSpec
+
+# How much is read together
+SAMPLE = 1 << 17  # samples that settings are chosen from
+BLOCK = 1 << 16  # samples of a block whose baseline is computed together
+IN_MEMORY = 1 << 26  # values without a baseline that are kept in memory; more are in a file
+
+# The baseline and the extent of the waveforms
+LENGTHS = (12, 24, 48, 96, 192, 384)  # lengths of waveforms that are tried
+NO_PEAKS = Peaks(Extent(32, 31), PEAK)  # where no event shows the length of a waveform
+LONGEST_SPAN = 4096  # samples of a baseline
+SPANS = 4  # lengths of a waveform in the span of the baseline
+CONTRAST = 10.0  # a baseline that leaves this contrast is good enough, and so is
+NEARLY = 0.93  # one that leaves this share of the best contrast
+PART = 0.5  # share of the events' length; shorter waveforms get a warning
+AGAIN = 2  # times that the extent is found with its own baseline
+
+# The channels
+UNEQUAL = 10.0  # times the deviation of another channel: the other one hardly counts
+
+# The hum
+MAINS = (50.0, 60.0)  # Hz
+LINE = 100.0  # the power of the mains is at least this many times the median power near it
+
+# λ
+NOISE = 4.0  # an event's coefficients exceed this many standard deviations of the noise, and
+SMALL = 0.3  # this share of those of the usual event
+
+
+@dataclass(frozen=True)
+class RecordingSettings:
+    """The settings chosen from a recording.
+
+    input      its input stage
+    waveforms  to begin with, [n, C, length], of unit length each; None if there are too few events
+    words      what was chosen
+    lam        λ that leaves out what is small in comparison with the events; None: by the noise
+    """
+
+    input: InputSpec
+    waveforms: Tensor | None
+    words: str
+    lam: float | None = None
+
+
+def choose_settings(
+    signals: Signals, waveforms: int | None = None, length: int | None = None, seed: int = 0
+) -> RecordingSettings:
+    """The input stage and the waveforms for signals.
+
+    waveforms  their number; None: as many as the recording shows
+    length     length of each in samples; None takes the length of the events
+    """
+    # windows show less of slow events and of the drift
+    x = sample_of(signals.recorded_as or signals)
+    hum = find_hum(x, signals.rate)
+    seen = choose_extent(x, hum)
+    extent = seen.extent
+    if length is not None:
+        warn_of_short(length, seen, signals.rate)
+        extent = extent.with_length(length)
+    span = min(SPANS * extent.length, LONGEST_SPAN)
+    stage = InputSpec(kind="baseline", span=span, hum=hum)
+    v = remove_baseline(x, span, hum)
+    warn_of_unequal_channels(v, signals.channel_names)
+    peaks = find_peaks(strength_of(v), extent, seen.least)
+    pieces = pieces_at(v, strongest(v, peaks), extent)
+    if len(pieces) < LEAST:
+        words = (
+            "the waveforms of the recipe 'signals', because the recording has only"
+            f" {plural(len(pieces), 'event')} above {PEAK:g} standard deviations of the noise"
+        )
+        return RecordingSettings(stage, None, words)
+    found = find_waveforms(unit(pieces), waveforms, seed)
+    words = in_words(signals, found, span, hum)
+    return RecordingSettings(stage, found.shapes, words, choose_lam(v, pieces))
+
+
+def warn_of_short(length: int, seen: Peaks, rate: float | None) -> None:
+    """Warn about waveforms that hold only a part of the events of a recording: many events have the
+    same part."""
+    usual = seen.extent.length
+    if seen is not NO_PEAKS and length < PART * usual:
+        warn(
+            f"Waveforms of {shown_length(length, rate)} hold only a part of the events of this"
+            f" recording, which last about {shown_length(usual, rate)}. Give a longer length"
+            " (--length), or leave it out."
+        )
+
+
+def warn_of_unequal_channels(v: Tensor, names: tuple[str, ...] | None) -> None:
+    """Warn if channels of signals [C, T] differ so much, by their units for example, that some
+    hardly count: one reconstruction error is that of all channels."""
+    deviations = (v - v.nanmean(1, keepdim=True)).square().nanmean(1).sqrt().nan_to_num(0)
+    largest = int(deviations.argmax())
+    small = (deviations > 0) & (deviations * UNEQUAL < deviations[largest])
+    if not small.any():
+        return
+    shown = [f"channel {name}" for name in names or range(len(v))]
+    others = [shown[channel] for channel in small.nonzero()[:, 0].tolist()]
+    ratio = float(deviations[largest] / deviations[small].max())
+    warn(
+        f"In this recording, {shown[largest]} varies {ratio:.0f} times as much as"
+        f" {listed(others)}, so training hardly sees {listed(others)}. Scale the channels to"
+        " similar sizes, or leave some out."
+    )
+
+
+def choose_lam(v: Tensor, pieces: Tensor) -> float:
+    """The λ whose penalty leaves out noise, and what is small in comparison with the events: in a
+    recording with little noise, the differences between events and their waveform.
+
+    v       signals [C, T]
+    pieces  pieces of the recording at events, [n, C, K]
+    """
+    usual = float(pieces.flatten(1).norm(dim=1).median())
+    return 1 / max(NOISE * white_noise(v), SMALL * usual)
+
+
+def choose_extent(x: Tensor, hum: float) -> Peaks:
+    """The extent of the waveforms of signals [C, T].
+
+    It belongs to the longest baseline that leaves enough contrast; a longer one would leave the
+    drift. If no baseline does, peaks of the drift may stand out as far as events, and the shortest
+    baseline that is nearly the best is taken. It may remove parts of waveforms, so the extent is
+    found again with the baseline that belongs to it.
+    """
+    longest = min(LENGTHS[-1], x.shape[1] // 4)
+    clean = [remove_baseline(x, SPANS * length, hum) for length in LENGTHS if length <= longest]
+    if not clean:
+        return NO_PEAKS
+    contrasts = [contrast_of(v) for v in clean]
+    best = max(contrasts)
+    enough = min(CONTRAST, NEARLY * best)
+    good = [v for v, contrast in zip(clean, contrasts, strict=True) if contrast >= enough]
+    v = good[-1] if best > CONTRAST else good[0]
+    found = find_extent(v, longest)
+    for _ in range(AGAIN):
+        if found is None:
+            return NO_PEAKS
+        near = min(2 * found.extent.length, longest)
+        again = find_extent(remove_baseline(x, SPANS * near, hum), longest)
+        if again is None or again.extent == found.extent:
+            break
+        found = again
+    return found or NO_PEAKS
+
+
+def contrast_of(v: Tensor) -> float:
+    """How far the strongest hundredth of the samples stands out from the noise."""
+    level = v.abs().nanmedian(1, keepdim=True).values / MEDIAN_OF_NORMAL
+    strength = (v / level.clamp(min=torch.finfo(v.dtype).tiny)).nan_to_num(0).abs().amax(0)
+    return float(strength.topk(max(1, len(strength) // 100)).values.mean())
+
+
+def in_words(signals: Signals, found: Waveforms, span: int, hum: float) -> str:
+    """One line that says what was chosen."""
+    count, _, length = found.shapes.shape
+    shifted = ""
+    if found.copies:
+        shifted = f", {plural(found.copies, 'cluster')} merged as shifted copies"
+    rare = ""
+    if found.rare:
+        rare = f", {plural(found.rare, 'cluster')} left out as too rare"
+    off = f"the input stage subtracts the running median of {shown_length(span, signals.rate)}"
+    if hum and signals.rate:
+        off += f" and the mains hum of {hum * signals.rate:.2f} Hz"
+    return (
+        f"{plural(count, 'waveform')} of {shown_length(length, signals.rate)}, from"
+        f" {plural(sum(found.counts), 'event')}{shifted}{rare}; {off}"
+    )
+
+
+def shown_length(samples: int, rate: float | None) -> str:
+    """A length in samples, and in milliseconds or seconds where the rate is known.
+
+    >>> shown_length(24, 2000), shown_length(1112, 360)
+    ('24 samples (12 ms)', '1,112 samples (3.09 s)')
+    """
+    if rate is None:
+        return f"{samples:,} samples"
+    seconds = samples / rate
+    time = f"{seconds:.3g} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
+    return f"{samples:,} samples ({time})"
+
+
+def sample_of(signals: Signals) -> Tensor:
+    """At most SAMPLE samples of signals, [C, T]: the middle of the first one, or as many signals as
+    that, with gaps between them."""
+    count, channels, _, length = signals.pixels.shape
+    if length >= SAMPLE:
+        first = (length - SAMPLE) // 2
+        return signals.recording(0)[:, :, first : first + SAMPLE][:, 0]
+    rows = range(min(count, max(1, SAMPLE // length)))
+    gap = torch.full((channels, length // 2), torch.nan)
+    parts = []
+    for row in rows:
+        if row:
+            parts.append(gap)
+        parts.append(signals[row])
+    return torch.cat(parts, 1)
+
+
+# What is subtracted -------------------------------------------------------------------------------
+
+
+def find_hum(x: Tensor, rate: float | None) -> float:
+    """The frequency of the mains in signals [C, T], in cycles per sample; 0 where there is no line
+    in the spectrum."""
+    if rate is None or x.shape[1] < 64:
+        return 0.0
+    x = x.double()
+    x = torch.where(x.isnan(), 0, x - x.nanmedian(1, keepdim=True).values)
+    window = torch.hann_window(x.shape[1], periodic=False, dtype=x.dtype)
+    power = torch.fft.rfft(x * window).abs().square().sum(0)
+    width = rate / x.shape[1]  # Hz of a line of the spectrum
+    best = 0.0
+    strongest = LINE
+    for mains in MAINS:
+        near = round(max(0.6, 2 * width) / width)
+        wide = round(max(6.0, 20 * width) / width)
+        centre = round(mains / width)
+        if centre - wide < 1 or centre + near + 1 >= len(power):
+            continue
+        around = power[centre - wide : centre + wide + 1]
+        line = power[centre - near : centre + near + 1]
+        at = centre - near + int(line.argmax())
+        excess = float(power[at] / around.median().clamp(min=1e-300))
+        if excess > strongest:
+            strongest = excess
+            best = (at + line_offset(power, at)) / x.shape[1]
+    return best
+
+
+def line_offset(power: Tensor, at: int) -> float:
+    """Where the peak of a line is between the samples of a spectrum, by a parabola through them."""
+    left, top, right = (float(power[at + k].clamp(min=1e-300).log()) for k in (-1, 0, 1))
+    curvature = left - 2 * top + right
+    return 0.0 if curvature >= 0 else 0.5 * (left - right) / curvature
+
+
+def remove_baseline(x: Tensor, span: int, hum: float) -> Tensor:
+    """Signals [C, T] without their slow part; NaN stays."""
+    known = ~x.isnan()
+    low = baseline(x.nan_to_num(0)[None, :, None], span, hum, known[None, :, None].float())
+    return x - low[0, :, 0]
+
+
+class Detrended(Images):
+    """Windows of a recording without its slow part; a run identifies them by the recording."""
+
+    @property
+    def fingerprint(self) -> str:
+        return str(self.__dict__["recorded_fingerprint"])
+
+
+def detrended(signals: Signals, stage: InputStage) -> Images:
+    """Windows of signals without their slow part: it needs more samples than a window has.
+
+    The model's input stage finds next to nothing more to subtract from them.
+    """
+    if stage.spec.kind != "baseline" or signals.shape[2] < 2 * WINDOW:
+        return training_windows(signals).as_images()
+    count, channels, _, length = signals.pixels.shape
+    values = new_values((count, channels, 1, length))
+    for row in range(count):
+        recording = signals.recording(row)
+        for first in range(0, length, BLOCK):
+            last = min(first + BLOCK, length)
+            # with the samples around it that influence its baseline
+            begin = max(0, first - stage.reach)
+            x = recording[:, :, begin : last + stage.reach][None]
+            known = ~x.isnan()
+            detail, _ = stage.forward(x.nan_to_num(0), known.float())
+            block = torch.where(known, detail, torch.nan)[0, :, :, first - begin : last - begin]
+            values[row, :, :, first:last] = block.numpy()
+    clean = replace(signals, pixels=values, allow_nan=True)
+    windows = Detrended(**vars(cut_windows(clean, WINDOW).as_images()))
+    windows.__dict__["recorded_fingerprint"] = signals.fingerprint
+    return windows
+
+
+def new_values(shape: tuple[int, ...]) -> np.ndarray:
+    """Room for values, in memory or, for many, in a temporary file."""
+    if np.prod(shape) <= IN_MEMORY:
+        return np.empty(shape, np.float32)
+    with tempfile.TemporaryFile() as file:  # the mapping keeps it
+        return np.memmap(file, np.float32, "w+", shape=shape)

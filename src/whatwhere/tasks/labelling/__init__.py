@@ -1,1 +1,0 @@
-"""Naming pictures: a session that suggests the next one, and its tables."""

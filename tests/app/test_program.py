@@ -1,0 +1,227 @@
+"""The program itself: its version, how it ends, and what its messages look like."""
+
+import signal
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import tiny_run as tiny
+import whatwhere as ww
+from tiny_run import PLAIN, whatwhere
+from whatwhere import app as assembled
+from whatwhere.commands.inputs import absolute_source
+from whatwhere.errors import ConvergenceWarning, RunError, SlowEngineWarning
+
+
+def test_version() -> None:
+    assert whatwhere("--version") == f"whatwhere {ww.__version__}\n"
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch) -> object:
+    """`program(function)` runs `main` with a program that calls the function, and returns its exit
+    status."""
+    monkeypatch.setattr("warnings.showwarning", None)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+
+    def run(function: object) -> object:
+        monkeypatch.setattr(assembled, "app", function)
+        with pytest.raises(SystemExit) as ended:
+            assembled.main()
+        return ended.value.code
+
+    return run
+
+
+def test_errors_are_messages_without_control_characters(
+    program, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise RunError("a\x1b[2Jb [/b] is no run\nchoose another")
+
+    assert program(fail) == 2
+    assert capsys.readouterr().err == "error: a\\x1b[2Jb [/b] is no run\nchoose another\n"
+
+
+def test_an_unforeseen_disk_error_is_a_message(program, capsys: pytest.CaptureFixture[str]) -> None:
+    assert program(lambda: Path("no\x07where").read_bytes()) == 2
+    assert capsys.readouterr().err == "error: No such file or directory: no\\x07where\n"
+
+
+def test_three_interrupts_end_the_program_quietly() -> None:
+    """One while it works, one while it cleans up, one while Python exits."""
+    code = """
+import atexit, sys, time
+from whatwhere import __main__
+from whatwhere import app as assembled
+
+def pause(word):
+    print(word, flush=True)
+    time.sleep(1 if word == "exiting" else 30)
+
+@assembled.app.command("wait")
+def wait():
+    try:
+        pause("working")
+    finally:
+        pause("cleaning")
+
+atexit.register(pause, "exiting")
+sys.argv = ["whatwhere", "wait"]
+__main__.main()
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    for word in ("working", "cleaning", "exiting"):
+        assert process.stdout.readline() == f"{word}\n"
+        process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert errors == ""
+
+
+def test_a_page_that_still_computes_ends_quietly() -> None:
+    """A request is answered in a daemon thread, which may be within a compiler or torch when the
+    program ends."""
+    code = """
+import threading
+import torch
+from whatwhere import __main__
+from whatwhere import app as assembled
+from whatwhere.html.server import PageServer
+
+def compute():
+    matrix = torch.rand(300, 300)
+    while True:
+        torch.linalg.svd(matrix)
+
+def run():
+    with PageServer(lambda path: None) as server:
+        threading.Thread(target=compute, daemon=True).start()
+        try:
+            print("serving", flush=True)
+            server.serve_forever()
+        except KeyboardInterrupt:
+            print("ended")
+
+assembled.main = run
+__main__.main()
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "serving\n"
+    process.send_signal(signal.SIGINT)
+    printed, errors = process.communicate(timeout=120)
+    assert (process.returncode, printed, errors) == (0, "ended\n", "")
+
+
+def test_markup_in_a_path_is_shown_as_it_is(tmp_path: Path) -> None:
+    run = tiny.make(tmp_path / "[red]run")
+    source = tmp_path / "a[" / "b].npy"
+    source.parent.mkdir()
+    np.save(source, tiny.bars(3)[0])
+    printed = whatwhere(
+        "encode", run, source, "--out", tmp_path / "c[" / "b].npz", "--preset", "recipe", *PLAIN
+    )
+    assert "c[/b].npz: codes of 3 images" in printed
+
+
+def test_a_run_records_names_as_they_are_and_paths_in_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "digits").mkdir()
+    assert absolute_source("digits") == "digits"
+    assert absolute_source("./digits") == str(tmp_path / "digits")
+
+
+def test_a_command_never_writes_onto_what_it_reads(tmp_path: Path) -> None:
+    """Not even with --overwrite; without it, not onto any file that is no result of its own
+    folder."""
+    run, pictures = tiny.make(tmp_path / "run"), tmp_path / "pictures"
+    pictures.mkdir()
+    for i in range(3):
+        Image.fromarray(np.full((10, 10), 60 * i, np.uint8)).save(pictures / f"{i}.png")
+    codes = ("--out", tmp_path / "codes.npz", "--where", "--preset", "recipe")
+    whatwhere("encode", run, pictures, *codes, *PLAIN)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    commands = [
+        ("denoise", pictures, pictures),
+        ("denoise", pictures / "0.png", pictures / "0.png"),
+        ("anomaly", "fit", pictures, "--out", pictures / "0.png"),
+        ("encode", run, pictures, "--out", run / "model.safetensors"),
+        ("encode", run, pictures, "--out", pictures / "0.png"),
+        ("decode", run, tmp_path / "codes.npz", "--out", tmp_path / "codes.npz"),
+        ("explore", run, pictures, "--out", run / "recipe.toml"),
+    ]
+    for command in commands:
+        with pytest.raises(RunError, match="this command reads it"):
+            whatwhere(*command, "--overwrite")
+    for command in (*commands, ("decode", run, tmp_path / "codes.npz", "--out", pictures)):
+        with pytest.raises(RunError, match=r"this command reads it|exists already"):
+            whatwhere(*command)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    whatwhere("decode", run, tmp_path / "codes.npz", "--out", tmp_path / "decoded")
+    # its own results again
+    whatwhere("decode", run, tmp_path / "codes.npz", "--out", tmp_path / "decoded")
+
+
+@pytest.mark.parametrize("delay", [0.1, 0.8])
+def test_a_signal_while_modules_are_imported_ends_the_program_quietly(delay: float) -> None:
+    code = f"""
+import os, signal, sys, threading, time
+from whatwhere.__main__ import main
+
+def interrupt():
+    time.sleep({delay})
+    os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=interrupt, daemon=True).start()
+sys.argv = ["whatwhere", "info"]
+main()
+time.sleep(3)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.returncode in (0, 130)  # 0: it had ended before
+    assert "Traceback" not in done.stderr
+
+
+def test_a_warning_is_one_line_and_said_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch
+) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(assembled, "_WARNED", set())
+    for category, line in ((UserWarning, 1), (UserWarning, 2), (SlowEngineWarning, 1)):
+        assembled._print_warning(f"a {category.__name__}", category, "file.py", line)
+    assert capsys.readouterr().err.splitlines() == [
+        "warning: a UserWarning",
+        "warning: a SlowEngineWarning",
+    ]
+
+
+def test_batches_that_do_not_converge_are_counted(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, program: Any
+) -> None:
+    """The first is reported, and the number of all of them at the end."""
+    monkeypatch.setattr(assembled, "_UNCONVERGED", [])
+
+    def work() -> None:
+        for batch in range(4):
+            warnings.warn(f"{batch} of 9 images did not", ConvergenceWarning, stacklevel=1)
+        raise SystemExit(0)
+
+    with warnings.catch_warnings():
+        assert program(work) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        "warning: 0 of 9 images did not",
+        "warning: The warning about tolerance came 4 times, once per batch.",
+    ]

@@ -1,0 +1,264 @@
+"""What is chosen from a recording: hum, length, number of waveforms; and by the commands, events of
+a recording with drift, hum and gaps."""
+
+import csv
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import whatwhere as ww
+from tiny_run import whatwhere
+from whatwhere.app import app
+from whatwhere.data.signals import Signals, cut_windows, samples_of
+from whatwhere.errors import SpecError
+from whatwhere.ops.input_stage import InputStage
+from whatwhere.signals.settings import choose_settings, detrended, find_hum
+from whatwhere.signals.waveforms import likeness, unit
+from whatwhere.spec import InputSpec
+
+RATE = 1000.0
+LENGTH = 30
+
+
+def shapes() -> np.ndarray:
+    t = np.arange(LENGTH) - 12
+    return np.stack(
+        [
+            -np.exp(-(t**2) / 8) + 0.5 * np.exp(-((t - 7) ** 2) / 18),
+            np.exp(-(t**2) / 8) * np.cos(t),
+        ]
+    )
+
+
+def simulated(events: int = 120, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """A recording with drift and hum, float32 [T], and the samples of its peaks."""
+    rng = np.random.default_rng(seed)
+    peaks = 100 + np.cumsum(rng.integers(50, 130, events))
+    x = 0.06 * rng.standard_normal(peaks[-1] + 100)
+    for n, at in enumerate(peaks):
+        x[at - 12 : at - 12 + LENGTH] += shapes()[n % 2]
+    t = np.arange(len(x))
+    x += 2 * np.sin(2 * np.pi * t / 3000) + 0.5 * np.sin(2 * np.pi * 50.03 / RATE * t)
+    return x.astype(np.float32), peaks
+
+
+def signals(x: np.ndarray, rate: float | None = RATE) -> Signals:
+    loaded = ww.data.load(x, signals=True, rate=rate, allow_nan=True)
+    assert isinstance(loaded, Signals)
+    return loaded
+
+
+def test_the_mains_are_a_line_in_the_spectrum() -> None:
+    x = torch.from_numpy(simulated()[0])[None]
+    assert find_hum(x, RATE) * RATE == pytest.approx(50.03, abs=0.05)
+    assert find_hum(x, None) == 0
+    noise = torch.randn(1, 10_000, generator=torch.Generator().manual_seed(0))
+    assert find_hum(noise, RATE) == 0
+
+
+def test_settings_come_from_the_recording() -> None:
+    chosen = choose_settings(signals(simulated()[0]))
+    assert chosen.waveforms is not None
+    count, channels, length = chosen.waveforms.shape
+    assert (count, channels) == (2, 1)
+    assert 16 <= length <= 50
+    assert chosen.input.kind == "baseline"
+    assert chosen.input.span == 4 * length
+    true = unit(torch.from_numpy(shapes()).float()[:, None])
+    padded = torch.nn.functional.pad(true, (0, max(0, length - LENGTH)))[..., :length]
+    assert float(likeness(padded, chosen.waveforms).amax(1).min()) > 0.9
+    assert "2 waveforms of" in chosen.words
+    assert "hum of 50.0" in chosen.words
+    fixed = choose_settings(signals(simulated()[0]), waveforms=1, length=24)
+    assert fixed.waveforms is not None
+    assert fixed.waveforms.shape == (1, 1, 24)
+
+
+@pytest.mark.parametrize("length", [2, 24])
+def test_waveforms_shorter_than_half_an_event_are_reported(length: int) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        choose_settings(signals(simulated()[0]), length=length)
+    words = [str(one.message) for one in caught]
+    assert any("hold only a part of the events" in text for text in words) == (length == 2)
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.02])
+def test_a_channel_that_hardly_counts_is_named(scale: float) -> None:
+    """Such as an ECG in mV beside a pressure in mmHg; channels of one unit are no reason."""
+    x = simulated()[0]
+    both = replace(signals(np.stack([x, scale * x])), channel_names=("pressure", "ECG"))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        choose_settings(both)
+    messages = [str(warning.message) for warning in caught]
+    if scale == 1:
+        assert messages == []
+    else:
+        assert "channel pressure varies 50 times as much as channel ECG" in messages[0]
+
+
+def test_windows_of_a_recording_show_the_same_settings_as_the_recording() -> None:
+    """Those of 200 samples cut events and the drift."""
+    recording = signals(simulated()[0])
+    whole = choose_settings(recording)
+    some = choose_settings(cut_windows(recording, 200).subset([3, 4, 5]))
+    assert (some.words, some.input, some.lam) == (whole.words, whole.input, whole.lam)
+
+
+def test_a_recording_without_events_has_the_waveforms_of_the_recipe() -> None:
+    x = np.random.default_rng(0).normal(size=3000).astype(np.float32)
+    chosen = choose_settings(signals(x))
+    assert chosen.waveforms is None
+    assert "has only" in chosen.words
+
+
+def test_training_windows_have_no_drift_and_are_known_by_the_recording() -> None:
+    x, _ = simulated()
+    recording = signals(x)
+    stage = choose_settings(recording).input
+    windows = detrended(recording, InputStage(stage))
+    assert windows.shape == (1, 1, 2048)
+    assert float(windows[:].median(-1).values.abs().max()) < 0.1
+    assert windows.fingerprint == recording.fingerprint
+
+
+def test_training_windows_keep_gaps_unknown() -> None:
+    x, _ = simulated()
+    x[4000:4090] = np.nan
+    windows = detrended(signals(x), InputStage(InputSpec(kind="baseline", span=120)))
+    values = windows[:][:, 0, 0]
+    assert int(values.isnan().sum()) >= 90
+    assert values.isnan()[1, 4000 - 2048 : 4090 - 2048].all()
+
+
+@pytest.mark.parametrize(
+    ("length", "rate", "samples"), [("12ms", 2000, 24), ("0.5s", 250, 125), ("64", None, 64)]
+)
+def test_lengths_in_a_persons_words(length: str, rate: float | None, samples: int) -> None:
+    assert samples_of(length, rate) == samples
+
+
+@pytest.mark.parametrize(
+    ("length", "rate", "message"),
+    [
+        ("12ms", None, "needs the rate of the recording"),
+        ("long", 1.0, "such as 12ms"),
+        ("1", 1.0, "at least 2"),
+    ],
+)
+def test_lengths_that_are_none(length: str, rate: float | None, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        samples_of(length, rate)
+
+
+def test_a_model_of_signals_is_checked_before_training(tmp_path: Path) -> None:
+    np.savetxt(tmp_path / "x.csv", simulated()[0])
+    layers = "model.layers=[{maps=2,filter_size=[1,24]}]"  # its regions are two rows high
+    with pytest.raises(SpecError, match="--waveforms 2 --length 24"):
+        whatwhere("train", tmp_path / "x.csv", "--out", tmp_path / "run", "--set", layers)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_table_with_empty_fields_is_read_for_training(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("t,v\n0.1,1\n0.2,\n0.3,3\n")
+    images, _ = ww.data.load_for_training(path)
+    np.testing.assert_array_equal(images[0], [[1, np.nan, 3]])
+
+
+def test_the_commands_find_all_events_and_no_others(tmp_path: Path) -> None:
+    """With drift, hum and a gap, and nothing set by hand."""
+    x, peaks = simulated()
+    x[4000:4090] = np.nan
+    inside = (peaks > 3985) & (peaks < 4105)
+    np.save(tmp_path / "x.npy", x)
+    run = tmp_path / "run"
+    table = tmp_path / "events.csv"
+    whatwhere("train", tmp_path / "x.npy", "--rate", "1000", "--out", run, "--quiet")
+    output = whatwhere("encode", run, tmp_path / "x.npy", "--events", table)
+    assert "1 gap" in output
+    events = np.genfromtxt(table, delimiter=",", names=True)
+    negative = np.abs(shapes()[0]).max()  # a trough, the largest value of its waveform
+    positive = np.abs(shapes()[1]).max()
+    assert np.median(events["peak"][events["peak"] < 0]) == pytest.approx(-negative, rel=0.1)
+    assert np.median(events["peak"][events["peak"] > 0]) == pytest.approx(positive, rel=0.1)
+    at = events["seconds"] * RATE
+    near = np.abs(at[:, None] - peaks).min(1)
+    found = np.abs(at[:, None] - peaks[~inside]).min(0)
+    assert (near[(at < 3985) | (at > 4105)] <= 2).mean() > 0.97
+    assert (found <= 2).mean() > 0.97
+    assert set(events["waveform"]) == {0, 1}
+    history = ww.read_run(run).history
+    assert history[-1].cost <= 1.01 * history[0].cost
+
+
+def test_train_takes_the_number_and_the_length_of_the_waveforms() -> None:
+    x, _ = simulated()
+    with pytest.warns(UserWarning, match="Settings chosen from the recording"):
+        run = ww.train(signals(x), waveforms=1, length="24ms")
+    assert run.model.filters[0].shape == (1, 1, 1, round(0.024 * RATE))
+    assert run.model.spec.input.kind == "baseline"
+    with pytest.raises(SpecError, match="waveforms or length with a recipe"):
+        ww.train(signals(x), ww.read_recipe("signals"), waveforms=1)
+    with pytest.raises(SpecError, match="waveforms or length for images"):
+        ww.train(ww.data.load("digits")[:20], length=24)
+
+
+def test_a_gap_longer_than_a_window_does_not_stop_training(tmp_path: Path) -> None:
+    """By the commands, on a table with empty fields."""
+    x, peaks = simulated(events=220)
+    gap = slice(5000, 10_500)
+    lines = [f"{value:.5f}" for value in x]
+    lines[gap] = [""] * (gap.stop - gap.start)
+    (tmp_path / "a.csv").write_text("ECG (mV)\n" + "\n".join(lines) + "\n")
+    run = tmp_path / "run"
+    whatwhere("train", tmp_path / "a.csv", "--rate", RATE, "--out", run)
+    table = tmp_path / "events.csv"
+    said = whatwhere("encode", run, tmp_path / "a.csv", "--events", table)
+    assert "1 gap longer than a waveform" in said
+    assert "samples): 5.000 to 10.500 s" in said
+    with open(table, newline="") as file:
+        assert {event["channel"] for event in csv.DictReader(file)} == {"ECG"}
+    found = np.genfromtxt(table, delimiter=",", names=True)["sample"]
+    seen = peaks[(peaks < gap.start - 30) | (peaks > gap.stop + 30)]
+    nearest = np.abs(found[:, None] - seen).min(0)
+    assert (nearest < 5).mean() > 0.97
+
+
+def test_an_unfinished_run_is_reported_where_it_is_used(
+    tmp_path: Path,
+) -> None:
+    x, _ = simulated()
+    np.savetxt(tmp_path / "a.csv", x, header="mV", comments="")
+    run = tmp_path / "run"
+    whatwhere("train", tmp_path / "a.csv", "--out", run)
+    assert ww.read_run(run).is_finished
+    history = (run / "history.jsonl").read_text().splitlines()
+    (run / "history.jsonl").write_text(history[0] + "\n")
+    assert not ww.read_run(run).is_finished
+    words = ["encode", run, tmp_path / "a.csv", "--events", tmp_path / "events.csv"]
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == 0
+    assert f"is not finished: it has 1 epoch of {len(history)}" in result.stderr
+    assert "no times in seconds, because the rate is not known (give --rate)" in result.stdout
+
+
+def test_a_recording_of_another_size_has_no_events_and_a_hint(tmp_path: Path) -> None:
+    """Such as one in V where the model learned in mV; and `denoise` shows that it works."""
+    x, _ = simulated()
+    run = tmp_path / "run"
+    np.save(tmp_path / "x.npy", x)
+    whatwhere("train", tmp_path / "x.npy", "--rate", RATE, "--out", run)
+    np.save(tmp_path / "small.npy", x / 1000)
+    said = whatwhere("encode", run, tmp_path / "small.npy", "--events", tmp_path / "none.csv")
+    assert "0 events. Check that the recording has the rate and the unit" in said
+    words = ["denoise", tmp_path / "x.npy", tmp_path / "clean.npy", "--model", run]
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == 0
+    assert f"denoise {tmp_path / 'x.npy'}" in result.stderr
