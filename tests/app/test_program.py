@@ -15,7 +15,7 @@ import tiny_run as tiny
 import whatwhere as ww
 from tiny_run import PLAIN, whatwhere
 from whatwhere import app as assembled
-from whatwhere.commands.inputs import absolute_source
+from whatwhere.data.catalogue import absolute_source
 from whatwhere.errors import ConvergenceWarning, RunError, SlowEngineWarning
 
 

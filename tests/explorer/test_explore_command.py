@@ -6,27 +6,21 @@ import json
 import os
 import re
 import socket
-import subprocess
-import sys
 import threading
 import urllib.request
-import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
-from typer.testing import CliRunner
 
 import tiny_run as tiny
 from tiny_run import whatwhere
 from whatwhere import models
-from whatwhere.app import app, explore
-from whatwhere.errors import RunError, SpecError
+from whatwhere.errors import RunError
+from whatwhere.explorer import command as explore
 from whatwhere.html import server
-from whatwhere.labelling.session import Labelling
-from whatwhere.learning import TrainingOptions, train
 
 
 def carried(path: Path) -> dict[str, Any]:
@@ -166,81 +160,3 @@ def test_a_run_is_explored_with_its_own_recipe(tmp_path: Path) -> None:
     assert data["name"] == "run"
     assert data["settings"]["lambda"] == recipe.learning[-1].inference.lam
     assert (data["height"], data["width"]) == (10, 10)
-
-
-def test_label_scales_pictures_to_the_given_size_and_then_as_its_model(tmp_path: Path) -> None:
-    folder = tmp_path / "pictures"
-    folder.mkdir()
-    for name, size in (("a", (12, 30)), ("b", (40, 50)), ("c", (20, 20))):
-        Image.effect_noise(size, 80).save(folder / f"{name}.png")
-    out = tmp_path / "labels.csv"
-    with pytest.warns(UserWarning, match="like the smallest") as caught:
-        assert explore.read_to_label(str(folder), None, out, None).shape == (1, 12, 12)
-    assert str(caught[0].message).endswith(
-        "12 pixels are few, which costs accuracy. Stop (Ctrl-C) and run again with --size 64 and"
-        " another --out, or leave out the smallest picture."
-    )
-    squares = explore.read_to_label(str(folder), None, out, 16)
-    assert squares.shape == (1, 16, 16)
-
-    on_cpu = TrainingOptions(engine="reference", device="cpu")
-    train(squares, tiny.recipe(), tmp_path / "labels.run", options=on_cpu)
-    with pytest.warns(UserWarning, match="16 pixels, like the pictures that the run learned from"):
-        assert explore.read_to_label(str(folder), None, out, None).shape == (1, 16, 16)
-    with pytest.warns(UserWarning, match="like the pictures that the run learned from"):
-        session = Labelling(folder, labels=out, options=on_cpu)
-    assert session.images is not None
-    assert session.images.shape == (1, 16, 16)
-
-    with pytest.raises(SpecError, match=r"learned from squares of 16 pixels\. For --size 20"):
-        whatwhere("label", folder, "--size", "20", "--out", out)
-    with pytest.raises(SpecError, match="--size scales pictures"):
-        explore.read_to_label("digits", None, tmp_path / "others.csv", 16)
-
-
-@pytest.mark.parametrize("others", [0, 2])
-def test_an_export_counts_the_imported_labels_and_estimates_the_error(
-    others: int, tmp_path: Path
-) -> None:
-    run = tiny.make(tmp_path / "run")
-    folder = tmp_path / "pictures"
-    folder.mkdir()
-    images, labels = tiny.bars(40, seed=3)
-    for number, image in enumerate(images):
-        Image.fromarray((255 * image.clip(0, 1)).astype(np.uint8)).save(folder / f"{number}.png")
-    lines = [f"{number}.png,kind {labels[number]}" for number in range(8)]
-    lines += [f"{number}.png,kind 0" for number in range(100, 100 + others)]
-    few = tmp_path / "few.csv"
-    few.write_text("\n".join(["file,class", *lines]))
-    arguments = ["label", folder, run, "--labels-from", few, "--out", tmp_path / "labels.csv"]
-    arguments += ["--export", tmp_path / "classes.csv", "--set", "engine=reference"]
-    arguments += ["--set", "device=cpu", "--set", "copies=2"]
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
-        result = CliRunner().invoke(app, [str(one) for one in arguments])
-    assert result.exit_code == 0, result.output
-    counted = [str(one.message) for one in caught if "Imported" in str(one.message)]
-    if others:
-        assert counted == ["Imported 8 of 10 labels; no picture is called '100.png' or '101.png'."]
-        assert "Imported" not in result.stderr
-    else:
-        assert counted == []
-        assert "Imported 8 labels." in result.stderr.splitlines()
-    assert "classes.csv: the classes of 40 pictures" in result.stdout
-    assert re.search(r"^About \d+\.\d % of the predicted classes are wrong", result.stdout, re.M)
-
-
-def test_a_missing_folder_to_label_is_an_error_before_scikit_learn_is_imported() -> None:
-    code = (
-        "import sys; from whatwhere.app import main\n"
-        "try: main()\n"
-        "except SystemExit: print('sklearn' in sys.modules)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, "label", "no-such-folder"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "Cannot find no-such-folder" in done.stderr
-    assert done.stdout.strip() == "False"

@@ -1,5 +1,6 @@
 """What commands read: a run folder or a model file, images by name or path."""
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import typer
 
 import whatwhere as ww
 from whatwhere.commands.builder import Settings
-from whatwhere.errors import SpecError, plural, printable
+from whatwhere.errors import RunError, SpecError, plural, printable
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import Checked, Count, Positive
 from whatwhere.spec.execution import Execution, Shard, Sharding, choose_shard
@@ -67,6 +68,8 @@ class ImageInput(Checked):
 
     def absolute(self) -> "ImageInput":
         """The same with paths in full; names, `alpha` and `nan` stay as they are."""
+        from whatwhere.data.catalogue import absolute_source
+
         mask = self.mask if self.mask in (None, "alpha", "nan") else absolute_source(self.mask)
         return replace(self, source=absolute_source(self.source), mask=mask)
 
@@ -144,13 +147,6 @@ def recorded_by(run: Path) -> Any:
     return run_folder.recorded_by(run)
 
 
-def absolute_source(source: str) -> str:
-    """The source as a run records it: a name of a data set as it is, a path in full."""
-    from whatwhere.data.catalogue import CATALOGUE
-
-    return source if source.partition(":")[0] in CATALOGUE else str(Path(source).absolute())
-
-
 def open_run(run: Path, device: str, engine: str = "auto") -> "tuple[Recipe, ww.DeconvNet]":
     """The recipe and the model of a run folder, a model file or a name, on the device for an
     engine. A line says if the run is not finished."""
@@ -169,12 +165,35 @@ def open_run(run: Path, device: str, engine: str = "auto") -> "tuple[Recipe, ww.
     return trained.recipe, trained.model.to(home)
 
 
+class ImagesUnknown(RunError):
+    """A command got no images, and the model does not lead to the ones that it learned from.
+
+    run       the run, model file or name
+    recorded  the path that the run recorded, at which nothing is now; None if it recorded none
+    """
+
+    def __init__(self, run: Path, recorded: str | None = None) -> None:
+        self.run = run
+        self.recorded = recorded
+        problem = f"{run} does not record which images it learned from"
+        if recorded is not None:
+            problem = f"{run} learned from {recorded}, which is not there any more"
+        super().__init__(f"{problem}. Give this command the images.")
+
+
 def source_of(run: Path) -> str:
-    """The images that a run recorded, or those for a model that is known by name; otherwise the
-    included digits."""
+    """Return the images that a run recorded, or the example images of a model that is known by
+    name; raise `ImagesUnknown` for other models."""
+    from whatwhere.data.catalogue import CATALOGUE
     from whatwhere.data.models import example_images
 
-    return str(notes_of(run).get("source") or example_images(run))
+    recorded = notes_of(run).get("source")
+    source = recorded or example_images(run)
+    if source is None:
+        raise ImagesUnknown(run)
+    if recorded and recorded.partition(":")[0] not in CATALOGUE and not os.path.exists(recorded):
+        raise ImagesUnknown(run, recorded)
+    return str(source)
 
 
 def notes_of(run: Path) -> dict[str, Any]:

@@ -106,6 +106,8 @@ def load(
         images = _images_of_shard(opened, shard, source)
     if isinstance(images, Signals):
         images = images.with_rate(rate)
+    if isinstance(source, str | Path):
+        images = replace(images, source=catalogue.absolute_source(source))
     return images if labels is None else _with_labels(images, labels)
 
 
@@ -234,9 +236,10 @@ def load_for_training(
     if isinstance(opened := groups[0][0], Signals):
         if mask not in (None, "nan"):
             raise ImageError("Signals do not take a mask. Mark unknown samples with NaN instead.")
-        return (opened if crop is None else cut_windows(opened, crop)), None
+        windows = opened if crop is None else cut_windows(opened, crop)
+        return _with_source((windows, None), source)
     if crop is None and len(groups) == 1:
-        return groups[0]
+        return _with_source(groups[0], source)
     crops = mixed.random_crops(groups, crop, None, seed)
     if crop is None:
         warnings.warn(
@@ -244,7 +247,15 @@ def load_for_training(
             " crop=SIZE (--crop SIZE) for crops of another size.",
             stacklevel=3,
         )
-    return crops
+    return _with_source(crops, source)
+
+
+def _with_source(group: Group, source: Source) -> Group:
+    """Record where the images of a group were loaded from."""
+    images, mask = group
+    if isinstance(source, str | Path):
+        images = replace(images, source=catalogue.absolute_source(source))
+    return images, mask
 
 
 def _open(

@@ -241,3 +241,9 @@ def store(entry: Entry, file: File, source: IO[bytes], name: str) -> None:
             f"Cannot store {name} in {folder}: {error}. Copy or download it again, or set"
             " WHATWHERE_DATA to another folder for the cache."
         ) from None
+
+
+def absolute_source(source: str | Path) -> str:
+    """Return the name of a data set as it is, and a path in full, as a run records them."""
+    is_name = isinstance(source, str) and source.partition(":")[0] in CATALOGUE
+    return str(source) if is_name else str(Path(source).absolute())

@@ -89,6 +89,8 @@ class Images:
     deep_white  the value of white in the source's 16-bit pixels, which a run records; None if it
                 has none
     all_pictures  the pictures of all shards, if these are the images of a shard
+    source     where they were loaded from: the name of a data set or a full path, which a run
+               records; None for arrays
 
     >>> images = ww.data.load("digits")
     >>> images
@@ -106,6 +108,7 @@ class Images:
     brightest: int | None = None
     deep_white: int | None = None
     all_pictures: AllPictures | None = None
+    source: str | None = None
 
     def __post_init__(self) -> None:
         if self.labels is not None and len(self.labels) != len(self):

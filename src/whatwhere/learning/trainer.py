@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from whatwhere.data import Signals, load_for_training
+from whatwhere.data import Images, Signals, load_for_training
 from whatwhere.data.signals import samples_of
 from whatwhere.engines import Engine, resolve
 from whatwhere.engines.devices import choose_device
@@ -258,9 +258,12 @@ def run_facts(job: TrainingJob, first: torch.Tensor, processes: ProcessGroup) ->
     """What a checkpoint records about its run. Process 0 writes it, so the others do not read all
     images for their fingerprint."""
     notes = {**job.options.notes, "image_shape": list(first.shape[1:])}
-    white = getattr(getattr(job.images, "images", None), "deep_white", None)
-    if white:
-        notes["deep_white"] = white
+    images = getattr(job.images, "images", None)
+    if isinstance(images, Images):
+        if images.deep_white:
+            notes["deep_white"] = images.deep_white
+        if images.source is not None:
+            notes.setdefault("source", images.source)
     if not processes.is_main:
         return RunFacts(job.recipe, "", notes)
     fingerprint = job.images.fingerprint()

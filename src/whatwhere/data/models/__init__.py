@@ -10,7 +10,6 @@ from whatwhere.errors import RunError, did_you_mean
 
 FOLDER = Path(__file__).parent
 ROW = re.compile(r"^\| (?P<key>[^|]+?) \| (?P<value>.+) \|$", re.MULTILINE)
-EXAMPLES = "digits"  # images for a model whose card names none
 
 __all__ = ["card", "names", "path"]
 
@@ -79,12 +78,9 @@ def resolve(given: str | os.PathLike[str]) -> Path:
     return path(os.fspath(file))
 
 
-def example_images(given: str | os.PathLike[str]) -> str:
-    """The data set that the card of a model names, to try it on; for a file that has no card, the
-    included digits."""
-    name = os.fspath(Path(given))
-    return (
-        find(name).facts.get("example images", EXAMPLES)
-        if resolve(given) != Path(given)
-        else EXAMPLES
-    )
+def example_images(given: str | os.PathLike[str]) -> str | None:
+    """Return the data set that the card of a known model names, to try the model on; None for a
+    file or a run, whose images nobody knows, and for a card that names none."""
+    if resolve(given) == Path(given):
+        return None
+    return find(os.fspath(Path(given))).facts.get("example images")
