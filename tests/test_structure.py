@@ -23,6 +23,8 @@ HOMES = {
 # modules of a folder.
 COVERED_BY = {
     "signals/figures.py": "signals/test_signal_figures.py",
+    "signals/recording.py": "signals/test_files.py",
+    "data/gaps.py": "signals/test_signal_figures.py",
     "figures/animation.py": "figures/test_drawing.py",
     "html/server.py": "pages/test_explorer.py",
     "anomaly/filters.py": "anomaly/test_evidence.py",

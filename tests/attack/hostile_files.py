@@ -44,7 +44,7 @@ from data_files import write_idx
 from examples import random_latents
 from tiny_run import PLAIN, bars, make, whatwhere
 from whatwhere.classification.picture_classifier import is_classifier
-from whatwhere.data.signals import encode_signals
+from whatwhere.data.formats import recordings
 from whatwhere.errors import WhatwhereError
 from whatwhere.files import RECORD, check_outputs, claim_outputs, write_result
 from whatwhere.labelling.exchange import read_foreign_labels
@@ -226,7 +226,7 @@ def read_recording(path: Path) -> int:
     """Read a recording, and write another one like it, which has as many samples."""
     values = ww.data.load(path, signals=True, allow_nan=True)[:].numpy()
     copy = path.with_name(f"copy{path.suffix}")
-    copy.write_bytes(encode_signals(values, path))
+    copy.write_bytes(recordings().encode(values, path))
     again = ww.data.load(copy, signals=True, allow_nan=True)[:].numpy()
     assert again.shape == values.shape, "the copy is not like the recording"
     return values.size

@@ -12,8 +12,8 @@ import whatwhere as ww
 from surfaces import scratched, surface
 from whatwhere.anomaly import Detection, Patch, Threshold
 from whatwhere.anomaly.page import Drawing, write_page
-from whatwhere.data.signals import Signals
 from whatwhere.labelling.classes_page import classes_page
+from whatwhere.signals.recording import Signals
 
 
 def training_report(folder: Path) -> Path:

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 import whatwhere as ww
-from whatwhere.data.signals import Signals
 from whatwhere.errors import ImageError
 from whatwhere.model.events import Events
 from whatwhere.model.sized import LayerPlaces
+from whatwhere.signals.recording import Signals
 
 LENGTH = 32
 

@@ -14,10 +14,11 @@ from typer.testing import CliRunner
 import whatwhere as ww
 from tiny_run import whatwhere
 from whatwhere.app import app
-from whatwhere.data.signals import Signals, cut_windows, samples_of
 from whatwhere.errors import SpecError
 from whatwhere.ops.input_stage import InputStage
-from whatwhere.signals.settings import choose_settings, detrended, find_hum
+from whatwhere.signals.recording import Signals, cut_windows
+from whatwhere.signals.settings import choose_settings, find_hum
+from whatwhere.signals.training import detrended
 from whatwhere.signals.waveforms import likeness, unit
 from whatwhere.spec import InputSpec
 
@@ -135,26 +136,6 @@ def test_training_windows_keep_gaps_unknown() -> None:
     values = windows[:][:, 0, 0]
     assert int(values.isnan().sum()) >= 90
     assert values.isnan()[1, 4000 - 2048 : 4090 - 2048].all()
-
-
-@pytest.mark.parametrize(
-    ("length", "rate", "samples"), [("12ms", 2000, 24), ("0.5s", 250, 125), ("64", None, 64)]
-)
-def test_lengths_in_a_persons_words(length: str, rate: float | None, samples: int) -> None:
-    assert samples_of(length, rate) == samples
-
-
-@pytest.mark.parametrize(
-    ("length", "rate", "message"),
-    [
-        ("12ms", None, "needs the rate of the recording"),
-        ("long", 1.0, "such as 12ms"),
-        ("1", 1.0, "at least 2"),
-    ],
-)
-def test_lengths_that_are_none(length: str, rate: float | None, message: str) -> None:
-    with pytest.raises(SpecError, match=message):
-        samples_of(length, rate)
 
 
 def test_a_model_of_signals_is_checked_before_training(tmp_path: Path) -> None:

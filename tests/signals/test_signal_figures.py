@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import whatwhere as ww
-from whatwhere.data.signals import Signals
+from whatwhere.signals.recording import Signals
 
 pytest.importorskip("matplotlib")
 from matplotlib.figure import Figure

@@ -14,10 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.data import Images, is_folder, load, load_groups
+from whatwhere.data import Images, Signals, is_folder, load, load_groups
 from whatwhere.data.images import AllPictures
 from whatwhere.data.pictures import Picture, Pictures
-from whatwhere.data.signals import Signals
 from whatwhere.errors import ImageError, plural
 from whatwhere.spec.execution import ALL, Shard
 

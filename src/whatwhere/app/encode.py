@@ -265,8 +265,8 @@ def encode_events(
 ) -> Report:
     """Write the table of the events of signals."""
     from whatwhere.app.encoding import write_events
-    from whatwhere.data.signals import unknown_gaps
     from whatwhere.signals.find import tile_count
+    from whatwhere.signals.recording import unknown_gaps
 
     options = settings.of(EncodeOptions)
     engine = settings.of(Execution).engine

@@ -26,7 +26,6 @@ from whatwhere.data.arrays import write_npz
 from whatwhere.data.images import AllPictures, PictureWindows
 from whatwhere.data.parts import PartRecord, read_record
 from whatwhere.data.pictures import Pictures, picture_names
-from whatwhere.data.signals import Signals
 from whatwhere.engines.cpu.first_use import connected_weights
 from whatwhere.engines.threads import workers
 from whatwhere.errors import RunError
@@ -40,6 +39,7 @@ from whatwhere.model import DeconvNet
 from whatwhere.model.events import join_events
 from whatwhere.progress import Stage
 from whatwhere.signals.find import iter_events
+from whatwhere.signals.recording import Signals
 from whatwhere.spec import Recipe
 from whatwhere.spec.execution import ALL, Execution, Shard
 

@@ -88,7 +88,7 @@ def train(
     )
     start = None
     if base is None:
-        defaults = choose_defaults(pictures, **waveforms_asked(given, pictures))
+        defaults = choose_defaults(pictures, given.waveforms, given.length)
         base = defaults.recipe
         if not quiet:
             typer.echo(defaults.line_for(settings.override(base)), err=True)
@@ -148,16 +148,6 @@ def with_default_count(given: ImageInput, defaults: "Defaults", settings: Settin
     if given.image_count is not None or settings.given("learning"):
         return given
     return replace(given, image_count=defaults.image_count)
-
-
-def waveforms_asked(given: ImageInput, images: "ww.data.Images") -> dict[str, int | None]:
-    """The requested number of waveforms, and their length in samples."""
-    if not isinstance(images, ww.data.Signals):
-        return {}
-    from whatwhere.data.signals import samples_of
-
-    length = None if given.length is None else samples_of(given.length, images.rate)
-    return {"waveforms": given.waveforms, "length": length}
 
 
 def from_notes(kind: type[Kind], notes: dict[str, Any]) -> Kind:

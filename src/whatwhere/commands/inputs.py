@@ -57,7 +57,7 @@ class ImageInput(Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.length is not None:
-            from whatwhere.data.signals import read_length
+            from whatwhere.spec.duration import read_length
 
             read_length(self.length)  # before the recording is read
 
@@ -79,15 +79,13 @@ class ImageInput(Checked):
         """Images of one size, or their crops, and their masks; only the first `limit` of both."""
         import numpy as np
 
-        from whatwhere.data.signals import training_windows
-
         images, masks = ww.data.load_for_training(
             self.source, self.mask, crop=self.crop, signals=signals or self.for_recordings
         )
         if isinstance(images, ww.data.Signals):
             images = images.with_rate(self.rate)
             if self.limit is not None:
-                images = training_windows(images)
+                images = images.windows()
         if self.limit is None or self.limit >= len(images):
             return images, masks
         rows = np.arange(self.limit)

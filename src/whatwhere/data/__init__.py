@@ -5,28 +5,24 @@ import os
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from whatwhere.data import arrays, catalogue, mixed
 from whatwhere.data.catalogue import checksums
+from whatwhere.data.formats import is_recording_file, recordings, signals_class
 from whatwhere.data.images import AllPictures, Images, Pixels, check_finite, few_labels, white_used
 from whatwhere.data.mixed import NOT_RECORDED, Group, MixedPictures, Recorded, match_mask
 from whatwhere.data.parts import find_parts
 from whatwhere.data.pictures import folder_content, is_picture
-from whatwhere.data.signals import SUFFIXES as SIGNAL_SUFFIXES
-from whatwhere.data.signals import (
-    Signals,
-    as_signals,
-    cut_windows,
-    from_mne,
-    read_signals,
-)
 from whatwhere.data.stored_array import AnyArray
 from whatwhere.errors import ImageError, did_you_mean, one_or, plural, printable
 from whatwhere.spec.execution import ALL, Shard
+
+if TYPE_CHECKING:
+    from whatwhere.signals.recording import Signals as Signals
 
 __all__ = [
     "Images",
@@ -41,6 +37,14 @@ __all__ = [
 
 LARGEST_USUAL_FLOAT = 2.0
 """Non-negative floats beyond this are probably bytes that were not scaled."""
+
+
+def __getattr__(name: str) -> Any:
+    """`Signals`, loaded on first use."""
+    if name == "Signals":
+        return signals_class()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 Source = str | Path | np.ndarray | torch.Tensor | Images
 
@@ -104,7 +108,7 @@ def load(
         images = _one_size(opened, size)
     else:
         images = _images_of_shard(opened, shard, source)
-    if isinstance(images, Signals):
+    if isinstance(images, signals_class()):
         images = images.with_rate(rate)
     if isinstance(source, str | Path):
         images = replace(images, source=catalogue.absolute_source(source))
@@ -147,7 +151,7 @@ def load_groups(
     tensor(0.5000)
     """
     special = mask if isinstance(mask, str) and mask in ("alpha", "nan") else None
-    allow_nan = signals or special == "nan" or _is_recording_file(source)
+    allow_nan = signals or special == "nan" or is_recording_file(source)
     opened = _open(source, allow_nan=allow_nan, recorded=recorded, signals=signals, shard=shard)
     if isinstance(opened, MixedPictures):
         groups = replace(opened, blend=blend).by_size(alpha=special == "alpha")
@@ -233,10 +237,10 @@ def load_for_training(
     ((1, 16, 16), None)
     """
     groups = load_groups(source, mask, signals=signals)
-    if isinstance(opened := groups[0][0], Signals):
+    if isinstance(opened := groups[0][0], signals_class()):
         if mask not in (None, "nan"):
             raise ImageError("Signals do not take a mask. Mark unknown samples with NaN instead.")
-        windows = opened if crop is None else cut_windows(opened, crop)
+        windows = opened if crop is None else opened.windows(crop)
         return _with_source((windows, None), source)
     if crop is None and len(groups) == 1:
         return _with_source(groups[0], source)
@@ -280,12 +284,12 @@ def _open(
         )
     if isinstance(source, Images):
         return source
-    if _is_mne(source):
-        return from_mne(source)
+    if (recording := recordings().of_object(source)) is not None:
+        return recording
     if isinstance(source, str | Path):
         name = printable(source)
         opened = _open_path(source, recorded, signals, shard)
-        if isinstance(opened, MixedPictures | Signals):
+        if isinstance(opened, MixedPictures | Images):
             return opened
         values, own_labels = opened
     else:
@@ -294,20 +298,10 @@ def _open(
         own_labels = None
     arrays.check_dtype(values.dtype, name)
     if signals:
-        images: Images = as_signals(values, name)
+        images: Images = recordings().of_values(values, name)
     else:
         images = _from_pixels(arrays.as_pixels(values, name, channels), name, allow_nan, recorded)
     return images if own_labels is None else _with_labels(images, own_labels)
-
-
-def _is_recording_file(source: object) -> bool:
-    """Whether this is a path of a file that holds nothing but signals."""
-    return isinstance(source, str | Path) and Path(source).suffix.lower() in SIGNAL_SUFFIXES
-
-
-def _is_mne(source: object) -> bool:
-    """Whether this is a recording of MNE-Python, which is not imported for it."""
-    return hasattr(source, "get_data") and hasattr(source, "ch_names")
 
 
 def _load_named(entry: catalogue.Entry, split: str) -> Images:
@@ -334,7 +328,7 @@ def _load_named(entry: catalogue.Entry, split: str) -> Images:
 
 def _open_path(
     source: str | Path, recorded: Recorded, signals: bool, shard: Shard
-) -> MixedPictures | Signals | tuple[AnyArray, np.ndarray | None]:
+) -> "MixedPictures | Signals | tuple[AnyArray, np.ndarray | None]":
     """The pictures of a shard of a file or of a folder; a recording; or the values of an array
     file, and its labels. Recordings of any size are read part by part."""
     if source == "":
@@ -343,8 +337,8 @@ def _open_path(
     try:
         if os.path.isdir(path):
             return MixedPictures.of_folder(path, recorded, shard)
-        if _is_recording_file(path):
-            return read_signals(path, printable(path))
+        if is_recording_file(path):
+            return recordings().read(path, printable(path))
         if is_picture(path):
             return MixedPictures.of_file(path, recorded, shard)
         return arrays.read_file(path, largest=0 if signals else None)

@@ -12,19 +12,18 @@ each choice was made. Waveforms start as pieces of the signals.
 """
 
 from dataclasses import replace
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from whatwhere.data.signals import WINDOW, Signals, as_signals
+from whatwhere.data import Images, load
 from whatwhere.errors import listed, plural
 from whatwhere.inference.auto_lam import sample_rows, sample_targets
 from whatwhere.inference.target import ImageSource
 from whatwhere.model import DeconvNet
-from whatwhere.signals.settings import choose_settings
-from whatwhere.spec import AutoLam, InferenceSpec, InputSpec, Recipe
+from whatwhere.spec import AutoLam, InferenceSpec, InputSpec, ModelSpec, Recipe
 from whatwhere.spec.toml import read_recipe
 
 GROUND = 0.7
@@ -39,10 +38,6 @@ NEAR = 0.02
 VALUES = 4_000_000  # pixels × channels of all images that each layer learns from
 # for few images: 50 digits take less than 10 s on two cores (reproduction/studies/few_images.py)
 MOST_EPOCHS = 25
-# windows of a recording that are learned from together: with few events, similar waveforms become
-# one (sorted recall of short spikes: 0.98, with 1 window 0.82)
-RECORDING_BATCH = 64
-RECORDING_EPOCHS = 3  # the waveforms are nearly right at the start
 
 
 class Defaults(NamedTuple):
@@ -67,19 +62,35 @@ class Defaults(NamedTuple):
         return self.line.replace(self.passes, f"as you set, {layers} trained for {words} {noun}")
 
 
-def choose_defaults(
-    images: ImageSource, waveforms: int | None = None, length: int | None = None
-) -> Defaults:
-    """The recipe for images [N, C, H, W] or signals, and how many of them each layer learns from.
+@runtime_checkable
+class OwnSettings(Protocol):
+    """Images that bring their own settings to training, such as a recording."""
 
-    waveforms, length  number of waveforms of signals, and their length in samples; None chooses
+    def choose_defaults(self, waveforms: int | None, length: str | int | None) -> Defaults:
+        """Choose the recipe and the model to begin with."""
+
+    def for_training(self, spec: ModelSpec | None) -> Images:
+        """What a model of this spec learns from; None: what settings are chosen from."""
+
+
+def choose_defaults(
+    images: ImageSource | OwnSettings,
+    waveforms: int | None = None,
+    length: str | int | None = None,
+) -> Defaults:
+    """Choose the recipe for images [N, C, H, W] or signals, and how many of them each layer learns
+    from.
+
+    waveforms, length  number of waveforms of signals, and their length in samples or as a time;
+                       None chooses
     """
-    if isinstance(images, Signals):
-        return choose_for_recording(images, waveforms, length)
-    if images[slice(0, 1)].shape[2] == 1:  # signals as images of height 1
+    if not isinstance(images, OwnSettings) and images[slice(0, 1)].shape[2] == 1:
+        # signals as images of height 1
         values = images[slice(0, len(images))][:, :, 0].cpu().numpy()
-        recording = as_signals(values, "signals")
-        return choose_for_recording(recording, waveforms, length)
+        recording: Any = load(values, signals=True)
+        return choose_defaults(recording, waveforms, length)
+    if isinstance(images, OwnSettings):
+        return images.choose_defaults(waveforms, length)
     sample = torch.cat([images[slice(row, row + 1)] for row in sample_rows(len(images))])
     recipe, words = pictures_recipe(sample)
     most = max(1, VALUES // sample[0].numel())
@@ -99,44 +110,6 @@ def choose_defaults(
         " as 'paper'."
     )
     return Defaults(recipe, most if most < len(images) else None, line, passes=passes)
-
-
-def choose_for_recording(
-    signals: Signals, waveforms: int | None = None, length: int | None = None
-) -> Defaults:
-    """The recipe `signals` with the waveforms and the input stage that a recording shows."""
-    recipe = read_recipe("signals")
-    chosen = choose_settings(signals, waveforms, length, recipe.seed)
-    layer = recipe.model.layers[0]
-    if chosen.waveforms is not None:
-        maps, _, samples = chosen.waveforms.shape
-        layer = replace(layer, maps=maps, filter_size=(1, samples))
-    count, channels, _, duration = signals.pixels.shape
-    model = replace(recipe.model, layers=(layer,), channels=channels, input=chosen.input)
-    windows = count * max(1, duration // WINDOW)
-    most = max(1, VALUES // (channels * min(duration, WINDOW)))
-    epochs = min(RECORDING_EPOCHS, max(1, most // windows))
-    learning = tuple(replace(one, epochs=epochs) for one in recipe.learning)
-    inference = recipe.inference
-    if chosen.lam is not None:
-        inference = replace(inference, lam=chosen.lam)
-        learning = tuple(
-            replace(one, inference=replace(one.inference, lam=chosen.lam)) for one in learning
-        )
-    batch_size = min(RECORDING_BATCH, windows)
-    recipe = replace(
-        recipe, model=model, learning=learning, inference=inference, batch_size=batch_size
-    )
-    start = None
-    if chosen.waveforms is not None:
-        start = DeconvNet(model, seed=recipe.seed)
-        filters = chosen.waveforms.transpose(0, 1)[:, :, None]
-        start = start.with_filters(1, start.project(1, filters.double()).to(start.dtype))
-    line = (
-        f"Settings chosen from the recording: {chosen.words}. To change them, give --waveforms,"
-        " --length or --recipe signals."
-    )
-    return Defaults(recipe, most if most < windows else None, line, start)
 
 
 def pictures_recipe(sample: Tensor) -> tuple[Recipe, str]:

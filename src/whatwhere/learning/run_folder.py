@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from whatwhere import files
+from whatwhere.data.formats import recordings
 from whatwhere.data.mixed import Recorded
 from whatwhere.data.models import names, resolve
 from whatwhere.data.pictures import SUFFIXES as PICTURE_SUFFIXES
-from whatwhere.data.signals import SUFFIXES as SIGNAL_SUFFIXES
 from whatwhere.errors import RunError, as_clause, command, did_you_mean, printable
 from whatwhere.learning.checkpoint import (
     Checkpoint,
@@ -169,7 +169,11 @@ def read_run(path: str | os.PathLike[str]) -> TrainedRun:
 def check_not_data(path: Path) -> None:
     """Raise a RunError for images or a recording in place of a run, as when the run is left out."""
     ending = path.suffix.lower()
-    kinds = {"a recording": SIGNAL_SUFFIXES, "a picture": PICTURE_SUFFIXES, "an array": ARRAYS}
+    kinds = {
+        "a recording": recordings().SUFFIXES,
+        "a picture": PICTURE_SUFFIXES,
+        "an array": ARRAYS,
+    }
     for kind, endings in kinds.items():
         if ending in endings and os.path.isfile(path):
             name = printable(path)

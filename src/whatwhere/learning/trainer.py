@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from whatwhere.data import Images, Signals, load_for_training
-from whatwhere.data.signals import samples_of
+from whatwhere.data import Images, load_for_training
 from whatwhere.engines import Engine, resolve
 from whatwhere.engines.devices import choose_device
 from whatwhere.errors import SpecError, warn
@@ -21,7 +20,7 @@ from whatwhere.inference.auto_lam import resolve_recipe
 from whatwhere.inference.target import ImageSource, make_target
 from whatwhere.learning.algorithm import learn, learn_from_stream, training_phase
 from whatwhere.learning.checkpoint import RunFacts
-from whatwhere.learning.defaults import choose_defaults, start_from_pieces
+from whatwhere.learning.defaults import OwnSettings, choose_defaults, start_from_pieces
 from whatwhere.learning.latent_store import LatentStore, latents_fit, latents_per_image
 from whatwhere.learning.processes import ProcessGroup, is_main_process, open_processes
 from whatwhere.learning.reports import (
@@ -169,9 +168,8 @@ def choose_settings(
     """Settings for images without a recipe, chosen from them; a warning reports the choice."""
     if isinstance(images, str | Path):
         images = load_for_training(images)[0]
-    if isinstance(images, Signals):
-        samples = None if length is None else samples_of(length, images.rate)
-        chosen = choose_defaults(images, waveforms, samples)
+    if isinstance(images, OwnSettings):
+        chosen = images.choose_defaults(waveforms, length)
         start = start or chosen.start
         source = open_images(images, chosen.recipe.model)
     else:

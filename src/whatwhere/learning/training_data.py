@@ -11,16 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.data import Images, Signals, load, load_for_training
-from whatwhere.data.signals import training_windows
+from whatwhere.data import Images, load, load_for_training
 from whatwhere.errors import ImageError, WhatwhereError, plural
 from whatwhere.inference.target import ImageSource, Target, make_target
 from whatwhere.latents import Latents
+from whatwhere.learning.defaults import OwnSettings
 from whatwhere.learning.latent_store import LatentStore
 from whatwhere.learning.processes import ProcessGroup
 from whatwhere.model import DeconvNet
-from whatwhere.ops.input_stage import InputStage
-from whatwhere.signals.settings import detrended
 from whatwhere.spec import EveryBatch, ModelSpec, Recipe
 from whatwhere.spec.checks import require, require_count
 
@@ -162,8 +160,8 @@ def open_images(images: Any, spec: ModelSpec | None) -> ImageStream:
     """What `train` was given: a path or name, an array, `Images`, a tensor, an iterable; in the
     units of a model."""
     images = _load_images(images, spec)
-    if isinstance(images, Signals):
-        images = _signal_images(images, spec)
+    if isinstance(images, OwnSettings):
+        images = images.for_training(spec)
     has_rows = hasattr(images, "__len__") and hasattr(images, "__getitem__")
     if not has_rows or isinstance(images, list | tuple):
         return IterableStream(images)
@@ -175,7 +173,8 @@ def open_images(images: Any, spec: ModelSpec | None) -> ImageStream:
 
 
 def _load_images(images: Any, spec: ModelSpec | None) -> Any:
-    """Paths, names and arrays as `Images` or `Signals`; everything else as it is."""
+    """Paths, names and arrays as `Images`, or as signals for a model of signals; everything else as
+    it is."""
     signals = spec is not None and spec.for_signals
     if isinstance(images, str | Path):
         return load_for_training(images, signals=signals)[0]
@@ -184,19 +183,6 @@ def _load_images(images: Any, spec: ModelSpec | None) -> Any:
     if isinstance(images, np.ndarray | Tensor):
         return load(images, signals=signals and images.ndim < 4, allow_nan=signals)
     return images
-
-
-def _signal_images(signals: Signals, spec: ModelSpec | None) -> Images:
-    """Signals as images of height 1 in a model's units; without a model, windows of them."""
-    if spec is None:
-        return training_windows(signals).as_images()
-    require(
-        spec.for_signals,
-        "a model of pictures for signals",
-        "filters and regions of height 1, such as layers = [{ maps = 2, filter_size = [1, 24],"
-        " pool_size = [1, 2], pool_stride = [1, 1] }] (or --waveforms 2 --length 24)",
-    )
-    return detrended(replace(signals, white=spec.input.white), InputStage(spec.input))
 
 
 def fingerprint(images: ImageSource) -> str:

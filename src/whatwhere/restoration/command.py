@@ -235,7 +235,7 @@ def restore_recording(
     from whatwhere.commands.inputs import open_run
     from whatwhere.commands.outputs import Stages, claim, write
     from whatwhere.data import load
-    from whatwhere.data.signals import encode_signals, holds_unknown_samples
+    from whatwhere.data.formats import recordings
     from whatwhere.restoration.restore import LONG_GAPS
 
     recording, mask, out = paths
@@ -267,12 +267,12 @@ def restore_recording(
                 # the line below says how many gaps are left
                 warnings.filterwarnings("ignore", message=LONG_GAPS)
                 restored = restoration.inpaint(opened, values, known, task.noise, spec=task.spec)
-            unknown = float("nan") if holds_unknown_samples(recording) else 0.0
+            unknown = float("nan") if recordings().holds_unknown(recording) else 0.0
             longest = opened.spec.layers[0].filter_shape[1]
             gaps = leave_long_gaps(restored, known, longest, unknown)
             left = long_gaps_line(gaps, unknown)
         advance(1)
-    write(out, encode_signals(restored.cpu().numpy(), recording))
+    write(out, recordings().encode(restored.cpu().numpy(), recording))
     typer.echo(f"{printable(out)}: restored{left}")
 
 
@@ -289,7 +289,7 @@ def leave_long_gaps(restored: "Tensor", known: "Tensor", longest: int, unknown: 
     """Set gaps of signals [N, C, T] that are longer than a waveform to the value `unknown`, in
     place. Return their number, in which a gap in several channels counts once. No waveform spans
     such a gap, so its filled-in samples are a guess."""
-    from whatwhere.data.signals import long_gaps
+    from whatwhere.data.gaps import long_gaps
 
     count = 0
     seen = known.expand_as(restored) > 0

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-from whatwhere.data.signals import Signals, known_samples, long_gaps
+from whatwhere.data.gaps import long_gaps
 from whatwhere.errors import SpecError, plural
 from whatwhere.figures import style
 from whatwhere.figures.composite import cost
@@ -23,6 +23,7 @@ from whatwhere.model import DeconvNet
 from whatwhere.model.events import Events
 from whatwhere.progress import Stage, no_stage
 from whatwhere.signals.find import find_events
+from whatwhere.signals.recording import Signals, known_samples
 
 SHOWN = 16  # events in the stretch of a recording that is drawn
 LONGEST = 60  # the longest such stretch, in lengths of a waveform

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from whatwhere.data.signals import Signals
 from whatwhere.errors import ImageError, plural
 from whatwhere.inference.tiled import InferredTile, Picture, TileGrid, infer_latents
 from whatwhere.model import DeconvNet
@@ -24,6 +23,7 @@ from whatwhere.model.events import Events, events_of, join_events, overlapping, 
 from whatwhere.model.sized import LayerPlaces, SizedModel
 from whatwhere.signals.noise import DEVIATIONS, waveform_noise
 from whatwhere.signals.overlaps import Limits, Stretch, explain_overlaps
+from whatwhere.signals.recording import Signals
 from whatwhere.spec import AutoLam, InferenceSpec, ModelSpec, Phase
 from whatwhere.spec.checks import require
 

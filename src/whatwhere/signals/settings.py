@@ -11,18 +11,14 @@ with other seeds than the benchmark's, although its recordings were also used ea
 real recordings that benchmarks/real_recordings.py names.
 """
 
-import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.data.images import Images
-from whatwhere.data.signals import WINDOW, Signals, cut_windows, training_windows
 from whatwhere.errors import listed, plural, warn
 from whatwhere.ops.baseline import baseline
-from whatwhere.ops.input_stage import InputStage
+from whatwhere.signals.recording import Signals
 from whatwhere.signals.waveforms import (
     LEAST,
     MEDIAN_OF_NORMAL,
@@ -43,8 +39,6 @@ from whatwhere.spec import InputSpec
 
 # How much is read together
 SAMPLE = 1 << 17  # samples that settings are chosen from
-BLOCK = 1 << 16  # samples of a block whose baseline is computed together
-IN_MEMORY = 1 << 26  # values without a baseline that are kept in memory; more are in a file
 
 # The baseline and the extent of the waveforms
 LENGTHS = (12, 24, 48, 96, 192, 384)  # lengths of waveforms that are tried
@@ -285,45 +279,3 @@ def remove_baseline(x: Tensor, span: int, hum: float) -> Tensor:
     known = ~x.isnan()
     low = baseline(x.nan_to_num(0)[None, :, None], span, hum, known[None, :, None].float())
     return x - low[0, :, 0]
-
-
-class Detrended(Images):
-    """Windows of a recording without its slow part; a run identifies them by the recording."""
-
-    @property
-    def fingerprint(self) -> str:
-        return str(self.__dict__["recorded_fingerprint"])
-
-
-def detrended(signals: Signals, stage: InputStage) -> Images:
-    """Windows of signals without their slow part: it needs more samples than a window has.
-
-    The model's input stage finds next to nothing more to subtract from them.
-    """
-    if stage.spec.kind != "baseline" or signals.shape[2] < 2 * WINDOW:
-        return training_windows(signals).as_images()
-    count, channels, _, length = signals.pixels.shape
-    values = new_values((count, channels, 1, length))
-    for row in range(count):
-        recording = signals.recording(row)
-        for first in range(0, length, BLOCK):
-            last = min(first + BLOCK, length)
-            # with the samples around it that influence its baseline
-            begin = max(0, first - stage.reach)
-            x = recording[:, :, begin : last + stage.reach][None]
-            known = ~x.isnan()
-            detail, _ = stage.forward(x.nan_to_num(0), known.float())
-            block = torch.where(known, detail, torch.nan)[0, :, :, first - begin : last - begin]
-            values[row, :, :, first:last] = block.numpy()
-    clean = replace(signals, pixels=values, allow_nan=True)
-    windows = Detrended(**vars(cut_windows(clean, WINDOW).as_images()))
-    windows.__dict__["recorded_fingerprint"] = signals.fingerprint
-    return windows
-
-
-def new_values(shape: tuple[int, ...]) -> np.ndarray:
-    """Room for values, in memory or, for many, in a temporary file."""
-    if np.prod(shape) <= IN_MEMORY:
-        return np.empty(shape, np.float32)
-    with tempfile.TemporaryFile() as file:  # the mapping keeps it
-        return np.memmap(file, np.float32, "w+", shape=shape)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import whatwhere as ww
-from whatwhere.data.signals import encode_signals
-from whatwhere.data.tables import read_table, split_unit, time_column
 from whatwhere.errors import ImageError
+from whatwhere.signals.files import encode
+from whatwhere.signals.tables import read_table, split_unit, time_column
 
 
 def written(folder: Path, *lines: str) -> Path:
@@ -80,14 +80,14 @@ def test_units_may_have_a_line_of_their_own(tmp_path: Path, units: str) -> None:
     assert signals.rate == pytest.approx(100)
     assert signals.start == 0.5
     np.testing.assert_array_equal(signals[0], [[1, 3, 5], [2, 4, 6]])
-    text = encode_signals(signals[:].numpy(), path).decode()
+    text = encode(signals[:].numpy(), path).decode()
     assert text.splitlines() == ["Time,I,II", units.strip(), "0.5,1,2", "0.51,3,4", "0.52,5,6"]
 
 
 def test_a_written_table_keeps_its_times(tmp_path: Path) -> None:
     path = written(tmp_path, "time;x", "0,00;1,5", "0,01;2,5", "0,02;3,5")
     signals = ww.data.load(path)
-    text = encode_signals(2 * signals[:].numpy(), path).decode()
+    text = encode(2 * signals[:].numpy(), path).decode()
     assert text.splitlines() == ["time;x", "0,00;3", "0,01;5", "0,02;7"]
 
 

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 import whatwhere as ww
-from whatwhere.data.signals import Signals, cut_windows, encode_signals, training_windows
 from whatwhere.errors import ImageError
+from whatwhere.signals.files import encode
+from whatwhere.signals.recording import Signals, cut_windows, training_windows
 
 
 @pytest.fixture
@@ -146,7 +147,7 @@ def test_headings_keep_their_encoding(encoding: str, heading: str, tmp_path: Pat
     content = f"{heading}\r\n1.5,2\r\n3,4\r\n".encode(encoding)
     path = written(tmp_path, content)
     values = ww.data.load(path)[:].numpy()
-    assert encode_signals(values, path) == content
+    assert encode(values, path) == content
 
 
 def test_an_empty_line_of_several_channels_is_an_unknown_sample(tmp_path: Path) -> None:
@@ -182,7 +183,7 @@ def test_decimal_commas(text: str, expected: list[list[float]], tmp_path: Path) 
     path = written(tmp_path, text)
     values = ww.data.load(path)[:].numpy()
     np.testing.assert_array_equal(values[0], np.float32(expected))
-    copy = written(tmp_path, encode_signals(values, path))
+    copy = written(tmp_path, encode(values, path))
     np.testing.assert_array_equal(ww.data.load(copy)[:], values)
 
 
@@ -207,7 +208,7 @@ def test_a_wav_file_of_64_bits(recording: np.ndarray, tmp_path: Path) -> None:
     values = ww.data.load(path)[:]
     torch.testing.assert_close(values[0], torch.from_numpy(recording))
     copy = tmp_path / "b.wav"
-    copy.write_bytes(encode_signals(2 * values.numpy(), path))  # beyond the largest
+    copy.write_bytes(encode(2 * values.numpy(), path))  # beyond the largest
     torch.testing.assert_close(ww.data.load(copy)[:], (2 * values).clamp(-1, 1))
 
 

@@ -1,0 +1,58 @@
+"""Formats of files that a use of the library reads and writes, such as recordings.
+
+A module for such files offers the functions of `Format`. It is loaded on first use, so that neither
+`data` nor training imports a use.
+"""
+
+import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, cast
+
+from whatwhere.data.stored_array import AnyArray
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from whatwhere.signals.recording import Signals
+
+_RECORDINGS = "whatwhere.signals.files"
+_SIGNALS = "whatwhere.signals.recording"
+
+
+class Format(Protocol):
+    """A module that reads and writes recordings.
+
+    SUFFIXES  endings of the files that hold nothing but a recording
+    """
+
+    SUFFIXES: tuple[str, ...]
+
+    def read(self, path: Path, name: str) -> "Signals":
+        """Read a file with one of the suffixes."""
+
+    def of_values(self, values: AnyArray, name: str) -> "Signals":
+        """Signals of values [T], [C, T] or [N, C, T]."""
+
+    def of_object(self, source: object) -> "Signals | None":
+        """Signals of an object of another library; None if it is not one of those."""
+
+    def encode(self, values: "np.ndarray", source: Path) -> bytes:
+        """The content of a file of signals [N, C, T] in the form of `source`."""
+
+    def holds_unknown(self, source: Path) -> bool:
+        """Whether a file like `source` can mark samples as unknown."""
+
+
+def recordings() -> Format:
+    """The format of recordings."""
+    return cast(Format, importlib.import_module(_RECORDINGS))
+
+
+def signals_class() -> "type[Signals]":
+    """The class of recordings."""
+    return cast("type[Signals]", importlib.import_module(_SIGNALS).Signals)
+
+
+def is_recording_file(source: object) -> bool:
+    """Whether this is a path of a file that holds nothing but a recording."""
+    return isinstance(source, str | Path) and Path(source).suffix.lower() in recordings().SUFFIXES

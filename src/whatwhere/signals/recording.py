@@ -1,0 +1,200 @@
+"""Recordings of one or more channels. Users see them as [N, C, T]; the model sees images of
+height 1."""
+
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from whatwhere.data.gaps import long_gaps
+from whatwhere.data.images import (
+    Images,
+    LazyPixels,
+    PictureWindows,
+    Pixels,
+    Rows,
+    check_finite,
+    picture_of,
+)
+from whatwhere.data.stored_array import AnyArray, with_new_axis
+from whatwhere.errors import ImageError, plural, warn
+from whatwhere.spec import ModelSpec
+
+if TYPE_CHECKING:
+    from whatwhere.learning.defaults import Defaults
+
+WINDOW = 2048  # samples, for learning from longer signals
+CHECKED = 1 << 20  # samples that are checked at a time
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Signals(Images):
+    """Signals as the model expects them: `signals[rows]` is a float32 tensor [n, C, T], read when
+    it is asked for.
+
+    The other fields are those of `Images`: `pixels` [N, C, 1, T], `labels`, `name`, `classes`,
+    `allow_nan`, `white`, `brightest`, `deep_white` and `all_pictures`.
+
+    rate           samples per second; None if it is not known
+    start          seconds at the first sample
+    unit           unit of the values, such as 'mV'; '' if it is not known
+    channel_names  names of the channels in the file; None if it has none
+    recorded_as    the signals that these windows were cut from; None for signals as they were
+                   recorded
+
+    >>> ww.data.load(np.zeros((3, 2, 500)), signals=True)
+    Signals('array', 3 of 2×500, unlabelled)
+    >>> ww.data.load(np.zeros(500), signals=True, rate=250).rate
+    250.0
+    """
+
+    rate: float | None = None
+    start: float = 0.0
+    unit: str = ""
+    channel_names: tuple[str, ...] | None = None
+    recorded_as: "Signals | None" = None
+
+    def __getitem__(self, rows: Rows) -> torch.Tensor:
+        if isinstance(rows, int | np.integer):
+            return self[np.array([rows])][0]
+        return super().__getitem__(rows).squeeze(2)
+
+    def as_images(self) -> Images:
+        """The same signals as images of height 1."""
+        return Images(**{field.name: getattr(self, field.name) for field in fields(Images)})
+
+    def recording(self, row: int) -> PictureWindows:
+        """One signal as a picture [C, 1, T] that is read window by window."""
+        return PictureWindows(self, row)
+
+    def with_rate(self, rate: float | None) -> "Signals":
+        """The same signals with this many samples per second, if a number is given."""
+        return self if rate is None else replace(self, rate=float(rate))
+
+    def windows(self, size: int | None = None) -> "Signals":
+        """Cut the signals into windows of this many samples.
+
+        size  None: windows to learn from, or short signals as they are
+        """
+        return training_windows(self) if size is None else cut_windows(self, size)
+
+    # What training asks of a recording: `learning.defaults.OwnSettings`
+
+    def choose_defaults(
+        self, waveforms: int | None = None, length: str | int | None = None
+    ) -> "Defaults":
+        """Choose the recipe and the waveforms to begin with from the recording."""
+        from whatwhere.signals.training import choose_defaults
+
+        return choose_defaults(self, waveforms, length)
+
+    def for_training(self, spec: ModelSpec | None) -> Images:
+        """The windows that a model of this spec learns from, as images of height 1."""
+        from whatwhere.signals.training import images_for_training
+
+        return images_for_training(self, spec)
+
+
+def unknown_gaps(signals: Signals, longest: int) -> list[slice]:
+    """The gaps of more than `longest` samples in all channels of the signals, signal by signal;
+    read part by part."""
+    if signals.pixels.dtype.kind != "f":
+        return []
+    gaps: list[slice] = []
+    for row in range(len(signals)):
+        gaps += long_gaps(known_samples(signals, row), longest)
+    return gaps
+
+
+def known_samples(signals: Signals, row: int) -> np.ndarray:
+    """Which samples of a signal are known in any channel, [T]; read part by part."""
+    recording = signals.recording(row)
+    length = recording.shape[2]
+    parts = []
+    for first in range(0, length, CHECKED):
+        part = recording[:, :, first : first + CHECKED]
+        parts.append((~part.isnan()).any(0)[0].numpy())
+    return np.concatenate(parts)
+
+
+def cut_windows(signals: Signals, size: int) -> Signals:
+    """Windows of `size` samples, one after the other; the last window of a signal ends where the
+    signal ends.
+
+    An event at a cut is explained from both sides of it: a waveform may begin before a window and
+    end after it. Windows in a gap, without any known sample, are left out.
+    """
+    count, _, _, length = signals.pixels.shape
+    if size > length:
+        raise ImageError(
+            f"Cannot cut windows of {size:,} samples: {signals.name} has {length:,}. Give a"
+            " shorter length."
+        )
+    each = np.append(np.arange(0, length - size, size), length - size)
+    starts = np.stack([np.repeat(np.arange(count), len(each)), np.tile(each, count)], 1)
+    if signals.pixels.dtype.kind == "f":
+        starts = starts[[_has_known_sample(signals.pixels, row, at, size) for row, at in starts]]
+    if not len(starts):
+        raise ImageError(f"{signals.name} has no known sample: all values are NaN.")
+    name = f"{len(starts):,} windows of {size:,} samples of {signals.name}"
+
+    def read(rows: np.ndarray) -> np.ndarray:
+        return np.stack(
+            [picture_of(signals.pixels, row)[:, :, at : at + size] for row, at in starts[rows]]
+        )
+
+    pixels = LazyPixels((len(starts), signals.shape[0], 1, size), signals.pixels.dtype, read)
+    return replace(signals, pixels=pixels, labels=None, name=name, recorded_as=signals)
+
+
+def _has_known_sample(pixels: Pixels, row: int, first: int, size: int) -> bool:
+    window = picture_of(pixels, row)[:, :, first : first + size]
+    return not bool(np.isnan(window).all())
+
+
+def training_windows(signals: Signals) -> Signals:
+    """What to learn from: short signals as they are, others in windows."""
+    is_long = signals.shape[2] >= 2 * WINDOW and not isinstance(signals.pixels, LazyPixels)
+    return cut_windows(signals, WINDOW) if is_long else signals
+
+
+def as_signals(values: AnyArray, name: str) -> Signals:
+    """Signals of values [T], [C, T] or [N, C, T]; floats are checked once, window by window. NaN
+    marks unknown samples.
+
+    If the values are [T, C], with fewer channels than samples, the axes are swapped, and a warning
+    says so.
+    """
+    shape = values.shape
+    if not 1 <= len(shape) <= 3 or 0 in shape:
+        raise ImageError(
+            f"{name} has the shape {shape}; expected signals [T], [C, T] or [N, C, T]."
+        )
+    if is_transposed(shape):
+        warn(
+            f"{name} has {shape[0]:,} × {shape[1]:,} values. Reading"
+            f" {plural(shape[1], 'channel')} of {shape[0]:,} samples."
+        )
+        values = values.T
+        shape = values.shape
+    for _ in range(3 - len(shape)):
+        values = with_new_axis(values, 0)
+    pixels = with_new_axis(values, 2)
+    signals = Signals(pixels, None, name, allow_nan=True)
+    if signals.shape[0] > signals.shape[2]:
+        warn(
+            f"{name} has {signals.shape[0]:,} channels of {plural(signals.shape[2], 'sample')};"
+            " expected more samples than channels. If its axes are swapped, transpose it to [C, T]."
+        )
+    if values.dtype.kind == "f":
+        for row in range(len(signals)):
+            signal = picture_of(pixels, row)
+            for first in range(0, shape[-1], CHECKED):
+                check_finite(signal[:, :, first : first + CHECKED], name, allow_nan=True)
+    return signals
+
+
+def is_transposed(shape: tuple[int, ...]) -> bool:
+    """Whether an array of two axes has more rows than columns, so that its rows are the samples."""
+    return len(shape) == 2 and shape[0] > shape[1]
