@@ -49,7 +49,6 @@ COVERED_BY = {
     "app/encoding.py": "app/test_encode.py",
     "codes/kept_blocks.py": "app/test_encode.py",
     "codes/rows.py": "codes/test_small_codes.py",
-    "commands/inputs.py": "app/test_encode.py",
     "commands/outputs.py": "app/test_program.py",
     "app/train.py": "app/test_train_command.py",
     "classification/settings.py": "classification/test_distortions.py",
