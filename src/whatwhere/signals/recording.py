@@ -34,7 +34,7 @@ class Signals(Images):
     it is asked for.
 
     The other fields are those of `Images`: `pixels` [N, C, 1, T], `labels`, `name`, `classes`,
-    `allow_nan`, `white`, `brightest`, `deep_white` and `all_pictures`.
+    `allow_nan`, `white`, `brightest`, `deep_white`, `all_pictures` and `source`.
 
     rate           samples per second; None if it is not known
     start          seconds at the first sample
