@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from whatwhere.pages import ASSETS
+from whatwhere.html import ASSETS
 
 STEPS = 10  # of inference, so that tests need not wait
 PATIENCE = 60  # seconds to wait for what a page does, however busy the machine is

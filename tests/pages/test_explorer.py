@@ -16,7 +16,7 @@ import html5lib
 import numpy as np
 import pytest
 import torch
-from whatwhere.pages import ASSETS
+from whatwhere.html import ASSETS
 
 from pages.conftest import CODE_STEPS, HOSTILE, hostile_digits
 from whatwhere import models

@@ -355,21 +355,20 @@ def test_the_chosen_picture_comes_from_its_file_and_is_zoomed_by_click_or_z(
 
 
 def test_few_large_pictures_are_read_at_a_time_for_a_sheet(monkeypatch: pytest.MonkeyPatch) -> None:
-    from whatwhere.pages import session_pictures
-
+    from whatwhere.labelling import thumbnails
     from whatwhere.labelling.thumbnails import SessionPictures
 
     images = ww.data.load(np.random.default_rng(0).integers(0, 256, (7, 60, 50), np.uint8))
     whole = SessionPictures(images).sheet(0)
     read = []
-    monkeypatch.setattr(session_pictures, "READ_VALUES", 2 * 60 * 50)
-    small_pictures = session_pictures.small_pictures
+    monkeypatch.setattr(thumbnails, "READ_VALUES", 2 * 60 * 50)
+    small_pictures = thumbnails.small_pictures
 
     def counted(some: Any, side: int) -> Any:
         read.append(len(some))
         return small_pictures(some, side)
 
-    monkeypatch.setattr(session_pictures, "small_pictures", counted)
+    monkeypatch.setattr(thumbnails, "small_pictures", counted)
     assert SessionPictures(images).sheet(0) == whole
     assert read == [2, 2, 2, 1]
 
