@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from whatwhere.html import ASSETS
 
 STEPS = 10  # of inference, so that tests need not wait

@@ -16,14 +16,13 @@ import html5lib
 import numpy as np
 import pytest
 import torch
-from whatwhere.html import ASSETS
 
 from pages.conftest import CODE_STEPS, HOSTILE, hostile_digits
 from whatwhere import models
 from whatwhere.data import load
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.explorer.page import PART, Explorer, choose_examples, pack_codes, pack_examples
-from whatwhere.html import bundle
+from whatwhere.html import ASSETS, bundle
 from whatwhere.html.server import Content, PageServer
 from whatwhere.model import DeconvNet
 from whatwhere.model import load as load_model
