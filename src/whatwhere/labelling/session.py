@@ -33,7 +33,7 @@ from whatwhere.classification.settings import Distortions
 from whatwhere.data import Images, load
 from whatwhere.data.mixed import NOT_RECORDED, Recorded
 from whatwhere.data.pictures import earlier_names, picture_names
-from whatwhere.errors import ImageError, SpecError, plural, printable
+from whatwhere.errors import ImageError, SpecError, plural, printable, warn
 from whatwhere.files import read_regular, readable
 from whatwhere.labelling.exchange import (
     ClassTable,
@@ -463,7 +463,7 @@ class Labelling:
         foreign = read_foreign_labels(content, file.name, self.names)
         self.label(foreign.labels)
         if foreign.unknown:
-            warnings.warn(foreign.words, stacklevel=2)
+            warn(foreign.words)
         return list(foreign.unknown)
 
     def _table(self) -> ClassTable:
@@ -474,10 +474,9 @@ class Labelling:
             return
         self._take(read_labels(self.file))
         if self.elsewhere:
-            warnings.warn(
+            warn(
                 f"{self.file} also has {plural(len(self.elsewhere), 'label')} of pictures that are"
-                f" not here, such as {next(iter(self.elsewhere))!r}. The file keeps these labels.",
-                stacklevel=3,
+                f" not here, such as {next(iter(self.elsewhere))!r}. The file keeps these labels."
             )
 
 
