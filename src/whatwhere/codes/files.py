@@ -377,8 +377,12 @@ def _checked_block(archive: Mapping[str, Array], name: str) -> CodeBlock:
     otherwise."""
     if str(archive.get("format")) != FORMAT:
         raise ValueError("`whatwhere encode` did not write it")
-    arrays = expand(archive)
+    with untrusted():  # arrays of any types and shapes
+        arrays = expand(archive)
     arrays = {key: values for key, values in arrays.items() if KNOWN.fullmatch(key)}
+    for key, values in arrays.items():
+        if values.dtype.kind not in "biuf":
+            raise ValueError(f"its {key} has values of type {values.dtype}; expected numbers")
     block = CodeBlock(arrays, name)
     _check_images(arrays)
     for layer in ("features", *(f"where{k}" for k in range(1, block.depth + 1))):

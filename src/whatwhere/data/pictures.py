@@ -476,7 +476,8 @@ def read_extras(file: Path, *, filled_in: bool = False) -> Extras:
     """
     with _open(file) as picture:
         if isinstance(picture, ChannelTiff):
-            return Extras(None, picture.icc_profile, picture.dpi)
+            with untrusted():
+                return Extras(None, picture.icc_profile, picture.dpi)
         icc_profile = picture.info.get("icc_profile")
         dpi = _checked_dpi(picture.info.get("dpi"))
         pages = []
