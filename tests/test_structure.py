@@ -72,7 +72,6 @@ COVERED_BY = {
     "engines/jit/region.py": "nn/test_cpu_pooling.py",
     "engines/jit/vector_math.py": "formulas/test_formulas.py",
     "spec/recipe.py": "spec/test_spec.py",
-    "model/solution.py": "inference/test_infer.py",
     "formulas/fits.py": "ops/test_pooling.py",
     "formulas/penalty.py": "formulas/test_formulas.py",
     "formulas/pooling.py": "formulas/test_formulas.py",
