@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor
@@ -113,6 +113,21 @@ class DeconvNet:
         return (
             f"DeconvNet({self.spec.channels} → {layers}; {str(self.dtype).removeprefix('torch.')},"
             f" {self.device})"
+        )
+
+    def __call__(self, *images: Any, **settings: Any) -> NoReturn:
+        """Raise an error that names the functions to call: a model is no network."""
+        raise TypeError(
+            "A DeconvNet is not called as a network is; its features come from inference. Write"
+            " ww.infer(model, images).features, or use ww.nn.SparseCode2d as a layer of a network."
+        )
+
+    def parameters(self) -> NoReturn:
+        """Raise an error that says how filters are learned."""
+        raise TypeError(
+            "A DeconvNet has no parameters for an optimizer. Its filters are model.filters; learn"
+            " them with ww.train(recipe, images), or use ww.nn.SparseCode2d to train them by"
+            " gradients."
         )
 
     # Other models ---------------------------------------------------------------------------------
