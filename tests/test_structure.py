@@ -102,6 +102,11 @@ COVERED_BY = {
     "engines/compiled.py": "engines/test_jit_cache.py",
     "inference/target.py": "inference/test_checks.py",
     "labelling/session.py": "labelling/test_labelling.py",
+    "labelling/labels.py": "labelling/test_labelling.py",
+    "labelling/label_file.py": "labelling/test_labelling.py",
+    "labelling/neighbourhood.py": "labelling/test_labelling.py",
+    "labelling/suggestions.py": "labelling/test_labelling.py",
+    "labelling/estimate.py": "labelling/test_labelling.py",
     "labelling/page.py": "pages/test_labelling_page.py",
     "labelling/thumbnails.py": "pages/test_labelling_page.py",
 }
