@@ -9,7 +9,7 @@ After a block of B steps an image is finished if its cost C changed by a share o
 The rule is applied to each image, and a finished image leaves the batch, so a code does not depend
 on the other images. With a constant step β_U the pooling variables circle around a minimum, so β_U
 is halved after every block. Momentum starts again with every block. Both determine the length of a
-block (benchmarks/coding.py).
+block (benchmarks/results/logs.json, coding).
 """
 
 from collections.abc import Iterator

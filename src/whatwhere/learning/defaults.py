@@ -36,7 +36,7 @@ DETAIL_LAM = 2.0
 # share of white: how far a background may be from black; a noisy one does not count as such
 NEAR = 0.02
 VALUES = 4_000_000  # pixels × channels of all images that each layer learns from
-# for few images: 50 digits take less than 10 s on two cores (reproduction/studies/few_images.py)
+# for few images: 50 digits take less than 10 s on two cores (benchmarks/learning/few_images.py)
 MOST_EPOCHS = 25
 
 

@@ -87,14 +87,18 @@ def override(spec: Spec, changes: dict[str, Any], where: str = "") -> Spec:
     If the number of layers changes, the learning settings follow (see `follow_depth`).
 
     spec     a recipe, or a part of one
-    changes  the differences, by the names that a recipe file uses
+    changes  the differences, by the names that a recipe file uses: tables in tables, or dotted
+             names as on the command line
     where    prefix of the names in an error
 
     >>> ww.override(ww.InferenceSpec(), {"lam": 20, "steps": 10}).lam
     20.0
     >>> ww.override(ww.Recipe.paper(), {"model": {"layers": [{"maps": 8}]}})
     Recipe(layers of 8 maps, 50 epochs, batch_size=1000, seed=0)
+    >>> ww.override(ww.Recipe.paper(), {"inference.steps": 20, "inference.lam": 3}).inference.steps
+    20
     """
+    changes = _undotted(changes)
     new = _parse_fields(type(spec), changes, where, spec)
     # a list of learning settings is complete as it stands
     if (
@@ -107,6 +111,22 @@ def override(spec: Spec, changes: dict[str, Any], where: str = "") -> Spec:
         too_many = "learning" in new and len(learning) > depth  # which the recipe reports
         new["learning"] = learning if too_many else follow_depth(learning, depth)
     return _named(where, lambda: cast(Spec, replace(cast(Any, spec), **new)))
+
+
+def _undotted(changes: dict[str, Any]) -> dict[str, Any]:
+    """Expand dotted names into tables: {"a.b": 1, "a.c": 2} is {"a": {"b": 1, "c": 2}}."""
+    tables: dict[str, Any] = {}
+    for name, value in changes.items():
+        *path, last = name.split(".")
+        table = tables
+        for step in path:
+            table = table.setdefault(step, {})
+            if not isinstance(table, dict):
+                raise SpecError(f"{step} is given twice, also by {name}. Give one of them.")
+        if last in table:
+            raise SpecError(f"{name} is given twice. Give it once.")
+        table[last] = dict(value) if isinstance(value, dict) else value
+    return tables
 
 
 def build(kind: type[Spec], content: dict[str, Any], where: str = "") -> Spec:
