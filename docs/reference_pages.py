@@ -1,8 +1,9 @@
 """Write the pages of the reference that come from the program itself:  python
 docs/reference_pages.py
 
-docs/reference/commands/ has a page a command, made of the command's own help; docs/reference/recipe.md
-is made of the dataclasses in `whatwhere.spec`. tests/docs/test_pages.py fails where they are out of date.
+docs/reference/commands/ has a page a command, made of the command's own help.
+docs/reference/recipe.md is made of the dataclasses in `whatwhere.spec`. tests/docs/test_pages.py
+fails where they are out of date.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from whatwhere.classification.settings import DISTORTIONS, Distortions
 from whatwhere.commands.builder import Settings, command
 from whatwhere.commands.inputs import EXECUTION, ImageInput, read_images, recorded_by
 from whatwhere.commands.outputs import Stages, claim
-from whatwhere.errors import SpecError, plural, printable
+from whatwhere.errors import SpecError, plural, printable, warn
 from whatwhere.spec.execution import Execution
 
 
@@ -103,7 +103,7 @@ def read_to_label(images: str, run: str | None, out: Path, size: int | None) -> 
 @contextmanager
 def words_of_label() -> Iterator[None]:
     """Around code whose warnings name a remedy in Python: they name the options of `label`."""
-    from whatwhere.data.mixed import LOAD_AGAIN, USUAL_SIDE
+    from whatwhere.data.mixed import USUAL_SIDE, PicturesBecomeSquares
 
     run_again = f"Stop (Ctrl-C) and run again with --size {USUAL_SIDE} and another --out"
     caught: list[warnings.WarningMessage] = []
@@ -113,5 +113,8 @@ def words_of_label() -> Iterator[None]:
             yield
     finally:
         for warning in caught:
-            words = str(warning.message).replace(LOAD_AGAIN, run_again)
-            warnings.warn(words, warning.category, stacklevel=3)
+            given = warning.message
+            if isinstance(given, PicturesBecomeSquares):
+                warn(given.words(run_again))
+            else:
+                warn(given, warning.category)
