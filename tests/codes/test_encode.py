@@ -604,3 +604,47 @@ def test_a_png_holds_the_pixels(shape: tuple[int, ...]) -> None:
     )
     read = np.asarray(image.open(io.BytesIO(png(pixels))))
     assert np.array_equal(read, pixels.numpy())
+
+
+# `ww.codes.write_codes`, the public writer --------------------------------------------------------
+
+
+FEW = ww.InferenceSpec(steps=2)
+
+
+def test_the_writer_leaves_complete_codes_and_refuses_those_of_other_images(
+    run: Path, tmp_path: Path
+) -> None:
+    """58 of 60 images and all labels were other ones, and the first and the last the same."""
+    model = ww.load(run)
+    pixels, labels = tiny.bars(60)
+    file = tmp_path / "codes.npz"
+    options = ww.codes.EncodeOptions(exact=True)
+
+    def write(pixels: np.ndarray, labels: np.ndarray, **how: bool) -> ww.codes.Codes:
+        images = ww.data.load(pixels, labels)
+        return ww.codes.write_codes(file, model, images, FEW, options=options, **how)
+
+    codes = write(pixels, labels)
+    written = file.stat().st_mtime_ns
+    expected = ww.infer(model, torch.from_numpy(pixels)[:, None], FEW).features
+    np.testing.assert_allclose(codes.features, expected, atol=1e-6)
+    write(pixels, labels)
+    assert file.stat().st_mtime_ns == written, "they are complete"
+    other = pixels.copy()
+    other[1:-1] = 0
+    for changed in ((other, labels), (pixels, labels + 1)):
+        with pytest.raises(RunError, match="made with other pictures"):
+            write(*changed)
+    assert write(other, labels, overwrite=True).features[1].sum() == 0
+
+
+def test_the_writer_asks_before_it_replaces_a_file(run: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "bars.npy", tiny.bars(3)[0])
+    (tmp_path / "mine.npz").write_bytes(b"mine")
+    with pytest.raises(RunError, match="exists already"):
+        ww.codes.write_codes(tmp_path / "mine.npz", ww.load(run), tmp_path / "bars.npy", FEW)
+    with pytest.raises(RunError, match="this command reads it"):
+        ww.codes.write_codes(
+            tmp_path / "bars.npy", ww.load(run), tmp_path / "bars.npy", FEW, overwrite=True
+        )
