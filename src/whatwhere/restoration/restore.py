@@ -1,7 +1,6 @@
 """Remove noise and fill in gaps: in images with the denoiser or a dictionary, in signals with a
 model of waveforms."""
 
-import warnings
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
@@ -36,7 +35,6 @@ THRESHOLD = 2.0
 # factor by which an estimated gain differs from the counted one, so that the counts are doubted
 CONTRADICTION = 1.5
 LARGEST = 1e15  # value whose square, summed over a picture, is within the range of float32
-LONG_GAPS = "The recording has"  # begins the warning of gaps that no waveform spans
 FAITHFUL = 0.02  # 1/λ without noise, as a share of the smallest that leaves no event
 
 
@@ -338,12 +336,26 @@ def warn_of_long_gaps(model: DeconvNet, known: Tensor) -> None:
     long_gaps = windows & ~torch.nn.functional.pad(windows, (1, 0))[:, :-1]
     if count := int(long_gaps.sum()):
         longest = int(torch.diff(known_places(unknown)).max()) - 1
-        warnings.warn(
-            f"{LONG_GAPS} {plural(count, 'gap')} longer than the model's waveforms"
+        warn(LongGapsWarning(count, longest, reach))
+
+
+class LongGapsWarning(UserWarning):
+    """Gaps of a recording in which no waveform can be inferred from known samples.
+
+    count    number of gaps
+    longest  samples of the longest one
+    reach    samples that the model's waveforms span
+    """
+
+    def __init__(self, count: int, longest: int, reach: int) -> None:
+        self.count = count
+        self.longest = longest
+        self.reach = reach
+        super().__init__(
+            f"The recording has {plural(count, 'gap')} longer than the model's waveforms"
             f" ({reach:,} samples); the longest has {longest:,} samples. The model cannot fill"
             f" {'this gap' if count == 1 else 'these gaps'}: the result is 0 where no known sample"
-            " is near. Treat such samples as unknown, as `whatwhere inpaint` does.",
-            stacklevel=4,
+            " is near. Treat such samples as unknown, as `whatwhere inpaint` does."
         )
 
 
