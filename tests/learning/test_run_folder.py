@@ -15,7 +15,7 @@ import whatwhere.learning.algorithm
 from whatwhere.errors import RunError, WhatwhereError
 from whatwhere.learning import TrainingOptions, TrainingStopped, read_run, train
 from whatwhere.learning.reports import EpochReport
-from whatwhere.learning.run_folder import open_folder
+from whatwhere.learning.run_folder import NoRun, open_folder
 from whatwhere.model import DeconvNet, load, save
 from whatwhere.spec import DescriptorSpec, LayerSpec, ModelSpec, Recipe
 from whatwhere.spec.toml import to_toml
@@ -353,3 +353,13 @@ def test_data_in_place_of_a_run_is_named(name, kind, tmp_path):
     for read in (ww.load, ww.read_run):
         with pytest.raises(RunError, match=rf"is a {kind}, not a run. Give a run .* RUN .*{name}"):
             read(tmp_path / name)
+
+
+def test_a_folder_of_pictures_is_no_run_and_is_not_trained_into(tmp_path: Path) -> None:
+    (tmp_path / "a.png").touch()
+    with pytest.raises(NoRun, match="it is a folder of pictures") as caught:
+        ww.read_run(tmp_path)
+    assert f"train {tmp_path} --out RUN" in str(caught.value)
+    with pytest.raises(NoRun) as caught:
+        ww.read_run(tmp_path / "mnits")
+    assert "--out" not in str(caught.value), "advice to train into a name with a mistake"
