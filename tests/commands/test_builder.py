@@ -352,8 +352,8 @@ def test_an_option_that_became_a_command_answers_with_the_line_to_type(
 def test_commands_have_their_options_without_docstrings() -> None:
     """Python with -OO leaves docstrings out, from which the options come."""
     code = (
-        "import sys; sys.argv = ['whatwhere', 'denoise', '--help']; from whatwhere.app import main\n"
-        "main()"
+        "import sys; sys.argv = ['whatwhere', 'denoise', '--help']\n"
+        "from whatwhere.app import main; main()"
     )
     helps = [
         subprocess.run(

@@ -299,7 +299,7 @@ class RunFolder:
 
     def _rewrite(self, state: TrainingState) -> None:
         self._write_texts(state)
-        save(state.model, self.layout.model)
+        save(state.model, self.layout.model, overwrite=True)
         if state.layer > self.facts.recipe.model.depth:
             self._drop_latents()
 
@@ -309,7 +309,7 @@ class RunFolder:
 
         def write() -> None:
             Checkpoint.of(state, latents, self.facts).save(self.layout.checkpoint)
-            save(state.model, self.layout.model)
+            save(state.model, self.layout.model, overwrite=True)
 
         self.processes.main_first(write)
 
