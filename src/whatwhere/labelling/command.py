@@ -12,7 +12,7 @@ from whatwhere.classification.settings import DISTORTIONS, Distortions
 from whatwhere.commands.builder import Settings, command
 from whatwhere.commands.inputs import EXECUTION, ImageInput, read_images, recorded_by
 from whatwhere.commands.outputs import Stages, claim
-from whatwhere.errors import SpecError, plural, printable
+from whatwhere.errors import SpecError, plural, printable, warn
 from whatwhere.spec.execution import Execution
 
 
@@ -31,12 +31,14 @@ def label(
     """Label a few pictures in the browser, and classify all others.
 
     The file --out holds your labels, and `predictions.csv` next to it holds the class of every
-    picture. The command updates both after every label, and continues from them the next time. It
-    stores the model that it learns, and the classifier that you save on the page, in the same
-    folder. Pictures without a label get a class as soon as two classes have labels.
+    picture. The command updates both after every label, and continues from them the next time.
+    Pictures without a label get a class as soon as two classes have labels. At first, colours and
+    edges describe the pictures; meanwhile the command learns a model, and uses it where it explains
+    your labels better. It stores the model, and the classifier that you save on the page, in the
+    same folder.
 
-    run          a run, a model file or the name of a model; by default the command first learns a
-                 model from the pictures
+    run          a run, a model file or the name of a model; by default the command learns a model
+                 from the pictures
     out          the .csv file for your labels
     labels_from  import labels first: a .csv file with names and classes, or the .json file of Label
                  Studio. A warning names labels of unknown pictures
@@ -109,7 +111,7 @@ def read_to_label(images: str, run: str | None, out: Path, size: int | None) -> 
 @contextmanager
 def words_of_label() -> Iterator[None]:
     """Around code whose warnings name a remedy in Python: they name the options of `label`."""
-    from whatwhere.data.mixed import LOAD_AGAIN, USUAL_SIDE
+    from whatwhere.data.mixed import USUAL_SIDE, PicturesBecomeSquares
 
     run_again = f"Stop (Ctrl-C) and run again with --size {USUAL_SIDE} and another --out"
     caught: list[warnings.WarningMessage] = []
@@ -119,5 +121,8 @@ def words_of_label() -> Iterator[None]:
             yield
     finally:
         for warning in caught:
-            words = str(warning.message).replace(LOAD_AGAIN, run_again)
-            warnings.warn(words, warning.category, stacklevel=3)
+            given = warning.message
+            if isinstance(given, PicturesBecomeSquares):
+                warn(given.words(run_again))
+            else:
+                warn(given, warning.category)
