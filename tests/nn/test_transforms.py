@@ -1,5 +1,6 @@
-"""Gaussian pooling under torch.compile, torch.export, ONNX and torch.func."""
+"""Gaussian pooling under torch.compile, torch.export, ONNX, torch.fx, torch.jit and torch.func."""
 
+import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -9,8 +10,9 @@ from torch.export import Dim, ExportedProgram
 from torch.func import grad, jvp, vmap
 
 from onnx_export import onnx_function
+from whatwhere.errors import EngineError
 from whatwhere.latents import PoolingParams
-from whatwhere.nn import GaussianPool2d, GaussianUnpool2d
+from whatwhere.nn import GaussianPool1d, GaussianPool2d, GaussianUnpool1d, GaussianUnpool2d
 from whatwhere.nn import functional as F
 
 
@@ -19,7 +21,7 @@ class ThereAndBack(nn.Module):
 
     def __init__(self, *window: object) -> None:
         super().__init__()
-        self.pool = GaussianPool2d(*window, return_where=True)
+        self.pool = GaussianPool2d(*window[:3], ceil_mode=len(window) > 3, return_where=True)
         self.unpool = GaussianUnpool2d(*window[:3])
 
     def forward(self, z: Tensor) -> tuple[Tensor, PoolingParams, Tensor]:
@@ -100,6 +102,67 @@ def test_onnx_runtime_agrees(exported: ExportedProgram) -> None:
         z = torch.randn(size)
         for ours, expected in zip(run(z), module(z), strict=True):
             assert ((ours - expected).abs() <= 1e-5 * expected.abs().clamp(min=1)).all()
+
+
+class Several(nn.Module):
+    """Every kind of pooling, with unpooling, of maps and of signals."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.there_and_back = ThereAndBack(3, 2, 1)
+        self.learned = GaussianPool2d(2, gaussians="learned", channels=3)
+        self.given = GaussianPool2d(3, 2, 1, gaussians="input")
+        self.pool = GaussianPool1d(2, return_where=True)
+        self.unpool = GaussianUnpool1d(2)
+
+    def forward(self, z: Tensor) -> tuple[Tensor, ...]:
+        p, where, back = self.there_and_back(z)
+        mu, gamma = where
+        signals = z[:, :, 0]
+        short, where_1d = self.pool(signals)
+        long = self.unpool(short, where_1d, signals.shape)
+        return p, mu, gamma, back, self.learned(z), self.given(z, where), short, long
+
+
+def test_torch_fx_records_each_layer_as_one_node() -> None:
+    module, z = Several(), torch.randn(2, 3, 9, 11)
+    traced = torch.fx.symbolic_trace(module)
+    for ours, expected in zip(traced(z), module(z), strict=True):
+        assert torch.equal(ours, expected)
+    names = [getattr(node.target, "__name__", "") for node in traced.graph.nodes]
+    assert names.count("gaussian_pool2d") == 4
+
+
+class Scriptable(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = GaussianPool2d(2)
+        self.pool = GaussianPool2d(3, 2, 1, return_where=True)
+        self.unpool = GaussianUnpool2d(3, 2, 1)
+
+    def forward(self, z: Tensor) -> Tensor:
+        p, where = self.pool(z)
+        return self.unpool(p, where, z.shape) + self.first(z).mean()
+
+
+def test_torch_jit_script_gives_the_same_values_and_gradients() -> None:
+    pytest.importorskip("numba")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # newer versions of torch call TorchScript deprecated
+        scripted = torch.jit.script(Scriptable())
+    z = torch.randn(2, 3, 8, 9, requires_grad=True)
+    assert torch.equal(scripted(z), Scriptable()(z))
+    (ours,) = torch.autograd.grad(scripted(z).square().sum(), z)
+    (expected,) = torch.autograd.grad(Scriptable()(z).square().sum(), z)
+    torch.testing.assert_close(ours, expected)
+
+
+@pytest.mark.parametrize(
+    "layer", [GaussianPool1d(2), GaussianUnpool1d(2), GaussianPool2d(2, gaussians="input")]
+)
+def test_torch_jit_script_names_the_layer_that_it_does_not_support(layer: nn.Module) -> None:
+    with pytest.raises(EngineError, match=type(layer).__name__):
+        torch.jit.script(layer)
 
 
 @devices

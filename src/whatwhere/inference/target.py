@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from whatwhere.data import load
+from whatwhere.data.cells import is_dataset, is_list_of_paths
 from whatwhere.errors import ImageError, one_or, warn
 from whatwhere.latents import Background
 from whatwhere.model import DeconvNet
@@ -38,6 +40,8 @@ def as_image_source(images: object, spec: ModelSpec) -> tuple[ImageSource, bool]
     """
     if hasattr(images, "as_images"):
         return cast(ImageSource, images), True
+    if is_dataset(images) or is_list_of_paths(images):
+        images = load(cast(Any, images))
     if isinstance(images, np.ndarray):
         images = _as_tensor(images)
     if isinstance(images, Tensor):
@@ -72,10 +76,15 @@ def in_model_units(spec: ModelSpec, images: Any) -> Any:
         images = images.as_images()
     if hasattr(images, "with_white"):
         return images.with_white(spec.input.white).with_channels(spec.channels)
-    if isinstance(images, Tensor) and images.dtype in SCALED:
-        largest = 1 if images.dtype == torch.bool else torch.iinfo(images.dtype).max
-        return images.float() * (spec.input.white / largest)
-    return images
+    return scaled(images, spec.input.white) if isinstance(images, Tensor) else images
+
+
+def scaled(images: Tensor, white: float) -> Tensor:
+    """Integers of 8 or 16 bits divided by the largest, times white; floats as they are."""
+    if images.dtype not in SCALED:
+        return images
+    largest = 1 if images.dtype == torch.bool else torch.iinfo(images.dtype).max
+    return images.float() * (white / largest)
 
 
 def _as_tensor(array: np.ndarray) -> Tensor:
