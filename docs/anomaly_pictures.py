@@ -16,8 +16,8 @@ import whatwhere as ww
 
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS.parent))
-from reproduction.studies.anomaly_tiles import KINDS, Picture, read_tiles  # noqa: E402
-from reproduction.studies.tile_folds import folds_of, normal_pictures  # noqa: E402
+from benchmarks.defects.anomaly_tiles import KINDS, Picture, read_tiles  # noqa: E402
+from benchmarks.defects.tile_folds import folds_of, normal_pictures  # noqa: E402
 
 FOLD = 0  # that is drawn from
 SEED = 0

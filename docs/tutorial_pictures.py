@@ -21,7 +21,7 @@ import whatwhere as ww
 
 IMAGES = Path(__file__).parent / "images"
 RESULTS = Path(__file__).parents[1] / "reproduction" / "results"
-TEN_LABELS = RESULTS.parent / "studies" / "results" / "ten_labels.jsonl"
+TEN_LABELS = RESULTS.parents[1] / "benchmarks" / "labels" / "results" / "ten_labels.jsonl"
 SPARSE = ww.InferenceSpec(lam=0.5, penalty=ww.Power(alpha=0.5), steps=200)
 
 

@@ -6,12 +6,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
+import whatwhere as ww
+from whatwhere.data.mixed import PicturesBecomeSquares
 from whatwhere.errors import (
     ImageError,
     MissingExtra,
     RunError,
+    SpecError,
+    UnusableFile,
     WhatwhereError,
     command,
     did_you_mean,
@@ -30,7 +36,9 @@ from whatwhere.files import (
     open_regular,
     read_json,
     read_regular,
+    readable,
     remove_leftovers,
+    untrusted,
     write_atomic,
     write_result,
 )
@@ -361,3 +369,54 @@ def test_two_processes_record_their_results_in_one_folder(tmp_path: Path) -> Non
 def test_names_made_printable_stay_different(texts: tuple[str, str]) -> None:
     assert len({unique_printable(text) for text in texts}) == 2
     assert unique_printable("Ä \\ b.png") == "Ä \\ b.png"
+
+
+# Damaged files are errors with fields; bugs stay bugs ---------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [RunError, ImageError, SpecError])
+def test_a_damaged_file_raises_an_error_of_the_kind_with_fields(
+    kind: type[WhatwhereError], tmp_path: Path
+) -> None:
+    with pytest.raises(kind) as caught, readable(tmp_path, "model", "copy it again", kind):
+        raise KeyError("spec")
+    error = caught.value
+    assert isinstance(error, UnusableFile)
+    fields = (error.path, error.kind, error.reason, error.remedy)
+    assert fields == (tmp_path, "model", "'spec' is missing", "copy it again")
+
+
+@pytest.mark.parametrize(
+    "bug", [NameError, AttributeError, AssertionError, TypeError, IndexError, MemoryError]
+)
+def test_a_bug_in_a_reader_crashes(bug: type[Exception], tmp_path: Path) -> None:
+    with pytest.raises(bug), readable(tmp_path, "model", "copy it again"):
+        raise bug("a typo")
+
+
+def test_what_a_library_raises_on_damaged_bytes_is_a_damaged_file(tmp_path: Path) -> None:
+    with pytest.raises(RunError) as caught, readable(tmp_path, "model", "copy it"), untrusted():
+        raise UnboundLocalError("data")
+    assert isinstance(caught.value, UnusableFile)
+    assert caught.value.reason == "data"
+
+
+# Warnings point to the user's line ----------------------------------------------------------------
+
+
+def test_a_warning_names_the_line_that_called_into_the_package() -> None:
+    with pytest.warns(UserWarning, match="floats up to 9") as direct:
+        ww.data.load(np.full((1, 1, 4, 4), 9.0, np.float32))
+    with pytest.warns(UserWarning, match="floats up to 9") as nested:
+        ww.data.load_groups(np.full((1, 1, 4, 4), 9.0, np.float32))
+    assert {direct[0].filename, nested[0].filename} == {__file__}
+
+
+def test_a_warning_out_of_a_context_manager_names_the_line_of_its_user(tmp_path: Path) -> None:
+    Image.new("L", (8, 8)).save(tmp_path / "a.png")
+    Image.new("L", (9, 8)).save(tmp_path / "b.png")
+    with pytest.warns(PicturesBecomeSquares) as caught:
+        ww.data.load(tmp_path)
+    assert caught[0].filename == __file__
+    assert isinstance(caught[0].message, PicturesBecomeSquares)
+    assert caught[0].message.side == 8

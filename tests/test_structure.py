@@ -22,6 +22,8 @@ HOMES = {
 # Modules without a test file of their name, and the test that covers them. A * stands for the
 # modules of a folder.
 COVERED_BY = {
+    "views/choice.py": "views/test_view.py",
+    "views/given.py": "views/test_view.py",
     "signals/figures.py": "signals/test_signal_figures.py",
     "signals/recording.py": "signals/test_files.py",
     "data/gaps.py": "signals/test_signal_figures.py",
@@ -70,7 +72,6 @@ COVERED_BY = {
     "engines/jit/region.py": "nn/test_cpu_pooling.py",
     "engines/jit/vector_math.py": "formulas/test_formulas.py",
     "spec/recipe.py": "spec/test_spec.py",
-    "model/solution.py": "inference/test_infer.py",
     "formulas/fits.py": "ops/test_pooling.py",
     "formulas/penalty.py": "formulas/test_formulas.py",
     "formulas/pooling.py": "formulas/test_formulas.py",
@@ -101,6 +102,11 @@ COVERED_BY = {
     "engines/compiled.py": "engines/test_jit_cache.py",
     "inference/target.py": "inference/test_checks.py",
     "labelling/session.py": "labelling/test_labelling.py",
+    "labelling/labels.py": "labelling/test_labelling.py",
+    "labelling/label_file.py": "labelling/test_labelling.py",
+    "labelling/neighbourhood.py": "labelling/test_labelling.py",
+    "labelling/suggestions.py": "labelling/test_labelling.py",
+    "labelling/estimate.py": "labelling/test_labelling.py",
     "labelling/page.py": "pages/test_labelling_page.py",
     "labelling/thumbnails.py": "pages/test_labelling_page.py",
 }

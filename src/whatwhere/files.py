@@ -16,7 +16,6 @@ import secrets
 import stat
 import struct
 import time
-import tokenize
 import zipfile
 import zlib
 from collections import Counter
@@ -25,9 +24,21 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
-from whatwhere.errors import RunError, WhatwhereError, as_clause, printable, sentence
+from whatwhere.errors import (
+    ImageError,
+    RunError,
+    SpecError,
+    UnusableFile,
+    UnusableImageFile,
+    UnusableRecipe,
+    UnusableRunFile,
+    WhatwhereError,
+    as_clause,
+    printable,
+    sentence,
+)
 
 RECORD = ".whatwhere.json"
 """The record in a folder of results: what the program knows about the files that it wrote there."""
@@ -136,48 +147,74 @@ def disk_errors(doing: str, remedy: str) -> Iterator[None]:
         raise RunError(f"{problem} {sentence(remedy)}") from error
 
 
-DAMAGED = (
+_DAMAGED = (
     OSError,
     ValueError,
-    TypeError,
-    LookupError,
-    NameError,
-    AttributeError,
-    ArithmeticError,
-    RuntimeError,
-    AssertionError,
-    BufferError,
+    KeyError,
     EOFError,
-    MemoryError,
-    SyntaxError,
-    Warning,
     csv.Error,
     struct.error,
-    tokenize.TokenError,
     zipfile.BadZipFile,
     zlib.error,
     WhatwhereError,
 )
-"""What readers raise on damaged bytes: ours, and those of the standard library and of NumPy. A
-reader that uses another library turns its own errors into a ValueError."""
+"""What our readers raise on damaged bytes, with the standard library. Whatever else a library
+raises becomes a ValueError in `untrusted`; anything else is a bug, and crashes."""
+
+_UNUSABLE: Mapping[type[WhatwhereError], type[UnusableFile]] = {
+    RunError: UnusableRunFile,
+    ImageError: UnusableImageFile,
+    SpecError: UnusableRecipe,
+}
 
 
 @contextmanager
 def readable(
     path: Path, kind: str, remedy: str, error_kind: type[WhatwhereError] = RunError
 ) -> Iterator[None]:
-    """Turn any error that makes a file unusable into one that names the file, the problem and what
-    to do."""
+    """Turn errors that make a file unusable into one that has the file, the problem and what to do
+    as fields.
+
+    error_kind  RunError, ImageError or SpecError: errors of this kind pass, and others become an
+                `UnusableFile` of this kind
+    """
     try:
         yield
     except error_kind:
         raise
-    except DAMAGED as error:
+    except _DAMAGED as error:
         reason = as_clause(error) or type(error).__name__
         if isinstance(error, KeyError):
             reason = f"{error} is missing"
-        problem = f"{path} is not a usable {kind}: {reason[:500]}."
-        raise error_kind(f"{problem} {sentence(remedy)}") from error
+        raise _UNUSABLE[error_kind](path, kind, reason, remedy) from error
+
+
+@contextmanager
+def untrusted() -> Iterator[None]:
+    """Turn whatever the block raises into a ValueError: around a library's decoder, or around code
+    that takes apart values whose types nobody has checked. Keep the block small, because a bug in
+    it looks like a damaged file."""
+    try:
+        yield
+    except _DAMAGED:
+        raise
+    except MemoryError as error:
+        raise ValueError(f"it needs more memory than there is ({as_clause(error)})") from error
+    except Exception as error:
+        raise ValueError(as_clause(error) or type(error).__name__) from error
+
+
+T = TypeVar("T")
+
+
+def checked(value: object, kind: type[T], name: str) -> T:
+    """Return a value of a file if it has the expected type; otherwise raise a ValueError.
+
+    name  what the file calls the value
+    """
+    if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
+        return value
+    raise ValueError(f"{name} is {type(value).__name__}; expected {kind.__name__}")
 
 
 class FileStamp(NamedTuple):
@@ -213,7 +250,9 @@ def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
 def read_json(path: Path) -> Any:
     """The value in a JSON file; whatever the file holds, an error is a RunError that names it."""
     with readable(path, "JSON file", "remove it, or restore it"):
-        return json.loads(read_regular(path, LARGEST_JSON))
+        content = read_regular(path, LARGEST_JSON)
+        with untrusted():  # such as a million brackets
+            return json.loads(content)
 
 
 # What may be overwritten
@@ -241,14 +280,20 @@ def read_results(folder: Path) -> dict[str, Result]:
     if not os.path.lexists(record):
         return {}
     with readable(record, "record of results", "remove it"):
-        entries = read_json(record)["files"]
-        if isinstance(entries, list):  # of earlier versions
-            entries = {name: {} for name in entries}
-        results = {}
-        for name, entry in entries.items():
-            known = entry.get("sha256")
-            results[str(name)] = Result(None if known is None else tuple(map(str, known)))
-        return results
+        entries = checked(read_json(record), dict, "the record")["files"]
+        return {str(name): _result(entry) for name, entry in _entries(entries).items()}
+
+
+def _entries(values: object) -> dict[str, object]:
+    """Return the entries of a record by name; earlier versions wrote a list of names."""
+    if isinstance(values, list):
+        return {str(name): {} for name in values}
+    return checked(values, dict, "files")
+
+
+def _result(entry: object) -> Result:
+    known = checked(entry, dict, "an entry").get("sha256")
+    return Result(None if known is None else tuple(map(str, checked(known, list, "sha256"))))
 
 
 def write_results(folder: Path, results: Mapping[str, Result]) -> None:

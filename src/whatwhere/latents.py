@@ -9,10 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from whatwhere.errors import plural
+
 TensorMap = Callable[[Tensor], Any]  # a tensor, or what an estimator returns in its place
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PoolingParams:
     """Where: the Gaussian of every pooling region of one layer.
 
@@ -32,6 +34,12 @@ class PoolingParams:
     def map(self, function: TensorMap) -> "PoolingParams":
         """The same with `function` applied to μ and to γ."""
         return PoolingParams(function(self.mu), function(self.gamma))
+
+    def __repr__(self) -> str:
+        N, axes, *grid = self.mu.shape
+        return (
+            f"PoolingParams({plural(N, 'image')}, regions {_sizes(grid)}, μ and γ on {axes} axes)"
+        )
 
 
 @dataclass(frozen=True)
@@ -57,7 +65,7 @@ class Background:
         return [part for part in (self.low, self.scale) if part is not None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Latents:
     """What and where of a set of images.
 
@@ -91,6 +99,17 @@ class Latents:
             tuple(theta.map(function) for theta in self.pooling_params),
             self.background.map(function),
         )
+
+    def __repr__(self) -> str:
+        if self.p is None:
+            what = "no features yet"
+        else:
+            N, *grid = self.p.shape
+            what = f"{plural(N, 'image')}, features {_sizes(grid)}"
+        where = [
+            f"layer {k}: {_sizes(t.mu.shape[2:])}" for k, t in enumerate(self.pooling_params, 1)
+        ]
+        return f"Latents({what}; where: {', '.join(where) or 'not fitted yet'})"
 
     def __getitem__(self, images: Any) -> "Latents":
         return self.map(lambda tensor: tensor[images])
@@ -203,3 +222,7 @@ class SparseLatents:
         features = SparseMap.cat([part.features for part in parts])
         layers = zip(*(part.where for part in parts), strict=True)
         return SparseLatents(features, tuple(SparseMap.cat(layer) for layer in layers))
+
+
+def _sizes(shape: Sequence[int]) -> str:
+    return "×".join(map(str, shape))

@@ -191,7 +191,7 @@ def test_two_processes_cannot_train_in_one_folder(stopped):
         ),
         (
             lambda folder: (folder / "checkpoint/state.safetensors").write_bytes(b"x" * 100),
-            "is damaged",
+            "is not a usable checkpoint",
         ),
         (lambda folder: clear(folder, Path.unlink), "annot read"),
         (lambda folder: clear(folder, lambda path: path.write_bytes(b"")), "annot read"),

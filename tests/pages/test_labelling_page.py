@@ -54,7 +54,7 @@ def shared_tab(browser: Any, served: Session) -> Iterator[Opened]:
 def tab(shared_tab: Opened, served: Session) -> Iterator[Opened]:
     """The tab that tests share, opened again on a session without labels."""
     _, shown, _ = served
-    while shown.session.before:
+    while shown.session.labels.history:
         shown.session.undo()
     shown.revision += 1
     shared_tab.reopen()
@@ -1122,7 +1122,7 @@ def test_every_control_has_a_name_and_a_visible_focus(tab: Opened, served: Sessi
 @pytest.mark.browser
 def test_a_phone_shows_it_all_without_scrolling_sideways(browser: Any, served: Session) -> None:
     _, shown, server = served
-    while shown.session.before:
+    while shown.session.labels.history:
         shown.session.undo()
     size = {"width": 390, "height": 844}
     with Opened(browser, server.url, viewport=size, has_touch=True, is_mobile=True) as opened:

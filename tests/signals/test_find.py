@@ -67,8 +67,8 @@ def test_a_signals_code_is_that_of_the_image_of_height_1(engine: str) -> None:
 
 
 def test_times_are_within_one_and_a_half_times_the_bound_of_cramer_and_rao() -> None:
-    """At 10 dB; more in reproduction/studies/event_times.py. The plain code's largest coefficient
-    is not."""
+    """At 10 dB; more in benchmarks/signals/results/event_times.json. The plain
+    code's largest coefficient is not."""
     sigma = (1 / LENGTH / 10) ** 0.5
     x, times = simulated(80, sigma)
     bound = sigma / np.linalg.norm(

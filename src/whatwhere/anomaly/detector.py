@@ -44,7 +44,7 @@ from whatwhere.anomaly.scorer import Scorer, learn_scorer
 from whatwhere.anomaly.settings import AnomalySpec
 from whatwhere.engines.threads import workers
 from whatwhere.errors import ImageError, MissingExtra, RunError, SpecError, plural, printable
-from whatwhere.files import readable
+from whatwhere.files import readable, untrusted
 from whatwhere.learning import load as load_model
 from whatwhere.model.files import read_checked, write_checked
 from whatwhere.nn.feature_maps import FeatureMaps, check_features
@@ -392,7 +392,8 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             )
         if not file.exists():
             raise RunError(f"Cannot find {printable(file)}. Check the path, or {MAKE_ONE}")
-        with readable(file, "anomaly detector", "copy it again, or fit again"):
+        # forged settings have any types, and parts that do not match each other
+        with readable(file, "anomaly detector", "copy it again, or fit again"), untrusted():
             settings, tensors = read_checked(file, FORMAT)
             detector = AnomalyDetector(features=features, **settings["parameters"])
             detector.sample_ = Sample(**settings["sample"])

@@ -207,9 +207,13 @@ def label_all(
     options = settings.of(Execution)
     distortions = settings.of(Distortions)
     session = ww.Labelling(
-        images, run=run, invariant_to=distortions, options=options, stage=stages.stage
+        images,
+        run=run,
+        invariant_to=distortions,
+        class_prior="uniform" if settings.of(ClassifyOptions).balanced else None,
+        options=options,
+        stage=stages.stage,
     )
-    session.graph.class_prior = "uniform" if settings.of(ClassifyOptions).balanced else None
     session.label(given)
     predictions, page, classifier = (out / name for name in LABELLED)
     write_predictions(

@@ -1,7 +1,6 @@
 """A classifier for few labels: they spread over the graph that connects every row to its nearest
 neighbours."""
 
-import warnings
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ from whatwhere.classification.new_rows import NewRows
 from whatwhere.classification.poisson import grow_regions, poisson_learning
 from whatwhere.classification.ridge import LabelRegression
 from whatwhere.engines.devices import choose_device
-from whatwhere.errors import ImageError, MissingExtra, SpecError
+from whatwhere.errors import ImageError, MissingExtra, SpecError, warn
 from whatwhere.spec.checks import require_count
 
 try:
@@ -250,8 +249,7 @@ def labelled_score(classifier: Any, X: Any, y: Any) -> float:
 
 def warn_of_parts(rows: int, count: int) -> None:
     are = "is" if rows == 1 else "are"
-    warnings.warn(
+    warn(
         f"{rows:,} of {count:,} rows {are} not connected to any label. The probabilities there are"
-        " the shares of the classes. Label one of these rows, or raise n_neighbors.",
-        stacklevel=5,
+        " the shares of the classes. Label one of these rows, or raise n_neighbors."
     )

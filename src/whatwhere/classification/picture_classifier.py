@@ -23,7 +23,7 @@ from whatwhere.classification.where import WHERE_FILE, choose_where, with_choice
 from whatwhere.data import Images, load
 from whatwhere.engines.devices import choose_device
 from whatwhere.errors import ImageError, SpecError, plural
-from whatwhere.files import disk_errors, open_regular, readable, write_atomic
+from whatwhere.files import disk_errors, open_regular, readable, untrusted, write_atomic
 from whatwhere.learning import (
     TrainedRun,
     TrainingCallbacks,
@@ -199,7 +199,8 @@ def load_classifier(path: str | os.PathLike[str]) -> PictureClassifier:
     array(['cat', 'cat', 'cat', 'dog'], dtype='<U3')
     """
     file = Path(path)
-    with readable(file, "classifier", "save it again"):
+    # forged settings have any types
+    with readable(file, "classifier", "save it again"), untrusted():
         settings, tensors = read_checked(file, FORMAT)
         describe = _describer(settings, tensors) if "recipe" in settings else None
         classes = tuple(settings["classes"])

@@ -2,7 +2,6 @@
 `load`."""
 
 import os
-import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from whatwhere.data.mixed import NOT_RECORDED, Group, MixedPictures, Recorded, m
 from whatwhere.data.parts import find_parts
 from whatwhere.data.pictures import folder_content, is_picture
 from whatwhere.data.stored_array import AnyArray
-from whatwhere.errors import ImageError, did_you_mean, one_or, plural, printable
+from whatwhere.errors import ImageError, did_you_mean, one_or, plural, printable, warn
 from whatwhere.spec.execution import ALL, Shard
 
 if TYPE_CHECKING:
@@ -246,10 +245,9 @@ def load_for_training(
         return _with_source(groups[0], source)
     crops = mixed.random_crops(groups, crop, None, seed)
     if crop is None:
-        warnings.warn(
+        warn(
             f"{source} has pictures of {len(groups)} sizes. Training uses {crops[0].name}. Set"
-            " crop=SIZE (--crop SIZE) for crops of another size.",
-            stacklevel=3,
+            " crop=SIZE (--crop SIZE) for crops of another size."
         )
     return _with_source(crops, source)
 
@@ -306,10 +304,9 @@ def _open(
 
 def _load_named(entry: catalogue.Entry, split: str) -> Images:
     if os.path.exists(entry.name):
-        warnings.warn(
+        warn(
             f"{entry.name!r} is both a data set and a path here. Using the data set; write"
-            f" './{entry.name}' for the path.",
-            stacklevel=5,  # the caller of `load`
+            f" './{entry.name}' for the path."
         )
     if split not in ("train", "test"):
         raise ImageError(f"{entry.name} has no split {split!r}. Expected train or test.")
@@ -360,7 +357,7 @@ def _one_size(pictures: MixedPictures, size: int | None) -> Images:
         return pictures.by_size()[0][0]
     squares = pictures.same_size(size or pictures.recorded.side)
     if size is None:
-        warnings.warn(mixed.squares_words(pictures, squares.shape[1]), stacklevel=4)
+        warn(mixed.PicturesBecomeSquares(pictures, squares.shape[1]))
     return squares
 
 
@@ -370,11 +367,10 @@ def _from_pixels(pixels: Pixels, name: str, allow_nan: bool, recorded: Recorded)
     if pixels.dtype.kind == "f":
         lows, highs = zip(*(check_finite(batch, name, allow_nan) for batch in batches), strict=True)
         if min(lows) >= 0 and max(highs) > LARGEST_USUAL_FLOAT:
-            warnings.warn(
+            warn(
                 f"{name} has floats up to {max(highs):g}. whatwhere takes floats as they are, and"
                 " the paper's settings expect values in [0, 1]. Divide by 255, or give bytes as"
-                " uint8.",
-                stacklevel=3,
+                " uint8."
             )
     elif pixels.dtype == np.uint16:
         white = recorded.white or white_used(int(max(batch.max() for batch in batches)), name)

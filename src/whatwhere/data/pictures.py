@@ -16,11 +16,13 @@ from whatwhere.errors import (
     ImageError,
     MissingExtra,
     RunError,
+    UnusableFile,
+    as_clause,
     printable,
-    sentence,
     unique_printable,
+    warn,
 )
-from whatwhere.files import RECORD, FileStamp, open_regular, read_results, readable
+from whatwhere.files import RECORD, FileStamp, open_regular, read_results, readable, untrusted
 from whatwhere.spec.execution import Shard
 
 FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")
@@ -179,12 +181,11 @@ def read_pictures(folder: Path, content: FolderContent) -> list[Picture]:
         try:
             pictures += list(find_pages(file, place))  # all pages, or none
         except ImageError as error:
-            reason = str(error).removeprefix(f"{printable(file)} is not a usable picture: ")
-            skipped[file] = reason.removesuffix(f". {sentence(REMEDY)}")
+            skipped[file] = error.reason if isinstance(error, UnusableFile) else as_clause(error)
     if not pictures:
         raise ImageError(_no_pictures(folder, content, skipped))
     if skipped:
-        warnings.warn(_skipped_files(folder, skipped), stacklevel=6)
+        warn(_skipped_files(folder, skipped))
     return pictures
 
 
@@ -347,7 +348,8 @@ def find_pages(file: Path, place: Place = TOP) -> Iterator[Picture]:
     """The pages of a file; each is decoded once."""
     with _open(file) as picture:
         stamp = FileStamp.of(os.stat(file))
-        pages = getattr(picture, "n_frames", 1)
+        with untrusted():
+            pages = getattr(picture, "n_frames", 1)
         if pages > MOST_PAGES:
             raise ValueError(f"it has {pages:,} pages; expected at most {MOST_PAGES:,}")
         for page in range(pages):
@@ -368,10 +370,9 @@ def _open(file: Path) -> Iterator[Any]:
     with warnings.catch_warnings(), readable(file, "picture", REMEDY, ImageError):
         warnings.simplefilter("error", Image.DecompressionBombWarning)
         with open_regular(file) as stream:
-            try:
-                yield _open_stream(stream, Image, UnidentifiedImageError)
-            except Image.DecompressionBombError as error:
-                raise ValueError(str(error)) from error
+            with untrusted():
+                opened = _open_stream(stream, Image, UnidentifiedImageError)
+            yield opened
 
 
 def _open_stream(stream: BinaryIO, image: Any, unidentified: type[Exception]) -> Any:
@@ -394,7 +395,8 @@ def _read_page(picture: Any, page: int, read: Callable[[Any], np.ndarray]) -> np
     from PIL import ImageOps
 
     if page:
-        picture.seek(page)
+        with untrusted():
+            picture.seek(page)
     if not 0 < picture.width * picture.height <= LARGEST_PICTURE:
         raise ValueError(
             f"it has {picture.width} × {picture.height} pixels; expected at most"
@@ -408,8 +410,10 @@ def _read_page(picture: Any, page: int, read: Callable[[Any], np.ndarray]) -> np
                 f"page {page + 1} and page 1 have different channels; save each page as a separate"
                 " picture"
             )
-        ImageOps.exif_transpose(picture, in_place=True)  # upright, as a camera was held
-    pixels = read(picture)
+        with untrusted():
+            ImageOps.exif_transpose(picture, in_place=True)  # upright, as a camera was held
+    with untrusted():
+        pixels = read(picture)
     return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
 
 
@@ -472,11 +476,14 @@ def read_extras(file: Path, *, filled_in: bool = False) -> Extras:
     """
     with _open(file) as picture:
         if isinstance(picture, ChannelTiff):
-            return Extras(None, picture.icc_profile, picture.dpi)
+            with untrusted():
+                return Extras(None, picture.icc_profile, picture.dpi)
         icc_profile = picture.info.get("icc_profile")
         dpi = _checked_dpi(picture.info.get("dpi"))
         pages = []
-        for page in range(getattr(picture, "n_frames", 1)):
+        with untrusted():
+            count = getattr(picture, "n_frames", 1)
+        for page in range(count):
             alpha = _read_page(picture, page, _alpha)[0]
             pages.append(np.where(alpha == 0, 255, alpha).astype(np.uint8) if filled_in else alpha)
     opaque = all(int(alpha.min()) == 255 for alpha in pages)
@@ -524,12 +531,9 @@ class ChannelTiff:
 
     def __init__(self, stream: BinaryIO) -> None:
         tifffile = _tifffile("reading")
-        try:
-            self._pages: Any = tifffile.TiffFile(stream, name="TIFF").pages
-            self.n_frames = len(self._pages)
-            self.seek(0)
-        except tifffile.TiffFileError as error:
-            raise ValueError(str(error)) from error
+        self._pages: Any = tifffile.TiffFile(stream, name="TIFF").pages
+        self.n_frames = len(self._pages)
+        self.seek(0)
 
     def seek(self, page: int) -> None:
         """Go to a page."""

@@ -11,8 +11,8 @@ import whatwhere as ww
 from whatwhere.classification.settings import DISTORTIONS, Distortions
 from whatwhere.commands.builder import Settings, command
 from whatwhere.commands.inputs import EXECUTION, ImageInput, read_images, recorded_by
-from whatwhere.commands.outputs import Stages
-from whatwhere.errors import SpecError, plural, printable
+from whatwhere.commands.outputs import Stages, claim
+from whatwhere.errors import SpecError, plural, printable, warn
 from whatwhere.spec.execution import Execution
 
 
@@ -25,6 +25,7 @@ def label(
     labels_from: Path | None = None,
     export: Path | None = None,
     links: bool = False,
+    overwrite: bool = False,
     settings: Settings,
 ) -> None:
     """Label a few pictures in the browser, and classify all others.
@@ -43,6 +44,7 @@ def label(
                  for Label Studio (.json), or a new folder with a sub-folder for each class. If
                  the folder exists, a number follows its name
     links        with --export FOLDER: link to the pictures instead of copying them
+    overwrite    with --export FILE: replace a file that exists. Tables of labels are never replaced
 
     $ whatwhere label pictures/
     $ whatwhere label pictures/ runs/mine --out labels.csv
@@ -51,6 +53,9 @@ def label(
     stages = Stages()
     how = settings.of(Distortions)
     options = settings.of(Execution)
+    if export is not None and export.suffix.lower() in (".csv", ".json"):
+        own = out.with_name("predictions.csv")
+        claim([export], run, images, labels_from, out, own, overwrite=overwrite)
     source = read_to_label(images, run, out, settings.of(ImageInput).size)
     # imported after the pictures are read, so that an error in them is reported sooner
     from whatwhere.html.server import PageServer
@@ -63,12 +68,12 @@ def label(
         )
         if labels_from is not None and not session.import_labels(labels_from):
             # a warning counts them if some are not for these pictures
-            stages.note(f"Imported {plural(len(session.before[-1]), 'label')}.")
+            stages.note(f"Imported {plural(len(session.labels.history[-1]), 'label')}.")
         return session
 
     if export is not None:
         session = make(stages.stage)
-        written = session.export(export, links=links)
+        written = session.export(export, links=links, overwrite=overwrite)
         typer.echo(f"Wrote {printable(written)}: the classes of {plural(len(source), 'picture')}")
         typer.echo(session.error_words())
         return
@@ -98,7 +103,7 @@ def read_to_label(images: str, run: str | None, out: Path, size: int | None) -> 
 @contextmanager
 def words_of_label() -> Iterator[None]:
     """Around code whose warnings name a remedy in Python: they name the options of `label`."""
-    from whatwhere.data.mixed import LOAD_AGAIN, USUAL_SIDE
+    from whatwhere.data.mixed import USUAL_SIDE, PicturesBecomeSquares
 
     run_again = f"Stop (Ctrl-C) and run again with --size {USUAL_SIDE} and another --out"
     caught: list[warnings.WarningMessage] = []
@@ -108,5 +113,8 @@ def words_of_label() -> Iterator[None]:
             yield
     finally:
         for warning in caught:
-            words = str(warning.message).replace(LOAD_AGAIN, run_again)
-            warnings.warn(words, warning.category, stacklevel=3)
+            given = warning.message
+            if isinstance(given, PicturesBecomeSquares):
+                warn(given.words(run_again))
+            else:
+                warn(given, warning.category)

@@ -19,13 +19,9 @@ from whatwhere.errors import RunError, WhatwhereError, printable
 from whatwhere.html import ASSETS, assemble
 from whatwhere.html.server import Content, is_number
 from whatwhere.inference import infer
-from whatwhere.labelling.exchange import (
-    ClassTable,
-    label_studio_tasks,
-    read_foreign_labels,
-)
+from whatwhere.labelling.exchange import label_studio_tasks, read_foreign_labels
 from whatwhere.labelling.label_tables import NONE_OF_THESE, NOT_SURE, predictions_text
-from whatwhere.labelling.session import Labelling, map_places
+from whatwhere.labelling.session import Labelling
 from whatwhere.labelling.thumbnails import COLUMNS, PER_SHEET, SIDE, SessionPictures
 from whatwhere.progress import Pace, Stage, no_stage
 
@@ -90,7 +86,7 @@ class LabelPage:
             assert session.images is not None, "descriptors alone"
             self.pictures = SessionPictures(session.images)
             with self._stage("drawing the map", 1):
-                self.places = map_places(session.matrix).round(4).tolist()
+                self.places = session.graph.places.round(4).tolist()
             self.session = session
         except (WhatwhereError, OSError) as error:  # shown in the page, which has no terminal
             self.waiting = {"failed": str(error)}
@@ -149,7 +145,9 @@ class LabelPage:
             if path == "import":
                 said = self._import(session, sent)
             elif path == "undo":
-                said = {"undone": list(session.before[-1]) if session.before else []}
+                said = {
+                    "undone": list(session.labels.history[-1]) if session.labels.history else []
+                }
                 session.undo()
             else:
                 said = self._label(session, sent)
@@ -185,12 +183,7 @@ class LabelPage:
     def _export(self, session: Labelling, name: str) -> Content:
         """Files that the browser downloads."""
         with self.lock:
-            table = ClassTable(
-                session.names,
-                session.classes,
-                session.probabilities,
-                frozenset(session.labelled),
-            )
+            table = session.table()
         if name == "predictions.csv":
             text = predictions_text(table.names, table.classes, table.probabilities, table.said)
             return Content(text.encode(), "text/csv; charset=utf-8")
@@ -236,8 +229,8 @@ class LabelPage:
                 "certainty": certainty.tolist(),
                 "said": said,
                 "tray": session.suggested_rows(TRAY if len(session.names) <= MANY else FEWER),
-                "undo": len(session.before),
-                "elsewhere": len(session.elsewhere),
+                "undo": len(session.labels.history),
+                "elsewhere": len(session.labels.elsewhere),
             }
             if not known:
                 sizes = self.pictures.sizes()
@@ -378,7 +371,7 @@ def save_classifier(session: Labelling, file: Path) -> None:
             f"{printable(file)} exists already and is not a classifier. Move it, or choose another"
             " folder for the labels."
         )
-    session.save(file)
+    session.save(file, overwrite=True)
 
 
 def classify_command(file: Path) -> str:

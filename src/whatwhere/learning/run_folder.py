@@ -20,13 +20,14 @@ from whatwhere.data.models import names, resolve
 from whatwhere.data.pictures import SUFFIXES as PICTURE_SUFFIXES
 from whatwhere.errors import RunError, as_clause, command, did_you_mean, printable
 from whatwhere.learning.checkpoint import (
+    STATE,
     Checkpoint,
     RunFacts,
-    damaged,
     difference,
     has_checkpoint,
     position,
     training_changes,
+    usable_checkpoint,
 )
 from whatwhere.learning.latent_store import LatentStore
 from whatwhere.learning.processes import ProcessGroup, ProcessLost, torchrun_words
@@ -278,12 +279,10 @@ class RunFolder:
     def _load(self, device: torch.device) -> TrainingState:
         """The state in the checkpoint, and the latents of this process's batches in the store."""
         checkpoint = Checkpoint.load(self.layout.checkpoint)
-        try:
+        with usable_checkpoint(self.layout.checkpoint / STATE), files.untrusted():
             state = checkpoint.state(self.facts.recipe, device)
             if self.store is not None:
                 self.store.restore(checkpoint.tensors["latents.table"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise damaged(self.layout.checkpoint, error) from error
         layer, epoch = position(state, self.facts.recipe)
         return replace(state, layer=layer, epoch=epoch)
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from torch import Tensor
 
-from whatwhere.errors import RunError, SpecError
-from whatwhere.files import open_regular, readable, write_atomic
+from whatwhere.errors import RunError, SpecError, UnknownFormat
+from whatwhere.files import checked, open_regular, readable, untrusted, write_atomic
 from whatwhere.model.checksums import canonical, checksum, layer_tensors, spec_fields
 from whatwhere.model.deconvnet import DeconvNet
 from whatwhere.spec import ModelSpec
@@ -119,11 +119,12 @@ def tensor_bytes(tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> byt
 def read_checked(path: Path, form: str, *, key: str = "settings") -> tuple[Any, dict[str, Tensor]]:
     """Read what `write_checked` wrote; raises a SpecError for another format or damaged content."""
     metadata, tensors = read_tensors(path)
-    if (found := metadata.get("format", "unknown")) != form:
-        raise SpecError(f"its format is {found!r}; expected {form!r}")
+    if (found := metadata.get("format")) != form:
+        raise UnknownFormat(found, form)
     if metadata["sha256"] != checksum(metadata[key], tensors):
         raise SpecError("its checksum does not match its content")
-    return json.loads(metadata[key]), tensors
+    with untrusted():  # the checksum may be forged with the content
+        return checked(json.loads(metadata[key]), dict, key), tensors
 
 
 def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
@@ -132,7 +133,7 @@ def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
 
     open_regular(path).close()  # a pipe would be waited for
     try:
-        with safe_open(path, framework="pt") as file:
+        with untrusted(), safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             return file.metadata() or {}, tensors
     except SafetensorError as error:

@@ -236,7 +236,7 @@ def restore_recording(
     from whatwhere.commands.outputs import Stages, claim, write
     from whatwhere.data import load
     from whatwhere.data.formats import recordings
-    from whatwhere.restoration.restore import LONG_GAPS
+    from whatwhere.restoration.restore import LongGapsWarning
 
     recording, mask, out = paths
     if recording.suffix.lower() != out.suffix.lower():
@@ -265,7 +265,7 @@ def restore_recording(
             known = values.isfinite() if mask == "nan" else load(mask, signals=True)[:]
             with warnings.catch_warnings():
                 # the line below says how many gaps are left
-                warnings.filterwarnings("ignore", message=LONG_GAPS)
+                warnings.simplefilter("ignore", LongGapsWarning)
                 restored = restoration.inpaint(opened, values, known, task.noise, spec=task.spec)
             unknown = float("nan") if recordings().holds_unknown(recording) else 0.0
             longest = opened.spec.layers[0].filter_shape[1]

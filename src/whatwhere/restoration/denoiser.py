@@ -187,7 +187,7 @@ def shrink_product(z: Tensor, u: Tensor, t: Tensor, B: Tensor) -> tuple[Tensor, 
 
 def load_denoiser() -> Denoiser:
     """The denoiser that ships with the package, learned from 401 photographs
-    (reproduction/studies/denoiser.py).
+    (benchmarks/restoration/denoiser.py).
 
     >>> denoiser = ww.restoration.load_denoiser()
     >>> noisy = 0.5 + 0.1 * torch.randn(1, 1, 40, 40)

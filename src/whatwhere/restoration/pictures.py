@@ -3,7 +3,6 @@
 import io
 import json
 import math
-import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -25,7 +24,7 @@ from whatwhere.data.pictures import (
     read_pictures,
     write_tiff,
 )
-from whatwhere.errors import ImageError, MissingExtra, RunError, plural, printable
+from whatwhere.errors import ImageError, MissingExtra, RunError, plural, printable, warn
 from whatwhere.files import (
     check_outputs,
     disk_errors,
@@ -123,7 +122,7 @@ def plan_jobs(
         if not with_gaps and shard.is_all:
             raise ImageError(f"{words} nothing to fill in. Give a mask of unknown pixels.")
         stay = "It stays as it is." if complete == 1 else "They stay as they are."
-        warnings.warn(f"{words} nothing to fill in. {stay}", stacklevel=2)
+        warn(f"{words} nothing to fill in. {stay}")
     check_outputs([job.out for job in jobs], inputs, folder=out, overwrite=overwrite)
     record = _settings(task, model)
     made_from = PartRecord(record["model"], json.dumps(record["settings"]), content.all_pictures)

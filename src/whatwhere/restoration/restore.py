@@ -2,7 +2,6 @@
 model of waveforms."""
 
 import sys
-import warnings
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
@@ -10,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.errors import ImageError, MissingExtra, SpecError, plural
+from whatwhere.errors import ImageError, MissingExtra, SpecError, plural, warn
 from whatwhere.inference import infer
 from whatwhere.inference.target import as_weights, check_mask
 from whatwhere.model import DeconvNet
@@ -28,7 +27,6 @@ ImagesT = TypeVar("ImagesT", Tensor, np.ndarray)
 # for signals, 1/λ in standard deviations of the noise: chosen on simulated recordings
 THRESHOLD = 2.0
 LARGEST = 1e15  # value whose square, summed over a picture, is within the range of float32
-LONG_GAPS = "The recording has"  # begins the warning of gaps that no waveform spans
 FAITHFUL = 0.02  # 1/λ without noise, as a share of the smallest that leaves no event
 
 
@@ -248,12 +246,26 @@ def warn_of_long_gaps(model: DeconvNet, known: Tensor) -> None:
     long_gaps = windows & ~torch.nn.functional.pad(windows, (1, 0))[:, :-1]
     if count := int(long_gaps.sum()):
         longest = int(torch.diff(known_places(unknown)).max()) - 1
-        warnings.warn(
-            f"{LONG_GAPS} {plural(count, 'gap')} longer than the model's waveforms"
+        warn(LongGapsWarning(count, longest, reach))
+
+
+class LongGapsWarning(UserWarning):
+    """Gaps of a recording in which no waveform can be inferred from known samples.
+
+    count    number of gaps
+    longest  samples of the longest one
+    reach    samples that the model's waveforms span
+    """
+
+    def __init__(self, count: int, longest: int, reach: int) -> None:
+        self.count = count
+        self.longest = longest
+        self.reach = reach
+        super().__init__(
+            f"The recording has {plural(count, 'gap')} longer than the model's waveforms"
             f" ({reach:,} samples); the longest has {longest:,} samples. The model cannot fill"
             f" {'this gap' if count == 1 else 'these gaps'}: the result is 0 where no known sample"
-            " is near. Treat such samples as unknown, as `whatwhere inpaint` does.",
-            stacklevel=4,
+            " is near. Treat such samples as unknown, as `whatwhere inpaint` does."
         )
 
 
