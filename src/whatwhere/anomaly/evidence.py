@@ -52,7 +52,6 @@ LOCAL = ("spots", "texture", "neighbours", "places")
 """The kinds that tell places apart. The others are the same in a band or everywhere."""
 
 WIDE_LIMIT = 1.0  # units of the others in a map: they never mark a place alone
-DETAIL = 0.5  # units of a map for each factor e by which a response is smaller than those around it
 TEMPERATURE = 1.0  # units: T of the soft maximum
 UPPER_QUANTILE = 0.9
 SHRINKAGE = 0.1  # of correlations towards 0, since pictures are few

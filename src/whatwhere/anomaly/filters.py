@@ -52,6 +52,9 @@ class Search:
     logarithm  take the logarithm of brightness, so that dark marks stand out more than bright ones
     texture    the same as `around`, for the texture alone; 0: as `around`
     gap        cells between a place and those that it is predicted from; 0: no prediction
+    detail     units of a map for each factor e by which a response is smaller than the largest one
+               nearby: it sharpens a map, whose places are as coarse as `around`
+    reach      cells: how far away nearby is
     """
 
     scales: tuple[int, ...]
@@ -62,10 +65,12 @@ class Search:
     logarithm: bool = False
     texture: int = 0
     gap: int = 0
+    detail: float = 0.5
+    reach: int = 1
 
 
 LARGE = Search(scales=(2, 4), cell=8, logarithm=True, texture=1, gap=5)
-SMALL = Search(scales=(1,), cell=2, around=5, own=1.0, nearest=5)
+SMALL = Search(scales=(1,), cell=2, around=5, own=1.0, nearest=5, detail=2.0, reach=5)
 SMALL_OBJECT = Search(scales=(1,), cell=4)
 SIGNAL = Search(scales=(1, 2, 4), cell=4)
 
@@ -80,8 +85,8 @@ class Cells:
     peaks   [2 R, rows, columns]: the largest response, and the largest negative one
     known   [rows, columns]: whether at least half of the pixels are known
     search  the search that found them
-    detail  [h, w]: how much smaller the largest response is than the largest one within a cell's
-            distance, as a logarithm, at the finest scale: it shows where in a cell a mark is.
+    detail  [h, w]: how much smaller the largest response is than the largest one nearby,
+            as a logarithm, at the finest scale: it shows where in a cell a mark is.
             Empty if the features have no finer places
     """
 
@@ -153,10 +158,10 @@ class Filters:
         return enlarged(by_cell, self.search.cell, size)
 
     def detail_to_pixels(self, cells: Cells, size: Sequence[int]) -> Tensor:
-        """The detail of cells at every pixel of a picture of this size."""
+        """The detail of cells in units of a map, at every pixel of a picture of this size."""
         if not cells.detail.numel():
             return torch.zeros(size[0], size[1])
-        return enlarged(cells.detail, min(self.search.scales), size)
+        return self.search.detail * enlarged(cells.detail, min(self.search.scales), size)
 
     def cells(self, planes: Tensor, responses: Sequence[Tensor], known: Tensor) -> Cells:
         cell = self.search.cell
@@ -187,7 +192,7 @@ class Filters:
             # picture.
             usual = energy[:, reliable].mean(1)[:, None, None]
             energy = torch.where(reliable, energy, usual)
-        detail = detail_of(responses[0], sides[0])
+        detail = detail_of(responses[0], self.search.reach * sides[0])
         return Cells(energy, torch.cat(peaks) * reliable, reliable, self.search, detail)
 
     def far_from_gaps(self, known: Tensor, half_known: Tensor) -> Tensor:

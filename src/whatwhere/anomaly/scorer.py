@@ -15,7 +15,6 @@ from torch import Tensor
 
 from whatwhere.anomaly.aligned import OBJECT, NormalObject, learn_object
 from whatwhere.anomaly.evidence import (
-    DETAIL,
     FEATURES,
     RECORDING,
     SMALL_SURFACE,
@@ -94,7 +93,7 @@ class Scorer:
         by_kind = in_units(maps, self.map_units[..., None, None])
         by_cell = evidence_of_places(by_kind, self.kinds)
         detail = self.extract.detail_to_pixels(cells, size)
-        return self.extract.to_pixels(by_cell, size) + DETAIL * detail
+        return self.extract.to_pixels(by_cell, size) + detail
 
     def __call__(self, picture: Tensor, name: str) -> Scored:
         """The evidence on a picture [C, H, W]; its name is for errors."""
