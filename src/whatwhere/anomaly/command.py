@@ -171,7 +171,7 @@ def score(
         model.choose_threshold(spec.false_alarms)
         if few := too_few(model):
             note = f" The detector {learned_from(model)}.{few}"
-    claim(report_files(out), detector, pictures, folder=out, overwrite=overwrite, recorded=True)
+    claim(report_files(out), detector, pictures, folder=out, overwrite=overwrite)
     source = open_pictures(pictures, shard)
     record = PartRecord(file_checksum(detector), str(spec), source.all_pictures)
     begin_part(out, shard, record, overwrite=overwrite)
@@ -243,7 +243,7 @@ def odd(
     # imported after the check, so that its error is reported sooner
     from whatwhere.anomaly.pictures import open_pictures
 
-    claim(report_files(out), pictures, folder=out, overwrite=overwrite, recorded=True)
+    claim(report_files(out), pictures, folder=out, overwrite=overwrite)
     if detector is not None:
         claim([detector], pictures, overwrite=overwrite)
     stages = Stages(quiet)
