@@ -25,6 +25,7 @@ import typer
 from typer.core import TyperCommand
 
 from whatwhere.errors import SpecError
+from whatwhere.errors import command as command_line
 from whatwhere.spec.checks import type_hints, value_in_words
 from whatwhere.spec.docstrings import parse
 from whatwhere.spec.toml import described_paths, override, parse_toml, setting_paths, value_of
@@ -223,14 +224,47 @@ SHARED = parse("""Parameters that several commands share.
     """).entries
 
 
+@dataclass(frozen=True)
+class Moved:
+    """An option of a command that is a command of its own now.
+
+    option   the option
+    command  the name of the new command
+    becomes  the option of the new command that takes its value; None if it has no value
+    """
+
+    option: str
+    command: str
+    becomes: str | None = None
+
+    def new_line(self, words: Sequence[str]) -> str:
+        """Write the command line of the new command.
+
+        words  of the old one, without the names of the program and the command
+        """
+        given = [part for word in words for part in _split_option(word)]
+        if self.becomes is not None and self.becomes in given:
+            at = given.index(self.becomes)
+            del given[at : at + 2]
+        new = [self.becomes if word == self.option else word for word in given]
+        return command_line("whatwhere", self.command, *(word for word in new if word is not None))
+
+
+def _split_option(word: str) -> list[str]:
+    """Split --option=value into its two words."""
+    name, equals, value = word.partition("=")
+    return [name, value] if equals and name.startswith("--") else [word]
+
+
 def command(
-    *kinds: Kind, flags: str = "", app: typer.Typer = app
+    *kinds: Kind, flags: str = "", moved: Sequence[Moved] = (), app: typer.Typer = app
 ) -> Callable[[Function], Function]:
     """Make a command of a function.
 
     kinds  dataclasses whose fields are settings, or pairs of a dataclass and the names of some of
            its fields
     flags  names of settings that are also options
+    moved  options that are commands of their own now
     app    the program, or a group of its commands
     """
     known = known_settings(kinds)
@@ -255,7 +289,7 @@ def command(
             function(**given)
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        content = {"known": known, "flags": chosen, "examples": own.shell}
+        content = {"known": known, "flags": chosen, "examples": own.shell, "moved": moved}
         cls = type("SuggestingCommand", (SuggestingCommand,), content)
         # the list of commands shows all of `short_help`, but cuts a text from `help`
         app.command(
@@ -350,13 +384,21 @@ class SuggestingCommand(TyperCommand):
     known     its settings
     flags     the names of those that are also options
     examples  command lines for its help
+    moved     options that are commands of their own now
     """
 
     known: Mapping[str, Setting] = {}
     flags: Sequence[str] = ()
     examples: Sequence[str] = ()
+    moved: Sequence[Moved] = ()
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        given = {part for word in args for part in _split_option(word)}
+        for old in self.moved:
+            if old.option in given:
+                raise UsageError(
+                    f"{old.option} is a command of its own now. Run: {old.new_line(args)}"
+                )
         try:
             return super().parse_args(ctx, args)
         except UsageError as error:

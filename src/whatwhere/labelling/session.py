@@ -24,7 +24,7 @@ from whatwhere.data import Images, load
 from whatwhere.data.mixed import NOT_RECORDED, Recorded
 from whatwhere.data.pictures import earlier_names, picture_names
 from whatwhere.errors import ImageError, plural, warn
-from whatwhere.files import check_outputs, read_regular, readable
+from whatwhere.files import claim, read_regular, readable
 from whatwhere.labelling.estimate import estimate_error, missing_for_estimate
 from whatwhere.labelling.exchange import (
     ClassTable,
@@ -258,7 +258,7 @@ class Labelling:
         overwrite  replace a file that exists
         """
         classifier = self.classifier()
-        check_outputs([Path(path)], self._own_files, overwrite=overwrite)
+        claim([Path(path)], self._own_files, overwrite=overwrite)
         classifier.save(path)
 
     def export(

@@ -11,8 +11,8 @@ from typing import Any
 
 from torch import Tensor
 
-from whatwhere.errors import RunError, SpecError, UnknownFormat
-from whatwhere.files import checked, open_regular, readable, untrusted, write_atomic
+from whatwhere.errors import RunError, SpecError
+from whatwhere.files import check_format, checked, open_regular, readable, untrusted, write_atomic
 from whatwhere.model.checksums import canonical, checksum, layer_tensors, spec_fields
 from whatwhere.model.deconvnet import DeconvNet
 from whatwhere.spec import ModelSpec
@@ -119,8 +119,7 @@ def tensor_bytes(tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> byt
 def read_checked(path: Path, form: str, *, key: str = "settings") -> tuple[Any, dict[str, Tensor]]:
     """Read what `write_checked` wrote; raises a SpecError for another format or damaged content."""
     metadata, tensors = read_tensors(path)
-    if (found := metadata.get("format")) != form:
-        raise UnknownFormat(found, form)
+    check_format(metadata.get("format"), form)
     if metadata["sha256"] != checksum(metadata[key], tensors):
         raise SpecError("its checksum does not match its content")
     with untrusted():  # the checksum may be forged with the content
