@@ -12,8 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.data import load
-from whatwhere.data.cells import is_dataset, is_list_of_paths
 from whatwhere.errors import ImageError, one_or, warn
 from whatwhere.latents import Background
 from whatwhere.model import DeconvNet
@@ -40,13 +38,16 @@ def as_image_source(images: object, spec: ModelSpec) -> tuple[ImageSource, bool]
     """
     if hasattr(images, "as_images"):
         return cast(ImageSource, images), True
-    if is_dataset(images) or is_list_of_paths(images):
-        images = load(cast(Any, images))
     if isinstance(images, np.ndarray):
         images = _as_tensor(images)
     if isinstance(images, Tensor):
         return _tensor_source(images, spec)
     lazy = hasattr(images, "__len__") and hasattr(images, "__getitem__")
+    if hasattr(images, "column_names"):
+        raise ImageError(
+            f"Got a table ({type(images).__name__}); expected images. Load its pictures first:"
+            " whatwhere.data.load(table)."
+        )
     if lazy and not isinstance(images, list | tuple | dict | str | bytes):
         return cast(ImageSource, images), False
     axes = "T" if spec.for_signals else "H, W"
