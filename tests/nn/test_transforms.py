@@ -1,6 +1,5 @@
-"""Gaussian pooling under torch.compile, torch.export, ONNX, torch.fx, torch.jit and torch.func."""
+"""Gaussian pooling under torch.compile, torch.export, ONNX, torch.fx and torch.func."""
 
-import warnings
 from collections.abc import Iterator
 
 import pytest
@@ -10,7 +9,6 @@ from torch.export import Dim, ExportedProgram
 from torch.func import grad, jvp, vmap
 
 from onnx_export import onnx_function
-from whatwhere.errors import EngineError
 from whatwhere.latents import PoolingParams
 from whatwhere.nn import GaussianPool1d, GaussianPool2d, GaussianUnpool1d, GaussianUnpool2d
 from whatwhere.nn import functional as F
@@ -131,38 +129,6 @@ def test_torch_fx_records_each_layer_as_one_node() -> None:
         assert torch.equal(ours, expected)
     names = [getattr(node.target, "__name__", "") for node in traced.graph.nodes]
     assert names.count("gaussian_pool2d") == 4
-
-
-class Scriptable(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.first = GaussianPool2d(2)
-        self.pool = GaussianPool2d(3, 2, 1, return_where=True)
-        self.unpool = GaussianUnpool2d(3, 2, 1)
-
-    def forward(self, z: Tensor) -> Tensor:
-        p, where = self.pool(z)
-        return self.unpool(p, where, z.shape) + self.first(z).mean()
-
-
-def test_torch_jit_script_gives_the_same_values_and_gradients() -> None:
-    pytest.importorskip("numba")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # newer versions of torch call TorchScript deprecated
-        scripted = torch.jit.script(Scriptable())
-    z = torch.randn(2, 3, 8, 9, requires_grad=True)
-    assert torch.equal(scripted(z), Scriptable()(z))
-    (ours,) = torch.autograd.grad(scripted(z).square().sum(), z)
-    (expected,) = torch.autograd.grad(Scriptable()(z).square().sum(), z)
-    torch.testing.assert_close(ours, expected)
-
-
-@pytest.mark.parametrize(
-    "layer", [GaussianPool1d(2), GaussianUnpool1d(2), GaussianPool2d(2, gaussians="input")]
-)
-def test_torch_jit_script_names_the_layer_that_it_does_not_support(layer: nn.Module) -> None:
-    with pytest.raises(EngineError, match=type(layer).__name__):
-        torch.jit.script(layer)
 
 
 @devices
