@@ -1,5 +1,6 @@
 """The program itself: its version, how it ends, and what its messages look like."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -9,12 +10,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import typer
 from PIL import Image
+from typer.testing import CliRunner
 
 import tiny_run as tiny
 import whatwhere as ww
 from tiny_run import PLAIN, whatwhere
 from whatwhere import app as assembled
+from whatwhere.app import app
+from whatwhere.commands.builder import Program
 from whatwhere.data.catalogue import absolute_source
 from whatwhere.errors import ConvergenceWarning, RunError, SlowEngineWarning
 
@@ -225,3 +230,12 @@ def test_batches_that_do_not_converge_are_counted(
         "Warning: 0 of 9 images did not",
         "Warning: The warning about tolerance came 4 times, once per batch.",
     ]
+
+
+def test_every_command_stands_in_one_section_of_the_help() -> None:
+    listed = [name for names in Program.sections.values() for name in names]
+    assert sorted(listed) == sorted(typer.main.get_command(app).commands)
+    shown = CliRunner().invoke(app, ["--help"]).output
+    for title, names in Program.sections.items():
+        section = shown.partition(f"\n{title}:\n")[2].partition("\n\n")[0]
+        assert re.findall(r"^  (\w+)  ", section, re.MULTILINE) == list(names)

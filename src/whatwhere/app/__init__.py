@@ -6,10 +6,9 @@ from typing import Annotated
 
 import typer
 
-from whatwhere.commands.builder import app
+from whatwhere.commands.builder import Program, app
 from whatwhere.errors import ConvergenceWarning, ReportedError, WhatwhereError, printable
 
-# as in help
 COMMANDS = (
     "app.demo",
     "explorer.command",
@@ -29,6 +28,12 @@ COMMANDS = (
 )
 for module in COMMANDS:
     import_module(f"whatwhere.{module}")
+Program.sections = {
+    "Do": ("label", "classify", "anomaly", "denoise", "inpaint", "events"),
+    "Model": ("train", "encode", "decode", "describe", "distill"),
+    "Look": ("demo", "explore", "figures"),
+    "Admin": ("info", "download", "bench"),
+}
 
 
 def _print_version(requested: bool) -> None:

@@ -19,10 +19,10 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from whatwhere.errors import SpecError
 from whatwhere.errors import command as command_line
@@ -33,8 +33,36 @@ from whatwhere.spec.toml import described_paths, override, parse_toml, setting_p
 Spec = TypeVar("Spec")
 Kind = Any  # a dataclass, or a pair (dataclass, names of some fields)
 METAVARS = {int: "N", float: "NUMBER", Path: "PATH", list[str]: "NAME"}
+
+
+class Program(TyperGroup):
+    """Lists its commands in sections, in the order of the sections.
+
+    sections  the names of commands by the title of their section
+    """
+
+    sections: ClassVar[dict[str, Sequence[str]]] = {}
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """List the commands by section; those without one come last."""
+        listed = [name for names in self.sections.values() for name in names]
+        return [*listed, *(name for name in super().list_commands(ctx) if name not in listed)]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write a list of commands for every section."""
+        for title, names in self.sections.items():
+            rows = []
+            for name in names:
+                command = self.get_command(ctx, name)
+                assert command is not None, name
+                rows.append((name, command.get_short_help_str(limit=200)))
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+
 app = typer.Typer(
     name="whatwhere",
+    cls=Program,
     help=(
         "Learn from pictures or recordings, without labels, which parts they are made of, and where"
         " each part is. Then sort the pictures with a few labels, find defects, remove noise, or"
