@@ -40,7 +40,7 @@ core-tests: $(VENV)/.dev
 
 # How heavy the package is to read, as a table. No size is a test.
 weight: $(VENV)/.dev
-	$(BIN)/python benchmarks/weight.py
+	$(BIN)/python -m benchmarks.weight
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -1,6 +1,6 @@
 """How heavy the package is to read: a table for whoever wants to look. No size is a target.
 
-python benchmarks/weight.py          # or: make weight
+python -m benchmarks.weight          # or: make weight
 """
 
 import ast

@@ -1,6 +1,6 @@
 """Make the explorer's pictures: python docs/explorer_pictures.py makes docs/images/explorer.png and
 explorer.webp, python docs/explorer_pictures.py FOLDER the pages of other models, explorer-*.webp,
-one of them of the run in FOLDER that `python benchmarks/walk.py FOLDER` made.
+one of them of the run in FOLDER that `python -m benchmarks.labels.walk FOLDER` made.
 
 Needs a Chromium or Chrome and Playwright (both part of the development setup).
 """
@@ -161,7 +161,7 @@ def crop_a_photograph(browser: Any, folder: Path) -> None:
 
 def kinds_of_models(browser: Any, folder: Path, walk: Path) -> None:
     """The pages of a model of clothes, of photographs and of a folder of pictures (of
-    `benchmarks/walk.py`)."""
+    `benchmarks/labels/walk.py`)."""
     clothes = data.load("fashion-mnist", split="test")
     page = Explorer(
         load(models.path("fashion")), Recipe.paper(), clothes, name="fashion", examples=50

@@ -21,8 +21,7 @@ import whatwhere as ww
 from whatwhere.nn import functional as F
 
 IMAGES = Path(__file__).parent / "images"
-RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
-STUDIES = Path(__file__).parents[1] / "reproduction" / "studies" / "results"
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 LABELLED = {
     "digits": "5,000 digits",
     "fashion": "10,000 of Fashion-MNIST",
@@ -168,12 +167,14 @@ def label_axis(axis: Axes, label: str, layer: int) -> None:
 
 
 def draw_learning() -> None:
-    """Of results/trials.md, from benchmarks/results."""
-    gpu = json.loads((RESULTS / "streaming_gpu.json").read_text())["curves"]
+    """Of results/trials.md, from benchmarks/learning/results."""
+    gpu = json.loads((BENCHMARKS / "learning" / "results" / "streaming_gpu.json").read_text())[
+        "curves"
+    ]
     draw_curves(
         gpu, "One H200, 55,000 digits: cost on 5,000 held-out training digits", "learning-gpu.png"
     )
-    cpu = json.loads((RESULTS / "streaming_cpu.json").read_text())
+    cpu = json.loads((BENCHMARKS / "learning" / "results" / "streaming_cpu.json").read_text())
     title = (
         f"Two CPU cores, {cpu['images']:,} digits: cost on {cpu['held_out']:,} held-out training"
         " digits"
@@ -188,8 +189,10 @@ def draw_pooling() -> None:
 
 
 def draw_labelling() -> None:
-    """The curves of results/labelling.md, from reproduction/studies/results."""
-    errors = json.loads((STUDIES / "labelling.json").read_text())["errors"]
+    """The curves of results/labelling.md, from benchmarks/labels/results."""
+    errors = json.loads((BENCHMARKS / "labels" / "results" / "labelling.json").read_text())[
+        "errors"
+    ]
     figure, panels = plt.subplots(1, 4, figsize=(11, 2.9), layout="constrained")
     for axis, (name, title) in zip(panels, LABELLED.items(), strict=True):
         for kind, colour, marker in (("suggested", "#D55E00", "o"), ("random", "#0072B2", "s")):

@@ -15,49 +15,35 @@ from public_names import MODULES
 ROOT = Path(__file__).parents[1]
 # Files that may import what is not public, and why.
 EXCEPTIONS = {
-    "benchmarks/many_pictures_processor.py": "measures the server and the page apart",
-    "reproduction/studies/any_folder_choices.py": "varies the rows and the rounds of regions",
-    "reproduction/studies/any_folder_suggestions.py": "compares rules of suggestion",
-    "reproduction/studies/any_folder_rows.py": "describes pictures as `label` does",
-    "reproduction/studies/few_labels_tables.py": "joins rows as the tables before it",
-    "benchmarks/cluster.py": "starts processes that train and describe",
+    "benchmarks/labels/any_folder_rows.py": "describes pictures as `label` does",
+    "benchmarks/labels/any_folder_test.py": "describes pictures as `label` does",
+    "benchmarks/labels/few_labels_tables.py": "joins rows as the tables before it",
+    "benchmarks/labels/labelling_page.py": "the labelling page and its server",
+    "benchmarks/labels/many_pictures.py": "the labelling page and its server",
+    "benchmarks/labels/many_pictures_processor.py": "measures the server and the page apart",
+    "benchmarks/labels/one_example.py": "compares other forms of the metric",
+    "benchmarks/labels/one_rule.py": "compares other forms of the metric and of the graph",
+    "benchmarks/labels/pose.py": "the metric, and its distortions",
+    "benchmarks/labels/ten_labels.py": "compares other forms of the metric and of the graph",
+    "benchmarks/learning/cluster.py": "starts processes that train and describe",
+    "benchmarks/learning/few_images.py": "varies what the defaults choose",
+    "benchmarks/learning/learning_curve.py": "notes the model in the course of a training",
+    "benchmarks/memory/encode_memory.py": "the writer of `whatwhere encode`",
+    "benchmarks/memory/large_pictures.py": "the writer of `whatwhere encode`",
+    "benchmarks/memory/recording_memory.py": "the writer of `whatwhere events`",
+    "benchmarks/restoration/colour.py": "another rule for the length of filters",
+    "benchmarks/restoration/denoiser_colour.py": "trains on planes as the denoiser restores them",
+    "benchmarks/signals/recordings.py": "the choices that training makes from a recording",
+    "benchmarks/signals/signals_peers.py": "starts both programs at the same pieces of the signals",
+    "benchmarks/speed/cpu_parts.py": "times the parts of the CPU engine",
+    "benchmarks/speed/explorer_engine.py": "the engine of the explorer's page",
+    "benchmarks/speed/gpu_check.py": "runs engines and layers of two versions",
+    "benchmarks/speed/sporco_comparison.py": "starts both programs at the same latents",
     "benchmarks/weight.py": "counts the options of the commands",
-    "benchmarks/recordings.py": "the choices that training makes from a recording",
-    "benchmarks/encode_memory.py": "the writer of `whatwhere encode`",
-    "benchmarks/gpu_check.py": "runs engines and layers of two versions",
-    "benchmarks/many_pictures.py": "the labelling page and its server",
-    "reproduction/studies/any_folder_test.py": "describes pictures as `label` does",
-    "reproduction/studies/best_search.py": (
-        "compares other forms of the cells that descriptors have"
-    ),
-    "reproduction/studies/demo_metric.py": "the settings and the parts of the demo",
-    "reproduction/studies/denoiser_colour.py": "trains on planes as the denoiser restores them",
-    "reproduction/studies/few_images.py": "varies what the defaults choose",
-    "reproduction/studies/inpainting.py": "leaves faint detail out",
-    "reproduction/studies/one_example.py": "compares other forms of the metric",
-    "reproduction/studies/one_rule.py": "compares other forms of the metric and of the graph",
-    "reproduction/studies/pose.py": "the metric, and its distortions",
-    "reproduction/studies/streaming.py": "compares other updates of the filters",
-    "reproduction/studies/ten_labels.py": "compares other forms of the metric and of the graph",
-    "reproduction/studies/ten_labels_ideas.py": (
-        "compares other forms of the metric and of the graph"
-    ),
+    "reproduction/studies/best_search.py": "compares other cells of descriptors",
     "reproduction/svm/few_label_svm.py": "Newton's method is that of the linear SVM",
     "reproduction/svm/kernel_svm.py": "Newton's method is that of the linear SVM",
     "reproduction/svm/working_set.py": "Newton's method is that of the linear SVM",
-    "benchmarks/signals_peers.py": "starts both programs at the same pieces of the signals",
-    "benchmarks/checkpoint_overhead.py": "times the writing of checkpoints",
-    "benchmarks/coding.py": "varies the length of a block of steps",
-    "benchmarks/colour.py": "another rule for the length of filters",
-    "benchmarks/cpu_parts.py": "times the parts of the CPU engine",
-    "benchmarks/explorer_engine.py": "the engine of the explorer's page",
-    "benchmarks/labelling.py": "the labelling page and its server",
-    "benchmarks/large_pictures.py": "the writer of `whatwhere encode`",
-    "benchmarks/recording_memory.py": "the writer of `whatwhere encode --events`",
-    "benchmarks/learning_curve.py": "notes the model in the course of a training",
-    "benchmarks/sporco_comparison.py": (
-        "starts both programs at the same latents, with the same step"
-    ),
 }
 FILES = {
     path.relative_to(ROOT).as_posix(): path
@@ -113,6 +99,22 @@ def test_only_public_names_are_imported(file: str) -> None:
 
 def test_every_exception_is_a_file() -> None:
     assert set(EXCEPTIONS) <= set(FILES)
+
+
+BENCHMARKS = [file for file in FILES if file.startswith("benchmarks/")]
+SHARED = {"benchmarks/log.py", "benchmarks/machine.py", "benchmarks/weight.py"}
+
+
+def test_every_benchmark_is_in_the_folder_of_its_subject() -> None:
+    assert {file for file in BENCHMARKS if file.count("/") == 1} == SHARED
+
+
+@pytest.mark.parametrize("file", BENCHMARKS)
+def test_a_benchmark_names_the_command_that_runs_it(file: str) -> None:
+    text = FILES[file].read_text(encoding="utf-8")
+    if "__main__" in text:
+        command = f"-m {file.removesuffix('.py').replace('/', '.')}"
+        assert command in " ".join((ast.get_docstring(ast.parse(text)) or "").split())
 
 
 @pytest.mark.parametrize("package", ["reproduction", "benchmarks"])

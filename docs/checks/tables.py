@@ -24,8 +24,6 @@ def rows_of(page: Path, section: str | None = None) -> dict[str, list[str]]:
 
 def study_results(name: str) -> dict[str, Any]:
     lines = (
-        (ROOT / f"reproduction/studies/results/{name}.jsonl")
-        .read_text(encoding="utf-8")
-        .splitlines()
+        (ROOT / f"benchmarks/labels/results/{name}.jsonl").read_text(encoding="utf-8").splitlines()
     )
     return {row["name"]: row for row in map(json.loads, lines)}

@@ -166,7 +166,7 @@ def test_the_numbers_in_sentences_are_from_the_result_files(
         f"(the paper: {tables['pooling']['Gaussian pooling / Layer 2'].cell.paper} with all labels)"
         in text
     )
-    tutorial = rows_of(ROOT / "docs/tutorial/few_labels.md")
+    tutorial = rows_of(ROOT / "docs/tutorial/ten_labels.md")
     for row, name in {
         "this model, two layers": "Gaussian pooling, two layers",
         "raw pixels": "baselines, the same SVM: raw pixels",
@@ -177,13 +177,13 @@ def test_the_numbers_in_sentences_are_from_the_result_files(
 def test_the_numbers_of_photographs_and_defects_are_from_their_result_files() -> None:
     text = README.read_text(encoding="utf-8")
     rows = json.loads(
-        (ROOT / "reproduction/studies/results/denoising.json").read_text(encoding="utf-8")
+        (ROOT / "benchmarks/restoration/results/denoising.json").read_text(encoding="utf-8")
     )["denoising"]
     chosen = {"method": "trained", "data": "bsd68", "sigma": 25, "shifts": 16}
     (denoised,) = (row for row in rows if chosen.items() <= row.items())
     assert f"{denoised['psnr']:.1f} dB on BSD68 at σ = 25" in text
     tiles = json.loads(
-        (ROOT / "reproduction/studies/results/anomaly_folds.json").read_text(encoding="utf-8")
+        (ROOT / "benchmarks/defects/results/anomaly_folds.json").read_text(encoding="utf-8")
     )["tiles"]
     own, network = (f"{tiles[name]['image']:.2f}" for name in ("own", "network"))
     assert f"its AUROC is {own}. " in text
@@ -219,7 +219,7 @@ def test_the_readme_has_at_most_700_words() -> None:
 
 @pytest.mark.parametrize(("name", "words"), [("steel", "steel surfaces"), ("blood", "blood cells")])
 def test_the_errors_with_three_labels_are_from_their_result_files(name: str, words: str) -> None:
-    path = ROOT / f"reproduction/studies/results/any_folder_{name}.json"
+    path = ROOT / f"benchmarks/labels/results/any_folder_{name}.json"
     draws = json.loads(path.read_text(encoding="utf-8"))["3 a class"]["graph"]
     sentence = README.read_text(encoding="utf-8").partition(words)[2]
     assert f"{np.mean(draws):.1f} %" in sentence[:30]
@@ -229,7 +229,7 @@ def test_the_errors_with_three_labels_are_from_their_result_files(name: str, wor
 
 @pytest.mark.parametrize("name", ["steel", "blood"])
 def test_the_errors_of_a_whole_folder_are_from_their_result_files(name: str) -> None:
-    path = ROOT / f"reproduction/studies/results/any_folder_{name}.json"
+    path = ROOT / f"benchmarks/labels/results/any_folder_{name}.json"
     results = json.loads(path.read_text(encoding="utf-8"))
     errors = [np.mean(results[f"{labels} a class"]["graph"]) for labels in (1, 3, 10)]
     page = (ROOT / "docs/results/few_labels.md").read_text(encoding="utf-8")
@@ -239,7 +239,7 @@ def test_the_errors_of_a_whole_folder_are_from_their_result_files(name: str) -> 
 
 def anomaly_results() -> dict[str, Any]:
     return dict(
-        json.loads((ROOT / "reproduction/studies/results/anomaly.json").read_text(encoding="utf-8"))
+        json.loads((ROOT / "benchmarks/defects/results/anomaly.json").read_text(encoding="utf-8"))
     )
 
 
@@ -253,7 +253,7 @@ DETECTORS = {  # a row of the how-to, and what the result file calls it
 def test_the_numbers_of_the_anomaly_page_are_from_its_result_file() -> None:
     results, page = anomaly_results(), ROOT / "docs/howto/anomaly.md"
     folds = json.loads(
-        (ROOT / "reproduction/studies/results/anomaly_folds.json").read_text(encoding="utf-8")
+        (ROOT / "benchmarks/defects/results/anomaly_folds.json").read_text(encoding="utf-8")
     )["tiles"]
     text, rows = " ".join(page.read_text(encoding="utf-8").split()), rows_of(page)
     for row, method in DETECTORS.items():
@@ -288,7 +288,7 @@ DENOISED = {  # a row of the how-to, and what the result file says of it
 
 
 def denoising_results() -> dict[str, Any]:
-    results = ROOT / "reproduction/studies/results/denoising.json"
+    results = ROOT / "benchmarks/restoration/results/denoising.json"
     return dict(json.loads(results.read_text(encoding="utf-8")))
 
 
@@ -327,7 +327,7 @@ def test_the_table_of_inpainting_is_from_its_result_file() -> None:
 
 def test_colour_with_40_held_out_is_from_its_result_file() -> None:
     colour = json.loads(
-        (ROOT / "reproduction/studies/results/denoiser_colour.json").read_text(encoding="utf-8")
+        (ROOT / "benchmarks/restoration/results/denoiser_colour.json").read_text(encoding="utf-8")
     )
     ours, former = (
         [colour["held_out_40"][way][f"psnr{sigma}"] for sigma in (15, 25, 50)]
@@ -348,7 +348,7 @@ def test_the_seconds_of_denoising_are_those_that_were_measured() -> None:
         if (method := wanted["method"]) in times and method != "trained":
             assert rows[row][4] == f"{times[method]:.{0 if method == 'bm3d' else 1}f}"
     speed = json.loads(
-        (ROOT / "benchmarks/results/denoising_speed.json").read_text(encoding="utf-8")
+        (ROOT / "benchmarks/restoration/results/denoising_speed.json").read_text(encoding="utf-8")
     )["quality"]
     for row, wanted in DENOISED.items():
         if wanted["method"] == "trained":
@@ -364,11 +364,11 @@ def test_the_seconds_of_denoising_are_those_that_were_measured() -> None:
 def test_the_speeds_are_from_their_result_files() -> None:
     text = " ".join(README.read_text(encoding="utf-8").split())
     training = json.loads(
-        (ROOT / "benchmarks/results/gpu_training.json").read_text(encoding="utf-8")
+        (ROOT / "benchmarks/speed/results/gpu_training.json").read_text(encoding="utf-8")
     )["time"]
     assert f"full training takes {training['training_seconds']:.0f} s on one H200" in text
     measured = json.loads(
-        (ROOT / "benchmarks/results/sporco_comparison.json").read_text(encoding="utf-8")
+        (ROOT / "benchmarks/speed/results/sporco_comparison.json").read_text(encoding="utf-8")
     )["results"]
     ratios = []
     for (
@@ -385,9 +385,9 @@ def test_the_speeds_are_from_their_result_files() -> None:
 
 
 def test_the_errors_of_the_demo_are_those_that_were_measured() -> None:
-    measured = json.loads((ROOT / "benchmarks/results/demo.json").read_text(encoding="utf-8"))[
-        "result"
-    ]["scores"]
+    measured = json.loads(
+        (ROOT / "benchmarks/speed/results/demo.json").read_text(encoding="utf-8")
+    )["result"]["scores"]
     page = RESULTS.read_text(encoding="utf-8")
     for score in measured:
         assert f"| {score['name']} | {100 * score['score']['error']:.2f} % |" in page

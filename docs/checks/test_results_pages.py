@@ -11,8 +11,7 @@ import pytest
 from checks.tables import rows_of, study_results
 
 PAGES, RESULTS = (
-    Path(__file__).parents[2] / folder
-    for folder in ("docs/results", "reproduction/studies/results")
+    Path(__file__).parents[2] / folder for folder in ("docs/results", "benchmarks/labels/results")
 )
 TRIALS = Path(__file__).parents[2] / "reproduction/trials.md"
 ROWS = rows_of(PAGES / "few_labels.md") | rows_of(TRIALS, "Ten labels")
@@ -274,11 +273,14 @@ def test_rules_of_suggestion() -> None:
 
 
 ROOT = Path(__file__).parents[2]
-RESULTS = ROOT / "reproduction/studies/results"
+RESTORED = ROOT / "benchmarks/restoration/results"
 
 
 def results(name: str) -> Any:
-    return json.loads((RESULTS / name).read_text(encoding="utf-8"))
+    """The content of a result file of a benchmark, given as subject/file."""
+    subject, _, file = name.partition("/")
+    path = ROOT / "benchmarks" / subject / "results" / file
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def page(name: str) -> str:
@@ -286,7 +288,7 @@ def page(name: str) -> str:
 
 
 def test_no_crop_is_worse_than_its_input() -> None:
-    rows = results("denoising_crops.json")["rows"]
+    rows = results("restoration/denoising_crops.json")["rows"]
     assert len({row["crop"] for row in rows}) == 100
     assert min(row["sigma"] for row in rows) == 2
     assert max(row["sigma"] for row in rows) == 75
@@ -294,12 +296,12 @@ def test_no_crop_is_worse_than_its_input() -> None:
 
 
 def test_no_result_of_the_larger_study_is_worse_than_its_input() -> None:
-    lines = (RESULTS / "never_worse.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (RESTORED / "never_worse.jsonl").read_text(encoding="utf-8").splitlines()
     rows = [json.loads(line) for line in lines]
     assert [row for row in rows if row["after"] < row["before"]] == []
     text = page("docs/explanation/restoration.md")
     assert f"none of the {len(rows):,} results was worse than its input" in text
-    lines = (RESULTS / "never_worse_other.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (RESTORED / "never_worse_other.jsonl").read_text(encoding="utf-8").splitlines()
     others = [json.loads(line) for line in lines]
     assert [row for row in others if row["after"] < row["before"]] == []
     count = len({row["number"] for row in others})
@@ -308,7 +310,7 @@ def test_no_result_of_the_larger_study_is_worse_than_its_input() -> None:
 
 def test_where_a_feature_sits_is_reported_as_measured() -> None:
     text = page("reproduction/trials.md")
-    for row in results("where_shifts.json")["rows"]:
+    for row in results("restoration/where_shifts.json")["rows"]:
         kind, shifts = row["kind"].replace("gauss", "Gauss"), row["learned_with"]
         name = f"{kind}, learned for {shifts} shift{'s' * (shifts > 1)}"
         psnr = " | ".join(f"{row['psnr'][averaged]:.2f}" for averaged in ("1", "4", "16", "64"))
@@ -317,7 +319,7 @@ def test_where_a_feature_sits_is_reported_as_measured() -> None:
 
 def test_the_noise_is_estimated_as_reported() -> None:
     text = page("docs/explanation/restoration.md")
-    for sigma, ratios in results("denoising.json")["noise"]["ratios"].items():
+    for sigma, ratios in results("restoration/denoising.json")["noise"]["ratios"].items():
         assert len(ratios) == 68
         within = int((np.abs(np.array(ratios) - 1) <= 0.05).sum())
         assert f"| {sigma} | {np.mean(ratios):.3f} | {np.std(ratios):.3f} | {within} |" in text
@@ -325,7 +327,7 @@ def test_the_noise_is_estimated_as_reported() -> None:
 
 
 def test_mnist1d_is_reported_as_measured() -> None:
-    found = results("mnist1d.json")
+    found = results("signals/mnist1d.json")
     accuracy = {name: 100 * np.mean(row["test"]) for name, row in found["pooling"].items()}
     linear = found["features"]["linear"]
     source = (ROOT / "examples/gallery/20_ten_classes_of_signals.py").read_text(encoding="utf-8")
@@ -338,7 +340,7 @@ def test_mnist1d_is_reported_as_measured() -> None:
         assert f"{score:.1f} % {what}" in " ".join(source.split())
 
 
-ANY_FOLDER = results("any_folder.json")
+ANY_FOLDER = results("labels/any_folder.json")
 
 
 def three_numbers(name: str, rows: str, method: str, kind: str) -> str:
@@ -383,7 +385,7 @@ def test_suggested_labels_of_any_folder(name: str) -> None:
 
 def test_tables_without_a_prior() -> None:
     text = page("docs/results/few_labels.md")
-    found = results("few_labels_tables.json")
+    found = results("labels/few_labels_tables.json")
 
     def errors(name: str, version: str, prior: str, counts: tuple[int, ...], digits: int) -> str:
         means = [found[name][version][f"{prior}, {count}"]["mean"] for count in counts]
@@ -399,7 +401,9 @@ def test_tables_without_a_prior() -> None:
 
 
 def test_simulated_recordings_are_reported_as_measured() -> None:
-    measured = json.loads((ROOT / "benchmarks/results/recordings.json").read_text(encoding="utf-8"))
+    measured = json.loads(
+        (ROOT / "benchmarks/signals/results/recordings.json").read_text(encoding="utf-8")
+    )
     rows = [row for row in measured["rows"] if row["method"] == "whatwhere"]
     text = page("docs/howto/signals.md")
     assert f"{len(rows)} simulated recordings" in text
@@ -415,7 +419,7 @@ def test_simulated_recordings_are_reported_as_measured() -> None:
 @pytest.mark.parametrize("side", [28, 128, 1024])
 @pytest.mark.parametrize("machine", ["core", "H200"])
 def test_rates_of_many_pictures(side: int, machine: str) -> None:
-    file = ROOT / "benchmarks/results/cluster_rates.json"
+    file = ROOT / "benchmarks/learning/results/cluster_rates.json"
     device = "cpu" if machine == "core" else "cuda"
     rates = json.loads(file.read_text(encoding="utf-8"))[machine][f"rates {device} {side}"]
 
@@ -433,7 +437,9 @@ def test_rates_of_many_pictures(side: int, machine: str) -> None:
 
 
 def test_every_simulated_recording_is_in_the_table_as_measured() -> None:
-    measured = json.loads((ROOT / "benchmarks/results/recordings.json").read_text(encoding="utf-8"))
+    measured = json.loads(
+        (ROOT / "benchmarks/signals/results/recordings.json").read_text(encoding="utf-8")
+    )
     found = {(row["recording"], row["method"]): row for row in measured["rows"]}
     rows = rows_of(PAGES / "recordings.md", "Simulated recordings")
     names = {name for name, _ in found}
@@ -460,7 +466,7 @@ def test_every_simulated_recording_is_in_the_table_as_measured() -> None:
 
 
 def test_real_recordings_are_reported_as_measured() -> None:
-    results = ROOT / "benchmarks/results/real_recordings.json"
+    results = ROOT / "benchmarks/signals/results/real_recordings.json"
     measured = json.loads(results.read_text(encoding="utf-8"))["rows"]
     rows = rows_of(PAGES / "recordings.md", "Real recordings")
     for row in measured:

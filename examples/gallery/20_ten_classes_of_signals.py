@@ -11,7 +11,7 @@ The idea comes from MNIST-1D (Greydanus and Kobak 2024; accuracy: logistic regre
 %, CNN 94 %). On MNIST-1D, we measured 31.8 % with a linear classifier of the samples, 71.6 % with
 one of the features, 96.2 % with max pooling and 96.9 % with Gaussian pooling. The last two are
 means of three networks. On validation signals they are 0.1 points apart, so this does not show that
-one is better (`reproduction/studies/mnist1d.py`).
+one is better (`benchmarks/signals/mnist1d.py`).
 """
 
 import matplotlib.pyplot as plt

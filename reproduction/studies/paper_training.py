@@ -3,7 +3,7 @@ reference.
 
     python -m reproduction pooling --scale paper --only "Gaussian pooling / Layer 2"      # trains
     it, on a GPU python -m reproduction.studies.paper_training --out
-    benchmarks/results/gpu_training.json
+    benchmarks/speed/results/gpu_training.json
 
 From the result file: seconds of training and the filter updates' share of them. Measured: seconds
 for the features of the test images; after 50 steps, cost and features against the float64

@@ -63,6 +63,7 @@ from . import figures as figures
 from . import nn as nn
 from . import restoration as restoration
 from . import signals as signals
+from . import views as views
 from .data import models as models
 
 __version__: str

@@ -2,17 +2,19 @@
 sparse."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from whatwhere.errors import plural
+
 TensorMap = Callable[[Tensor], Any]  # a tensor, or what an estimator returns in its place
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PoolingParams:
     """Where: the Gaussian of every pooling region of one layer.
 
@@ -24,14 +26,36 @@ class PoolingParams:
     >>> where = ww.PoolingParams(torch.zeros(1, 2, 16, 8, 8), torch.ones(1, 2, 16, 8, 8))
     >>> where.map(lambda theta: theta[:, :, :4]).mu.shape
     torch.Size([1, 2, 4, 8, 8])
+    >>> mu, gamma = where.detach().to(torch.float64)
     """
 
     mu: Tensor
     gamma: Tensor
 
+    def __iter__(self) -> Iterator[Tensor]:
+        return iter((self.mu, self.gamma))
+
+    def __getitem__(self, index: int) -> Tensor:
+        """μ for 0 and γ for 1, so that programs recorded by torch.fx can unpack it."""
+        return (self.mu, self.gamma)[index]
+
     def map(self, function: TensorMap) -> "PoolingParams":
         """The same with `function` applied to μ and to γ."""
         return PoolingParams(function(self.mu), function(self.gamma))
+
+    def to(self, *args: Any, **kwargs: Any) -> "PoolingParams":
+        """The same on another device, in another dtype."""
+        return self.map(lambda theta: theta.to(*args, **kwargs))
+
+    def detach(self) -> "PoolingParams":
+        """The same values, through which no gradient flows."""
+        return self.map(Tensor.detach)
+
+    def __repr__(self) -> str:
+        N, axes, *grid = self.mu.shape
+        return (
+            f"PoolingParams({plural(N, 'image')}, regions {_sizes(grid)}, μ and γ on {axes} axes)"
+        )
 
 
 @dataclass(frozen=True)
@@ -57,7 +81,7 @@ class Background:
         return [part for part in (self.low, self.scale) if part is not None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Latents:
     """What and where of a set of images.
 
@@ -91,6 +115,17 @@ class Latents:
             tuple(theta.map(function) for theta in self.pooling_params),
             self.background.map(function),
         )
+
+    def __repr__(self) -> str:
+        if self.p is None:
+            what = "no features yet"
+        else:
+            N, *grid = self.p.shape
+            what = f"{plural(N, 'image')}, features {_sizes(grid)}"
+        where = [
+            f"layer {k}: {_sizes(t.mu.shape[2:])}" for k, t in enumerate(self.pooling_params, 1)
+        ]
+        return f"Latents({what}; where: {', '.join(where) or 'not fitted yet'})"
 
     def __getitem__(self, images: Any) -> "Latents":
         return self.map(lambda tensor: tensor[images])
@@ -203,3 +238,7 @@ class SparseLatents:
         features = SparseMap.cat([part.features for part in parts])
         layers = zip(*(part.where for part in parts), strict=True)
         return SparseLatents(features, tuple(SparseMap.cat(layer) for layer in layers))
+
+
+def _sizes(shape: Sequence[int]) -> str:
+    return "×".join(map(str, shape))

@@ -326,12 +326,14 @@ def test_an_alarm_without_a_place_above_the_threshold_has_a_marked_place() -> No
     """Its score is a sum of evidence, and its map stays below the threshold."""
     picture = surface(1)[0]
     found = found_in(picture, score=3.0, largest=0.5)
-    drawn = item(Drawing(found, picture, [picture[:, 14:26, 24:36]] * 5), threshold=1.0)
+    drawn = item(
+        Drawing(found, picture, [picture[:, 14:26, 24:36]] * 5), threshold=1.0, outline=1.0
+    )
     assert drawn.startswith('<li class="anomaly">')
     assert 'd=""' in drawn  # nothing is outlined
     [box] = re.findall(r'<rect (x=.* height="\d+") [^>]*stroke-dasharray', drawn)
     assert box == 'x="24" y="14" width="12" height="12"'
-    page = write_page([], np.ones(1), None, Threshold(1.0, 0.05, (0.0, 0.1)), "learned")
+    page = write_page([], np.ones(1), None, Threshold(1.0, 0.05, (0.0, 0.1)), 2.7, "learned")
     assert "a dashed box marks the least normal place of every picture" in " ".join(page.split())
 
 
@@ -358,7 +360,7 @@ def test_the_table_has_the_least_normal_place(tmp_path: Path) -> None:
         x, y = int(row["x"]), int(row["y"])
         assert (x, y) == found.patch.centre
         assert mask[n, max(y - 8, 0) : y + 8, max(x - 8, 0) : x + 8].any()
-        above = (found.anomaly_map > detector.threshold_.value).float().mean()
+        above = (found.anomaly_map > detector.outline_).float().mean()
         assert float(row["share_above"]) == pytest.approx(float(above), abs=1e-4)
         assert above > 0
 
@@ -383,7 +385,7 @@ def test_a_patch_lies_in_the_picture(row: int, column: int, expected: Patch) -> 
 
 
 def test_the_inside_of_an_outline_is_tinted() -> None:
-    content = map_image(torch.tensor([[0.9, 1.01, 3.0, torch.nan]]), threshold=1.0)
+    content = map_image(torch.tensor([[0.9, 1.01, 3.0, torch.nan]]), outline=1.0)
     content = content.partition("base64,")[2].partition('"')[0]
     below, just_above, far_above, unknown = np.asarray(
         Image.open(io.BytesIO(base64.b64decode(content)))
@@ -401,11 +403,11 @@ def test_a_heading_divides_alarms_from_the_rest() -> None:
     ]
     threshold = Threshold(1.0, 0.05, (0.0, 0.1))
     scores = np.array([3.0, 2.0, 0.5])
-    page = write_page(drawings, scores, None, threshold, "learned")
+    page = write_page(drawings, scores, None, threshold, 2.7, "learned")
     above, below = page.split("<h2>Below the threshold</h2>")
     assert len(re.findall("<li[ >]", above)) == 2
     assert len(re.findall("<li[ >]", below)) == 1
-    above_alone = write_page(drawings[:1], scores[:1], None, threshold, "learned")
+    above_alone = write_page(drawings[:1], scores[:1], None, threshold, 2.7, "learned")
     assert "Below the threshold" not in above_alone
 
 

@@ -1,6 +1,7 @@
 """Images: scaled by a constant of their type and nothing else, read by rows, with a fingerprint of
 their pixels."""
 
+import dataclasses
 import pickle
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+import whatwhere as ww
 from whatwhere.data import Images, few_labels, load
 from whatwhere.data.images import PictureWindows
 from whatwhere.errors import ImageError, SpecError
@@ -226,3 +228,22 @@ def test_a_subset_goes_to_another_process() -> None:
     """As a DataLoader sends it to its workers."""
     images = load(np.arange(60, dtype=np.uint8).reshape(5, 1, 4, 3)).subset([3, 1]).with_channels(3)
     assert torch.equal(pickle.loads(pickle.dumps(images))[:], images[:])
+
+
+def test_a_data_loader_gives_images_with_their_labels() -> None:
+    digits = ww.data.load("digits")
+    loader = torch.utils.data.DataLoader(digits, batch_size=5, sampler=[3, 1, 4, 1, 5])
+    [(x, y)] = list(loader)
+    assert torch.equal(x, torch.stack([digits[row] for row in (3, 1, 4, 1, 5)]))
+    assert y.tolist() == [int(digits.labels[row]) for row in (3, 1, 4, 1, 5)]
+    unlabelled = dataclasses.replace(digits, labels=None)
+    [alone] = list(torch.utils.data.DataLoader(unlabelled, batch_size=2, sampler=[7, 0]))
+    assert torch.equal(alone, digits[[7, 0]])
+
+
+def test_images_show_their_first_pictures_in_a_notebook() -> None:
+    shown = ww.data.load("digits")._repr_html_()
+    assert shown.count("<img ") == 12
+    assert "5,000 of 1×28×28" in shown
+    named = dataclasses.replace(ww.data.load("digits"), name="<script>")
+    assert "<script>" not in named._repr_html_()

@@ -12,7 +12,7 @@ from whatwhere.engines import resolve
 from whatwhere.engines.cpu import greedy_choice
 from whatwhere.model import Problem
 
-TABLE = Path(__file__).parents[2] / "benchmarks" / "results" / "greedy_table.json"
+TABLE = Path(__file__).parents[2] / "benchmarks" / "speed" / "results" / "greedy_table.json"
 
 pytest.importorskip("numba", reason="numba is not installed")
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import tiny_training as tiny
-from benchmarks.learning_curve import EVALUATION_STEPS, curve, record
+from benchmarks.learning.learning_curve import EVALUATION_STEPS, curve, record
 from examples import filter_problem
 from whatwhere.engines import REFERENCE
 from whatwhere.engines.reference.filter_map import FilterMap

@@ -1,6 +1,7 @@
 import copy
 import pickle
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import whatwhere as ww
 from examples import SPECS, random_images, random_latents
 from whatwhere.engines.reference.pooling_update import start_pooling
 from whatwhere.errors import EngineError, ImageError, SpecError
@@ -297,3 +299,9 @@ def test_parts_that_are_not_those_of_the_spec_raise_an_error(name: str) -> None:
 def test_a_device_that_is_not_there_raises(device: str) -> None:
     with pytest.raises(EngineError, match="Use 'cpu'"):
         DeconvNet(SPECS["1 layer"]).to(device)
+
+
+@pytest.mark.parametrize("use", [lambda m: m(torch.zeros(1, 1, 8, 8)), lambda m: m.parameters()])
+def test_what_people_expect_of_a_module_says_what_to_write(use: Any) -> None:
+    with pytest.raises(TypeError, match="SparseCode2d"):
+        use(ww.DeconvNet(ww.ModelSpec(layers=(ww.LayerSpec(maps=2),))))

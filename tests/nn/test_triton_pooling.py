@@ -36,4 +36,4 @@ def test_every_kernel_compiles_for_hopper_and_torch_compile_can_copy_those_of_pa
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_right_on_the_gpu() -> None:
-    run("../../benchmarks/pooling_layers.py", "--check")
+    run("../../benchmarks/layers/pooling_layers.py", "--check")

@@ -1,11 +1,11 @@
 """Pictures that a denoiser of photographs takes for noise are not worse afterwards.
 
-`python -m reproduction.studies.never_worse` measures 500 of them.
+`python -m benchmarks.restoration.never_worse` measures 500 of them.
 """
 
 import pytest
 
-from reproduction.studies.never_worse import KINDS, TOLERANCE, measure
+from benchmarks.restoration.never_worse import KINDS, TOLERANCE, measure
 
 FORMERLY_WORSE = [44, 54, 65, 68]  # lattices and halftones
 

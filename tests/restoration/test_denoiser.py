@@ -8,9 +8,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from benchmarks.restoration.never_worse import halftone
 from pictures_to_restore import discs as picture
 from pictures_to_restore import noisy
-from reproduction.studies.never_worse import halftone
 from whatwhere.errors import SpecError
 from whatwhere.restoration import RestorationSpec, denoise, load_denoiser
 from whatwhere.restoration.denoiser import (

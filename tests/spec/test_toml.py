@@ -3,12 +3,14 @@ import tomllib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import whatwhere as ww
 from whatwhere import models
 from whatwhere.errors import SpecError
 from whatwhere.model import load
@@ -390,3 +392,20 @@ def test_a_run_folders_recipe_comes_back_as_it_was(tmp_path: Path) -> None:
     recipe = replace(Recipe.paper(), seed=4, plan=(Phase(layer=2, update_pooling=(2,)),))
     (tmp_path / "recipe.toml").write_text(to_toml(recipe))
     assert read_recipe(tmp_path / "recipe.toml") == recipe
+
+
+def test_override_takes_the_dotted_names_of_the_command_line() -> None:
+    recipe = ww.Recipe.paper()
+    dotted = ww.override(recipe, {"inference.steps": 7, "inference.lam": 3, "seed": 4})
+    assert dotted == ww.override(recipe, {"inference": {"steps": 7, "lam": 3}, "seed": 4})
+    tables = {"inference": {"steps": 7}}
+    assert ww.override(recipe, {**tables, "inference.lam": 3, "seed": 4}) == dotted
+    assert tables == {"inference": {"steps": 7}}, "the caller's tables stay as they are"
+
+
+@pytest.mark.parametrize(
+    "changes", [{"seed": 1, "seed.x": 2}, {"inference": {"steps": 1}, "inference.steps": 2}]
+)
+def test_a_name_given_twice_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(SpecError, match="twice"):
+        ww.override(ww.Recipe.paper(), changes)

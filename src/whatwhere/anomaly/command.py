@@ -43,7 +43,7 @@ class Row:
     """A picture in the table.
 
     x, y         the pixel in the middle of its least normal patch
-    share_above  share of its known pixels that exceed the threshold
+    share_above  share of its known pixels that are inside outlines
     """
 
     score: float
@@ -55,13 +55,13 @@ class Row:
     share_above: float
 
     @classmethod
-    def of(cls, found: "Detection", number: int, threshold: float) -> "Row":
+    def of(cls, found: "Detection", number: int, outline: float) -> "Row":
         x, y = found.patch.centre
-        above = found.share_above(threshold)
+        above = found.share_above(outline)
         return cls(found.score, number, found.name, found.evidence, x, y, above)
 
 
-@command(AnomalySpec, flags="aligned false_alarms contamination", app=group)
+@command(AnomalySpec, flags="aligned false_alarms false_area contamination", app=group)
 def fit(
     normal: str,
     *,
@@ -171,7 +171,7 @@ def score(
         model.choose_threshold(spec.false_alarms)
         if few := too_few(model):
             note = f" The detector {learned_from(model)}.{few}"
-    claim(report_files(out), detector, pictures, folder=out, overwrite=overwrite, recorded=True)
+    claim(report_files(out), detector, pictures, folder=out, overwrite=overwrite)
     source = open_pictures(pictures, shard)
     record = PartRecord(file_checksum(detector), str(spec), source.all_pictures)
     begin_part(out, shard, record, overwrite=overwrite)
@@ -197,6 +197,7 @@ class UnsortedSpec(AnomalySpec):
                   position in pictures of one size. By default, the detector compares each place
                   with all places, for surfaces
     false_alarms  share of normal pictures that may count as anomalies; sets the threshold
+    false_area    share of the area of normal pictures that may lie inside outlines
     contamination  share of the pictures that you expect to be odd
     memory        MB of memory that learning may use. If the pictures need more, the command learns
                   from a random sample
@@ -242,7 +243,7 @@ def odd(
     # imported after the check, so that its error is reported sooner
     from whatwhere.anomaly.pictures import open_pictures
 
-    claim(report_files(out), pictures, folder=out, overwrite=overwrite, recorded=True)
+    claim(report_files(out), pictures, folder=out, overwrite=overwrite)
     if detector is not None:
         claim([detector], pictures, overwrite=overwrite)
     stages = Stages(quiet)
@@ -356,7 +357,7 @@ def scored(model: "AnomalyDetector", source: "PictureList", stages: "Stages") ->
     rows = []
     with stages.stage(f"scoring {plural(len(source), 'picture')}", len(source)) as advance:
         for number, found in enumerate(model.detect(source)):
-            rows.append(Row.of(found, number, model.threshold_.value))
+            rows.append(Row.of(found, number, model.outline_))
             advance(1)
     return rows
 
@@ -396,7 +397,7 @@ def write_report(
     with stages.stage("drawing the page", len(shown)) as advance:
         drawn = drawings(model, source, shown, advance)
         learned = learned_from(model)
-        content = write_page(drawn, scores, normal, threshold, learned)
+        content = write_page(drawn, scores, normal, threshold, model.outline_, learned)
         write(page, content.encode(), out)
     anomalies = int((scores > threshold.value).sum())
     if json_:

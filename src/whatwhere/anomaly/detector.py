@@ -44,9 +44,9 @@ from whatwhere.anomaly.scorer import Scorer, learn_scorer
 from whatwhere.anomaly.settings import AnomalySpec
 from whatwhere.engines.threads import workers
 from whatwhere.errors import ImageError, MissingExtra, RunError, SpecError, plural, printable
-from whatwhere.files import readable
+from whatwhere.files import readable, untrusted
 from whatwhere.learning import load as load_model
-from whatwhere.model.files import read_checked, read_tensors, write_checked
+from whatwhere.model.files import read_checked, write_checked
 from whatwhere.nn.feature_maps import FeatureMaps, check_features
 from whatwhere.progress import Stage, no_stage
 
@@ -56,8 +56,7 @@ try:
 except ImportError:
     raise MissingExtra("scikit-learn", "AnomalyDetector") from None
 
-FORMAT = "whatwhere anomaly detector 5"
-FORMER = "whatwhere anomaly detector 4"  # with one source, the detector's own features
+FORMAT = "whatwhere anomaly detector 6"
 FEATURES = "photographs"  # the model whose first layer has the features
 COMPARED = 4  # normal patches that are shown
 FEATURE_COPIES = 6  # of the maps of a picture that `fit` holds at most
@@ -109,8 +108,9 @@ class Detection:
     score        the higher, the less normal; a score above `threshold_.value` is an anomaly
     evidence     evidence of each kind, in units of normal pictures with such a surface: 0 is their
                  median, and a tenth of them exceed 1
-    anomaly_map  [H, W]: all kinds of evidence together, in units of all normal pictures; NaN where
-                 a pixel is unknown
+    anomaly_map  [H, W]: how rare such a place is among normal pictures, whatever the picture: a
+                 place with the value 2 is less normal than 99 % of their area, with 3 than 99.9 %
+                 (-log10 of the rest). NaN where a pixel is unknown
     patch        the least normal place: the `Patch` around the largest value of the map
     """
 
@@ -120,10 +120,10 @@ class Detection:
     anomaly_map: Tensor
     patch: Patch
 
-    def share_above(self, threshold: float) -> float:
-        """The share of the known pixels whose values in the map exceed a threshold."""
+    def share_above(self, outline: float) -> float:
+        """The share of the known pixels whose values in the map exceed `outline_`."""
         known = self.anomaly_map[self.anomaly_map.isfinite()]
-        return float((known > threshold).float().mean())
+        return float((known > outline).float().mean())
 
 
 class AnomalyDetector(OutlierMixin, BaseEstimator):
@@ -147,6 +147,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         position in pictures of one size (digits, parts). False compares with all places, for
         surfaces
     false_alarms : share of normal pictures that may count as anomalies; sets the threshold
+    false_area : share of the area of normal pictures that may lie inside outlines; sets `outline_`
     contamination : share of the pictures given to `fit` that may be anomalies. `fit` leaves out the
         least normal ones and learns again from the rest
     memory : MB that `fit` may use beyond the program itself and the given features, for pictures of
@@ -157,6 +158,8 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
     ----------
     threshold_ : a `Threshold`: its value, the expected rate of false alarms, and the interval of
         that rate
+    outline_ : values of `anomaly_map` above it are inside the outline of an anomaly: -log10 of
+        `false_area`
     normal_scores_ : scores of the normal pictures, each by what was learned from the others, (n,)
     normal_evidence_ : evidence of each kind that `normal_scores_` come from, a list of n
         dictionaries; `load` does not restore it
@@ -182,6 +185,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         features: Features = None,
         aligned: bool = False,
         false_alarms: float = 0.05,
+        false_area: float = 0.002,
         contamination: float = 0.0,
         memory: int = 1000,
         random_state: int = 0,
@@ -189,6 +193,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         self.features = features
         self.aligned = aligned
         self.false_alarms = false_alarms
+        self.false_area = false_area
         self.contamination = contamination
         self.memory = memory
         self.random_state = random_state
@@ -267,8 +272,8 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         return np.where(self.decision_function(X) < 0, -1, 1)
 
     def anomaly_map(self, X: Source) -> list[np.ndarray]:
-        """How unlike normal pictures each pixel is, (H, W) for each picture, in the units of the
-        threshold.
+        """How unlike normal pictures each pixel is, (H, W) for each picture, as in
+        `Detection.anomaly_map`; `outline_` is the threshold.
 
         For signals, (T,) for each.
         """
@@ -289,6 +294,11 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         """`score_samples` minus `decision_function`."""
         check_is_fitted(self, "threshold_")
         return -self.threshold_.value
+
+    @property
+    def outline_(self) -> float:
+        """The threshold of maps."""
+        return -math.log10(self.false_area)
 
     def detect(self, pictures: PictureList) -> Iterator[Detection]:
         """The findings in each picture; they depend neither on the other pictures nor on the number
@@ -357,8 +367,11 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             "fitted": self.fitted_.tolist(),
             "contrast": asdict(self.contrast_),
         }
-        for n, ranks in enumerate(self.ranks_):
-            tensors[f"{n}.bends"] = ranks.bends
+        curves = zip(self.ranks_, self.map_ranks_, strict=True)
+        for n, (ranks, map_ranks) in enumerate(curves):
+            take_tensors(f"{n}.ranks", ranks, tensors)
+            take_tensors(f"{n}.map_ranks", map_ranks, tensors)
+        take_tensors("area", self.area_, tensors)
         tensors["scores"] = torch.from_numpy(self.normal_scores_)
         tensors |= {f"picture.{n}": as_bytes(picture) for n, picture in enumerate(sample.pictures)}
         contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
@@ -379,11 +392,9 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             )
         if not file.exists():
             raise RunError(f"Cannot find {printable(file)}. Check the path, or {MAKE_ONE}")
-        with readable(file, "anomaly detector", "copy it again, or fit again"):
-            former = read_tensors(file)[0].get("format") == FORMER
-            settings, tensors = read_checked(file, FORMER if former else FORMAT)
-            if former:
-                settings, tensors = from_former(settings, tensors)
+        # forged settings have any types, and parts that do not match each other
+        with readable(file, "anomaly detector", "copy it again, or fit again"), untrusted():
+            settings, tensors = read_checked(file, FORMAT)
             detector = AnomalyDetector(features=features, **settings["parameters"])
             detector.sample_ = Sample(**settings["sample"])
             for n, number in enumerate(settings["numbers"]):
@@ -391,12 +402,11 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             detector.fitted_ = np.array(settings["fitted"])
             detector.normal_scores_ = tensors["scores"].numpy()
             detector.scorers_ = detector._read_scorers(settings["scorers"], tensors)
-            detector.ranks_ = [Ranks(tensors[f"{n}.bends"]) for n in range(len(detector.scorers_))]
-            if "contrast" in settings:
-                detector.contrast_ = Contrast(**settings["contrast"])
-            else:
-                # Earlier files do not have it, and measuring it takes most of the time of loading.
-                detector.contrast_ = Contrast.of(detector._normal_pictures())
+            sources = range(len(detector.scorers_))
+            detector.ranks_ = [ranks_from(f"{n}.ranks", tensors) for n in sources]
+            detector.map_ranks_ = [ranks_from(f"{n}.map_ranks", tensors) for n in sources]
+            detector.area_ = ranks_from("area", tensors)
+            detector.contrast_ = Contrast(**settings["contrast"])
             detector.threshold_ = detector._threshold()
             # parts that do not match each other raise here
             detector.score_samples(detector.sample_.pictures[:1])
@@ -447,6 +457,9 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         self.ranks_ = [Ranks.of(one.normal_scores) for one in learned]
         scores = join(self.ranks_, [one.normal_scores for one in learned])
         self.normal_scores_ = scores.double().numpy()
+        self.map_ranks_ = [Ranks.of_area(one.normal_pixels.flatten()) for one in learned]
+        pixels = join(self.map_ranks_, [one.normal_pixels.flatten() for one in learned])
+        self.area_ = Ranks.of_area(pixels)
 
     def _feature_bytes(self, picture: Tensor) -> int:
         """Bytes that `fit` needs for each value of a picture, by the features that are given."""
@@ -527,10 +540,11 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         found = [scorer(picture, name) for scorer in self.scorers_]
         evidence = self._by_kind([list(one.evidence.values()) for one in found])
         score = float(join(self.ranks_, [torch.tensor(one.score) for one in found]))
-        pixels = join(self.ranks_, [one.by_pixel for one in found])
+        joined = join(self.map_ranks_, [one.by_pixel for one in found])
+        pixels = self.area_(joined) / math.log(10)
         if dead := self.contrast_.dead(picture):
             score = max(score, self.threshold_.value + dead)
-            pixels = pixels.clamp_min(self.threshold_.value + dead)
+            pixels = pixels.clamp_min(self.outline_ + dead)
         known = picture.isfinite().all(0)
         anomaly_map = torch.where(known, pixels, torch.nan)
         patch = Patch.around(*largest_pixel(anomaly_map), found[0].side, anomaly_map.shape)
@@ -565,20 +579,9 @@ def scorer_settings(
     return entry
 
 
-def from_former(
-    settings: dict[str, Any], tensors: dict[str, Tensor]
-) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """A file of the former format, with one source and no pictures left out, in today's."""
-    entry: dict[str, Any] = {"source": OWN}
-    entry |= {part: settings.pop(part) for part in ("filters", "normal", "usual")}
-    entry["filters"]["search"]["whole"] = False
-    settings |= {"scorers": [entry], "fitted": settings["numbers"]}
-    shared = ("picture.", "scores")
-    renamed = {
-        name if name.startswith(shared) else f"0.{name}": tensor for name, tensor in tensors.items()
-    }
-    renamed["0.bends"] = Ranks.of(tensors["scores"]).bends
-    return settings, renamed
+def ranks_from(name: str, tensors: Mapping[str, Tensor]) -> Ranks:
+    """A curve that `take_tensors` took apart."""
+    return Ranks(tensors[f"{name}.bends"], tensors[f"{name}.shares"])
 
 
 def take_tensors(name: str, value: Any, tensors: dict[str, Tensor]) -> Any:

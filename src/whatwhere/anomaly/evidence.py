@@ -41,13 +41,6 @@ SURFACE = {
     "columns": (1.0, 1.0),
     "whole": (1.0, 1.0),
 }
-FORMER_SURFACE = {  # of files before format 5
-    "spots": (1.0, 1.0),
-    "texture": (0.9, 1.0),
-    "rows": (1.0, 1.0),
-    "columns": (1.0, 1.0),
-    "whole": (1.0, 1.0),
-}
 SMALL_SURFACE = {"spots": (1.0, 0.5), "texture": (0.9, 0.5)}  # there is no room for bands
 RECORDING = {"spots": (1.0, 0.5), "texture": (1.0, 0.5)}
 FEATURES = {"texture": (0.99, 1.0), "neighbours": (0.99, 1.0)}  # for features of a user
@@ -55,6 +48,10 @@ FEATURES = {"texture": (0.99, 1.0), "neighbours": (0.99, 1.0)}  # for features o
 it counts. The more all of them count, the more the largest alone decides.
 """
 
+LOCAL = ("spots", "texture", "neighbours", "places")
+"""The kinds that tell places apart. The others are the same in a band or everywhere."""
+
+WIDE_LIMIT = 1.0  # units of the others in a map: they never mark a place alone
 TEMPERATURE = 1.0  # units: T of the soft maximum
 UPPER_QUANTILE = 0.9
 SHRINKAGE = 0.1  # of correlations towards 0, since pictures are few
@@ -434,6 +431,20 @@ def summarise(maps: Tensor, cells: Cells, quantiles: Iterable[float]) -> Tensor:
 def soft_maximum(evidence: Tensor) -> Tensor:
     """All kinds of evidence [k, ...] as one, [...]."""
     return TEMPERATURE * (torch.logsumexp(evidence / TEMPERATURE, 0) - math.log(len(evidence)))
+
+
+def evidence_of_places(by_kind: Tensor, kinds: Kinds) -> Tensor:
+    """All kinds of evidence [k, rows, columns] as one map.
+
+    Places are marked by the mean of the local kinds. The others, which fill bands or the whole
+    picture, count up to `WIDE_LIMIT` only, so that a place is marked by what is seen there.
+    """
+    is_local = torch.tensor([kind in LOCAL for kind in kinds])
+    local = by_kind[is_local].mean(0)
+    if bool(is_local.all()):
+        return local
+    wide = soft_maximum(by_kind[~is_local]).clamp(max=WIDE_LIMIT)
+    return TEMPERATURE * torch.logsumexp(torch.stack([local, wide]) / TEMPERATURE, 0)
 
 
 def texture_of(cells: Cells) -> Tensor:

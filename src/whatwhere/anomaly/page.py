@@ -24,7 +24,7 @@ BINS = 40  # bins of the histogram
 WIDTH = 640
 HEIGHT = 150
 LARGEST = 700  # pixels of the longer side of a picture that are kept
-SHOWN_RANGE = 2.0  # how far above the threshold the red is strongest
+SHOWN_RANGE = 4.0  # how far above the outline's threshold the red is strongest
 RED = (208, 0, 0)
 OPAQUE = 0.45  # of the tint, where it is strongest: the surface is seen under it
 FAINT = 0.12  # of the tint at the threshold, so that outlines have an inside
@@ -93,6 +93,7 @@ def write_page(
     scores: np.ndarray,
     normal: np.ndarray | None,
     threshold: Threshold,
+    outline: float,
     learned: str,
 ) -> str:
     """The page.
@@ -101,6 +102,7 @@ def write_page(
     scores    scores of all pictures, [n]
     normal    scores of other pictures, which the detector learned from, [m]; None if it learned
               from these pictures
+    outline   the threshold of maps
     learned   which pictures the detector learned from: "learned from …"
     """
     above = list[str]()
@@ -108,7 +110,7 @@ def write_page(
     kinds = dict[str, str]()
     for drawing in drawings:
         side = above if drawing.found.score > threshold.value else below
-        side.append(item(drawing, threshold.value))
+        side.append(item(drawing, threshold.value, outline))
         for kind in drawing.found.evidence:
             # the name of given features comes before the kind
             kinds[kind] = KINDS[kind.rpartition(" ")[2]]
@@ -129,19 +131,25 @@ def write_page(
 ({100 * low:.2g} to {100 * high:.2g}&nbsp;% with a probability of
 95&nbsp;%, if the pictures are independent).</p>
 <p>The left side shows each picture as it is. On the right, a dashed box marks the least normal
-place of every picture. A yellow line encloses places above the threshold, and red shows how far
-they exceed it. The score adds up the evidence of the whole picture. A picture can therefore be
+place of every picture. A yellow line encloses places that are less normal than
+{100 - 100 * 10**-outline:.4g}&nbsp;% of the area of normal pictures, and red shows how rare they
+are there. The score adds up the evidence of the whole picture. A picture can therefore be
 above the threshold without an outlined place, and a normal picture can have one. The small pictures
 show the marked place and the places most like it among the pictures that the detector learned
 from.</p>
 <div class="scale"></div>
-<div class="ends"><span>{threshold.value:.1f}</span>
-<span>{threshold.value + SHOWN_RANGE:.1f}</span></div>
+<div class="ends"><span>{words_of_area(outline)}</span>
+<span>{words_of_area(outline + SHOWN_RANGE)}</span></div>
 {rest}</div></div>
 {section("Above the threshold", above)}
 {section("Below the threshold", below)}</main>
 """
     return static_page("Anomalies", report_style() + STYLE, body)
+
+
+def words_of_area(value: float) -> str:
+    """How rare places with a value of a map are among normal pictures."""
+    return f"1 in {float(f'{10**value:.2g}'):,.0f}"
 
 
 def section(title: str, items: Sequence[str]) -> str:
@@ -194,7 +202,7 @@ def legend(kinds: Mapping[str, str]) -> str:
 a tenth of normal pictures exceed:</p><dl class="kinds">{entries}</dl>"""
 
 
-def item(drawing: Drawing, threshold: float) -> str:
+def item(drawing: Drawing, threshold: float, outline: float) -> str:
     """A picture with its map, its outline, its least normal place, its score and its patches;
     signals are drawn as curves."""
     found = drawing.found
@@ -216,10 +224,10 @@ def item(drawing: Drawing, threshold: float) -> str:
     shape = f"aspect-ratio:{width}/{height};--ratio:{width / height:.4g}"
     original = image(picture, name)
     drawn = 'fill="none" vector-effect="non-scaling-stroke"'
-    line = f'd="{outline_path(heat > threshold)}" {drawn}'
+    line = f'd="{outline_path(heat > outline)}" {drawn}'
     return f"""<li{kind}><div class="views"><div class="view" style="{shape}">{original}</div>
 <div class="view" style="{shape}">
-{original}<div class="over">{map_image(heat, threshold)}</div>
+{original}<div class="over">{map_image(heat, outline)}</div>
 <svg class="over" viewBox="0 0 {width} {height}" aria-hidden="true">
 <path {line} stroke="#000" stroke-width="3.5"/>
 <path {line} stroke="#ffd400" stroke-width="1.5"/>
@@ -256,9 +264,9 @@ def image(picture: Tensor, words: str) -> str:
     return tag(thumbnail((picture - low) / (high - low), LARGEST), "JPEG", words)
 
 
-def map_image(values: Tensor, threshold: float) -> str:
-    """A map as a red picture that is clear where the map is below the threshold."""
-    above = values.nan_to_num(-torch.inf) - threshold
+def map_image(values: Tensor, outline: float) -> str:
+    """A map as a red picture that is clear where the map is below the outline's threshold."""
+    above = values.nan_to_num(-torch.inf) - outline
     tint = FAINT + (OPAQUE - FAINT) * (above / SHOWN_RANGE).clamp(0, 1)
     alpha = (255 * tint * (above > 0)).round()
     red = torch.tensor(RED).expand(*values.shape, 3)

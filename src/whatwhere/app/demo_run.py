@@ -39,7 +39,7 @@ LABELS = (1, 10)  # labels of each class, for the graph
 DRAWS = 5  # how often these labels are drawn
 GRAPH_C = 0.3  # C of the SVM that learns from the classes of the graph
 # every fourth image makes the metric; every eighth costs accuracy
-# (reproduction/studies/demo_metric.py)
+# (benchmarks/learning/results/demo_metric.jsonl)
 METRIC_SHARE = 4
 RUN_FILES = ("recipe.toml", "model.safetensors", "history.jsonl")
 FILES = (*RUN_FILES, RESULT, REPORT, EXPLORER)
@@ -123,7 +123,7 @@ def run_demo(
         advance(1)
     contents[RESULT] = (json.dumps(result, indent=1) + "\n").encode()
     for file, content in contents.items():
-        write(folder / file, content)
+        write(folder / file, content, folder)
     return result
 
 

@@ -6,7 +6,7 @@ softmax of the result, times a sharpness and with an offset for each class, give
 probabilities. Sharpness and offsets make held-out labels most likely: the offset of a class is
 above 0 if it has more labels than the potentials suggest. Few labels say little, so the sharpness
 stays near one that was right on many sets, and the offsets near 0
-(reproduction/studies/any_folder.py).
+(benchmarks/labels/any_folder.py).
 """
 
 from typing import NamedTuple

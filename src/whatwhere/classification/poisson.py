@@ -12,7 +12,7 @@ classes solve
 
 and the largest potential is the class of a row. τ ends the walks that carry labels after about 1/τ
 steps, so that a label reaches its surroundings and not the whole graph (chosen on validation images
-of digits and clothes: reproduction/studies/one_rule.py; with many labels in a small set, on steel
+of digits and clothes: benchmarks/labels/one_rule.py; with many labels in a small set, on steel
 surfaces and blood cells).
 """
 

@@ -4,7 +4,7 @@ help the graph.
 A graph spreads a few labels well, because rows without a label show where classes end. Where
 classes touch, many labels determine a better linear function of the rows. So a regression on the
 labels is added to the scores of the graph, with a weight that grows with the number of labels of a
-class (reproduction/studies/any_folder.py).
+class (benchmarks/labels/any_folder.py).
 """
 
 from collections.abc import Sequence

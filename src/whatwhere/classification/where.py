@@ -3,7 +3,7 @@
 For objects in a fixed position the mean of a feature map over all pictures has structure in space;
 for textures it is flat. The share of the maps' variance that places explain decides: rows hold what
 is at a place, what is anywhere, or both side by side, which is the safe choice in between
-(reproduction/studies/any_folder.py).
+(benchmarks/labels/any_folder.py).
 """
 
 import json

@@ -14,9 +14,11 @@ import torch
 
 from whatwhere.data.stored_array import StoredArray
 from whatwhere.errors import ImageError, SpecError, plural, warn
+from whatwhere.html import notebook_strip
 
 Rows = int | slice | Sequence[int] | np.ndarray | torch.Tensor
 BATCH_BYTES = 1 << 26
+_SHOWN = 12  # images in a notebook
 SCALES = {"b1": 1, "u1": 255, "u2": 65535, "i1": 128, "i2": 32768}
 """The divisor of integers: unsigned ones become values in [0, 1], signed ones in [-1, 1)."""
 
@@ -129,6 +131,23 @@ class Images:
         elif isinstance(rows, tuple):  # an array would take it for one index per axis
             rows = list(rows)
         return torch.from_numpy(self.scale(self.pixels[rows]))
+
+    def __getitems__(self, rows: Sequence[int]) -> list[Any]:
+        """The items of a batch of PyTorch's `DataLoader`: (image, label), or the image alone.
+
+        >>> digits = ww.data.load("digits")
+        >>> x, y = next(iter(torch.utils.data.DataLoader(digits, batch_size=8)))
+        >>> x.shape, y
+        (torch.Size([8, 1, 28, 28]), tensor([5, 0, 4, 1, 9, 2, 1, 3]))
+        """
+        images = self[np.array(rows)]
+        if self.labels is None:
+            return list(images)
+        return list(zip(images, self.labels[np.array(rows)].tolist(), strict=True))
+
+    def _repr_html_(self) -> str:
+        """Show the first images in a notebook, under the line of `repr`."""
+        return notebook_strip(repr(self), list(self[:_SHOWN]))
 
     def __repr__(self) -> str:
         labelled = "unlabelled" if self.labels is None else "labelled"

@@ -150,3 +150,13 @@ def sheet(images: Sequence[Tensor], side: int, columns: int) -> Tensor:
         left = number % columns * side + (side - width) // 2
         result[top : top + height, left : left + width] = image
     return result
+
+
+def notebook_strip(caption: str, images: Sequence[Tensor], side: int = 56) -> str:
+    """Show a caption above small pictures [C, H, W] in a row, as notebooks show a value."""
+    pictures = "".join(
+        f'<img src="{data_url(png(thumbnail(image, side)), "png")}" alt="" height="{side}"'
+        ' style="display:inline-block;margin:0 2px 2px 0;image-rendering:pixelated">'
+        for image in images
+    )
+    return f"<div><code>{escape(caption)}</code></div><div>{pictures}</div>"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor
@@ -115,6 +115,21 @@ class DeconvNet:
             f" {self.device})"
         )
 
+    def __call__(self, *images: Any, **settings: Any) -> NoReturn:
+        """Raise an error that names the functions to call: a model is no network."""
+        raise TypeError(
+            "A DeconvNet is not called as a network is; its features come from inference. Write"
+            " ww.infer(model, images).features, or use ww.nn.SparseCode2d as a layer of a network."
+        )
+
+    def parameters(self) -> NoReturn:
+        """Raise an error that says how filters are learned."""
+        raise TypeError(
+            "A DeconvNet has no parameters for an optimizer. Its filters are model.filters; learn"
+            " them with ww.train(recipe, images), or use ww.nn.SparseCode2d to train them by"
+            " gradients."
+        )
+
     # Other models ---------------------------------------------------------------------------------
 
     def project(self, k: int, f: Tensor) -> Tensor:
@@ -147,7 +162,7 @@ class DeconvNet:
 
     @property
     def input_stage(self) -> InputStage:
-        """The stage that turns an image into the signal that layer 1 explains, and back."""
+        """The stage that turns an image into the target that layer 1 explains, and back."""
         return InputStage(self.spec.input)
 
     def at(self, height: int, width: int) -> SizedModel:
@@ -243,7 +258,7 @@ def all_finite(x: Tensor) -> bool:
 def _project(spec: ModelSpec, k: int, f: Tensor, connected: Tensor) -> Tensor:
     # Several channels of an image share one length: planes of equal length would make every filter
     # grey.
-    colour = k == 1 and spec.signal_channels > 1
+    colour = k == 1 and spec.target_channels > 1
     normalise = "filter" if colour else spec.normalise
     return project_filters(f, connected, nonnegative=spec.nonnegative_filters, normalise=normalise)
 

@@ -7,13 +7,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from whatwhere.errors import ImageError
+from whatwhere.errors import ImageError, plural
+from whatwhere.html import notebook_strip
 from whatwhere.latents import Latents
 from whatwhere.model.events import Events, events_of
 from whatwhere.model.sized import SizedModel
 
+_SHOWN = 12  # pictures of a solution in a notebook
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Stats:
     """The measurements at every step of inference, for every image. Row t is the state before step
     t; the last row is the end.
@@ -36,6 +39,11 @@ class Stats:
     def cost(self) -> Tensor:
         """The objective C of every image at every step, [T + 1, N]."""
         return self.reconstruction + self.penalty
+
+    def __repr__(self) -> str:
+        T, N = self.step.shape
+        first, last = (float(self.cost[t].double().mean()) for t in (0, -1))
+        return f"Stats({T} steps of {plural(N, 'image')}, mean cost {first:.4g} → {last:.4g})"
 
     def padded(self, steps: int) -> "Stats":
         """A copy with this many steps: those that are added have size 0 and leave all measures as
@@ -147,6 +155,13 @@ class Solution:
         ('signal', 'layer', 'waveform', 'sample', 'seconds', 'amplitude')
         """
         return events_of(self.model, self.latents, threshold)
+
+    def _repr_html_(self) -> str:
+        """Show the first reconstructions in a notebook, under the line of `repr`."""
+        if self.signals or self.decoder is None:
+            return notebook_strip(repr(self), ())
+        first = self.latents[:_SHOWN]
+        return notebook_strip(repr(self), list(self.decoder.decode(first).detach()))
 
     def __repr__(self) -> str:
         N, *shape = self.features.shape

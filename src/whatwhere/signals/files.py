@@ -18,7 +18,7 @@ import numpy as np
 from whatwhere.data.arrays import read_array
 from whatwhere.data.stored_array import AnyArray, StoredArray, with_new_axis
 from whatwhere.errors import ImageError, MissingExtra
-from whatwhere.files import open_regular, readable
+from whatwhere.files import open_regular, readable, untrusted
 from whatwhere.signals.recording import Signals, as_signals, is_transposed
 from whatwhere.signals.tables import (
     encode_table,
@@ -65,7 +65,7 @@ def _open_mne(path: Path) -> Any:
     except ImportError:
         raise ImageError(f"Reading {path} needs MNE. Install it: pip install mne") from None
     open_regular(path).close()
-    with readable(path, f"{path.suffix} file", "save it again", ImageError):
+    with readable(path, f"{path.suffix} file", "save it again", ImageError), untrusted():
         return mne.io.read_raw(path, preload=False, verbose="error")
 
 
@@ -143,9 +143,11 @@ def _open_wav(path: Path) -> tuple[int, AnyArray]:
     with readable(path, ".wav file", "save it again", ImageError), warnings.catch_warnings():
         warnings.simplefilter("ignore", wavfile.WavFileWarning)  # about chunks without samples
         try:
-            rate, samples = wavfile.read(path, mmap=True)
+            with untrusted():
+                rate, samples = wavfile.read(path, mmap=True)
         except ValueError:  # samples of 24 bits cannot be mapped
-            rate, samples = wavfile.read(path)
+            with untrusted():
+                rate, samples = wavfile.read(path)
         if not samples.size:
             raise ValueError("it has no samples")
         _check_wav_format(rate, samples)

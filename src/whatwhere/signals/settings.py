@@ -6,9 +6,9 @@ before they are learned.
     waveforms  how long they are, and how many (`learning.waveforms`)
     λ          leaves out what is small in comparison with the usual event
 
-The constants were chosen on the simulated recordings of benchmarks/simulated_recordings.py, mostly
-with other seeds than the benchmark's, although its recordings were also used early on, and on those
-real recordings that benchmarks/real_recordings.py names.
+The constants were chosen on the simulated recordings of benchmarks/signals/simulated_recordings.py,
+mostly with other seeds than the benchmark's, although its recordings were also used early on, and
+on those real recordings that benchmarks/signals/real_recordings.py names.
 """
 
 from dataclasses import dataclass

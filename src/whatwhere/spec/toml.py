@@ -25,8 +25,8 @@ from dataclasses import MISSING, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar, cast, get_args, get_origin
 
-from whatwhere.errors import SpecError, as_clause, did_you_mean
-from whatwhere.files import read_regular, readable
+from whatwhere.errors import SpecError, SpecErrorAt, as_clause, did_you_mean
+from whatwhere.files import read_regular, readable, untrusted
 from whatwhere.spec.checks import (
     choose_kind,
     convert,
@@ -37,7 +37,7 @@ from whatwhere.spec.checks import (
     union_members,
     values_in_words,
 )
-from whatwhere.spec.docstrings import parse
+from whatwhere.spec.docstrings import docstring
 from whatwhere.spec.recipe import Recipe, follow_depth
 
 Spec = TypeVar("Spec")
@@ -66,7 +66,8 @@ def read_recipe(path: str | os.PathLike[str]) -> Recipe:
             raise SpecError(
                 f"There is no recipe or file {os.fspath(path)!r}; {included}.{near}"
             ) from None
-        content = tomllib.loads(text)
+        with untrusted():  # such as tables that are nested too deeply
+            content = tomllib.loads(text)
     return override(Recipe.paper(), content)
 
 
@@ -86,14 +87,18 @@ def override(spec: Spec, changes: dict[str, Any], where: str = "") -> Spec:
     If the number of layers changes, the learning settings follow (see `follow_depth`).
 
     spec     a recipe, or a part of one
-    changes  the differences, by the names that a recipe file uses
+    changes  the differences, by the names that a recipe file uses: tables in tables, or dotted
+             names as on the command line
     where    prefix of the names in an error
 
     >>> ww.override(ww.InferenceSpec(), {"lam": 20, "steps": 10}).lam
     20.0
     >>> ww.override(ww.Recipe.paper(), {"model": {"layers": [{"maps": 8}]}})
     Recipe(layers of 8 maps, 50 epochs, batch_size=1000, seed=0)
+    >>> ww.override(ww.Recipe.paper(), {"inference.steps": 20, "inference.lam": 3}).inference.steps
+    20
     """
+    changes = _undotted(changes)
     new = _parse_fields(type(spec), changes, where, spec)
     # a list of learning settings is complete as it stands
     if (
@@ -106,6 +111,22 @@ def override(spec: Spec, changes: dict[str, Any], where: str = "") -> Spec:
         too_many = "learning" in new and len(learning) > depth  # which the recipe reports
         new["learning"] = learning if too_many else follow_depth(learning, depth)
     return _named(where, lambda: cast(Spec, replace(cast(Any, spec), **new)))
+
+
+def _undotted(changes: dict[str, Any]) -> dict[str, Any]:
+    """Expand dotted names into tables: {"a.b": 1, "a.c": 2} is {"a": {"b": 1, "c": 2}}."""
+    tables: dict[str, Any] = {}
+    for name, value in changes.items():
+        *path, last = name.split(".")
+        table = tables
+        for step in path:
+            table = table.setdefault(step, {})
+            if not isinstance(table, dict):
+                raise SpecError(f"{step} is given twice, also by {name}. Give one of them.")
+        if last in table:
+            raise SpecError(f"{name} is given twice. Give it once.")
+        table[last] = dict(value) if isinstance(value, dict) else value
+    return tables
 
 
 def build(kind: type[Spec], content: dict[str, Any], where: str = "") -> Spec:
@@ -269,7 +290,7 @@ def described_paths(kind: type) -> dict[str, DescribedSetting]:
     """The full name of every setting below a spec, and what it is."""
     described: dict[str, DescribedSetting] = {}
     for found in _paths(kind, ""):
-        words = parse(found.spec.__doc__).entries.get(found.name, found.name)
+        words = docstring(found.spec).entries.get(found.name, found.name)
         values = values_in_words(type_hints(found.spec, ranges=True)[found.name])
         described.setdefault(found.path, DescribedSetting(words, values))
     return described
@@ -308,10 +329,12 @@ def _named(where: str, make: Callable[[], Spec]) -> Spec:
     """Call a constructor; if it raises an error, say where in the file its values are."""
     try:
         return make()
+    except SpecErrorAt:
+        raise  # it has a more exact place
     except SpecError as error:
-        if not where or str(error).startswith("In "):
+        if not where:
             raise
-        raise SpecError(f"In {where[:-1]}: {as_clause(error)}.") from None
+        raise SpecErrorAt(where[:-1], as_clause(error)) from None
 
 
 INSTEAD: Final[Mapping[tuple[str, str], str]] = {

@@ -1,7 +1,8 @@
 """Where coordinate descent is faster than steps of all coefficients: sparse codes.
 
 The threshold 1/λ as a share of the largest correlation max |Rᵀ M² v| tells how sparse a code is; at
-a share of 1 it is empty. The smallest shares come from `benchmarks/results/greedy_table.json`.
+a share of 1 it is empty. The smallest shares come from
+`benchmarks/speed/results/greedy_table.json`.
 """
 
 import torch

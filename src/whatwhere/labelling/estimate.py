@@ -1,0 +1,84 @@
+"""Estimate the share of wrong classes among the pictures without a label."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from whatwhere.errors import plural
+from whatwhere.labelling.label_tables import NOT_SURE
+from whatwhere.labelling.neighbourhood import Neighbourhood, Spread
+
+
+@dataclass(frozen=True)
+class EstimateSettings:
+    """When an error is estimated, and what suggested labels count in it.
+
+    fewest    labels for an estimate
+    searched  what a class with a single, suggested label counts in the share of pictures whose
+              class has no label: suggestions look for such classes
+    """
+
+    fewest: int = 5
+    searched: float = 0.1
+
+
+def estimate_error(
+    graph: Neighbourhood,
+    spread: Spread,
+    said: Mapping[int, str],
+    unprompted: Collection[int],
+    settings: EstimateSettings | None = None,
+) -> float | None:
+    """An estimate of the share of wrong classes among pictures without a label; None if something
+    is missing for it (`missing_for_estimate`).
+
+    Pictures of classes that have no label yet are wrong (`_missing_share`). For the others, the
+    estimate is the mean doubt, which is 1 minus the probability of the class. Probabilities are
+    calibrated on labels that are held out in turn. The errors among these labels are not
+    counted: they are not a fair sample, because uncertain pictures are suggested.
+
+    unprompted  the rows that were labelled without having been suggested
+    """
+    settings = settings or EstimateSettings()
+    if missing_for_estimate(said, settings):
+        return None
+    labels = {row: name for row, name in said.items() if name != NOT_SURE}
+    rows = list(labels)
+    others = np.setdiff1d(np.arange(len(graph)), rows)
+    doubt = 1 - spread.probabilities[others].max(1)
+    estimate = float(doubt.mean()) if len(others) else 0.0
+    reached = np.isin(graph.parts[others], graph.parts[rows])
+    if reached.any():
+        # Parts without a label may belong to the missing classes: their doubt counts once.
+        missing = _missing_share(labels, unprompted, settings.searched)
+        right = float(1 - doubt[reached].mean()) * (1 - missing)
+        estimate = max(estimate, 1 - right)
+    return estimate
+
+
+def missing_for_estimate(said: Mapping[int, str], settings: EstimateSettings | None = None) -> str:
+    """What an estimate of the error still needs, in words; '' if it needs nothing."""
+    fewest = (settings or EstimateSettings()).fewest
+    labels = [name for name in said.values() if name != NOT_SURE]
+    if len(labels) < fewest:
+        return f"An estimate of the error needs {plural(fewest, 'label')} (so far: {len(labels)})."
+    if len(set(labels)) < 2:
+        return "An estimate of the error needs labels of two classes."
+    return ""
+
+
+def _missing_share(
+    labels: Mapping[int, str], unprompted: Collection[int], searched: float
+) -> float:
+    """The share of the pictures whose class has no label yet, by Good and Turing.
+
+    For labels drawn at random, it is the share of labels that are the only one of their class:
+    if such a picture had come next and not before, its class would have been new. Suggested
+    pictures are not a random sample, because they are chosen where labels are far.
+    """
+    counts = Counter(labels.values())
+    alone = [row for row, name in labels.items() if counts[name] == 1]
+    weights = [1.0 if row in unprompted else searched for row in alone]
+    return sum(weights) / len(labels)

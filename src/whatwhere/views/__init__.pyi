@@ -1,0 +1,9 @@
+from whatwhere.views.choice import as_view as as_view
+from whatwhere.views.choice import usual_views as usual_views
+from whatwhere.views.colour import Colour as Colour
+from whatwhere.views.edges import Edges as Edges
+from whatwhere.views.given import Given as Given
+from whatwhere.views.network import Network as Network
+from whatwhere.views.onnx_file import OnnxFile as OnnxFile
+from whatwhere.views.view import MapView as MapView
+from whatwhere.views.view import View as View

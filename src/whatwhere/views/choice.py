@@ -1,0 +1,53 @@
+"""Views by their names, and the views that are used unless somebody chooses others."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from whatwhere.errors import SpecError, listed
+from whatwhere.nn.feature_maps import FeatureMaps
+from whatwhere.views.colour import Colour
+from whatwhere.views.edges import Edges
+from whatwhere.views.given import Given
+from whatwhere.views.network import Network
+from whatwhere.views.onnx_file import OnnxFile
+from whatwhere.views.view import MapView, View
+
+OWN = "own"
+"""The word for the features that are learned from the pictures."""
+
+NAMED: dict[str, Callable[[], MapView]] = {"colour": Colour, "edges": Edges, "network": Network}
+
+GivenView = str | Path | View | FeatureMaps
+"""A name ('colour', 'edges', 'network'), an ONNX file, a view, or a callable to maps."""
+
+
+def as_view(given: GivenView) -> View:
+    """Return the view that a name, an ONNX file or a callable means.
+
+    >>> from whatwhere.views import as_view
+    >>> as_view("colour").name
+    'colour'
+    """
+    if isinstance(given, str | Path):
+        if Path(given).suffix.lower() == ".onnx":
+            return OnnxFile(file=Path(given))
+        if str(given) not in NAMED:
+            raise SpecError(
+                f"Unknown view {str(given)!r}. Expected {listed([OWN, *NAMED])}, an ONNX file, or a"
+                " callable from pictures to maps."
+            )
+        return NAMED[str(given)]()
+    if isinstance(given, View):
+        return given
+    if callable(given):
+        return Given(function=given)
+    raise SpecError(
+        f"Got {given!r} as a view; expected a name, an ONNX file, a view or a callable."
+    )
+
+
+def usual_views() -> Sequence[MapView]:
+    """Return the views that are used next to the learned features: colour and edges, and the
+    network if it is installed."""
+    plain: list[MapView] = [Colour(), Edges()]
+    return [*plain, Network()] if Network.is_installed() else plain
