@@ -28,7 +28,7 @@ def test_kinds_that_lie_apart_are_two_clusters(distance: float) -> None:
     pieces = 10 * BUMP + kind[:, None, None] * distance * other
     pieces = pieces + rng.standard_normal(pieces.shape)
     number = cluster_pieces(pieces, 10).number
-    first, second = np.unique(number)
+    _, second = np.unique(number)
     is_second = number == second
     assert max((is_second == kind).mean(), (is_second != kind).mean()) > 0.97
 
