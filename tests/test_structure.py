@@ -22,6 +22,8 @@ HOMES = {
 # Modules without a test file of their name, and the test that covers them. A * stands for the
 # modules of a folder.
 COVERED_BY = {
+    "classification/label_scores.py": "classification/test_graph.py",
+    "classification/row_graph.py": "classification/test_view_graphs.py",
     "views/choice.py": "views/test_view.py",
     "views/given.py": "views/test_view.py",
     "signals/figures.py": "signals/test_signal_figures.py",
@@ -57,7 +59,7 @@ COVERED_BY = {
     "app/download.py": "commands/test_builder.py",
     "codes/kept_blocks.py": "codes/test_encode.py",
     "codes/rows.py": "codes/test_small_codes.py",
-    "commands/outputs.py": "app/test_program.py",
+    "commands/outputs.py": "app/test_claims.py",
     "app/train.py": "app/test_train_command.py",
     "classification/settings.py": "classification/test_distortions.py",
     "anomaly/settings.py": "anomaly/test_detector.py",
@@ -109,6 +111,7 @@ COVERED_BY = {
     "inference/target.py": "inference/test_checks.py",
     "labelling/session.py": "labelling/test_labelling.py",
     "labelling/labels.py": "labelling/test_labelling.py",
+    "classification/joined_describer.py": "labelling/test_descriptions.py",
     "labelling/label_file.py": "labelling/test_labelling.py",
     "labelling/neighbourhood.py": "labelling/test_labelling.py",
     "labelling/suggestions.py": "labelling/test_labelling.py",

@@ -19,22 +19,50 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from whatwhere.errors import SpecError
 from whatwhere.errors import command as command_line
 from whatwhere.spec.checks import type_hints, value_in_words
-from whatwhere.spec.docstrings import parse
+from whatwhere.spec.docstrings import docstring, parse
 from whatwhere.spec.toml import described_paths, override, parse_toml, setting_paths, value_of
 
 Spec = TypeVar("Spec")
 Kind = Any  # a dataclass, or a pair (dataclass, names of some fields)
 METAVARS = {int: "N", float: "NUMBER", Path: "PATH", list[str]: "NAME"}
+
+
+class Program(TyperGroup):
+    """Lists its commands in sections, in the order of the sections.
+
+    sections  the names of commands by the title of their section
+    """
+
+    sections: ClassVar[dict[str, Sequence[str]]] = {}
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """List the commands by section; those without one come last."""
+        listed = [name for names in self.sections.values() for name in names]
+        return [*listed, *(name for name in super().list_commands(ctx) if name not in listed)]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write a list of commands for every section."""
+        for title, names in self.sections.items():
+            rows = []
+            for name in names:
+                command = self.get_command(ctx, name)
+                assert command is not None, name
+                rows.append((name, command.get_short_help_str(limit=200)))
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+
 app = typer.Typer(
     name="whatwhere",
+    cls=Program,
     help=(
         "Learn from pictures or recordings, without labels, which parts they are made of, and where"
         " each part is. Then sort the pictures with a few labels, find defects, remove noise, or"
@@ -117,7 +145,7 @@ def known_settings(kinds: Iterable[Kind]) -> dict[str, Setting]:
     known = {}
     for entry in kinds:
         kind, names = entry if isinstance(entry, tuple) else (entry, "")
-        words = parse(kind.__doc__).entries
+        words = docstring(kind).entries
         hints = type_hints(kind)
         for f in fields(kind):
             if f.init and (not names or f.name in names.split()):
@@ -272,7 +300,7 @@ def command(
 
     def add(function: Function) -> Function:
         name = function.__name__.rstrip("_")
-        own = parse(function.__doc__)
+        own = docstring(function)
         hints = get_type_hints(function)
         parameters: list[inspect.Parameter] = []
         for p in inspect.signature(function).parameters.values():

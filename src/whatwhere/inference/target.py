@@ -43,6 +43,11 @@ def as_image_source(images: object, spec: ModelSpec) -> tuple[ImageSource, bool]
     if isinstance(images, Tensor):
         return _tensor_source(images, spec)
     lazy = hasattr(images, "__len__") and hasattr(images, "__getitem__")
+    if hasattr(images, "column_names"):
+        raise ImageError(
+            f"Got a table ({type(images).__name__}); expected images. Load its pictures first:"
+            " whatwhere.data.load(table)."
+        )
     if lazy and not isinstance(images, list | tuple | dict | str | bytes):
         return cast(ImageSource, images), False
     axes = "T" if spec.for_signals else "H, W"
@@ -72,10 +77,15 @@ def in_model_units(spec: ModelSpec, images: Any) -> Any:
         images = images.as_images()
     if hasattr(images, "with_white"):
         return images.with_white(spec.input.white).with_channels(spec.channels)
-    if isinstance(images, Tensor) and images.dtype in SCALED:
-        largest = 1 if images.dtype == torch.bool else torch.iinfo(images.dtype).max
-        return images.float() * (spec.input.white / largest)
-    return images
+    return scaled(images, spec.input.white) if isinstance(images, Tensor) else images
+
+
+def scaled(images: Tensor, white: float) -> Tensor:
+    """Integers of 8 or 16 bits divided by the largest, times white; floats as they are."""
+    if images.dtype not in SCALED:
+        return images
+    largest = 1 if images.dtype == torch.bool else torch.iinfo(images.dtype).max
+    return images.float() * (white / largest)
 
 
 def _as_tensor(array: np.ndarray) -> Tensor:
