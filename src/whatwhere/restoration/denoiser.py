@@ -199,8 +199,16 @@ def load_denoiser() -> Denoiser:
 
 
 def plane_restorer(
-    denoiser: Denoiser, spec: RestorationSpec, progress: Progress | None = None
+    denoiser: Denoiser,
+    spec: RestorationSpec,
+    progress: Progress | None = None,
+    *,
+    white: bool = True,
 ) -> Restore:
+    """Return the function that restores a plane with the denoiser.
+
+    white  the noise is white, so that what is removed can be compared with it
+    """
 
     def denoise(
         plane: Tensor,
@@ -215,7 +223,9 @@ def plane_restorer(
         black, white = value_range(plane, noise) if mask is None else known_range(plane, mask)
         unit = (plane - black) / (white - black)
         level = noise / (white - black)
-        if mask is None:
+        if mask is None and not white:
+            clean = at_most_the_noise(unit, denoise(unit, level), level)
+        elif mask is None:
             clean = denoise_safely(denoise, unit, level)
         else:
             clean = fill_in(denoise, unit, mask, level, spec.quality)

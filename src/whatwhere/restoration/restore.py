@@ -24,7 +24,13 @@ from whatwhere.restoration.noise import (
     is_level,
     read_noise,
 )
-from whatwhere.restoration.planes import Progress, restore_images, restore_planes
+from whatwhere.restoration.planes import (
+    Progress,
+    plane_deviations,
+    restore_colour,
+    restore_images,
+    restore_planes,
+)
 from whatwhere.restoration.settings import RestorationSpec
 from whatwhere.spec import AutoLam, InferenceSpec
 from whatwhere.spec.checks import require
@@ -141,6 +147,8 @@ def _remove_noise_of_one(
     before."""
     if noise.is_uniform and not noise.correlation:
         return remove_white_noise(model, image, [noise.sigma], spec, progress)
+    if noise.covariance:
+        return _remove_camera_noise(model, image, noise, spec, progress)
     stable = noise.stabilise(image.double())
     middle = stable.mean()
     stable = (stable - middle).to(image)
@@ -149,6 +157,31 @@ def _remove_noise_of_one(
     else:
         clean = remove_white_noise(model, stable, [1.0], spec, progress)
     return noise.restore_units(clean.double() + middle).to(image)
+
+
+def _remove_camera_noise(
+    model: Denoiser | Tensor,
+    image: Tensor,
+    noise: NoiseEstimate,
+    spec: RestorationSpec,
+    progress: Progress | None,
+) -> Tensor:
+    """A colour image [1, 3, H, W] without correlated noise, which counts as stronger white noise.
+
+    Blurred noise is weaker in fine detail and stronger in coarse detail than white noise of the
+    same standard deviation.
+    """
+    levels = [spec.blurred * level for level in plane_deviations(noise.covariance)]
+    if isinstance(model, Denoiser):
+        restore = plane_restorer(model, spec, progress, white=False)
+    else:
+        atoms = model.cpu()
+
+        def restore(plane: Tensor, level: float, mask: Tensor | None) -> Tensor:
+            return denoise_plane(atoms, plane, level, progress)
+
+    with torch.no_grad():
+        return restore_colour(restore, image[0], levels)[None]
 
 
 def _at_half_size(
