@@ -191,7 +191,7 @@ def load_denoiser() -> Denoiser:
 
     >>> denoiser = ww.restoration.load_denoiser()
     >>> noisy = 0.5 + 0.1 * torch.randn(1, 1, 40, 40)
-    >>> bool(ww.restoration.denoise(denoiser, noisy, 0.1).std() < 0.03)
+    >>> bool(ww.restoration.denoise(noisy, denoiser, 0.1).std() < 0.03)
     True
     """
     numbers = load((files("whatwhere.restoration") / "denoiser.safetensors").read_bytes())
