@@ -111,6 +111,7 @@ COVERED_BY = {
     "inference/target.py": "inference/test_checks.py",
     "labelling/session.py": "labelling/test_labelling.py",
     "labelling/labels.py": "labelling/test_labelling.py",
+    "classification/joined_describer.py": "labelling/test_descriptions.py",
     "labelling/label_file.py": "labelling/test_labelling.py",
     "labelling/neighbourhood.py": "labelling/test_labelling.py",
     "labelling/suggestions.py": "labelling/test_labelling.py",

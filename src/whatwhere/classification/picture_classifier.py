@@ -15,6 +15,7 @@ from torch import Tensor
 
 from whatwhere.classification.anywhere import describe_anywhere, learn_anywhere
 from whatwhere.classification.descriptors import describe_images, unit_length
+from whatwhere.classification.joined_describer import PictureDescriber, read_joined
 from whatwhere.classification.metric import Metric, learn_metric
 from whatwhere.classification.neighbours import Neighbours
 from whatwhere.classification.new_rows import NewRows
@@ -107,11 +108,17 @@ class Describer:
             parts.append(self.metric(rows).cpu())
         return unit_length(torch.cat(parts, 1)) if len(parts) > 1 else parts[0]
 
+    def settings(self) -> dict[str, Any]:
+        """What a file holds besides tensors."""
+        how = Distortions() if self.metric is None else self.metric.how
+        return {"how": asdict(how), "shape": self.shape, "recipe": to_toml(self.recipe)}
+
     def tensors(self) -> dict[str, Tensor]:
-        """Its metrics, as a file holds them."""
+        """Its model and its metrics, as a file holds them."""
+        model = {f"model.{name}": tensor for name, tensor in model_tensors(self.model).items()}
         place = {} if self.metric is None else self.metric.tensors()
         anywhere = {} if self.anywhere is None else self.anywhere.tensors(ANYWHERE)
-        return place | anywhere
+        return model | place | anywhere
 
 
 def progress_of_passes(progress: Callable[[int], Any], passes: int) -> Callable[[int], None]:
@@ -146,7 +153,7 @@ class PictureClassifier:
     rows: Tensor
     probabilities: Tensor
     n_neighbors: int = 10
-    describe: Describer | None = None
+    describe: PictureDescriber | None = None
 
     def predict_proba(
         self, images: Any, progress: Callable[[int], Any] = lambda images: None
@@ -178,11 +185,9 @@ class PictureClassifier:
         """The content of the file that `save` writes."""
         tensors = {"rows": self.rows.float(), "probabilities": self.probabilities.float()}
         settings: dict[str, Any] = {"classes": self.classes, "n_neighbors": self.n_neighbors}
-        if (d := self.describe) is not None:
-            tensors |= {f"model.{name}": tensor for name, tensor in model_tensors(d.model).items()}
-            tensors |= d.tensors()
-            how = Distortions() if d.metric is None else d.metric.how
-            settings |= {"how": asdict(how), "shape": d.shape, "recipe": to_toml(d.recipe)}
+        if self.describe is not None:
+            tensors |= self.describe.tensors()
+            settings |= self.describe.settings()
         return checked_bytes(FORMAT, settings, tensors)
 
 
@@ -202,7 +207,7 @@ def load_classifier(path: str | os.PathLike[str]) -> PictureClassifier:
     # forged settings have any types
     with readable(file, "classifier", "save it again"), untrusted():
         settings, tensors = read_checked(file, FORMAT)
-        describe = _describer(settings, tensors) if "recipe" in settings else None
+        describe = _describer(settings, tensors)
         classes = tuple(settings["classes"])
         n_neighbors = settings["n_neighbors"]
         rows = tensors["rows"]
@@ -227,7 +232,14 @@ def is_classifier(path: Path) -> bool:
         return False
 
 
-def _describer(settings: dict[str, Any], tensors: dict[str, Tensor]) -> Describer:
+def _describer(settings: dict[str, Any], tensors: dict[str, Tensor]) -> PictureDescriber | None:
+    """The describer that a file holds; None if it classifies rows only."""
+    own = _own_describer(settings, tensors) if "recipe" in settings else None
+    return read_joined(settings, own) if "views" in settings else own
+
+
+def _own_describer(settings: dict[str, Any], tensors: dict[str, Tensor]) -> Describer:
+    """The describer of learned features."""
     recipe = override(Recipe.paper(), tomllib.loads(settings["recipe"]))
     layers = range(1, recipe.model.depth + 1)
     filters, connectivity = (

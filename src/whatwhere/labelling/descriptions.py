@@ -1,0 +1,175 @@
+"""What describes the pictures of a session: plain views at once, learned features later, or both
+side by side."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from whatwhere.classification.joined_describer import (
+    JoinedDescriber,
+    PictureDescriber,
+    side_by_side,
+)
+from whatwhere.classification.picture_classifier import describe_pictures, is_finished
+from whatwhere.classification.settings import Distortions
+from whatwhere.data import Images
+from whatwhere.learning import TrainedRun
+from whatwhere.progress import Stage, no_stage
+from whatwhere.spec.execution import Execution
+from whatwhere.views import Colour, Edges, MapView
+
+
+class Description(NamedTuple):
+    """Rows that describe pictures.
+
+    name      a word for them
+    rows      descriptors [n, D]
+    describe  a function from new images to such rows; None if only the rows are known
+    at        the numbers of the described pictures [n]; None for all
+    """
+
+    name: str
+    rows: Tensor
+    describe: PictureDescriber | None = None
+    at: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class PlainSettings:
+    """The views that describe pictures before a model is learned.
+
+    views  colours of the whole picture, reduced because a histogram needs few pixels; edges of the
+           whole, of quarters and of sixteenths. On eight sets, it was best or near it
+           (benchmarks/labels/plain_views.py)
+    first  pictures that are described before the page opens: as many as take about a second. The
+           others follow behind
+    """
+
+    views: tuple[MapView, ...] = (Colour(side=24, cells=(1,)), Edges(cells=(1, 2, 4)))
+    first: int = 600
+
+
+def plain_description(
+    images: Images,
+    views: Sequence[MapView],
+    at: np.ndarray | None = None,
+    stage: Stage = no_stage,
+) -> Description:
+    """Describe pictures by views side by side.
+
+    at     the numbers of the pictures to describe; None for all
+    stage  shows the progress
+    """
+    described = images if at is None else images.subset(at)
+    parts = []
+    with stage("describing colours and edges", len(described) * len(views)) as advance:
+        for view in views:
+            parts.append(view.rows(described, advance))
+    scales = [usual_scale(part, len(views)) for part in parts]
+    describer = JoinedDescriber(tuple(views), tuple(scales), images.shape)
+    name = " and ".join(view.name for view in views)
+    return Description(name, side_by_side(parts, scales), describer, at)
+
+
+def joined_description(plain: Description, learned: Description) -> Description:
+    """Both descriptions of all pictures side by side, with equal weight."""
+    assert isinstance(plain.describe, JoinedDescriber)
+    ours = usual_scale(learned.rows, 2)
+    theirs = usual_scale(plain.rows, 2)
+    scales = tuple(theirs * scale for scale in plain.describe.scales)
+    describer = replace(plain.describe, scales=scales, own=learned.describe, own_scale=ours)
+    rows = side_by_side([plain.rows, learned.rows], [theirs, ours])
+    return Description(f"{plain.name} with {learned.name}", rows, describer)
+
+
+def usual_scale(rows: Tensor, parts: int, sample: int = 500) -> float:
+    """The factor that makes the usual squared distance of neighbours 1 / parts, so that no part of
+    a description decides alone who is whose neighbour.
+
+    sample  rows from which distances are measured
+    """
+    step = max(1, len(rows) // sample)
+    some = rows[::step]
+    if len(some) < 2:
+        return 1.0
+    distances = torch.cdist(some, some)
+    distances.fill_diagonal_(torch.inf)
+    usual = float(distances.sort(1).values[:, : min(10, len(some) - 1)].square().mean(1).median())
+    return float((parts * max(usual, 1e-12)) ** -0.5)
+
+
+def own_features(description: Description) -> PictureDescriber | None:
+    """The describer of learned features in a description; None if it has none."""
+    describe = description.describe
+    return describe.own if isinstance(describe, JoinedDescriber) else describe
+
+
+@dataclass(frozen=True)
+class BehindSettings:
+    """How long the stages behind the page usually take, relative to each other; measured on the
+    sets of benchmarks/labels. It tells how long stages take that have not begun.
+
+    plain     describe all pictures by views
+    learn     learn features
+    metric    learn which differences do not matter
+    describe  describe all pictures by learned features
+    """
+
+    plain: float = 1.0
+    learn: float = 20.0
+    metric: float = 6.0
+    describe: float = 4.0
+
+
+@dataclass(frozen=True)
+class Behind:
+    """Better descriptions of the pictures of a session, which take longer.
+
+    images    all pictures
+    run       a run, a model file or the name of a model; None learns one
+    how       distortions that do not change what a picture shows
+    options   engine and device
+    labels    the table of labels next to which the model is kept; None keeps nothing
+    plain     the views, and how many pictures they described at first
+    settings  how long stages usually take
+    """
+
+    images: Images
+    run: str | os.PathLike[str] | TrainedRun | None
+    how: Distortions
+    options: Execution
+    labels: Path | None
+    plain: PlainSettings = field(default_factory=PlainSettings)
+    settings: BehindSettings = field(default_factory=BehindSettings)
+
+    def weights(self) -> list[float]:
+        """How long each stage to come usually takes."""
+        usual = self.settings
+        kept = None if self.labels is None else self.labels.with_suffix(".run")
+        must_learn = self.run is None and (kept is None or not is_finished(kept))
+        stages = [usual.plain] if self._has_share else []
+        stages += [usual.learn] if must_learn else []
+        return [*stages, usual.metric, usual.describe]
+
+    def __call__(self, stage: Stage) -> Iterator[Description]:
+        """Yield each description once it is made."""
+        if self._has_share:
+            yield plain_description(self.images, self.plain.views, None, stage)
+        yield self.learned(stage)
+
+    def learned(self, stage: Stage) -> Description:
+        """Describe all pictures by learned features."""
+        describe, rows = describe_pictures(
+            self.images, self.run, self.how, self.options, self.labels, stage
+        )
+        return Description("learned features", rows, describe)
+
+    @property
+    def _has_share(self) -> bool:
+        return self.plain.first < len(self.images)
