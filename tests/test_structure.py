@@ -59,7 +59,7 @@ COVERED_BY = {
     "app/download.py": "commands/test_builder.py",
     "codes/kept_blocks.py": "codes/test_encode.py",
     "codes/rows.py": "codes/test_small_codes.py",
-    "commands/outputs.py": "app/test_program.py",
+    "commands/outputs.py": "app/test_claims.py",
     "app/train.py": "app/test_train_command.py",
     "classification/settings.py": "classification/test_distortions.py",
     "anomaly/settings.py": "anomaly/test_detector.py",
