@@ -18,7 +18,7 @@ from typing import Any, Literal, get_args, get_origin
 import typer
 
 from whatwhere.app import app
-from whatwhere.commands.builder import settings_rows
+from whatwhere.commands.builder import Program, settings_rows
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import type_hints, union_members
 from whatwhere.spec.docstrings import parse
@@ -117,13 +117,18 @@ def command_pages() -> dict[Path, str]:
     written = {
         folder / f"{page_name(name)}.md": page(each, name) for name, each in commands.items()
     }
-    rows = [
-        f"| [`{name}`]({page_name(name)}.md) | {cell(first_sentence(each))} |"
-        for name, each in commands.items()
-    ]
-    overview = [COMMANDS, "| command | what it does |", "| --- | --- |", *rows]
+    overview = [COMMANDS]
+    for title, members in Program.sections.items():
+        overview += [f"## {title}\n", "| command | what it does |", "| --- | --- |"]
+        overview += [
+            f"| [`{name}`]({page_name(name)}.md) | {cell(first_sentence(each))} |"
+            for member in members
+            for name, each in commands.items()
+            if name.split()[1] == member
+        ]
+        overview.append("")
     names = "\n".join(page_name(name) for name in commands)
-    overview += ["", f"```{{toctree}}\n:hidden:\n\n{names}\n```", ""]
+    overview += [f"```{{toctree}}\n:hidden:\n\n{names}\n```", ""]
     return {folder / "index.md": "\n".join(overview), **written}
 
 

@@ -1,4 +1,4 @@
-"""Gaussian pooling under torch.compile, torch.export, ONNX and torch.func."""
+"""Gaussian pooling under torch.compile, torch.export, ONNX, torch.fx and torch.func."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from torch.func import grad, jvp, vmap
 
 from onnx_export import onnx_function
 from whatwhere.latents import PoolingParams
-from whatwhere.nn import GaussianPool2d, GaussianUnpool2d
+from whatwhere.nn import GaussianPool1d, GaussianPool2d, GaussianUnpool1d, GaussianUnpool2d
 from whatwhere.nn import functional as F
 
 
@@ -19,7 +19,7 @@ class ThereAndBack(nn.Module):
 
     def __init__(self, *window: object) -> None:
         super().__init__()
-        self.pool = GaussianPool2d(*window, return_where=True)
+        self.pool = GaussianPool2d(*window[:3], ceil_mode=len(window) > 3, return_where=True)
         self.unpool = GaussianUnpool2d(*window[:3])
 
     def forward(self, z: Tensor) -> tuple[Tensor, PoolingParams, Tensor]:
@@ -100,6 +100,35 @@ def test_onnx_runtime_agrees(exported: ExportedProgram) -> None:
         z = torch.randn(size)
         for ours, expected in zip(run(z), module(z), strict=True):
             assert ((ours - expected).abs() <= 1e-5 * expected.abs().clamp(min=1)).all()
+
+
+class Several(nn.Module):
+    """Every kind of pooling, with unpooling, of maps and of signals."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.there_and_back = ThereAndBack(3, 2, 1)
+        self.learned = GaussianPool2d(2, gaussians="learned", channels=3)
+        self.given = GaussianPool2d(3, 2, 1, gaussians="input")
+        self.pool = GaussianPool1d(2, return_where=True)
+        self.unpool = GaussianUnpool1d(2)
+
+    def forward(self, z: Tensor) -> tuple[Tensor, ...]:
+        p, where, back = self.there_and_back(z)
+        mu, gamma = where
+        signals = z[:, :, 0]
+        short, where_1d = self.pool(signals)
+        long = self.unpool(short, where_1d, signals.shape)
+        return p, mu, gamma, back, self.learned(z), self.given(z, where), short, long
+
+
+def test_torch_fx_records_each_layer_as_one_node() -> None:
+    module, z = Several(), torch.randn(2, 3, 9, 11)
+    traced = torch.fx.symbolic_trace(module)
+    for ours, expected in zip(traced(z), module(z), strict=True):
+        assert torch.equal(ours, expected)
+    names = [getattr(node.target, "__name__", "") for node in traced.graph.nodes]
+    assert names.count("gaussian_pool2d") == 4
 
 
 @devices

@@ -292,9 +292,8 @@ def test_memory_is_bounded_by_a_tile(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_neither_statistics_nor_events_of_earlier_tiles_stay_in_memory(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from whatwhere.app.encoding import write_events
-    from whatwhere.codes.settings import EncodeOptions
     from whatwhere.inference import tiled
+    from whatwhere.signals.event_table import write_events
 
     solve, to_csv, most = tiled.run_plan, Events.to_csv, [0, 0]
     statistics, tables = list[weakref.ref](), list[weakref.ref]()
@@ -319,9 +318,7 @@ def test_neither_statistics_nor_events_of_earlier_tiles_stay_in_memory(
     recipe = replace(ww.read_recipe("signals"), model=known_model().spec, inference=inference)
     signals, path = ww.data.load(x, signals=True), tmp_path / "events.csv"
     with pytest.warns(ww.errors.ConvergenceWarning, match="images did not reach tolerance"):
-        count = write_events(
-            path, recipe, known_model(), signals, EncodeOptions(threshold=0.3), "reference"
-        )
+        count = write_events(path, recipe, known_model(), signals, 0.3, "reference")
     assert len(tables) > 8
     assert most[0] <= 2
     assert most[1] <= 2

@@ -124,7 +124,6 @@ def classify(
             labels,
             folder=out,
             overwrite=overwrite,
-            recorded=True,
         )
         report = label_all(trained, read_images(run, source), labels, out, settings, stages)
         typer.echo(report.text(json_))
@@ -272,7 +271,7 @@ def classify_new(
         )
     out = shard.part_of(out)
     table = out / "predictions.csv"
-    claim([table], file, images, folder=out, overwrite=overwrite, recorded=True)
+    claim([table], file, images, folder=out, overwrite=overwrite)
     if is_folder(images):
         pictures = ww.data.load(images, size=classifier.describe.shape[1], shard=shard)
         all_pictures = pictures.all_pictures

@@ -381,8 +381,9 @@ def _checked_block(archive: Mapping[str, Array], name: str) -> CodeBlock:
         arrays = expand(archive)
     arrays = {key: values for key, values in arrays.items() if KNOWN.fullmatch(key)}
     for key, values in arrays.items():
-        if values.dtype.kind not in "biuf":
-            raise ValueError(f"its {key} has values of type {values.dtype}; expected numbers")
+        expected = "U" if key == "names" else "biuf"
+        if values.dtype.kind not in expected:
+            raise ValueError(f"its {key} has values of type {values.dtype}")
     block = CodeBlock(arrays, name)
     _check_images(arrays)
     for layer in ("features", *(f"where{k}" for k in range(1, block.depth + 1))):

@@ -2,14 +2,15 @@
 `load`."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 
-from whatwhere.data import arrays, catalogue, mixed
+from whatwhere.data import arrays, catalogue, cells, mixed
 from whatwhere.data.catalogue import checksums
 from whatwhere.data.formats import is_recording_file, recordings, signals_class
 from whatwhere.data.images import AllPictures, Images, Pixels, check_finite, few_labels, white_used
@@ -45,7 +46,8 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-Source = str | Path | np.ndarray | torch.Tensor | Images
+Source = str | Path | Sequence[str | Path] | np.ndarray | torch.Tensor | Images
+"""What `load` reads. A Hugging Face `Dataset` is read, too, without importing its package."""
 
 
 def load(
@@ -69,7 +71,8 @@ def load(
 
     source     the name of a data set (`digits`, `mnist`, `fashion-mnist`, `kmnist`; `digits:test`
                for its test images); the path of an IDX, .npy or .npz file, of a picture or of a
-               folder of pictures; or an array or tensor [N, H, W], [N, C, H, W] or [N, H, W, C]. If
+               folder of pictures; a list of paths of pictures; an array or tensor [N, H, W],
+               [N, C, H, W] or [N, H, W, C]; or a Hugging Face `Dataset` with its labels. If
                a file or folder has the name of a data set, give it as `./digits` or as a `Path`.
                `Images` are returned as they are
     labels     labels for files and arrays without any: an array [N], or the path of an IDX or .npy
@@ -94,6 +97,9 @@ def load(
     >>> ww.data.load(np.zeros((5, 20, 30, 3), np.uint8), labels=np.arange(5))
     Images('array', 5 of 3×20×30, labelled)
     """
+    if cells.is_dataset(source):
+        images = cells.read_dataset(source, recorded, shard, size)
+        return images if labels is None else _with_labels(replace(images, labels=None), labels)
     opened = _open(
         source,
         split=split,
@@ -150,6 +156,8 @@ def load_groups(
     tensor(0.5000)
     """
     special = mask if isinstance(mask, str) and mask in ("alpha", "nan") else None
+    if cells.is_dataset(source):
+        return [(load(source, recorded=recorded, shard=shard), None)]
     allow_nan = signals or special == "nan" or is_recording_file(source)
     opened = _open(source, allow_nan=allow_nan, recorded=recorded, signals=signals, shard=shard)
     if isinstance(opened, MixedPictures):
@@ -290,6 +298,8 @@ def _open(
         if isinstance(opened, MixedPictures | Images):
             return opened
         values, own_labels = opened
+    elif cells.is_list_of_paths(source):
+        return MixedPictures.of_files(cast(Any, source), recorded, shard)
     else:
         name = "array"
         values = arrays.as_array(source)
@@ -340,6 +350,8 @@ def _open_path(
             return MixedPictures.of_file(path, recorded, shard)
         return arrays.read_file(path, largest=0 if signals else None)
     except FileNotFoundError:
+        if path.suffix or path.parent != Path():
+            raise ImageError(f"Cannot find {printable(path)}. Check the path.") from None
         names = ", ".join(catalogue.CATALOGUE)
         meant = did_you_mean(path.name, catalogue.CATALOGUE)
         raise ImageError(

@@ -82,7 +82,7 @@ class Entry:
     @property
     def how_to_get(self) -> str:
         """The command that downloads it."""
-        return f"whatwhere info {self.name} --download"
+        return f"whatwhere download {self.name}"
 
 
 CATALOGUE = {

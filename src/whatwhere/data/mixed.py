@@ -25,6 +25,7 @@ from whatwhere.data.pictures import (
     find_pages,
     folder_content,
     largest_of,
+    pictures_of_files,
     read_pictures,
 )
 from whatwhere.errors import ImageError, one_or, plural, printable, unique_printable, warn
@@ -97,6 +98,16 @@ class MixedPictures:
         own = pages[rows.start : rows.stop]
         all_pictures = AllPictures.of(len(pages), [file.name])
         return cls(own, printable(file), recorded, all_pictures=all_pictures)
+
+    @classmethod
+    def of_files(
+        cls, files: Sequence[str | Path], recorded: Recorded, shard: Shard
+    ) -> "MixedPictures":
+        """The pictures of a shard of a list of files."""
+        rows = shard.rows_of_pictures(len(files))
+        all_pictures = AllPictures.of(len(files), map(str, files))
+        own = pictures_of_files(files[rows.start : rows.stop])
+        return cls(own, plural(len(files), "file"), recorded, all_pictures=all_pictures)
 
     @property
     def sizes(self) -> list[tuple[int, int]]:

@@ -1,5 +1,6 @@
 """The parts that the shards of a command write into one folder, and which of them are missing."""
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -92,6 +93,11 @@ class PartRecord:
 
 
 UNKNOWN = PartRecord()
+
+
+def text_checksum(text: str) -> str:
+    """Return sha256 of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def read_record(part: Path) -> PartRecord:

@@ -163,6 +163,20 @@ class Picture:
         return printable(f"{self.place.prefix}{name}")
 
 
+def pictures_of_files(files: Sequence[str | Path]) -> list[Picture]:
+    """The pictures of a list of files, in their order; all of them are decoded once. Their names
+    are their paths from the folder that holds all of them."""
+    paths = [Path(file) for file in files]
+    common = Path(os.path.commonpath([path.absolute().parent for path in paths]))
+    pictures: list[Picture] = []
+    for path in paths:
+        if not path.is_file():
+            raise ImageError(f"Cannot find {printable(path)}; expected the file of a picture.")
+        place = Place(path.absolute().parent.relative_to(common).parts)
+        pictures += find_pages(path, place)
+    return pictures
+
+
 def is_picture(path: Path) -> bool:
     """Whether a file is named like a picture or begins like one."""
     with open_regular(path) as file:
@@ -362,17 +376,32 @@ def find_pages(file: Path, place: Place = TOP) -> Iterator[Picture]:
 @contextmanager
 def _open(file: Path) -> Iterator[Any]:
     """An open picture; any problem with its file raises an ImageError that names it."""
+    with (
+        readable(file, "picture", REMEDY, ImageError),
+        open_regular(file) as stream,
+        open_picture(stream, str(file)) as picture,
+    ):
+        yield picture
+
+
+@contextmanager
+def open_picture(stream: BinaryIO, name: str) -> Iterator[Any]:
+    """An open picture of a stream of bytes; any problem raises an ImageError with this name."""
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError:
         raise MissingExtra("Pillow", "reading pictures") from None
 
-    with warnings.catch_warnings(), readable(file, "picture", REMEDY, ImageError):
+    with warnings.catch_warnings(), readable(Path(name), "picture", REMEDY, ImageError):
         warnings.simplefilter("error", Image.DecompressionBombWarning)
-        with open_regular(file) as stream:
-            with untrusted():
-                opened = _open_stream(stream, Image, UnidentifiedImageError)
-            yield opened
+        with untrusted():
+            opened = _open_stream(stream, Image, UnidentifiedImageError)
+        yield opened
+
+
+def read_page(picture: Any, page: int = 0) -> np.ndarray:
+    """The pixels [C, H, W] of a page of an open picture."""
+    return _read_page(picture, page, _pixels)
 
 
 def _open_stream(stream: BinaryIO, image: Any, unidentified: type[Exception]) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 from whatwhere.data import Images
 from whatwhere.data.pictures import Picture, Pictures
 from whatwhere.errors import ImageError, MissingExtra, plural, printable
-from whatwhere.files import check_outputs, disk_errors, write_atomic
+from whatwhere.files import claim, disk_errors, write_atomic
 from whatwhere.html import png, thumbnail
 from whatwhere.labelling.label_tables import (
     CLASS_HEADINGS,
@@ -385,7 +385,7 @@ def export(
     file = Path(path)
     writers = {".csv": _table_text, ".json": _label_studio_text}
     if writer := writers.get(file.suffix.lower()):
-        check_outputs([file], own, overwrite=overwrite)
+        claim([file], own, overwrite=overwrite)
         with disk_errors(f"writing {file}", _REMEDY):
             file.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(file, writer(table).encode())

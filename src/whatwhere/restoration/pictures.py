@@ -26,7 +26,7 @@ from whatwhere.data.pictures import (
 )
 from whatwhere.errors import ImageError, MissingExtra, RunError, plural, printable, warn
 from whatwhere.files import (
-    check_outputs,
+    claim,
     disk_errors,
     file_checksum,
     read_json,
@@ -107,7 +107,7 @@ def plan_jobs(
         inputs.append(Path(mask))
     if not source.is_dir():
         job = _plan_picture(task, source, mask, out)
-        check_outputs([out], inputs, overwrite=overwrite)
+        claim([out], inputs, overwrite=overwrite)
         return [job]
     content = folder_content(source, but=out)
     own, _ = content.split(shard)
@@ -124,7 +124,7 @@ def plan_jobs(
             raise ImageError(f"{words} nothing to fill in. Give a mask of unknown pixels.")
         stay = "It stays as it is." if complete == 1 else "They stay as they are."
         warn(f"{words} nothing to fill in. {stay}")
-    check_outputs([job.out for job in jobs], inputs, folder=out, overwrite=overwrite)
+    claim([job.out for job in jobs], inputs, folder=out, overwrite=overwrite)
     record = _settings(task, model)
     made_from = PartRecord(record["model"], json.dumps(record["settings"]), content.all_pictures)
     if not overwrite and (out / RECORD).exists():
