@@ -8,13 +8,14 @@ result in the form that was given.
 from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.errors import ImageError
+from whatwhere.errors import ImageError, printable
 
 _LAYOUTS = "[H, W], [H, W, 3], [N, H, W], [N, C, H, W] or [N, H, W, 3]"
 
