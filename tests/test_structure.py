@@ -108,7 +108,6 @@ COVERED_BY = {
     "engines/base.py": "engines/test_engines_base.py",
     "engines/threads.py": "codes/test_encode.py",
     "engines/compiled.py": "engines/test_jit_cache.py",
-    "inference/target.py": "inference/test_checks.py",
     "labelling/session.py": "labelling/test_labelling.py",
     "labelling/labels.py": "labelling/test_labelling.py",
     "classification/joined_describer.py": "labelling/test_descriptions.py",
