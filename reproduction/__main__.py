@@ -13,7 +13,7 @@ from reproduction.table import BEST, TABLES
 from whatwhere.errors import WhatwhereError
 
 NAMES = """\
-pooling, joint, nonnegativity, reset, steps, priors, cost, sparsity, comparison; `all` of these; `best`: the best
+pooling, joint, nonnegativity, reset, steps, priors, cost, sparsity, comparison, step_rule, first_lam, scratch; `all` of these; `best`: the best
 features (best, best_few and best_fashion); `fashion`: the headline on Fashion-MNIST; `choice`, `fashion_choice`: what
 the paper leaves open, on validation images; `report`: write RESULTS.md from the result files"""  # noqa: E501
 GROUPS = {"all": TABLES, "best": BEST, "report": ()}
