@@ -53,7 +53,7 @@ class Material:
     images: Tensor
     model: Callable[[str], DeconvNet | None]
     history: Callable[[str], TrainingResult | None]
-    searched: int = 20
+    searched: int = 10
 
     def seeds(self, name: str, count: int = 3) -> list[DeconvNet]:
         """The models of all seeds."""
@@ -369,7 +369,7 @@ def measure(material: Material, log: Callable[[str], None] = print) -> dict[str,
     return found
 
 
-def write(scale: Scale, store: ResultStore, images: int = 100) -> Path:
+def write(scale: Scale, store: ResultStore, images: int = 40) -> Path:
     """Measure the sentences of a scale into its folder of results."""
     found = {"machine": machine(), **measure(material_of(scale, store, images))}
     path = store.folder / FILE
