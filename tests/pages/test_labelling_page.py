@@ -11,7 +11,6 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,6 @@ import tiny_run as tiny
 import whatwhere as ww
 from pages.labelled import COUNT, HOSTILE, GivenRows, Served, press, serving, until_said
 from pages.opened import Opened
-from whatwhere import progress
 from whatwhere.html.server import PageServer
 from whatwhere.labelling.label_tables import read_labels
 from whatwhere.labelling.page import (
@@ -30,7 +28,6 @@ from whatwhere.labelling.page import (
     LabelPage,
     LabelsFirst,
     page,
-    stage_words,
 )
 
 Session = tuple[Served, LabelPage, PageServer]
@@ -779,7 +776,7 @@ def test_while_the_program_learns_the_page_counts_and_keys_can_be_read(
         try:
             tab = browser.new_page()
             tab.goto(server.url)
-            tab.locator("#stage", has_text="learning features: 1,000 of 4,000, about").wait_for()
+            tab.locator("#stage", has_text="1 of 1 · learning features").wait_for()
             assert terminal[-1] == ("learning features", 500)
             assert tab.locator("#source").inner_text() == "slides"
             for button in ("#save", "#undo", "#start-tour"):
@@ -799,20 +796,6 @@ def test_while_the_program_learns_the_page_counts_and_keys_can_be_read(
         finally:
             half.set()
             server.shutdown()
-
-
-def test_progress_is_told_with_counts_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    times = [0.0]
-    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: times[-1]))
-    pace = progress.Pace(200)
-    assert stage_words("learning", pace) == "learning …"
-    pace.add(1)
-    assert stage_words("learning", pace) == "learning: 1 of 200"
-    times.append(10.0)
-    pace.add(50)
-    assert stage_words("learning", pace) == "learning: 51 of 200, about 30 s left"
-    pace.add(149)
-    assert stage_words("learning", pace) == "learning …"
 
 
 @pytest.mark.browser

@@ -31,12 +31,14 @@ def label(
     """Label a few pictures in the browser, and classify all others.
 
     The file --out holds your labels, and `predictions.csv` next to it holds the class of every
-    picture. The command updates both after every label, and continues from them the next time. It
-    stores the model that it learns, and the classifier that you save on the page, in the same
-    folder. Pictures without a label get a class as soon as two classes have labels.
+    picture. The command updates both after every label, and continues from them the next time.
+    Pictures without a label get a class as soon as two classes have labels. At first, colours and
+    edges describe the pictures; meanwhile the command learns a model, and uses it where it explains
+    your labels better. It stores the model, and the classifier that you save on the page, in the
+    same folder.
 
-    run          a run, a model file or the name of a model; by default the command first learns a
-                 model from the pictures
+    run          a run, a model file or the name of a model; by default the command learns a model
+                 from the pictures
     out          the .csv file for your labels
     labels_from  import labels first: a .csv file with names and classes, or the .json file of Label
                  Studio. A warning names labels of unknown pictures
@@ -59,31 +61,37 @@ def label(
     source = read_to_label(images, run, out, settings.of(ImageInput).size)
     # imported after the pictures are read, so that an error in them is reported sooner
     from whatwhere.html.server import PageServer
+    from whatwhere.labelling.descriptions import Behind, PlainSettings
     from whatwhere.labelling.page import LabelPage
     from whatwhere.progress import Stage
 
-    def make(stage: Stage) -> ww.Labelling:
-        session = ww.Labelling(
-            source, run=run, labels=out, invariant_to=how, options=options, stage=stage
-        )
+    plain = PlainSettings()
+    behind = Behind(source, run, how, options, out, plain)
+
+    def make(stage: Stage, first: int | None = plain.first) -> ww.Labelling:
+        session = ww.Labelling(source, features=plain.views, labels=out, first=first, stage=stage)
         if labels_from is not None and not session.import_labels(labels_from):
             # a warning counts them if some are not for these pictures
             stages.note(f"Imported {plural(len(session.labels.history[-1]), 'label')}.")
         return session
 
     if export is not None:
-        session = make(stages.stage)
+        session = make(stages.stage, None)
+        session.use_best(behind.learned(stages.stage))
         written = session.export(export, links=links, overwrite=overwrite)
         typer.echo(f"Wrote {printable(written)}: the classes of {plural(len(source), 'picture')}")
         typer.echo(session.error_words())
         return
     classifier = out.with_suffix(".classifier.safetensors")
-    shown = LabelPage(make, source.name, classifier, stages.stage)
+    shown = LabelPage(make, source.name, classifier, stages.stage, behind)
     try:
         with PageServer(shown.answer, act=shown.act) as server:
             server.show(f"Press Ctrl-C to stop. Your labels are in {out}.")
     finally:
         stages.console.show_cursor()  # a progress bar that Ctrl-C interrupted has hidden it
+        if shown.session is not None and shown.session.said:
+            count = plural(len(shown.session.said), "label")
+            typer.echo(f"{count} in {printable(out)}. Run the same command to continue.")
 
 
 def read_to_label(images: str, run: str | None, out: Path, size: int | None) -> "ww.data.Images":

@@ -1,11 +1,12 @@
 """A labelling session: a person says what a few pictures are, and all others get a class.
 
-A session joins parts that stand alone: the labels and their file (`labels`), the graph that they
-spread along (`neighbourhood`), what to label next (`suggestions`), and the error (`estimate`).
+A session joins parts that stand alone: the labels and their file (`labels`), what describes the
+pictures (`descriptions`), the graph that labels spread along (`neighbourhood`), what to label next
+(`suggestions`), and the error (`estimate`).
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from whatwhere.classification.joined_describer import PictureDescriber
 from whatwhere.classification.map_features import MapFeatures
 from whatwhere.classification.picture_classifier import (
-    Describer,
     PictureClassifier,
     describe_pictures,
 )
@@ -25,6 +26,8 @@ from whatwhere.data.mixed import NOT_RECORDED, Recorded
 from whatwhere.data.pictures import earlier_names, picture_names
 from whatwhere.errors import ImageError, plural, warn
 from whatwhere.files import claim, read_regular, readable
+from whatwhere.labelling.choice import Candidate, candidates, elect
+from whatwhere.labelling.descriptions import Description, plain_description
 from whatwhere.labelling.estimate import estimate_error, missing_for_estimate
 from whatwhere.labelling.exchange import (
     ClassTable,
@@ -33,15 +36,16 @@ from whatwhere.labelling.exchange import (
     to_pandas,
 )
 from whatwhere.labelling.label_file import LabelFile
-from whatwhere.labelling.label_tables import LONGEST_TABLE
+from whatwhere.labelling.label_tables import LONGEST_TABLE, NOT_SURE
 from whatwhere.labelling.labels import Key, Labels
-from whatwhere.labelling.neighbourhood import Neighbourhood, checked_rows
+from whatwhere.labelling.neighbourhood import Neighbourhood, Spread, checked_rows
 from whatwhere.labelling.suggestions import suggested_rows
 from whatwhere.learning import TrainedRun
 from whatwhere.learning.run_folder import recorded_by
 from whatwhere.nn.feature_maps import FeatureMaps
 from whatwhere.progress import Stage, no_stage
 from whatwhere.spec.execution import Execution
+from whatwhere.views import MapView
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,8 @@ class Labelling:
     images        a folder of pictures, or images as `data.load` takes them; or descriptors, an
                   array [N, D]
     features      instead of a run, a callable from pictures [n, C, h, w] to maps, such as a
-                  pretrained network: its maps describe the images, as in `MapFeatures`
+                  pretrained network: its maps describe the images, as in `MapFeatures`. Or a list
+                  of views, such as [ww.views.Colour(), ww.views.Edges()]: no model is learned
     run           a run, a model file or the name of a model that describes the images; None learns
                   one from them
     labels        a CSV file of labels. The session starts with its labels, changes it after every
@@ -68,6 +73,8 @@ class Labelling:
                   well; their labels are read with the next one
     invariant_to  distortions that do not change what a picture shows
     class_prior   the shares of the classes, if they are roughly known, as for `GraphClassifier`
+    first         with views, how many pictures are described at first, drawn at random; the others
+                  have no class until `use` gets rows of all. None describes all
     options       engine and device
     stage         shows the progress of a slow part: a context, called with its title and the number
                   of its pieces
@@ -90,42 +97,81 @@ class Labelling:
         images: Any,
         *,
         run: str | os.PathLike[str] | TrainedRun | None = None,
-        features: FeatureMaps | None = None,
+        features: FeatureMaps | Sequence[MapView] | None = None,
         labels: str | os.PathLike[str] | None = None,
         invariant_to: Distortions | None = None,
         class_prior: Any = None,
+        first: int | None = None,
         options: Execution | None = None,
         stage: Stage = no_stage,
     ) -> None:
         self.file = None if labels is None else Path(labels)
         table = None if self.file is None else LabelFile(self.file)
         self.images: Images | None = None
-        self.describe: Describer | None = None
         if isinstance(images, np.ndarray | torch.Tensor) and images.ndim == 2:
-            rows = checked_rows(images)
-        elif features is not None:
-            self.images = load(images)
-            rows = torch.from_numpy(MapFeatures(features).fit_transform(self.images))
+            description = Description("given rows", checked_rows(images))
+            count = len(images)
         else:
             self.images = load(images, recorded=recorded_of(run, self.file))
+            count = len(self.images)
             how = invariant_to or Distortions()
             options = options or Execution(device="cpu")
-            self.describe, rows = describe_pictures(
-                self.images, run, how, options, self.file, stage
-            )
-        if len(rows) < 2:
-            raise ImageError(f"Got {plural(len(rows), 'picture')}; expected at least two.")
-        self.labels = Labels(*_names(self.images, len(rows)), table)
-        self.graph = Neighbourhood(rows, class_prior)
-        self.spread = self.graph.spread(self.labels.said)
+            description = self._described(self.images, features, run, how, options, first, stage)
+        if count < 2:
+            raise ImageError(f"Got {plural(count, 'picture')}; expected at least two.")
+        self.labels = Labels(*_names(self.images, count), table)
+        self._class_prior = class_prior
         # numbers of labels, and the error that was estimated with them
         self.curve: list[tuple[int, float]] = []
+        self.use(description)
+        self.spread = self.spread_of(self.labels.said)
         if self.labels.elsewhere:
             warn(
                 f"{self.file} also has {plural(len(self.labels.elsewhere), 'label')} of pictures"
                 f" that are not here, such as {next(iter(self.labels.elsewhere))!r}. The file keeps"
                 " these labels."
             )
+
+    def _described(
+        self,
+        images: Images,
+        features: FeatureMaps | Sequence[MapView] | None,
+        run: str | os.PathLike[str] | TrainedRun | None,
+        how: Distortions,
+        options: Execution,
+        first: int | None,
+        stage: Stage,
+    ) -> Description:
+        if isinstance(features, Sequence):
+            at = None
+            if first is not None and first < len(images):
+                at = np.sort(np.random.default_rng(0).permutation(len(images))[:first])
+            return plain_description(images, features, at, stage)
+        if features is not None:
+            rows = torch.from_numpy(MapFeatures(features).fit_transform(images))
+            return Description("given features", rows)
+        describe, rows = describe_pictures(images, run, how, options, self.file, stage)
+        return Description("learned features", rows, describe)
+
+    def use(self, description: Description, graph: Neighbourhood | None = None) -> None:
+        """Describe the pictures otherwise from now on; `update` lets their classes follow.
+
+        graph  the graph of the described pictures, if it was made already
+        """
+        self.description = description
+        self.graph = graph or Neighbourhood(
+            description.rows, self._class_prior, views=description.columns
+        )
+        count = len(self.names)
+        self.at = np.arange(count) if description.at is None else description.at
+        self._place = np.full(count, -1)
+        self._place[self.at] = np.arange(len(self.at))
+
+    def use_best(self, learned: Description) -> None:
+        """Describe all pictures by views, by learned features or by both, as labels say."""
+        plain = Candidate(self.description, self.graph)
+        self.use(*elect(candidates(plain, learned), self.labels.said))
+        self.update()
 
     # What a person says ---------------------------------------------------------------------------
 
@@ -143,18 +189,43 @@ class Labelling:
 
     def update(self) -> None:
         """Let all pictures follow the labels, and write their classes next to the labels."""
-        self.spread = self.graph.spread(self.labels.said)
+        self.spread = self.spread_of(self.labels.said)
+        self.write_predictions(self.labels.said)
+
+    def spread_of(self, said: Mapping[int, str]) -> Spread:
+        """The classes of all pictures that follow from some labels. Pictures that are not described
+        yet have no class, unless a person gave it."""
+        classes, shares = self.graph.spread(self._described_of(said))
+        all_classes = tuple(sorted({name for name in said.values() if name != NOT_SURE}))
+        result = np.zeros((len(self.names), len(all_classes)))
+        columns = np.searchsorted(all_classes, classes)
+        result[self.at[:, None], columns] = shares
+        for row, name in said.items():
+            if name != NOT_SURE:
+                result[row] = 0
+                result[row, all_classes.index(name)] = 1
+        return Spread(all_classes, result)
+
+    def write_predictions(self, said: Mapping[int, str]) -> None:
+        """Write the classes of all pictures next to the table of labels, if there is one.
+
+        said  the labels that they follow from
+        """
         if self.labels.file is not None:
-            self.labels.file.write_predictions(
-                self.names, self.spread.classes, self.spread.probabilities, set(self.labelled)
-            )
+            rows = {row for row, name in said.items() if name != NOT_SURE}
+            self.labels.file.write_predictions(self.names, *self.spread, rows)
 
     # What follows ---------------------------------------------------------------------------------
 
     @property
     def rows(self) -> torch.Tensor:
-        """The descriptors of the pictures, [N, D]."""
+        """The descriptors of the pictures that are described, [n, D]."""
         return self.graph.rows
+
+    @property
+    def describe(self) -> PictureDescriber | None:
+        """The function from new images to such rows."""
+        return self.description.describe
 
     @property
     def keys(self) -> list[Key]:
@@ -189,7 +260,7 @@ class Labelling:
     def predict(self) -> Predictions:
         """The class of every picture; until two classes have labels, '' for pictures without
         one."""
-        said = np.zeros(len(self.graph), bool)
+        said = np.zeros(len(self.names), bool)
         said[self.labelled] = True
         classes, shares = self.spread
         if not classes:
@@ -204,14 +275,19 @@ class Labelling:
 
     def suggested_rows(self, count: int = 12) -> list[int]:
         """The same by their numbers."""
-        chosen = suggested_rows(self.graph, self.spread, self.said, count)
+        said = self._described_of(self.said)
+        shares = Spread(self.spread.classes, self.spread.probabilities[self.at])
+        chosen = self.at[suggested_rows(self.graph, shares, said, count)].tolist()
         self.labels.prompted |= set(chosen)
         return chosen
 
     def error(self) -> float | None:
         """An estimate of the share of wrong classes among pictures without a label
         (`estimate.estimate_error`); None with fewer than five labels, or a single class."""
-        estimate = estimate_error(self.graph, self.spread, self.said, self.labels.unprompted)
+        shares = Spread(self.spread.classes, self.spread.probabilities[self.at])
+        said = self._described_of(self.said)
+        unprompted = {int(self._place[row]) for row in self.labels.unprompted}
+        estimate = estimate_error(self.graph, shares, said, unprompted)
         if estimate is not None:
             count = len(self.labelled)
             earlier = [point for point in self.curve if point[0] < count]
@@ -220,7 +296,7 @@ class Labelling:
 
     def missing_for_estimate(self) -> str:
         """What an estimate of the error still needs, in words; '' if it needs nothing."""
-        return missing_for_estimate(self.said)
+        return missing_for_estimate(self._described_of(self.said))
 
     def error_words(self) -> str:
         """The estimate of the error as a sentence with its limits, or what it still needs."""
@@ -235,7 +311,15 @@ class Labelling:
     def nearest_labelled(self, key: Any, count: int = 4) -> list[tuple[int, float]]:
         """The labelled pictures nearest to a picture: their rows, and the cosines of their
         descriptors."""
-        return self.graph.nearest(self.labels.row(key), self.labelled, count)
+        row = int(self._place[self.labels.row(key)])
+        among = [int(place) for place in self._place[self.labelled] if place >= 0]
+        if row < 0:
+            return []
+        return [(int(self.at[one]), near) for one, near in self.graph.nearest(row, among, count)]
+
+    def _described_of(self, said: Mapping[int, str]) -> dict[int, str]:
+        """Labels of described pictures, by their places among these."""
+        return {int(self._place[row]): name for row, name in said.items() if self._place[row] >= 0}
 
     # Files ----------------------------------------------------------------------------------------
 
@@ -246,9 +330,14 @@ class Labelling:
                 f"The labels have {plural(len(self.classes), 'class', 'classes')}; expected at"
                 " least two. Label pictures of two classes first."
             )
-        shares = torch.from_numpy(self.probabilities).float()
+        shares = torch.from_numpy(self.probabilities[self.at]).float()
         return PictureClassifier(
-            tuple(self.classes), self.rows, shares, self.graph.n_neighbors, self.describe
+            tuple(self.classes),
+            self.rows,
+            shares,
+            self.graph.n_neighbors,
+            self.describe,
+            self.graph.classifier.join_,
         )
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:

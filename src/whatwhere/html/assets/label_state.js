@@ -2,11 +2,16 @@
 import { byId } from "./dom.js";
 
 /**
+ * What labels changed: how many there were, pictures whose class changed, the estimated error before and after.
+ * @typedef {{ labels: number, pictures: number, before: number | null, after: number | null, cause: string }} Change
+ */
+
+/**
  * What the page knows.
  * @typedef {object} Shared
  * @property {{ name: string, side: number, columns: number, perSheet: number, notSure: string, noneOfThese: string }} page
  * @property {string[]} names of the pictures
- * @property {number[][]} places on the map, from 0 to 1
+ * @property {(number[] | null)[]} places on the map, from 0 to 1; null for pictures that are not described yet
  * @property {number[][]} sizes of the pictures in their files: width and height in pixels
  * @property {string[]} classes in the order of their numbers; the first is "none of these"
  * @property {number[]} slots the number of each class: its key and its colour
@@ -16,6 +21,11 @@ import { byId } from "./dom.js";
  * @property {number[]} tray suggestions
  * @property {number} undo actions that can be undone
  * @property {number} revision
+ * @property {number} generation of the places on the map
+ * @property {boolean} follows whether the classes of other pictures follow the labels already
+ * @property {string} behind how far the work behind the page is, or ""
+ * @property {string} trouble what went wrong while classes followed, or ""
+ * @property {Change | null} change what the last labels changed
  * @property {Set<number>} chosen rows
  * @property {number} current the row chosen last, -1 for none
  * @property {string | null} armed the class that a click gives while no picture is chosen
@@ -36,6 +46,11 @@ export const shared = {
   tray: [],
   undo: 0,
   revision: -1,
+  generation: 0,
+  follows: true,
+  behind: "",
+  trouble: "",
+  change: null,
   chosen: new Set(),
   current: -1,
   armed: null,
