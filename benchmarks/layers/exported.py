@@ -1,4 +1,4 @@
-"""An exported pooling against the layer in eager mode, and a sparse code with and without gradients:
+"""Exported pooling against the eager layer, and a sparse code with and without gradients:
 python -m benchmarks.layers.exported [--out FILE]
 
 Processor milliseconds with one thread, the best of several repetitions.
