@@ -110,6 +110,7 @@ COVERED_BY = {
     "engines/compiled.py": "engines/test_jit_cache.py",
     "inference/target.py": "inference/test_checks.py",
     "labelling/session.py": "labelling/test_labelling.py",
+    "labelling/suspects.py": "labelling/test_labelling.py",
     "labelling/labels.py": "labelling/test_labelling.py",
     "classification/joined_describer.py": "labelling/test_descriptions.py",
     "labelling/label_file.py": "labelling/test_labelling.py",
