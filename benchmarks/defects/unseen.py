@@ -1,12 +1,12 @@
-"""Defects on real pictures that nothing was tuned on: three splits of solar cells and ball screws.
+"""Defects on real pictures: three splits of solar cells and ball screws, five folds of tiles.
 
-    python -m benchmarks.defects.unseen defects.zip [--features own] [--out FILE]
+    python -m benchmarks.defects.unseen defects.zip magnetic-tiles.zip [--version NAME] [--sets …]
 
 `defects.zip` has the folders `solar-mono`, `solar-poly` and `screws`, each with `good`, `bad` and,
 for screws, `masks`. Of the good pictures, 90 are fitted to, drawn anew for each split; the others
 and the bad ones are scored. Screws of one place of the spindle stay together (the number before the
-last one in their names). Results go to benchmarks/defects/results/unseen.json as they come; what is
-there is not measured again.
+last one in their names); the folds of tiles are those of `tile_folds.py`. Results go to
+benchmarks/defects/results/unseen.json as they come; what is there is not measured again.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import json
 import time
 import zipfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,8 @@ import torch
 from scipy.stats import beta
 
 import whatwhere as ww
-from benchmarks.defects.tile_folds import auroc, region_overlap
+from benchmarks.defects.anomaly_tiles import Picture, pixels, read_tiles
+from benchmarks.defects.tile_folds import FOLDS, auroc, folds_of, normal_pictures, region_overlap
 
 RESULTS = Path(__file__).parent / "results" / "unseen.json"
 FITTED = 90  # normal pictures
@@ -71,13 +73,44 @@ def rate(hits: np.ndarray) -> dict[str, Any]:
     return {"count": k, "of": n, "interval": [round(low, 4), round(high, 4)]}
 
 
-def measured(parts: dict[str, dict[str, np.ndarray]], seed: int, **settings: Any) -> dict[str, Any]:
-    """A detector of one split."""
+@dataclass(frozen=True)
+class Split:
+    """Normal pictures to fit to, pictures to score, which of them are odd, and masks of defects."""
+
+    fitted: list[np.ndarray]
+    pictures: list[np.ndarray]
+    odd: np.ndarray
+    masks: list[np.ndarray] | None
+
+
+def split_set(archive: zipfile.ZipFile, name: str, seed: int) -> Split:
+    """A split of solar cells or of screws."""
+    parts = read_set(archive, name)
     fitted, rest = split_of(list(parts["good"]), seed)
-    pictures = [parts["good"][n] for n in rest] + list(parts["bad"].values())
+    good = [parts["good"][n] for n in rest]
+    masks = None
+    if parts["masks"]:
+        masks = [np.zeros(x.shape[:2], bool) for x in good]
+        masks += [parts["masks"][n] > 127 for n in parts["bad"]]
+    pictures = good + list(parts["bad"].values())
     odd = np.arange(len(pictures)) >= len(rest)
+    return Split([parts["good"][n] for n in fitted], pictures, odd, masks)
+
+
+def fold_of_tiles(tiles: list[Picture], fold: int) -> Split:
+    """A fold of tiles to score, and 200 normal tiles of the others."""
+    folds = folds_of(tiles)
+    normal = normal_pictures(tiles, folds, {fold})
+    new = [tiles[n] for n in np.flatnonzero(folds == fold)]
+    odd = np.array([p["kind"] != "free" for p in new])
+    return Split([tiles[n]["pixels"] for n in normal], pixels(new), odd, [p["mask"] for p in new])
+
+
+def measured(split: Split, **settings: Any) -> dict[str, Any]:
+    """A detector of one split."""
+    pictures, odd = split.pictures, split.odd
     start = time.process_time()
-    model = ww.AnomalyDetector(**settings).fit([parts["good"][n] for n in fitted])
+    model = ww.AnomalyDetector(**settings).fit(split.fitted)
     middle = time.process_time()
     found = list(model.detect(ww.anomaly.open_pictures(pictures)))
     end = time.process_time()
@@ -85,7 +118,7 @@ def measured(parts: dict[str, dict[str, np.ndarray]], seed: int, **settings: Any
     alarms = scores > model.threshold_.value
     low, high = model.threshold_.interval
     row: dict[str, Any] = {
-        "fitted": len(fitted),
+        "fitted": len(split.fitted),
         "image": round(auroc(odd, scores), 4),
         "false alarms": rate(alarms[~odd]),
         "promised": [round(low, 4), round(model.threshold_.false_alarms, 4), round(high, 4)],
@@ -98,10 +131,8 @@ def measured(parts: dict[str, dict[str, np.ndarray]], seed: int, **settings: Any
     good = [i for i, o in zip(inside, odd, strict=True) if not o]
     row["false area"] = round(float(np.mean([i.mean() for i in good])), 5)
     row["promised area"] = model.false_area
-    if parts["masks"]:
-        truth = [np.zeros(m.shape, bool) for m in maps[: len(rest)]]
-        truth += [parts["masks"][name] > 127 for name in parts["bad"]]
-        row |= places(truth, maps, inside)
+    if split.masks is not None:
+        row |= places(split.masks, maps, inside)
     return row
 
 
@@ -126,20 +157,24 @@ def places(
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("archive")
+    parser.add_argument("tiles")
     parser.add_argument("--version", default="now", help="the row of results")
-    parser.add_argument("--sets", default="screws,solar-mono,solar-poly")
+    parser.add_argument("--sets", default="tiles,screws,solar-mono,solar-poly")
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     archive = zipfile.ZipFile(arguments.archive)
     results = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
     rows = results.setdefault(arguments.version, {})
-    for seed in range(SPLITS):
+    tiles = read_tiles(arguments.tiles)
+    for seed in range(FOLDS):
         for name in arguments.sets.split(","):
             key = f"{name}, split {seed}"
-            if key in rows:
+            if key in rows or (name != "tiles" and seed >= SPLITS):
                 continue
-            rows[key] = measured(read_set(archive, name), seed)
+            is_tiles = name == "tiles"
+            split = fold_of_tiles(tiles, seed) if is_tiles else split_set(archive, name, seed)
+            rows[key] = measured(split)
             arguments.out.write_text(json.dumps(results, indent=1) + "\n")
             print(key, json.dumps(rows[key]), flush=True)
 

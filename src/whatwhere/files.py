@@ -366,7 +366,7 @@ def claim(
         origin = ", and this command did not write it" if folder is not None else ""
         raise RunError(
             f"{printable(others[0])} exists already{more}{origin}. Choose another path, or replace"
-            " it with --overwrite."
+            " it with --overwrite (in Python: overwrite=True)."
         )
 
 

@@ -18,9 +18,10 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 
 import whatwhere as ww
 from surfaces import scratched, surface
-from whatwhere.anomaly.evidence import choose_threshold, evidence_of_places, surface_of
+from whatwhere.anomaly.evidence import evidence_of_places, surface_of
 from whatwhere.anomaly.filters import SIGNAL, cosines, learn_filters
 from whatwhere.anomaly.pictures import SMALL_BYTES, open_pictures
+from whatwhere.anomaly.threshold import choose_threshold
 from whatwhere.errors import ImageError, RunError, SpecError
 
 

@@ -51,12 +51,12 @@ def test_errors_are_messages_without_control_characters(
         raise RunError("a\x1b[2Jb [/b] is no run\nchoose another")
 
     assert program(fail) == 2
-    assert capsys.readouterr().err == "error: a\\x1b[2Jb [/b] is no run\nchoose another\n"
+    assert capsys.readouterr().err == "Error: a\\x1b[2Jb [/b] is no run\nchoose another\n"
 
 
 def test_an_unforeseen_disk_error_is_a_message(program, capsys: pytest.CaptureFixture[str]) -> None:
     assert program(lambda: Path("no\x07where").read_bytes()) == 2
-    assert capsys.readouterr().err == "error: No such file or directory: no\\x07where\n"
+    assert capsys.readouterr().err == "Error: No such file or directory: no\\x07where\n"
 
 
 def test_three_interrupts_end_the_program_quietly() -> None:
@@ -208,8 +208,8 @@ def test_a_warning_is_one_line_and_said_once(
     for category, line in ((UserWarning, 1), (UserWarning, 2), (SlowEngineWarning, 1)):
         assembled._print_warning(f"a {category.__name__}", category, "file.py", line)
     assert capsys.readouterr().err.splitlines() == [
-        "warning: a UserWarning",
-        "warning: a SlowEngineWarning",
+        "Warning: a UserWarning",
+        "Warning: a SlowEngineWarning",
     ]
 
 
@@ -227,8 +227,8 @@ def test_batches_that_do_not_converge_are_counted(
     with warnings.catch_warnings():
         assert program(work) == 0
     assert capsys.readouterr().err.splitlines() == [
-        "warning: 0 of 9 images did not",
-        "warning: The warning about tolerance came 4 times, once per batch.",
+        "Warning: 0 of 9 images did not",
+        "Warning: The warning about tolerance came 4 times, once per batch.",
     ]
 
 

@@ -19,6 +19,7 @@ from tiny_run import PLAIN, whatwhere
 from whatwhere.codes.command import picture_names
 from whatwhere.codes.encoder import Encoder
 from whatwhere.codes.files import block_name
+from whatwhere.codes.kept_blocks import KeptBlocks
 from whatwhere.codes.settings import EncodeOptions
 from whatwhere.engines.threads import workers
 from whatwhere.errors import ImageError, RunError, SpecError, WhatwhereError
@@ -209,9 +210,7 @@ def test_bad_input_raises_and_leaves_nothing_behind(
         whatwhere("encode", tmp_path / "nowhere", images, *out)
     with pytest.raises(RunError, match=r"there is no recipe.toml and no model.safetensors in it"):
         whatwhere("encode", tmp_path, images, *out)
-    with pytest.raises(
-        ImageError, match="neither a file, nor a folder, nor the name of a data set"
-    ):
+    with pytest.raises(ImageError, match=r"Cannot find \S*none\.npy\. Check the path"):
         whatwhere("encode", run, tmp_path / "none.npy", *out)
     np.save(tmp_path / "below.npy", np.full((2, 10, 10), -1, np.float32))
     with pytest.raises(ImageError, match="Images have values down to -1"):
@@ -429,6 +428,33 @@ def test_blocks_of_other_work_are_not_continued(run: Path, tmp_path: Path) -> No
     whatwhere("encode", run, tmp_path / "bars.npy", "--out", tmp_path / "codes.npz", *FEW_STEPS)
     assert len(ww.load_codes(tmp_path / "codes.npz")) == 5
     assert not kept.exists()
+
+
+@pytest.mark.parametrize("harm", [b"", b"PK\x03\x04", b"half", b"flipped"])
+def test_damaged_work_is_done_again(run: Path, tmp_path: Path, harm: bytes) -> None:
+    """It ended with a BadZipFile, and a flipped bit came into the file."""
+    out = tmp_path / "codes.npz"
+    encode = ("encode", run, many_bars(tmp_path, 3), "--out", out, *FEW_STEPS, *SMALL_BLOCKS)
+    errors = tmp_path / "errors.txt"
+    ending = programs.Ending(signal.SIGKILL, block_name(2))
+    programs.start(encode, errors, ending=ending).join(120)
+    block = tmp_path / ".codes.npz.blocks" / block_name(0)
+    content = bytearray(block.read_bytes())
+    content[len(content) // 2] ^= 1
+    block.write_bytes({b"half": bytes(content[:90]), b"flipped": bytes(content)}.get(harm, harm))
+    with pytest.warns(UserWarning, match="1 file of unfinished work in .* is damaged"):
+        whatwhere(*encode)
+    assert len(ww.load_codes(out)) == 48
+
+
+def test_work_is_kept_under_the_whole_name_of_its_file(tmp_path: Path) -> None:
+    """The first 40 characters named it, so that one command removed the work of another."""
+    name = "the_codes_of_all_pictures_in_the_archive_of_the_year_2011_and_of_the_years_after_"
+    folders = {
+        KeptBlocks(tmp_path / f"{name}{part}.npz", "").folder for part in ("test", "train", "all")
+    }
+    assert len(folders) == 3
+    assert all(len(folder.name) < 100 for folder in folders)
 
 
 # Shards -------------------------------------------------------------------------------------------

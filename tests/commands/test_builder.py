@@ -347,3 +347,19 @@ def test_an_option_that_became_a_command_answers_with_the_line_to_type(
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 2
     assert line in " ".join(result.stderr.split())
+
+
+def test_commands_have_their_options_without_docstrings() -> None:
+    """Python with -OO leaves docstrings out, from which the options come."""
+    code = (
+        "import sys; sys.argv = ['whatwhere', 'denoise', '--help']\n"
+        "from whatwhere.app import main; main()"
+    )
+    helps = [
+        subprocess.run(
+            [sys.executable, *flags, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        for flags in ((), ("-OO",))
+    ]
+    assert "standard deviation of the noise" in helps[0].lower()
+    assert helps[0] == helps[1]

@@ -17,8 +17,6 @@ from whatwhere.anomaly.evidence import (
     Each,
     ExpectedEvidence,
     NormalSurface,
-    Threshold,
-    choose_threshold,
 )
 from whatwhere.anomaly.features import OWN, GivenFeatures
 from whatwhere.anomaly.filters import (
@@ -42,6 +40,15 @@ from whatwhere.anomaly.pictures import (
 )
 from whatwhere.anomaly.scorer import Scorer, learn_scorer
 from whatwhere.anomaly.settings import AnomalySpec
+from whatwhere.anomaly.threshold import (
+    OddPictures,
+    Recall,
+    Threshold,
+    cheapest_false_alarms,
+    choose_threshold,
+    expected_recall,
+    far_above,
+)
 from whatwhere.engines.threads import workers
 from whatwhere.errors import ImageError, MissingExtra, RunError, SpecError, plural, printable
 from whatwhere.files import readable, untrusted
@@ -163,6 +170,10 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
     normal_scores_ : scores of the normal pictures, each by what was learned from the others, (n,)
     normal_evidence_ : evidence of each kind that `normal_scores_` come from, a list of n
         dictionaries; `load` does not restore it
+    odd_pictures_ : an `OddPictures`: pictures given as normal that score far above the others; None
+        without such pictures
+    recall_ : a `Recall`, the share of defects that `choose_threshold_by_defects` expects to find;
+        None without defects
     fitted_ : numbers of the pictures that `normal_scores_` belong to, in the order they were given,
         (n,)
     offset_ : `score_samples` minus `decision_function`
@@ -178,6 +189,8 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
     >>> detector.anomaly_map(X[:2])[0].shape
     (28, 28)
     """
+
+    recall_: Recall | None
 
     def __init__(
         self,
@@ -228,13 +241,15 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         sample = getattr(self, "sample_", None) or Sample(spec.memory * 1_000_000, spec.seed)
         pictures = open_pictures(X)
         sizes = {tuple(picture.shape[1:]) for picture in sample.pictures}
+        before = sample.seen
         with stage("reading pictures", len(pictures)) as advance:
             for picture in pictures:
                 if not picture.isfinite().any():
                     raise ImageError(f"Normal picture {sample.seen} has no known pixel. Remove it.")
                 if not sample.seen:
                     sample.feature_bytes = self._feature_bytes(picture)
-                sample.add(with_channels(picture, sample.channels or len(picture)))
+                name = pictures.names[sample.seen - before]
+                sample.add(with_channels(picture, sample.channels or len(picture)), name)
                 sizes.add(tuple(picture.shape[1:]))
                 advance(1)
                 if progress:
@@ -257,6 +272,25 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         AnomalySpec(false_alarms=false_alarms)  # raises an error if it is no such share
         self.false_alarms = false_alarms
         self.threshold_ = self._threshold()
+        self.recall_ = None
+        return self
+
+    def choose_threshold_by_defects(
+        self, X: Source, cost: float = 100.0, expected: float = 0.01
+    ) -> "AnomalyDetector":
+        """Choose the threshold that costs least, from a few pictures with defects that the detector
+        has not learned from; `recall_` is what it expects to find.
+
+        cost      of a missed defect, in false alarms
+        expected  share of pictures that have a defect
+        """
+        check_is_fitted(self, "threshold_")
+        defects = -self.score_samples(X)
+        if not len(defects):
+            raise ImageError("Got no pictures with defects; expected at least one.")
+        normal = self.normal_scores_
+        self.choose_threshold(cheapest_false_alarms(normal, defects, cost, expected))
+        self.recall_ = expected_recall(normal, defects, cost, expected)
         return self
 
     def score_samples(self, X: Source) -> np.ndarray:
@@ -299,6 +333,19 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
     def outline_(self) -> float:
         """The threshold of maps."""
         return -math.log10(self.false_area)
+
+    @property
+    def odd_pictures_(self) -> OddPictures | None:
+        """Pictures that `fit` got as normal ones but that score far above the others; None if there
+        are none."""
+        check_is_fitted(self, "threshold_")
+        far = far_above(self.normal_scores_)
+        if not len(far):
+            return None
+        numbers = tuple(self.fitted_[far].tolist())
+        names = tuple(self.sample_.names[number] for number in numbers)
+        rest = np.delete(self.normal_scores_, far)
+        return OddPictures(numbers, names, len(rest), choose_threshold(rest, self.false_alarms))
 
     def detect(self, pictures: PictureList) -> Iterator[Detection]:
         """The findings in each picture; they depend neither on the other pictures nor on the number
@@ -364,6 +411,8 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
                 "feature_bytes": sample.feature_bytes,
             },
             "numbers": sample.numbers,
+            "names": [sample.names[number] for number in sample.numbers],
+            "recall": None if self.recall_ is None else asdict(self.recall_),
             "fitted": self.fitted_.tolist(),
             "contrast": asdict(self.contrast_),
         }
@@ -397,8 +446,9 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             settings, tensors = read_checked(file, FORMAT)
             detector = AnomalyDetector(features=features, **settings["parameters"])
             detector.sample_ = Sample(**settings["sample"])
-            for n, number in enumerate(settings["numbers"]):
-                detector.sample_.keep(number, from_bytes(tensors[f"picture.{n}"]))
+            kept = zip(settings["numbers"], settings["names"], strict=True)
+            for n, (number, name) in enumerate(kept):
+                detector.sample_.keep(number, from_bytes(tensors[f"picture.{n}"]), name)
             detector.fitted_ = np.array(settings["fitted"])
             detector.normal_scores_ = tensors["scores"].numpy()
             detector.scorers_ = detector._read_scorers(settings["scorers"], tensors)
@@ -408,6 +458,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             detector.area_ = ranks_from("area", tensors)
             detector.contrast_ = Contrast(**settings["contrast"])
             detector.threshold_ = detector._threshold()
+            detector.recall_ = recall_from(settings["recall"])
             # parts that do not match each other raise here
             detector.score_samples(detector.sample_.pictures[:1])
         return detector
@@ -444,6 +495,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             self._learn_scorers(spec, each, stage)
         self.contrast_ = Contrast.of(self._normal_pictures())
         self.threshold_ = self._threshold()
+        self.recall_ = None
 
     def _learn_scorers(self, spec: AnomalySpec, each: Each, stage: Stage) -> None:
         pictures = self._normal_pictures()
@@ -577,6 +629,14 @@ def scorer_settings(
     entry["usual"] = take_tensors(f"{prefix}usual", scorer.usual, tensors)
     tensors |= {f"{prefix}units": scorer.units, f"{prefix}map_units": scorer.map_units}
     return entry
+
+
+def recall_from(settings: Mapping[str, Any] | None) -> Recall | None:
+    """What a file records of the share of defects found."""
+    if settings is None:
+        return None
+    low, high = settings["interval"]
+    return Recall(settings["found"], settings["of"], (low, high))
 
 
 def ranks_from(name: str, tensors: Mapping[str, Tensor]) -> Ranks:

@@ -15,7 +15,13 @@ import torch
 from torch import Tensor
 
 from whatwhere.anomaly.detector import Detection
-from whatwhere.anomaly.evidence import Threshold
+from whatwhere.anomaly.threshold import (
+    Recall,
+    Threshold,
+    in_percent,
+    interval_in_percent,
+    true_alarms,
+)
 from whatwhere.errors import MissingExtra, plural, printable
 from whatwhere.html import data_url, report_style, static_page, thumbnail
 
@@ -95,6 +101,7 @@ def write_page(
     threshold: Threshold,
     outline: float,
     learned: str,
+    rates: str,
 ) -> str:
     """The page.
 
@@ -104,6 +111,7 @@ def write_page(
               from these pictures
     outline   the threshold of maps
     learned   which pictures the detector learned from: "learned from …"
+    rates     how often normal pictures raise an alarm (`alarm_rates`)
     """
     above = list[str]()
     below = list[str]()
@@ -115,21 +123,18 @@ def write_page(
             # the name of given features comes before the kind
             kinds[kind] = KINDS[kind.rpartition(" ")[2]]
     anomalies = int((scores > threshold.value).sum())
-    low, high = threshold.interval
     rest = ""
     shown = len(above) + len(below)
     if shown < len(scores):
         rest = f"<p>This page shows the {shown:,} least normal pictures.</p>"
     body = f"""<main><h1>{count_above(anomalies, len(scores))}</h1>
-<p>{false_alarms_among(anomalies, len(scores), threshold)}</p>
+<p>{escape(rates)}</p>
 <div class="head"><div>
 {histogram(scores, normal, threshold.value)}
 {legend(kinds)}
 </div><div>
-<p>The detector {learned}. Its threshold is {threshold.value:.2f}. About
-{100 * threshold.false_alarms:.2g}&nbsp;% of new normal pictures score higher
-({100 * low:.2g} to {100 * high:.2g}&nbsp;% with a probability of
-95&nbsp;%, if the pictures are independent).</p>
+<p>The detector {learned}. Its threshold is {threshold.value:.2f}. The rate of false alarms holds
+if the pictures are independent.</p>
 <p>The left side shows each picture as it is. On the right, a dashed box marks the least normal
 place of every picture. A yellow line encloses places that are less normal than
 {100 - 100 * 10**-outline:.4g}&nbsp;% of the area of normal pictures, and red shows how rare they
@@ -168,28 +173,32 @@ def count_above(anomalies: int, pictures: int) -> str:
     return f"{anomalies:,} of {plural(pictures, 'picture')} {are} above the threshold"
 
 
-def false_alarms_among(anomalies: int, pictures: int, threshold: Threshold) -> str:
-    """How many of the anomalies are false alarms if all pictures are normal or almost all, in
-    words; empty without anomalies."""
-    if not anomalies:
-        return ""
-    low, high = threshold.interval
-    least, expected, most = (
-        min(anomalies, round(rate * pictures)) for rate in (low, threshold.false_alarms, high)
+def alarm_rates(
+    pictures: int, threshold: Threshold, expected: float | None, recall: Recall | None
+) -> str:
+    """How often normal pictures raise an alarm and, if the share of pictures with a defect is
+    known, which share of alarms is true, in words."""
+    rate = threshold.false_alarms
+    share = (
+        f"About {in_percent(rate)} of normal pictures exceed the threshold"
+        f" (95 % interval: {interval_in_percent(threshold.interval)})"
     )
-    share = f"About {100 * threshold.false_alarms:.2g} % of normal pictures exceed the threshold"
-    if anomalies == 1:
-        perhaps = "may be" if expected else "is probably not"
-        return f"{share}, so this alarm {perhaps} a false one."
-    between = f"({least:,} to {most:,})"
-    if not expected:
-        return f"{share}, so probably none of these {anomalies:,} is a false alarm {between}."
-    if expected == 1:
-        return f"{share}, so about 1 of these {anomalies:,} is probably a false alarm {between}."
-    return (
-        f"{share}, so about {expected:,} of these {anomalies:,} are probably false alarms"
-        f" {between}."
-    )
+    if pictures > 1:
+        alarms = plural(round(rate * pictures), "false alarm")
+        share += f": {pictures:,} normal pictures would raise about {alarms}"
+    if expected is None:
+        return (
+            f"{share}. Which share of the alarms is true depends on how many pictures have a"
+            " defect: give that share, for example --expected 1%."
+        )
+    if recall is None:
+        most = in_percent(true_alarms(rate, expected))
+        true = f"at most {most} of the alarms are true, even if every defect raises one"
+    else:
+        true = (
+            f"about {in_percent(true_alarms(rate, expected, recall.value))} of the alarms are true"
+        )
+    return f"{share}. If {in_percent(expected)} of the pictures have a defect, {true}."
 
 
 def legend(kinds: Mapping[str, str]) -> str:

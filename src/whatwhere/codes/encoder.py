@@ -115,7 +115,7 @@ class Encoder:
             return Done(0, 0)
         batches: list[Batch] = []
         for number, block in enumerate(self.blocks):
-            complete = kept.block(number).exists()
+            complete = kept.has_block(number)
             batches += block if complete else block[: len(kept.batches(number))]
         images = sum(batch.length for batch in batches)
         return Done(images, sum(self._pieces_of(batch) for batch in batches))
@@ -140,7 +140,7 @@ class Encoder:
                 opened.enter_context(kept.opened())
             each = opened.enter_context(self._map())
             for number, block in enumerate(self.blocks):
-                if not kept.block(number).exists():
+                if not kept.has_block(number):
                     self._write_block(kept, number, block, each, advance)
             counts = [sum(batch.length for batch in block) for block in self.blocks]
             blocks = [kept.block(number) for number in range(len(counts))]

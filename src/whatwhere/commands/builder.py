@@ -27,7 +27,7 @@ from typer.core import TyperCommand, TyperGroup
 from whatwhere.errors import SpecError
 from whatwhere.errors import command as command_line
 from whatwhere.spec.checks import type_hints, value_in_words
-from whatwhere.spec.docstrings import parse
+from whatwhere.spec.docstrings import docstring, parse
 from whatwhere.spec.toml import described_paths, override, parse_toml, setting_paths, value_of
 
 Spec = TypeVar("Spec")
@@ -145,7 +145,7 @@ def known_settings(kinds: Iterable[Kind]) -> dict[str, Setting]:
     known = {}
     for entry in kinds:
         kind, names = entry if isinstance(entry, tuple) else (entry, "")
-        words = parse(kind.__doc__).entries
+        words = docstring(kind).entries
         hints = type_hints(kind)
         for f in fields(kind):
             if f.init and (not names or f.name in names.split()):
@@ -300,7 +300,7 @@ def command(
 
     def add(function: Function) -> Function:
         name = function.__name__.rstrip("_")
-        own = parse(function.__doc__)
+        own = docstring(function)
         hints = get_type_hints(function)
         parameters: list[inspect.Parameter] = []
         for p in inspect.signature(function).parameters.values():

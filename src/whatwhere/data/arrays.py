@@ -132,6 +132,8 @@ def open_npz(path: Path, kind: str = ".npz file", remedy: str = REMEDY) -> Itera
     """The arrays of an .npz file by name; each is read into memory when it is asked for."""
     damage = readable(path, kind, remedy, ImageError)
     with damage, open_regular(path) as file, ExitStack() as opened:
+        if not file.peek(len(ZIP_MAGIC)).startswith(ZIP_MAGIC):
+            raise ValueError("it is not an archive of NumPy")
         with untrusted():
             archive = opened.enter_context(np.load(file, allow_pickle=False))
         check_members(archive)

@@ -164,7 +164,9 @@ class Labelling:
         graph  the graph of the described pictures, if it was made already
         """
         self.description = description
-        self.graph = graph or Neighbourhood(description.rows, self._class_prior)
+        self.graph = graph or Neighbourhood(
+            description.rows, self._class_prior, views=description.columns
+        )
         count = len(self.names)
         self.at = np.arange(count) if description.at is None else description.at
         self._place = np.full(count, -1)
@@ -342,7 +344,12 @@ class Labelling:
             )
         shares = torch.from_numpy(self.probabilities[self.at]).float()
         return PictureClassifier(
-            tuple(self.classes), self.rows, shares, self.graph.n_neighbors, self.describe
+            tuple(self.classes),
+            self.rows,
+            shares,
+            self.graph.n_neighbors,
+            self.describe,
+            self.graph.classifier.join_,
         )
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:

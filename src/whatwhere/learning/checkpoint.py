@@ -106,7 +106,7 @@ class Checkpoint(Checked):
             name: tensor.detach().cpu().contiguous() for name, tensor in self.tensors.items()
         }
         content = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "tensors"}
-        write_checked(folder / STATE, FORMAT, content, tensors, key="content")
+        write_checked(folder / STATE, FORMAT, content, tensors, key="content", overwrite=True)
 
     @classmethod
     def load(cls, folder: Path) -> "Checkpoint":

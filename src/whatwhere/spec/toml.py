@@ -37,7 +37,7 @@ from whatwhere.spec.checks import (
     union_members,
     values_in_words,
 )
-from whatwhere.spec.docstrings import parse
+from whatwhere.spec.docstrings import docstring
 from whatwhere.spec.recipe import Recipe, follow_depth
 
 Spec = TypeVar("Spec")
@@ -290,7 +290,7 @@ def described_paths(kind: type) -> dict[str, DescribedSetting]:
     """The full name of every setting below a spec, and what it is."""
     described: dict[str, DescribedSetting] = {}
     for found in _paths(kind, ""):
-        words = parse(found.spec.__doc__).entries.get(found.name, found.name)
+        words = docstring(found.spec).entries.get(found.name, found.name)
         values = values_in_words(type_hints(found.spec, ranges=True)[found.name])
         described.setdefault(found.path, DescribedSetting(words, values))
     return described
