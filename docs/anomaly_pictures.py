@@ -21,7 +21,7 @@ from benchmarks.defects.tile_folds import folds_of, normal_pictures  # noqa: E40
 
 FOLD = 0  # that is drawn from
 SEED = 0
-STRONGEST = 2.0  # units above the threshold where the red is strongest
+STRONGEST = 2.0  # units above the outline where the red is strongest
 
 
 def drawn_tiles(pictures: list[Picture], fold: np.ndarray) -> list[Picture]:
@@ -38,7 +38,7 @@ def main(path: str) -> None:
     normal = normal_pictures(pictures, fold, {FOLD})
     detector = ww.AnomalyDetector().fit([pictures[n]["pixels"] for n in normal])
     shown = drawn_tiles(pictures, fold)
-    threshold = detector.threshold_.value
+    outline = detector.outline_
     maps = detector.anomaly_map([p["pixels"] for p in shown])
     scores = -detector.decision_function([p["pixels"] for p in shown])
     figure, axes = plt.subplots(2, len(KINDS), figsize=(9, 4.6), layout="constrained")
@@ -48,8 +48,8 @@ def main(path: str) -> None:
             axis.set(xticks=[], yticks=[])
         column[0].set_title(picture["kind"])
         column[0].contour(picture["mask"], [0.5], colors="#ffd400", linewidths=1.0)
-        alpha = ((heat - threshold) / STRONGEST).clip(0, 0.7)
-        column[1].imshow(heat, cmap="Reds", alpha=alpha, vmin=threshold, vmax=threshold + STRONGEST)
+        alpha = ((heat - outline) / STRONGEST).clip(0, 0.7)
+        column[1].imshow(heat, cmap="Reds", alpha=alpha, vmin=outline, vmax=outline + STRONGEST)
         column[1].set_xlabel(f"{score:+.1f}")
     figure.savefig(DOCS / "images" / "anomaly.png", dpi=110)
 

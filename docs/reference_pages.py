@@ -1,8 +1,9 @@
 """Write the pages of the reference that come from the program itself:  python
 docs/reference_pages.py
 
-docs/reference/command_line.md is made of the commands' own help, docs/reference/recipe.md of the
-dataclasses in `whatwhere.spec`. tests/docs/test_pages.py fails where they are out of date.
+docs/reference/commands/ has a page a command, made of the command's own help.
+docs/reference/recipe.md is made of the dataclasses in `whatwhere.spec`. tests/docs/test_pages.py
+fails where they are out of date.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, Literal, get_args, get_origin
 import typer
 
 from whatwhere.app import app
-from whatwhere.commands.builder import settings_rows
+from whatwhere.commands.builder import Program, settings_rows
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import type_hints, union_members
 from whatwhere.spec.docstrings import parse
@@ -26,13 +27,13 @@ from whatwhere.spec.toml import settable
 REFERENCE = Path(__file__).parent / "reference"
 MADE_BY = "<!-- made by docs/reference_pages.py -->\n"
 
-COMMAND_LINE = f"""\
-# Command line
+COMMANDS = f"""\
+# Commands
 
 {MADE_BY}
 `whatwhere COMMAND --help` prints the same text, `whatwhere COMMAND --help-settings` the settings.
 
-- **Settings.** `--set NAME=VALUE` changes a setting. A setting has the same name in every command, in [recipes](recipe.md) and in Python. Settings
+- **Settings.** `--set NAME=VALUE` changes a setting. A setting has the same name in every command, in [recipes](../recipe.md) and in Python. Settings
   that are needed often are also options.
 - **Output.** Results go to standard output, progress to standard error. `--json` prints the results for programs.
 - **Errors.** An error that you can fix is one line on standard error, with exit status 2.
@@ -109,33 +110,58 @@ PAPER = {
 """The settings that the paper gives, by its sections."""
 
 
-def command_line() -> str:
-    """The page of all commands."""
-    program = typer.main.get_command(app)
-    overview = ["| command | what it does |", "| --- | --- |", *overview_rows(program, "whatwhere")]
-    return "\n".join([COMMAND_LINE, *overview, "", *commands(program, "whatwhere")])
+def command_pages() -> dict[Path, str]:
+    """A page for every command, and an overview of them."""
+    commands = dict(every_command(typer.main.get_command(app), "whatwhere"))
+    folder = REFERENCE / "commands"
+    written = {
+        folder / f"{page_name(name)}.md": page(each, name) for name, each in commands.items()
+    }
+    overview = [COMMANDS]
+    for title, members in Program.sections.items():
+        overview += [f"## {title}\n", "| command | what it does |", "| --- | --- |"]
+        overview += [
+            f"| [`{name}`]({page_name(name)}.md) | {cell(first_sentence(each))} |"
+            for member in members
+            for name, each in commands.items()
+            if name.split()[1] == member
+        ]
+        overview.append("")
+    names = "\n".join(page_name(name) for name in commands)
+    overview += [f"```{{toctree}}\n:hidden:\n\n{names}\n```", ""]
+    return {folder / "index.md": "\n".join(overview), **written}
 
 
-def overview_rows(command: Any, name: str) -> Iterator[str]:
-    """Rows for a command, or the commands in its group: a link and the first line of its help."""
-    if hasattr(command, "commands"):
-        for each in sorted(command.commands):
-            yield from overview_rows(command.commands[each], f"{name} {each}")
+def every_command(command: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """Find a command, or those in its group, with their full names, in alphabetical order."""
+    if not hasattr(command, "commands"):
+        yield name, command
         return
-    first = " ".join(prose(command.help).partition("\n\n")[0].split())
-    yield f"| [`{name}`](#{name.replace(' ', '-')}) | {cell(first)} |"
+    for each, inner in sorted(command.commands.items()):
+        if not inner.hidden:
+            yield from every_command(inner, f"{name} {each}")
 
 
-def commands(command: Any, name: str) -> Iterator[str]:
-    """The sections of a command, or of the commands in its group."""
-    if hasattr(command, "commands"):
-        for each in sorted(command.commands):
-            yield from commands(command.commands[each], f"{name} {each}")
-        return
+def page_name(name: str) -> str:
+    """Name the page of a command: `whatwhere anomaly fit` has anomaly-fit."""
+    return "-".join(name.split()[1:])
+
+
+def first_sentence(command: Any) -> str:
+    return " ".join(prose(command.help).partition("\n\n")[0].split())
+
+
+def page(command: Any, name: str) -> str:
+    """The page of a command."""
+    return "\n".join([f"# {name}\n\n{MADE_BY}", *parts_of_page(command, name)])
+
+
+def parts_of_page(command: Any, name: str) -> Iterator[str]:
+    """Usage, help, options, settings and examples of a command."""
     usage = " ".join(
         [name, *(metavar(each) for each in command.params if is_argument(each)), "[OPTIONS]"]
     )
-    yield f"## {name}\n\n```text\n{usage}\n```\n\n{prose(command.help)}\n"
+    yield f"```text\n{usage}\n```\n\n{prose(command.help)}\n"
     yield "| | | default |\n| --- | --- | --- |"
     for parameter in command.params:
         if not getattr(parameter, "hidden", False):
@@ -161,7 +187,7 @@ def settings(command: Any) -> Iterator[str]:
         yield ""
     if in_recipe:
         names = ", ".join(in_recipe)
-        yield f"`--set` also changes the settings of the [recipe](recipe.md): {names}.\n"
+        yield f"`--set` also changes the settings of the [recipe](../recipe.md): {names}.\n"
 
 
 def is_default(text: str) -> bool:
@@ -301,10 +327,14 @@ def shown(value: Any) -> str:
 
 
 def pages() -> dict[Path, str]:
-    return {REFERENCE / "command_line.md": command_line(), REFERENCE / "recipe.md": recipe()}
+    return {**command_pages(), REFERENCE / "recipe.md": recipe()}
 
 
 if __name__ == "__main__":
-    for path, text in pages().items():
+    made = pages()
+    for old in set((REFERENCE / "commands").glob("*.md")) - made.keys():
+        old.unlink()
+    for path, text in made.items():
+        path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
         print(path)

@@ -66,13 +66,24 @@ def with_line(figure: Figure, column: int) -> Figure:
     return figure
 
 
-def strip(rows: list[Tensor]) -> Figure:
-    """Rows of images without titles, ink on paper."""
-    sheet = torch.cat([torch.cat(list(row.detach().squeeze(1)), 1) for row in rows])
-    figure = Figure(figsize=(2.4, 2.4 * sheet.shape[0] / sheet.shape[1]))
-    axis = figure.add_axes((0, 0, 1, 1))
-    axis.imshow(sheet, cmap="gray_r", vmin=0, vmax=1)
-    axis.set_axis_off()
+def strip(rows: dict[str, Tensor], titles: list[str] | None = None) -> Figure:
+    """Rows of images, ink on paper, each with its label on the left; titles stand above the first.
+
+    A row whose label is empty needs no place on its left.
+    """
+    columns = max(len(row) for row in rows.values())
+    figure, axes = plt.subplots(
+        len(rows), columns, figsize=(4.8, 0.85 * len(rows)), squeeze=False, layout="constrained"
+    )
+    figure.get_layout_engine().set(w_pad=0.01, h_pad=0.01, wspace=0, hspace=0)
+    for line, (label, row) in zip(axes, rows.items(), strict=True):
+        line[0].set_ylabel(label, rotation=0, ha="right", va="center", fontsize=9)
+        for axis, picture in zip(line, row.detach().squeeze(1), strict=True):
+            axis.imshow(picture, cmap="gray_r", vmin=0, vmax=1)
+            axis.set(xticks=[], yticks=[])
+            axis.spines[:].set_visible(False)
+    for axis, title in zip(axes[0], titles or [], strict=False):
+        axis.set_title(title, fontsize=9, pad=2)
     return figure
 
 
@@ -83,9 +94,10 @@ def uses(digits: ww.data.Images, parts: Tensor) -> dict[str, Figure]:
     z = digits[[11, 16, 18, 20, 30]]
     switched = max_unpool2d(*max_pool2d(z, 4, return_indices=True), 4)
     unpooled = ww.nn.GaussianUnpool2d(4)(*ww.nn.GaussianPool2d(4, return_where=True)(z))
+    features = ["digit", *(f"feature {number}" for number in range(1, 5))]
     return {
-        "use-parts": strip([torch.cat([digits[:1], shown])]),
-        "use-pooling": strip([switched, unpooled]),
+        "use-parts": strip({"": torch.cat([digits[:1], shown])}, features),
+        "use-pooling": strip({"digits": z, "max": switched, "Gaussian": unpooled}),
     }
 
 

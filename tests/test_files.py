@@ -6,12 +6,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
+import whatwhere as ww
+from whatwhere.data.mixed import PicturesBecomeSquares
 from whatwhere.errors import (
     ImageError,
     MissingExtra,
     RunError,
+    SpecError,
+    UnknownFormat,
+    UnusableFile,
     WhatwhereError,
     command,
     did_you_mean,
@@ -22,15 +29,16 @@ from whatwhere.errors import (
 )
 from whatwhere.files import (
     RECORD,
-    check_outputs,
-    claim_outputs,
+    claim,
     disk_errors,
     new_folder,
     open_atomic,
     open_regular,
     read_json,
     read_regular,
+    readable,
     remove_leftovers,
+    untrusted,
     write_atomic,
     write_result,
 )
@@ -142,37 +150,41 @@ def test_nothing_is_written_onto_an_input_even_with_overwrite(tmp_path: Path) ->
         for name in ("a.png", "linked.png", "cat/b.png", "other.png"):
             for overwrite in (False, True):
                 with pytest.raises(RunError, match="this command reads it"):
-                    claim_outputs([tmp_path / name], inputs, folder=tmp_path, overwrite=overwrite)
-    claim_outputs([tmp_path / "new.png"], [tmp_path])
+                    claim([tmp_path / name], inputs, folder=tmp_path, overwrite=overwrite)
+    claim([tmp_path / "new.png"], [tmp_path])
 
 
 def test_other_files_are_replaced_only_with_overwrite(tmp_path: Path) -> None:
     (tmp_path / "0.png").write_bytes(b"mine")
     for folder in (None, tmp_path):
         with pytest.raises(RunError, match=r"0\.png exists already.* --overwrite"):
-            claim_outputs([tmp_path / "0.png", tmp_path / "1.png"], folder=folder)
+            claim([tmp_path / "0.png", tmp_path / "1.png"], folder=folder)
     assert os.listdir(tmp_path) == ["0.png"], "nothing is written before all is checked"
-    claim_outputs([tmp_path / "0.png"], overwrite=True)
+    claim([tmp_path / "0.png"], overwrite=True)
 
 
 def test_results_in_their_own_folder_may_be_made_again(tmp_path: Path) -> None:
     out = tmp_path / "new" / "out"
-    claim_outputs([out / "0.png"], folder=out)
-    (out / "0.png").write_bytes(b"a result")
-    claim_outputs([out / "0.png", out / "1.png"], folder=out)
+    claim([out / "0.png"], folder=out)
+    assert not out.exists(), "a claim writes nothing"
+    write_result(out, out / "0.png", b"a result", "")
+    claim([out / "0.png", out / "1.png"], folder=out)
     (out / "2.png").write_bytes(b"mine")
     with pytest.raises(RunError, match=r"2\.png exists already"):
-        claim_outputs([out / "1.png", out / "2.png"], folder=out)
+        claim([out / "1.png", out / "2.png"], folder=out)
     with pytest.raises(RunError, match="this command reads it"):
-        claim_outputs([out / "0.png"], [out], folder=out)
+        claim([out / "0.png"], [out], folder=out)
+    (out / "0.png").write_bytes(b"mine, at the name of a result")
+    with pytest.raises(RunError, match=r"0\.png exists already"):
+        claim([out / "0.png"], folder=out)
 
 
 def test_every_result_has_a_file_of_its_own(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"Two results would have the same name, .*a\.png"):
-        claim_outputs([tmp_path / "a.png", tmp_path / "b.png", tmp_path / "a.png"], overwrite=True)
+        claim([tmp_path / "a.png", tmp_path / "b.png", tmp_path / "a.png"], overwrite=True)
     (tmp_path / "b.png").mkdir()
     with pytest.raises(RunError, match=r"b\.png: it is a folder"):
-        claim_outputs([tmp_path / "b.png"], overwrite=True)
+        claim([tmp_path / "b.png"], overwrite=True)
 
 
 @pytest.mark.parametrize(
@@ -285,21 +297,21 @@ def test_a_command_cannot_change_the_terminal(name: str) -> None:
 def test_a_foreign_file_is_never_taken_for_a_result(tmp_path: Path) -> None:
     result = tmp_path / "a.csv"
     write_result(tmp_path, result, b"first", "make room")
-    check_outputs([result], folder=tmp_path)
+    claim([result], folder=tmp_path)
     write_result(tmp_path, result, b"second", "make room")
-    check_outputs([result], folder=tmp_path)
+    claim([result], folder=tmp_path)
     result.write_bytes(b"somebody else's")
     with pytest.raises(RunError, match="this command did not write it"):
-        check_outputs([result], folder=tmp_path)
-    check_outputs([result], folder=tmp_path, overwrite=True)
+        claim([result], folder=tmp_path)
+    claim([result], folder=tmp_path, overwrite=True)
 
 
 def test_of_a_file_at_a_place_of_its_own_nobody_knows_who_wrote_it(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     page.write_bytes(b"by this command or another")
     with pytest.raises(RunError, match=r"page\.html exists already\. Choose another path"):
-        check_outputs([page])
-    check_outputs([page], overwrite=True)
+        claim([page])
+    claim([page], overwrite=True)
 
 
 @pytest.mark.parametrize("before", [b"old", None])
@@ -319,20 +331,18 @@ def test_a_write_that_is_killed_leaves_a_result_that_is_known(
     monkeypatch.setattr("whatwhere.files.write_atomic", killed)
     with pytest.raises(KeyboardInterrupt):
         write_result(tmp_path, result, b"new", "make room")
-    check_outputs([result], folder=tmp_path)
+    claim([result], folder=tmp_path)
     if before is None:
         result.write_bytes(b"somebody else's")
         with pytest.raises(RunError, match="did not write it"):
-            check_outputs([result], folder=tmp_path)
+            claim([result], folder=tmp_path)
 
 
-def test_records_of_earlier_versions_name_results(tmp_path: Path) -> None:
-    (tmp_path / RECORD).write_text('{"files": ["a.png"]}')
-    (tmp_path / "a.png").write_bytes(b"any")
-    (tmp_path / "b.png").write_bytes(b"any")
-    check_outputs([tmp_path / "a.png"], folder=tmp_path)
-    with pytest.raises(RunError, match=r"b\.png exists already"):
-        check_outputs([tmp_path / "b.png"], folder=tmp_path)
+def test_a_record_of_an_unknown_format_says_so(tmp_path: Path) -> None:
+    (tmp_path / RECORD).write_text('{"format": "whatwhere results 9", "files": {}}')
+    with pytest.raises(RunError, match="its format is 'whatwhere results 9'; expected") as caught:
+        claim([tmp_path / "a.png"], folder=tmp_path)
+    assert isinstance(caught.value.__cause__, UnknownFormat)
 
 
 def test_two_processes_record_their_results_in_one_folder(tmp_path: Path) -> None:
@@ -346,7 +356,7 @@ def test_two_processes_record_their_results_in_one_folder(tmp_path: Path) -> Non
         subprocess.Popen([sys.executable, "-c", script, str(tmp_path), name]) for name in ("a", "b")
     ]
     assert [process.wait() for process in both] == [0, 0]
-    check_outputs([tmp_path / f"{name}{n}" for name in "ab" for n in range(20)], folder=tmp_path)
+    claim([tmp_path / f"{name}{n}" for name in "ab" for n in range(20)], folder=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -361,3 +371,54 @@ def test_two_processes_record_their_results_in_one_folder(tmp_path: Path) -> Non
 def test_names_made_printable_stay_different(texts: tuple[str, str]) -> None:
     assert len({unique_printable(text) for text in texts}) == 2
     assert unique_printable("Ä \\ b.png") == "Ä \\ b.png"
+
+
+# Damaged files are errors with fields; bugs stay bugs ---------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [RunError, ImageError, SpecError])
+def test_a_damaged_file_raises_an_error_of_the_kind_with_fields(
+    kind: type[WhatwhereError], tmp_path: Path
+) -> None:
+    with pytest.raises(kind) as caught, readable(tmp_path, "model", "copy it again", kind):
+        raise KeyError("spec")
+    error = caught.value
+    assert isinstance(error, UnusableFile)
+    fields = (error.path, error.kind, error.reason, error.remedy)
+    assert fields == (tmp_path, "model", "'spec' is missing", "copy it again")
+
+
+@pytest.mark.parametrize(
+    "bug", [NameError, AttributeError, AssertionError, TypeError, IndexError, MemoryError]
+)
+def test_a_bug_in_a_reader_crashes(bug: type[Exception], tmp_path: Path) -> None:
+    with pytest.raises(bug), readable(tmp_path, "model", "copy it again"):
+        raise bug("a typo")
+
+
+def test_what_a_library_raises_on_damaged_bytes_is_a_damaged_file(tmp_path: Path) -> None:
+    with pytest.raises(RunError) as caught, readable(tmp_path, "model", "copy it"), untrusted():
+        raise UnboundLocalError("data")
+    assert isinstance(caught.value, UnusableFile)
+    assert caught.value.reason == "data"
+
+
+# Warnings point to the user's line ----------------------------------------------------------------
+
+
+def test_a_warning_names_the_line_that_called_into_the_package() -> None:
+    with pytest.warns(UserWarning, match="floats up to 9") as direct:
+        ww.data.load(np.full((1, 1, 4, 4), 9.0, np.float32))
+    with pytest.warns(UserWarning, match="floats up to 9") as nested:
+        ww.data.load_groups(np.full((1, 1, 4, 4), 9.0, np.float32))
+    assert {direct[0].filename, nested[0].filename} == {__file__}
+
+
+def test_a_warning_out_of_a_context_manager_names_the_line_of_its_user(tmp_path: Path) -> None:
+    Image.new("L", (8, 8)).save(tmp_path / "a.png")
+    Image.new("L", (9, 8)).save(tmp_path / "b.png")
+    with pytest.warns(PicturesBecomeSquares) as caught:
+        ww.data.load(tmp_path)
+    assert caught[0].filename == __file__
+    assert isinstance(caught[0].message, PicturesBecomeSquares)
+    assert caught[0].message.side == 8

@@ -30,7 +30,7 @@ EXCEPTIONS = {
     "benchmarks/learning/learning_curve.py": "notes the model in the course of a training",
     "benchmarks/memory/encode_memory.py": "the writer of `whatwhere encode`",
     "benchmarks/memory/large_pictures.py": "the writer of `whatwhere encode`",
-    "benchmarks/memory/recording_memory.py": "the writer of `whatwhere encode --events`",
+    "benchmarks/memory/recording_memory.py": "the writer of `whatwhere events`",
     "benchmarks/restoration/colour.py": "another rule for the length of filters",
     "benchmarks/restoration/denoiser_colour.py": "trains on planes as the denoiser restores them",
     "benchmarks/signals/recordings.py": "the choices that training makes from a recording",

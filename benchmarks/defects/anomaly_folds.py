@@ -151,7 +151,6 @@ def detect_fold(features: str, fold: int, odd: float = 0.0, told: float = 0.0) -
     left_out = set(range(len(fitted))) - set(model.fitted_.tolist())
     return {
         **fold_result(new, scores, [one.anomaly_map.numpy() for one in found]),
-        "pixel, local kinds": local_pixels(model, new) if features == "own" and not odd else None,
         "evidence": {
             kind: [round(o.evidence[kind], 3) for o in found] for kind in found[0].evidence
         },
@@ -161,24 +160,6 @@ def detect_fold(features: str, fold: int, odd: float = 0.0, told: float = 0.0) -
         "processor seconds of fit": round(middle - start, 1),
         "processor seconds a picture": round(seconds / len(new), 4),
     }
-
-
-def local_pixels(model: ww.AnomalyDetector, pictures: list[Picture]) -> float:
-    """AUROC of pixels of maps without rows, columns and the whole, which are not local."""
-    [scorer] = model.scorers_
-    maps = []
-    for p in pictures:
-        cells = scorer.extract(torch.from_numpy(p["pixels"])[None])
-        found = scorer.normal.maps(cells)
-        units = dict(zip(scorer.kinds, scorer.map_units.mT.tolist(), strict=True))
-        local = [
-            (found[kind] - units[kind][0]) / units[kind][1]
-            for kind in ("spots", "texture", "neighbours")
-        ]
-        by_cell = torch.stack(local).exp().mean(0).log()
-        maps.append(scorer.extract.to_pixels(by_cell, p["pixels"].shape).numpy())
-    truth = np.concatenate([p["mask"].ravel() for p in pictures])
-    return round(auroc(truth, np.concatenate([m.ravel() for m in maps])), 4)
 
 
 def baseline_scores(method: str, setting: str, left_out: tuple[int, ...]) -> dict[str, Any]:

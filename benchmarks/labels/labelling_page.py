@@ -86,7 +86,9 @@ def by_requests(url: str, start: float, truth: Any, labels: int) -> dict[str, An
     used = time.process_time()
     for _ in range(labels):
         row, before = state["tray"][0], time.monotonic()
-        state = ask(url, "label", {"rows": [row], "name": str(truth[row])})
+        given = ask(url, "label", {"rows": [row], "name": str(truth[row])})
+        while not (state := ask(url, f"news/{given['revision']}.1")).get("follows"):
+            pass
         found["updates"].append(time.monotonic() - before)
     found["update_processor"], before = (time.process_time() - used) / labels, time.monotonic()
     ask(url, "error/")

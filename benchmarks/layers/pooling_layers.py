@@ -238,7 +238,7 @@ def results(
 ) -> Iterator[tuple[str, Tensor]]:
     """Everything the layers compute, by name: values, and gradients of random sums of them."""
     leaf = z.detach().requires_grad_()
-    p, fitted = F.gaussian_pool2d(leaf, *window, ceil_mode, form=form, return_where=True)
+    p, fitted = F.gaussian_pool2d(leaf, *window, ceil_mode=ceil_mode, form=form, return_where=True)
     generator = torch.Generator("cuda").manual_seed(seed)
 
     def random_like(tensor: Tensor) -> Tensor:
@@ -251,7 +251,11 @@ def results(
     where = PoolingParams(random_like(fitted.mu) / 2, random_like(fitted.gamma).abs())
     where.mu.requires_grad_(), where.gamma.requires_grad_()
     for name, given, function in (
-        ("pool", leaf, lambda: F.gaussian_pool2d(leaf, *window, ceil_mode, where, form=form)),
+        (
+            "pool",
+            leaf,
+            lambda: F.gaussian_pool2d(leaf, *window, ceil_mode=ceil_mode, where=where, form=form),
+        ),
         (
             "unpool",
             q := random_like(p).requires_grad_(),

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from benchmarks.log import Log
 from benchmarks.machine import machine
-from whatwhere.app.encoding import Encoder
+from whatwhere.codes.encoder import Encoder
 from whatwhere.codes.settings import EncodeOptions
 from whatwhere.data import load
 from whatwhere.inference import infer, infer_tiled

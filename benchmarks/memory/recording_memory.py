@@ -5,7 +5,7 @@ own for each.
     benchmarks/memory/results/recording_memory.json
 
 A recording of ten waveforms of 64 samples, 20 events in 1,000 samples, with noise, lies in a .npy
-file of float32. Each process runs what `whatwhere encode RUN recording.npy --events events.csv`
+file of float32. Each process runs what `whatwhere events RUN recording.npy --out events.csv`
 does, in one thread. The peak is that of its resident memory. `over_the_first_mb` compares it with
 that of the process for 10⁴ samples; on a busy machine start-up alone differs by up to 25 MB from
 process to process. `growth_mb` compares it with the peak that the same process has after its first
@@ -49,8 +49,7 @@ def find(path: Path, pool: int, threshold: float | None) -> dict[str, float]:
     import torch
 
     import whatwhere as ww
-    from whatwhere.app.encoding import write_events
-    from whatwhere.codes.settings import EncodeOptions
+    from whatwhere.signals.event_table import write_events
 
     torch.set_num_threads(1)
     D = draw_waveforms(np.random.default_rng(0))
@@ -58,7 +57,7 @@ def find(path: Path, pool: int, threshold: float | None) -> dict[str, float]:
     model = model.with_filters(1, torch.tensor(D, dtype=torch.float32)[None, :, None])
     recipe = ww.read_recipe("signals")
     table = path.with_suffix(".csv")
-    options = EncodeOptions(threshold=threshold)
+    options = threshold
     first = np.load(path, mmap_mode="r")[:SHORT]
     write_events(table, recipe, model, ww.data.load(np.array(first), signals=True), options)
     peak_of_first = peak_mb()

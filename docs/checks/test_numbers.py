@@ -166,7 +166,7 @@ def test_the_numbers_in_sentences_are_from_the_result_files(
         f"(the paper: {tables['pooling']['Gaussian pooling / Layer 2'].cell.paper} with all labels)"
         in text
     )
-    tutorial = rows_of(ROOT / "docs/tutorial/few_labels.md")
+    tutorial = rows_of(ROOT / "docs/tutorial/ten_labels.md")
     for row, name in {
         "this model, two layers": "Gaussian pooling, two layers",
         "raw pixels": "baselines, the same SVM: raw pixels",

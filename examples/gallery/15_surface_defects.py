@@ -4,8 +4,8 @@ Defects of a surface
 
 This example simulates ground metal with grinding lines, uneven light and grain. The detector learns
 what is normal from 24 flawless pictures. Then it gets four new pictures: one is flawless, and the
-others have a crack, a hole, or a region where the lines end. Red marks what exceeds the threshold;
-it is strongest where a picture is least normal.
+others have a crack, a hole, or a region where the lines end. Red marks places that are rare in
+normal pictures; it is strongest where a picture is least normal.
 """
 
 import matplotlib.pyplot as plt
@@ -49,12 +49,12 @@ pictures["lines end"][60:] = surface()[60:]
 # The number is the score minus the threshold. A picture above 0 is an anomaly.
 
 figure, axes = plt.subplots(1, 4, figsize=(9, 2.4), layout="constrained")
-threshold, maps = detector.threshold_.value, detector.anomaly_map(list(pictures.values()))
+outline, maps = detector.outline_, detector.anomaly_map(list(pictures.values()))
 decisions = detector.decision_function(list(pictures.values()))
 for axis, (name, picture), values, decision in zip(
     axes, pictures.items(), maps, decisions, strict=True
 ):
     axis.imshow(picture, cmap="gray")
-    alpha = ((values - threshold) / max(values.max() - threshold, 1)).clip(0, 0.8)
+    alpha = ((values - outline) / max(values.max() - outline, 1)).clip(0, 0.8)
     axis.imshow(np.ones_like(values), cmap="Reds", alpha=alpha, vmin=0, vmax=1.2)
     axis.set(title=f"{name}: {-decision:+.1f}", xticks=[], yticks=[])

@@ -1,7 +1,7 @@
 """An ablation study of the paper's claims that do not hold here (RESULTS.md): where does the
 difference come from?
 
-    whatwhere info mnist --download
+    whatwhere download mnist
     python -m reproduction.studies.why phases pooling_step priors switches moving_switches signs
     sparsity together
 

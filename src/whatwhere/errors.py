@@ -1,5 +1,6 @@
 """The errors that a user can fix: each says what was given, what was expected and what to do."""
 
+import contextlib
 import difflib
 import os
 import re
@@ -8,6 +9,7 @@ import sys
 import unicodedata
 import warnings
 from collections.abc import Iterable
+from types import FrameType
 
 _PACKAGE = os.path.dirname(__file__) + os.sep
 
@@ -26,6 +28,19 @@ class SpecError(WhatwhereError, ValueError):
     """An invalid setting."""
 
 
+class SpecErrorAt(SpecError):
+    """An invalid setting of a recipe.
+
+    where    the table that holds it, such as learning.1.inference
+    problem  what is wrong with it, as a clause
+    """
+
+    def __init__(self, where: str, problem: str) -> None:
+        self.where = where
+        self.problem = problem
+        super().__init__(f"In {where}: {problem}.")
+
+
 class ImageError(WhatwhereError, ValueError):
     """Images that the model does not support, or a file that does not contain images."""
 
@@ -42,6 +57,58 @@ class EngineError(WhatwhereError):
     """An engine that does not support what was requested."""
 
 
+class UnusableFile(WhatwhereError):
+    """A file that is damaged, or of another kind or format than expected.
+
+    path    the file
+    kind    what was expected, such as "model file"
+    reason  what is wrong with it, as a clause
+    remedy  what to do, as a clause
+    """
+
+    def __init__(self, path: str | os.PathLike[str], kind: str, reason: str, remedy: str) -> None:
+        self.path = path
+        self.kind = kind
+        self.reason = reason
+        self.remedy = remedy
+        problem = f"{os.fspath(path)} is not a usable {kind}: {reason[:_LONGEST_REASON]}."
+        super().__init__(f"{problem} {sentence(remedy)}")
+
+
+_LONGEST_REASON = 500  # characters: the text of a library may quote the whole file
+
+
+class UnusableRunFile(UnusableFile, RunError):
+    """An unusable file that the program wrote."""
+
+
+class UnusableImageFile(UnusableFile, ImageError):
+    """An unusable file of images, of a recording, or of what was made from them."""
+
+
+class UnusableRecipe(UnusableFile, SpecError):
+    """An unusable file of settings."""
+
+
+class UnknownFormat(WhatwhereError, ValueError):
+    """A file in a format that this version does not read.
+
+    given     the format that the file names, or None if it names none
+    expected  the format that this version reads
+    """
+
+    def __init__(self, given: object, expected: str) -> None:
+        self.given = given
+        self.expected = expected
+        if given is None:
+            super().__init__(f"it has no format; expected {expected!r}")
+        else:
+            super().__init__(
+                f"its format is {str(given)[:80]!r}; expected {expected!r}. Another version of"
+                " whatwhere may have written it"
+            )
+
+
 class MissingExtra(WhatwhereError, ImportError):
     """A feature that needs a package which is not installed.
 
@@ -50,6 +117,8 @@ class MissingExtra(WhatwhereError, ImportError):
     """
 
     def __init__(self, package: str, purpose: str) -> None:
+        self.package = package
+        self.purpose = purpose
         super().__init__(
             f"{purpose[0].upper()}{purpose[1:]} needs {package}, which is not installed. Install"
             f" it: pip install {package}"
@@ -64,14 +133,25 @@ class ConvergenceWarning(UserWarning):
     """Inference took all its steps before the cost stopped changing."""
 
 
-def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn, and show the line of the user's program that called into this package."""
-    frame = sys._getframe(1)
-    level = 2
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+def warn(warning: str | Warning, category: type[Warning] = UserWarning) -> None:
+    """Warn, and show the line of the user's program that called into this package.
+
+    warning  a message, or a warning with fields, whose class is then its category
+    """
+    level = 1
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and _is_ours(frame.f_code.co_filename):
         frame = frame.f_back
         level += 1
-    warnings.warn(message, category, stacklevel=level)
+    warnings.warn(warning, category, stacklevel=level)
+
+
+def _is_ours(file: str) -> bool:
+    """Tell whether a file of code is not the user's: it belongs to this package, or it runs between
+    two parts of the package (context managers, Numba's dispatcher)."""
+    return (
+        file.startswith(_PACKAGE) or file == contextlib.__file__ or f"{os.sep}numba{os.sep}" in file
+    )
 
 
 def printable(text: object) -> str:

@@ -1,7 +1,7 @@
 """Files that appear complete or not at all, regular files only, and disk errors in plain words.
 
 A pipe or a device that a user names may block or never end, so it is not opened. One function,
-`check_outputs`, decides what may be overwritten. A folder of results has a record of what the
+`claim`, decides what may be overwritten. A folder of results has a record of what the
 program wrote into it.
 """
 
@@ -16,7 +16,6 @@ import secrets
 import stat
 import struct
 import time
-import tokenize
 import zipfile
 import zlib
 from collections import Counter
@@ -25,13 +24,27 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
-from whatwhere.errors import RunError, WhatwhereError, as_clause, printable, sentence
+from whatwhere.errors import (
+    ImageError,
+    RunError,
+    SpecError,
+    UnknownFormat,
+    UnusableFile,
+    UnusableImageFile,
+    UnusableRecipe,
+    UnusableRunFile,
+    WhatwhereError,
+    as_clause,
+    printable,
+    sentence,
+)
 
 RECORD = ".whatwhere.json"
 """The record in a folder of results: what the program knows about the files that it wrote there."""
 
+_RECORD_FORMAT = "whatwhere results 1"
 PATIENCE = 10.0  # seconds that a process waits for another one that writes in the same folder
 
 LARGEST_JSON = 1 << 26
@@ -136,48 +149,74 @@ def disk_errors(doing: str, remedy: str) -> Iterator[None]:
         raise RunError(f"{problem} {sentence(remedy)}") from error
 
 
-DAMAGED = (
+_DAMAGED = (
     OSError,
     ValueError,
-    TypeError,
-    LookupError,
-    NameError,
-    AttributeError,
-    ArithmeticError,
-    RuntimeError,
-    AssertionError,
-    BufferError,
+    KeyError,
     EOFError,
-    MemoryError,
-    SyntaxError,
-    Warning,
     csv.Error,
     struct.error,
-    tokenize.TokenError,
     zipfile.BadZipFile,
     zlib.error,
     WhatwhereError,
 )
-"""What readers raise on damaged bytes: ours, and those of the standard library and of NumPy. A
-reader that uses another library turns its own errors into a ValueError."""
+"""What our readers raise on damaged bytes, with the standard library. Whatever else a library
+raises becomes a ValueError in `untrusted`; anything else is a bug, and crashes."""
+
+_UNUSABLE: Mapping[type[WhatwhereError], type[UnusableFile]] = {
+    RunError: UnusableRunFile,
+    ImageError: UnusableImageFile,
+    SpecError: UnusableRecipe,
+}
 
 
 @contextmanager
 def readable(
     path: Path, kind: str, remedy: str, error_kind: type[WhatwhereError] = RunError
 ) -> Iterator[None]:
-    """Turn any error that makes a file unusable into one that names the file, the problem and what
-    to do."""
+    """Turn errors that make a file unusable into one that has the file, the problem and what to do
+    as fields.
+
+    error_kind  RunError, ImageError or SpecError: errors of this kind pass, and others become an
+                `UnusableFile` of this kind
+    """
     try:
         yield
     except error_kind:
         raise
-    except DAMAGED as error:
+    except _DAMAGED as error:
         reason = as_clause(error) or type(error).__name__
         if isinstance(error, KeyError):
             reason = f"{error} is missing"
-        problem = f"{path} is not a usable {kind}: {reason[:500]}."
-        raise error_kind(f"{problem} {sentence(remedy)}") from error
+        raise _UNUSABLE[error_kind](path, kind, reason, remedy) from error
+
+
+@contextmanager
+def untrusted() -> Iterator[None]:
+    """Turn whatever the block raises into a ValueError: around a library's decoder, or around code
+    that takes apart values whose types nobody has checked. Keep the block small, because a bug in
+    it looks like a damaged file."""
+    try:
+        yield
+    except _DAMAGED:
+        raise
+    except MemoryError as error:
+        raise ValueError(f"it needs more memory than there is ({as_clause(error)})") from error
+    except Exception as error:
+        raise ValueError(as_clause(error) or type(error).__name__) from error
+
+
+T = TypeVar("T")
+
+
+def checked(value: object, kind: type[T], name: str) -> T:
+    """Return a value of a file if it has the expected type; otherwise raise a ValueError.
+
+    name  what the file calls the value
+    """
+    if isinstance(value, kind) and not (kind is int and isinstance(value, bool)):
+        return value
+    raise ValueError(f"{name} is {type(value).__name__}; expected {kind.__name__}")
 
 
 class FileStamp(NamedTuple):
@@ -213,7 +252,9 @@ def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
 def read_json(path: Path) -> Any:
     """The value in a JSON file; whatever the file holds, an error is a RunError that names it."""
     with readable(path, "JSON file", "remove it, or restore it"):
-        return json.loads(read_regular(path, LARGEST_JSON))
+        content = read_regular(path, LARGEST_JSON)
+        with untrusted():  # such as a million brackets
+            return json.loads(content)
 
 
 # What may be overwritten
@@ -224,15 +265,20 @@ class Result:
     """What the program knows about a file that it wrote into a folder of results.
 
     sha256  checksums that the file may have: the one before the last write, if the program made
-            that, too, and the one after it. A write may have been interrupted between the two.
-            None: any, in records of earlier versions and of commands that record names alone
+            that, too, and the one after it. A write may have been interrupted between the two
     """
 
-    sha256: tuple[str, ...] | None = None
+    sha256: tuple[str, ...]
 
     def wrote(self, path: Path) -> bool:
-        """Whether the program wrote what the file contains now."""
-        return self.sha256 is None or file_checksum(path) in self.sha256
+        """Tell whether the program wrote what the file contains now."""
+        return file_checksum(path) in self.sha256
+
+
+def check_format(given: object, expected: str) -> None:
+    """Raise an error for a file of another format than this version reads and writes."""
+    if given != expected:
+        raise UnknownFormat(given, expected)
 
 
 def read_results(folder: Path) -> dict[str, Result]:
@@ -241,23 +287,21 @@ def read_results(folder: Path) -> dict[str, Result]:
     if not os.path.lexists(record):
         return {}
     with readable(record, "record of results", "remove it"):
-        entries = read_json(record)["files"]
-        if isinstance(entries, list):  # of earlier versions
-            entries = {name: {} for name in entries}
-        results = {}
-        for name, entry in entries.items():
-            known = entry.get("sha256")
-            results[str(name)] = Result(None if known is None else tuple(map(str, known)))
-        return results
+        content = checked(read_json(record), dict, "the record")
+        check_format(content.get("format"), _RECORD_FORMAT)
+        entries = checked(content["files"], dict, "files")
+        return {name: _result(entry) for name, entry in entries.items()}
+
+
+def _result(entry: object) -> Result:
+    known = checked(checked(entry, dict, "an entry")["sha256"], list, "sha256")
+    return Result(tuple(map(str, known)))
 
 
 def write_results(folder: Path, results: Mapping[str, Result]) -> None:
     """Replace the record of a folder, which is created if it does not exist."""
-    entries = {}
-    for name in sorted(results):
-        known = results[name].sha256
-        entries[name] = {} if known is None else {"sha256": known}
-    content = json.dumps({"files": entries}, indent=1).encode()
+    entries = {name: {"sha256": results[name].sha256} for name in sorted(results)}
+    content = json.dumps({"format": _RECORD_FORMAT, "files": entries}, indent=1).encode()
     with disk_errors(f"writing {folder / RECORD}", "choose another folder"):
         folder.mkdir(parents=True, exist_ok=True)
         write_atomic(folder / RECORD, content)
@@ -282,7 +326,7 @@ def write_result(folder: Path, path: Path, content: bytes, remedy: str) -> None:
                 current = ()
             new = hashlib.sha256(content).hexdigest()
             write_results(folder, results | {name: Result((*current, new))})
-        write_atomic(path, content)
+            write_atomic(path, content)
 
 
 def file_checksum(path: Path) -> str:
@@ -291,23 +335,7 @@ def file_checksum(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def claim_outputs(
-    outputs: Iterable[Path],
-    inputs: Iterable[Path] = (),
-    *,
-    folder: Path | None = None,
-    overwrite: bool = False,
-) -> None:
-    """Check that all of these files may be written (`check_outputs`), and record their names as
-    those of results of the folder. The record is for files that `write_result` does not write."""
-    paths = list(outputs)
-    check_outputs(paths, inputs, folder=folder, overwrite=overwrite)
-    if folder is not None:
-        claimed = {os.path.relpath(path, folder): Result() for path in paths}
-        write_results(folder, read_results(folder) | claimed)
-
-
-def check_outputs(
+def claim(
     outputs: Iterable[Path],
     inputs: Iterable[Path] = (),
     *,
@@ -338,8 +366,23 @@ def check_outputs(
         origin = ", and this command did not write it" if folder is not None else ""
         raise RunError(
             f"{printable(others[0])} exists already{more}{origin}. Choose another path, or replace"
-            " it with --overwrite."
+            " it with --overwrite (in Python: overwrite=True)."
         )
+
+
+def input_files(*sources: str | Path | None) -> list[Path]:
+    """Return what a command or a method reads as paths. Of a run these are its own files and its
+    checkpoint, because its other folders may hold results."""
+    read: list[Path] = []
+    for source in sources:
+        if source is None:
+            continue
+        path = Path(source)
+        if path.is_dir() and (path / "model.safetensors").exists():
+            read += [*(file for file in path.iterdir() if not file.is_dir()), path / "checkpoint"]
+        else:
+            read.append(path)
+    return read
 
 
 def _check_distinct(paths: list[Path]) -> None:

@@ -2,7 +2,7 @@
 sparse."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,14 +26,30 @@ class PoolingParams:
     >>> where = ww.PoolingParams(torch.zeros(1, 2, 16, 8, 8), torch.ones(1, 2, 16, 8, 8))
     >>> where.map(lambda theta: theta[:, :, :4]).mu.shape
     torch.Size([1, 2, 4, 8, 8])
+    >>> mu, gamma = where.detach().to(torch.float64)
     """
 
     mu: Tensor
     gamma: Tensor
 
+    def __iter__(self) -> Iterator[Tensor]:
+        return iter((self.mu, self.gamma))
+
+    def __getitem__(self, index: int) -> Tensor:
+        """μ for 0 and γ for 1, so that programs recorded by torch.fx can unpack it."""
+        return (self.mu, self.gamma)[index]
+
     def map(self, function: TensorMap) -> "PoolingParams":
         """The same with `function` applied to μ and to γ."""
         return PoolingParams(function(self.mu), function(self.gamma))
+
+    def to(self, *args: Any, **kwargs: Any) -> "PoolingParams":
+        """The same on another device, in another dtype."""
+        return self.map(lambda theta: theta.to(*args, **kwargs))
+
+    def detach(self) -> "PoolingParams":
+        """The same values, through which no gradient flows."""
+        return self.map(Tensor.detach)
 
     def __repr__(self) -> str:
         N, axes, *grid = self.mu.shape

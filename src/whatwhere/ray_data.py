@@ -14,8 +14,9 @@ Ray makes an object of the class in every worker, which loads the model once, an
 batches: columns as NumPy arrays. With `num_gpus=1` each worker has a GPU, and device 'auto' takes
 it. Nothing here imports Ray; the extra `ray` installs it.
 
-The column `image` holds pictures as `ray.data.read_images` gives them, [H, W] or [H, W, C], bytes
-or floats; a batch may have pictures of several sizes. All other columns are kept, such as `path`,
+The column `image` holds pictures as `ray.data.read_images` gives them, [H, W] or [H, W, C], uint8
+or floats, or the bytes of PNG or JPEG files, as Parquet files of Hugging Face hold them ({"bytes":
+…}); a batch may have pictures of several sizes. All other columns are kept, such as `path`,
 which `read_images(…, include_paths=True)` adds. `latents_of` reads a row of codes.
 """
 
@@ -30,6 +31,7 @@ from whatwhere.classification import describe_images
 from whatwhere.codes.rows import code_rows
 from whatwhere.codes.small_codes import CodeRows
 from whatwhere.data import load
+from whatwhere.data.cells import cell_pixels, is_cell
 from whatwhere.engines.devices import choose_device
 from whatwhere.inference import infer, resolve_lam
 from whatwhere.inference.learned_steps import resolve_steps, saved_steps
@@ -136,11 +138,11 @@ class Denoise:
     def __call__(self, batch: Columns) -> Columns:
         rows: list[Columns] = [{} for _ in batch[self.column]]
         for numbers, images in same_sizes(batch[self.column]):
-            clean = denoise(self.denoiser, images[:], self.noise)
+            clean = denoise(images[:], self.denoiser, self.noise)
             for number, picture in zip(numbers, clean, strict=True):
                 channels_last = picture.permute(1, 2, 0).cpu().numpy()
                 # a grey picture [H, W] comes back as one
-                shape = np.shape(batch[self.column][number])
+                shape = as_array(batch[self.column][number]).shape
                 rows[number] = {self.column: channels_last.reshape(shape)}
         return added(batch, self.column, rows)
 
@@ -175,17 +177,26 @@ class Score:
 def same_sizes(pictures: Array) -> Iterator[tuple[list[int], Any]]:
     """The pictures of a column in groups of one size: their numbers, and the `Images` of them."""
     groups: dict[tuple[int, ...], list[int]] = {}
-    for number, picture in enumerate(pictures):
-        groups.setdefault(np.shape(picture), []).append(number)
+    decoded = [as_array(picture) for picture in pictures]
+    for number, picture in enumerate(decoded):
+        groups.setdefault(picture.shape, []).append(number)
     for shape, numbers in groups.items():
-        array = np.stack([np.asarray(pictures[number]) for number in numbers])
+        array = np.stack([decoded[number] for number in numbers])
         channels: Any = "last" if len(shape) == 3 else None
         yield numbers, load(array, channels=channels)
 
 
 def stacked(pictures: Array) -> Array:
     """The pictures of a column as one array [N, H, W] or [N, H, W, C]."""
-    return np.stack([np.asarray(picture) for picture in pictures])
+    return np.stack([as_array(picture) for picture in pictures])
+
+
+def as_array(picture: Any) -> Array:
+    """A picture of a column as [H, W] or [H, W, C]: an array, or the bytes of a file, decoded."""
+    if not is_cell(picture):
+        return np.asarray(picture)
+    pixels = cell_pixels(picture)
+    return pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)
 
 
 def split_rows(codes: CodeRows) -> Iterator[Columns]:

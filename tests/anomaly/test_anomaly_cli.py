@@ -19,16 +19,16 @@ from typer.testing import CliRunner
 import whatwhere as ww
 from surfaces import scratched, surface
 from tiny_run import whatwhere
-from whatwhere.anomaly import Detection, Patch, Threshold
+from whatwhere.anomaly import Detection, Patch
 from whatwhere.anomaly.aligned import OBJECT
 from whatwhere.anomaly.command import check_outside, learned_from
-from whatwhere.anomaly.evidence import SURFACE, choose_threshold
+from whatwhere.anomaly.evidence import SURFACE
 from whatwhere.anomaly.page import (
     KINDS,
     Drawing,
+    alarm_rates,
     count_above,
     curve,
-    false_alarms_among,
     histogram,
     image,
     item,
@@ -37,6 +37,7 @@ from whatwhere.anomaly.page import (
     write_page,
 )
 from whatwhere.anomaly.pictures import open_pictures
+from whatwhere.anomaly.threshold import Recall, Threshold, choose_threshold
 from whatwhere.app import app
 from whatwhere.errors import ImageError, RunError, SpecError
 
@@ -213,34 +214,26 @@ def test_values_outside_of_0_to_1_are_shown_from_black_to_white() -> None:
     assert shown[0, -1] > 250
 
 
-@pytest.mark.parametrize(
-    ("anomalies", "words"),
-    [
-        (0, ""),
-        (1, ", so this alarm may be a false one."),
-        (20, ", so about 6 of these 20 are probably false alarms (2 to 20)."),
-        (60, ", so about 6 of these 60 are probably false alarms (2 to 30)."),
-    ],
-)
-def test_the_expected_false_alarms_are_a_share_of_all_pictures(anomalies: int, words: str) -> None:
+def test_the_report_gives_the_rate_of_false_alarms_and_asks_for_the_share_of_defects() -> None:
     threshold = Threshold(1.0, 0.04, (0.016, 0.2))
-    expected = f"About 4 % of normal pictures exceed the threshold{words}" if words else ""
-    assert false_alarms_among(anomalies, 150, threshold) == expected
+    words = alarm_rates(150, threshold, None, None)
+    assert words == (
+        "About 4 % of normal pictures exceed the threshold (95 % interval: 1.6 to 20 %): 150 normal"
+        " pictures would raise about 6 false alarms. Which share of the alarms is true depends on"
+        " how many pictures have a defect: give that share, for example --expected 1%."
+    )
+    assert "would raise" not in alarm_rates(1, threshold, None, None)
 
 
-@pytest.mark.parametrize(
-    ("anomalies", "pictures", "words"),
-    [
-        (1, 5, "so this alarm is probably not a false one."),
-        (3, 5, "so probably none of these 3 is a false alarm (0 to 1)."),
-        (3, 20, "so about 1 of these 3 is probably a false alarm (0 to 3)."),
-    ],
-)
-def test_few_false_alarms_are_reported_with_the_right_number(
-    anomalies: int, pictures: int, words: str
-) -> None:
-    threshold = Threshold(1.0, 0.05, (0.016, 0.2))
-    assert false_alarms_among(anomalies, pictures, threshold).endswith(words)
+def test_rare_defects_make_most_alarms_false() -> None:
+    """With 1 % defects, a recall of 0.4 and 4.8 % false alarms, 92 % of the alarms are false."""
+    threshold = Threshold(1.0, 0.048, (0.02, 0.08))
+    words = alarm_rates(400, threshold, 0.01, Recall(4, 10, (0.12, 0.74)))
+    assert words.endswith(
+        "If 1 % of the pictures have a defect, about 7.8 % of the alarms are true."
+    )
+    at_most = alarm_rates(400, threshold, 0.01, None)
+    assert "at most 17 % of the alarms are true, even if every defect raises one" in at_most
 
 
 @pytest.mark.parametrize(
@@ -326,12 +319,16 @@ def test_an_alarm_without_a_place_above_the_threshold_has_a_marked_place() -> No
     """Its score is a sum of evidence, and its map stays below the threshold."""
     picture = surface(1)[0]
     found = found_in(picture, score=3.0, largest=0.5)
-    drawn = item(Drawing(found, picture, [picture[:, 14:26, 24:36]] * 5), threshold=1.0)
+    drawn = item(
+        Drawing(found, picture, [picture[:, 14:26, 24:36]] * 5), threshold=1.0, outline=1.0
+    )
     assert drawn.startswith('<li class="anomaly">')
     assert 'd=""' in drawn  # nothing is outlined
     [box] = re.findall(r'<rect (x=.* height="\d+") [^>]*stroke-dasharray', drawn)
     assert box == 'x="24" y="14" width="12" height="12"'
-    page = write_page([], np.ones(1), None, Threshold(1.0, 0.05, (0.0, 0.1)), "learned")
+    page = write_page(
+        [], np.ones(1), None, Threshold(1.0, 0.05, (0.0, 0.1)), 2.7, "learned", "rates"
+    )
     assert "a dashed box marks the least normal place of every picture" in " ".join(page.split())
 
 
@@ -358,7 +355,7 @@ def test_the_table_has_the_least_normal_place(tmp_path: Path) -> None:
         x, y = int(row["x"]), int(row["y"])
         assert (x, y) == found.patch.centre
         assert mask[n, max(y - 8, 0) : y + 8, max(x - 8, 0) : x + 8].any()
-        above = (found.anomaly_map > detector.threshold_.value).float().mean()
+        above = (found.anomaly_map > detector.outline_).float().mean()
         assert float(row["share_above"]) == pytest.approx(float(above), abs=1e-4)
         assert above > 0
 
@@ -383,7 +380,7 @@ def test_a_patch_lies_in_the_picture(row: int, column: int, expected: Patch) -> 
 
 
 def test_the_inside_of_an_outline_is_tinted() -> None:
-    content = map_image(torch.tensor([[0.9, 1.01, 3.0, torch.nan]]), threshold=1.0)
+    content = map_image(torch.tensor([[0.9, 1.01, 3.0, torch.nan]]), outline=1.0)
     content = content.partition("base64,")[2].partition('"')[0]
     below, just_above, far_above, unknown = np.asarray(
         Image.open(io.BytesIO(base64.b64decode(content)))
@@ -401,11 +398,11 @@ def test_a_heading_divides_alarms_from_the_rest() -> None:
     ]
     threshold = Threshold(1.0, 0.05, (0.0, 0.1))
     scores = np.array([3.0, 2.0, 0.5])
-    page = write_page(drawings, scores, None, threshold, "learned")
+    page = write_page(drawings, scores, None, threshold, 2.7, "learned", "rates")
     above, below = page.split("<h2>Below the threshold</h2>")
     assert len(re.findall("<li[ >]", above)) == 2
     assert len(re.findall("<li[ >]", below)) == 1
-    above_alone = write_page(drawings[:1], scores[:1], None, threshold, "learned")
+    above_alone = write_page(drawings[:1], scores[:1], None, threshold, 2.7, "learned", "rates")
     assert "Below the threshold" not in above_alone
 
 

@@ -18,9 +18,10 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 
 import whatwhere as ww
 from surfaces import scratched, surface
-from whatwhere.anomaly.evidence import choose_threshold, surface_of
+from whatwhere.anomaly.evidence import evidence_of_places, surface_of
 from whatwhere.anomaly.filters import SIGNAL, cosines, learn_filters
 from whatwhere.anomaly.pictures import SMALL_BYTES, open_pictures
+from whatwhere.anomaly.threshold import choose_threshold
 from whatwhere.errors import ImageError, RunError, SpecError
 
 
@@ -38,6 +39,31 @@ def test_scratches_are_found_and_so_are_their_pixels(fitted: ww.AnomalyDetector)
     assert roc_auc_score(mask.flatten(), maps.ravel()) > 0.9
     assert fitted.predict(damaged).tolist() == [-1] * 8
     assert (fitted.predict(clean) == 1).sum() >= 6
+
+
+def test_the_outline_lies_on_the_scratch(fitted: ww.AnomalyDetector) -> None:
+    """It covers most of the scratches, little else, and as much of normal pictures as promised."""
+    damaged, mask = scratched(surface(8, seed=6))
+    inside = torch.from_numpy(np.stack(fitted.anomaly_map(damaged))) > fitted.outline_
+    scratches = mask.view_as(inside)
+    assert inside[scratches].float().mean() > 0.5
+    assert inside.float().mean() < 0.35  # 0.74 without the detail of cells
+    normal = np.stack(fitted.anomaly_map(surface(24, seed=5)))
+    for area in (0.01, 0.05):
+        assert 0.3 * area < (normal > -np.log10(area)).mean() < 3 * area
+
+
+def test_wide_evidence_alone_marks_no_place() -> None:
+    """Rows that are odd as a whole count up to a limit; what is odd at a place stands out."""
+    kinds = {"spots": (1.0, 1.0), "rows": (1.0, 1.0), "whole": (1.0, 1.0)}
+    by_kind = torch.zeros(3, 4, 5)
+    by_kind[1, 2] = by_kind[2] = 20.0
+    by_kind[0, 3, 3] = 6.0
+    found = evidence_of_places(by_kind, kinds)
+    assert found.argmax() == 3 * 5 + 3
+    assert found[3, 3] == pytest.approx(6, abs=0.1)
+    assert found.sort().values.flatten()[:-1].max() < 6
+    assert found[0, 0] < 1.5
 
 
 def test_the_decision_is_the_score_with_the_threshold_at_zero(fitted: ww.AnomalyDetector) -> None:

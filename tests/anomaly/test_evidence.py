@@ -8,20 +8,17 @@ import whatwhere as ww
 from surfaces import surface
 from whatwhere.anomaly.aligned import NEAR, learn_object
 from whatwhere.anomaly.evidence import (
-    ROUNDING,
     SHRINKAGE,
     SURFACE,
     ExpectedEvidence,
     Gaussian,
     band_differences,
     border_distance,
-    choose_threshold,
     largest_difference,
     learn_surface,
     local_energy,
     median_and_spread,
     neighbours,
-    pictures_needed,
     smallest,
     soft_maximum,
     summarise,
@@ -307,43 +304,3 @@ def test_brightness_is_a_logarithm_or_relative_to_the_mean() -> None:
 
 
 # The threshold for a rate of false alarms, and its uncertainty, by simulation ---------------------
-
-
-@pytest.mark.parametrize(("count", "wanted"), [(19, 0.05), (99, 0.05), (200, 0.1)])
-def test_the_rate_of_false_alarms_is_the_expected_one_and_in_the_interval(
-    count: int, wanted: float
-) -> None:
-    generator = np.random.default_rng(0)
-    chosen = [choose_threshold(generator.normal(size=count), wanted) for _ in range(1500)]
-    sorted_scores = np.sort(generator.normal(size=200_000))
-    rates = 1 - np.searchsorted(sorted_scores, [one.value for one in chosen]) / len(sorted_scores)
-    low, high = chosen[0].interval
-    assert rates.mean() == pytest.approx(chosen[0].false_alarms, rel=0.1)
-    assert chosen[0].false_alarms <= wanted
-    assert ((low <= rates) & (rates <= high)).mean() == pytest.approx(0.95, abs=0.02)
-
-
-def test_the_interval_allows_for_normal_pictures_that_were_left_out() -> None:
-    """Clean scores whose largest tenth is left out: the rate lies in the interval nevertheless."""
-    generator = np.random.default_rng(0)
-    inside = []
-    for _ in range(400):
-        scores = np.sort(generator.random(100))
-        chosen = choose_threshold(scores[:90], 0.05, trimmed=10)
-        low, high = chosen.interval
-        inside.append(low <= 1 - chosen.value <= high)
-    assert np.mean(inside) > 0.94
-    assert choose_threshold(scores, 0.05).interval[1] < high
-
-
-def test_too_few_pictures_give_the_lowest_rate_that_they_can() -> None:
-    chosen = choose_threshold(np.array([1.0, 3.0, 2.0]), 0.01)
-    # The largest score, and a margin for the rounding of a score that is equal to it.
-    assert 3.0 < chosen.value <= 3.0 * (1 + 1.01 * ROUNDING)
-    assert chosen.false_alarms == 0.25
-
-
-def test_how_many_pictures_one_percent_needs() -> None:
-    count = pictures_needed(0.01, at_most=0.02)
-    assert choose_threshold(np.zeros(count), 0.01).interval[1] <= 0.02
-    assert choose_threshold(np.zeros(count - 100), 0.01).interval[1] > 0.02

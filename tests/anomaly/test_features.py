@@ -174,26 +174,6 @@ def test_an_error_about_features_with_a_long_name_is_short(tmp_path: Path) -> No
     assert len(str(raised.value)) < 1000
 
 
-@pytest.mark.parametrize(
-    ("file", "size", "scores", "threshold"),
-    [
-        ("format_4.detector", (24, 28), [-1.0136887, 0.7425591], 0.3931603),
-        ("format_4_large.detector", (97, 100), [-1.8233943, -27.5911026], 0.9156537),
-    ],
-)
-def test_a_detector_of_the_former_format_loads_and_scores_as_it_did(
-    file: str, size: tuple[int, int], scores: list[float], threshold: float
-) -> None:
-    detector = ww.AnomalyDetector.load(Path(__file__).parent / file)
-    height, width = size
-    seen = len(detector.normal_scores_)
-    count = 3 if file == "format_4.detector" else 2
-    pictures = (255 * surface(count, seed=5, height=height, width=width)).round().to(torch.uint8)
-    np.testing.assert_allclose(detector.score_samples(pictures)[:2], scores, rtol=1e-4)
-    assert detector.threshold_.value == pytest.approx(threshold, abs=2e-4)
-    assert len(detector.partial_fit(pictures).normal_scores_) == seen + count
-
-
 def test_many_channels_are_projected_and_keep_their_distances() -> None:
     generator = torch.Generator().manual_seed(0)
     energy = torch.randn(1500, 3, 4, generator=generator)

@@ -1,5 +1,6 @@
 """The program itself: its version, how it ends, and what its messages look like."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -9,12 +10,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import typer
 from PIL import Image
+from typer.testing import CliRunner
 
 import tiny_run as tiny
 import whatwhere as ww
 from tiny_run import PLAIN, whatwhere
 from whatwhere import app as assembled
+from whatwhere.app import app
+from whatwhere.commands.builder import Program
 from whatwhere.data.catalogue import absolute_source
 from whatwhere.errors import ConvergenceWarning, RunError, SlowEngineWarning
 
@@ -46,12 +51,12 @@ def test_errors_are_messages_without_control_characters(
         raise RunError("a\x1b[2Jb [/b] is no run\nchoose another")
 
     assert program(fail) == 2
-    assert capsys.readouterr().err == "error: a\\x1b[2Jb [/b] is no run\nchoose another\n"
+    assert capsys.readouterr().err == "Error: a\\x1b[2Jb [/b] is no run\nchoose another\n"
 
 
 def test_an_unforeseen_disk_error_is_a_message(program, capsys: pytest.CaptureFixture[str]) -> None:
     assert program(lambda: Path("no\x07where").read_bytes()) == 2
-    assert capsys.readouterr().err == "error: No such file or directory: no\\x07where\n"
+    assert capsys.readouterr().err == "Error: No such file or directory: no\\x07where\n"
 
 
 def test_three_interrupts_end_the_program_quietly() -> None:
@@ -203,8 +208,8 @@ def test_a_warning_is_one_line_and_said_once(
     for category, line in ((UserWarning, 1), (UserWarning, 2), (SlowEngineWarning, 1)):
         assembled._print_warning(f"a {category.__name__}", category, "file.py", line)
     assert capsys.readouterr().err.splitlines() == [
-        "warning: a UserWarning",
-        "warning: a SlowEngineWarning",
+        "Warning: a UserWarning",
+        "Warning: a SlowEngineWarning",
     ]
 
 
@@ -222,6 +227,15 @@ def test_batches_that_do_not_converge_are_counted(
     with warnings.catch_warnings():
         assert program(work) == 0
     assert capsys.readouterr().err.splitlines() == [
-        "warning: 0 of 9 images did not",
-        "warning: The warning about tolerance came 4 times, once per batch.",
+        "Warning: 0 of 9 images did not",
+        "Warning: The warning about tolerance came 4 times, once per batch.",
     ]
+
+
+def test_every_command_stands_in_one_section_of_the_help() -> None:
+    listed = [name for names in Program.sections.values() for name in names]
+    assert sorted(listed) == sorted(typer.main.get_command(app).commands)
+    shown = CliRunner().invoke(app, ["--help"]).output
+    for title, names in Program.sections.items():
+        section = shown.partition(f"\n{title}:\n")[2].partition("\n\n")[0]
+        assert re.findall(r"^  (\w+)  ", section, re.MULTILINE) == list(names)

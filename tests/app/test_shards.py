@@ -105,7 +105,7 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Command]:
         options=TrainingOptions(engine="reference", device="cpu"),
     )
     session.save(place / "classifier")
-    describe = ("encode", run, bar_pictures, "--descriptors", "--set", "copies=2", *PLAIN)
+    describe = ("describe", run, bar_pictures, "--set", "copies=2", *PLAIN)
     whatwhere(*describe, "--out", place / "metric.npz")
     denoise = ("denoise", crops, "--noise", "0.1")
     score = ("anomaly", "score", place / "detector", whole)
@@ -391,7 +391,7 @@ def test_a_shard_of_descriptors_does_not_learn_the_metric_again(
     for number in range(5):
         pixels = rng.integers(0, 255, (10, 10, 3), np.uint8)
         Image.fromarray(pixels).save(folder / f"{number}.png")
-    describe = ("encode", run, folder, "--descriptors", "--set", "copies=2", *PLAIN)
+    describe = ("describe", run, folder, "--set", "copies=2", *PLAIN)
     whatwhere(*describe, "--out", tmp_path / "metric.npz")
     metric = (run / "metric.safetensors").read_bytes()
     for number in (3, 4):

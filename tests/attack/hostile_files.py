@@ -46,7 +46,7 @@ from tiny_run import PLAIN, bars, make, whatwhere
 from whatwhere.classification.picture_classifier import is_classifier
 from whatwhere.data.formats import recordings
 from whatwhere.errors import WhatwhereError
-from whatwhere.files import RECORD, check_outputs, claim_outputs, write_result
+from whatwhere.files import RECORD, claim, write_result
 from whatwhere.labelling.exchange import read_foreign_labels
 from whatwhere.labelling.label_tables import read_labels
 from whatwhere.learning.checkpoint import Checkpoint, RunFacts
@@ -251,13 +251,13 @@ def add_extras(folder: Path, images: np.ndarray, add: Callable[..., None]) -> No
 def add_records(folder: Path, add: Callable[..., None]) -> None:
     """What the program keeps about its results."""
     results = folder / "result"
-    claim_outputs([results / "a.png"], folder=results)
+    claim([results / "a.png"], folder=results)
     write_result(results, results / "b.csv", b"1", "")
     shutil.copy(results / RECORD, folder / "record.json")
 
     def write(_: Path) -> None:
         write_result(results, results / "b.csv", b"2", "")
-        check_outputs([results / "b.csv"], folder=results)
+        claim([results / "b.csv"], folder=results)
 
     add("results", folder / "record.json", write, results / RECORD)
     pictures = folder / "to restore"

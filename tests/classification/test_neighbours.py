@@ -61,8 +61,8 @@ def test_weights_fall_from_one_to_exp_minus_four() -> None:
 def test_many_rows_need_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynndescent", None)
     with pytest.raises(MissingExtra, match="pip install pynndescent"):
-        Neighbours(rows(11), exact_rows=10)
-    Neighbours(rows(10), exact_rows=10)
+        Neighbours(rows(11), exact_rows=10).others(3)
+    Neighbours(rows(10), exact_rows=10).others(3)
 
 
 def test_many_rows_take_the_approximate_index(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,7 @@ def test_a_saved_classifier_gives_new_pictures_the_classes_that_the_session_woul
     np.testing.assert_allclose(shares.sum(1), 1, atol=1e-6)
     assert np.mean(loaded.predict(images) == NAMES[labels]) > 0.6, "chance is a third"
     y = np.array([session.said.get(row, -1) for row in range(90)], dtype=object)
-    graph = session.graph.refit(y)
+    graph = session.graph.classifier.refit(y)
     np.testing.assert_allclose(
         shares, graph.predict_proba(session.describe(images).numpy()), atol=1e-4
     )
@@ -245,7 +245,7 @@ def test_rows_far_away_have_probabilities(far: float) -> None:
     session = ww.Labelling(rows)
     session.label({0: "cat", 3: "dog"})
     queries = far * np.float32([[1, 0, 0, 0], [0, -1, 0, 1], [1, 1, 1, 1]])
-    for found in (session.classifier(), session.graph):
+    for found in (session.classifier(), session.graph.classifier):
         shares = found.predict_proba(queries)
         assert np.isfinite(shares).all()
         np.testing.assert_allclose(shares.sum(1), 1, atol=1e-6)

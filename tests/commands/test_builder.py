@@ -218,7 +218,7 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_data_sets_are_listed_and_described(empty_cache: Path) -> None:
     shown = whatwhere("info")
     assert "5,000 training and 2,000 test digits" in shown
-    assert "(not available: whatwhere info kmnist --download)" in shown
+    assert "(not available: whatwhere download kmnist)" in shown
     facts = json.loads(whatwhere("info", "digits", "--json"))["data set"]
     assert facts["available"]
     assert set(facts["files"].values()) == {"verified"}
@@ -228,7 +228,7 @@ def test_data_sets_are_listed_and_described(empty_cache: Path) -> None:
     assert not both["data set"]["available"]
     assert both["data set"]["folder"] == str(empty_cache / "mnist")
     shown = whatwhere("info", "mnist")
-    assert "not available: whatwhere info mnist --download" in shown
+    assert "not available: whatwhere download mnist" in shown
     assert shown.startswith("data set mnist\n  title          MNIST")
     card = shown.partition("\n\nmodel mnist\n  Two layers")[2]
     assert "\n  licence        MIT" in card
@@ -249,10 +249,10 @@ def test_download_raises_for_an_unknown_name_and_an_incomplete_folder(
     empty_cache: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(SpecError, match=r"'mnsit'. Expected one of .* Did you mean 'mnist'\?"):
-        whatwhere("info", "mnsit", "--download")
+        whatwhere("download", "mnsit")
     with pytest.raises(ImageError, match=r"does not contain train-images-idx3-ubyte\.gz"):
-        whatwhere("info", "mnist", "--download", "--from", tmp_path)
-    assert whatwhere("info", "digits", "--download").count("verified  ") == 4
+        whatwhere("download", "mnist", "--from", tmp_path)
+    assert whatwhere("download", "digits").count("verified  ") == 4
 
 
 # `whatwhere bench`, with a few images and steps ---------------------------------------------------
@@ -315,3 +315,51 @@ def test_help_imports_nothing_that_takes_long() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+# Options that became commands ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (
+            ["encode", "runs/ecg", "a b.wav", "--events", "events.csv", "--json"],
+            "whatwhere events runs/ecg 'a b.wav' --out events.csv --json",
+        ),
+        (
+            ["encode", "m", "a.wav", "--events=e.csv", "--out", "codes.npz"],
+            "whatwhere events m a.wav --out e.csv",
+        ),
+        (
+            ["encode", "m", "pictures", "--out", "rows.npz", "--descriptors"],
+            "whatwhere describe m pictures --out rows.npz",
+        ),
+        (
+            ["info", "mnist", "--download", "--from", "~/mnist"],
+            "whatwhere download mnist --from '~/mnist'",
+        ),
+    ],
+)
+def test_an_option_that_became_a_command_answers_with_the_line_to_type(
+    words: list[str], line: str
+) -> None:
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 2
+    assert line in " ".join(result.stderr.split())
+
+
+def test_commands_have_their_options_without_docstrings() -> None:
+    """Python with -OO leaves docstrings out, from which the options come."""
+    code = (
+        "import sys; sys.argv = ['whatwhere', 'denoise', '--help']\n"
+        "from whatwhere.app import main; main()"
+    )
+    helps = [
+        subprocess.run(
+            [sys.executable, *flags, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        for flags in ((), ("-OO",))
+    ]
+    assert "standard deviation of the noise" in helps[0].lower()
+    assert helps[0] == helps[1]

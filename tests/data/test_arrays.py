@@ -413,9 +413,9 @@ def test_objects_are_never_unpickled(tmp_path: Path) -> None:
 
     content = npy_bytes(np.array([Trap()], dtype=object))
     (tmp_path / "a.npy").write_bytes(content)
-    with pytest.raises(ImageError, match=r"Python objects|Object arrays"):
+    with pytest.raises(ImageError, match=r"Python objects"):
         read_array(tmp_path / "a.npy")
-    with pytest.raises(ImageError, match="Object arrays cannot be loaded"):
+    with pytest.raises(ImageError, match="Python objects"):
         load(zip_with(tmp_path / "a.npz", "images.npy", content, zipfile.ZIP_STORED))
 
 

@@ -182,7 +182,7 @@ def test_the_checksum_is_compared_at_every_use(source: Path) -> None:
     assert path.read_bytes() == CONTENT
     path.write_bytes(CONTENT[:-1] + b"!")  # the same size
     with pytest.raises(
-        ImageError, match=r"damaged: its checksum is wrong. Run `whatwhere info set --download`"
+        ImageError, match=r"damaged: its checksum is wrong. Run `whatwhere download set`"
     ):
         verified_path(entry, entry.files[0])
 
@@ -232,7 +232,7 @@ def cached(entry: Entry) -> list[str]:
 def test_a_download_is_verified_stored_and_loaded(
     entry: Entry, mirror: Mirror, contents: dict[str, bytes]
 ) -> None:
-    with pytest.raises(ImageError, match="Run `whatwhere info small --download`"):
+    with pytest.raises(ImageError, match="Run `whatwhere download small`"):
         load("small")
     download(entry)
     assert {
@@ -275,7 +275,7 @@ def test_without_a_network_the_files_and_the_folder_are_named(entry: Entry) -> N
         download(entry)
     message = str(caught.value)
     assert all(file.download_name in message for file in entry.files)
-    assert "whatwhere info small --download --from FOLDER" in message
+    assert "whatwhere download small --from FOLDER" in message
     assert cached(entry) == []
 
 
@@ -355,9 +355,7 @@ def test_a_cached_data_set_changed_on_the_disk_is_not_loaded(entry: Entry) -> No
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    with pytest.raises(
-        ImageError, match=r"its checksum is wrong. Run `whatwhere info small --download`"
-    ):
+    with pytest.raises(ImageError, match=r"its checksum is wrong. Run `whatwhere download small`"):
         load("small")
 
 

@@ -63,7 +63,7 @@ def test_mnist_that_is_not_there_says_how_to_get_it(
 ) -> None:
     monkeypatch.setenv("WHATWHERE_DATA", str(tmp_path))
     with pytest.raises(
-        ImageError, match=r"`whatwhere info mnist --download` \(with `--from FOLDER` if you have"
+        ImageError, match=r"`whatwhere download mnist` \(with `--from FOLDER` if you have"
     ):
         load("mnist")
 

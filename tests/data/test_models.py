@@ -100,7 +100,7 @@ def test_download_takes_mnist_from_a_folder(
     mnist: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WHATWHERE_DATA", str(tmp_path / "cache"))
-    printed = whatwhere("info", "mnist", "--download", "--from", mnist)
+    printed = whatwhere("download", "mnist", "--from", mnist)
     assert printed.count("verified  ") == 5, "the model and the four files of the data set"
     assert "CC BY-SA 3.0" in printed
     assert catalogue.missing_files(CATALOGUE["mnist"]) == []

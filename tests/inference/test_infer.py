@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 
 import tiny_training as tiny
+import whatwhere as ww
 from examples import SPECS, random_images
 from whatwhere.engines import resolve, unsupported_reasons
 from whatwhere.engines.devices import choose_device
@@ -181,3 +182,20 @@ def test_training_chooses_lam_once_and_stores_the_number(tmp_path) -> None:
     assert tiny.same_filters(again.model, run.model)
     with pytest.raises(SpecError, match="AutoLam with `share` needs a learned model"):
         tiny.train(replace(recipe, inference=InferenceSpec(lam=AutoLam(share=0.1))), images)
+
+
+def test_a_number_of_steps_is_enough() -> None:
+    model, images = ww.load("mnist"), ww.data.load("digits")[:2]
+    ours = ww.infer(model, images, steps=2)
+    expected = ww.infer(model, images, ww.InferenceSpec(steps=2))
+    assert torch.equal(ours.features, expected.features)
+    spec = ww.InferenceSpec(lam=20)
+    assert len(ww.infer(model, images, spec, steps=3).stats.step) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"), [((10,), r"InferenceSpec\(steps=10\)"), ((None, 3), "phases")]
+)
+def test_settings_of_another_type_are_named(arguments: tuple, expected: str) -> None:
+    with pytest.raises(SpecError, match=expected):
+        ww.infer(ww.load("mnist"), ww.data.load("digits")[:2], *arguments)

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image
 
 import whatwhere as ww
-from whatwhere.errors import ImageError
+from whatwhere.errors import ImageError, RunError
 from whatwhere.labelling.exchange import (
     ClassTable,
     ForeignLabels,
@@ -17,6 +19,8 @@ from whatwhere.labelling.exchange import (
     read_foreign_labels,
     write_folders,
 )
+from whatwhere.labelling.label_file import change_labels
+from whatwhere.labelling.label_tables import predictions_text, read_labels
 
 NAMES = ["a/1.png", "a/2.png", "b/1.png", "3 ü.png"]
 
@@ -38,6 +42,7 @@ def labels_of(text: str, source: str = "labels.csv") -> ForeignLabels:
         "a/1.png,cat\n3 ü.png,dog\n",
         "\ufefflabel;name\ncat;a/1.png\ndog;3 ü.png\n",
         "id\tfilename\tcategory\n7\ta/1.png\tcat\n8\t/home/x/3 ü.png\tdog\n\n",
+        "file,class,probability,source\na/1.png,cat\na/2.png,cat,.9,predicted\n3 ü.png,dog,,\n",
         "file,class,probability,source\na/1.png,cat,1,labelled\na/2.png,cat,.9,predicted\n"
         "3 ü.png,dog,1,labelled\n",
         "file,class,probability,source\na/1.png,cat,1,said\na/2.png,cat,.9,predicted\n"
@@ -174,3 +179,70 @@ def test_the_classes_are_a_table_of_pandas() -> None:
     assert (table["source"] == "labelled").sum() == 2
     assert table["p(cat)"].tolist() == session.probabilities[:, 0].tolist()
     assert table["probability"].tolist() == table[["p(cat)", "p(dog)"]].max(axis=1).tolist()
+
+
+# What we write ourselves is read back, whatever pictures and classes are called
+
+
+file_names = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\0/"), min_size=1, max_size=12
+).filter(str.strip)
+paths = st.lists(file_names, min_size=1, max_size=3).map("/".join)
+awkward = st.sampled_from(
+    ['5" pipe, left.png', "'good'", "'s-Hertogenbosch", '"', ";", "\t", "a\rb", "a\n", "\ufeffx"]
+)
+class_names = st.text(
+    st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1, max_size=12
+).filter(lambda name: name == name.strip() and name != "")
+classes = st.one_of(class_names, st.sampled_from(["'good'", '"q"', "a;b", "a,b", "not sure"]))
+labelled = st.dictionaries(st.one_of(paths, awkward), classes, min_size=1, max_size=8)
+
+
+@settings(max_examples=150, deadline=None)
+@given(labels=labelled)
+def test_a_table_of_predictions_is_read_back(labels: dict[str, str]) -> None:
+    names = list(labels)
+    kinds = sorted(set(labels.values()))
+    shares = np.eye(len(kinds))[[kinds.index(name) for name in labels.values()]]
+    text = predictions_text(names, kinds, shares, range(len(names)))
+    found = read_foreign_labels(text.encode(), "predictions.csv", names)
+    assert (found.labels, list(found.unknown)) == (labels, [])
+
+
+@settings(max_examples=60, deadline=None)
+@given(labels=labelled)
+def test_a_table_of_labels_and_tasks_are_read_back(
+    labels: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    file = tmp_path_factory.mktemp("round") / "labels.csv"
+    change_labels(file, labels, {})
+    assert read_labels(file) == labels
+    names = list(labels)
+    assert read_foreign_labels(file.read_bytes(), file.name, names).labels == labels
+    kinds = sorted({*labels.values(), "another"})
+    shares = np.eye(len(kinds))[[kinds.index(name) for name in labels.values()]]
+    table = ClassTable(names, kinds, shares, frozenset(range(len(names))))
+    tasks = json.dumps(label_studio_tasks(table))
+    assert read_foreign_labels(tasks.encode(), "tasks.json", names).labels == labels
+
+
+# What is there already stays, unless the user says otherwise
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.json", "x.safetensors"])
+def test_a_file_is_replaced_only_with_overwrite(name: str, tmp_path: Path) -> None:
+    session = ww.Labelling(np.eye(4, dtype=np.float32).repeat(3, 0), labels=tmp_path / "labels.csv")
+    session.label({0: "cat", 3: "dog"})
+    write = session.save if name.endswith("safetensors") else session.export
+    file = tmp_path / name
+    file.write_text("mine")
+    with pytest.raises(RunError):
+        write(file)
+    assert file.read_text() == "mine"
+    write(file, overwrite=True)
+    assert file.read_bytes() != b"mine"
+    for own in ("labels.csv", "predictions.csv"):
+        before = (tmp_path / own).read_bytes()
+        with pytest.raises(RunError):
+            write(tmp_path / own, overwrite=True)
+        assert (tmp_path / own).read_bytes() == before

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import tiny_run as tiny
 from tiny_run import whatwhere
 from whatwhere.app import app
-from whatwhere.errors import SpecError
+from whatwhere.errors import RunError, SpecError
 from whatwhere.labelling.command import read_to_label
 from whatwhere.labelling.session import Labelling
 from whatwhere.learning import TrainingOptions, train
@@ -79,7 +79,9 @@ def test_an_export_counts_the_imported_labels_and_estimates_the_error(
         assert counted == []
         assert "Imported 8 labels." in result.stderr.splitlines()
     assert "classes.csv: the classes of 40 pictures" in result.stdout
-    assert re.search(r"^About \d+\.\d % of the predicted classes are wrong", result.stdout, re.M)
+    assert re.search(
+        r"^(About )?\d+( to \d+)? % of the predicted classes are wrong", result.stdout, re.M
+    )
 
 
 def test_a_missing_folder_to_label_is_an_error_before_scikit_learn_is_imported() -> None:
@@ -96,3 +98,23 @@ def test_a_missing_folder_to_label_is_an_error_before_scikit_learn_is_imported()
     )
     assert "Cannot find no-such-folder" in done.stderr
     assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("name", ["labels.csv", "predictions.csv", "few.csv", "other.json"])
+def test_an_export_never_replaces_a_table_of_labels_nor_a_file_without_overwrite(
+    name: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for number in range(3):
+        Image.effect_noise((12, 12), 80).save(folder / f"{number}.png")
+    written = tmp_path / name
+    written.write_text("file,class\n0.png,cat\n")
+    arguments = ["--labels-from", tmp_path / "few.csv", "--out", tmp_path / "labels.csv"]
+    for options in ([], ["--overwrite"]):
+        if options and name == "other.json":
+            continue
+        with pytest.raises(RunError):
+            whatwhere("label", folder, *arguments, "--export", written, *options)
+        assert written.read_text() == "file,class\n0.png,cat\n"
+    assert not (tmp_path / "labels.run").exists(), "nothing was learned first"

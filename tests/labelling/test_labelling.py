@@ -11,20 +11,14 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from scipy import sparse
 
 import whatwhere as ww
 from whatwhere.data.pictures import earlier_names, picture_names
 from whatwhere.errors import ImageError, RunError, SpecError
 from whatwhere.files import RECORD, locked
-from whatwhere.labelling import label_tables
-from whatwhere.labelling import session as labelling
-from whatwhere.labelling.label_tables import (
-    change_labels,
-    labels_of_pictures,
-    read_labels,
-)
-from whatwhere.labelling.session import map_places
+from whatwhere.labelling.estimate import EstimateSettings
+from whatwhere.labelling.label_file import change_labels
+from whatwhere.labelling.label_tables import labels_of_pictures, read_labels
 
 CLASSES = 4
 
@@ -197,10 +191,44 @@ def test_an_estimate_is_a_sentence_with_its_limits() -> None:
     session = ww.Labelling(rows)
     session.label({row: y[row] for row in range(0, len(y), 8)})
     assert session.missing_for_estimate() == ""
+    estimate = session.estimate()
+    assert estimate is not None
+    assert estimate.low < session.error() < estimate.high
+    low, high = (round(100 * bound) for bound in (estimate.low, estimate.high))
+    others = ~session.predict().said
+    best = np.sort(session.probabilities[others], axis=1)[:, -2]
+    pairs = np.sort(np.argsort(session.probabilities[others], axis=1)[:, -2:], axis=1)
+    doubt = {
+        pair: best[(pairs == pair).all(1)].sum() for pair in sorted({*map(tuple, pairs.tolist())})
+    }
+    first, second = ("abcd"[number] for number in max(doubt, key=lambda pair: doubt[pair]))
     assert session.error_words() == (
-        f"About {100 * session.error():.1f} % of the predicted classes are wrong (an estimate; it"
-        " is rough with fewer than ten labels of each class)."
+        f"{low} to {high} % of the predicted classes are wrong (an estimate). {first} and"
+        f" {second} are confused most: label 5 of each."
     )
+
+
+def test_a_range_is_narrower_with_more_labels() -> None:
+    rows, y = blobs(each=80, spread=1.9)
+    widths = []
+    for step in (20, 10, 5):
+        session = ww.Labelling(rows)
+        session.label({row: y[row] for row in range(0, len(y), step)})
+        estimate = session.estimate()
+        assert estimate is not None
+        widths.append(estimate.high - estimate.low)
+    assert widths == sorted(widths, reverse=True)
+
+
+def test_a_label_that_others_contradict_looks_wrong() -> None:
+    rows, y = blobs()
+    session = ww.Labelling(rows)
+    said = {row: str(y[row]) for row in range(0, len(y), 4)}
+    session.label({**said, 8: "c"})
+    (suspect,) = session.suspects()
+    assert (suspect.row, suspect.expected) == (8, "a")
+    session.label({8: "a"})
+    assert session.suspects() == []
 
 
 def test_pictures_far_from_all_others_are_suggested_last() -> None:
@@ -291,9 +319,7 @@ def test_two_sessions_on_one_table_lose_no_label(tmp_path: Path) -> None:
     assert file.read_text() == "damaged\n", "and is not overwritten"
 
 
-def test_writers_at_the_same_time_wait_for_each_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_writers_at_the_same_time_wait_for_each_other(tmp_path: Path) -> None:
     file = tmp_path / "labels.csv"
 
     def write(writer: int) -> None:
@@ -303,12 +329,11 @@ def test_writers_at_the_same_time_wait_for_each_other(
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(write, range(4)))
     assert len(read_labels(file)) == 80
-    monkeypatch.setattr(label_tables, "PATIENCE", 0.05)
     with (
         locked(tmp_path, ""),
         pytest.raises(RunError, match=r"Another process has been writing to .* for 0\.05 s"),
     ):
-        change_labels(file, {"more": "a"}, {})
+        change_labels(file, {"more": "a"}, {}, patience=0.05)
 
 
 def test_a_full_disk_is_an_error_that_names_the_file(
@@ -387,15 +412,6 @@ def test_a_full_disk_leaves_the_labels_of_before(
     assert (tmp_path / "labels.csv").read_bytes() == before
     session.label({120: "d"})
     assert set(read_labels(tmp_path / "labels.csv").values()) >= {"a", "b", "d"}
-
-
-# The map of a graph, compared with dense linear algebra -------------------------------------------
-
-
-def chain(count: int) -> sparse.csr_array:
-    """Rows on a line, each joined to its two neighbours."""
-    weights = np.diag(np.ones(count - 1), 1)
-    return sparse.csr_array(weights + weights.T)
 
 
 # What a person says is never lost, and goes to the picture that it was said of
@@ -511,30 +527,6 @@ def test_rows_that_have_no_distances_raise(value: float) -> None:
         ww.Labelling(rows)
 
 
-def test_neighbours_are_next_to_each_other_on_the_map() -> None:
-    places = map_places(chain(40))
-    steps = np.diff(places[:, 0])
-    assert (steps > 0).all() or (steps < 0).all(), "the smoothest function of a line rises or falls"
-    assert (places.min(), places.max()) == (0, 1)
-
-
-def test_iterative_eigenvectors_give_the_same_map_as_dense_ones(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    dense = map_places(chain(60))
-    monkeypatch.setattr(labelling, "DENSE", 50)
-    few = map_places(chain(60))
-    for axis in range(2):  # an eigenvector may have either sign
-        difference = min(
-            np.abs(few[:, axis] - d).max() for d in (dense[:, axis], 1 - dense[:, axis])
-        )
-        assert difference < 0.05, axis
-
-
-def test_two_pictures_have_a_map() -> None:
-    assert map_places(chain(2)).shape == (2, 2)
-
-
 def test_the_estimate_counts_classes_without_a_label() -> None:
     """Of labels at random, the share that are the only one of their class estimates the share of
     pictures whose class has none; suggested pictures are no random sample."""
@@ -546,7 +538,7 @@ def test_the_estimate_counts_classes_without_a_label() -> None:
     assert session.error() > max(1 / 6, doubt), "one label of six is the only one of its class"
     (row,) = session.suggest(1)
     session.label({row: "d", 41: "c"})
-    single = labelling.SEARCHED / 8
+    single = EstimateSettings().searched / 8
     assert session.error() == pytest.approx(single, abs=0.05), "all classes have labels"
     assert y[row] == "d"
 

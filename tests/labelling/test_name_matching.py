@@ -3,7 +3,7 @@
 import pytest
 
 from whatwhere.errors import ImageError
-from whatwhere.labelling.name_matching import LONGEST_QUOTE, match_labels, quoted
+from whatwhere.labelling.name_matching import match_labels, other_spellings, quoted
 
 NAMES = ["a/1.png", "b/1.png", "b/2.png", "3 ü.png"]
 
@@ -14,7 +14,10 @@ NAMES = ["a/1.png", "b/1.png", "b/2.png", "3 ü.png"]
         ("b/2.png", "b/2.png"),
         ("2.png", "b/2.png"),
         (" b/2.png ", "b/2.png"),
-        (r"C:\data\2.png", "b/2.png"),
+        (r"C:\data\b\2.png", "b/2.png"),
+        (r"C:\data\3 ü.png", "3 ü.png"),
+        ("/data/upload/1/0a1b2c3d-2.png", "b/2.png"),
+        ("3 u\u0308.png", "3 ü.png"),
         ("/data/local-files/?d=b/1.png", "b/1.png"),
         ("/data/upload/1/0a1b2c3d-3%20%C3%BC.png", "3 ü.png"),
     ],
@@ -37,4 +40,19 @@ def test_a_name_of_many_pictures_is_an_error_that_lists_some() -> None:
 
 def test_a_long_text_is_quoted_in_part() -> None:
     assert quoted("a") == "'a'"
-    assert len(quoted("a" * 1000)) == LONGEST_QUOTE + 3
+    assert len(quoted("a" * 1000, longest=50)) == 50 + 3
+
+
+@pytest.mark.parametrize("given", ["test/2.png", r"C:\data\2.png", "b2/2.png", "bb/2.png"])
+def test_a_name_in_another_folder_is_no_picture_here(given: str) -> None:
+    assert match_labels([(given, "cat")], "labels.csv", NAMES) == ({}, [given])
+
+
+def test_pictures_whose_names_differ_in_form_alone_are_told_apart() -> None:
+    names = ["\u00fc.png", "u\u0308.png"]
+    pairs = [(names[1], "cat"), (names[0], "dog")]
+    assert match_labels(pairs, "labels.csv", names) == (dict(pairs), [])
+    assert other_spellings(names) == {}
+    assert other_spellings(["a/\u00fc.png"]) == dict.fromkeys(
+        ["a/u\u0308.png", "\u00fc.png", "u\u0308.png"], "a/\u00fc.png"
+    )

@@ -100,7 +100,7 @@ def test_content_of_another_kind_raises(content, tmp_path):
     for name, value in content.items():
         object.__setattr__(checkpoint, name, value)
     checkpoint.save(tmp_path)
-    with pytest.raises(RunError, match=f"is damaged: got {next(iter(content))} = "):
+    with pytest.raises(RunError, match=f"is not a usable checkpoint: got {next(iter(content))} = "):
         Checkpoint.load(tmp_path)
 
 

@@ -44,7 +44,8 @@ def photographs(channels: int = 3) -> torch.Tensor:
     ],
 )
 def test_the_input_stage_suits_the_ground(images: torch.Tensor, kind: str, white: float) -> None:
-    recipe, count, line, *_ = choose_defaults(images)
+    chosen = choose_defaults(images)
+    recipe, count, line = chosen.recipe, chosen.image_count, chosen.line
     assert (recipe.model.input.kind, recipe.model.input.white, recipe.model.channels) == (
         kind,
         white,
@@ -56,7 +57,8 @@ def test_the_input_stage_suits_the_ground(images: torch.Tensor, kind: str, white
 
 
 def test_more_images_than_can_be_learned_in_minutes_are_a_stream_of_some_of_them() -> None:
-    _, count, line, *_ = choose_defaults(torch.zeros(6000, 1, 28, 28))
+    chosen = choose_defaults(torch.zeros(6000, 1, 28, 28))
+    count, line = chosen.image_count, chosen.line
     assert count == defaults.VALUES // 28**2
     assert "5,102 of 6,000 images" in line
     assert choose_defaults(torch.zeros(500, 1, 28, 28)).recipe.learning[1].epochs == 10

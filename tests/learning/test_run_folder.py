@@ -15,7 +15,7 @@ import whatwhere.learning.algorithm
 from whatwhere.errors import RunError, WhatwhereError
 from whatwhere.learning import TrainingOptions, TrainingStopped, read_run, train
 from whatwhere.learning.reports import EpochReport
-from whatwhere.learning.run_folder import open_folder
+from whatwhere.learning.run_folder import NoRun, open_folder
 from whatwhere.model import DeconvNet, load, save
 from whatwhere.spec import DescriptorSpec, LayerSpec, ModelSpec, Recipe
 from whatwhere.spec.toml import to_toml
@@ -191,7 +191,7 @@ def test_two_processes_cannot_train_in_one_folder(stopped):
         ),
         (
             lambda folder: (folder / "checkpoint/state.safetensors").write_bytes(b"x" * 100),
-            "is damaged",
+            "is not a usable checkpoint",
         ),
         (lambda folder: clear(folder, Path.unlink), "annot read"),
         (lambda folder: clear(folder, lambda path: path.write_bytes(b"")), "annot read"),
@@ -333,7 +333,7 @@ def test_what_is_not_there_is_named(name, tmp_path):
 
 def test_names_are_quoted_and_escaped_in_messages(tmp_path):
     (tmp_path / "a b").mkdir()
-    with pytest.raises(RunError, match=r"there is no recipe.toml.* --out '.*/a b'"):
+    with pytest.raises(RunError, match=r"a b: there is no recipe.toml"):
         read_run(tmp_path / "a b")
     with pytest.raises(RunError) as error:
         read_run(tmp_path / "bell\a\x1b[2J")
@@ -353,3 +353,13 @@ def test_data_in_place_of_a_run_is_named(name, kind, tmp_path):
     for read in (ww.load, ww.read_run):
         with pytest.raises(RunError, match=rf"is a {kind}, not a run. Give a run .* RUN .*{name}"):
             read(tmp_path / name)
+
+
+def test_a_folder_of_pictures_is_no_run_and_is_not_trained_into(tmp_path: Path) -> None:
+    (tmp_path / "a.png").touch()
+    with pytest.raises(NoRun, match="it is a folder of pictures") as caught:
+        ww.read_run(tmp_path)
+    assert f"train {tmp_path} --out RUN" in str(caught.value)
+    with pytest.raises(NoRun) as caught:
+        ww.read_run(tmp_path / "mnits")
+    assert "--out" not in str(caught.value), "advice to train into a name with a mistake"

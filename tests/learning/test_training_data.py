@@ -59,6 +59,13 @@ def test_batches_with_labels_and_arrays_are_taken():
     assert numbers(IterableStream([np.ones((2, 1, 4, 5), np.float32)]).read(0, 2)) == [1, 1]
 
 
+def test_bytes_in_a_stream_are_scaled_and_single_pictures_taken():
+    pictures = (np.arange(40, dtype=np.uint8) * 6).reshape(2, 1, 4, 5)
+    expected = torch.from_numpy(pictures).float() / 255
+    for batches in ([pictures], [torch.from_numpy(pictures)], [(one[0], 7) for one in pictures]):
+        torch.testing.assert_close(IterableStream(batches).read(0, 2), expected)
+
+
 @pytest.mark.parametrize(
     ("batches", "message"),
     [
@@ -67,7 +74,7 @@ def test_batches_with_labels_and_arrays_are_taken():
         ([numbered(3), None], "The stream gave a NoneType after 3 images"),
         ([numbered(3), []], "The stream gave a list after 3 images"),
         ([numbered(3)[:0]], r"The stream gave a tensor of shape \[0, 1, 4, 5\] after 0 images"),
-        ([numbered(3)[0]], r"The stream gave a tensor of shape \[1, 4, 5\] after 0 images"),
+        ([numbered(3)[:, 0]], r"The stream gave a tensor of shape \[3, 4, 5\] after 0 images"),
         (
             [numbered(3), numbered(3)[:, :, :2]],
             r"a tensor of shape \[3, 1, 2, 5\] after 3 images; .* all of one shape",

@@ -3,6 +3,7 @@ layouts, derivatives."""
 
 import itertools
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -44,6 +45,10 @@ def given(p: Tensor, seed: int = 1) -> PoolingParams:
     )
 
 
+def pool(z: Tensor, window: tuple, **options: object) -> Any:
+    return F.gaussian_pool2d(z, *window[:3], ceil_mode=window[3], **options)
+
+
 def literal_weights(
     where: PoolingParams, index: tuple, size: tuple, begin: tuple, extent: tuple
 ) -> dict[tuple, float]:
@@ -68,7 +73,7 @@ def test_the_regions_are_those_of_max_pooling(window: tuple) -> None:
     for height, width in ((7, 9), (8, 8), (4, 11)):
         z = maps(1, 2, height, width)
         largest = torch.nn.functional.max_pool2d(z, kernel, stride, padding, ceil_mode=ceil_mode)
-        assert F.gaussian_pool2d(z, *window).shape == largest.shape
+        assert pool(z, window).shape == largest.shape
 
 
 def test_the_grid_is_that_of_max_pooling_for_every_size() -> None:
@@ -89,7 +94,7 @@ def test_pool_and_unpool_are_the_formulas(window: tuple) -> None:
     size, before = pair(kernel), pair(padding)
     step = size if stride is None else pair(stride)
     z = maps()
-    p = F.gaussian_pool2d(z, *window)
+    p = pool(z, window)
     where, feature = given(p), maps(*p.shape, seed=3)
     pooled, spread = torch.zeros_like(p), torch.zeros_like(z)
     for index in itertools.product(*map(range, p.shape)):
@@ -97,7 +102,7 @@ def test_pool_and_unpool_are_the_formulas(window: tuple) -> None:
         for place, w in literal_weights(where, index, size, begin, z.shape[2:]).items():
             pooled[index] += w * z[(*index[:2], *place)]
             spread[(*index[:2], *place)] += w * feature[index]
-    torch.testing.assert_close(F.gaussian_pool2d(z, *window, where), pooled)
+    torch.testing.assert_close(pool(z, window, where=where), pooled)
     torch.testing.assert_close(
         F.gaussian_unpool2d(feature, where, kernel, stride, padding, z.shape), spread
     )
@@ -144,24 +149,24 @@ def test_switches_give_max_pooling_and_zero_precision_the_sum() -> None:
 @pytest.mark.parametrize("window", WINDOWS)
 def test_pool_and_unpool_are_adjoint(window: tuple) -> None:
     z = maps()
-    p = F.gaussian_pool2d(z, *window)
+    p = pool(z, window)
     where, q = given(p), maps(*p.shape, seed=4)
     up = F.gaussian_unpool2d(q, where, *window[:3], output_size=z.shape)
-    torch.testing.assert_close((F.gaussian_pool2d(z, *window, where) * q).sum(), (z * up).sum())
+    torch.testing.assert_close((pool(z, window, where=where) * q).sum(), (z * up).sum())
 
 
 @pytest.mark.parametrize("window", WINDOWS[2:6:3])
 def test_derivatives_of_the_first_and_second_order(window: tuple) -> None:
     z = maps(1, 1, 4, 5).requires_grad_()
-    p = F.gaussian_pool2d(z, *window).detach()
+    p = pool(z, window).detach()
     where, q = given(p).map(Tensor.requires_grad_), maps(*p.shape, seed=5).requires_grad_()
 
     def fitted(z: Tensor) -> tuple[Tensor, ...]:
-        p, where = F.gaussian_pool2d(z, *window, return_where=True)
+        p, where = pool(z, window, return_where=True)
         return p, where.mu, where.gamma
 
     def pooled(z: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
-        return F.gaussian_pool2d(z, *window, PoolingParams(mu, gamma))
+        return pool(z, window, where=PoolingParams(mu, gamma))
 
     def unpooled(q: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
         return F.gaussian_unpool2d(q, PoolingParams(mu, gamma), *window[:3], z.shape)
@@ -214,7 +219,7 @@ def test_channels_last_stays_so() -> None:
 @pytest.mark.parametrize("window", WINDOWS)
 def test_an_empty_batch(window: tuple) -> None:
     z = maps(0, 3, 7, 9).requires_grad_()
-    p, where = F.gaussian_pool2d(z, *window, return_where=True)
+    p, where = pool(z, window, return_where=True)
     up = F.gaussian_unpool2d(p, where, *window[:3], z.shape)
     assert up.shape == z.shape
     assert torch.autograd.grad(up.sum(), z)[0].shape == z.shape
@@ -258,6 +263,8 @@ INVALID = {
     "another size": lambda z: F.gaussian_unpool2d(z, given(z), 2, output_size=(7, 9)),
     "an unknown form": lambda z: F.gaussian_pool2d(z, 2, form="fast"),
     "no bound": lambda z: F.gaussian_pool2d(z, 2, fit=MomentFit(gamma_max=math.inf)),
+    "a dilation": lambda z: F.gaussian_pool2d(z, 2, dilation=2),
+    "indices": lambda z: F.gaussian_pool2d(z, 2, return_indices=True),
     "the cube": lambda z: F.gaussian_pool2d(z, 2, fit=MomentFit(power=3)),
 }
 
@@ -277,3 +284,49 @@ def test_a_missing_compiler_is_named_as_pip_knows_it(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(fused, "HAS_NUMBA", False)
     with pytest.raises(EngineError, match=r"is not installed \(pip install numba\)"):
         F.gaussian_pool2d(maps(dtype=torch.float32), 2, form="fused")
+
+
+def test_the_defaults_of_max_pooling_are_accepted() -> None:
+    z = maps()
+    ours = F.gaussian_pool2d(z, 3, 2, 1, dilation=1, ceil_mode=False, return_indices=False)
+    assert torch.equal(ours, F.gaussian_pool2d(z, 3, 2, 1, dilation=(1, 1)))
+
+
+def test_dilation_by_position_is_not_taken_for_another_option() -> None:
+    with pytest.raises(TypeError, match="positional"):
+        F.gaussian_pool2d(maps(), 3, 2, 1, 1)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("form", ["plain", "auto"])
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_a_region_without_a_finite_maximum_is_nan_and_its_neighbours_are_not(
+    form: str, value: float
+) -> None:
+    for kernel in (2, 3):
+        z = maps(1, 1, 6, 6, dtype=torch.float32)
+        expected, _ = F.gaussian_pool2d(z, kernel, return_where=True, form=form)
+        z[0, 0, 0, 1] = value
+        p, (mu, _) = F.gaussian_pool2d(z, kernel, return_where=True, form=form)
+        nans = torch.zeros_like(p, dtype=torch.bool)
+        nans[0, 0, 0, 0] = True
+        assert torch.equal(p.isnan(), nans)
+        assert torch.equal(p[~nans], expected[~nans])
+        assert torch.equal(mu.isnan(), nans[:, None].expand(mu.shape))
+
+
+@pytest.mark.parametrize("form", ["plain", "auto"])
+@pytest.mark.parametrize("power", [1, 2])
+@pytest.mark.parametrize("kernel", [2, 3])
+def test_subnormal_elements_have_finite_gaussians_and_gradients(
+    kernel: int, power: int, form: str
+) -> None:
+    sizes = torch.tensor([1e-45, 1e-42, 1e-39, 1.1e-38, 1.3e-38, 1e-37, 1e-33, 1e-20])
+    z = torch.rand(8, 2, 6, 6) * sizes[:, None, None, None]
+    z = z.requires_grad_()
+    fit = MomentFit(power=power)
+    p, (mu, gamma) = F.gaussian_pool2d(z, kernel, return_where=True, form=form, fit=fit)
+    assert all(tensor.isfinite().all() for tensor in (p, mu, gamma))
+    assert (mu[-1].abs() > 0.01).any()  # not empty: the moments do not depend on the scale
+    (gradient,) = torch.autograd.grad(p.sum(), z)
+    assert gradient.isfinite().all()
+    assert (gradient.abs() < 1e3).all()

@@ -33,7 +33,7 @@ def test_the_inverse_gives_the_image_back(name: str, masked: bool) -> None:
         signal.shape[1]
         == ModelSpec(
             layers=(LayerSpec(maps=1),), channels=3, input=SPECS[name], nonnegative=False
-        ).signal_channels
+        ).target_channels
     )
 
 

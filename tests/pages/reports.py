@@ -54,7 +54,9 @@ def shapes_report(folder: Path) -> Path:
         found = Detection(f"{width} x {height}", 2.0, {"spots": 2.0}, heat, place)
         drawings.append(Drawing(found, picture, [place.cut(picture)] * 5))
     threshold = Threshold(1.0, 0.05, (0.0, 0.1))
-    page = write_page(drawings, np.full(2, 2.0), None, threshold, "learned from 9 pictures")
+    page = write_page(
+        drawings, np.full(2, 2.0), None, threshold, 2.7, "learned from 9 pictures", "rates"
+    )
     file = folder / "shapes.html"
     file.write_text(page, encoding="utf-8")
     return file

@@ -79,12 +79,10 @@ def named(tmp_path: Path) -> str:
         sub.mkdir(parents=True, exist_ok=True)
         name = "same.png" if number < 2 else f"cell_with_a_long_name_of_its_own_{number:04d}.png"
         Image.fromarray(generator.integers(0, 255, (12, 12), np.uint8)).save(sub / name)
-    images = ww.data.load(folder)
-    session = ww.Labelling(images[:].flatten(1).numpy())
-    session.images = images
-    session._name_rows()
+    session = ww.Labelling(folder, features=lambda pictures: pictures)
+    assert session.images is not None
     session.label({0: "a class with a name that is long, too, and has spaces", 6: "b"})
-    return classes_page(session, images)
+    return classes_page(session, session.images)
 
 
 def test_names_are_shown_without_folders_unless_they_need_them(named: str) -> None:

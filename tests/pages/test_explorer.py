@@ -230,6 +230,28 @@ def test_every_other_path_is_not_found(server: PageServer, path: str) -> None:
     assert "ä".encode() not in content
 
 
+def test_a_wrong_address_shows_a_page_of_ours(server: PageServer) -> None:
+    for path in ("/", f"/{server.token}/none"):
+        _, content = ask(server, path)
+        assert b"the whole address that the terminal shows" in content
+        assert b"Error response" not in content, "the page of http.server"
+
+
+def test_a_fault_of_the_program_is_answered(capfd: pytest.CaptureFixture[str]) -> None:
+    def fail(path: str) -> Content | None:
+        raise ZeroDivisionError(path)
+
+    with PageServer(fail) as failing:
+        thread = threading.Thread(target=failing.serve_forever, kwargs={"poll_interval": 0.02})
+        thread.start()
+        status, content = ask(failing, f"/{failing.token}/x")
+        failing.shutdown()
+        thread.join()
+    assert status == 500
+    assert b"The program failed" in content
+    assert "ZeroDivisionError: x" in capfd.readouterr().err
+
+
 def test_paths_and_tokens_that_are_nearly_right_are_not_found(server: PageServer) -> None:
     for near in ("x", "?a", "codes/", "codes/1/", "codes/1?a", "../", "codes/../"):
         assert ask(server, f"/{server.token}/{near}")[0] == 404

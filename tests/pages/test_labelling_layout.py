@@ -49,7 +49,7 @@ def session(served: Session) -> Session:
     """The page with two classes and without other labels."""
     shown, _ = served
     assert shown.session is not None
-    while shown.session.before:
+    while shown.session.labels.history:
         shown.session.undo()
     shown.session.label({0: "one", 1: LONG})
     shown.revision += 1

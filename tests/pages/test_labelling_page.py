@@ -11,7 +11,6 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,6 @@ import tiny_run as tiny
 import whatwhere as ww
 from pages.labelled import COUNT, HOSTILE, GivenRows, Served, press, serving, until_said
 from pages.opened import Opened
-from whatwhere import progress
 from whatwhere.html.server import PageServer
 from whatwhere.labelling.label_tables import read_labels
 from whatwhere.labelling.page import (
@@ -30,7 +28,6 @@ from whatwhere.labelling.page import (
     LabelPage,
     LabelsFirst,
     page,
-    stage_words,
 )
 
 Session = tuple[Served, LabelPage, PageServer]
@@ -54,7 +51,7 @@ def shared_tab(browser: Any, served: Session) -> Iterator[Opened]:
 def tab(shared_tab: Opened, served: Session) -> Iterator[Opened]:
     """The tab that tests share, opened again on a session without labels."""
     _, shown, _ = served
-    while shown.session.before:
+    while shown.session.labels.history:
         shown.session.undo()
     shown.revision += 1
     shared_tab.reopen()
@@ -520,7 +517,7 @@ def test_the_estimate_says_what_is_missing_and_its_curve_has_axes(
     label_truly(tab, served, 13)
     # on a busy machine, an estimate from fewer labels comes before the one that is looked at
     tab.tab.locator("#error-curve[aria-label*='with 13 labels']").wait_for()
-    assert tab.text("#error").startswith("About ")
+    assert "% of the predicted classes are wrong" in tab.text("#error")
     assert "the axes end at" in tab.tab.locator("#error-curve").get_attribute("aria-label")
     *percents, zero, middle, last, across, upwards = written_on(tab, "error-curve")[-8:]
     assert [percent.endswith(" %") for percent in percents] == [True] * 3
@@ -673,6 +670,40 @@ def test_a_class_without_a_chosen_picture_stays_pressed_and_every_click_gives_it
     press(tab, "<Escape>")
 
 
+@pytest.mark.browser
+def test_a_blind_check_measures_the_error_and_its_answers_become_labels(
+    tab: Opened, served: Session
+) -> None:
+    made, shown, _ = served
+    label_truly(tab, served, 3)
+    tab.tab.locator("#check-begin").click()
+    tab.tab.locator("body.checking").wait_for()
+    assert tab.text("#check-words") == "Check: picture 1 of 30. What is it?"
+    assert "%" not in tab.text("#chosen"), "the prediction is not shown"
+    for hidden in ("#map", "#tray", "#error", "#classes small"):
+        assert not tab.tab.locator(hidden).first.is_visible(), hidden
+    asked: list[int] = []
+    for number in range(5):
+        row = int(tab.tab.locator("#picture").get_attribute("data-row"))
+        asked.append(row)
+        press(tab, f"{made.truth(row)} <Enter>")
+        tab.until(lambda n=number: f"picture {n + 2} of 30" in tab.text("#check-words"))
+    assert len(shown.session.said) == 3, "answers are no labels yet"
+    press(tab, "u")
+    tab.until(lambda: "picture 5 of 30" in tab.text("#check-words"))
+    tab.tab.reload()
+    tab.settle()
+    assert "picture 5 of 30" in tab.text("#check-words"), "a check outlives the tab"
+    tab.tab.locator("#check-end").click()
+    until_said(tab, shown, 7)
+    assert {row: shown.session.said[row] for row in asked[:4]} == {
+        row: made.truth(row) for row in asked[:4]
+    }
+    assert tab.text("#check-words").startswith("Measured: ")
+    assert "of 4 pictures drawn at random" in tab.text("#check-words")
+    assert tab.tab.locator("#map").is_visible()
+
+
 # Export and import ------------------------------------------------------------------------------
 
 
@@ -779,7 +810,7 @@ def test_while_the_program_learns_the_page_counts_and_keys_can_be_read(
         try:
             tab = browser.new_page()
             tab.goto(server.url)
-            tab.locator("#stage", has_text="learning features: 1,000 of 4,000, about").wait_for()
+            tab.locator("#stage", has_text="1 of 1 · learning features").wait_for()
             assert terminal[-1] == ("learning features", 500)
             assert tab.locator("#source").inner_text() == "slides"
             for button in ("#save", "#undo", "#start-tour"):
@@ -799,20 +830,6 @@ def test_while_the_program_learns_the_page_counts_and_keys_can_be_read(
         finally:
             half.set()
             server.shutdown()
-
-
-def test_progress_is_told_with_counts_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    times = [0.0]
-    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: times[-1]))
-    pace = progress.Pace(200)
-    assert stage_words("learning", pace) == "learning …"
-    pace.add(1)
-    assert stage_words("learning", pace) == "learning: 1 of 200"
-    times.append(10.0)
-    pace.add(50)
-    assert stage_words("learning", pace) == "learning: 51 of 200, about 30 s left"
-    pace.add(149)
-    assert stage_words("learning", pace) == "learning …"
 
 
 @pytest.mark.browser
@@ -1122,7 +1139,7 @@ def test_every_control_has_a_name_and_a_visible_focus(tab: Opened, served: Sessi
 @pytest.mark.browser
 def test_a_phone_shows_it_all_without_scrolling_sideways(browser: Any, served: Session) -> None:
     _, shown, server = served
-    while shown.session.before:
+    while shown.session.labels.history:
         shown.session.undo()
     size = {"width": 390, "height": 844}
     with Opened(browser, server.url, viewport=size, has_touch=True, is_mobile=True) as opened:

@@ -299,7 +299,7 @@ def test_learning_from_the_picture_changes_the_result_and_the_noise_is_reported(
     Image.fromarray(pixels(size=48)).save(folder / "2.png")
     for name, option in (("a", ()), ("b", ("--learn",)), ("c", ("--model", "dictionary"))):
         output = whatwhere("denoise", folder / "2.png", folder.parent / f"{name}.png", *option)
-        assert re.search(r"2.png: estimated noise 0\.\d+", output)
+        assert re.search(r"2.png: estimated noise σ = 0\.\d+", output)
     a, b = (np.asarray(Image.open(folder.parent / f"{name}.png")).astype(int) for name in "ab")
     assert (a != b).any()
     assert np.abs(a - b).mean() < 20
@@ -314,8 +314,8 @@ def test_pictures_without_noise_are_counted_and_many_are_not_listed(
         values = pixels(size=40) if number == 1 else flat
         Image.fromarray(values).save(tmp_path / "in" / f"{number}.png")
     printed = whatwhere("denoise", tmp_path / "in", tmp_path / "few", "--device", "cpu")
-    assert "1.png: estimated noise 0.0" in printed
-    summary = "restored 1 picture; 2 pictures have no noise and stay as they are"
+    assert "1.png: estimated noise σ = 0.0" in printed
+    summary = "restored 1 picture; no white noise found in 2 pictures, which stay as they are"
     assert summary in printed
     monkeypatch.setattr(restoration, "SHOWN", 2)
     printed = whatwhere("denoise", tmp_path / "in", tmp_path / "many", "--device", "cpu")

@@ -14,6 +14,7 @@ import whatwhere as ww
 from whatwhere.errors import ImageError
 from whatwhere.model.events import Events
 from whatwhere.model.sized import LayerPlaces
+from whatwhere.signals.event_table import write_events
 from whatwhere.signals.recording import Signals
 
 LENGTH = 32
@@ -292,9 +293,8 @@ def test_memory_is_bounded_by_a_tile(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_neither_statistics_nor_events_of_earlier_tiles_stay_in_memory(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    from whatwhere.app.encoding import write_events
-    from whatwhere.codes.settings import EncodeOptions
     from whatwhere.inference import tiled
+    from whatwhere.signals.event_table import write_events
 
     solve, to_csv, most = tiled.run_plan, Events.to_csv, [0, 0]
     statistics, tables = list[weakref.ref](), list[weakref.ref]()
@@ -319,9 +319,7 @@ def test_neither_statistics_nor_events_of_earlier_tiles_stay_in_memory(
     recipe = replace(ww.read_recipe("signals"), model=known_model().spec, inference=inference)
     signals, path = ww.data.load(x, signals=True), tmp_path / "events.csv"
     with pytest.warns(ww.errors.ConvergenceWarning, match="images did not reach tolerance"):
-        count = write_events(
-            path, recipe, known_model(), signals, EncodeOptions(threshold=0.3), "reference"
-        )
+        count = write_events(path, recipe, known_model(), signals, 0.3, "reference")
     assert len(tables) > 8
     assert most[0] <= 2
     assert most[1] <= 2
@@ -374,3 +372,21 @@ def test_what_is_wrong_with_signals() -> None:
 def test_what_is_no_recording_raises_an_error(recording: object) -> None:
     with pytest.raises(ImageError, match=r"Got a recording of .*; expected"):
         ww.find_events(ww.DeconvNet(ww.ModelSpec.signals(2, 9)), recording)
+
+
+def test_every_row_of_a_table_has_the_columns_of_its_heading(tmp_path: Path) -> None:
+    """Without a rate, and with no event in the first tile."""
+    f = torch.zeros(1, 1, 1, 16)
+    f[..., 4:12] = torch.hann_window(8)
+    model = ww.DeconvNet(ww.ModelSpec.signals(maps=1, length=16)).with_filters(1, f / f.norm())
+    rng = np.random.default_rng(0)
+    x = 0.02 * rng.standard_normal(12_000)
+    for at in (7000, 9000, 11_000):
+        x[at : at + 8] += np.hanning(8)
+    signals = ww.data.load(x.astype(np.float32), signals=True)
+    recipe = replace(ww.read_recipe("signals"), model=model.spec)
+    count = write_events(tmp_path / "events.csv", recipe, model, signals)
+    lines = (tmp_path / "events.csv").read_text().splitlines()
+    assert count == len(lines) - 1 == 3
+    assert "seconds" not in lines[0]
+    assert {line.count(",") for line in lines} == {lines[0].count(",")}

@@ -17,7 +17,7 @@ from whatwhere.app import app
 from whatwhere.errors import SpecError
 from whatwhere.ops.input_stage import InputStage
 from whatwhere.signals.recording import Signals, cut_windows
-from whatwhere.signals.settings import choose_settings, find_hum
+from whatwhere.signals.settings import NoEvents, choose_settings, find_hum
 from whatwhere.signals.training import detrended
 from whatwhere.signals.waveforms import likeness, unit
 from whatwhere.spec import InputSpec
@@ -112,11 +112,24 @@ def test_windows_of_a_recording_show_the_same_settings_as_the_recording() -> Non
     assert (some.words, some.input, some.lam) == (whole.words, whole.input, whole.lam)
 
 
-def test_a_recording_without_events_has_the_waveforms_of_the_recipe() -> None:
-    x = np.random.default_rng(0).normal(size=3000).astype(np.float32)
-    chosen = choose_settings(signals(x))
-    assert chosen.waveforms is None
-    assert "has only" in chosen.words
+@pytest.mark.parametrize("kind", ["noise", "zeros", "constant"])
+def test_a_recording_without_events_is_an_error(kind: str) -> None:
+    x = np.zeros(3000, np.float32)
+    if kind == "noise":
+        x = np.random.default_rng(0).normal(size=3000).astype(np.float32)
+    elif kind == "constant":
+        x = np.full(300, 2.5, np.float32)
+    with pytest.raises(NoEvents) as caught:
+        choose_settings(signals(x))
+    assert caught.value.events == 0
+
+
+def test_nothing_is_trained_on_noise(tmp_path: Path) -> None:
+    np.save(tmp_path / "noise.npy", np.random.default_rng(1).normal(size=20_000))
+    run = tmp_path / "run"
+    with pytest.raises(NoEvents):
+        whatwhere("train", tmp_path / "noise.npy", "--rate", 1000, "--out", run)
+    assert not run.exists()
 
 
 def test_training_windows_have_no_drift_and_are_known_by_the_recording() -> None:
@@ -162,7 +175,7 @@ def test_the_commands_find_all_events_and_no_others(tmp_path: Path) -> None:
     run = tmp_path / "run"
     table = tmp_path / "events.csv"
     whatwhere("train", tmp_path / "x.npy", "--rate", "1000", "--out", run, "--quiet")
-    output = whatwhere("encode", run, tmp_path / "x.npy", "--events", table)
+    output = whatwhere("events", run, tmp_path / "x.npy", "--out", table)
     assert "1 gap" in output
     events = np.genfromtxt(table, delimiter=",", names=True)
     negative = np.abs(shapes()[0]).max()  # a trough, the largest value of its waveform
@@ -201,7 +214,7 @@ def test_a_gap_longer_than_a_window_does_not_stop_training(tmp_path: Path) -> No
     run = tmp_path / "run"
     whatwhere("train", tmp_path / "a.csv", "--rate", RATE, "--out", run)
     table = tmp_path / "events.csv"
-    said = whatwhere("encode", run, tmp_path / "a.csv", "--events", table)
+    said = whatwhere("events", run, tmp_path / "a.csv", "--out", table)
     assert "1 gap longer than a waveform" in said
     assert "samples): 5.000 to 10.500 s" in said
     with open(table, newline="") as file:
@@ -223,7 +236,7 @@ def test_an_unfinished_run_is_reported_where_it_is_used(
     history = (run / "history.jsonl").read_text().splitlines()
     (run / "history.jsonl").write_text(history[0] + "\n")
     assert not ww.read_run(run).is_finished
-    words = ["encode", run, tmp_path / "a.csv", "--events", tmp_path / "events.csv"]
+    words = ["events", run, tmp_path / "a.csv", "--out", tmp_path / "events.csv"]
     result = CliRunner().invoke(app, [str(word) for word in words])
     assert result.exit_code == 0
     assert f"is not finished: it has 1 epoch of {len(history)}" in result.stderr
@@ -237,7 +250,7 @@ def test_a_recording_of_another_size_has_no_events_and_a_hint(tmp_path: Path) ->
     np.save(tmp_path / "x.npy", x)
     whatwhere("train", tmp_path / "x.npy", "--rate", RATE, "--out", run)
     np.save(tmp_path / "small.npy", x / 1000)
-    said = whatwhere("encode", run, tmp_path / "small.npy", "--events", tmp_path / "none.csv")
+    said = whatwhere("events", run, tmp_path / "small.npy", "--out", tmp_path / "none.csv")
     assert "0 events. Check that the recording has the rate and the unit" in said
     words = ["denoise", tmp_path / "x.npy", tmp_path / "clean.npy", "--model", run]
     result = CliRunner().invoke(app, [str(word) for word in words])

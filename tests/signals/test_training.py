@@ -75,10 +75,10 @@ def test_waveforms_are_found_again(tmp_path: Path) -> None:
     assert ww.load(tmp_path / "run") == run.model
     table = tmp_path / "events.csv"
     whatwhere(
-        "encode",
+        "events",
         tmp_path / "run",
         tmp_path / "x.npy",
-        "--events",
+        "--out",
         table,
         "--set",
         "threshold=0.7",

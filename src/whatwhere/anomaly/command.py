@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from whatwhere.anomaly.settings import AnomalySpec
+from whatwhere.anomaly.threshold import read_share
 from whatwhere.commands.builder import Settings, app, command
 from whatwhere.commands.inputs import SHARD, open_shard
+from whatwhere.errors import SpecError
 from whatwhere.spec.checks import Checked, Within
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from whatwhere.commands.outputs import Stages
 
 SHOWN = 200  # pictures on the page: the least normal ones
+NAMED = 5  # pictures in a sentence
+EXPECTED = 0.01  # share of pictures with a defect, if nobody says otherwise
 UNSORTED = 0.1  # share of an unsorted folder that counts as odd by default
 
 group = typer.Typer(
@@ -43,7 +47,7 @@ class Row:
     """A picture in the table.
 
     x, y         the pixel in the middle of its least normal patch
-    share_above  share of its known pixels that exceed the threshold
+    share_above  share of its known pixels that are inside outlines
     """
 
     score: float
@@ -55,17 +59,21 @@ class Row:
     share_above: float
 
     @classmethod
-    def of(cls, found: "Detection", number: int, threshold: float) -> "Row":
+    def of(cls, found: "Detection", number: int, outline: float) -> "Row":
         x, y = found.patch.centre
-        above = found.share_above(threshold)
+        above = found.share_above(outline)
         return cls(found.score, number, found.name, found.evidence, x, y, above)
 
 
-@command(AnomalySpec, flags="aligned false_alarms contamination", app=group)
+@command(AnomalySpec, flags="aligned false_alarms false_area contamination", app=group)
 def fit(
     normal: str,
     *,
     out: Path,
+    report: Path | None = None,
+    defects: str | None = None,
+    cost: float = 100.0,
+    expected: str | None = None,
     settings: Settings,
     overwrite: bool = False,
     json_: bool = False,
@@ -73,22 +81,47 @@ def fit(
 ) -> None:
     """Learn what normal pictures look like, from normal pictures alone.
 
-    If some of the pictures may be odd, give their share: --contamination 0.1. For objects in a
+    If some of the pictures may be odd, give their share: --contamination 0.1. The command names
+    pictures that score far above the others, because they raise the threshold. For objects in a
     fixed position, in pictures of one size, give --aligned.
+
+    A few pictures with defects choose the threshold: --defects. The command says which share of new
+    defects it expects to find.
 
     normal  a folder of pictures of any sizes, the name of a data set, or an .npy, .npz or IDX file
     out     file for the detector
+    report  folder for a page and a table of the normal pictures, the oddest first. Default: none
+    defects  a folder of pictures with defects, or an .npy, .npz or IDX file. They choose the
+             threshold that costs least
+    cost    cost of a missed defect, in false alarms, for --defects
+    expected  share of new pictures that have a defect, such as 1%. The command says which share of
+              the alarms is true. With --defects, it also sets the threshold (default there: 1%)
 
     $ whatwhere anomaly fit normal/ --out detector
     $ whatwhere anomaly fit normal/ --out detector --aligned
+    $ whatwhere anomaly fit normal/ --out detector --defects bad/ --cost 50 --expected 2%
     """
+    from whatwhere.anomaly.threshold import in_percent, interval_in_percent
     from whatwhere.commands.outputs import Stages, claim
     from whatwhere.errors import printable
 
     spec = settings.override(AnomalySpec())
-    claim([out], normal, overwrite=overwrite)
-    detector = fitted(spec, normal, Stages(quiet))
+    share = None if expected is None else read_share(expected, "--expected")
+    if cost <= 0:
+        raise SpecError(f"Got --cost {cost:g}; expected a number above 0.")
+    claim([out], normal, defects, overwrite=overwrite)
+    if report is not None:
+        check_outside(report, normal, "--report")
+        claim(report_files(report), normal, defects, folder=report, overwrite=overwrite)
+    stages = Stages(quiet)
+    detector = fitted(spec, normal, stages)
+    if defects is not None:
+        with stages.stage("choosing the threshold by defects", 1) as advance:
+            detector.choose_threshold_by_defects(defects, cost, share or EXPECTED)
+            advance(1)
     save(detector, out, "--out")
+    if report is not None:
+        report_on_normal(detector, normal, report, stages, share)
     threshold = detector.threshold_
     low, high = threshold.interval
     count = detector.sample_.seen
@@ -97,14 +130,90 @@ def fit(
             "threshold": threshold.value,
             "false_alarms": threshold.false_alarms,
             "interval": [low, high],
+            "odd": [] if detector.odd_pictures_ is None else detector.odd_pictures_.names,
         }
+        if detector.recall_ is not None:
+            facts["recall"] = detector.recall_.value
+            facts["recall_interval"] = list(detector.recall_.interval)
         typer.echo(json.dumps({"detector": str(out), "pictures": count, **facts}))
         return
     typer.echo(
         f"{printable(out)}: {learned_from(detector)}. Scores above {threshold.value:.2f} are"
-        f" anomalies. About {100 * threshold.false_alarms:.2g} % of normal pictures score higher"
-        f" (95 % interval: {100 * low:.2g} to {100 * high:.2g} %).{too_few(detector)}"
+        f" anomalies. About {in_percent(threshold.false_alarms)} of normal pictures score higher"
+        f" (95 % interval: {interval_in_percent(threshold.interval)}).{too_few(detector)}"
+        f"{far_above_the_others(detector)}{what_to_expect(detector, share)}"
     )
+
+
+def far_above_the_others(model: "AnomalyDetector") -> str:
+    """A sentence that names the pictures that were given as normal but score far above the others;
+    empty without such pictures."""
+    from whatwhere.errors import plural, printable
+
+    odd = model.odd_pictures_
+    if odd is None:
+        return ""
+    named = ", ".join(printable(name) for name in odd.names[:NAMED])
+    more = len(odd.names) - NAMED
+    if more > 0:
+        named += f" and {plural(more, 'other picture')}"
+    score, verb, them = "score", "them", "they are"
+    if len(odd.names) == 1:
+        score, verb, them = "scores", "it", "it is"
+    return (
+        f" {named} {score} far above the other {odd.others:,}. Look at {verb} (--report FOLDER"
+        f" shows the oddest first). If {them} odd, take {verb} out or give --contamination"
+        f" {odd.contamination:g}: without {verb}, the threshold is {odd.threshold.value:.2f}"
+        f" instead of {model.threshold_.value:.2f}."
+    )
+
+
+def what_to_expect(model: "AnomalyDetector", expected: float | None) -> str:
+    """Sentences on the share of defects found and of true alarms; empty if neither can be told."""
+    from whatwhere.anomaly.threshold import in_percent, interval_in_percent, true_alarms
+
+    words = ""
+    recall = model.recall_
+    if recall is not None:
+        words += (
+            f" Expect an alarm for {in_percent(recall.value)} of new defects (95 % interval:"
+            f" {interval_in_percent(recall.interval)}; {recall.found} of the {recall.of} given"
+            " ones, each judged by the threshold that the others choose)."
+        )
+    if expected is not None:
+        rate = model.threshold_.false_alarms
+        most = "at most" if recall is None else "about"
+        share = true_alarms(rate, expected, 1.0 if recall is None else recall.value)
+        words += (
+            f" If {in_percent(expected)} of new pictures have a defect, {most}"
+            f" {in_percent(share)} of the alarms are true."
+        )
+    return words
+
+
+def report_on_normal(
+    model: "AnomalyDetector",
+    normal: str,
+    out: Path,
+    stages: "Stages",
+    expected: float | None,
+    *,
+    json_: bool = False,
+) -> str:
+    """Write the report of the pictures that a detector learned from, each scored by what it learned
+    from the others."""
+    from whatwhere.anomaly.pictures import open_pictures
+
+    source = open_pictures(normal)
+    rows = scored(model, source, stages)
+    # `fit` scored each picture by what it learned from the others; only the places come from the
+    # detector itself.
+    by_others = zip(
+        model.fitted_.tolist(), model.normal_scores_.tolist(), model.normal_evidence_, strict=True
+    )
+    for number, score, evidence in by_others:
+        rows[number] = replace(rows[number], score=score, evidence=evidence)
+    return write_report(out, model, source, rows, stages, json_=json_, expected=expected)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +234,7 @@ def score(
     pictures: str,
     *,
     out: Path,
+    expected: str | None = None,
     settings: Settings,
     overwrite: bool = False,
     json_: bool = False,
@@ -144,6 +254,8 @@ def score(
     pictures  a picture, a folder of pictures of any sizes, the name of a data set, or an .npy, .npz
               or IDX file
     out       folder for the report. With --shard, each part writes to a sub-folder
+    expected  share of the pictures that have a defect, such as 1%. The report says which share of
+              the alarms is true
     overwrite  also replace files that whatwhere did not write, or that have changed since. The
                command replaces results of whatwhere in this folder without asking
 
@@ -153,6 +265,7 @@ def score(
     from whatwhere.commands.outputs import Stages, claim
 
     spec = settings.of(ScoreSpec)
+    share = None if expected is None else read_share(expected, "--expected")
     shard = open_shard(settings, out, quiet=quiet)
     out = shard.part_of(out)
     check_outside(out, pictures)
@@ -171,13 +284,15 @@ def score(
         model.choose_threshold(spec.false_alarms)
         if few := too_few(model):
             note = f" The detector {learned_from(model)}.{few}"
-    claim(report_files(out), detector, pictures, folder=out, overwrite=overwrite, recorded=True)
+    claim(report_files(out), detector, pictures, folder=out, overwrite=overwrite)
     source = open_pictures(pictures, shard)
     record = PartRecord(file_checksum(detector), str(spec), source.all_pictures)
     begin_part(out, shard, record, overwrite=overwrite)
     fitted_to: list[int] = []
     rows = scored(model, watched(source, model, fitted_to), stages)
-    words = write_report(out, model, source, rows, stages, json_=json_, normal=model.normal_scores_)
+    words = write_report(
+        out, model, source, rows, stages, json_=json_, normal=model.normal_scores_, expected=share
+    )
     end_part(out, shard)
     if not json_:
         words += note
@@ -197,6 +312,7 @@ class UnsortedSpec(AnomalySpec):
                   position in pictures of one size. By default, the detector compares each place
                   with all places, for surfaces
     false_alarms  share of normal pictures that may count as anomalies; sets the threshold
+    false_area    share of the area of normal pictures that may lie inside outlines
     contamination  share of the pictures that you expect to be odd
     memory        MB of memory that learning may use. If the pictures need more, the command learns
                   from a random sample
@@ -212,6 +328,7 @@ def odd(
     *,
     out: Path,
     detector: Path | None = None,
+    expected: str | None = None,
     settings: Settings,
     overwrite: bool = False,
     json_: bool = False,
@@ -228,6 +345,8 @@ def odd(
     out       folder for the report
     detector  file for the detector, with which `whatwhere anomaly score` scores new pictures.
               Default: the command does not keep the detector
+    expected  share of the pictures that have a defect, such as 1%. The report says which share of
+              the alarms is true
     overwrite  also replace files that whatwhere did not write, or that have changed since. The
                command replaces results of whatwhere in this folder without asking
 
@@ -238,27 +357,18 @@ def odd(
     from whatwhere.commands.outputs import Stages, claim
 
     spec = settings.of(UnsortedSpec)
+    share = None if expected is None else read_share(expected, "--expected")
     check_outside(out, pictures)
     # imported after the check, so that its error is reported sooner
-    from whatwhere.anomaly.pictures import open_pictures
 
-    claim(report_files(out), pictures, folder=out, overwrite=overwrite, recorded=True)
+    claim(report_files(out), pictures, folder=out, overwrite=overwrite)
     if detector is not None:
         claim([detector], pictures, overwrite=overwrite)
     stages = Stages(quiet)
     model = fitted(spec, pictures, stages)
     if detector is not None:
         save(model, detector, "--detector")
-    source = open_pictures(pictures)
-    rows = scored(model, source, stages)
-    # The detector learned from most of these pictures. `fit` scored each of them by what it learned
-    # from the others; only the places come from the detector itself.
-    by_others = zip(
-        model.fitted_.tolist(), model.normal_scores_.tolist(), model.normal_evidence_, strict=True
-    )
-    for number, score, evidence in by_others:
-        rows[number] = replace(rows[number], score=score, evidence=evidence)
-    words = write_report(out, model, source, rows, stages, json_=json_)
+    words = report_on_normal(model, pictures, out, stages, share, json_=json_)
     typer.echo(words if json_ else words + too_few(model))
 
 
@@ -315,7 +425,7 @@ def too_few(model: "AnomalyDetector") -> str:
     )
 
 
-def check_outside(out: Path, pictures: str) -> None:
+def check_outside(out: Path, pictures: str, option: str = "--out") -> None:
     """Raise an error if the folder for the report is the folder of the pictures, or inside it."""
     from whatwhere.errors import SpecError, printable
 
@@ -327,7 +437,7 @@ def check_outside(out: Path, pictures: str) -> None:
         "is the folder of the pictures" if report == folder else "is inside the pictures' folder"
     )
     raise SpecError(
-        f"--out {printable(out)} {place}. The next command would read the report as pictures."
+        f"{option} {printable(out)} {place}. The next command would read the report as pictures."
         " Choose a folder outside of it."
     )
 
@@ -356,7 +466,7 @@ def scored(model: "AnomalyDetector", source: "PictureList", stages: "Stages") ->
     rows = []
     with stages.stage(f"scoring {plural(len(source), 'picture')}", len(source)) as advance:
         for number, found in enumerate(model.detect(source)):
-            rows.append(Row.of(found, number, model.threshold_.value))
+            rows.append(Row.of(found, number, model.outline_))
             advance(1)
     return rows
 
@@ -373,17 +483,19 @@ def write_report(
     rows: Sequence[Row],
     stages: "Stages",
     *,
-    json_: bool,
+    json_: bool = False,
     normal: "np.ndarray | None" = None,
+    expected: float | None = None,
 ) -> str:
     """Write the table and the page, the least normal pictures first; return a summary, as JSON or
     in words.
 
-    normal  scores of other pictures, which the detector learned from
+    normal    scores of other pictures, which the detector learned from
+    expected  share of pictures that have a defect
     """
     import numpy as np
 
-    from whatwhere.anomaly.page import count_above, false_alarms_among, write_page
+    from whatwhere.anomaly.page import alarm_rates, count_above, write_page
     from whatwhere.commands.outputs import write
     from whatwhere.errors import printable
 
@@ -396,14 +508,15 @@ def write_report(
     with stages.stage("drawing the page", len(shown)) as advance:
         drawn = drawings(model, source, shown, advance)
         learned = learned_from(model)
-        content = write_page(drawn, scores, normal, threshold, learned)
+        rates = alarm_rates(len(rows), threshold, expected, model.recall_)
+        content = write_page(drawn, scores, normal, threshold, model.outline_, learned, rates)
         write(page, content.encode(), out)
     anomalies = int((scores > threshold.value).sum())
     if json_:
         return json.dumps({"folder": str(out), "pictures": len(rows), "anomalies": anomalies})
     found = f"{printable(out)}: {count_above(anomalies, len(rows))}."
     if anomalies:
-        found += f" {false_alarms_among(anomalies, len(rows), threshold)}"
+        found += f" {rates}"
     if len(rows) == 1:
         return f"{found} Its score is {scores[0]:.2f}."
     return f"{found} The least normal is {printable(rows[0].name)} (score {scores[0]:.2f})."

@@ -17,8 +17,6 @@ from whatwhere.anomaly.evidence import (
     Each,
     ExpectedEvidence,
     NormalSurface,
-    Threshold,
-    choose_threshold,
 )
 from whatwhere.anomaly.features import OWN, GivenFeatures
 from whatwhere.anomaly.filters import (
@@ -42,11 +40,20 @@ from whatwhere.anomaly.pictures import (
 )
 from whatwhere.anomaly.scorer import Scorer, learn_scorer
 from whatwhere.anomaly.settings import AnomalySpec
+from whatwhere.anomaly.threshold import (
+    OddPictures,
+    Recall,
+    Threshold,
+    cheapest_false_alarms,
+    choose_threshold,
+    expected_recall,
+    far_above,
+)
 from whatwhere.engines.threads import workers
 from whatwhere.errors import ImageError, MissingExtra, RunError, SpecError, plural, printable
-from whatwhere.files import readable
+from whatwhere.files import readable, untrusted
 from whatwhere.learning import load as load_model
-from whatwhere.model.files import read_checked, read_tensors, write_checked
+from whatwhere.model.files import read_checked, write_checked
 from whatwhere.nn.feature_maps import FeatureMaps, check_features
 from whatwhere.progress import Stage, no_stage
 
@@ -56,8 +63,7 @@ try:
 except ImportError:
     raise MissingExtra("scikit-learn", "AnomalyDetector") from None
 
-FORMAT = "whatwhere anomaly detector 5"
-FORMER = "whatwhere anomaly detector 4"  # with one source, the detector's own features
+FORMAT = "whatwhere anomaly detector 6"
 FEATURES = "photographs"  # the model whose first layer has the features
 COMPARED = 4  # normal patches that are shown
 FEATURE_COPIES = 6  # of the maps of a picture that `fit` holds at most
@@ -109,8 +115,9 @@ class Detection:
     score        the higher, the less normal; a score above `threshold_.value` is an anomaly
     evidence     evidence of each kind, in units of normal pictures with such a surface: 0 is their
                  median, and a tenth of them exceed 1
-    anomaly_map  [H, W]: all kinds of evidence together, in units of all normal pictures; NaN where
-                 a pixel is unknown
+    anomaly_map  [H, W]: how rare such a place is among normal pictures, whatever the picture: a
+                 place with the value 2 is less normal than 99 % of their area, with 3 than 99.9 %
+                 (-log10 of the rest). NaN where a pixel is unknown
     patch        the least normal place: the `Patch` around the largest value of the map
     """
 
@@ -120,10 +127,10 @@ class Detection:
     anomaly_map: Tensor
     patch: Patch
 
-    def share_above(self, threshold: float) -> float:
-        """The share of the known pixels whose values in the map exceed a threshold."""
+    def share_above(self, outline: float) -> float:
+        """The share of the known pixels whose values in the map exceed `outline_`."""
         known = self.anomaly_map[self.anomaly_map.isfinite()]
-        return float((known > threshold).float().mean())
+        return float((known > outline).float().mean())
 
 
 class AnomalyDetector(OutlierMixin, BaseEstimator):
@@ -147,6 +154,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         position in pictures of one size (digits, parts). False compares with all places, for
         surfaces
     false_alarms : share of normal pictures that may count as anomalies; sets the threshold
+    false_area : share of the area of normal pictures that may lie inside outlines; sets `outline_`
     contamination : share of the pictures given to `fit` that may be anomalies. `fit` leaves out the
         least normal ones and learns again from the rest
     memory : MB that `fit` may use beyond the program itself and the given features, for pictures of
@@ -157,9 +165,15 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
     ----------
     threshold_ : a `Threshold`: its value, the expected rate of false alarms, and the interval of
         that rate
+    outline_ : values of `anomaly_map` above it are inside the outline of an anomaly: -log10 of
+        `false_area`
     normal_scores_ : scores of the normal pictures, each by what was learned from the others, (n,)
     normal_evidence_ : evidence of each kind that `normal_scores_` come from, a list of n
         dictionaries; `load` does not restore it
+    odd_pictures_ : an `OddPictures`: pictures given as normal that score far above the others; None
+        without such pictures
+    recall_ : a `Recall`, the share of defects that `choose_threshold_by_defects` expects to find;
+        None without defects
     fitted_ : numbers of the pictures that `normal_scores_` belong to, in the order they were given,
         (n,)
     offset_ : `score_samples` minus `decision_function`
@@ -176,12 +190,15 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
     (28, 28)
     """
 
+    recall_: Recall | None
+
     def __init__(
         self,
         *,
         features: Features = None,
         aligned: bool = False,
         false_alarms: float = 0.05,
+        false_area: float = 0.002,
         contamination: float = 0.0,
         memory: int = 1000,
         random_state: int = 0,
@@ -189,6 +206,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         self.features = features
         self.aligned = aligned
         self.false_alarms = false_alarms
+        self.false_area = false_area
         self.contamination = contamination
         self.memory = memory
         self.random_state = random_state
@@ -223,13 +241,15 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         sample = getattr(self, "sample_", None) or Sample(spec.memory * 1_000_000, spec.seed)
         pictures = open_pictures(X)
         sizes = {tuple(picture.shape[1:]) for picture in sample.pictures}
+        before = sample.seen
         with stage("reading pictures", len(pictures)) as advance:
             for picture in pictures:
                 if not picture.isfinite().any():
                     raise ImageError(f"Normal picture {sample.seen} has no known pixel. Remove it.")
                 if not sample.seen:
                     sample.feature_bytes = self._feature_bytes(picture)
-                sample.add(with_channels(picture, sample.channels or len(picture)))
+                name = pictures.names[sample.seen - before]
+                sample.add(with_channels(picture, sample.channels or len(picture)), name)
                 sizes.add(tuple(picture.shape[1:]))
                 advance(1)
                 if progress:
@@ -252,6 +272,25 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         AnomalySpec(false_alarms=false_alarms)  # raises an error if it is no such share
         self.false_alarms = false_alarms
         self.threshold_ = self._threshold()
+        self.recall_ = None
+        return self
+
+    def choose_threshold_by_defects(
+        self, X: Source, cost: float = 100.0, expected: float = 0.01
+    ) -> "AnomalyDetector":
+        """Choose the threshold that costs least, from a few pictures with defects that the detector
+        has not learned from; `recall_` is what it expects to find.
+
+        cost      of a missed defect, in false alarms
+        expected  share of pictures that have a defect
+        """
+        check_is_fitted(self, "threshold_")
+        defects = -self.score_samples(X)
+        if not len(defects):
+            raise ImageError("Got no pictures with defects; expected at least one.")
+        normal = self.normal_scores_
+        self.choose_threshold(cheapest_false_alarms(normal, defects, cost, expected))
+        self.recall_ = expected_recall(normal, defects, cost, expected)
         return self
 
     def score_samples(self, X: Source) -> np.ndarray:
@@ -267,8 +306,8 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         return np.where(self.decision_function(X) < 0, -1, 1)
 
     def anomaly_map(self, X: Source) -> list[np.ndarray]:
-        """How unlike normal pictures each pixel is, (H, W) for each picture, in the units of the
-        threshold.
+        """How unlike normal pictures each pixel is, (H, W) for each picture, as in
+        `Detection.anomaly_map`; `outline_` is the threshold.
 
         For signals, (T,) for each.
         """
@@ -289,6 +328,24 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         """`score_samples` minus `decision_function`."""
         check_is_fitted(self, "threshold_")
         return -self.threshold_.value
+
+    @property
+    def outline_(self) -> float:
+        """The threshold of maps."""
+        return -math.log10(self.false_area)
+
+    @property
+    def odd_pictures_(self) -> OddPictures | None:
+        """Pictures that `fit` got as normal ones but that score far above the others; None if there
+        are none."""
+        check_is_fitted(self, "threshold_")
+        far = far_above(self.normal_scores_)
+        if not len(far):
+            return None
+        numbers = tuple(self.fitted_[far].tolist())
+        names = tuple(self.sample_.names[number] for number in numbers)
+        rest = np.delete(self.normal_scores_, far)
+        return OddPictures(numbers, names, len(rest), choose_threshold(rest, self.false_alarms))
 
     def detect(self, pictures: PictureList) -> Iterator[Detection]:
         """The findings in each picture; they depend neither on the other pictures nor on the number
@@ -354,11 +411,16 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
                 "feature_bytes": sample.feature_bytes,
             },
             "numbers": sample.numbers,
+            "names": [sample.names[number] for number in sample.numbers],
+            "recall": None if self.recall_ is None else asdict(self.recall_),
             "fitted": self.fitted_.tolist(),
             "contrast": asdict(self.contrast_),
         }
-        for n, ranks in enumerate(self.ranks_):
-            tensors[f"{n}.bends"] = ranks.bends
+        curves = zip(self.ranks_, self.map_ranks_, strict=True)
+        for n, (ranks, map_ranks) in enumerate(curves):
+            take_tensors(f"{n}.ranks", ranks, tensors)
+            take_tensors(f"{n}.map_ranks", map_ranks, tensors)
+        take_tensors("area", self.area_, tensors)
         tensors["scores"] = torch.from_numpy(self.normal_scores_)
         tensors |= {f"picture.{n}": as_bytes(picture) for n, picture in enumerate(sample.pictures)}
         contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
@@ -379,25 +441,24 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             )
         if not file.exists():
             raise RunError(f"Cannot find {printable(file)}. Check the path, or {MAKE_ONE}")
-        with readable(file, "anomaly detector", "copy it again, or fit again"):
-            former = read_tensors(file)[0].get("format") == FORMER
-            settings, tensors = read_checked(file, FORMER if former else FORMAT)
-            if former:
-                settings, tensors = from_former(settings, tensors)
+        # forged settings have any types, and parts that do not match each other
+        with readable(file, "anomaly detector", "copy it again, or fit again"), untrusted():
+            settings, tensors = read_checked(file, FORMAT)
             detector = AnomalyDetector(features=features, **settings["parameters"])
             detector.sample_ = Sample(**settings["sample"])
-            for n, number in enumerate(settings["numbers"]):
-                detector.sample_.keep(number, from_bytes(tensors[f"picture.{n}"]))
+            kept = zip(settings["numbers"], settings["names"], strict=True)
+            for n, (number, name) in enumerate(kept):
+                detector.sample_.keep(number, from_bytes(tensors[f"picture.{n}"]), name)
             detector.fitted_ = np.array(settings["fitted"])
             detector.normal_scores_ = tensors["scores"].numpy()
             detector.scorers_ = detector._read_scorers(settings["scorers"], tensors)
-            detector.ranks_ = [Ranks(tensors[f"{n}.bends"]) for n in range(len(detector.scorers_))]
-            if "contrast" in settings:
-                detector.contrast_ = Contrast(**settings["contrast"])
-            else:
-                # Earlier files do not have it, and measuring it takes most of the time of loading.
-                detector.contrast_ = Contrast.of(detector._normal_pictures())
+            sources = range(len(detector.scorers_))
+            detector.ranks_ = [ranks_from(f"{n}.ranks", tensors) for n in sources]
+            detector.map_ranks_ = [ranks_from(f"{n}.map_ranks", tensors) for n in sources]
+            detector.area_ = ranks_from("area", tensors)
+            detector.contrast_ = Contrast(**settings["contrast"])
             detector.threshold_ = detector._threshold()
+            detector.recall_ = recall_from(settings["recall"])
             # parts that do not match each other raise here
             detector.score_samples(detector.sample_.pictures[:1])
         return detector
@@ -434,6 +495,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             self._learn_scorers(spec, each, stage)
         self.contrast_ = Contrast.of(self._normal_pictures())
         self.threshold_ = self._threshold()
+        self.recall_ = None
 
     def _learn_scorers(self, spec: AnomalySpec, each: Each, stage: Stage) -> None:
         pictures = self._normal_pictures()
@@ -447,6 +509,9 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         self.ranks_ = [Ranks.of(one.normal_scores) for one in learned]
         scores = join(self.ranks_, [one.normal_scores for one in learned])
         self.normal_scores_ = scores.double().numpy()
+        self.map_ranks_ = [Ranks.of_area(one.normal_pixels.flatten()) for one in learned]
+        pixels = join(self.map_ranks_, [one.normal_pixels.flatten() for one in learned])
+        self.area_ = Ranks.of_area(pixels)
 
     def _feature_bytes(self, picture: Tensor) -> int:
         """Bytes that `fit` needs for each value of a picture, by the features that are given."""
@@ -527,10 +592,11 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         found = [scorer(picture, name) for scorer in self.scorers_]
         evidence = self._by_kind([list(one.evidence.values()) for one in found])
         score = float(join(self.ranks_, [torch.tensor(one.score) for one in found]))
-        pixels = join(self.ranks_, [one.by_pixel for one in found])
+        joined = join(self.map_ranks_, [one.by_pixel for one in found])
+        pixels = self.area_(joined) / math.log(10)
         if dead := self.contrast_.dead(picture):
             score = max(score, self.threshold_.value + dead)
-            pixels = pixels.clamp_min(self.threshold_.value + dead)
+            pixels = pixels.clamp_min(self.outline_ + dead)
         known = picture.isfinite().all(0)
         anomaly_map = torch.where(known, pixels, torch.nan)
         patch = Patch.around(*largest_pixel(anomaly_map), found[0].side, anomaly_map.shape)
@@ -565,20 +631,17 @@ def scorer_settings(
     return entry
 
 
-def from_former(
-    settings: dict[str, Any], tensors: dict[str, Tensor]
-) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """A file of the former format, with one source and no pictures left out, in today's."""
-    entry: dict[str, Any] = {"source": OWN}
-    entry |= {part: settings.pop(part) for part in ("filters", "normal", "usual")}
-    entry["filters"]["search"]["whole"] = False
-    settings |= {"scorers": [entry], "fitted": settings["numbers"]}
-    shared = ("picture.", "scores")
-    renamed = {
-        name if name.startswith(shared) else f"0.{name}": tensor for name, tensor in tensors.items()
-    }
-    renamed["0.bends"] = Ranks.of(tensors["scores"]).bends
-    return settings, renamed
+def recall_from(settings: Mapping[str, Any] | None) -> Recall | None:
+    """What a file records of the share of defects found."""
+    if settings is None:
+        return None
+    low, high = settings["interval"]
+    return Recall(settings["found"], settings["of"], (low, high))
+
+
+def ranks_from(name: str, tensors: Mapping[str, Tensor]) -> Ranks:
+    """A curve that `take_tensors` took apart."""
+    return Ranks(tensors[f"{name}.bends"], tensors[f"{name}.shares"])
 
 
 def take_tensors(name: str, value: Any, tensors: dict[str, Tensor]) -> Any:

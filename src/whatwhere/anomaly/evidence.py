@@ -24,7 +24,6 @@ from functools import reduce
 from operator import add
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -41,13 +40,6 @@ SURFACE = {
     "columns": (1.0, 1.0),
     "whole": (1.0, 1.0),
 }
-FORMER_SURFACE = {  # of files before format 5
-    "spots": (1.0, 1.0),
-    "texture": (0.9, 1.0),
-    "rows": (1.0, 1.0),
-    "columns": (1.0, 1.0),
-    "whole": (1.0, 1.0),
-}
 SMALL_SURFACE = {"spots": (1.0, 0.5), "texture": (0.9, 0.5)}  # there is no room for bands
 RECORDING = {"spots": (1.0, 0.5), "texture": (1.0, 0.5)}
 FEATURES = {"texture": (0.99, 1.0), "neighbours": (0.99, 1.0)}  # for features of a user
@@ -55,6 +47,10 @@ FEATURES = {"texture": (0.99, 1.0), "neighbours": (0.99, 1.0)}  # for features o
 it counts. The more all of them count, the more the largest alone decides.
 """
 
+LOCAL = ("spots", "texture", "neighbours", "places")
+"""The kinds that tell places apart. The others are the same in a band or everywhere."""
+
+WIDE_LIMIT = 1.0  # units of the others in a map: they never mark a place alone
 TEMPERATURE = 1.0  # units: T of the soft maximum
 UPPER_QUANTILE = 0.9
 SHRINKAGE = 0.1  # of correlations towards 0, since pictures are few
@@ -64,8 +60,6 @@ EDGE_PICTURES = 64  # enough for a mean and a deviation by the distance from the
 QUERIES = 128  # places that are compared at a time, so that memory is bounded
 GROUPS = 400  # groups in which the smallest of many values are searched
 DIRECTIONS = 4  # directions in which the surfaces of normal pictures differ most
-CONFIDENCE = 0.95  # of the interval of false alarms
-ROUNDING = 1e-4  # of a score, relative to 1 or to its size
 LEAST = 0.1  # the smallest spread of evidence and of energies that is used
 
 
@@ -436,6 +430,20 @@ def soft_maximum(evidence: Tensor) -> Tensor:
     return TEMPERATURE * (torch.logsumexp(evidence / TEMPERATURE, 0) - math.log(len(evidence)))
 
 
+def evidence_of_places(by_kind: Tensor, kinds: Kinds) -> Tensor:
+    """All kinds of evidence [k, rows, columns] as one map.
+
+    Places are marked by the mean of the local kinds. The others, which fill bands or the whole
+    picture, count up to `WIDE_LIMIT` only, so that a place is marked by what is seen there.
+    """
+    is_local = torch.tensor([kind in LOCAL for kind in kinds])
+    local = by_kind[is_local].mean(0)
+    if bool(is_local.all()):
+        return local
+    wide = soft_maximum(by_kind[~is_local]).clamp(max=WIDE_LIMIT)
+    return TEMPERATURE * torch.logsumexp(torch.stack([local, wide]) / TEMPERATURE, 0)
+
+
 def texture_of(cells: Cells) -> Tensor:
     """The energies around every cell, less a share of their mean in the picture, [D, n]."""
     side = cells.search.texture or cells.search.around
@@ -531,56 +539,3 @@ def median_and_spread(values: Tensor) -> Tensor:
         return values.new_zeros(2, 0)
     median = values.median(0).values
     return torch.stack([median, (values.quantile(UPPER_QUANTILE, 0) - median).clamp_min(LEAST)])
-
-
-# The threshold for a rate of false alarms, and how well a number of normal pictures determines it
-
-
-@dataclass(frozen=True)
-class Threshold:
-    """A threshold of anomaly scores.
-
-    value         pictures with larger scores are anomalies
-    false_alarms  the expected rate of false alarms: the wanted one, or 1 / (n + 1) if that is more
-    interval      the rate lies in this interval with a probability of 95 %; if pictures were left
-                  out of the fit, the upper end counts all of them as normal
-    """
-
-    value: float
-    false_alarms: float
-    interval: tuple[float, float]
-
-
-def choose_threshold(normal: np.ndarray, false_alarms: float, trimmed: int = 0) -> Threshold:
-    """The threshold for scores like those of normal pictures, [n].
-
-    trimmed  number of pictures with larger scores that were left out, because they may be anomalies
-
-    If a share α of new normal pictures may count as anomalies, the threshold is the k-th largest of
-    the n scores, k = α (n + 1). Its true rate of false alarms is random and follows Beta(k, n + 1 -
-    k), whatever the distribution of the scores, as long as the pictures are independent.
-    """
-    from scipy.stats import beta
-
-    count = len(normal)
-    k = max(1, math.floor(false_alarms * (count + 1)))
-    low = beta.ppf((1 - CONFIDENCE) / 2, k, count + 1 - k)
-    # The pictures left out are at worst normal ones above the threshold: k + trimmed of all.
-    high = beta.ppf((1 + CONFIDENCE) / 2, k + trimmed, count + 1 - k)
-    value = float(np.sort(normal)[-k])
-    # A picture that is equal to a normal one must not exceed its score by a rounding error.
-    value += ROUNDING * max(1.0, abs(value))
-    return Threshold(value, k / (count + 1), (float(low), float(high)))
-
-
-def pictures_needed(false_alarms: float, at_most: float) -> int:
-    """How many normal pictures make the rate of false alarms at most `at_most` with a probability
-    of 97.5 %.
-
-    >>> pictures_needed(0.01, at_most=0.02)
-    600
-    """
-    count = math.ceil(1 / false_alarms)
-    while choose_threshold(np.zeros(count), false_alarms).interval[1] > at_most:
-        count += math.ceil(1 / false_alarms)
-    return count

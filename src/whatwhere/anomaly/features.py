@@ -58,6 +58,10 @@ class GivenFeatures:
         """Values of cells [rows, columns] at every pixel of a picture of this size."""
         return F.interpolate(by_cell[None, None], list(size), mode="bilinear")[0, 0]
 
+    def detail_to_pixels(self, cells: Cells, size: Sequence[int]) -> Tensor:
+        """Features that are given have no detail."""
+        return torch.zeros(size[0], size[1])
+
     def fingerprint(self, channels: int) -> Tensor:
         """The mean and the deviation of every channel of a fixed picture's maps: it distinguishes
         these features from others."""

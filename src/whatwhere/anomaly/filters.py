@@ -17,7 +17,7 @@ the responses in squares of pixels. Signals are pictures of height 1: their feat
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 import torch.nn.functional as F
@@ -52,7 +52,9 @@ class Search:
     logarithm  take the logarithm of brightness, so that dark marks stand out more than bright ones
     texture    the same as `around`, for the texture alone; 0: as `around`
     gap        cells between a place and those that it is predicted from; 0: no prediction
-    whole      the last cells are as large as the others, and overlap those before them
+    detail     units of a map for each factor e by which a response is smaller than the largest one
+               nearby: it sharpens a map, whose places are as coarse as `around`
+    reach      cells: how far away nearby is
     """
 
     scales: tuple[int, ...]
@@ -63,12 +65,12 @@ class Search:
     logarithm: bool = False
     texture: int = 0
     gap: int = 0
-    whole: bool = True
+    detail: float = 0.5
+    reach: int = 1
 
 
 LARGE = Search(scales=(2, 4), cell=8, logarithm=True, texture=1, gap=5)
-FORMER_LARGE = Search(scales=(2, 4), cell=8, logarithm=True)  # of files before format 5
-SMALL = Search(scales=(1,), cell=2, around=5, own=1.0, nearest=5)
+SMALL = Search(scales=(1,), cell=2, around=5, own=1.0, nearest=5, detail=2.0, reach=5)
 SMALL_OBJECT = Search(scales=(1,), cell=4)
 SIGNAL = Search(scales=(1, 2, 4), cell=4)
 
@@ -83,12 +85,16 @@ class Cells:
     peaks   [2 R, rows, columns]: the largest response, and the largest negative one
     known   [rows, columns]: whether at least half of the pixels are known
     search  the search that found them
+    detail  [h, w]: how much smaller the largest response is than the largest one nearby,
+            as a logarithm, at the finest scale: it shows where in a cell a mark is.
+            Empty if the features have no finer places
     """
 
     energy: Tensor
     peaks: Tensor
     known: Tensor
     search: Search
+    detail: Tensor = field(default_factory=lambda: torch.empty(0, 0))
 
 
 @dataclass(frozen=True)
@@ -149,9 +155,13 @@ class Filters:
 
     def to_pixels(self, by_cell: Tensor, size: Sequence[int]) -> Tensor:
         """Values of cells [rows, columns] at every pixel of a picture of this size."""
-        extent = [side * self.search.cell for side in by_cell.shape]
-        pixels = F.interpolate(by_cell[None, None], extent, mode="bilinear")[0, 0]
-        return pixels[: size[0], : size[1]]
+        return enlarged(by_cell, self.search.cell, size)
+
+    def detail_to_pixels(self, cells: Cells, size: Sequence[int]) -> Tensor:
+        """The detail of cells in units of a map, at every pixel of a picture of this size."""
+        if not cells.detail.numel():
+            return torch.zeros(size[0], size[1])
+        return self.search.detail * enlarged(cells.detail, min(self.search.scales), size)
 
     def cells(self, planes: Tensor, responses: Sequence[Tensor], known: Tensor) -> Cells:
         cell = self.search.cell
@@ -182,7 +192,8 @@ class Filters:
             # picture.
             usual = energy[:, reliable].mean(1)[:, None, None]
             energy = torch.where(reliable, energy, usual)
-        return Cells(energy, torch.cat(peaks) * reliable, reliable, self.search)
+        detail = detail_of(responses[0], self.search.reach * sides[0])
+        return Cells(energy, torch.cat(peaks) * reliable, reliable, self.search, detail)
 
     def far_from_gaps(self, known: Tensor, half_known: Tensor) -> Tensor:
         """Which cells [rows, columns] show what is known [H, W], and not the border of a gap; all
@@ -197,6 +208,30 @@ class Filters:
         clean = mean_pool(around_pixel, self.search.cell, self.search)[0] >= CLEAN
         enough = int((clean & half_known).sum()) >= FEWEST_CLEAN * int(half_known.sum())
         return clean if enough else torch.ones_like(clean)
+
+
+def enlarged(values: Tensor, times: int, size: Sequence[int]) -> Tensor:
+    """Values [rows, columns] of squares of `times` × `times` pixels at every pixel [H, W]."""
+    extent = [side * times for side in values.shape]
+    pixels = F.interpolate(values[None, None], extent, mode="bilinear")[0, 0]
+    return pixels[: size[0], : size[1]]
+
+
+def detail_of(responses: Tensor, reach: int) -> Tensor:
+    """The logarithm of the largest response [F, h, w] around every place, less the largest one at
+    most `reach` places away, [h, w]."""
+    rows = 0 if responses.shape[1] == 1 else 1  # signals have one row
+    smooth = F.avg_pool2d(
+        responses.abs().amax(0)[None],
+        (2 * rows + 1, 3),
+        1,
+        (rows, 1),
+        count_include_pad=False,
+    )
+    size = smooth.clamp_min(QUIET).log()
+    reaches = (reach * rows, reach)
+    nearby = F.pad(size, [reach, reach, *(2 * reaches[:1])], value=-torch.inf)
+    return (size - F.max_pool2d(nearby, [2 * r + 1 for r in reaches], 1))[0]
 
 
 def learn_filters(
@@ -313,13 +348,13 @@ def shrink(planes: Tensor, scale: int, search: Search) -> Tensor:
 
 def mean_pool(values: Tensor, side: int, search: Search) -> Tensor:
     """The mean of every square of a picture [C, H, W]."""
-    squares = whole_squares(values, side) if search.whole else values
+    squares = whole_squares(values, side)
     return F.avg_pool2d(squares[None], side, ceil_mode=True, count_include_pad=False)[0]
 
 
 def max_pool(values: Tensor, side: int, search: Search) -> Tensor:
     """The largest value of every square of a picture [C, H, W]."""
-    squares = whole_squares(values, side) if search.whole else values
+    squares = whole_squares(values, side)
     return F.max_pool2d(squares[None], side, ceil_mode=True)[0]
 
 

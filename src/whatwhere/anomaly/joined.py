@@ -1,8 +1,9 @@
-"""Scores of several sources of features as one, by ranks.
+"""Scores and maps of several sources of features as one, by ranks.
 
 A score s becomes -log of the share of normal pictures above it, whatever its units; the mean over
-sources is Fisher's way to join such shares. Between `LEVELS` and beyond them the curve is straight,
-so that the least normal pictures keep their order and a map has values everywhere.
+sources is Fisher's way to join such shares. In a map, the same is done with the share of the area
+of normal pictures. Between the levels of a curve and beyond them the curve is straight, so that the
+least normal pictures keep their order and a map has values everywhere.
 """
 
 from collections.abc import Sequence
@@ -14,24 +15,43 @@ from torch import Tensor
 from whatwhere.anomaly.evidence import LEAST
 
 LEVELS = (0.1, 0.5, 0.75, 0.9)  # shares of normal pictures below the bends of the curve
+AREAS = (0.1, 0.5, 0.9, 0.99, 0.999)  # shares of the area of normal pictures
+FEWEST = 30  # pixels above the highest bend
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """The curve of one source: the scores [b] that `LEVELS` of the normal pictures stay below."""
+    """The curve of one source: the scores [b] that these shares [b] of the normal pictures, or of
+    their area, stay below."""
 
     bends: Tensor
+    shares: Tensor
 
     @classmethod
     def of(cls, normal_scores: Tensor) -> "Ranks":
-        quantiles = normal_scores.double().quantile(torch.tensor(LEVELS, dtype=torch.float64))
+        """The curve of scores [n] of normal pictures."""
+        return cls._with(normal_scores, LEVELS)
+
+    @classmethod
+    def of_area(cls, normal_pixels: Tensor) -> "Ranks":
+        """The curve of values [n] of maps of normal pictures."""
+        count = len(normal_pixels)
+        return cls._with(normal_pixels, [a for a in AREAS if a < 0.9 or (1 - a) * count >= FEWEST])
+
+    @classmethod
+    def _with(cls, values: Tensor, levels: Sequence[float]) -> "Ranks":
+        shares = torch.tensor(levels, dtype=torch.float64)
+        order = values.double().sort().values
+        at = shares * (len(order) - 1)
+        low = order[at.floor().long()]
+        quantiles = low + (order[at.ceil().long()] - low) * (at - at.floor())
         # Equal scores would make the curve a step: it gets a spread of at least LEAST.
-        widths = quantiles.diff().clamp_min(LEAST / len(LEVELS))
-        return cls(torch.cat([quantiles[:1], quantiles[0] + widths.cumsum(0)]))
+        widths = quantiles.diff().clamp_min(LEAST / len(shares))
+        return cls(torch.cat([quantiles[:1], quantiles[0] + widths.cumsum(0)]), shares)
 
     def __call__(self, scores: Tensor) -> Tensor:
-        """-log of the share of normal pictures above scores [...]."""
-        heights = -torch.log1p(-torch.tensor(LEVELS, dtype=torch.float64))
+        """-log of the share of normal pictures, or of their area, above scores [...]."""
+        heights = -torch.log1p(-self.shares)
         slopes = heights.diff() / self.bends.diff()
         part = torch.bucketize(scores.double(), self.bends[1:-1])
         return (heights[part] + slopes[part] * (scores - self.bends[part])).to(scores.dtype)

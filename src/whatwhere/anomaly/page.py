@@ -15,7 +15,13 @@ import torch
 from torch import Tensor
 
 from whatwhere.anomaly.detector import Detection
-from whatwhere.anomaly.evidence import Threshold
+from whatwhere.anomaly.threshold import (
+    Recall,
+    Threshold,
+    in_percent,
+    interval_in_percent,
+    true_alarms,
+)
 from whatwhere.errors import MissingExtra, plural, printable
 from whatwhere.html import data_url, report_style, static_page, thumbnail
 
@@ -24,7 +30,7 @@ BINS = 40  # bins of the histogram
 WIDTH = 640
 HEIGHT = 150
 LARGEST = 700  # pixels of the longer side of a picture that are kept
-SHOWN_RANGE = 2.0  # how far above the threshold the red is strongest
+SHOWN_RANGE = 4.0  # how far above the outline's threshold the red is strongest
 RED = (208, 0, 0)
 OPAQUE = 0.45  # of the tint, where it is strongest: the surface is seen under it
 FAINT = 0.12  # of the tint at the threshold, so that outlines have an inside
@@ -93,7 +99,9 @@ def write_page(
     scores: np.ndarray,
     normal: np.ndarray | None,
     threshold: Threshold,
+    outline: float,
     learned: str,
+    rates: str,
 ) -> str:
     """The page.
 
@@ -101,47 +109,52 @@ def write_page(
     scores    scores of all pictures, [n]
     normal    scores of other pictures, which the detector learned from, [m]; None if it learned
               from these pictures
+    outline   the threshold of maps
     learned   which pictures the detector learned from: "learned from …"
+    rates     how often normal pictures raise an alarm (`alarm_rates`)
     """
     above = list[str]()
     below = list[str]()
     kinds = dict[str, str]()
     for drawing in drawings:
         side = above if drawing.found.score > threshold.value else below
-        side.append(item(drawing, threshold.value))
+        side.append(item(drawing, threshold.value, outline))
         for kind in drawing.found.evidence:
             # the name of given features comes before the kind
             kinds[kind] = KINDS[kind.rpartition(" ")[2]]
     anomalies = int((scores > threshold.value).sum())
-    low, high = threshold.interval
     rest = ""
     shown = len(above) + len(below)
     if shown < len(scores):
         rest = f"<p>This page shows the {shown:,} least normal pictures.</p>"
     body = f"""<main><h1>{count_above(anomalies, len(scores))}</h1>
-<p>{false_alarms_among(anomalies, len(scores), threshold)}</p>
+<p>{escape(rates)}</p>
 <div class="head"><div>
 {histogram(scores, normal, threshold.value)}
 {legend(kinds)}
 </div><div>
-<p>The detector {learned}. Its threshold is {threshold.value:.2f}. About
-{100 * threshold.false_alarms:.2g}&nbsp;% of new normal pictures score higher
-({100 * low:.2g} to {100 * high:.2g}&nbsp;% with a probability of
-95&nbsp;%, if the pictures are independent).</p>
+<p>The detector {learned}. Its threshold is {threshold.value:.2f}. The rate of false alarms holds
+if the pictures are independent.</p>
 <p>The left side shows each picture as it is. On the right, a dashed box marks the least normal
-place of every picture. A yellow line encloses places above the threshold, and red shows how far
-they exceed it. The score adds up the evidence of the whole picture. A picture can therefore be
+place of every picture. A yellow line encloses places that are less normal than
+{100 - 100 * 10**-outline:.4g}&nbsp;% of the area of normal pictures, and red shows how rare they
+are there. The score adds up the evidence of the whole picture. A picture can therefore be
 above the threshold without an outlined place, and a normal picture can have one. The small pictures
 show the marked place and the places most like it among the pictures that the detector learned
 from.</p>
 <div class="scale"></div>
-<div class="ends"><span>{threshold.value:.1f}</span>
-<span>{threshold.value + SHOWN_RANGE:.1f}</span></div>
+<div class="ends"><span>{words_of_area(outline)}</span>
+<span>{words_of_area(outline + SHOWN_RANGE)}</span></div>
 {rest}</div></div>
 {section("Above the threshold", above)}
 {section("Below the threshold", below)}</main>
 """
     return static_page("Anomalies", report_style() + STYLE, body)
+
+
+def words_of_area(value: float) -> str:
+    """How rare places with a value of a map are among normal pictures."""
+    return f"1 in {float(f'{10**value:.2g}'):,.0f}"
 
 
 def section(title: str, items: Sequence[str]) -> str:
@@ -160,28 +173,32 @@ def count_above(anomalies: int, pictures: int) -> str:
     return f"{anomalies:,} of {plural(pictures, 'picture')} {are} above the threshold"
 
 
-def false_alarms_among(anomalies: int, pictures: int, threshold: Threshold) -> str:
-    """How many of the anomalies are false alarms if all pictures are normal or almost all, in
-    words; empty without anomalies."""
-    if not anomalies:
-        return ""
-    low, high = threshold.interval
-    least, expected, most = (
-        min(anomalies, round(rate * pictures)) for rate in (low, threshold.false_alarms, high)
+def alarm_rates(
+    pictures: int, threshold: Threshold, expected: float | None, recall: Recall | None
+) -> str:
+    """How often normal pictures raise an alarm and, if the share of pictures with a defect is
+    known, which share of alarms is true, in words."""
+    rate = threshold.false_alarms
+    share = (
+        f"About {in_percent(rate)} of normal pictures exceed the threshold"
+        f" (95 % interval: {interval_in_percent(threshold.interval)})"
     )
-    share = f"About {100 * threshold.false_alarms:.2g} % of normal pictures exceed the threshold"
-    if anomalies == 1:
-        perhaps = "may be" if expected else "is probably not"
-        return f"{share}, so this alarm {perhaps} a false one."
-    between = f"({least:,} to {most:,})"
-    if not expected:
-        return f"{share}, so probably none of these {anomalies:,} is a false alarm {between}."
-    if expected == 1:
-        return f"{share}, so about 1 of these {anomalies:,} is probably a false alarm {between}."
-    return (
-        f"{share}, so about {expected:,} of these {anomalies:,} are probably false alarms"
-        f" {between}."
-    )
+    if pictures > 1:
+        alarms = plural(round(rate * pictures), "false alarm")
+        share += f": {pictures:,} normal pictures would raise about {alarms}"
+    if expected is None:
+        return (
+            f"{share}. Which share of the alarms is true depends on how many pictures have a"
+            " defect: give that share, for example --expected 1%."
+        )
+    if recall is None:
+        most = in_percent(true_alarms(rate, expected))
+        true = f"at most {most} of the alarms are true, even if every defect raises one"
+    else:
+        true = (
+            f"about {in_percent(true_alarms(rate, expected, recall.value))} of the alarms are true"
+        )
+    return f"{share}. If {in_percent(expected)} of the pictures have a defect, {true}."
 
 
 def legend(kinds: Mapping[str, str]) -> str:
@@ -194,7 +211,7 @@ def legend(kinds: Mapping[str, str]) -> str:
 a tenth of normal pictures exceed:</p><dl class="kinds">{entries}</dl>"""
 
 
-def item(drawing: Drawing, threshold: float) -> str:
+def item(drawing: Drawing, threshold: float, outline: float) -> str:
     """A picture with its map, its outline, its least normal place, its score and its patches;
     signals are drawn as curves."""
     found = drawing.found
@@ -216,10 +233,10 @@ def item(drawing: Drawing, threshold: float) -> str:
     shape = f"aspect-ratio:{width}/{height};--ratio:{width / height:.4g}"
     original = image(picture, name)
     drawn = 'fill="none" vector-effect="non-scaling-stroke"'
-    line = f'd="{outline_path(heat > threshold)}" {drawn}'
+    line = f'd="{outline_path(heat > outline)}" {drawn}'
     return f"""<li{kind}><div class="views"><div class="view" style="{shape}">{original}</div>
 <div class="view" style="{shape}">
-{original}<div class="over">{map_image(heat, threshold)}</div>
+{original}<div class="over">{map_image(heat, outline)}</div>
 <svg class="over" viewBox="0 0 {width} {height}" aria-hidden="true">
 <path {line} stroke="#000" stroke-width="3.5"/>
 <path {line} stroke="#ffd400" stroke-width="1.5"/>
@@ -256,9 +273,9 @@ def image(picture: Tensor, words: str) -> str:
     return tag(thumbnail((picture - low) / (high - low), LARGEST), "JPEG", words)
 
 
-def map_image(values: Tensor, threshold: float) -> str:
-    """A map as a red picture that is clear where the map is below the threshold."""
-    above = values.nan_to_num(-torch.inf) - threshold
+def map_image(values: Tensor, outline: float) -> str:
+    """A map as a red picture that is clear where the map is below the outline's threshold."""
+    above = values.nan_to_num(-torch.inf) - outline
     tint = FAINT + (OPAQUE - FAINT) * (above / SHOWN_RANGE).clamp(0, 1)
     alpha = (255 * tint * (above > 0)).round()
     red = torch.tensor(RED).expand(*values.shape, 3)

@@ -168,6 +168,7 @@ class Sample:
     feature_bytes  bytes that `fit` needs for each value of a picture, with the features that a user
                    gives
     kept           (key, number, picture), a heap
+    names          of the pictures that are kept, by their numbers
     size           bytes that `fit` needs for them
     """
 
@@ -177,17 +178,21 @@ class Sample:
     feature_bytes: int = 0
     size: int = 0
     kept: list[tuple[float, int, Tensor]] = field(default_factory=list)
+    names: dict[int, str] = field(default_factory=dict)
 
-    def add(self, picture: Tensor) -> None:
-        self.keep(self.seen, picture)
+    def add(self, picture: Tensor, name: str) -> None:
+        self.keep(self.seen, picture, name)
         self.seen += 1
 
-    def keep(self, number: int, picture: Tensor) -> None:
+    def keep(self, number: int, picture: Tensor, name: str) -> None:
         key = random.Random(f"{self.seed} {number}").random()
         heapq.heappush(self.kept, (key, number, picture))
+        self.names[number] = name
         self.size += self.cost(picture)
         while self.size > self.limit and len(self.kept) > 1:
-            self.size -= self.cost(heapq.heappop(self.kept)[2])
+            _, dropped, without = heapq.heappop(self.kept)
+            self.size -= self.cost(without)
+            del self.names[dropped]
 
     def cost(self, picture: Tensor) -> int:
         """Bytes that `fit` needs for a picture."""

@@ -5,7 +5,7 @@ new normal picture: thresholds and joined scores depend on that.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from operator import add
 from typing import Any, NamedTuple
@@ -16,7 +16,6 @@ from torch import Tensor
 from whatwhere.anomaly.aligned import OBJECT, NormalObject, learn_object
 from whatwhere.anomaly.evidence import (
     FEATURES,
-    FORMER_SURFACE,
     RECORDING,
     SMALL_SURFACE,
     SURFACE,
@@ -24,6 +23,7 @@ from whatwhere.anomaly.evidence import (
     ExpectedEvidence,
     Kinds,
     NormalSurface,
+    evidence_of_places,
     in_units,
     learn_surface,
     neighbour_moments,
@@ -33,11 +33,14 @@ from whatwhere.anomaly.evidence import (
     units_of,
 )
 from whatwhere.anomaly.features import GivenFeatures
-from whatwhere.anomaly.filters import FORMER_LARGE, LARGE, SIGNAL, SMALL, Cells, Filters
+from whatwhere.anomaly.filters import LARGE, SIGNAL, SMALL, Cells, Filters
 from whatwhere.errors import ImageError, plural
 from whatwhere.progress import Stage, no_stage
 
 FOLDS = 4  # a normal picture is judged by what was learned from the others
+# of the maps of normal pictures, that tell which values are rare: of all, and of a picture
+PIXELS = 2_000_000
+MOST_PIXELS = 4096
 
 
 class Scored(NamedTuple):
@@ -85,6 +88,13 @@ class Scorer:
         cell_height, _ = self.extract.cell_size(cells, picture)
         return round((cells.search.around + 1) * cell_height)
 
+    def by_pixel(self, maps: Tensor, cells: Cells, size: Sequence[int]) -> Tensor:
+        """The evidence of cells [k, rows, columns], not yet in units, as one map [H, W]."""
+        by_kind = in_units(maps, self.map_units[..., None, None])
+        by_cell = evidence_of_places(by_kind, self.kinds)
+        detail = self.extract.detail_to_pixels(cells, size)
+        return self.extract.to_pixels(by_cell, size) + detail
+
     def __call__(self, picture: Tensor, name: str) -> Scored:
         """The evidence on a picture [C, H, W]; its name is for errors."""
         cells = self.extract(picture)
@@ -92,21 +102,23 @@ class Scorer:
             raise ImageError(f"Picture {name} has no place with known pixels. Remove it.")
         evidence, maps = evidence_of(self.normal, cells, self.kinds)
         evidence = in_units(evidence - self.usual(surface_of(cells)), self.units)
-        by_kind_and_cell = in_units(maps, self.map_units[..., None, None])
-        # Of objects, the whole is the same everywhere, and would hide the places in a maximum.
-        by_cell = by_kind_and_cell.sum(0) if self.aligned else soft_maximum(by_kind_and_cell)
-        pixels = self.extract.to_pixels(by_cell, picture.shape[1:])
+        pixels = self.by_pixel(maps, cells, picture.shape[1:])
         by_kind = dict(zip(self.kinds, evidence.tolist(), strict=True))
         return Scored(float(soft_maximum(evidence)), by_kind, pixels, self.side(cells, picture))
 
 
 class Learned(NamedTuple):
-    """A scorer, and the scores [N] and the evidence [N, k] of the normal pictures, each by what was
-    learned from others."""
+    """A scorer, and what it says of the normal pictures, each by what was learned from others.
+
+    normal_scores    [N]
+    normal_evidence  [N, k]
+    normal_pixels    [N, n], of their maps at n places drawn at random
+    """
 
     scorer: Scorer
     normal_scores: Tensor
     normal_evidence: Tensor
+    normal_pixels: Tensor
 
 
 def learn_scorer(
@@ -136,7 +148,8 @@ def learn_scorer(
     with stage(title, comparisons) as advance:
         learn = learner(cells, fold, aligned, seed, each, advance)
         normal = learn(None)
-        evidence = torch.stack(cross_evidence(cells, fold, kinds, learn, each, advance))
+        found = cross_evidence(cells, fold, kinds, learn, each, advance)
+        evidence = torch.stack([one for one, _ in found])
     surfaces = torch.stack([surface_of(found) for found in cells])
     excess = cross_excess(surfaces, evidence, fold)
     units = units_of(excess, kinds)
@@ -154,7 +167,21 @@ def learn_scorer(
         # Identical pictures: folds with fewer copies do not represent all of them.
         one = evidence_of(normal, cells[0], kinds)[0] - scorer.usual(surfaces[0])
         scores = scores.clamp_min(float(soft_maximum(in_units(one, units))))
-    return Learned(scorer, scores, by_kind)
+    pixels = [
+        drawn(scorer.by_pixel(maps, one, picture.shape[1:]), picture, PIXELS // len(pictures))
+        for (_, maps), one, picture in zip(found, cells, pictures, strict=True)
+    ]
+    return Learned(scorer, scores, by_kind, torch.stack(pixels))
+
+
+def drawn(values: Tensor, picture: Tensor, count: int) -> Tensor:
+    """Values [H, W] at `count` known pixels of a picture, from 1 to `MOST_PIXELS`; the same pixels
+    for all sources of features."""
+    known = picture.isfinite().all(0).flatten().nonzero()[:, 0]
+    generator = torch.Generator().manual_seed(0)
+    count = min(max(count, 1), MOST_PIXELS)
+    some = known[torch.randint(len(known), (count,), generator=generator)]
+    return values.flatten()[some]
 
 
 def kinds_of(extract: Filters | GivenFeatures, aligned: bool) -> Kinds:
@@ -164,11 +191,10 @@ def kinds_of(extract: Filters | GivenFeatures, aligned: bool) -> Kinds:
         return FEATURES
     by_search = {
         LARGE: SURFACE,
-        FORMER_LARGE: FORMER_SURFACE,
         SMALL: SMALL_SURFACE,
         SIGNAL: RECORDING,
     }
-    return by_search[replace(extract.search, whole=True)]
+    return by_search[extract.search]
 
 
 Learner = Callable[[int | None], NormalSurface | NormalObject]
@@ -235,14 +261,14 @@ def cross_evidence(
     learn: Learner,
     each: Each,
     advance: Callable[[int], None],
-) -> list[Tensor]:
-    """The evidence of normal pictures, by what was learned without their fold; neighbours, often of
-    one object, are in one."""
-    evidence: list[Tensor] = []
+) -> list[tuple[Tensor, Tensor]]:
+    """The evidence of normal pictures and of their cells, by what was learned without their fold;
+    neighbours, often of one object, are in one."""
+    evidence: list[tuple[Tensor, Tensor]] = []
     for k in fold.unique().tolist():
         inside = [found for found, f in zip(cells, fold, strict=True) if f == k]
         normal = learn(k)
-        for one in each(lambda c, normal=normal: evidence_of(normal, c, kinds)[0], inside):
+        for one in each(lambda c, normal=normal: evidence_of(normal, c, kinds), inside):
             evidence.append(one)
             advance(1)
     return evidence

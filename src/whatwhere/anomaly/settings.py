@@ -14,6 +14,7 @@ class AnomalySpec(Checked):
                   position in pictures of one size. By default, the detector compares each place
                   with all places, for surfaces
     false_alarms  share of normal pictures that may count as anomalies; sets the threshold
+    false_area    share of the area of normal pictures that may lie inside outlines
     contamination  share of the given pictures that may be anomalies. The detector leaves out the
                    least normal ones and learns again from the rest
     memory        MB of memory that `fit` may use. If the normal pictures need more, it keeps a
@@ -23,6 +24,7 @@ class AnomalySpec(Checked):
 
     aligned: bool = False
     false_alarms: Annotated[float, Within(0, 0.5, above=True)] = 0.05
+    false_area: Annotated[float, Within(0, 0.5, above=True)] = 0.002
     contamination: Annotated[float, Within(0, 0.5)] = 0.0
     memory: Count = 1000
     seed: CountOrZero = 0

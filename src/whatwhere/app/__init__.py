@@ -6,26 +6,34 @@ from typing import Annotated
 
 import typer
 
-from whatwhere.commands.builder import app
+from whatwhere.commands.builder import Program, app
 from whatwhere.errors import ConvergenceWarning, ReportedError, WhatwhereError, printable
 
-# as in help
 COMMANDS = (
     "app.demo",
     "explorer.command",
     "labelling.command",
     "app.train",
-    "app.encode",
+    "codes.command",
+    "signals.command",
+    "classification.describe_command",
     "app.classify",
     "app.figures",
     "app.distill",
     "restoration.command",
     "app.info",
+    "app.download",
     "app.bench",
     "anomaly.command",
 )
 for module in COMMANDS:
     import_module(f"whatwhere.{module}")
+Program.sections = {
+    "Do": ("label", "classify", "anomaly", "denoise", "inpaint", "events"),
+    "Model": ("train", "encode", "decode", "describe", "distill"),
+    "Look": ("demo", "explore", "figures"),
+    "Admin": ("info", "download", "bench"),
+}
 
 
 def _print_version(requested: bool) -> None:
@@ -66,7 +74,7 @@ def main() -> None:
             message = printable(
                 f"{error.strerror}: {error.filename}" if error.filename else error.strerror
             )
-        typer.secho(f"error: {message}", fg="red", err=True)
+        typer.secho(f"Error: {message}", fg="red", err=True)
         raise SystemExit(2) from None
     finally:
         _count_unconverged()
@@ -86,11 +94,11 @@ def _print_warning(message: Warning | str, *place: object, **more: object) -> No
     elif str(message) in _WARNED:
         return
     _WARNED.add(str(message))
-    typer.secho(f"warning: {printable(message)}", fg="yellow", err=True)
+    typer.secho(f"Warning: {printable(message)}", fg="yellow", err=True)
 
 
 def _count_unconverged() -> None:
     """Report how many batches did not converge, if there was more than one."""
     if len(_UNCONVERGED) > 1:
         words = f"The warning about tolerance came {len(_UNCONVERGED):,} times, once per batch."
-        typer.secho(f"warning: {words}", fg="yellow", err=True)
+        typer.secho(f"Warning: {words}", fg="yellow", err=True)

@@ -124,7 +124,6 @@ def classify(
             labels,
             folder=out,
             overwrite=overwrite,
-            recorded=True,
         )
         report = label_all(trained, read_images(run, source), labels, out, settings, stages)
         typer.echo(report.text(json_))
@@ -207,9 +206,13 @@ def label_all(
     options = settings.of(Execution)
     distortions = settings.of(Distortions)
     session = ww.Labelling(
-        images, run=run, invariant_to=distortions, options=options, stage=stages.stage
+        images,
+        run=run,
+        invariant_to=distortions,
+        class_prior="uniform" if settings.of(ClassifyOptions).balanced else None,
+        options=options,
+        stage=stages.stage,
     )
-    session.graph.class_prior = "uniform" if settings.of(ClassifyOptions).balanced else None
     session.label(given)
     predictions, page, classifier = (out / name for name in LABELLED)
     write_predictions(
@@ -268,7 +271,7 @@ def classify_new(
         )
     out = shard.part_of(out)
     table = out / "predictions.csv"
-    claim([table], file, images, folder=out, overwrite=overwrite, recorded=True)
+    claim([table], file, images, folder=out, overwrite=overwrite)
     if is_folder(images):
         pictures = ww.data.load(images, size=classifier.describe.shape[1], shard=shard)
         all_pictures = pictures.all_pictures

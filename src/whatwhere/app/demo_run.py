@@ -123,7 +123,7 @@ def run_demo(
         advance(1)
     contents[RESULT] = (json.dumps(result, indent=1) + "\n").encode()
     for file, content in contents.items():
-        write(folder / file, content)
+        write(folder / file, content, folder)
     return result
 
 

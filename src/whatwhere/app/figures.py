@@ -58,10 +58,10 @@ def figures(
     for number, (name, file) in enumerate(files.items(), start=1):
         stages.note(f"figure {number} of {len(files)}: {name}")
         drawn[name] = drawing.draw(name)
-        write(file, encode_figure(drawn[name].figure, format))
+        write(file, encode_figure(drawn[name].figure, format), folder)
         typer.echo(file)
         for page in report:
-            write(page, drawing.report(drawn).encode())
+            write(page, drawing.report(drawn).encode(), folder)
     for page in report:
         typer.echo(page)
 

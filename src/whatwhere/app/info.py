@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from whatwhere.commands.builder import UsageError, command
+from whatwhere.commands.builder import Moved, command
 
 PACKAGES = (
     "whatwhere",
@@ -21,43 +21,34 @@ PACKAGES = (
 )
 
 
-@command()
-def info(
-    name: str | None = None,
-    *,
-    download: bool = False,
-    from_: Path | None = None,
-    json_: bool = False,
-) -> None:
+@command(moved=(Moved("--download", "download"),))
+def info(name: str | None = None, *, json_: bool = False) -> None:
     """Show what is installed: versions, devices, engines, models and data sets.
 
     With the name of a model or a data set, show its details and verify its files; the exit status
     is 1 if a file is damaged. With the folder of a run, show its model and what its rows describe.
-    The environment variable WHATWHERE_DATA sets the folder for downloads.
 
-    name      name of a model or a data set, or the folder of a run
-    download  download the files of this data set first
-    from      with --download: take the files from this folder, compressed or not
+    name  name of a model or a data set, or the folder of a run
 
     $ whatwhere info
-    $ whatwhere info mnist --download
+    $ whatwhere info mnist
     $ whatwhere info runs/mine
     """
     if name is None:
-        if download:
-            raise UsageError(
-                "--download needs a name. Give the name of a data set or a model, such as mnist."
-            )
         show_installation(json_)
         return
     if (Path(name) / "recipe.toml").is_file():
         show_run(Path(name), json_)
         return
     entries = find(name)
-    if download:
-        bring(name, entries, from_)
+    show_entries(name, entries, json_)
+
+
+def show_entries(name: str, entries: Mapping[str, Any], as_json: bool) -> None:
+    """Print what is known about a data set or a model, and verify its files. The exit status is 1
+    if one is damaged."""
     facts = {kind: facts_of(entry) for kind, entry in entries.items()}
-    if json_:
+    if as_json:
         typer.echo(json.dumps(facts, indent=2))
     else:
         sections = [
@@ -95,18 +86,6 @@ def show_run(run: Path, as_json: bool) -> None:
         typer.echo(json.dumps({"run": str(run), "recipe": repr(recipe), "where": line}, indent=2))
     else:
         typer.echo(f"{run}: {recipe!r}\n{line}")
-
-
-def bring(name: str, entries: Mapping[str, Any], source: Path | None) -> None:
-    """Download the files of a data set or a model, or take them from a folder."""
-    from whatwhere.commands.outputs import Stages
-    from whatwhere.data import catalogue
-
-    for entry in entries.values():
-        if entry.embedded is None:
-            title = f"downloading {name}" if source is None else f"copying {name} from {source}"
-            with Stages().stage(title, len(entry.files)) as advance:
-                catalogue.download(entry, source, advance)
 
 
 def find(name: str) -> dict[str, Any]:

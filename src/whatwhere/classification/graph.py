@@ -1,7 +1,7 @@
 """A classifier for few labels: they spread over the graph that connects every row to its nearest
 neighbours."""
 
-import warnings
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -10,14 +10,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere.classification import calibration
-from whatwhere.classification.label_potentials import LabelPotentials
-from whatwhere.classification.neighbour_graph import connected_parts, symmetric_graph
-from whatwhere.classification.neighbours import Neighbours, neighbour_weights
+from whatwhere.classification.label_scores import label_scores
+from whatwhere.classification.neighbours import Neighbours
 from whatwhere.classification.new_rows import NewRows
 from whatwhere.classification.poisson import grow_regions, poisson_learning
-from whatwhere.classification.ridge import LabelRegression
+from whatwhere.classification.row_graph import RowGraph
+from whatwhere.classification.view_graphs import Joined, ViewGraphs
+from whatwhere.classification.view_join import ViewJoin
+from whatwhere.classification.view_weights import ViewWeighting, ViewWeights
 from whatwhere.engines.devices import choose_device
-from whatwhere.errors import ImageError, MissingExtra, SpecError
+from whatwhere.errors import ImageError, MissingExtra, SpecError, warn
 from whatwhere.spec.checks import require_count
 
 try:
@@ -67,6 +69,10 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         a number for each class in the order of `classes_`. The shares of the result then differ
         from them by a factor of at most about 1.3. This helps most with one or two labels of each
         class. None means that the shares are not known
+    views : the views that stand side by side in X: the number of columns of each, by its name. Each
+        view gets its own graph, and the graphs are added with weights that follow from the labels.
+        None means that X is one description
+    weighting : how the views are weighed, a `ViewWeighting`
     device : 'cpu', 'cuda', or 'auto', which selects a GPU if there is one
 
     Attributes
@@ -75,6 +81,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     transduction_ : the class of every row of `fit`, (n,); labelled rows keep theirs
     label_distributions_ : probabilities of the classes for every row of `fit`, (n, n_classes)
     held_out_ : labelled rows, their classes, and what the other labels say of them
+    weights_ : the weights of the views, `str` of which is such as 'colour 0.7, own 0.3'; None for
+        one description
+    join_ : how rows of several views are joined, a `ViewJoin`; None for one description
 
     Examples
     --------
@@ -94,10 +103,14 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         n_neighbors: int = 10,
         *,
         class_prior: Literal["uniform"] | Any | None = None,
+        views: Mapping[str, int] | None = None,
+        weighting: ViewWeighting | None = None,
         device: str = "cpu",
     ) -> None:
         self.n_neighbors = n_neighbors
         self.class_prior = class_prior
+        self.views = views
+        self.weighting = weighting
         self.device = device
 
     def fit(self, X: Any, y: Any) -> "GraphClassifier":
@@ -108,8 +121,22 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         """
         require_count("n_neighbors", self.n_neighbors)
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32])
-        self.neighbours_ = Neighbours(torch.tensor(X), choose_device(self.device))
-        self.graph_ = self._join() if len(X) > 1 else None
+        device = choose_device(self.device)
+        rows = torch.tensor(X)
+        self.view_graphs_: ViewGraphs | None = None
+        self.weights_: ViewWeights | None = None
+        self.join_: ViewJoin | None = None
+        self.row_graph_: RowGraph | None = None
+        self.graph_: Tensor | None = None
+        if self.views is not None and len(X) > 1:
+            join = ViewJoin.of(self.views, rows)
+            how = self.weighting or ViewWeighting()
+            self.view_graphs_ = ViewGraphs.of(join, rows, device, self.n_neighbors, how)
+            self._use(self.view_graphs_.equal)
+        else:
+            self.neighbours_ = Neighbours(rows, device)
+            if len(X) > 1:
+                self._use_graph(RowGraph.of(self.neighbours_, self.n_neighbors))
         return self.refit(y)
 
     def refit(self, y: Any) -> "GraphClassifier":
@@ -128,19 +155,27 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         self.classes_, labels = np.unique(known, return_inverse=True)
         device = self.neighbours_.device
         rows = torch.from_numpy(np.flatnonzero(labelled)).to(device)
-        spread = self._spread(rows, torch.from_numpy(labels).to(device), self._shares())
+        classes = torch.from_numpy(labels).to(device)
+        if self.view_graphs_ is not None and len(self.classes_) > 1:
+            self._use(self.view_graphs_.weighed(rows, classes, len(self.classes_)))
+        spread = self._spread(rows, classes, self._shares())
         self.label_distributions_ = spread.cpu().numpy()
         self.transduction_ = self.classes_[self.label_distributions_.argmax(1)]
         self.new_rows_ = NewRows(self.neighbours_, spread, self.n_neighbors)
         return self
 
-    def _join(self) -> Tensor:
-        nearest = self.neighbours_.others(min(self.n_neighbors, len(self.neighbours_) - 1))
-        graph = symmetric_graph(neighbour_weights(nearest.squares), nearest.rows)
-        self.parts_ = connected_parts(graph)
-        self.potentials_ = LabelPotentials(graph)
-        self.distances_ = nearest.squares.double().mean(1)
-        return graph
+    def _use(self, joined: Joined) -> None:
+        """Spread labels over the joined graph of several views."""
+        self.weights_ = joined.weights
+        self.join_ = joined.join
+        self._use_graph(joined.graph)
+
+    def _use_graph(self, graph: RowGraph) -> None:
+        self.row_graph_ = graph
+        self.neighbours_ = graph.neighbours
+        self.graph_ = graph.graph
+        self.parts_ = graph.parts
+        self.distances_ = graph.distances
 
     def _spread(self, rows: Tensor, labels: Tensor, shares: Tensor | None) -> Tensor:
         """Probabilities [N, K] of all rows; a labelled row has its own class."""
@@ -150,10 +185,10 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         prior = seen if shares is None else shares.to(seen)
         result = prior.expand(count, classes).clone()
         self.held_out_ = HeldOut.none(classes)
-        if classes > 1 and self.graph_ is not None:
+        if classes > 1 and self.row_graph_ is not None:
             reached = torch.isin(self.parts_, self.parts_[rows])
             if shares is None:
-                found = self._calibrated(rows, labels)
+                found = self._calibrated(self.row_graph_, rows, labels)
             else:
                 found = self._regions(rows, labels, prior)
             result[reached] = found[reached]
@@ -162,28 +197,15 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         result[rows] = F.one_hot(labels, classes).to(result)
         return result
 
-    def _calibrated(self, rows: Tensor, labels: Tensor) -> Tensor:
-        """Probabilities [N, K] from potentials and a regression on the labels, calibrated on labels
-        that are held out in turn."""
-        classes = len(self.classes_)
-        # Classes are equally strong: how many labels a class has may say nothing about its size.
-        even = torch.full((classes,), 1 / classes, dtype=torch.float64, device=labels.device)
-        folds = calibration.folds(labels)
-        potentials = self.potentials_.of(rows, labels, even, folds)
-        length = calibration.usual_length(potentials.all_rows)
-        regression = LabelRegression(self.neighbours_.rows, len(labels), classes)
-        scores = calibration.scaled(potentials.all_rows, length) + regression.scores(rows, labels)
-
-        held_out = torch.cat([rows[:0], *(fold.held_out for fold in folds)])
-        held_out_scores = calibration.scaled(potentials.held_out, length)
-        held_out_scores += regression.held_out_scores(rows, labels, folds)
-        found = calibration.calibrate(held_out_scores, labels[held_out])
-        known = found.probabilities(held_out_scores)
-        self.held_out_ = HeldOut(rows[held_out], labels[held_out], known)
-
-        probabilities = found.probabilities(scores)
-        usual = calibration.usual_distance(self.distances_)
-        return calibration.mix_isolated(probabilities, self.distances_, usual)
+    def _calibrated(self, graph: RowGraph, rows: Tensor, labels: Tensor) -> Tensor:
+        """Probabilities [N, K] from scores, calibrated on labels that are held out in turn."""
+        scores = label_scores(graph, rows, labels, len(self.classes_))
+        found = calibration.calibrate(scores.held_out_scores, scores.held_out_labels)
+        known = found.probabilities(scores.held_out_scores)
+        self.held_out_ = HeldOut(scores.held_out, scores.held_out_labels, known)
+        probabilities = found.probabilities(scores.all_rows)
+        usual = calibration.usual_distance(graph.distances)
+        return calibration.mix_isolated(probabilities, graph.distances, usual)
 
     def _regions(self, rows: Tensor, labels: Tensor, shares: Tensor) -> Tensor:
         """Shares [N, K] of walks that end in the regions of the classes, whose sizes are known."""
@@ -211,7 +233,10 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         """The probabilities of the classes for new rows, (n, n_classes)."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        return np.asarray(self.new_rows_(torch.tensor(X)).cpu().numpy())
+        rows = torch.tensor(X)
+        if self.join_ is not None:
+            rows = self.join_(rows)
+        return np.asarray(self.new_rows_(rows).cpu().numpy())
 
     def predict(self, X: Any) -> np.ndarray:
         """The classes of new rows, (n,)."""
@@ -250,8 +275,7 @@ def labelled_score(classifier: Any, X: Any, y: Any) -> float:
 
 def warn_of_parts(rows: int, count: int) -> None:
     are = "is" if rows == 1 else "are"
-    warnings.warn(
+    warn(
         f"{rows:,} of {count:,} rows {are} not connected to any label. The probabilities there are"
-        " the shares of the classes. Label one of these rows, or raise n_neighbors.",
-        stacklevel=5,
+        " the shares of the classes. Label one of these rows, or raise n_neighbors."
     )

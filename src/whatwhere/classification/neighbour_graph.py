@@ -1,7 +1,7 @@
 """The graph of nearest neighbours as a sparse matrix of weights."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -53,6 +53,18 @@ def scaled_graph(graph: Tensor, factors: Tensor) -> Tensor:
     columns = graph.col_indices()
     values = graph.values() * factors.repeat_interleave(heads.diff()) * factors[columns]
     return csr_tensor(heads, columns, values)
+
+
+def sum_of_graphs(graphs: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
+    """The weighted sum of graphs of the same rows."""
+    first, *others = (
+        weight * scipy_matrix(graph) for graph, weight in zip(graphs, weights, strict=True)
+    )
+    total = sum(others, first).tocsr()
+    total.sort_indices()
+    heads = torch.from_numpy(total.indptr).long()
+    columns = torch.from_numpy(total.indices).long()
+    return csr_tensor(heads, columns, torch.from_numpy(total.data)).to(graphs[0].device)
 
 
 def bandwidth_order(graph: Tensor) -> Tensor:

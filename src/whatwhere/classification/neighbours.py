@@ -1,5 +1,6 @@
 """The nearest rows of a row, and weights that fall with their distance."""
 
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -54,10 +55,15 @@ class Neighbours:
         self.device = torch.device(device)
         self.rows = self.centred(rows)
         self.squares = self.rows.square().sum(1)
-        self.index = approximate_index(self.rows) if len(rows) > exact_rows else None
+        self.exact_rows = exact_rows
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @cached_property
+    def index(self) -> Any:
+        """An approximate index of many rows, made on first use; None for few rows."""
+        return approximate_index(self.rows) if len(self.rows) > self.exact_rows else None
 
     def nearest(self, queries: Tensor, count: int) -> Nearest:
         """The `count` nearest rows of each query."""

@@ -15,15 +15,17 @@ from torch import Tensor
 
 from whatwhere.classification.anywhere import describe_anywhere, learn_anywhere
 from whatwhere.classification.descriptors import describe_images, unit_length
+from whatwhere.classification.joined_describer import PictureDescriber, read_joined
 from whatwhere.classification.metric import Metric, learn_metric
 from whatwhere.classification.neighbours import Neighbours
 from whatwhere.classification.new_rows import NewRows
 from whatwhere.classification.settings import Distortions
+from whatwhere.classification.view_join import ViewJoin, read_join
 from whatwhere.classification.where import WHERE_FILE, choose_where, with_choice
 from whatwhere.data import Images, load
 from whatwhere.engines.devices import choose_device
 from whatwhere.errors import ImageError, SpecError, plural
-from whatwhere.files import disk_errors, open_regular, readable, write_atomic
+from whatwhere.files import disk_errors, open_regular, readable, untrusted, write_atomic
 from whatwhere.learning import (
     TrainedRun,
     TrainingCallbacks,
@@ -107,11 +109,24 @@ class Describer:
             parts.append(self.metric(rows).cpu())
         return unit_length(torch.cat(parts, 1)) if len(parts) > 1 else parts[0]
 
+    @property
+    def columns(self) -> Mapping[str, int]:
+        """The number of columns of what is anywhere (textures), and of what is at a place
+        (shapes)."""
+        parts = {"textures": self.anywhere, "shapes": self.metric}
+        return {name: len(metric.matrix) for name, metric in parts.items() if metric is not None}
+
+    def settings(self) -> dict[str, Any]:
+        """What a file holds besides tensors."""
+        how = Distortions() if self.metric is None else self.metric.how
+        return {"how": asdict(how), "shape": self.shape, "recipe": to_toml(self.recipe)}
+
     def tensors(self) -> dict[str, Tensor]:
-        """Its metrics, as a file holds them."""
+        """Its model and its metrics, as a file holds them."""
+        model = {f"model.{name}": tensor for name, tensor in model_tensors(self.model).items()}
         place = {} if self.metric is None else self.metric.tensors()
         anywhere = {} if self.anywhere is None else self.anywhere.tensors(ANYWHERE)
-        return place | anywhere
+        return model | place | anywhere
 
 
 def progress_of_passes(progress: Callable[[int], Any], passes: int) -> Callable[[int], None]:
@@ -140,13 +155,15 @@ class PictureClassifier:
     probabilities  probabilities of their classes, [N, K]
     n_neighbors    number of neighbours to compare with
     describe       function from images to rows; None if it classifies rows only
+    join           joins the rows of several views; None for one description
     """
 
     classes: tuple[str, ...]
     rows: Tensor
     probabilities: Tensor
     n_neighbors: int = 10
-    describe: Describer | None = None
+    describe: PictureDescriber | None = None
+    join: ViewJoin | None = None
 
     def predict_proba(
         self, images: Any, progress: Callable[[int], Any] = lambda images: None
@@ -161,7 +178,10 @@ class PictureClassifier:
         values = torch.as_tensor(queries)
         if not values.float().isfinite().all():
             raise ImageError("The rows have NaN or infinite values; expected finite ones.")
-        known = NewRows(Neighbours(self.rows), self.probabilities, self.n_neighbors)
+        rows = self.rows
+        if self.join is not None:
+            rows, values = self.join(rows), self.join(values)
+        known = NewRows(Neighbours(rows), self.probabilities, self.n_neighbors)
         return np.asarray(known(values).numpy())
 
     def predict(self, images: Any) -> np.ndarray:
@@ -178,11 +198,12 @@ class PictureClassifier:
         """The content of the file that `save` writes."""
         tensors = {"rows": self.rows.float(), "probabilities": self.probabilities.float()}
         settings: dict[str, Any] = {"classes": self.classes, "n_neighbors": self.n_neighbors}
-        if (d := self.describe) is not None:
-            tensors |= {f"model.{name}": tensor for name, tensor in model_tensors(d.model).items()}
-            tensors |= d.tensors()
-            how = Distortions() if d.metric is None else d.metric.how
-            settings |= {"how": asdict(how), "shape": d.shape, "recipe": to_toml(d.recipe)}
+        if self.describe is not None:
+            tensors |= self.describe.tensors()
+            settings |= self.describe.settings()
+        if self.join is not None:
+            tensors |= self.join.tensors()
+            settings |= self.join.settings()
         return checked_bytes(FORMAT, settings, tensors)
 
 
@@ -199,9 +220,10 @@ def load_classifier(path: str | os.PathLike[str]) -> PictureClassifier:
     array(['cat', 'cat', 'cat', 'dog'], dtype='<U3')
     """
     file = Path(path)
-    with readable(file, "classifier", "save it again"):
+    # forged settings have any types
+    with readable(file, "classifier", "save it again"), untrusted():
         settings, tensors = read_checked(file, FORMAT)
-        describe = _describer(settings, tensors) if "recipe" in settings else None
+        describe = _describer(settings, tensors)
         classes = tuple(settings["classes"])
         n_neighbors = settings["n_neighbors"]
         rows = tensors["rows"]
@@ -214,7 +236,10 @@ def load_classifier(path: str | os.PathLike[str]) -> PictureClassifier:
             raise SpecError("its classes or its number of neighbours have the wrong type")
         if rows.ndim != 2 or 0 in rows.shape or probabilities.shape != (len(rows), len(classes)):
             raise SpecError("its rows, probabilities and classes do not match")
-        return PictureClassifier(classes, rows, probabilities, n_neighbors, describe)
+        join = read_join(settings, tensors)
+        if join is not None and len(join.mean) != rows.shape[1]:
+            raise SpecError("its rows and views do not match")
+        return PictureClassifier(classes, rows, probabilities, n_neighbors, describe, join)
 
 
 def is_classifier(path: Path) -> bool:
@@ -226,7 +251,14 @@ def is_classifier(path: Path) -> bool:
         return False
 
 
-def _describer(settings: dict[str, Any], tensors: dict[str, Tensor]) -> Describer:
+def _describer(settings: dict[str, Any], tensors: dict[str, Tensor]) -> PictureDescriber | None:
+    """The describer that a file holds; None if it classifies rows only."""
+    own = _own_describer(settings, tensors) if "recipe" in settings else None
+    return read_joined(settings, own) if "views" in settings else own
+
+
+def _own_describer(settings: dict[str, Any], tensors: dict[str, Tensor]) -> Describer:
+    """The describer of learned features."""
     recipe = override(Recipe.paper(), tomllib.loads(settings["recipe"]))
     layers = range(1, recipe.model.depth + 1)
     filters, connectivity = (

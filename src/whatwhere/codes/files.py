@@ -23,10 +23,10 @@ import torch
 from torch import Tensor
 
 from whatwhere.codes.small_codes import expand
-from whatwhere.data.arrays import check_decompressed, open_npz
+from whatwhere.data.arrays import check_members, open_npz
 from whatwhere.data.parts import UNKNOWN, PartRecord, find_parts, read_record
 from whatwhere.errors import ImageError, printable, sentence
-from whatwhere.files import disk_errors, new_folder, open_atomic, open_regular, readable
+from whatwhere.files import disk_errors, new_folder, open_atomic, open_regular, readable, untrusted
 from whatwhere.latents import Background, Latents, SparseLatents, SparseMap
 
 Array = np.ndarray[Any, Any]
@@ -359,10 +359,11 @@ def _stored_block(path: Path, number: int, count: int) -> StoredBlock:
     def load() -> CodeBlock:
         with ExitStack() as opened:
             opened.enter_context(readable(path, "file of codes", REMEDY, ImageError))
-            outer = zipfile.ZipFile(opened.enter_context(open_regular(path)))
-            inner = io.BytesIO(outer.read(block_name(number)))
-            archive = opened.enter_context(np.load(inner, allow_pickle=False))
-            check_decompressed(archive)
+            file = opened.enter_context(open_regular(path))
+            with untrusted():
+                inner = io.BytesIO(zipfile.ZipFile(file).read(block_name(number)))
+                archive = opened.enter_context(np.load(inner, allow_pickle=False))
+            check_members(archive)
             block = _checked_block(archive, str(path))
             if len(block) != count:
                 raise ValueError(f"block {number + 1} has {len(block)} images; expected {count}")
@@ -376,8 +377,13 @@ def _checked_block(archive: Mapping[str, Array], name: str) -> CodeBlock:
     otherwise."""
     if str(archive.get("format")) != FORMAT:
         raise ValueError("`whatwhere encode` did not write it")
-    arrays = expand(archive)
+    with untrusted():  # arrays of any types and shapes
+        arrays = expand(archive)
     arrays = {key: values for key, values in arrays.items() if KNOWN.fullmatch(key)}
+    for key, values in arrays.items():
+        expected = "U" if key == "names" else "biuf"
+        if values.dtype.kind not in expected:
+            raise ValueError(f"its {key} has values of type {values.dtype}")
     block = CodeBlock(arrays, name)
     _check_images(arrays)
     for layer in ("features", *(f"where{k}" for k in range(1, block.depth + 1))):

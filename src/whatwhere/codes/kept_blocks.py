@@ -2,9 +2,12 @@
 the first batches of the current block."""
 
 import io
+import os
 import shutil
+import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +15,22 @@ import numpy as np
 
 from whatwhere.codes.files import block_name, write_block
 from whatwhere.codes.small_codes import CodeRows
-from whatwhere.errors import printable
-from whatwhere.files import disk_errors, locked, open_atomic, remove_leftovers, write_atomic
+from whatwhere.data.parts import text_checksum
+from whatwhere.errors import RunError, plural, printable, warn
+from whatwhere.files import (
+    FileStamp,
+    disk_errors,
+    locked,
+    open_atomic,
+    readable,
+    remove_leftovers,
+    untrusted,
+    write_atomic,
+)
 
 REMEDY = "free some disk space, then run the command again"
 Array = np.ndarray[Any, Any]
+_LONGEST_NAME = 80  # bytes of a name that the folder takes over
 
 
 class KeptBlocks:
@@ -28,7 +42,7 @@ class KeptBlocks:
 
     def __init__(self, out: Path, identity: str) -> None:
         self.out = out
-        self.folder = out.with_name(f".{out.name[:40]}.blocks")
+        self.folder = out.with_name(f".{_short(out.name)}.blocks")
         self.identity = identity
 
     @property
@@ -39,11 +53,16 @@ class KeptBlocks:
     @property
     def continues(self) -> bool:
         """Whether a stopped command left work of the same identity."""
-        return self.about.is_file() and self.about.read_text() == self.identity
+        return self.about.is_file() and self.about.read_bytes() == self.identity.encode()
 
     def block(self, number: int) -> Path:
         """The file of a complete block."""
         return self.folder / block_name(number)
+
+    def has_block(self, number: int) -> bool:
+        """Tell whether a block is complete, and not damaged."""
+        file = self.block(number)
+        return file.is_file() and _is_whole(file, FileStamp.of(file.stat()))
 
     def write_block(self, number: int, arrays: Mapping[str, Array], *, compress: bool) -> None:
         """Store a complete block in place of its first batches."""
@@ -57,6 +76,8 @@ class KeptBlocks:
         """The first batches of a block that is not complete."""
         batches: list[CodeRows] = []
         for file in self._begun(number):
+            if not _is_whole(file, FileStamp.of(file.stat())):
+                break  # its batches, and those after it, are computed again
             with np.load(file, allow_pickle=False) as archive:
                 for batch in range(int(archive["batches"])):
                     prefix = f"{batch}/"
@@ -101,6 +122,7 @@ class KeptBlocks:
                     file.unlink()
                 write_atomic(self.about, self.identity.encode())
             remove_leftovers(self.folder)
+            self._remove_damaged()
             try:
                 yield
             except BaseException:
@@ -108,6 +130,47 @@ class KeptBlocks:
                     shutil.rmtree(self.folder, ignore_errors=True)
                 raise
             shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _remove_damaged(self) -> None:
+        """Remove damaged work, and the batches of a block that come after damaged ones."""
+        damaged = 0
+        of_block = ""
+        for file in sorted(self.folder.glob("*.npz")):
+            if not _is_whole(file, FileStamp.of(file.stat())):
+                damaged += 1
+                of_block = file.name.partition("-")[0]
+            elif file.name.partition("-")[0] != of_block:
+                continue
+            file.unlink()
+        if damaged:
+            warn(
+                f"{plural(damaged, 'file')} of unfinished work in {printable(self.folder)}"
+                f" {'is' if damaged == 1 else 'are'} damaged. The images in"
+                f" {'it' if damaged == 1 else 'them'} are encoded again."
+            )
+
+
+def _short(name: str) -> str:
+    """Shorten the name of a file, so that it can be a part of another one; different names stay
+    different."""
+    if len(os.fsencode(name)) <= _LONGEST_NAME:
+        return name
+    return f"{name[: _LONGEST_NAME // 4]}-{text_checksum(name)[:16]}"
+
+
+@cache
+def _is_whole(file: Path, stamp: FileStamp) -> bool:
+    """Tell whether the checksums in an archive of NumPy match its content; read once for each state
+    of the file."""
+    try:
+        with (
+            readable(file, "block of codes", REMEDY),
+            untrusted(),
+            zipfile.ZipFile(file) as archive,
+        ):
+            return archive.testzip() is None
+    except RunError:
+        return False
 
 
 def check_name(out: Path) -> None:

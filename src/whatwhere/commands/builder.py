@@ -19,21 +19,50 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from whatwhere.errors import SpecError
+from whatwhere.errors import command as command_line
 from whatwhere.spec.checks import type_hints, value_in_words
-from whatwhere.spec.docstrings import parse
+from whatwhere.spec.docstrings import docstring, parse
 from whatwhere.spec.toml import described_paths, override, parse_toml, setting_paths, value_of
 
 Spec = TypeVar("Spec")
 Kind = Any  # a dataclass, or a pair (dataclass, names of some fields)
 METAVARS = {int: "N", float: "NUMBER", Path: "PATH", list[str]: "NAME"}
+
+
+class Program(TyperGroup):
+    """Lists its commands in sections, in the order of the sections.
+
+    sections  the names of commands by the title of their section
+    """
+
+    sections: ClassVar[dict[str, Sequence[str]]] = {}
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """List the commands by section; those without one come last."""
+        listed = [name for names in self.sections.values() for name in names]
+        return [*listed, *(name for name in super().list_commands(ctx) if name not in listed)]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write a list of commands for every section."""
+        for title, names in self.sections.items():
+            rows = []
+            for name in names:
+                command = self.get_command(ctx, name)
+                assert command is not None, name
+                rows.append((name, command.get_short_help_str(limit=200)))
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+
 app = typer.Typer(
     name="whatwhere",
+    cls=Program,
     help=(
         "Learn from pictures or recordings, without labels, which parts they are made of, and where"
         " each part is. Then sort the pictures with a few labels, find defects, remove noise, or"
@@ -116,7 +145,7 @@ def known_settings(kinds: Iterable[Kind]) -> dict[str, Setting]:
     known = {}
     for entry in kinds:
         kind, names = entry if isinstance(entry, tuple) else (entry, "")
-        words = parse(kind.__doc__).entries
+        words = docstring(kind).entries
         hints = type_hints(kind)
         for f in fields(kind):
             if f.init and (not names or f.name in names.split()):
@@ -223,14 +252,47 @@ SHARED = parse("""Parameters that several commands share.
     """).entries
 
 
+@dataclass(frozen=True)
+class Moved:
+    """An option of a command that is a command of its own now.
+
+    option   the option
+    command  the name of the new command
+    becomes  the option of the new command that takes its value; None if it has no value
+    """
+
+    option: str
+    command: str
+    becomes: str | None = None
+
+    def new_line(self, words: Sequence[str]) -> str:
+        """Write the command line of the new command.
+
+        words  of the old one, without the names of the program and the command
+        """
+        given = [part for word in words for part in _split_option(word)]
+        if self.becomes is not None and self.becomes in given:
+            at = given.index(self.becomes)
+            del given[at : at + 2]
+        new = [self.becomes if word == self.option else word for word in given]
+        return command_line("whatwhere", self.command, *(word for word in new if word is not None))
+
+
+def _split_option(word: str) -> list[str]:
+    """Split --option=value into its two words."""
+    name, equals, value = word.partition("=")
+    return [name, value] if equals and name.startswith("--") else [word]
+
+
 def command(
-    *kinds: Kind, flags: str = "", app: typer.Typer = app
+    *kinds: Kind, flags: str = "", moved: Sequence[Moved] = (), app: typer.Typer = app
 ) -> Callable[[Function], Function]:
     """Make a command of a function.
 
     kinds  dataclasses whose fields are settings, or pairs of a dataclass and the names of some of
            its fields
     flags  names of settings that are also options
+    moved  options that are commands of their own now
     app    the program, or a group of its commands
     """
     known = known_settings(kinds)
@@ -238,7 +300,7 @@ def command(
 
     def add(function: Function) -> Function:
         name = function.__name__.rstrip("_")
-        own = parse(function.__doc__)
+        own = docstring(function)
         hints = get_type_hints(function)
         parameters: list[inspect.Parameter] = []
         for p in inspect.signature(function).parameters.values():
@@ -255,7 +317,7 @@ def command(
             function(**given)
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        content = {"known": known, "flags": chosen, "examples": own.shell}
+        content = {"known": known, "flags": chosen, "examples": own.shell, "moved": moved}
         cls = type("SuggestingCommand", (SuggestingCommand,), content)
         # the list of commands shows all of `short_help`, but cuts a text from `help`
         app.command(
@@ -350,13 +412,21 @@ class SuggestingCommand(TyperCommand):
     known     its settings
     flags     the names of those that are also options
     examples  command lines for its help
+    moved     options that are commands of their own now
     """
 
     known: Mapping[str, Setting] = {}
     flags: Sequence[str] = ()
     examples: Sequence[str] = ()
+    moved: Sequence[Moved] = ()
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        given = {part for word in args for part in _split_option(word)}
+        for old in self.moved:
+            if old.option in given:
+                raise UsageError(
+                    f"{old.option} is a command of its own now. Run: {old.new_line(args)}"
+                )
         try:
             return super().parse_args(ctx, args)
         except UsageError as error:

@@ -201,6 +201,16 @@ def notes_of(run: Path) -> dict[str, Any]:
     return run_folder.notes_of(run)
 
 
+def usual_preset(model: "ww.DeconvNet", settings: Settings) -> str:
+    """Choose the preset without --preset: learned steps if the model has them, since they take a
+    tenth of the time; otherwise converged codes."""
+    from whatwhere.inference.learned_steps import saved_steps
+
+    if settings.given("inference") or model.source is None or not saved_steps(model.source):
+        return "coding"
+    return "learned"
+
+
 def with_preset(
     recipe: Recipe, model: "ww.DeconvNet", preset: str, settings: Settings
 ) -> "tuple[Recipe, ww.DeconvNet]":

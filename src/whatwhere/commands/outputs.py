@@ -8,13 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from whatwhere.files import (
-    check_outputs,
-    claim_outputs,
-    disk_errors,
-    write_atomic,
-    write_result,
-)
+from whatwhere import files
+from whatwhere.files import disk_errors, write_atomic, write_result
 from whatwhere.progress import Pace
 
 REMEDY = "free some disk space, or choose another path with --out"
@@ -25,19 +20,15 @@ def claim(
     *read: str | Path | None,
     folder: Path | None = None,
     overwrite: bool = False,
-    recorded: bool = False,
 ) -> None:
     """Raise an error, before anything is written, unless all of these files may be written
-    (`files.check_outputs`).
+    (`files.claim`).
 
-    read      what the command reads: runs, models, images by name or path; the figures of a run are
-              its results
-    folder    folder of results, if the outputs are in one
-    recorded  `write` records each of them with its content; otherwise their names are recorded now
+    read    what the command reads: runs, models, images by name or path; the figures of a run are
+            its results
+    folder  folder of results, if the outputs are in one; `write` records them there
     """
-    inputs = [file for source in read if source is not None for file in _files(Path(source))]
-    check = check_outputs if recorded else claim_outputs
-    check(outputs, inputs, folder=folder, overwrite=overwrite)
+    files.claim(outputs, files.input_files(*read), folder=folder, overwrite=overwrite)
 
 
 def write(path: Path, content: bytes, folder: Path | None = None) -> None:
@@ -51,14 +42,6 @@ def write(path: Path, content: bytes, folder: Path | None = None) -> None:
     with disk_errors(f"writing {path}", REMEDY):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, content)
-
-
-def _files(source: Path) -> Iterable[Path]:
-    """The source; for a run, its own files and its checkpoint, since its other folders may hold
-    results."""
-    if source.is_dir() and (source / "model.safetensors").exists():
-        return [*(path for path in source.iterdir() if not path.is_dir()), source / "checkpoint"]
-    return [source]
 
 
 LINE_SECONDS = 10.0  # between two lines about progress, where there is no bar

@@ -2,15 +2,15 @@
 `load`."""
 
 import os
-import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 
-from whatwhere.data import arrays, catalogue, mixed
+from whatwhere.data import arrays, catalogue, cells, mixed
 from whatwhere.data.catalogue import checksums
 from whatwhere.data.formats import is_recording_file, recordings, signals_class
 from whatwhere.data.images import AllPictures, Images, Pixels, check_finite, few_labels, white_used
@@ -18,7 +18,7 @@ from whatwhere.data.mixed import NOT_RECORDED, Group, MixedPictures, Recorded, m
 from whatwhere.data.parts import find_parts
 from whatwhere.data.pictures import folder_content, is_picture
 from whatwhere.data.stored_array import AnyArray
-from whatwhere.errors import ImageError, did_you_mean, one_or, plural, printable
+from whatwhere.errors import ImageError, did_you_mean, one_or, plural, printable, warn
 from whatwhere.spec.execution import ALL, Shard
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-Source = str | Path | np.ndarray | torch.Tensor | Images
+Source = str | Path | Sequence[str | Path] | np.ndarray | torch.Tensor | Images
+"""What `load` reads. A Hugging Face `Dataset` is read, too, without importing its package."""
 
 
 def load(
@@ -70,7 +71,8 @@ def load(
 
     source     the name of a data set (`digits`, `mnist`, `fashion-mnist`, `kmnist`; `digits:test`
                for its test images); the path of an IDX, .npy or .npz file, of a picture or of a
-               folder of pictures; or an array or tensor [N, H, W], [N, C, H, W] or [N, H, W, C]. If
+               folder of pictures; a list of paths of pictures; an array or tensor [N, H, W],
+               [N, C, H, W] or [N, H, W, C]; or a Hugging Face `Dataset` with its labels. If
                a file or folder has the name of a data set, give it as `./digits` or as a `Path`.
                `Images` are returned as they are
     labels     labels for files and arrays without any: an array [N], or the path of an IDX or .npy
@@ -95,6 +97,9 @@ def load(
     >>> ww.data.load(np.zeros((5, 20, 30, 3), np.uint8), labels=np.arange(5))
     Images('array', 5 of 3×20×30, labelled)
     """
+    if cells.is_dataset(source):
+        images = cells.read_dataset(source, recorded, shard, size)
+        return images if labels is None else _with_labels(replace(images, labels=None), labels)
     opened = _open(
         source,
         split=split,
@@ -151,6 +156,8 @@ def load_groups(
     tensor(0.5000)
     """
     special = mask if isinstance(mask, str) and mask in ("alpha", "nan") else None
+    if cells.is_dataset(source):
+        return [(load(source, recorded=recorded, shard=shard), None)]
     allow_nan = signals or special == "nan" or is_recording_file(source)
     opened = _open(source, allow_nan=allow_nan, recorded=recorded, signals=signals, shard=shard)
     if isinstance(opened, MixedPictures):
@@ -246,10 +253,9 @@ def load_for_training(
         return _with_source(groups[0], source)
     crops = mixed.random_crops(groups, crop, None, seed)
     if crop is None:
-        warnings.warn(
+        warn(
             f"{source} has pictures of {len(groups)} sizes. Training uses {crops[0].name}. Set"
-            " crop=SIZE (--crop SIZE) for crops of another size.",
-            stacklevel=3,
+            " crop=SIZE (--crop SIZE) for crops of another size."
         )
     return _with_source(crops, source)
 
@@ -292,6 +298,8 @@ def _open(
         if isinstance(opened, MixedPictures | Images):
             return opened
         values, own_labels = opened
+    elif cells.is_list_of_paths(source):
+        return MixedPictures.of_files(cast(Any, source), recorded, shard)
     else:
         name = "array"
         values = arrays.as_array(source)
@@ -306,10 +314,9 @@ def _open(
 
 def _load_named(entry: catalogue.Entry, split: str) -> Images:
     if os.path.exists(entry.name):
-        warnings.warn(
+        warn(
             f"{entry.name!r} is both a data set and a path here. Using the data set; write"
-            f" './{entry.name}' for the path.",
-            stacklevel=5,  # the caller of `load`
+            f" './{entry.name}' for the path."
         )
     if split not in ("train", "test"):
         raise ImageError(f"{entry.name} has no split {split!r}. Expected train or test.")
@@ -343,6 +350,8 @@ def _open_path(
             return MixedPictures.of_file(path, recorded, shard)
         return arrays.read_file(path, largest=0 if signals else None)
     except FileNotFoundError:
+        if path.suffix or path.parent != Path():
+            raise ImageError(f"Cannot find {printable(path)}. Check the path.") from None
         names = ", ".join(catalogue.CATALOGUE)
         meant = did_you_mean(path.name, catalogue.CATALOGUE)
         raise ImageError(
@@ -360,7 +369,7 @@ def _one_size(pictures: MixedPictures, size: int | None) -> Images:
         return pictures.by_size()[0][0]
     squares = pictures.same_size(size or pictures.recorded.side)
     if size is None:
-        warnings.warn(mixed.squares_words(pictures, squares.shape[1]), stacklevel=4)
+        warn(mixed.PicturesBecomeSquares(pictures, squares.shape[1]))
     return squares
 
 
@@ -370,11 +379,10 @@ def _from_pixels(pixels: Pixels, name: str, allow_nan: bool, recorded: Recorded)
     if pixels.dtype.kind == "f":
         lows, highs = zip(*(check_finite(batch, name, allow_nan) for batch in batches), strict=True)
         if min(lows) >= 0 and max(highs) > LARGEST_USUAL_FLOAT:
-            warnings.warn(
+            warn(
                 f"{name} has floats up to {max(highs):g}. whatwhere takes floats as they are, and"
                 " the paper's settings expect values in [0, 1]. Divide by 255, or give bytes as"
-                " uint8.",
-                stacklevel=3,
+                " uint8."
             )
     elif pixels.dtype == np.uint16:
         white = recorded.white or white_used(int(max(batch.max() for batch in batches)), name)

@@ -11,17 +11,18 @@ import math
 import os
 import struct
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
 import numpy as np
 import torch
+from numpy.lib import format as npy
 from numpy.lib.npyio import NpzFile
 
 from whatwhere.data.stored_array import AnyArray, StoredArray, with_new_axis
 from whatwhere.errors import ImageError, plural, printable, warn
-from whatwhere.files import disk_errors, new_folder, open_atomic, open_regular, readable
+from whatwhere.files import disk_errors, new_folder, open_atomic, open_regular, readable, untrusted
 
 CHUNK_BYTES = 1 << 18
 NPY_MAGIC = b"\x93NUMPY"
@@ -49,7 +50,11 @@ def read_array(path: Path, largest: int | None = None) -> AnyArray:
     with open_regular(path) as file, readable(path, "array file", REMEDY, ImageError):
         start = file.peek(len(NPY_MAGIC))
         if start.startswith(NPY_MAGIC):
-            if os.fstat(file.fileno()).st_size <= largest:
+            size = os.fstat(file.fileno()).st_size
+            dtype, shape = _read_npy_header(file)
+            _check_length(shape, dtype, size - file.tell(), empty=True)
+            file.seek(0)
+            if size <= largest:
                 return np.asarray(np.load(file, allow_pickle=False))
             return StoredArray.of_map(path, np.load(path, mmap_mode="r", allow_pickle=False))
         if not start.startswith(GZIP_MAGIC):
@@ -85,9 +90,30 @@ def _read_idx_header(stream: IO[bytes]) -> tuple[np.dtype, tuple[int, ...]]:
     return np.dtype(IDX_TYPES[start[2]]), struct.unpack(f">{start[3]}I", stream.read(4 * start[3]))
 
 
-def _check_length(shape: tuple[int, ...], dtype: np.dtype, length: int) -> None:
+def _read_npy_header(stream: IO[bytes]) -> tuple[np.dtype, tuple[int, ...]]:
+    """Read the type and the shape of an .npy file; its values follow in the stream."""
+    with untrusted():  # a header is an expression of Python
+        version = npy.read_magic(stream)
+        if version == (1, 0):
+            shape, _, dtype = npy.read_array_header_1_0(stream)
+        elif version == (2, 0):
+            shape, _, dtype = npy.read_array_header_2_0(stream)
+        else:
+            raise ValueError(f"its format is version {version} of .npy; expected 1.0 or 2.0")
+    if dtype.hasobject:
+        raise ValueError("it holds Python objects; expected numbers")
+    return dtype, shape
+
+
+def _check_length(
+    shape: tuple[int, ...], dtype: np.dtype, length: int, *, empty: bool = False
+) -> None:
+    """Raise a ValueError unless a file has as many bytes as its header says.
+
+    empty  whether an array without values is right
+    """
     expected = math.prod(shape) * dtype.itemsize
-    if length != expected or not length:
+    if length != expected or not (length or empty):
         raise ValueError(
             f"its header gives the shape {shape} ({expected:,} bytes of {dtype}), but the file has"
             f" {length:,} bytes of values"
@@ -105,16 +131,30 @@ def _check_decompressed(length: int) -> None:
 def open_npz(path: Path, kind: str = ".npz file", remedy: str = REMEDY) -> Iterator[NpzFile]:
     """The arrays of an .npz file by name; each is read into memory when it is asked for."""
     damage = readable(path, kind, remedy, ImageError)
-    with damage, open_regular(path) as file, np.load(file, allow_pickle=False) as archive:
-        check_decompressed(archive)
+    with damage, open_regular(path) as file, ExitStack() as opened:
+        if not file.peek(len(ZIP_MAGIC)).startswith(ZIP_MAGIC):
+            raise ValueError("it is not an archive of NumPy")
+        with untrusted():
+            archive = opened.enter_context(np.load(file, allow_pickle=False))
+        check_members(archive)
         yield archive
 
 
-def check_decompressed(archive: NpzFile) -> None:
-    """Raise a ValueError if the compressed arrays of an archive are larger than the limit."""
+def check_members(archive: NpzFile) -> None:
+    """Raise a ValueError if the compressed arrays of an archive are larger than the limit, or if an
+    array is not as long as its header says."""
     assert archive.zip is not None, "it is open"
-    compressed = (member for member in archive.zip.infolist() if member.compress_type)
-    _check_decompressed(sum(member.file_size for member in compressed))
+    members = archive.zip.infolist()
+    _check_decompressed(sum(member.file_size for member in members if member.compress_type))
+    for member in members:
+        with untrusted():
+            stream = archive.zip.open(member)
+        with stream:
+            if not stream.read(len(NPY_MAGIC)).startswith(NPY_MAGIC):
+                continue  # no array
+            stream.seek(0)
+            dtype, shape = _read_npy_header(stream)
+            _check_length(shape, dtype, member.file_size - stream.tell(), empty=True)
 
 
 Channels = Literal["first", "last"]

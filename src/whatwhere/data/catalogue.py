@@ -82,7 +82,7 @@ class Entry:
     @property
     def how_to_get(self) -> str:
         """The command that downloads it."""
-        return f"whatwhere info {self.name} --download"
+        return f"whatwhere download {self.name}"
 
 
 CATALOGUE = {
@@ -208,7 +208,7 @@ def _fetch(entry: Entry, file: File) -> None:
                 store(entry, file, answer, url)
             return
         except (OSError, HTTPException, ImageError) as error:
-            failures.append(f"  {url}: {str(error).removeprefix(f'{url}: ')}")
+            failures.append(f"  {url}: {error}")
     names = ", ".join(file.download_name for file in entry.files)
     raise ImageError(
         f"Cannot download {file.download_name} of {entry.name}:\n" + "\n".join(failures) + "\n"

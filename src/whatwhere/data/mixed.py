@@ -7,7 +7,6 @@ and cuts the pictures, and `by_size` keeps them whole. A run records the shape o
 value of white; commands that use the run use both as well.
 """
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -26,13 +25,13 @@ from whatwhere.data.pictures import (
     find_pages,
     folder_content,
     largest_of,
+    pictures_of_files,
     read_pictures,
 )
-from whatwhere.errors import ImageError, one_or, plural, printable, unique_printable
+from whatwhere.errors import ImageError, one_or, plural, printable, unique_printable, warn
 from whatwhere.spec.execution import Shard
 
 USUAL_SIDE = 64
-LOAD_AGAIN = f"Load the pictures with size={USUAL_SIDE}"  # a remedy; commands have their own
 MOST_CROPS = 10_000
 Group = tuple[Images, Images | None]
 """Images of one size, and their masks if there are any."""
@@ -99,6 +98,16 @@ class MixedPictures:
         own = pages[rows.start : rows.stop]
         all_pictures = AllPictures.of(len(pages), [file.name])
         return cls(own, printable(file), recorded, all_pictures=all_pictures)
+
+    @classmethod
+    def of_files(
+        cls, files: Sequence[str | Path], recorded: Recorded, shard: Shard
+    ) -> "MixedPictures":
+        """The pictures of a shard of a list of files."""
+        rows = shard.rows_of_pictures(len(files))
+        all_pictures = AllPictures.of(len(files), map(str, files))
+        own = pictures_of_files(files[rows.start : rows.stop])
+        return cls(own, plural(len(files), "file"), recorded, all_pictures=all_pictures)
 
     @property
     def sizes(self) -> list[tuple[int, int]]:
@@ -198,25 +207,41 @@ def usual_side(sizes: Sequence[tuple[int, int]]) -> int:
     return min(USUAL_SIDE, *(min(size) for size in sizes))
 
 
-def squares_words(pictures: MixedPictures, side: int) -> str:
-    """A message: how pictures of several sizes become squares of `side`, and why."""
-    extents = [extent for size in pictures.sizes for extent in size]
-    range_words = f"{len(pictures.sizes)} sizes, from {min(extents)} to {max(extents)} pixels"
-    target = f"so that its shorter side has {side} pixels"
-    remedy = ""
-    if side == pictures.recorded.side:
-        target += ", like the pictures that the run learned from,"
-    elif side < USUAL_SIDE:
-        smallest = min(pictures.pictures, key=lambda picture: min(picture.shape[1:]))
-        target += f", like the smallest picture ({smallest.name}),"
-        remedy = (
-            f" {side} pixels are few, which costs accuracy. {LOAD_AGAIN}, or leave out the smallest"
-            " picture."
+class PicturesBecomeSquares(UserWarning):
+    """Pictures of several sizes are scaled and cut.
+
+    pictures  the pictures
+    side      side of the squares, in pixels
+    """
+
+    def __init__(self, pictures: MixedPictures, side: int) -> None:
+        self.pictures = pictures
+        self.side = side
+        super().__init__(self.words(f"Load the pictures with size={USUAL_SIDE}"))
+
+    def words(self, load_again: str) -> str:
+        """Say how the pictures become squares, and why.
+
+        load_again  how to get squares of the usual side, if these are smaller
+        """
+        pictures = self.pictures
+        extents = [extent for size in pictures.sizes for extent in size]
+        range_words = f"{len(pictures.sizes)} sizes, from {min(extents)} to {max(extents)} pixels"
+        target = f"so that its shorter side has {self.side} pixels"
+        remedy = ""
+        if self.side == pictures.recorded.side:
+            target += ", like the pictures that the run learned from,"
+        elif self.side < USUAL_SIDE:
+            smallest = min(pictures.pictures, key=lambda picture: min(picture.shape[1:]))
+            target += f", like the smallest picture ({smallest.name}),"
+            remedy = (
+                f" {self.side} pixels are few, which costs accuracy. {load_again}, or leave out the"
+                " smallest picture."
+            )
+        return (
+            f"{pictures.name} has pictures of {range_words}. whatwhere scales each one {target} and"
+            f" crops its centre.{remedy}"
         )
-    return (
-        f"{pictures.name} has pictures of {range_words}. whatwhere scales each one {target} and"
-        f" crops its centre.{remedy}"
-    )
 
 
 def convert(pixels: np.ndarray, white: int | None, kind: Kind) -> np.ndarray:
@@ -284,9 +309,7 @@ def large_enough(groups: Sequence[Group], size: int) -> list[Group]:
         )
     left_out = sum(len(images) for images, _ in groups) - sum(len(images) for images, _ in large)
     if left_out:
-        warnings.warn(
-            f"Leaving out {plural(left_out, 'picture')} smaller than {size} × {size}.", stacklevel=4
-        )
+        warn(f"Leaving out {plural(left_out, 'picture')} smaller than {size} × {size}.")
     return large
 
 

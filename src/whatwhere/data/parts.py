@@ -1,5 +1,6 @@
 """The parts that the shards of a command write into one folder, and which of them are missing."""
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ import numpy as np
 from whatwhere.data.arrays import open_npz
 from whatwhere.data.images import AllPictures
 from whatwhere.errors import ImageError, RunError, plural, printable
-from whatwhere.files import disk_errors, read_json, remove_leftovers, write_atomic
+from whatwhere.files import checked, disk_errors, read_json, remove_leftovers, write_atomic
 from whatwhere.spec.execution import Shard, part_number
 
 UNFINISHED = ".unfinished"
@@ -56,10 +57,13 @@ class PartRecord:
         return arrays
 
     @classmethod
-    def of_json(cls, values: Any) -> "PartRecord":
+    def of_json(cls, values: object) -> "PartRecord":
         """The record in the folder of a part."""
-        pictures = AllPictures(int(values["all_pictures"]), str(values["all_names"]))
-        return cls(str(values["model"]), str(values["made_with"]), pictures)
+        known = checked(values, dict, "the record")
+        pictures = AllPictures(
+            checked(known["all_pictures"], int, "all_pictures"), str(known["all_names"])
+        )
+        return cls(str(known["model"]), str(known["made_with"]), pictures)
 
     def json(self) -> bytes:
         """The content of the file in the folder of a part."""
@@ -91,6 +95,11 @@ class PartRecord:
 UNKNOWN = PartRecord()
 
 
+def text_checksum(text: str) -> str:
+    """Return sha256 of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def read_record(part: Path) -> PartRecord:
     """The record of a part. It is empty if an earlier version wrote the part, or if the part cannot
     be read, which is an error where it is used."""
@@ -100,7 +109,7 @@ def read_record(part: Path) -> PartRecord:
             return PartRecord.of_json(read_json(file)) if file.exists() else UNKNOWN
         with open_npz(part) as archive:
             return PartRecord.of_arrays(archive)
-    except (ImageError, RunError, OSError, LookupError, TypeError, ValueError):
+    except (ImageError, RunError, OSError, KeyError, ValueError):
         return UNKNOWN
 
 

@@ -16,11 +16,13 @@ from whatwhere.errors import (
     ImageError,
     MissingExtra,
     RunError,
+    UnusableFile,
+    as_clause,
     printable,
-    sentence,
     unique_printable,
+    warn,
 )
-from whatwhere.files import RECORD, FileStamp, open_regular, read_results, readable
+from whatwhere.files import RECORD, FileStamp, open_regular, read_results, readable, untrusted
 from whatwhere.spec.execution import Shard
 
 FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")
@@ -161,6 +163,20 @@ class Picture:
         return printable(f"{self.place.prefix}{name}")
 
 
+def pictures_of_files(files: Sequence[str | Path]) -> list[Picture]:
+    """The pictures of a list of files, in their order; all of them are decoded once. Their names
+    are their paths from the folder that holds all of them."""
+    paths = [Path(file) for file in files]
+    common = Path(os.path.commonpath([path.absolute().parent for path in paths]))
+    pictures: list[Picture] = []
+    for path in paths:
+        if not path.is_file():
+            raise ImageError(f"Cannot find {printable(path)}; expected the file of a picture.")
+        place = Place(path.absolute().parent.relative_to(common).parts)
+        pictures += find_pages(path, place)
+    return pictures
+
+
 def is_picture(path: Path) -> bool:
     """Whether a file is named like a picture or begins like one."""
     with open_regular(path) as file:
@@ -179,12 +195,11 @@ def read_pictures(folder: Path, content: FolderContent) -> list[Picture]:
         try:
             pictures += list(find_pages(file, place))  # all pages, or none
         except ImageError as error:
-            reason = str(error).removeprefix(f"{printable(file)} is not a usable picture: ")
-            skipped[file] = reason.removesuffix(f". {sentence(REMEDY)}")
+            skipped[file] = error.reason if isinstance(error, UnusableFile) else as_clause(error)
     if not pictures:
         raise ImageError(_no_pictures(folder, content, skipped))
     if skipped:
-        warnings.warn(_skipped_files(folder, skipped), stacklevel=6)
+        warn(_skipped_files(folder, skipped))
     return pictures
 
 
@@ -347,7 +362,8 @@ def find_pages(file: Path, place: Place = TOP) -> Iterator[Picture]:
     """The pages of a file; each is decoded once."""
     with _open(file) as picture:
         stamp = FileStamp.of(os.stat(file))
-        pages = getattr(picture, "n_frames", 1)
+        with untrusted():
+            pages = getattr(picture, "n_frames", 1)
         if pages > MOST_PAGES:
             raise ValueError(f"it has {pages:,} pages; expected at most {MOST_PAGES:,}")
         for page in range(pages):
@@ -360,18 +376,32 @@ def find_pages(file: Path, place: Place = TOP) -> Iterator[Picture]:
 @contextmanager
 def _open(file: Path) -> Iterator[Any]:
     """An open picture; any problem with its file raises an ImageError that names it."""
+    with (
+        readable(file, "picture", REMEDY, ImageError),
+        open_regular(file) as stream,
+        open_picture(stream, str(file)) as picture,
+    ):
+        yield picture
+
+
+@contextmanager
+def open_picture(stream: BinaryIO, name: str) -> Iterator[Any]:
+    """An open picture of a stream of bytes; any problem raises an ImageError with this name."""
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError:
         raise MissingExtra("Pillow", "reading pictures") from None
 
-    with warnings.catch_warnings(), readable(file, "picture", REMEDY, ImageError):
+    with warnings.catch_warnings(), readable(Path(name), "picture", REMEDY, ImageError):
         warnings.simplefilter("error", Image.DecompressionBombWarning)
-        with open_regular(file) as stream:
-            try:
-                yield _open_stream(stream, Image, UnidentifiedImageError)
-            except Image.DecompressionBombError as error:
-                raise ValueError(str(error)) from error
+        with untrusted():
+            opened = _open_stream(stream, Image, UnidentifiedImageError)
+        yield opened
+
+
+def read_page(picture: Any, page: int = 0) -> np.ndarray:
+    """The pixels [C, H, W] of a page of an open picture."""
+    return _read_page(picture, page, _pixels)
 
 
 def _open_stream(stream: BinaryIO, image: Any, unidentified: type[Exception]) -> Any:
@@ -394,7 +424,8 @@ def _read_page(picture: Any, page: int, read: Callable[[Any], np.ndarray]) -> np
     from PIL import ImageOps
 
     if page:
-        picture.seek(page)
+        with untrusted():
+            picture.seek(page)
     if not 0 < picture.width * picture.height <= LARGEST_PICTURE:
         raise ValueError(
             f"it has {picture.width} × {picture.height} pixels; expected at most"
@@ -408,8 +439,10 @@ def _read_page(picture: Any, page: int, read: Callable[[Any], np.ndarray]) -> np
                 f"page {page + 1} and page 1 have different channels; save each page as a separate"
                 " picture"
             )
-        ImageOps.exif_transpose(picture, in_place=True)  # upright, as a camera was held
-    pixels = read(picture)
+        with untrusted():
+            ImageOps.exif_transpose(picture, in_place=True)  # upright, as a camera was held
+    with untrusted():
+        pixels = read(picture)
     return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
 
 
@@ -472,11 +505,14 @@ def read_extras(file: Path, *, filled_in: bool = False) -> Extras:
     """
     with _open(file) as picture:
         if isinstance(picture, ChannelTiff):
-            return Extras(None, picture.icc_profile, picture.dpi)
+            with untrusted():
+                return Extras(None, picture.icc_profile, picture.dpi)
         icc_profile = picture.info.get("icc_profile")
         dpi = _checked_dpi(picture.info.get("dpi"))
         pages = []
-        for page in range(getattr(picture, "n_frames", 1)):
+        with untrusted():
+            count = getattr(picture, "n_frames", 1)
+        for page in range(count):
             alpha = _read_page(picture, page, _alpha)[0]
             pages.append(np.where(alpha == 0, 255, alpha).astype(np.uint8) if filled_in else alpha)
     opaque = all(int(alpha.min()) == 255 for alpha in pages)
@@ -524,12 +560,9 @@ class ChannelTiff:
 
     def __init__(self, stream: BinaryIO) -> None:
         tifffile = _tifffile("reading")
-        try:
-            self._pages: Any = tifffile.TiffFile(stream, name="TIFF").pages
-            self.n_frames = len(self._pages)
-            self.seek(0)
-        except tifffile.TiffFileError as error:
-            raise ValueError(str(error)) from error
+        self._pages: Any = tifffile.TiffFile(stream, name="TIFF").pages
+        self.n_frames = len(self._pages)
+        self.seek(0)
 
     def seek(self, page: int) -> None:
         """Go to a page."""

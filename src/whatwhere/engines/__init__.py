@@ -1,15 +1,13 @@
 """The engines: implementations of the same inference, from simple to fast. The solution records
 which one ran."""
 
-import warnings
-
 from whatwhere.engines.base import Engine, require_supported
 from whatwhere.engines.cpu import CPUEngine, GreedyEngine
 from whatwhere.engines.cpu.first_use import FirstUse
 from whatwhere.engines.cpu.greedy_choice import is_sparse
 from whatwhere.engines.reference import ReferenceEngine
 from whatwhere.engines.triton.engine import TritonEngine
-from whatwhere.errors import EngineError, SlowEngineWarning
+from whatwhere.errors import EngineError, SlowEngineWarning, warn
 from whatwhere.model import Problem
 
 __all__ = ["ENGINES", "REFERENCE", "Engine", "get_engine", "resolve", "unsupported_reasons"]
@@ -49,12 +47,11 @@ def resolve(name: str, problem: Problem, images: int | None = None) -> Engine:
         why = "; ".join(
             f"{name}: {reason}" for name, reason in reasons.items() if reason is not None
         )
-        warnings.warn(
+        warn(
             "Engine 'auto' chose 'reference', which is 10 to 20 times slower than the others,"
             f" because they do not support this problem: {why}. Set engine='reference' to silence"
             " this warning.",
             SlowEngineWarning,
-            stacklevel=3,
         )
     elif chosen.name == "cpu" and images is not None and FIRST_USE.is_small(problem, images):
         return FIRST_USE.engine

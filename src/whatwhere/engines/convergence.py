@@ -12,7 +12,6 @@ is halved after every block. Momentum starts again with every block. Both determ
 block (benchmarks/results/logs.json, coding).
 """
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -20,7 +19,7 @@ import torch
 from torch import Tensor
 
 from whatwhere.engines.base import Engine
-from whatwhere.errors import ConvergenceWarning
+from whatwhere.errors import ConvergenceWarning, warn
 from whatwhere.model import Problem
 from whatwhere.model.solution import Solution, Stats
 from whatwhere.spec import InferenceSpec
@@ -109,10 +108,9 @@ def unfinished_changes(stats: Stats, spec: InferenceSpec) -> Tensor:
 def warn_unconverged(unfinished: Tensor, images: int, spec: InferenceSpec) -> None:
     """Warn about images that took all steps and still changed, given their `unfinished_changes`."""
     if len(unfinished):
-        warnings.warn(
+        warn(
             f"{len(unfinished)} of {images} images did not reach tolerance = {spec.tolerance:g} in"
             f" {spec.steps} steps: the relative change of the cost per step is still up to"
             f" {float(unfinished.max()):.2g}. Give more steps or a larger tolerance.",
             ConvergenceWarning,
-            stacklevel=3,
         )

@@ -75,8 +75,11 @@ def step_theta(theta, gradient, step, bounds):
 
 
 def or_one(size):
-    """A safe divisor: 1 in place of 0. The dividend is 0 there as well."""
-    return where(size > 0, size, 1.0)
+    """A safe divisor: 1 in place of 0, where the dividend is 0 as well.
+
+    A number below the normal numbers of float32 counts as 0, because its inverse can overflow.
+    """
+    return where(size > 1.17549435e-38, size, 1.0)
 
 
 def strength(relative, power):
@@ -97,7 +100,8 @@ def precision(variance, total, low, high):
     The variance is bounded before it is inverted: the derivative of 1 / 0 is NaN, even where a
     later bound cuts the value off.
     """
-    return clamp(where(total > 0, 1 / maximum(variance, 1 / max(high, 1.0)), 0.0), low, high)
+    inverse = 1 / maximum(variance, 1 / max(high, 1.0))
+    return clamp(where(total > 1.17549435e-38, inverse, 0.0), low, high)
 
 
 def fit_slope(theta, variance, slopes, unit):

@@ -8,13 +8,25 @@ import hmac
 import json
 import secrets
 import sys
+import traceback
 import webbrowser
 from collections.abc import Callable
+from dataclasses import dataclass
+from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
-LONGEST = 1 << 26  # bytes of what a page may send: a table of labels to import
-MOST_DIGITS = 9  # of a number in an address or in a header
+from whatwhere.html import report_style, static_page
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """What a page may send.
+
+    longest  bytes of a request: a table of labels to import may be that long
+    """
+
+    longest: int = 1 << 26
 
 
 class Content(NamedTuple):
@@ -28,9 +40,9 @@ Answer = Callable[[str], Content | None]
 Act = Callable[[str, Any], Content | None]
 
 
-def is_number(text: str) -> bool:
+def is_number(text: str, most_digits: int = 9) -> bool:
     """Whether a text is a whole number ≥ 0 of a size that a page may ask for."""
-    return text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS
+    return text.isascii() and text.isdecimal() and len(text) <= most_digits
 
 
 class PageServer(ThreadingHTTPServer):
@@ -46,9 +58,16 @@ class PageServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, answer: Answer, act: Act | None = None, port: int = 0) -> None:
+    def __init__(
+        self,
+        answer: Answer,
+        act: Act | None = None,
+        port: int = 0,
+        settings: ServerSettings | None = None,
+    ) -> None:
         self.answer = answer
         self.act = act
+        self.settings = settings or ServerSettings()
         self.token = secrets.token_urlsafe(24)
         super().__init__(("127.0.0.1", port), PageHandler)
 
@@ -82,7 +101,7 @@ class PageHandler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = self._path()
         if path is not None:
-            self._send(self.server.answer(path))
+            self._send_result(lambda: self.server.answer(path))
 
     def do_POST(self) -> None:
         act = self.server.act
@@ -98,7 +117,7 @@ class PageHandler(BaseHTTPRequestHandler):
             ):
                 # a form of another site has neither
                 self.send_error(403, "Only the page itself may send requests")
-            elif not is_number(length) or int(length) > LONGEST:
+            elif not is_number(length) or int(length) > self.server.settings.longest:
                 self.send_error(413, "Request too long")
             else:
                 try:
@@ -106,7 +125,7 @@ class PageHandler(BaseHTTPRequestHandler):
                 except (ValueError, RecursionError):
                     self.send_error(400, "Expected JSON")
                 else:
-                    self._send(act(path, value))
+                    self._send_result(lambda: act(path, value))
 
     def _path(self) -> str | None:
         """The path below the token; None, and an error is sent, for another host or token."""
@@ -120,11 +139,33 @@ class PageHandler(BaseHTTPRequestHandler):
             return None
         return path
 
-    def _send(self, content: Content | None) -> None:
+    def _send_result(self, make: Callable[[], Content | None]) -> None:
+        """Send what a function returns. A fault of the program is answered, too, so that the page
+        can say so; the terminal shows where it is."""
+        try:
+            content = make()
+        except Exception:
+            traceback.print_exc()
+            self.send_error(500, "The program failed; the terminal shows where")
+            return
         if content is None:
             self.send_error(404, "Not found")
-            return
-        self.send_response(200)
+        else:
+            self._send(200, content)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Send a page of our own that says what to do, in place of the standard one."""
+        words = explain or (
+            "Open the whole address that the terminal shows, with the long word at its end. It"
+            " changes each time the command starts."
+        )
+        title = f"{message or 'This request failed'} ({code})"
+        body = f"<main>\n<h1>{escape(title)}</h1>\n<p>{escape(words)}</p>\n</main>\n"
+        self.close_connection = True
+        self._send(code, Content(static_page(title, report_style(), body).encode()))
+
+    def _send(self, code: int, content: Content) -> None:
+        self.send_response(code)
         self.send_header("Content-Type", content.type)
         self.send_header("Content-Length", str(len(content.body)))
         self.send_header("Cache-Control", "no-store")

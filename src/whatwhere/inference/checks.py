@@ -1,5 +1,6 @@
 """Values that inference rejects before any of them reaches compiled code of an engine."""
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -8,7 +9,7 @@ from whatwhere.errors import ImageError, SpecError, warn
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.deconvnet import ValueRange, all_finite
-from whatwhere.spec import ModelSpec
+from whatwhere.spec import InferenceSpec, ModelSpec, Phase
 
 # where a model notes the versions of its filters that were found finite; torch counts up the
 # version with every change in place
@@ -32,6 +33,17 @@ def warn_of_bytes(spec: ModelSpec, image: Tensor, values: ValueRange | None = No
             f" whatwhere takes floats as they are. Scale the images to [0, {white:g}], or train"
             f" with model.input.white = {largest:.4g}."
         )
+
+
+def check_settings(spec: object, plan: Iterable[object]) -> None:
+    """Raise a SpecError for settings or phases of another type, such as a number of steps."""
+    if spec is not None and not isinstance(spec, InferenceSpec):
+        raise SpecError(
+            f"Got spec = {spec!r}; expected an InferenceSpec, such as InferenceSpec(steps=10). A"
+            " number of steps alone is the argument `steps`."
+        )
+    if not isinstance(plan, Sequence) or not all(isinstance(phase, Phase) for phase in plan):
+        raise SpecError(f"Got plan = {plan!r}; expected phases, such as [Phase(layer=1)].")
 
 
 def convert_latents(model: DeconvNet, latents: Latents) -> Latents:

@@ -45,7 +45,7 @@ def infer(
     engine: str = "auto",
     batch_size: int = 1000,
     progress: Callable[[int], None] | None = None,
-    steps: Steps | None = None,
+    steps: Steps | int | None = None,
 ) -> Solution:
     """Infer what and where of images [N, C, H, W], or of signals [N, C, T] with a model of signals.
 
@@ -54,8 +54,9 @@ def infer(
     Images and latents are converted to the model's device and dtype.
 
     model     the model, on the device where inference is to run
-    images    a float tensor or array [N, C, H, W] or [N, C, T], or the result of
-              `whatwhere.data.load`, which is read batch by batch
+    images    a tensor or array [N, C, H, W] or [N, C, T] of floats or of integers of 8 or 16 bits;
+              one image [C, H, W] or [H, W], a PIL image; or the result of `whatwhere.data.load`,
+              which is read batch by batch
     spec      how to infer; None means `InferenceSpec()`, the paper's settings at test time
     plan      phases, one after the other; empty means one joint phase from the top layer
     mask      a weight ≥ 0 for every pixel, [N, 1 or C, H, W] or [N, 1 or C, T]; 0 marks unknown
@@ -67,9 +68,9 @@ def infer(
               The solution records which one ran
     batch_size  number of images inferred together
     progress  called after every batch with the number of images in it
-    steps     learned steps, instead of spec and plan. 'learned': the steps that `whatwhere distill`
-              saved next to the model's file; 'learned-5' chooses among several; or `LearnedSteps`.
-              None takes the steps of `spec`
+    steps     a number of steps, in place of `spec.steps`; or learned steps, instead of spec and
+              plan. 'learned': the steps that `whatwhere distill` saved next to the model's file;
+              'learned-5' chooses among several; or `LearnedSteps`. None takes the steps of `spec`
     returns   the solution: `features`, `latents`, `reconstruction`, `stats`
 
     >>> model = ww.load("mnist")
@@ -84,7 +85,10 @@ def infer(
     given = check_input(model, images, mask)
     require_count("batch_size", batch_size)
     checks.check_filters(model)
-    if steps is not None:
+    checks.check_settings(spec, plan)
+    if isinstance(steps, int):
+        spec = replace(spec or InferenceSpec(), steps=steps)
+    elif steps is not None:
         require(
             spec is None and not plan,
             "steps with spec or plan",

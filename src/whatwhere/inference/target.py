@@ -30,19 +30,24 @@ class ImageSource(Protocol):
 
 
 def as_image_source(images: object, spec: ModelSpec) -> tuple[ImageSource, bool]:
-    """Images as `infer` takes them: a tensor, a NumPy array as a tensor, or an object that returns
-    tensors for slices.
+    """Images as `infer` takes them: a tensor [N, C, H, W], or an object that returns tensors for
+    slices. Arrays and PIL images become tensors, and one image a batch of one.
 
     Also returns whether they were signals [N, C, T], for a model of signals: from here on they are
     images of height 1.
     """
     if hasattr(images, "as_images"):
         return cast(ImageSource, images), True
-    if isinstance(images, np.ndarray):
-        images = _as_tensor(images)
+    if isinstance(images, np.ndarray) or hasattr(images, "__array_interface__"):  # or PIL's
+        images = _as_tensor(np.asarray(images))
     if isinstance(images, Tensor):
         return _tensor_source(images, spec)
     lazy = hasattr(images, "__len__") and hasattr(images, "__getitem__")
+    if hasattr(images, "column_names"):
+        raise ImageError(
+            f"Got a table ({type(images).__name__}); expected images. Load its pictures first:"
+            " whatwhere.data.load(table)."
+        )
     if lazy and not isinstance(images, list | tuple | dict | str | bytes):
         return cast(ImageSource, images), False
     axes = "T" if spec.for_signals else "H, W"
@@ -62,7 +67,20 @@ def _tensor_source(images: Tensor, spec: ModelSpec) -> tuple[Tensor, bool]:
     images = images.detach()
     if images.ndim == 3 and spec.for_signals:
         return images[:, :, None], True
-    return images, False
+    return _as_batch(images, spec.channels), False
+
+
+def _as_batch(images: Tensor, channels: int) -> Tensor:
+    """One image [H, W], [C, H, W] or [H, W, C], or grey images [N, H, W], as [N, C, H, W]."""
+    if images.ndim == 2:
+        return images[None, None]
+    if images.ndim != 3:
+        return images
+    if images.shape[0] == channels:
+        return images[None]
+    if channels == 1:
+        return images[:, None]
+    return images.permute(2, 0, 1)[None] if images.shape[2] == channels else images
 
 
 def in_model_units(spec: ModelSpec, images: Any) -> Any:
@@ -72,10 +90,15 @@ def in_model_units(spec: ModelSpec, images: Any) -> Any:
         images = images.as_images()
     if hasattr(images, "with_white"):
         return images.with_white(spec.input.white).with_channels(spec.channels)
-    if isinstance(images, Tensor) and images.dtype in SCALED:
-        largest = 1 if images.dtype == torch.bool else torch.iinfo(images.dtype).max
-        return images.float() * (spec.input.white / largest)
-    return images
+    return scaled(images, spec.input.white) if isinstance(images, Tensor) else images
+
+
+def scaled(images: Tensor, white: float) -> Tensor:
+    """Integers of 8 or 16 bits divided by the largest, times white; floats as they are."""
+    if images.dtype not in SCALED:
+        return images
+    largest = 1 if images.dtype == torch.bool else torch.iinfo(images.dtype).max
+    return images.float() * (white / largest)
 
 
 def _as_tensor(array: np.ndarray) -> Tensor:

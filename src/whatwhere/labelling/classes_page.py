@@ -77,7 +77,7 @@ def figure(row: int, session: Labelling, images: Images, predictions: Prediction
     said = f"{predictions.classes[row]}, {predictions.probabilities[row]:.0%}"
     words = escape(f"{name}: {said}")
     file = name.rpartition("/")[2]
-    is_unique = session.other_names.get(file) == name
+    is_unique = session.labels.other_names.get(file) == name
     short = escape(file if is_unique else name).replace("/", "/<wbr>")
     picture = data_url(png(thumbnail(images[int(row)], SHOWN_SIDE)), "png")
     kind = ' class="given"' if predictions.said[row] else ""

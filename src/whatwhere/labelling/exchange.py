@@ -1,7 +1,6 @@
 """Exchange labels and classes with other programs: folders, pandas, Label Studio, CSV."""
 
 import csv
-import io
 import json
 import os
 import re
@@ -17,17 +16,23 @@ import numpy as np
 from whatwhere.data import Images
 from whatwhere.data.pictures import Picture, Pictures
 from whatwhere.errors import ImageError, MissingExtra, plural, printable
-from whatwhere.files import disk_errors, write_atomic
+from whatwhere.files import claim, disk_errors, write_atomic
 from whatwhere.html import png, thumbnail
-from whatwhere.labelling.label_tables import CLASS_HEADINGS, FILE_HEADINGS, LABELLED
+from whatwhere.labelling.label_tables import (
+    CLASS_HEADINGS,
+    FILE_HEADINGS,
+    LABELLED,
+    PREDICTED,
+    csv_cells,
+    predictions_text,
+)
 from whatwhere.labelling.name_matching import match_labels, quoted
 
-FORMERLY = "said"  # in tables of version 0.2
-UNSAFE = re.compile(r'[\x00-\x1f\x7f<>:"/\\|?*]')  # in the name of a folder, on any system
-LOCAL_FILES = "/data/local-files/?d="  # where Label Studio serves files of its own machine
-MOST_UNKNOWN = 3  # names without a picture in a message
-LARGEST_SIDE = 1 << 16  # of a picture without a file: it is written as it is
-REMEDY = "free some disk space, or choose another folder"
+_UNSAFE = re.compile(r'[\x00-\x1f\x7f<>:"/\\|?*]')  # in the name of a folder, on any system
+_LOCAL_FILES = "/data/local-files/?d="  # where Label Studio serves files of its own machine
+_MOST_UNKNOWN = 3  # names without a picture in a message
+_LARGEST_SIDE = 1 << 16  # of a picture without a file: it is written as it is
+_REMEDY = "free some disk space, or choose another folder"
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,7 @@ def to_pandas(table: ClassTable) -> Any:
         import pandas
     except ImportError:
         raise MissingExtra("pandas", "a DataFrame of all classes") from None
-    sources = [LABELLED if row in table.said else "predicted" for row in range(len(table.names))]
+    sources = [LABELLED if row in table.said else PREDICTED for row in range(len(table.names))]
     columns: dict[str, Any] = {
         "class": table.best,
         "probability": table.probabilities.max(1),
@@ -93,7 +98,7 @@ def label_studio_tasks(table: ClassTable) -> list[dict[str, Any]]:
                 "value": {"choices": [best]},
             }
         ]
-        task: dict[str, Any] = {"data": {"image": LOCAL_FILES + quote(name), "file": name}}
+        task: dict[str, Any] = {"data": {"image": _LOCAL_FILES + quote(name), "file": name}}
         if row in table.said:
             task["annotations"] = [{"result": result}]
         else:
@@ -101,14 +106,6 @@ def label_studio_tasks(table: ClassTable) -> list[dict[str, Any]]:
             task["predictions"] = [{"model_version": "whatwhere", "score": score, "result": result}]
         tasks.append(task)
     return tasks
-
-
-def write_label_studio(table: ClassTable, file: Path) -> None:
-    """Write the tasks for Label Studio as JSON."""
-    content = json.dumps(label_studio_tasks(table), ensure_ascii=False, indent=1)
-    with disk_errors(f"writing {file}", REMEDY):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(file, content.encode())
 
 
 def write_folders(table: ClassTable, images: Images, folder: Path, *, links: bool = False) -> Path:
@@ -119,7 +116,7 @@ def write_folders(table: ClassTable, images: Images, folder: Path, *, links: boo
 
     Returns the folder. It is always new: if the name is taken, a number follows it.
     """
-    with disk_errors(f"writing {folder}", REMEDY):
+    with disk_errors(f"writing {folder}", _REMEDY):
         folder = _make_new_folder(folder)
         places = _class_folders(table.classes)
         for name in set(table.best):
@@ -134,7 +131,7 @@ def write_folders(table: ClassTable, images: Images, folder: Path, *, links: boo
 def _write_picture(images: Images, row: int, place: Path, links: bool) -> None:
     picture = _picture(images, row)
     if picture is None or picture.pages > 1:
-        shades = thumbnail(images[row] / images.white, LARGEST_SIDE)
+        shades = thumbnail(images[row] / images.white, _LARGEST_SIDE)
         place.with_name(f"{place.name}.png").write_bytes(png(shades))
     elif links:
         place.symlink_to(picture.file.resolve())
@@ -164,7 +161,7 @@ def _class_folders(classes: Sequence[str]) -> dict[str, str]:
     places: dict[str, str] = {}
     used: set[str] = set()
     for name in classes:
-        safe = UNSAFE.sub("_", name).strip(". ")[:100] or "_"
+        safe = _UNSAFE.sub("_", name).strip(". ")[:100] or "_"
         place = safe
         number = 1
         # Some systems take upper and lower case for the same.
@@ -178,7 +175,7 @@ def _class_folders(classes: Sequence[str]) -> dict[str, str]:
 
 def _free_name(folder: Path, name: str, taken: set[Path]) -> Path:
     """A place for a picture whose name may have the folder of a label in front."""
-    safe = UNSAFE.sub("-", name).lstrip(".")[-200:] or "picture"
+    safe = _UNSAFE.sub("-", name).lstrip(".")[-200:] or "picture"
     place = folder / safe
     number = 1
     while place in taken:
@@ -209,8 +206,8 @@ class ForeignLabels:
         if not self.unknown:
             return f"Imported {plural(count, 'label')}."
         total = plural(count + len(self.unknown), "label")
-        listed = " or ".join(quoted(name) for name in self.unknown[:MOST_UNKNOWN])
-        more = len(self.unknown) - MOST_UNKNOWN
+        listed = " or ".join(quoted(name) for name in self.unknown[:_MOST_UNKNOWN])
+        more = len(self.unknown) - _MOST_UNKNOWN
         rest = f" ({plural(more, 'more name')} without a picture)" if more > 0 else ""
         return f"Imported {count:,} of {total}; no picture is called {listed}{rest}."
 
@@ -253,23 +250,26 @@ def _csv_pairs(text: str, source: str) -> Iterator[tuple[str, str]]:
                 f"Line {number} of {printable(source)} is {','.join(line)[:80]!r}; expected the"
                 " name of a picture and its class, or a heading that names them: file,class."
             )
-        # A table of predictions says which classes are a person's; only those are labels.
-        if columns.source is not None and line[columns.source] not in (LABELLED, FORMERLY):
-            continue
-        if line[columns.label].strip():
-            yield line[columns.file], line[columns.label].strip()
+        label = line[columns.label].strip()
+        if label and not columns.is_predicted(line):
+            yield line[columns.file], label
 
 
 def _csv_lines(text: str, source: str) -> list[list[str]]:
-    """The cells of every line; the separator is detected."""
+    """The cells of every line. The heading shows the separator; without a heading, lines show it
+    by having equally many cells. Quotes are always those that we write: `"`, doubled inside."""
     try:
-        dialect: Any = csv.Sniffer().sniff(text[:10_000], delimiters=",;\t")
-    except csv.Error:
-        dialect = csv.excel
-    try:
-        return list(csv.reader(io.StringIO(text, newline=""), dialect))
+        tables = [csv_cells(text, delimiter) for delimiter in ",;\t"]
     except csv.Error as error:
         raise ImageError(f"Cannot read {printable(source)} as a table: {error}.") from None
+    for lines in tables:
+        if lines and LabelColumns.of(lines[0]).have_heading:
+            return lines
+    for lines in tables:
+        widths = {len(line) for line in lines if any(line)}
+        if len(widths) == 1 and widths != {1}:
+            return lines
+    return tables[0]
 
 
 class LabelColumns(NamedTuple):
@@ -289,6 +289,13 @@ class LabelColumns(NamedTuple):
         if file is None or label is None:
             return cls(0, 1, None, have_heading=False)
         return cls(file, label, _column(heading, ("source",)), have_heading=True)
+
+    def is_predicted(self, line: Sequence[str]) -> bool:
+        """Whether a table of predictions says that nobody gave this class. A row that was added by
+        hand may end before its column of sources, and is a person's."""
+        if self.source is None or self.source >= len(line):
+            return False
+        return line[self.source].strip() == PREDICTED
 
 
 def _column(heading: Sequence[str], known: Sequence[str]) -> int | None:
@@ -359,21 +366,29 @@ def _choice(value: Any) -> str | None:
 
 
 def export(
-    table: ClassTable, images: Images | None, path: str | os.PathLike[str], *, links: bool = False
+    table: ClassTable,
+    images: Images | None,
+    path: str | os.PathLike[str],
+    *,
+    links: bool = False,
+    overwrite: bool = False,
+    own: Sequence[Path] = (),
 ) -> Path:
     """Write the classes of all pictures in the form that the name asks for: .csv, .json for Label
-    Studio, otherwise a folder by class.
+    Studio, otherwise a folder by class, which is always new.
+
+    overwrite  replace a file that exists
+    own        files that are never replaced, such as the table of labels
 
     Returns what was written.
     """
-    from whatwhere.labelling.label_tables import write_predictions
-
     file = Path(path)
-    if file.suffix.lower() == ".csv":
-        write_predictions(file, table.names, table.classes, table.probabilities, table.said)
-        return file
-    if file.suffix.lower() == ".json":
-        write_label_studio(table, file)
+    writers = {".csv": _table_text, ".json": _label_studio_text}
+    if writer := writers.get(file.suffix.lower()):
+        claim([file], own, overwrite=overwrite)
+        with disk_errors(f"writing {file}", _REMEDY):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(file, writer(table).encode())
         return file
     if images is None:
         raise ImageError(
@@ -381,3 +396,11 @@ def export(
             " descriptors. Make the session from pictures, or export .csv or .json."
         )
     return write_folders(table, images, file, links=links)
+
+
+def _table_text(table: ClassTable) -> str:
+    return predictions_text(table.names, table.classes, table.probabilities, table.said)
+
+
+def _label_studio_text(table: ClassTable) -> str:
+    return json.dumps(label_studio_tasks(table), ensure_ascii=False, indent=1)

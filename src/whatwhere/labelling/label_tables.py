@@ -3,29 +3,21 @@ pictures."""
 
 import csv
 import io
-import os
 import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from whatwhere.errors import ImageError, RunError, printable
-from whatwhere.files import (
-    disk_errors,
-    locked,
-    open_regular,
-    read_regular,
-    read_results,
-    write_atomic,
-    write_result,
-)
+from whatwhere.errors import ImageError, printable
+from whatwhere.files import read_regular, write_result
 from whatwhere.labelling.name_matching import match_labels, quoted
 
-LONGEST = 1 << 26  # table of labels, in bytes
-PATIENCE = 10.0  # seconds that a process waits for another one that writes
-LONGEST_CLASS = 200  # characters
-UNWRITABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
+LONGEST_TABLE = 1 << 26
+"""Bytes of a table of labels."""
+
+_LONGEST_CLASS = 200  # characters
+_UNWRITABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
 """Unicode categories that no name of a class has: control, surrogate, line and paragraph
 separator."""
 
@@ -33,12 +25,13 @@ FILE_HEADINGS = ("file", "filename", "file_name", "name", "image", "picture", "p
 CLASS_HEADINGS = ("class", "label", "category", "choice", "choices")
 """Headings of the columns of names and of classes in users' tables."""
 
-HEADING = ("file", "class", "probability", "source")
-HEADING_BYTES = ",".join(HEADING).encode()
-LAST_PLACE = 10_000  # numbers have four decimal places
-SHARE_TEXTS = np.array([f"{n / LAST_PLACE:.4f}" for n in range(LAST_PLACE + 1)], dtype=object)
-REMEDY = "free some disk space, or choose another folder"
-LABELLED = "labelled"  # the source of a class in a table; otherwise "predicted"
+PREDICTION_HEADING = ("file", "class", "probability", "source")
+_LAST_PLACE = 10_000  # numbers have four decimal places
+_SHARE_TEXTS = np.array([f"{n / _LAST_PLACE:.4f}" for n in range(_LAST_PLACE + 1)], dtype=object)
+LABELLED = "labelled"
+PREDICTED = "predicted"
+"""The sources of a class in a table: a person, or the program."""
+
 NOT_SURE = "not sure"
 """What a person says about a picture to leave out: it has no class, and is not suggested again."""
 
@@ -52,11 +45,11 @@ def check_class(name: str) -> str:
     name = name.strip()
     if not name:
         raise ImageError("Got an empty class; expected a name.")
-    if len(name) > LONGEST_CLASS:
+    if len(name) > _LONGEST_CLASS:
         raise ImageError(
-            f"The class has a name of {len(name):,} characters; expected at most {LONGEST_CLASS}."
+            f"The class has a name of {len(name):,} characters; expected at most {_LONGEST_CLASS}."
         )
-    if any(unicodedata.category(char) in UNWRITABLE for char in name):
+    if any(unicodedata.category(char) in _UNWRITABLE for char in name):
         raise ImageError(
             f"The class {printable(name)} has line breaks, control characters or damaged"
             " characters; expected a name without them."
@@ -74,7 +67,7 @@ def read_labels(file: Path) -> dict[str, str]:
         if not any(cells) or (number == 1 and _is_heading(cells)):
             continue
         where = f"line {number} of {printable(file)}"
-        if len(cells) != 2 or not all(cells):
+        if len(cells) != 2 or not line[0] or not cells[1]:
             raise ImageError(
                 f"{where} is {quoted(','.join(line))}; expected the name of a picture and its"
                 " class, such as cat1.png,cat"
@@ -96,8 +89,7 @@ def _is_heading(cells: Sequence[str]) -> bool:
 
 def _csv_lines(file: Path) -> list[list[str]]:
     try:
-        text = read_regular(file, LONGEST).decode("utf-8-sig")
-        return list(csv.reader(io.StringIO(text, newline="")))
+        return csv_cells(read_regular(file, LONGEST_TABLE).decode("utf-8-sig"))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise ImageError(f"Cannot read {printable(file)} as a table of labels: {error}.") from error
 
@@ -134,60 +126,6 @@ def labels_of_pictures(
     return matched
 
 
-def change(labels: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
-    """Labels by the names of pictures with some changes, the newest last; None takes a
-    label away."""
-    rest = {name: label for name, label in labels.items() if name not in changes}
-    said = {name: label for name, label in changes.items() if label is not None}
-    return rest | said
-
-
-def change_labels(
-    file: Path, changes: Mapping[str, str | None], before: Mapping[str, str]
-) -> dict[str, str]:
-    """Change the current table of labels on the disk, where other processes may have changed it;
-    returns all of it.
-
-    before  the labels to start from if there is no such file
-    """
-    with disk_errors(f"writing {file}", REMEDY):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        busy = (
-            f"Another process has been writing to {file.parent} for {PATIENCE:g} s. Stop it, or"
-            " choose another table."
-        )
-        with locked(file.parent, busy, PATIENCE):
-            labels = change(read_labels(file) if file.exists() else before, changes)
-            lines = [["file", "class"], *map(list, labels.items())]
-            write_atomic(file, _as_text(lines).encode())
-    return labels
-
-
-def check_predictions(file: Path) -> None:
-    """Raise a RunError if a file is there that the program did not write."""
-    if not os.path.lexists(file):
-        return
-    result = read_results(file.parent).get(file.name)
-    if result is None or not os.path.isfile(file):
-        is_own = _begins_like_predictions(file)
-    else:
-        is_own = result.wrote(file)
-    if not is_own:
-        raise RunError(
-            f"{printable(file)} is not a file that whatwhere wrote, or it has changed since. Move"
-            " it, or choose another folder for the labels."
-        )
-
-
-def _begins_like_predictions(file: Path) -> bool:
-    """Whether a file has the heading of predictions: earlier versions left no record of them."""
-    try:
-        with open_regular(file) as opened:
-            return opened.read(len(HEADING_BYTES)) == HEADING_BYTES
-    except OSError:
-        return False
-
-
 def write_predictions(
     file: Path,
     names: Sequence[str],
@@ -202,7 +140,7 @@ def write_predictions(
     said           the rows whose class a person said; the others are predicted
     """
     content = predictions_text(names, classes, probabilities, said).encode()
-    write_result(file.parent, file, content, REMEDY)
+    write_result(file.parent, file, content, "free some disk space, or choose another folder")
 
 
 def predictions_text(
@@ -212,23 +150,45 @@ def predictions_text(
     said: Collection[int],
 ) -> str:
     """The table of `write_predictions` as text."""
-    lines = [[*HEADING, *classes]]
+    lines = [[*PREDICTION_HEADING, *classes]]
     if len(classes):
         # A number has one of 10,001 texts: to look them up takes a sixth of the time of a format.
-        shares = np.rint(LAST_PLACE * probabilities).astype(int)
+        shares = np.rint(_LAST_PLACE * probabilities).astype(int)
         best = probabilities.argmax(1).tolist()
         has_class: list[bool] = (probabilities.max(1) > 0).tolist()
-        no_class = [""] * (len(HEADING) - 1 + len(classes))
-        for row, numbers in enumerate(SHARE_TEXTS[shares].tolist()):
+        no_class = [""] * (len(PREDICTION_HEADING) - 1 + len(classes))
+        for row, numbers in enumerate(_SHARE_TEXTS[shares].tolist()):
             if not has_class[row]:
                 lines.append([names[row], *no_class])
                 continue
-            source = LABELLED if row in said else "predicted"
+            source = LABELLED if row in said else PREDICTED
             lines.append([names[row], classes[best[row]], numbers[best[row]], source, *numbers])
-    return _as_text(lines)
+    return csv_text(lines)
 
 
-def _as_text(lines: Iterable[Sequence[str]]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(lines)
-    return text.getvalue()
+def csv_text(lines: Iterable[Sequence[str]]) -> str:
+    r"""Lines of cells as a CSV table that `csv_cells` reads back, whatever the cells hold.
+
+    >>> csv_text([["a\rb", 'c"d'], ["e", "f"]])
+    '"a\rb","c""d"\ne,f\n'
+    """
+    text = _UnixLines()
+    # Cells with line breaks of any kind are quoted only if the end of a line has both kinds.
+    csv.writer(text, lineterminator="\r\n").writerows(lines)
+    return "".join(text.lines)
+
+
+class _UnixLines:
+    """Takes the lines of a csv.writer, and ends each with a line feed alone."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def write(self, line: str) -> None:
+        """Take one line."""
+        self.lines.append(line.removesuffix("\r\n") + "\n")
+
+
+def csv_cells(text: str, delimiter: str = ",") -> list[list[str]]:
+    """The cells of a CSV table, line by line; raises csv.Error."""
+    return list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=False))

@@ -1,23 +1,25 @@
 """Names of pictures in tables of other programs, matched with the pictures that are here.
 
-Names are matched exactly first. A file of another program may have a path in front of a name, or
-what Label Studio puts there when it uploads a file; the last part of the name is compared then.
+A name is matched exactly first, then with its accents in the other of Unicode's two forms, which
+depends on the system. A table may also have more or fewer folders in front of a name: the shorter
+of both must be the end of the other, so that `test/a.png` never means `train/a.png`. What Label
+Studio puts in front of a file that it received is removed; such a file has no folder.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+import unicodedata
+from collections.abc import Iterable, Sequence
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from whatwhere.errors import ImageError, printable
 
-UPLOADED = re.compile(r"^[0-9a-f]{8}-")  # what Label Studio puts in front of an uploaded file
-MOST_CANDIDATES = 5  # names of pictures in a message
-LONGEST_QUOTE = 100  # characters of a table in a message
+_UPLOADED = re.compile(r"^[0-9a-f]{8}-")  # what Label Studio puts in front of an uploaded file
+_SEPARATOR = re.compile(r"[/\\]")
 
 
-def quoted(text: str) -> str:
-    """A text of a table in a message, which has room for its beginning."""
-    return repr(text) if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]!r}…"
+def quoted(text: str, longest: int = 100) -> str:
+    """Quote a text of a table in a message, which has room for its beginning."""
+    return repr(text) if len(text) <= longest else f"{text[:longest]!r}…"
 
 
 def match_labels(
@@ -32,14 +34,17 @@ def match_labels(
     source  the name of the table, for messages
     names   names of the pictures that are here
     """
-    find = _name_finder(source, names)
+    known = _KnownNames(names)
     labels: dict[str, str] = {}
     unknown: list[str] = []
     for given, label in pairs:
-        name = find(given)
-        if name is None:
+        candidates = known.find(given)
+        if not candidates:
             unknown.append(given)
-        elif labels.setdefault(name, label) != label:
+        elif len(candidates) > 1:
+            raise ImageError(_ambiguous(source, given, candidates))
+        elif labels.setdefault(candidates[0], label) != label:
+            name = candidates[0]
             raise ImageError(
                 f"{printable(source)} gives {name!r} two classes, {quoted(labels[name])} and"
                 f" {quoted(label)}; expected one. Remove one of them."
@@ -47,49 +52,72 @@ def match_labels(
     return labels, unknown
 
 
-def bare_names(names: Sequence[str]) -> dict[str, str]:
-    """The pictures by their names without folders; names of several pictures are left out."""
-    known = set(names)
-    by_last = _by_last_part(names)
-    return {
-        last: pictures[0]
-        for last, pictures in by_last.items()
-        if len(pictures) == 1 and last not in known
-    }
-
-
-def _by_last_part(names: Sequence[str]) -> dict[str, list[str]]:
-    by_last: dict[str, list[str]] = {}
+def other_spellings(names: Sequence[str]) -> dict[str, str]:
+    """The pictures by what a table may call them besides their names: without folders, and with
+    accents in the other form of Unicode. What could be several pictures is left out."""
+    taken = set(names)
+    spellings: dict[str, str] = {}
+    several: set[str] = set()
     for name in names:
-        by_last.setdefault(name.rpartition("/")[2], []).append(name)
-    return by_last
+        forms = {name, name.rpartition("/")[2]}
+        forms |= {unicodedata.normalize(form, one) for form in ("NFC", "NFD") for one in forms}
+        for spelling in forms - taken:
+            if spellings.setdefault(spelling, name) != name:
+                several.add(spelling)
+    return {spelling: name for spelling, name in spellings.items() if spelling not in several}
 
 
-def _name_finder(source: object, names: Sequence[str]) -> Callable[[str], str | None]:
-    """A function from a name of another program to the name of a picture here, or None."""
-    known = set(names)
-    by_last = _by_last_part(names)
+class _KnownNames:
+    """Finds the pictures that a name of another program may mean."""
 
-    def find(given: str) -> str | None:
-        for tried in _spellings(given):
-            if tried in known:
-                return tried
-        for tried in _spellings(given):
-            last = re.split(r"[/\\]", tried)[-1]
-            for spelling in (last, UPLOADED.sub("", last)):
-                candidates = by_last.get(spelling, [])
-                if len(candidates) > 1:
-                    raise ImageError(_ambiguous(source, given, candidates))
-                if candidates:
-                    return candidates[0]
-        return None
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = set(names)
+        self._by_form: dict[str, list[str]] = {}
+        self._by_end: dict[str, list[str]] = {}
+        for name in names:
+            self._by_form.setdefault(_plain(name), []).append(name)
+            self._by_end.setdefault(_plain(name).rpartition("/")[2], []).append(name)
 
-    return find
+    def find(self, given: str) -> list[str]:
+        """The names of the pictures that a name may mean; none, one or several."""
+        spellings = _spellings(given)
+        for spelling in spellings:
+            if spelling in self._names:
+                return [spelling]
+        for spelling in spellings:
+            if found := self._by_form.get(_plain(spelling)):
+                return found
+        for spelling in spellings:
+            if found := self._with_other_folders(spelling):
+                return found
+        return []
+
+    def _with_other_folders(self, given: str) -> list[str]:
+        """The pictures whose name is the longest end of a path, or that end with it."""
+        parts = [part for part in _SEPARATOR.split(_plain(given)) if part]
+        if not parts:
+            return []
+        for start in range(1, len(parts)):
+            if found := self._by_form.get("/".join(parts[start:])):
+                return found
+        end = "/".join(parts)
+        last = parts[-1]
+        found = [
+            name for name in self._by_end.get(last, ()) if f"/{_plain(name)}".endswith(f"/{end}")
+        ]
+        if found or not _UPLOADED.match(last):
+            return found
+        return self._by_end.get(_UPLOADED.sub("", last), [])
 
 
-def _ambiguous(source: object, given: str, candidates: Sequence[str]) -> str:
-    listed = ", ".join(map(repr, candidates[:MOST_CANDIDATES]))
-    more = len(candidates) - MOST_CANDIDATES
+def _plain(name: str) -> str:
+    """A name with accents in the composed form."""
+    return unicodedata.normalize("NFC", name)
+
+
+def _ambiguous(source: object, given: str, candidates: Sequence[str], most: int = 5) -> str:
+    listed = ", ".join(map(repr, candidates[:most]))
+    more = len(candidates) - most
     rest = f" and {more:,} more" if more > 0 else ""
     return (
         f"{printable(source)} labels {quoted(given)}, but {len(candidates):,} pictures have this"

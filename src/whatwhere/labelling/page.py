@@ -6,37 +6,53 @@ import json
 import os
 import shlex
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from whatwhere.classification.picture_classifier import is_classifier
+from whatwhere.classification.picture_classifier import Describer, is_classifier
 from whatwhere.errors import RunError, WhatwhereError, printable
 from whatwhere.html import ASSETS, assemble
 from whatwhere.html.server import Content, is_number
 from whatwhere.inference import infer
-from whatwhere.labelling.exchange import (
-    ClassTable,
-    label_studio_tasks,
-    read_foreign_labels,
+from whatwhere.labelling.blind_check import BlindCheck, MeasuredError
+from whatwhere.labelling.clock import Clock
+from whatwhere.labelling.descriptions import Behind, own_features
+from whatwhere.labelling.exchange import label_studio_tasks, read_foreign_labels
+from whatwhere.labelling.follower import Follower
+from whatwhere.labelling.label_tables import (
+    NONE_OF_THESE,
+    NOT_SURE,
+    check_class,
+    predictions_text,
 )
-from whatwhere.labelling.label_tables import NONE_OF_THESE, NOT_SURE, predictions_text
-from whatwhere.labelling.session import Labelling, map_places
+from whatwhere.labelling.session import Labelling
 from whatwhere.labelling.thumbnails import COLUMNS, PER_SHEET, SIDE, SessionPictures
-from whatwhere.progress import Pace, Stage, no_stage
+from whatwhere.progress import Stage, no_stage
 
-TRAY = 12  # suggestions
-FEWER = 6  # suggestions of more than MANY pictures, since each takes time
-MANY = 10_000
 NEAREST = 3  # labelled pictures in "Why?"
 SHARED = 5  # features in "Why?"
-PATIENCE = 10.0  # seconds that small pictures wait for labels
 
-ACTIONS = ("label", "undo", "save", "import", "folders")
+
+@dataclass(frozen=True)
+class PageSettings:
+    """How the page waits.
+
+    patience  seconds that small pictures wait for labels
+    news      seconds that a request for news waits for some, before the page asks again
+    """
+
+    patience: float = 10.0
+    news: float = 4.0
+
+
+ACTIONS = ("label", "undo", "save", "import", "folders", "check", "answer")
 
 
 class LabelPage:
@@ -47,6 +63,7 @@ class LabelPage:
     name        name of the pictures on the page
     classifier  the file that the button saves
     stage       also shows the progress, such as on a terminal
+    behind      better descriptions of the pictures, which are made while a person labels
     """
 
     def __init__(
@@ -55,16 +72,25 @@ class LabelPage:
         name: str,
         classifier: Path,
         stage: Stage = no_stage,
+        behind: Behind | None = None,
+        settings: PageSettings | None = None,
     ) -> None:
         self.name = name
-        self.stage = stage
         self.classifier = classifier
+        self.settings = settings or PageSettings()
         self.session: Labelling | None = None
+        self.behind = behind
+        self.behind_words = ""  # what fails, or how far the work behind the page is
         self.waiting: dict[str, Any] = {"stage": "reading the pictures …", "share": 0.0}
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
+        self.news = threading.Condition(self.lock)
         self.revision = 0
-        self.labels_first = LabelsFirst()
+        self.generation = 0  # changes with the places on the map
+        self.labels_first = LabelsFirst(self.settings.patience)
         self.slots = ClassSlots()
+        self.check: BlindCheck | None = None
+        self.measured: MeasuredError | None = None
+        self.clock = Clock([1.0], stage)
         self.thread = threading.Thread(
             target=self._start, args=(make,), name="labelling", daemon=True
         )
@@ -72,14 +98,14 @@ class LabelPage:
 
     @contextmanager
     def _stage(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
-        pace = Pace(total)
-        with self.stage(title, total) as advance_stage:
+        """A stage before the page opens, with its progress on the page."""
+        with self.clock.stage(title, total) as advance_clock:
 
             def advance(pieces: int) -> None:
-                pace.add(pieces)
-                advance_stage(pieces)
-                share = min(1.0, pace.done / total)
-                self.waiting = {"stage": stage_words(title, pace), "share": share}
+                advance_clock(pieces)
+                assert self.clock.progress is not None
+                progress = self.clock.progress
+                self.waiting = {"stage": progress.words, "share": progress.share}
 
             advance(0)
             yield advance
@@ -89,11 +115,52 @@ class LabelPage:
             session = make(self._stage)
             assert session.images is not None, "descriptors alone"
             self.pictures = SessionPictures(session.images)
-            with self._stage("drawing the map", 1):
-                self.places = map_places(session.matrix).round(4).tolist()
+            self._draw_map(session)
+            self.follower = Follower(session, self.lock, self._on_news)
             self.session = session
         except (WhatwhereError, OSError) as error:  # shown in the page, which has no terminal
             self.waiting = {"failed": str(error)}
+            return
+        if self.behind is not None:
+            threading.Thread(
+                target=self._describe_better, args=(self.behind,), name="behind", daemon=True
+            ).start()
+
+    def _draw_map(self, session: Labelling) -> None:
+        """Compute the places on the map; None for pictures that are not described yet."""
+        places: list[list[float] | None] = [None] * len(session.names)
+        for row, place in zip(session.at, session.graph.places.round(4).tolist(), strict=True):
+            places[row] = place
+        self.places = places
+        self.map_of = session.graph
+        self.generation += 1
+
+    def _on_news(self) -> None:
+        """Let pages that wait get the new state."""
+        session = self.session
+        if session is not None and session.graph is not self.map_of:
+            self._draw_map(session)
+        self.revision += 1
+        self.news.notify_all()
+
+    def _describe_better(self, behind: Behind) -> None:
+        """Make better descriptions, and offer each."""
+        self.clock = Clock(behind.weights(), self.clock.shown)
+        try:
+            for description in behind(self._behind_stage):
+                self.follower.offer(description)
+        except (WhatwhereError, OSError) as error:
+            self.behind_words = f"No model was learned, so colours and edges stay: {error}"
+        else:
+            self.behind_words = ""
+        with self.lock:
+            self.clock.progress = None
+            self._on_news()
+
+    @contextmanager
+    def _behind_stage(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
+        with self.clock.stage(title, total) as advance:
+            yield advance
 
     # Requests -------------------------------------------------------------------------------------
 
@@ -104,6 +171,8 @@ class LabelPage:
             return Content(page(self.name).encode())
         if kind == "state":
             return as_json(self._state(rest))
+        if kind == "news":
+            return as_json(self._wait_for_news(rest))
         session = self.session
         if session is None:
             return None
@@ -140,23 +209,32 @@ class LabelPage:
     def _act(self, session: Labelling, path: str, sent: Mapping[str, Any]) -> dict[str, Any]:
         said: dict[str, Any] = {}
         with self.lock:
+            if path in ("save", "folders"):
+                self.follower.wait()
             if path == "save":
                 save_classifier(session, self.classifier)
                 command = classify_command(self.classifier)
                 return {"saved": str(self.classifier), "command": command}
             if path == "folders":
                 return {"saved": str(self._write_folders(session, sent.get("links") is True))}
-            if path == "import":
+            if path == "check":
+                said = self._check(session, sent)
+            elif path == "answer":
+                said = self._answer(session, sent)
+            elif path == "import":
                 said = self._import(session, sent)
             elif path == "undo":
-                said = {"undone": list(session.before[-1]) if session.before else []}
-                session.undo()
+                said = {
+                    "undone": list(session.labels.history[-1]) if session.labels.history else []
+                }
+                session.labels.undo()
             else:
                 said = self._label(session, sent)
             if "failed" in said:
                 return said
-            self.revision += 1
-        return self._state("known") | said
+            self.follower.labels_changed()
+            self._on_news()
+            return self._labels(session) | said
 
     def _label(self, session: Labelling, sent: Mapping[str, Any]) -> dict[str, Any]:
         rows = sent.get("rows")
@@ -166,7 +244,7 @@ class LabelPage:
             return {"failed": "Expected the numbers of pictures."}
         if not isinstance(name, str | None):
             return {"failed": "Expected the name of a class."}
-        session.label(dict.fromkeys(rows, name))
+        session.labels.say(dict.fromkeys(rows, name))
         return {}
 
     def _import(self, session: Labelling, sent: Mapping[str, Any]) -> dict[str, Any]:
@@ -175,8 +253,39 @@ class LabelPage:
         if not isinstance(name, str) or not isinstance(text, str):
             return {"failed": "Expected a file of labels: .csv, or the JSON of Label Studio."}
         foreign = read_foreign_labels(text.encode(errors="replace"), name, session.names)
-        session.label(foreign.labels)
+        session.labels.say(foreign.labels)
         return {"imported": foreign.words}
+
+    def _check(self, session: Labelling, sent: Mapping[str, Any]) -> dict[str, Any]:
+        """Begin a blind check, or end it with the answers that are there."""
+        if sent.get("begin") is True:
+            self.follower.wait()
+            if len(session.classes) < 2:
+                return {"failed": "Label pictures of two classes first."}
+            self.check = BlindCheck.draw(session.spread, session.said, self.revision)
+            if not self.check.rows:
+                self.check = None
+                return {"failed": "Every picture has a label: there is nothing to check."}
+        elif self.check is not None:
+            self._end_check(session, self.check)
+        return {}
+
+    def _answer(self, session: Labelling, sent: Mapping[str, Any]) -> dict[str, Any]:
+        row = sent.get("row")
+        name = sent.get("name")
+        if type(row) is not int or not isinstance(name, str | None) or self.check is None:
+            return {"failed": "Expected a picture of the check, and the name of a class."}
+        self.check.answer(row, None if name is None else check_class(name))
+        if self.check.is_done:
+            self._end_check(session, self.check)
+        return {}
+
+    def _end_check(self, session: Labelling, check: BlindCheck) -> None:
+        """Keep the result; the answers become labels."""
+        self.check = None
+        self.measured = check.result() or self.measured
+        if check.answers:
+            session.labels.say(check.answers)
 
     def _write_folders(self, session: Labelling, links: bool) -> Path:
         beside = session.file or self.classifier
@@ -185,12 +294,8 @@ class LabelPage:
     def _export(self, session: Labelling, name: str) -> Content:
         """Files that the browser downloads."""
         with self.lock:
-            table = ClassTable(
-                session.names,
-                session.classes,
-                session.probabilities,
-                frozenset(session.labelled),
-            )
+            self.follower.wait()
+            table = session.table()
         if name == "predictions.csv":
             text = predictions_text(table.names, table.classes, table.probabilities, table.said)
             return Content(text.encode(), "text/csv; charset=utf-8")
@@ -207,51 +312,97 @@ class LabelPage:
 
     # What the page shows --------------------------------------------------------------------------
 
-    def _state(self, known: str) -> dict[str, Any]:
-        """All that the page shows; only its revision if the page knows it.
+    def _wait_for_news(self, known: str) -> dict[str, Any]:
+        """The state once it differs from what the page has, or after a while; the progress of the
+        work behind the page is always told."""
+        end = time.monotonic() + self.settings.news
+        with self.lock:
+            while self._version == known and self.session is not None:
+                left = end - time.monotonic()
+                if left <= 0:
+                    break
+                # Nobody notifies of progress, which the page shows every second.
+                self.news.wait(min(left, 1.0))
+                if self.clock.progress is not None:
+                    break
+            return self._state(known)
 
-        known  the revision that the page has; '' for a page that has nothing, which gets names and
+    @property
+    def _version(self) -> str:
+        """What a page says that it has: a revision, and a generation of the map."""
+        return f"{self.revision}.{self.generation}"
+
+    def _state(self, known: str) -> dict[str, Any]:
+        """All that the page shows; only its revision and the progress if the page knows the rest.
+
+        known  the version that the page has; '' for a page that has nothing, which gets names and
                places as well
         """
         session = self.session
         if session is None:
             return self.waiting
         with self.lock:
-            if known == str(self.revision):
-                return {"revision": self.revision}
-            predictions = session.predict()
-            self.slots.update(session.classes)
-            names = self.slots.names
-            index = {name: number for number, name in enumerate(names)}
-            said = {
-                row: NOT_SURE if name == NOT_SURE else index[name]
-                for row, name in session.said.items()
-            }
-            certainty = np.round(100 * predictions.probabilities).astype(int)
             state: dict[str, Any] = {
                 "revision": self.revision,
-                "classes": names,
-                "slots": self.slots.numbers,
+                "behind": self._behind_words(),
+                "trouble": self.follower.trouble,
+            }
+            if known == self._version:
+                return state
+            predictions = session.predict()
+            certainty = np.round(100 * predictions.probabilities).astype(int)
+            state |= self._labels(session)
+            index = {name: number for number, name in enumerate(state["classes"])}
+            change = self.follower.change
+            state |= {
                 "best": [index.get(str(name), -1) for name in predictions.classes],
                 "certainty": certainty.tolist(),
-                "said": said,
-                "tray": session.suggested_rows(TRAY if len(session.names) <= MANY else FEWER),
-                "undo": len(session.before),
-                "elsewhere": len(session.elsewhere),
+                "tray": self.follower.tray(),
+                "change": None if change is None else asdict(change),
+                "generation": self.generation,
             }
+            if known.partition(".")[2] != str(self.generation):
+                state["places"] = self.places
             if not known:
-                sizes = self.pictures.sizes()
-                state |= {"names": session.names, "places": self.places, "sizes": sizes}
+                state |= {"names": session.names, "sizes": self.pictures.sizes()}
             return state
+
+    def _labels(self, session: Labelling) -> dict[str, Any]:
+        """What a person said, which is there at once; the classes of other pictures follow."""
+        self.slots.update(sorted({*session.labels.classes, *session.spread.classes}))
+        names = self.slots.names
+        index = {name: number for number, name in enumerate(names)}
+        said = {
+            row: NOT_SURE if name == NOT_SURE else index[name] for row, name in session.said.items()
+        }
+        return {
+            "revision": self.revision,
+            "classes": names,
+            "slots": self.slots.numbers,
+            "said": said,
+            "undo": len(session.labels.history),
+            "elsewhere": len(session.labels.elsewhere),
+            "follows": not self.follower.is_behind,
+            "check": None if self.check is None else self.check.as_json(),
+            "measured": "" if self.measured is None else self.measured.words,
+        }
+
+    def _behind_words(self) -> str:
+        """How far the work behind the page is, in words; '' if there is none."""
+        progress = self.clock.progress
+        return self.behind_words if self.session is None or progress is None else progress.words
 
     def _error(self, session: Labelling) -> dict[str, Any]:
         """The estimate of the error, or what it still needs."""
         with self.lock:
-            error = session.error()
+            estimate = session.estimate()
             missing = session.missing_for_estimate()
             return {
-                "error": error,
+                "error": None if estimate is None else asdict(estimate),
+                "words": "" if estimate is None else estimate.words,
+                "advice": "" if estimate is None else estimate.advice(),
                 "curve": session.curve,
+                "suspects": [one._asdict() for one in self.follower.suspects],
                 "missing": missing,
                 "revision": self.revision,
             }
@@ -267,19 +418,18 @@ class LabelPage:
             for (other, cosine), name in zip(nearest, classes, strict=True)
         ]
         why: dict[str, Any] = {"nearest": facts, "features": []}
-        if session.describe is not None and nearest:
-            why |= self._shared_features(session, [row, *(other for other, _ in nearest)])
+        own = own_features(session.description)
+        if isinstance(own, Describer) and nearest:
+            why |= self._shared_features(own, [row, *(other for other, _ in nearest)])
         return why
 
-    def _shared_features(self, session: Labelling, rows: Sequence[int]) -> dict[str, Any]:
+    def _shared_features(self, own: Describer, rows: Sequence[int]) -> dict[str, Any]:
         """The features that the first of some pictures shares most with the others, and what each
         feature draws in all of them."""
-        assert session.describe is not None
-        model = session.describe.model
+        model = own.model
         images = torch.stack([self.pictures.images[each] for each in rows])
         images = images.to(model.device, model.dtype)
-        spec = session.describe.recipe.inference
-        solution = infer(model, images, spec, engine=session.describe.engine)
+        solution = infer(model, images, own.recipe.inference, engine=own.engine)
         p = solution.features
         height, width = images.shape[2:]
         sized = model.at(height, width)
@@ -302,7 +452,8 @@ class LabelPage:
 class LabelsFirst:
     """Lets work that can wait, such as small pictures, wait until labels are answered."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float = 10.0) -> None:
+        self._patience = patience  # seconds that such work waits at most
         self._changed = threading.Condition()
         self._labelling = 0  # requests that change something and are not answered yet
 
@@ -319,9 +470,9 @@ class LabelsFirst:
                 self._changed.notify_all()
 
     def wait(self) -> None:
-        """Wait until no such request is left, at most `PATIENCE` seconds."""
+        """Wait until no such request is left, at most for the patience."""
         with self._changed:
-            self._changed.wait_for(lambda: self._labelling == 0, timeout=PATIENCE)
+            self._changed.wait_for(lambda: self._labelling == 0, timeout=self._patience)
 
 
 class ClassSlots:
@@ -362,15 +513,6 @@ class ClassSlots:
         return sorted(self._slots.values())
 
 
-def stage_words(title: str, pace: Pace) -> str:
-    """How far a slow part is, and, once it is known, how long the rest takes."""
-    if pace.done <= 0 or pace.done >= pace.total:
-        return f"{title} …"
-    words = f"{title}: {pace.done:,} of {pace.total:,}"
-    time_left = pace.time_left
-    return f"{words}, about {time_left}" if time_left else words
-
-
 def save_classifier(session: Labelling, file: Path) -> None:
     """Save the classifier of a session, unless a file is there that the program did not write."""
     if os.path.lexists(file) and not is_classifier(file):
@@ -378,7 +520,7 @@ def save_classifier(session: Labelling, file: Path) -> None:
             f"{printable(file)} exists already and is not a classifier. Move it, or choose another"
             " folder for the labels."
         )
-    session.save(file)
+    session.save(file, overwrite=True)
 
 
 def classify_command(file: Path) -> str:

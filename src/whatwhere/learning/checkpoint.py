@@ -4,15 +4,16 @@ latents in files."""
 import os
 import re
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 
-from whatwhere.errors import RunError, as_clause, plural
+from whatwhere.errors import RunError, plural
+from whatwhere.files import readable, untrusted
 from whatwhere.learning.reports import EpochReport, EpochStats, TrainingState, first_epoch
 from whatwhere.model import DeconvNet
 from whatwhere.model.files import model_tensors, read_checked, write_checked
@@ -105,7 +106,7 @@ class Checkpoint(Checked):
             name: tensor.detach().cpu().contiguous() for name, tensor in self.tensors.items()
         }
         content = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "tensors"}
-        write_checked(folder / STATE, FORMAT, content, tensors, key="content")
+        write_checked(folder / STATE, FORMAT, content, tensors, key="content", overwrite=True)
 
     @classmethod
     def load(cls, folder: Path) -> "Checkpoint":
@@ -116,26 +117,16 @@ class Checkpoint(Checked):
                 f"Cannot find the checkpoint {path} to continue from. Train again in another"
                 " folder."
             )
-        try:
+        with usable_checkpoint(path):
             content, tensors = read_checked(path, FORMAT, key="content")
-            return cls(**content, tensors=tensors)
-        except (
-            SafetensorError,
-            OSError,
-            KeyError,
-            TypeError,
-            ValueError,
-            MemoryError,
-            RecursionError,
-        ) as error:
-            raise damaged(path, error) from error
+            with untrusted():  # names of other fields
+                return cls(**content, tensors=tensors)
 
 
-def damaged(path: Path, error: Exception) -> RunError:
-    return RunError(
-        f"{path} is damaged: {as_clause(error)}. Restore it, or train again in another folder."
-        " The model still works."
-    )
+def usable_checkpoint(path: Path) -> AbstractContextManager[None]:
+    """Turn errors that make a checkpoint unusable into one that says so."""
+    remedy = "restore it, or train again in another folder; the model still works"
+    return readable(path, "checkpoint", remedy)
 
 
 def has_checkpoint(folder: Path) -> bool:

@@ -41,25 +41,40 @@ MOST_EPOCHS = 25
 
 
 class Defaults(NamedTuple):
-    """The settings chosen for images, and the line that reports them; `image_count` is None if
-    training uses all images. `start` is the model to begin with, for recordings. `passes` is the
-    part of the line that says how long each layer is trained."""
+    """The settings chosen for images, and the reasons.
+
+    recipe       the settings
+    image_count  number of images that each layer learns from; None if it is all of them
+    reasons      what was chosen, and why
+    start        the model to begin with, for recordings
+    passes       how long each layer is trained; empty for recordings
+    remedy       how to change the settings
+    """
 
     recipe: Recipe
     image_count: int | None
-    line: str
+    reasons: str
     start: DeconvNet | None = None
     passes: str = ""
+    remedy: str = ""
+
+    @property
+    def line(self) -> str:
+        """The line that reports the settings."""
+        return self._line(self.passes)
+
+    def _line(self, passes: str) -> str:
+        return "; ".join(part for part in (self.reasons, passes) if part) + self.remedy
 
     def line_for(self, recipe: Recipe) -> str:
-        """The line for a recipe with other settings of learning, which has the epochs in use."""
+        """Report the settings of a recipe that changes the epochs of this one."""
         epochs = [layer.epochs for layer in recipe.learning]
         if not self.passes or epochs == [layer.epochs for layer in self.recipe.learning]:
             return self.line
         words = f"{epochs[0]:,}" if len(set(epochs)) == 1 else listed(epochs)
         layers = "each layer is" if len(set(epochs)) == 1 else "the layers are"
         noun = "epoch" if set(epochs) == {1} else "epochs"
-        return self.line.replace(self.passes, f"as you set, {layers} trained for {words} {noun}")
+        return self._line(f"as you set, {layers} trained for {words} {noun}")
 
 
 @runtime_checkable
@@ -104,12 +119,17 @@ def choose_defaults(
     if most < len(images):
         passes = f"learns from {most:,} of {len(images):,} images"
     passes = f"by default, each layer {passes}"
-    line = (
-        f"Settings chosen from the images: {words}; {passes}. To"
-        " change them, set model.input.kind or learning.each.epochs, or use another recipe, such"
-        " as 'paper'."
+    remedy = (
+        ". To change them, set model.input.kind or learning.each.epochs, or use another recipe,"
+        " such as 'paper'."
     )
-    return Defaults(recipe, most if most < len(images) else None, line, passes=passes)
+    return Defaults(
+        recipe,
+        most if most < len(images) else None,
+        f"Settings chosen from the images: {words}",
+        passes=passes,
+        remedy=remedy,
+    )
 
 
 def pictures_recipe(sample: Tensor) -> tuple[Recipe, str]:

@@ -4,7 +4,7 @@ checkpoint/."""
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,13 +20,14 @@ from whatwhere.data.models import names, resolve
 from whatwhere.data.pictures import SUFFIXES as PICTURE_SUFFIXES
 from whatwhere.errors import RunError, as_clause, command, did_you_mean, printable
 from whatwhere.learning.checkpoint import (
+    STATE,
     Checkpoint,
     RunFacts,
-    damaged,
     difference,
     has_checkpoint,
     position,
     training_changes,
+    usable_checkpoint,
 )
 from whatwhere.learning.latent_store import LatentStore
 from whatwhere.learning.processes import ProcessGroup, ProcessLost, torchrun_words
@@ -154,7 +155,7 @@ def read_run(path: str | os.PathLike[str]) -> TrainedRun:
     layout = RunLayout(path)
     missing = [file.name for file in (layout.recipe, layout.model) if not os.path.isfile(file)]
     if missing:
-        raise _no_run(path, missing)
+        raise NoRun(path, missing if os.path.isdir(path) else ())
     model = load_file(layout.model)
     recipe = read_recipe(layout.recipe)
     if recipe.model != model.spec:
@@ -180,18 +181,29 @@ def check_not_data(path: Path) -> None:
             raise RunError(f"{name} is {kind}, not a run. Give a run or a model first: RUN {name}")
 
 
-def _no_run(path: Path, missing: list[str]) -> RunError:
-    """The error for a path that is not a run, because these files are missing."""
-    problem = "there is no such folder or file"
-    meant = did_you_mean(path.name, names())
-    if os.path.isdir(path):
-        problem = f"there is no {' and no '.join(missing)} in it"
-        meant = ""
-    create = command("whatwhere", "train", "--out", path)
-    return RunError(
-        f"Cannot find a run or a model at {printable(path)}: {problem}. Run `{create}` to train"
-        f" one.{meant}"
-    )
+class NoRun(RunError):
+    """A path that is neither a run nor a model.
+
+    path     the path
+    missing  the files that a run has, and that are not in this folder; empty without a folder
+    """
+
+    def __init__(self, path: Path, missing: Sequence[str]) -> None:
+        self.path = path
+        self.missing = tuple(missing)
+        name = printable(path)
+        words = "there is no such folder or file"
+        remedy = f"`whatwhere info` lists the models.{did_you_mean(path.name, names())}"
+        if missing:
+            words = f"there is no {' and no '.join(missing)} in it"
+            remedy = "Give the folder that `whatwhere train` wrote with --out."
+            if any(file.suffix.lower() in PICTURE_SUFFIXES for file in path.iterdir()):
+                words = "it is a folder of pictures"
+                remedy = (
+                    f"Give a run or a model first: RUN {name}."
+                    f" `{command('whatwhere', 'train', path, '--out', 'RUN')}` makes one."
+                )
+        super().__init__(f"Cannot find a run or a model at {name}: {words}. {remedy}")
 
 
 def read_history(path: Path) -> tuple[EpochReport, ...]:
@@ -278,18 +290,16 @@ class RunFolder:
     def _load(self, device: torch.device) -> TrainingState:
         """The state in the checkpoint, and the latents of this process's batches in the store."""
         checkpoint = Checkpoint.load(self.layout.checkpoint)
-        try:
+        with usable_checkpoint(self.layout.checkpoint / STATE), files.untrusted():
             state = checkpoint.state(self.facts.recipe, device)
             if self.store is not None:
                 self.store.restore(checkpoint.tensors["latents.table"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise damaged(self.layout.checkpoint, error) from error
         layer, epoch = position(state, self.facts.recipe)
         return replace(state, layer=layer, epoch=epoch)
 
     def _rewrite(self, state: TrainingState) -> None:
         self._write_texts(state)
-        save(state.model, self.layout.model)
+        save(state.model, self.layout.model, overwrite=True)
         if state.layer > self.facts.recipe.model.depth:
             self._drop_latents()
 
@@ -299,7 +309,7 @@ class RunFolder:
 
         def write() -> None:
             Checkpoint.of(state, latents, self.facts).save(self.layout.checkpoint)
-            save(state.model, self.layout.model)
+            save(state.model, self.layout.model, overwrite=True)
 
         self.processes.main_first(write)
 

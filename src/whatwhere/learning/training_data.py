@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from whatwhere.data import Images, load, load_for_training
+from whatwhere.data.cells import is_dataset, is_list_of_paths, picture_of_sample, stream_images
 from whatwhere.errors import ImageError, WhatwhereError, plural
-from whatwhere.inference.target import ImageSource, Target, make_target
+from whatwhere.inference.target import ImageSource, Target, make_target, scaled
 from whatwhere.latents import Latents
 from whatwhere.learning.defaults import OwnSettings
 from whatwhere.learning.latent_store import LatentStore
@@ -78,15 +79,18 @@ class SizedStream:
 
 class IterableStream:
     """An iterable of batches [n, C, H, W] of any sizes, or of tuples that begin with one, such as a
-    DataLoader yields.
+    DataLoader yields; or of single pictures (PIL, the bytes of a file, arrays [H, W]), alone or in
+    a sample, as WebDataset and Hugging Face yield them. Integers are scaled as in `infer`.
 
     It is read forwards only. Images before `start` are skipped, so a run must be resumed with the
     stream that it began with. A DataLoader whose data set has a length starts again after its end.
 
+    spec    the model, if it is known
     length  length of the data set, if it is known
     """
 
-    def __init__(self, batches: Iterable[Any]) -> None:
+    def __init__(self, batches: Iterable[Any], spec: ModelSpec | None = None) -> None:
+        self._spec = spec
         dataset: Any = getattr(batches, "dataset", None)
         self.length = len(dataset) if hasattr(dataset, "__len__") else None
         self._source = batches
@@ -133,21 +137,21 @@ class IterableStream:
                 " more. Set image_count=N, the number of images for each layer, or give a stream"
                 " that does not end."
             )
-        images = given[0] if isinstance(given, tuple | list) and given else given
-        images = torch.as_tensor(images) if isinstance(images, np.ndarray) else images
-        if not self._is_batch(images):
-            what = f"a {type(images).__name__}"
-            if isinstance(images, Tensor):
-                what = f"a tensor of shape {list(images.shape)}"
+        images = stream_images(given, None if self._spec is None else self._spec.channels)
+        if images is None or not self._is_batch(images):
+            given = picture_of_sample(given)
+            what = f"a {type(given).__name__}"
+            if isinstance(given, Tensor | np.ndarray):
+                what = f"a tensor of shape {list(given.shape)}"
             raise StreamError(
                 f"The stream gave {what} after {plural(self._end, 'image')}; expected batches of"
                 " images [n, C, H, W], n ≥ 1, all of one shape."
             )
-        self._waiting.append(images)
+        self._waiting.append(scaled(images, 1 if self._spec is None else self._spec.input.white))
 
-    def _is_batch(self, images: object) -> bool:
+    def _is_batch(self, images: Tensor) -> bool:
         """Whether this is a batch of images of the stream's shape."""
-        if not isinstance(images, Tensor) or images.ndim != 4 or len(images) == 0:
+        if len(images) == 0:
             return False
         return not self._waiting or images.shape[1:] == self._waiting[0].shape[1:]
 
@@ -164,7 +168,7 @@ def open_images(images: Any, spec: ModelSpec | None) -> ImageStream:
         images = images.for_training(spec)
     has_rows = hasattr(images, "__len__") and hasattr(images, "__getitem__")
     if not has_rows or isinstance(images, list | tuple):
-        return IterableStream(images)
+        return IterableStream(images, spec)
     if len(images) == 0:
         raise ImageError("Got an empty set of images; expected at least one.")
     if spec is not None and isinstance(images, Images):
@@ -176,7 +180,7 @@ def _load_images(images: Any, spec: ModelSpec | None) -> Any:
     """Paths, names and arrays as `Images`, or as signals for a model of signals; everything else as
     it is."""
     signals = spec is not None and spec.for_signals
-    if isinstance(images, str | Path):
+    if isinstance(images, str | Path) or is_dataset(images) or is_list_of_paths(images):
         return load_for_training(images, signals=signals)[0]
     if isinstance(images, Tensor) and (images.ndim >= 4 or not signals):
         return images

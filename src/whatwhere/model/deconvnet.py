@@ -162,7 +162,7 @@ class DeconvNet:
 
     @property
     def input_stage(self) -> InputStage:
-        """The stage that turns an image into the signal that layer 1 explains, and back."""
+        """The stage that turns an image into the target that layer 1 explains, and back."""
         return InputStage(self.spec.input)
 
     def at(self, height: int, width: int) -> SizedModel:
@@ -258,7 +258,7 @@ def all_finite(x: Tensor) -> bool:
 def _project(spec: ModelSpec, k: int, f: Tensor, connected: Tensor) -> Tensor:
     # Several channels of an image share one length: planes of equal length would make every filter
     # grey.
-    colour = k == 1 and spec.signal_channels > 1
+    colour = k == 1 and spec.target_channels > 1
     normalise = "filter" if colour else spec.normalise
     return project_filters(f, connected, nonnegative=spec.nonnegative_filters, normalise=normalise)
 

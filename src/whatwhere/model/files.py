@@ -12,7 +12,15 @@ from typing import Any
 from torch import Tensor
 
 from whatwhere.errors import RunError, SpecError
-from whatwhere.files import open_regular, readable, write_atomic
+from whatwhere.files import (
+    check_format,
+    checked,
+    claim,
+    open_regular,
+    readable,
+    untrusted,
+    write_atomic,
+)
 from whatwhere.model.checksums import canonical, checksum, layer_tensors, spec_fields
 from whatwhere.model.deconvnet import DeconvNet
 from whatwhere.spec import ModelSpec
@@ -23,11 +31,12 @@ FORMAT = "whatwhere model 2"
 FILE_NAME = "model.safetensors"  # of the model in a run's folder
 
 
-def save(model: DeconvNet, path: str | os.PathLike[str]) -> None:
+def save(model: DeconvNet, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
     """Write a model; the file appears complete or not at all.
 
-    model  the model
-    path   path of the file, usually NAME.safetensors
+    model      the model
+    path       path of the file, usually NAME.safetensors. A file that whatwhere wrote is replaced
+    overwrite  also replace a file that something else wrote
 
     >>> model = ww.DeconvNet(ww.ModelSpec.paper(), seed=0)
     >>> ww.save(model, "model.safetensors")
@@ -39,7 +48,10 @@ def save(model: DeconvNet, path: str | os.PathLike[str]) -> None:
         f"a {type(model).__name__}",
         "a DeconvNet (the `model` of a run or a layer)",
     )
-    write_checked(Path(path), FORMAT, spec_fields(model.spec), model_tensors(model), key="spec")
+    tensors = model_tensors(model)
+    write_checked(
+        Path(path), FORMAT, spec_fields(model.spec), tensors, key="spec", overwrite=overwrite
+    )
 
 
 def load(path: str | os.PathLike[str]) -> DeconvNet:
@@ -80,13 +92,34 @@ def model_tensors(model: DeconvNet) -> dict[str, Tensor]:
 
 
 def write_checked(
-    path: Path, form: str, settings: Any, tensors: Mapping[str, Tensor], *, key: str = "settings"
+    path: Path,
+    form: str,
+    settings: Any,
+    tensors: Mapping[str, Tensor],
+    *,
+    key: str = "settings",
+    overwrite: bool = False,
 ) -> None:
     """Write settings and tensors of a format as a file with a checksum, complete or not at all.
 
-    key  the name of the settings in the file's metadata
+    key        the name of the settings in the file's metadata
+    overwrite  also replace a file that something else wrote
     """
+    claim([path], overwrite=overwrite or _is_ours(path))
     write_atomic(path, checked_bytes(form, settings, tensors, key=key))
+
+
+def _is_ours(path: Path) -> bool:
+    """Tell whether this program wrote a file of tensors: its format has our name."""
+    from safetensors import SafetensorError, safe_open
+
+    if not os.path.isfile(path):
+        return False
+    try:
+        with untrusted(), safe_open(path, framework="pt") as file:
+            return str((file.metadata() or {}).get("format", "")).startswith("whatwhere ")
+    except (SafetensorError, OSError, ValueError):
+        return False
 
 
 def checked_bytes(
@@ -119,11 +152,11 @@ def tensor_bytes(tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> byt
 def read_checked(path: Path, form: str, *, key: str = "settings") -> tuple[Any, dict[str, Tensor]]:
     """Read what `write_checked` wrote; raises a SpecError for another format or damaged content."""
     metadata, tensors = read_tensors(path)
-    if (found := metadata.get("format", "unknown")) != form:
-        raise SpecError(f"its format is {found!r}; expected {form!r}")
+    check_format(metadata.get("format"), form)
     if metadata["sha256"] != checksum(metadata[key], tensors):
         raise SpecError("its checksum does not match its content")
-    return json.loads(metadata[key]), tensors
+    with untrusted():  # the checksum may be forged with the content
+        return checked(json.loads(metadata[key]), dict, key), tensors
 
 
 def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
@@ -132,7 +165,7 @@ def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
 
     open_regular(path).close()  # a pipe would be waited for
     try:
-        with safe_open(path, framework="pt") as file:
+        with untrusted(), safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
             return file.metadata() or {}, tensors
     except SafetensorError as error:

@@ -53,7 +53,7 @@ class Problem:
                 f"Got a phase of layer {self.phase.layer}; the model has"
                 f" {plural(self.model.spec.depth, 'layer')}."
             )
-        channels = self.model.spec.signal_channels
+        channels = self.model.spec.target_channels
         if self.images.ndim != 4 or 0 in self.images.shape:
             given = f"images of shape {list(self.images.shape)}"
             raise ImageError(f"Got {given}; expected [N, {channels}, H, W], with no size 0.")

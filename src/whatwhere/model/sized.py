@@ -121,8 +121,8 @@ class SizedModel:
     def decode(self, latents: Latents) -> Tensor:
         """The images that latents reconstruct, [N, C, H, W]: R p, plus what the input stage
         removed."""
-        signal = self.reconstruct(latents.features, self.weights(latents.pooling_params))
-        return InputStage(self.spec.input).inverse(signal, latents.background)
+        target = self.reconstruct(latents.features, self.weights(latents.pooling_params))
+        return InputStage(self.spec.input).inverse(target, latents.background)
 
     def sparse(self, latents: Latents, *, where: bool = True) -> list[SparseLatents]:
         """The latents of each image without those that have no influence on its reconstruction;

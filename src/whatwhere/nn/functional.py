@@ -12,9 +12,11 @@ Positions outside the map have no weight: weights are normalised over the elemen
 from collections.abc import Sequence
 from typing import Any, Literal
 
+import torch
+import torch.fx
 from torch import Tensor
 
-from whatwhere.errors import EngineError, SpecError
+from whatwhere.errors import EngineError, SpecError, plural
 from whatwhere.latents import PoolingParams
 from whatwhere.nn import fused, plain
 from whatwhere.ops.pooling import Regions
@@ -29,9 +31,11 @@ def gaussian_pool2d(
     kernel_size: Size2,
     stride: Size2 | None = None,
     padding: Size2 = 0,
-    ceil_mode: bool = False,
-    where: PoolingParams | None = None,
     *,
+    dilation: Size2 = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+    where: PoolingParams | None = None,
     fit: MomentFit = MomentFit(),
     return_where: bool = False,
     form: Form = "auto",
@@ -40,6 +44,7 @@ def gaussian_pool2d(
 
     input    z [N, C, H, W] or [C, H, W], of any sign
     kernel_size, stride, padding, ceil_mode  as in `torch.nn.functional.max_pool2d`
+    dilation, return_indices  1 and False, the defaults of max pooling; nothing else is supported
     where    the Gaussians, μ and γ broadcastable to [N, 2, C, h, w] (rows, columns); None: fitted
              to the moments of every region, and gradients flow through the fit
     fit      bounds of γ and the power of |z|; for where=None only
@@ -48,6 +53,10 @@ def gaussian_pool2d(
     form     'plain' PyTorch, 'fused' kernels, or 'auto': fused where they are supported
     returns  p [N, C, h, w], or [C, h, w]; h and w as in `torch.nn.functional.max_pool2d`
 
+    A region that holds a NaN or an infinity has no Gaussian: its p and μ are NaN, where max
+    pooling would return the infinity. A region whose largest element is below the normal numbers
+    of float32 (1.2e-38) counts as empty.
+
     >>> z = torch.tensor([[[[0.0, 0.0, 1.0, 1.0], [0.0, 3.0, 1.0, 1.0]]]])
     >>> gaussian_pool2d(z, 2)  # 3: all in one element; 2 = Σ z / √4: all elements equal
     tensor([[[[3.0000, 2.0000]]]])
@@ -55,13 +64,18 @@ def gaussian_pool2d(
     >>> where.mu.flatten(), where.gamma.flatten()  # below and right of the centre, γ at its bound
     (tensor([0.5000, 0.5000]), tensor([100., 100.]))
     """
+    require_max_pooling_defaults(dilation, return_indices)
     if input.dim() == 3:
-        window, given = (
-            (kernel_size, stride, padding, ceil_mode),
-            None if where is None else _batched(where),
-        )
         found = gaussian_pool2d(
-            input[None], *window, given, fit=fit, return_where=return_where, form=form
+            input[None],
+            kernel_size,
+            stride,
+            padding,
+            ceil_mode=ceil_mode,
+            where=None if where is None else _batched(where),
+            fit=fit,
+            return_where=return_where,
+            form=form,
         )
         return (found[0][0], found[1].map(lambda theta: theta[0])) if return_where else found[0]
     regions = regions_of(input, kernel_size, stride, padding, ceil_mode)
@@ -108,6 +122,73 @@ def gaussian_unpool2d(
     regions = regions_for_unpooling(input, kernel_size, stride, padding, output_size)
     _require_gaussians(where, input, regions)
     return _form(form, regions, input, where.mu, where.gamma).unpool(input, where, regions)
+
+
+def learned_gaussians(input: Tensor, mu: Tensor, log_gamma: Tensor) -> PoolingParams:
+    """One Gaussian for every channel, from parameters [2, C], for maps [N, C, H, W] or [C, H, W].
+
+    Returns μ and γ [1, 2, C, 1, 1], or [2, C, 1, 1] for a single image.
+    """
+    if input.dim() in (3, 4) and input.shape[-3] != mu.shape[1]:
+        raise SpecError(
+            f"Got an input of {plural(input.shape[-3], 'channel')}; expected {mu.shape[1]}, the"
+            " value of `channels`."
+        )
+    theta = PoolingParams(mu, log_gamma.exp()).map(lambda tensor: tensor[:, :, None, None])
+    return theta.map(lambda tensor: tensor[None]) if input.dim() == 4 else theta
+
+
+def as_maps(signals: Tensor) -> Tensor:
+    """Signals [N, C, T] or [C, T] as maps of height 1."""
+    if signals.dim() not in (2, 3):
+        raise SpecError(
+            f"Got a tensor of shape {tuple(signals.shape)}; expected signals [N, C, T] or [C, T]."
+        )
+    return signals.unsqueeze(-2)
+
+
+def with_height(where: PoolingParams) -> PoolingParams:
+    """μ and γ [..., C, t] of samples with those of rows, which have one element: [..., 2, C, 1,
+    t]."""
+    require_params(where)
+    return where.map(lambda theta: torch.stack([torch.zeros_like(theta), theta], -3).unsqueeze(-2))
+
+
+def without_height(where: PoolingParams) -> PoolingParams:
+    """The inverse of `with_height`."""
+    return where.map(lambda theta: theta.select(-4, 1).squeeze(-2))
+
+
+def size_with_height(samples: int | Sequence[int]) -> tuple[int, int]:
+    """The size of a signal, a number of samples or its shape, as a map of height 1."""
+    return (1, samples if isinstance(samples, int) else samples[-1])
+
+
+# torch.fx records a call of these as one node; what they check depends on values it does not have
+for _name in (
+    "gaussian_pool2d",
+    "gaussian_unpool2d",
+    "learned_gaussians",
+    "as_maps",
+    "with_height",
+    "without_height",
+    "size_with_height",
+):
+    torch.fx.wrap(_name)
+
+
+def require_max_pooling_defaults(dilation: Size2, return_indices: bool) -> None:
+    """Raise a SpecError for options of max pooling that Gaussian pooling does not have."""
+    if _pair(dilation, "dilation") != (1, 1):
+        raise SpecError(
+            f"Got dilation = {dilation!r}; expected 1. Gaussian pooling does not support gaps"
+            " between the elements of a region."
+        )
+    if return_indices:
+        raise SpecError(
+            "Got return_indices = True; Gaussian pooling has no indices. Use return_where=True,"
+            " which returns the Gaussians for unpooling."
+        )
 
 
 def regions_of(

@@ -6,10 +6,11 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
-from whatwhere.errors import SpecError, plural
+from whatwhere.errors import EngineError, SpecError
 from whatwhere.latents import PoolingParams
 from whatwhere.nn import functional as F
 from whatwhere.nn.functional import Form, Size2
+from whatwhere.nn.scripted import ScriptedPool, ScriptedPoolWithWhere, ScriptedUnpool
 from whatwhere.spec import MomentFit
 
 Gaussians = Literal["moments", "learned", "input"]
@@ -24,6 +25,8 @@ class GaussianPool2d(nn.Module):
 
     kernel_size, stride, padding, ceil_mode  as in `torch.nn.MaxPool2d`; positions outside the map
                   have no weight
+    dilation, return_indices  1 and False, the defaults of `torch.nn.MaxPool2d`; nothing else is
+                  supported
     gaussians     where the Gaussians come from. 'moments': μ and 1/γ are the mean and variance of
                   the position in each region, weighted by z²; gradients flow through them.
                   'learned': one Gaussian per channel, parameters `mu` and `log_gamma` [2,
@@ -50,10 +53,12 @@ class GaussianPool2d(nn.Module):
         kernel_size: Size2,
         stride: Size2 | None = None,
         padding: Size2 = 0,
+        *,
+        dilation: Size2 = 1,
+        return_indices: bool = False,
         ceil_mode: bool = False,
         gaussians: Gaussians = "moments",
         return_where: bool = False,
-        *,
         channels: int | None = None,
         fit: MomentFit = MomentFit(),
         form: Form = "auto",
@@ -61,7 +66,9 @@ class GaussianPool2d(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        F._geometry(kernel_size, stride, padding)  # raises here rather than at the first call
+        # raises here rather than at the first call
+        F._geometry(kernel_size, stride, padding)
+        F.require_max_pooling_defaults(dilation, return_indices)
         if gaussians not in get_args(Gaussians):
             raise SpecError(
                 f"Got gaussians = {gaussians!r}; expected 'moments', 'learned' or 'input'."
@@ -95,23 +102,31 @@ class GaussianPool2d(nn.Module):
                 " then."
             )
         if self.gaussians == "learned":
-            if input.dim() in (3, 4) and input.shape[-3] != self.mu.shape[1]:
-                raise SpecError(
-                    f"Got an input of {plural(input.shape[-3], 'channel')}; expected"
-                    f" {self.mu.shape[1]}, the value of `channels`."
-                )
-            where = self.learned(input.dim() == 4)
-        window = (self.kernel_size, self.stride, self.padding, self.ceil_mode)
-        return F.gaussian_pool2d(
-            input, *window, where, fit=self.fit, return_where=self.return_where, form=self.form
+            where = F.learned_gaussians(input, self.mu, self.log_gamma)
+        pooled: Tensor | tuple[Tensor, PoolingParams] = F.gaussian_pool2d(
+            input,
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            ceil_mode=self.ceil_mode,
+            where=where,
+            fit=self.fit,
+            return_where=self.return_where,
+            form=self.form,
         )
+        return pooled
 
-    def learned(self, batched: bool = True) -> PoolingParams:
-        """The learned Gaussians, μ and γ [1, 2, C, 1, 1], or [2, C, 1, 1] for a single image."""
-        theta = PoolingParams(self.mu, self.log_gamma.exp()).map(
-            lambda tensor: tensor[:, :, None, None]
-        )
-        return theta.map(lambda tensor: tensor[None]) if batched else theta
+    def __prepare_scriptable__(self) -> nn.Module:
+        """Return the module that `torch.jit.script` compiles in place of this one."""
+        if self.gaussians != "moments" or isinstance(self, GaussianPool1d):
+            raise EngineError(
+                f"torch.jit.script does not support {type(self).__name__} with gaussians ="
+                f" {self.gaussians!r}, only GaussianPool2d with 'moments'. Use torch.compile or"
+                " torch.export."
+            )
+        kind = ScriptedPoolWithWhere if self.return_where else ScriptedPool
+        geometry = F._geometry(self.kernel_size, self.stride, self.padding)
+        return kind(*geometry, self.ceil_mode, self.fit)
 
     def extra_repr(self) -> str:
         return (
@@ -157,6 +172,15 @@ class GaussianUnpool2d(nn.Module):
             input, where, self.kernel_size, self.stride, self.padding, output_size, form=self.form
         )
 
+    def __prepare_scriptable__(self) -> nn.Module:
+        """Return the module that `torch.jit.script` compiles in place of this one."""
+        if isinstance(self, GaussianUnpool1d):
+            raise EngineError(
+                "torch.jit.script does not support GaussianUnpool1d. Use torch.compile or"
+                " torch.export."
+            )
+        return ScriptedUnpool(*F._geometry(self.kernel_size, self.stride, self.padding))
+
     def extra_repr(self) -> str:
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
@@ -164,9 +188,8 @@ class GaussianUnpool2d(nn.Module):
 class GaussianPool1d(GaussianPool2d):
     """Pool every region of a signal with its own Gaussian:  p(j) = Σ_i w(i) z(i),  Σ w² = 1.
 
-    kernel_size, stride, padding, ceil_mode  as in `torch.nn.MaxPool1d`
-    options       `gaussians`, `return_where`, `channels`, `fit`, `form`, `device` and `dtype` of
-                  `GaussianPool2d`
+    kernel_size, stride, padding  as in `torch.nn.MaxPool1d`
+    options       the other arguments of `GaussianPool2d`
 
     Shapes: input z [N, C, T] or [C, T]; p [N, C, t]; where.mu and where.gamma [N, C, t]
 
@@ -181,26 +204,22 @@ class GaussianPool1d(GaussianPool2d):
         kernel_size: int,
         stride: int | None = None,
         padding: int = 0,
-        ceil_mode: bool = False,
         **options: Any,
     ) -> None:
         super().__init__(
-            (1, kernel_size),
-            None if stride is None else (1, stride),
-            (0, padding),
-            ceil_mode,
-            **options,
+            (1, kernel_size), None if stride is None else (1, stride), (0, padding), **options
         )
 
     def forward(
         self, input: Tensor, where: PoolingParams | None = None
     ) -> Tensor | tuple[Tensor, PoolingParams]:
         """Pool z [N, C, T] or [C, T], with `where` if gaussians='input'."""
-        pooled = super().forward(_as_maps(input), None if where is None else _with_height(where))
-        if isinstance(pooled, Tensor):
+        given = None if where is None else F.with_height(where)
+        pooled: Any = super().forward(F.as_maps(input), given)
+        if not self.return_where:
             return pooled.squeeze(-2)
         p, theta = pooled
-        return p.squeeze(-2), theta.map(lambda both: both.select(-4, 1).squeeze(-2))
+        return p.squeeze(-2), F.without_height(theta)
 
 
 class GaussianUnpool1d(GaussianUnpool2d):
@@ -227,24 +246,5 @@ class GaussianUnpool1d(GaussianUnpool2d):
 
     def forward(self, input: Tensor, where: PoolingParams, output_size: Any = None) -> Tensor:
         """Unpool p [N, C, t] or [C, t]."""
-        samples = (
-            output_size if output_size is None or isinstance(output_size, int) else output_size[-1]
-        )
-        size = None if samples is None else (1, samples)
-        return super().forward(_as_maps(input), _with_height(where), size).squeeze(-2)
-
-
-def _as_maps(signals: Tensor) -> Tensor:
-    """Signals [N, C, T] or [C, T] as maps of height 1."""
-    if signals.dim() not in (2, 3):
-        raise SpecError(
-            f"Got a tensor of shape {tuple(signals.shape)}; expected signals [N, C, T] or [C, T]."
-        )
-    return signals.unsqueeze(-2)
-
-
-def _with_height(where: PoolingParams) -> PoolingParams:
-    """μ and γ [..., C, t] of samples with those of rows, which have one element: [..., 2, C, 1,
-    t]."""
-    F.require_params(where)
-    return where.map(lambda theta: torch.stack([torch.zeros_like(theta), theta], -3).unsqueeze(-2))
+        size = None if output_size is None else F.size_with_height(output_size)
+        return super().forward(F.as_maps(input), F.with_height(where), size).squeeze(-2)

@@ -1,7 +1,7 @@
 """The input stage of a model: subtract a low-pass, even out the contrast, split the signs; and the
 inverse of all this.
 
-    image ── minus low-pass ──► divided by local contrast ──► ON and OFF channels ──► signal
+    image ── minus low-pass ──► divided by local contrast ──► ON and OFF channels ──► target
     image ◄── plus low-pass ◄── multiplied by contrast   ◄── ON minus OFF        ◄── reconstruction
 
 The way up removes the `Background` of the images; the way down adds it back.
@@ -29,10 +29,10 @@ class InputStage:
 
     >>> stage = InputStage(InputSpec(kind="onoff", sigma=2.0))
     >>> images = torch.rand(2, 1, 12, 12)
-    >>> signal, background = stage.forward(images)
-    >>> signal.shape                             # ON and OFF as two channels
+    >>> target, background = stage.forward(images)
+    >>> target.shape                             # ON and OFF as two channels
     torch.Size([2, 2, 12, 12])
-    >>> torch.allclose(stage.inverse(signal, background), images, atol=1e-6)
+    >>> torch.allclose(stage.inverse(target, background), images, atol=1e-6)
     True
     """
 
@@ -40,7 +40,7 @@ class InputStage:
 
     @property
     def reach(self) -> int:
-        """How far away, in pixels, a pixel of the image can influence the signal."""
+        """How far away, in pixels, a pixel of the image can influence the target."""
         low = 0
         if self.spec.kind == "baseline":
             low = baseline_reach(self.spec.span, self.spec.hum)
@@ -49,7 +49,7 @@ class InputStage:
         return low + (radius(self.spec.contrast_sigma) if self.spec.contrast else 0)
 
     def forward(self, images: Tensor, weight: Tensor | None = None) -> tuple[Tensor, Background]:
-        """The signal that the model explains, and the background; unknown pixels (weight 0) become
+        """The target that the model explains, and the background; unknown pixels (weight 0) become
         0."""
         low = self.low_part(images, weight)
         detail = images if low is None else images - low
@@ -71,16 +71,16 @@ class InputStage:
             return baseline(images, self.spec.span, self.spec.hum, weight)
         return lowpass(images, self.spec.sigma, weight)
 
-    def inverse(self, signal: Tensor, background: Background) -> Tensor:
-        """The image that a signal stands for, in the units that came in."""
-        C = signal.shape[1] // 2
-        detail = signal[:, :C] - signal[:, C:] if self.spec.kind == "onoff" else signal
+    def inverse(self, target: Tensor, background: Background) -> Tensor:
+        """The image that a target stands for, in the units that came in."""
+        C = target.shape[1] // 2
+        detail = target[:, :C] - target[:, C:] if self.spec.kind == "onoff" else target
         if background.scale is not None:
             detail = detail * background.scale
         return detail if background.low is None else detail + background.low
 
     def spread_mask(self, mask: Tensor) -> Tensor:
-        """The mask of the signal's channels, from that of the pixels [N, 1 or C, H, W]."""
+        """The mask of the target's channels, from that of the pixels [N, 1 or C, H, W]."""
         return (
             torch.cat([mask, mask], 1) if self.spec.kind == "onoff" and mask.shape[1] > 1 else mask
         )

@@ -3,9 +3,9 @@ recording."""
 
 import math
 import warnings
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
@@ -18,6 +18,7 @@ from whatwhere.spec.execution import Execution, Shard
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from whatwhere.restoration.noise import NoiseEstimate
     from whatwhere.restoration.pictures import Task
 
 RECORDINGS = (".csv", ".wav", ".npy")
@@ -64,9 +65,11 @@ def denoise(
                format. A recording (.npy, .csv or .wav) keeps its ending
     model      for a recording: the run or the file of a model of its waveforms. For pictures, only
                `dictionary`, which uses a dictionary of photographs instead of the trained denoiser
-    noise      standard deviation of the noise, where white is 1; default: estimated. `poisson`:
-               pixels count photons. GAIN,SIGMA: a photon adds GAIN to a pixel, and there is white
-               noise of standard deviation SIGMA as well
+    noise      standard deviation of the noise, where white is 1; default: estimated from each
+               picture, also noise that grows with the brightness or is correlated. `poisson`:
+               pixels count photons. GAIN,SIGMA or GAIN,SIGMA,OFFSET: a photon adds GAIN to a pixel,
+               there is white noise of standard deviation SIGMA as well, and a pixel without light
+               has the value OFFSET
     overwrite  also restore pictures whose results are in OUT already
 
     $ whatwhere denoise noisy.png clean.png
@@ -74,9 +77,10 @@ def denoise(
     $ whatwhere denoise recording.wav clean.wav --model runs/signals
     $ whatwhere denoise recording.wav flat.wav --model runs/signals --no-baseline
     """
+    from whatwhere.restoration.noise import read_noise_text
     from whatwhere.restoration.pictures import Task
 
-    task = Task("denoise", settings.of(RestorationSpec), parse_noise(noise))
+    task = Task("denoise", settings.of(RestorationSpec), read_noise_text(noise))
     restore(task, model, Paths(pictures, None, out), overwrite, settings, quiet)
 
 
@@ -121,19 +125,6 @@ def inpaint(
 
     task = Task("inpaint", settings.of(RestorationSpec), noise)
     restore(task, model, Paths(pictures, mask, out), overwrite, settings, quiet)
-
-
-def parse_noise(text: str | None) -> Any:
-    """What --noise means: a number, poisson, or two numbers."""
-    from whatwhere.restoration.restore import read_noise
-
-    noise: Any = text
-    if text not in (None, "poisson"):
-        with suppress(ValueError):
-            noise = tuple(float(part) for part in text.split(","))
-            noise = noise[0] if len(noise) == 1 else noise
-    read_noise(noise)
-    return noise
 
 
 def restore(
@@ -193,30 +184,31 @@ def restore_pictures(
                 if one_by_one:
                     title = f"{task.name} {job.source.name}"
                     advance = own.enter_context(stages.stage(title, job.pixels))
-                levels = restore_picture(task, restorer, job, advance)
-            unchanged += task.noise is None and not any(levels)
-            if task.noise is None and one_by_one and not quiet:
-                typer.echo(
-                    f"{job.source.name}: estimated noise"
-                    f" {', '.join(f'{level:.3g}' for level in levels)}"
-                )
+                estimates = restore_picture(task, restorer, job, advance)
+            unchanged += bool(estimates) and all(noise.is_zero for noise in estimates)
+            if estimates and one_by_one and not quiet:
+                typer.echo(f"{job.source.name}: {noise_words(estimates)}")
     end_part(folder, shard)
     typer.echo(f"{printable(folder)}: {restored_words(len(jobs), unchanged)}")
 
 
+def noise_words(estimates: "list[NoiseEstimate]") -> str:
+    """The estimated noise of the pages of a picture."""
+    words = list(dict.fromkeys(noise.summary() for noise in estimates))
+    if all(noise.is_zero for noise in estimates):
+        return f"{words[0]}; try --noise"
+    return f"estimated noise {'; '.join(words)}"
+
+
 def restored_words(count: int, unchanged: int) -> str:
-    """How many pictures were restored, and how many of them stay as they are, because they have no
-    noise."""
+    """How many pictures were restored, and how many of them stay as they are, because no noise was
+    found in them."""
     if not count:
         return "restored 0 pictures (all results exist already)"
     if not unchanged:
         return f"restored {plural(count, 'picture')}"
-    verb = (
-        "has no noise and stays as it is"
-        if unchanged == 1
-        else "have no noise and stay as they are"
-    )
-    same = f"{plural(unchanged, 'picture')} {verb}"
+    stay = "stays as it is" if unchanged == 1 else "stay as they are"
+    same = f"no white noise found in {plural(unchanged, 'picture')}, which {stay}; try --noise"
     if unchanged == count:
         return same
     return f"restored {plural(count - unchanged, 'picture')}; {same}"
@@ -236,7 +228,7 @@ def restore_recording(
     from whatwhere.commands.outputs import Stages, claim, write
     from whatwhere.data import load
     from whatwhere.data.formats import recordings
-    from whatwhere.restoration.restore import LONG_GAPS
+    from whatwhere.restoration.restore import LongGapsWarning
 
     recording, mask, out = paths
     if recording.suffix.lower() != out.suffix.lower():
@@ -257,7 +249,7 @@ def restore_recording(
     left = ""
     with Stages(quiet).stage(f"{task.name} {printable(recording)}", 1) as advance:
         if mask is None:
-            restored = restoration.denoise(opened, values, task.noise, spec=task.spec)
+            restored = restoration.denoise(values, opened, task.noise, spec=task.spec)
             if unknown_samples := int(restored.isnan().sum()):
                 left = f"; {plural(unknown_samples, 'unknown sample')} stay unknown"
         else:
@@ -265,8 +257,8 @@ def restore_recording(
             known = values.isfinite() if mask == "nan" else load(mask, signals=True)[:]
             with warnings.catch_warnings():
                 # the line below says how many gaps are left
-                warnings.filterwarnings("ignore", message=LONG_GAPS)
-                restored = restoration.inpaint(opened, values, known, task.noise, spec=task.spec)
+                warnings.simplefilter("ignore", LongGapsWarning)
+                restored = restoration.inpaint(values, known, opened, task.noise, spec=task.spec)
             unknown = float("nan") if recordings().holds_unknown(recording) else 0.0
             longest = opened.spec.layers[0].filter_shape[1]
             gaps = leave_long_gaps(restored, known, longest, unknown)

@@ -32,11 +32,11 @@ BLOCK = 8  # s, pixels
 MARGIN = 16  # pixels by which a picture is continued
 REACH = 64  # pixels beyond a tile that its result depends on, to less than 1e-4
 SQUARES = 4096  # squares that are coded together
-# standard deviations of the noise that values of a picture from 0 to 1 exceed these by, at most
-BEYOND = 5.0
+LEAST_RANGE = 8.0  # standard deviations of the noise from black to white
+FILLED = 0.25  # share of the range from 0 to 1 that a picture in these units fills at least
 # noise that is hard to tell from texture: how much of what was removed is noise is estimated
 FAINT = 12 / 255
-FEW = 512  # with this many pixels, noise must be twice as strong to be recognised
+FEW = 2048  # with this many pixels, noise must be twice as strong to be recognised
 FAINT_ERRORS = 3.0  # standard errors that are subtracted from this estimate, for faint noise
 CLEAR_ERRORS = 1.0  # for stronger noise: up to twice the best share, no result is worse
 TEXTURED = 0.7  # of the noise's variance: less is removed where texture hides a part of it
@@ -191,7 +191,7 @@ def load_denoiser() -> Denoiser:
 
     >>> denoiser = ww.restoration.load_denoiser()
     >>> noisy = 0.5 + 0.1 * torch.randn(1, 1, 40, 40)
-    >>> bool(ww.restoration.denoise(denoiser, noisy, 0.1).std() < 0.03)
+    >>> bool(ww.restoration.denoise(noisy, denoiser, 0.1).std() < 0.03)
     True
     """
     numbers = load((files("whatwhere.restoration") / "denoiser.safetensors").read_bytes())
@@ -199,8 +199,16 @@ def load_denoiser() -> Denoiser:
 
 
 def plane_restorer(
-    denoiser: Denoiser, spec: RestorationSpec, progress: Progress | None = None
+    denoiser: Denoiser,
+    spec: RestorationSpec,
+    progress: Progress | None = None,
+    *,
+    white: bool = True,
 ) -> Restore:
+    """Return the function that restores a plane with the denoiser.
+
+    white  the noise is white, so that what is removed can be compared with it
+    """
 
     def denoise(
         plane: Tensor,
@@ -212,10 +220,12 @@ def plane_restorer(
         return denoiser.denoise(plane, noise, shifts, spec.tile, progress, first)
 
     def restore(plane: Tensor, noise: float, mask: Tensor | None) -> Tensor:
-        black, white = value_range(plane, noise)
+        black, white = value_range(plane, noise) if mask is None else known_range(plane, mask)
         unit = (plane - black) / (white - black)
         level = noise / (white - black)
-        if mask is None:
+        if mask is None and not white:
+            clean = at_most_the_noise(unit, denoise(unit, level), level)
+        elif mask is None:
             clean = denoise_safely(denoise, unit, level)
         else:
             clean = fill_in(denoise, unit, mask, level, spec.quality)
@@ -308,11 +318,30 @@ def share_of_noise(
 
 
 def value_range(plane: Tensor, noise: float) -> tuple[float, float]:
-    """The values that stand for 0 and 1, between which the denoiser has learned; they differ if a
-    plane exceeds 0 and 1."""
-    return min(0.0, float(plane.min()) + BEYOND * noise), max(
-        1.0, float(plane.max()) - BEYOND * noise
-    )
+    """The values that stand for 0 and 1, between which the denoiser has learned, for a plane in any
+    units.
+
+    They are the least and the largest mean of 3 × 3 pixels, which has a third of the noise, but at
+    least LEAST_RANGE standard deviations of the noise apart.
+    """
+    means = F.avg_pool2d(plane[None], 3, 1)[0] if min(plane.shape) >= 3 else plane
+    low, high = float(means.min()), float(means.max())
+    middle = (low + high) / 2
+    half = max(high - low, LEAST_RANGE * noise) / 2
+    return (middle - half, middle + half) if half > 0 else (low, low + 1)
+
+
+def known_range(plane: Tensor, known: Tensor) -> tuple[float, float]:
+    """The values that stand for 0 and 1 for a plane with gaps, where `known` is 0.
+
+    They are 0 and 1 for a plane that fills a good part of this range; for others the least and the
+    largest known value.
+    """
+    values = plane[known > 0]
+    low, high = float(values.min()), float(values.max())
+    if low == high or (low >= 0 and high <= 1 and high - low >= FILLED):
+        return 0.0, 1.0
+    return low, high
 
 
 def shrink(z: Tensor, t: Tensor) -> Tensor:

@@ -1,105 +1,92 @@
-"""The level of white noise in a picture, estimated from patches without texture (Liu, Tanaka and
-Okutomi 2013); and noise whose variance grows with the brightness.
+"""The noise of a picture as a value: white, or growing with the brightness, or correlated.
 
-The smallest eigenvalue of the covariance of patches is the variance of the noise, if the patches
-have little texture. A patch of pure noise of variance σ² has a sum of squared derivatives that is
-below τ σ² with near certainty; patches above it are left out, and with those that remain the
-variance is estimated again. If even the flattest patches have much more texture than that noise
-explains, the estimate may measure texture, and it shrinks, down to 0.
+The variance of a pixel is gain · (brightness - offset) + σ². Photons give the gain, the electronics
+give σ, and a camera that adds a constant to every pixel has this constant as its offset. The
+generalised Anscombe transform makes the standard deviation 1 everywhere, so that methods for white
+noise apply (Mäkitalo and Foi 2013).
 """
 
+import json
 import math
-from dataclasses import dataclass
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from whatwhere.restoration.planes import PLANE_NOISE, to_opponent
+from whatwhere.errors import SpecError, printable
 
-SIDE = 7  # pixels of a patch
-# the quantile 1 - 1e-6 of the sum of squared derivatives of a patch of unit noise (a gamma
-# distribution)
-TAU = 90.2
-ROUNDS = 3
-MOST_PATCHES = 100_000
-FEWEST_PATCHES = 2 * SIDE * SIDE
-UNIT_TEXTURE = SIDE * (SIDE - 2)  # the mean sum of squared derivatives of a patch of unit noise
-FLATTEST = 600  # patches, or a tenth of all, that have to be nearly free of texture:
-TRUSTED = 1.7  # times the variance of the noise is what they may have, texture and noise together
-ENOUGH = 1000  # patches; of fewer, less is trusted
-
-
-def noise_of(image: Tensor) -> float:
-    """The noise of an image [C, H, W], which is taken to be the same in all channels.
-
-    Texture may be taken for noise, and differences of colour have little texture: so the plane with
-    the least noise decides.
-    """
-    planes, factors = (
-        (to_opponent(image), PLANE_NOISE) if len(image) == 3 else (image, [1.0] * len(image))
-    )
-    return min(
-        estimate_noise(plane) / factor for plane, factor in zip(planes, factors, strict=True)
-    )
-
-
-def estimate_noise(plane: Tensor) -> float:
-    """The standard deviation of white noise in a picture [H, W], in its units; 0 for one smaller
-    than a patch."""
-    if min(plane.shape) < SIDE:
-        return 0.0
-    every = max(1, round((plane.numel() / MOST_PATCHES) ** 0.5))
-    patches = windows(plane, SIDE, SIDE, every).flatten(2).flatten(0, 1).double()
-    texture = derivative_energy(plane, every).flatten().double()
-    variance = smallest_variance(patches)
-    for _ in range(ROUNDS):
-        chosen = texture <= TAU * variance
-        if int(chosen.sum()) < FEWEST_PATCHES:
-            break
-        variance = smallest_variance(patches[chosen])
-    flat = float(texture.kthvalue(min(FLATTEST, len(texture) // 10 + 1)).values) / UNIT_TEXTURE
-    trusted = TRUSTED * min(1.0, len(texture) / ENOUGH)
-    return math.sqrt(max(0.0, min(variance, (1 + trusted) * variance - flat)))
-
-
-def derivative_energy(plane: Tensor, every: int) -> Tensor:
-    """The sum of squared central differences inside every patch, along rows and along columns."""
-    along = ((plane[:, 2:] - plane[:, :-2]) / 2).square()
-    across = ((plane[2:] - plane[:-2]) / 2).square()
-    return windows(along, SIDE, SIDE - 2, every).sum((2, 3)) + windows(
-        across, SIDE - 2, SIDE, every
-    ).sum((2, 3))
-
-
-def windows(plane: Tensor, height: int, width: int, every: int) -> Tensor:
-    """Patches [h, w, height, width] at distances of `every` pixels."""
-    return plane.unfold(0, height, every).unfold(1, width, every)
-
-
-def smallest_variance(patches: Tensor) -> float:
-    centred = patches - patches.mean(0)
-    eigenvalues = torch.linalg.eigvalsh(centred.T @ centred / max(len(patches) - 1, 1))
-    return max(float(eigenvalues[0]), 0.0)
+_FORMAT = 1  # number of the format of a noise file
 
 
 @dataclass(frozen=True)
-class PoissonGaussian:
-    """Noise y = gain · Poisson(x / gain) + σ · Gaussian: a photon is `gain` units of the image.
+class NoiseEstimate:
+    """Noise with the variance gain · (brightness - offset) + sigma², in units of the picture.
 
-    Anscombe's transform makes its standard deviation 1 wherever it is bright enough, so that
-    methods for white noise apply; the inverse has no bias (Mäkitalo and Foi 2013, in their closed
-    form), whereas the algebraic one darkens.
+    gain         variance that a unit of brightness adds; 0: the noise is the same everywhere
+    sigma        standard deviation of the noise at the brightness `offset`
+    offset       brightness of a pixel that no photon reached; of either sign
+    correlation  width of the blur that makes white noise into this noise, as the standard deviation
+                 of a Gaussian in pixels; 0: neighbouring pixels have independent noise
+    covariance   covariance of the noise of red, green and blue, three rows, where it is correlated;
+                 empty: the channels have independent noise
+    source       what the noise was estimated from, in words; "given" for noise that a user gave
+    error        standard error of the noise's standard deviation, as a share of it
+    points       brightness, variance and number of blocks of the groups of blocks that the line
+                 was fitted to
+
+    >>> ww.restoration.NoiseEstimate(gain=0.01, sigma=0.02).variance_at(0.5)
+    0.0054
     """
 
-    gain: float = 1.0
+    gain: float = 0.0
     sigma: float = 0.0
+    offset: float = 0.0
+    correlation: float = 0.0
+    covariance: tuple[tuple[float, ...], ...] = ()
+    source: str = "given"
+    error: float = 0.0
+    points: tuple[tuple[float, float, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        valid = all(map(_is_number, (self.gain, self.sigma, self.offset, self.correlation)))
+        if not valid or self.gain < 0 or self.sigma < 0 or self.correlation < 0:
+            raise SpecError(
+                f"Got noise of gain {self.gain!r}, sigma {self.sigma!r}, offset {self.offset!r} and"
+                f" correlation {self.correlation!r}; expected finite numbers, all but the offset"
+                " ≥ 0: sigma is a standard deviation."
+            )
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether there is no noise."""
+        return self.gain == 0 and self.sigma == 0
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether dark and bright pixels have the same noise."""
+        return self.gain == 0
+
+    def variance_at(self, brightness: float) -> float:
+        """Return the variance of the noise of a pixel of this expected brightness."""
+        return max(0.0, self.gain * (brightness - self.offset) + self.sigma**2)
 
     def stabilise(self, images: Tensor) -> Tensor:
-        """Images whose noise has a standard deviation of 1."""
-        return 2 * (images / self.gain + 3 / 8 + self._variance).clamp(min=0).sqrt()
+        """Return images whose noise has a standard deviation of 1."""
+        if self.is_uniform:
+            return images / self.sigma
+        counts = (images - self.offset) / self.gain
+        return 2 * (counts + 3 / 8 + self._variance).clamp(min=0).sqrt()
 
     def restore_units(self, stabilised: Tensor) -> Tensor:
-        """The expected images, given the expected values of what `stabilise` returns."""
+        """Return the expected images, given the expected values of what `stabilise` returns.
+
+        This inverse has no bias, whereas the algebraic one darkens.
+        """
+        if self.is_uniform:
+            return stabilised * self.sigma
         lowest = 2 * math.sqrt(3 / 8 + self._variance)
         d = stabilised.clamp(min=lowest)
         root = math.sqrt(3 / 2)
@@ -111,9 +98,119 @@ class PoissonGaussian:
             - 1 / 8
             - self._variance
         )
-        return self.gain * counts.clamp(min=0)
+        return self.offset + self.gain * counts.clamp(min=0)
 
     @property
     def _variance(self) -> float:
         """The variance of the Gaussian part, in counts."""
         return (self.sigma / self.gain) ** 2
+
+    def summary(self) -> str:
+        """Return the noise in a few words."""
+        if self.is_zero:
+            return "no white noise found"
+        if self.is_uniform:
+            words = f"σ = {self.sigma:.3g}"
+        else:
+            words = f"gain {self.gain:.3g}, σ {self.sigma:.3g}, offset {self.offset:.3g}"
+        if self.correlation:
+            words += f", correlated over {self.correlation:.1f} pixels"
+        return words
+
+    def to_json(self) -> str:
+        """Return the estimate as the text of a noise file."""
+        return json.dumps({"format": _FORMAT, **asdict(self)}, indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, name: str) -> "NoiseEstimate":
+        """Read the text of a noise file called `name`."""
+        try:
+            fields = json.loads(text)
+            number = fields.pop("format")
+            if number == _FORMAT:
+                points = tuple((float(x), float(v), int(n)) for x, v, n in fields.pop("points", ()))
+                rows = tuple(tuple(map(float, row)) for row in fields.pop("covariance", ()))
+                return cls(**fields, covariance=rows, points=points)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            raise SpecError(
+                f"{printable(name)} is not a noise file. Give a file that `whatwhere denoise"
+                " --keep-noise` wrote, or GAIN,SIGMA,OFFSET."
+            ) from None
+        raise SpecError(
+            f"{printable(name)} is a noise file of format {number!r}; this version reads format"
+            f" {_FORMAT}. Update whatwhere."
+        )
+
+
+Noise = float | str | tuple[float, ...] | NoiseEstimate | None
+"""Noise as a user gives it; None: it is estimated."""
+
+
+def read_noise(noise: Any) -> NoiseEstimate | str | None:
+    """Return noise that a user gave as a value, "poisson" or None; raise a SpecError for an invalid
+    one."""
+    if noise is None or noise == "poisson" or isinstance(noise, NoiseEstimate):
+        return noise
+    if is_level(noise):
+        return NoiseEstimate(sigma=float(noise))
+    if (
+        isinstance(noise, tuple)
+        and len(noise) in (2, 3)
+        and all(map(_is_number, noise))
+        and noise[0] > 0
+        and noise[1] >= 0
+    ):
+        gain, sigma, offset = map(float, (*noise, 0.0)[:3])
+        return NoiseEstimate(gain, sigma, offset)
+    raise SpecError(
+        f"Got noise = {noise!r}; expected a standard deviation ≥ 0 in units of the images,"
+        " 'poisson' for counts, (gain, sigma) or (gain, sigma, offset) with gain > 0, a"
+        " NoiseEstimate, or None."
+    )
+
+
+def read_noise_text(text: str | None) -> Noise:
+    """Return the noise that `--noise` of the command means: a number, `poisson`, two or three
+    numbers, or a file."""
+    if text is None or text == "poisson":
+        return text
+    try:
+        numbers = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        path = Path(text)
+        if path.is_file():
+            return NoiseEstimate.from_json(path.read_text(encoding="utf-8"), text)
+        numbers = ()
+    noise: Noise = numbers[0] if len(numbers) == 1 else numbers or text
+    read_noise(noise)
+    return noise
+
+
+def counts_noise(images: Tensor) -> NoiseEstimate:
+    """Return the noise of images whose pixels count photons: a photon adds one step of the values,
+    which is 1 for whole numbers."""
+    values = images.detach().double().flatten().unique()
+    if len(values) == 1 or bool((values == values.round()).all()):
+        return NoiseEstimate(gain=1.0)
+    step = float(torch.diff(values).min())
+    steps = values / step
+    # 16-bit steps of a float32 are exact to 1e-2; floats of any value have more steps
+    if float(steps[-1] - steps[0]) > 2**16 or float((steps - steps.round()).abs().max()) > 0.05:
+        raise SpecError(
+            "Got noise = 'poisson' for values that are no counts; expected whole numbers, or"
+            " multiples of a step. Give (gain, sigma), or None to estimate the noise."
+        )
+    return NoiseEstimate(gain=step)
+
+
+def is_level(noise: Any) -> bool:
+    """Whether this is a standard deviation."""
+    return _is_number(noise) and noise >= 0
+
+
+def _is_number(value: Any) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and -sys.float_info.max <= value <= sys.float_info.max
+
+
+NO_NOISE = NoiseEstimate()

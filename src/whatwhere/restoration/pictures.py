@@ -3,7 +3,6 @@
 import io
 import json
 import math
-import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -25,9 +24,9 @@ from whatwhere.data.pictures import (
     read_pictures,
     write_tiff,
 )
-from whatwhere.errors import ImageError, MissingExtra, RunError, plural, printable
+from whatwhere.errors import ImageError, MissingExtra, RunError, plural, printable, warn
 from whatwhere.files import (
-    check_outputs,
+    claim,
     disk_errors,
     file_checksum,
     read_json,
@@ -36,9 +35,10 @@ from whatwhere.files import (
 )
 from whatwhere.model.checksums import checksum
 from whatwhere.restoration.denoiser import Denoiser
+from whatwhere.restoration.estimate import estimate_noise
 from whatwhere.restoration.fill import ROUNDS
-from whatwhere.restoration.noise import noise_of
-from whatwhere.restoration.restore import Noise, denoise, inpaint
+from whatwhere.restoration.noise import Noise, NoiseEstimate
+from whatwhere.restoration.restore import denoise, inpaint
 from whatwhere.restoration.settings import RestorationSpec
 from whatwhere.spec.execution import ALL, Shard
 
@@ -54,7 +54,7 @@ SAVED_AS: dict[str, dict[str, Any]] = {"JPEG": {"quality": 95}, "WEBP": {"lossle
 
 @dataclass(frozen=True)
 class Task:
-    """The task for every picture. With "poisson", whole numbers are the counts."""
+    """The task for every picture."""
 
     name: Literal["denoise", "inpaint"]
     spec: RestorationSpec = field(default_factory=RestorationSpec)
@@ -107,7 +107,7 @@ def plan_jobs(
         inputs.append(Path(mask))
     if not source.is_dir():
         job = _plan_picture(task, source, mask, out)
-        check_outputs([out], inputs, overwrite=overwrite)
+        claim([out], inputs, overwrite=overwrite)
         return [job]
     content = folder_content(source, but=out)
     own, _ = content.split(shard)
@@ -123,8 +123,8 @@ def plan_jobs(
         if not with_gaps and shard.is_all:
             raise ImageError(f"{words} nothing to fill in. Give a mask of unknown pixels.")
         stay = "It stays as it is." if complete == 1 else "They stay as they are."
-        warnings.warn(f"{words} nothing to fill in. {stay}", stacklevel=2)
-    check_outputs([job.out for job in jobs], inputs, folder=out, overwrite=overwrite)
+        warn(f"{words} nothing to fill in. {stay}")
+    claim([job.out for job in jobs], inputs, folder=out, overwrite=overwrite)
     record = _settings(task, model)
     made_from = PartRecord(record["model"], json.dumps(record["settings"]), content.all_pictures)
     if not overwrite and (out / RECORD).exists():
@@ -183,31 +183,33 @@ def _check_distinct(source: Path, targets: dict[Path, Path]) -> None:
 
 def restore_picture(
     task: Task, model: Denoiser | Tensor, job: Job, progress: Callable[[int], None]
-) -> list[Noise]:
+) -> list[NoiseEstimate]:
     """Restore a picture, all its pages, and write the result, which appears complete or not at all.
 
-    Returns the noise of every page, given or estimated.
+    Returns the noise of every page whose noise was estimated.
     """
     images, masks = _load(job.source, job.mask)
     extras = read_extras(job.source, filled_in=job.mask == "alpha")
     results = []
-    levels = []
+    estimates = []
     for page in range(len(images)):
         image = images[page : page + 1]
-        level = _noise(task, images, image)
         if masks is None:
-            result = denoise(model, image, level, spec=task.spec, progress=progress)
+            noise = task.noise
+            if noise is None:
+                noise = estimate_noise(image[0])
+                estimates.append(noise)
+            result = denoise(image, model, noise, spec=task.spec, progress=progress)
         else:
-            assert isinstance(level, float)
             assert isinstance(model, Denoiser)
             mask = masks[page : page + 1]
-            result = inpaint(model, image, mask, level, spec=task.spec, progress=progress)
+            level = float(task.noise or 0)  # type: ignore[arg-type]
+            result = inpaint(image, mask, model, level, spec=task.spec, progress=progress)
         results.append(result[0].cpu().numpy())
-        levels.append(level)
     with disk_errors(f"writing {job.out}", REMEDY):
         kind = FORMATS[job.out.suffix.lower()]
         write_picture(job, encode_pictures(results, images, kind, extras))
-    return levels
+    return estimates
 
 
 def write_picture(job: Job, content: bytes) -> None:
@@ -219,14 +221,6 @@ def write_picture(job: Job, content: bytes) -> None:
     write_result(job.folder, job.out, content, REMEDY)
     record = read_json(job.folder / RECORD)
     _write_record(job.folder, record | {job.name: job.sources})
-
-
-def _noise(task: Task, images: Images, image: Tensor) -> Noise:
-    if task.name == "inpaint":
-        return float(task.noise or 0)  # type: ignore[arg-type]
-    if task.noise == "poisson" and images.pixels.dtype.kind != "f":
-        return 1 / (images.brightest or brightest_of(images.pixels.dtype)), 0.0
-    return noise_of(image[0]) if task.noise is None else task.noise
 
 
 def encode_pictures(

@@ -1,82 +1,213 @@
 """Remove noise and fill in gaps: in images with the denoiser or a dictionary, in signals with a
 model of waveforms."""
 
-import sys
-import warnings
 from importlib.util import find_spec
-from typing import Any, TypeVar
+from os import PathLike
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from whatwhere.errors import ImageError, MissingExtra, SpecError, plural
+from whatwhere.errors import ImageError, MissingExtra, SpecError, plural, warn
 from whatwhere.inference import infer
 from whatwhere.inference.target import as_weights, check_mask
 from whatwhere.model import DeconvNet
 from whatwhere.model.solution import Solution
-from whatwhere.restoration.denoiser import Denoiser, plane_restorer
+from whatwhere.restoration.denoiser import Denoiser, load_denoiser, plane_restorer
 from whatwhere.restoration.dictionary import denoise_plane, learn_dictionary, load_dictionary
-from whatwhere.restoration.noise import PoissonGaussian, noise_of
-from whatwhere.restoration.planes import Progress, restore_images, restore_planes
+from whatwhere.restoration.estimate import estimate_noise, half_size, sigma_at_half_size
+from whatwhere.restoration.forms import open_form
+from whatwhere.restoration.noise import (
+    Noise,
+    NoiseEstimate,
+    counts_noise,
+    is_level,
+    read_noise,
+)
+from whatwhere.restoration.planes import (
+    Progress,
+    plane_deviations,
+    restore_colour,
+    restore_images,
+    restore_planes,
+)
 from whatwhere.restoration.settings import RestorationSpec
 from whatwhere.spec import AutoLam, InferenceSpec
 from whatwhere.spec.checks import require
 
-Noise = float | str | tuple[float, float] | None
 ImagesT = TypeVar("ImagesT", Tensor, np.ndarray)
+PictureT = TypeVar("PictureT")
 # for signals, 1/λ in standard deviations of the noise: chosen on simulated recordings
 THRESHOLD = 2.0
+# factor by which an estimated gain differs from the counted one, so that the counts are doubted
+CONTRADICTION = 1.5
 LARGEST = 1e15  # value whose square, summed over a picture, is within the range of float32
-LONG_GAPS = "The recording has"  # begins the warning of gaps that no waveform spans
 FAITHFUL = 0.02  # 1/λ without noise, as a share of the smallest that leaves no event
 
 
 def denoise(
-    model: Denoiser | Tensor | DeconvNet,
-    images: ImagesT,
+    image: PictureT,
+    model: Denoiser | Tensor | DeconvNet | None = None,
     noise: Noise = None,
     *,
     spec: RestorationSpec | None = None,
     progress: Progress | None = None,
-) -> ImagesT:
-    """Remove noise from images [N, C, H, W]; the result is of the same type, shape and units.
+) -> PictureT:
+    """Remove noise from a picture or from several; the result has the same type, shape and units.
 
-    model     the trained denoiser (`load_denoiser`), which is best for photographs; or atoms [M, K,
-              K] of a dictionary, of mean 0 and length 1 (`load_dictionary`); or a `DeconvNet` of
-              signals
-    images    floats [N, C, H, W]; signals [N, C, T], in which NaN marks unknown samples, which
-              stay unknown
-    noise     standard deviation of white noise, in units of the images; None estimates it for each
-              image. 0 returns the images. "poisson": the images are counts. (gain, sigma): Poisson
-              noise in which a count adds `gain` units, plus white noise of standard deviation sigma
+    image     a picture as an array or a tensor [H, W] or [H, W, 3] of any number type, a Pillow
+              picture, or the path of a file, whose result is an array; several pictures [N, H, W],
+              [N, C, H, W] or [N, H, W, 3]; or signals [N, C, T], in which NaN marks unknown
+              samples, which stay unknown
+    model     None for the trained denoiser (`load_denoiser`), which is best for photographs and
+              micrographs; or atoms [M, K, K] of a dictionary, of mean 0 and length 1
+              (`load_dictionary`); or a `DeconvNet` of signals
+    noise     standard deviation of white noise, in units of the images; None estimates the noise of
+              each image, which may grow with the brightness or be correlated. 0 returns the images.
+              "poisson": pixels count photons, one for each step of the values (1 for whole
+              numbers). (gain, sigma) or (gain, sigma, offset): Poisson noise in which a photon adds
+              `gain` units, plus white noise of standard deviation sigma, and a pixel without light
+              has the value `offset`. Or a `NoiseEstimate`
     spec      settings, a `RestorationSpec`
     progress  called with the number of pixels just done
 
-    >>> model = ww.restoration.load_denoiser()
-    >>> truth = torch.linspace(0, 1, 48).expand(1, 1, 48, 48)
-    >>> noisy = truth + 0.1 * torch.randn(1, 1, 48, 48)
-    >>> clean = ww.restoration.denoise(model, noisy, noise=0.1)
+    >>> truth = torch.linspace(0, 1, 48).expand(48, 48)
+    >>> noisy = truth + 0.1 * torch.randn(48, 48)
+    >>> clean = ww.restoration.denoise(noisy)
     >>> bool((clean - truth).square().mean() < 0.1 * (noisy - truth).square().mean())
     True
     >>> counts = torch.poisson(20 * truth)
-    >>> clean = ww.restoration.denoise(model, counts, noise="poisson")
+    >>> clean = ww.restoration.denoise(counts, noise="poisson")
     >>> bool((clean - 20 * truth).square().mean() < 0.2 * (counts - 20 * truth).square().mean())
     True
     """
-    level = read_noise(noise)
+    given = read_noise(noise)
     if isinstance(model, DeconvNet):
-        return restore_signals(model, images, level, spec=spec)
+        signals: Any = image
+        return cast(PictureT, restore_signals(model, signals, _signal_noise(given), spec=spec))
     spec = spec or RestorationSpec()
     require_pictures(spec)
-    y = as_images(model, images)
-    if isinstance(level, PoissonGaussian):
-        clean = remove_white_noise(model, level.stabilise(y), [1.0] * len(y), spec, progress)
-        return like(level.restore_units(clean), images)
-    sigmas = [noise_of(image) if level is None else level for image in y]
-    if not any(sigmas):
-        return images  # to the bit
-    return like(remove_white_noise(model, y, sigmas, spec, progress), images)
+    form = open_form(image)
+    model = load_denoiser() if model is None else model
+    y = as_images(model, form.images)
+    noises = [_noise_of_image(each, given) for each in y]
+    if all(level.is_zero for level in noises) and not isinstance(image, str | PathLike):
+        return image  # to the bit
+    result: PictureT = form.close(_remove_noise(model, y, noises, spec, progress))
+    return result
+
+
+def _noise_of_image(image: Tensor, given: NoiseEstimate | str | None) -> NoiseEstimate:
+    """The noise of an image [C, H, W]: as it was given, or estimated."""
+    if isinstance(given, NoiseEstimate):
+        return given
+    if given is None:
+        return estimate_noise(image)
+    counts = counts_noise(image)
+    seen = estimate_noise(image)
+    if seen.gain > 0 and not 1 / CONTRADICTION < seen.gain / counts.gain < CONTRADICTION:
+        warn(
+            f"You said that pixels count photons, so that a photon adds {counts.gain:.3g}. The"
+            f" picture looks different: {seen.summary()}. Leave the noise out to use this"
+            " estimate.",
+        )
+    return counts
+
+
+def _signal_noise(given: NoiseEstimate | str | None) -> float | None:
+    """The standard deviation of a recording's noise; None: it is estimated."""
+    if given is None:
+        return None
+    if isinstance(given, NoiseEstimate) and given.is_uniform:
+        return given.sigma
+    raise SpecError("Got noise of counts for signals; expected a standard deviation, or None.")
+
+
+def _remove_noise(
+    model: Denoiser | Tensor,
+    y: Tensor,
+    noises: list[NoiseEstimate],
+    spec: RestorationSpec,
+    progress: Progress | None,
+) -> Tensor:
+    """Images [N, C, H, W] without their noise: those with white noise together, others one by
+    one."""
+    if all(noise.is_uniform and not noise.correlation for noise in noises):
+        return remove_white_noise(model, y, [noise.sigma for noise in noises], spec, progress)
+    return torch.cat(
+        [
+            _remove_noise_of_one(model, y[i : i + 1], noise, spec, progress)
+            for i, noise in enumerate(noises)
+        ]
+    )
+
+
+def _remove_noise_of_one(
+    model: Denoiser | Tensor,
+    image: Tensor,
+    noise: NoiseEstimate,
+    spec: RestorationSpec,
+    progress: Progress | None,
+) -> Tensor:
+    """An image [1, C, H, W] without its noise, which is made white and of standard deviation 1
+    before."""
+    if noise.is_uniform and not noise.correlation:
+        return remove_white_noise(model, image, [noise.sigma], spec, progress)
+    if noise.covariance:
+        return _remove_camera_noise(model, image, noise, spec, progress)
+    stable = noise.stabilise(image.double())
+    middle = stable.mean()
+    stable = (stable - middle).to(image)
+    if noise.correlation:
+        clean = _at_half_size(model, stable, noise.correlation, spec, progress)
+    else:
+        clean = remove_white_noise(model, stable, [1.0], spec, progress)
+    return noise.restore_units(clean.double() + middle).to(image)
+
+
+def _remove_camera_noise(
+    model: Denoiser | Tensor,
+    image: Tensor,
+    noise: NoiseEstimate,
+    spec: RestorationSpec,
+    progress: Progress | None,
+) -> Tensor:
+    """A colour image [1, 3, H, W] without correlated noise, which counts as stronger white noise.
+
+    Blurred noise is weaker in fine detail and stronger in coarse detail than white noise of the
+    same standard deviation.
+    """
+    levels = [spec.blurred * level for level in plane_deviations(noise.covariance)]
+    if isinstance(model, Denoiser):
+        restore = plane_restorer(model, spec, progress, white=False)
+    else:
+        atoms = model.cpu()
+
+        def restore(plane: Tensor, level: float, mask: Tensor | None) -> Tensor:
+            return denoise_plane(atoms, plane, level, progress)
+
+    with torch.no_grad():
+        return restore_colour(restore, image[0], levels)[None]
+
+
+def _at_half_size(
+    model: Denoiser | Tensor,
+    image: Tensor,
+    width: float,
+    spec: RestorationSpec,
+    progress: Progress | None,
+) -> Tensor:
+    """An image [1, C, H, W] without noise that is correlated over `width` pixels: it is white
+    enough at half the size, and detail finer than this is lost in the noise."""
+    height, breadth = image.shape[-2:]
+    even = F.pad(image, (0, breadth % 2, 0, height % 2), mode="replicate")
+    small = half_size(even.flatten(0, 1))[None]
+    report = None if progress is None else lambda pixels: progress(4 * pixels)
+    clean = remove_white_noise(model, small, [sigma_at_half_size(width)], spec, report)
+    large = F.interpolate(clean, scale_factor=2, mode="bicubic", align_corners=False)
+    return large[..., :height, :breadth]
 
 
 def remove_white_noise(
@@ -116,9 +247,9 @@ def by_dictionary(
 
 
 def inpaint(
-    model: Denoiser | DeconvNet,
     images: ImagesT,
     mask: Tensor | np.ndarray,
+    model: Denoiser | DeconvNet | None = None,
     noise: float = 0.0,
     *,
     spec: RestorationSpec | None = None,
@@ -127,19 +258,18 @@ def inpaint(
     """Fill in the pixels of images [N, C, H, W] where the mask is 0; the result is of the same
     type, shape and units.
 
-    model     the trained denoiser (`load_denoiser`), or a `DeconvNet` of signals
     images    floats [N, C, H, W]; signals [N, C, T]
     mask      [N, 1 or C, H, W] or [N, 1 or C, T], 0 where a pixel is unknown; the values of the
               images there have no influence
+    model     None for the trained denoiser (`load_denoiser`), or a `DeconvNet` of signals
     noise     standard deviation of the noise of the known pixels, in units of the images. With 0
               they stay as they are; otherwise they are denoised as well
     spec      settings, a `RestorationSpec`
     progress  called with the number of pixels just done
 
-    >>> model = ww.restoration.load_denoiser()
     >>> truth = torch.linspace(0, 1, 48).expand(1, 1, 48, 48)
     >>> known = torch.rand(1, 1, 48, 48) > 0.3
-    >>> filled = ww.restoration.inpaint(model, truth * known, known)
+    >>> filled = ww.restoration.inpaint(truth * known, known)
     >>> bool((filled[known] == truth[known]).all()), bool((filled - truth).abs().max() < 0.2)
     (True, True)
     """
@@ -154,6 +284,7 @@ def inpaint(
     require_pictures(spec)
     if spec.learn or isinstance(model, Tensor):
         raise SpecError("A dictionary cannot inpaint. Use the trained denoiser (load_denoiser).")
+    model = load_denoiser() if model is None else model
     y = as_images(model, images, known)
     known = (known > 0).to(y)
     with torch.no_grad():
@@ -169,7 +300,7 @@ def inpaint(
 def restore_signals(
     model: DeconvNet,
     signals: ImagesT,
-    noise: float | PoissonGaussian | None,
+    noise: float | None,
     mask: Tensor | None = None,
     spec: RestorationSpec | None = None,
 ) -> ImagesT:
@@ -186,8 +317,6 @@ def restore_signals(
         raise SpecError(
             "Got a model of pictures; expected one of signals, or a denoiser (load_denoiser)."
         )
-    if isinstance(noise, PoissonGaussian):
-        raise SpecError("Got noise of counts for signals; expected a standard deviation, or None.")
     given = checked(signals, f"[N, {model.spec.channels}, T]")
     if noise == 0 and mask is None and spec.baseline:
         return signals
@@ -248,12 +377,26 @@ def warn_of_long_gaps(model: DeconvNet, known: Tensor) -> None:
     long_gaps = windows & ~torch.nn.functional.pad(windows, (1, 0))[:, :-1]
     if count := int(long_gaps.sum()):
         longest = int(torch.diff(known_places(unknown)).max()) - 1
-        warnings.warn(
-            f"{LONG_GAPS} {plural(count, 'gap')} longer than the model's waveforms"
+        warn(LongGapsWarning(count, longest, reach))
+
+
+class LongGapsWarning(UserWarning):
+    """Gaps of a recording in which no waveform can be inferred from known samples.
+
+    count    number of gaps
+    longest  samples of the longest one
+    reach    samples that the model's waveforms span
+    """
+
+    def __init__(self, count: int, longest: int, reach: int) -> None:
+        self.count = count
+        self.longest = longest
+        self.reach = reach
+        super().__init__(
+            f"The recording has {plural(count, 'gap')} longer than the model's waveforms"
             f" ({reach:,} samples); the longest has {longest:,} samples. The model cannot fill"
             f" {'this gap' if count == 1 else 'these gaps'}: the result is 0 where no known sample"
-            " is near. Treat such samples as unknown, as `whatwhere inpaint` does.",
-            stacklevel=4,
+            " is near. Treat such samples as unknown, as `whatwhere inpaint` does."
         )
 
 
@@ -303,28 +446,6 @@ def as_tensor(values: Any) -> Any:
     """An array as a tensor; anything else as it is."""
     return (
         torch.from_numpy(np.ascontiguousarray(values)) if isinstance(values, np.ndarray) else values
-    )
-
-
-def read_noise(noise: Any) -> float | PoissonGaussian | None:
-    """The noise that a user gave; raises a SpecError for an invalid one."""
-    if noise is None or is_level(noise):
-        return noise
-    if noise == "poisson":
-        return PoissonGaussian()
-    if isinstance(noise, tuple) and len(noise) == 2 and all(map(is_level, noise)) and noise[0] > 0:
-        return PoissonGaussian(*noise)
-    raise SpecError(
-        f"Got noise = {noise!r}; expected a standard deviation ≥ 0 in units of the images,"
-        " 'poisson' for counts, (gain, sigma) with gain > 0, or None."
-    )
-
-
-def is_level(noise: Any) -> bool:
-    return (
-        isinstance(noise, int | float)
-        and not isinstance(noise, bool)
-        and 0 <= noise <= sys.float_info.max
     )
 
 

@@ -14,10 +14,11 @@ on those real recordings that benchmarks/signals/real_recordings.py names.
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from whatwhere.errors import listed, plural, warn
-from whatwhere.ops.baseline import baseline
+from whatwhere.errors import ImageError, listed, plural, warn
+from whatwhere.ops.baseline import baseline, baseline_reach
 from whatwhere.signals.recording import Signals
 from whatwhere.signals.waveforms import (
     LEAST,
@@ -25,19 +26,19 @@ from whatwhere.signals.waveforms import (
     PEAK,
     Extent,
     Peaks,
+    Pieces,
     Waveforms,
+    WaveformSettings,
+    deviations_of,
     find_extent,
     find_peaks,
     find_waveforms,
-    pieces_at,
-    strength_of,
-    strongest,
-    unit,
     white_noise,
 )
 from whatwhere.spec import InputSpec
 
 # How much is read together
+_BLOCK = 1 << 16  # samples of a block that pieces are read from
 SAMPLE = 1 << 17  # samples that settings are chosen from
 
 # The baseline and the extent of the waveforms
@@ -57,9 +58,30 @@ UNEQUAL = 10.0  # times the deviation of another channel: the other one hardly c
 MAINS = (50.0, 60.0)  # Hz
 LINE = 100.0  # the power of the mains is at least this many times the median power near it
 
+# Without events
+CLEAR = 8.0  # standard deviations of the noise: one or two such peaks are events
+
 # λ
 NOISE = 4.0  # an event's coefficients exceed this many standard deviations of the noise, and
 SMALL = 0.3  # this share of those of the usual event
+
+
+class NoEvents(ImageError):
+    """A recording in which no event stands out from the noise.
+
+    name    the recording
+    events  how many peaks exceed the noise
+    """
+
+    def __init__(self, name: str, events: int) -> None:
+        self.name = name
+        self.events = events
+        super().__init__(
+            f"{name} has no events to learn waveforms from: {plural(events, 'peak')} of it"
+            f" {'exceeds' if events == 1 else 'exceed'} {PEAK:g} standard deviations of the noise;"
+            f" expected at least {LEAST}, or one of {CLEAR:g}. Check the recording, or learn from"
+            " it without events: --recipe signals."
+        )
 
 
 @dataclass(frozen=True)
@@ -67,15 +89,15 @@ class RecordingSettings:
     """The settings chosen from a recording.
 
     input      its input stage
-    waveforms  to begin with, [n, C, length], of unit length each; None if there are too few events
+    waveforms  to begin with, [n, C, length], of unit length each
     words      what was chosen
-    lam        λ that leaves out what is small in comparison with the events; None: by the noise
+    lam        λ that leaves out what is small in comparison with the events
     """
 
     input: InputSpec
-    waveforms: Tensor | None
+    waveforms: Tensor
     words: str
-    lam: float | None = None
+    lam: float
 
 
 def choose_settings(
@@ -85,9 +107,13 @@ def choose_settings(
 
     waveforms  their number; None: as many as the recording shows
     length     length of each in samples; None takes the length of the events
+
+    Raises NoEvents if no event stands out from the noise.
     """
     # windows show less of slow events and of the drift
     x = sample_of(signals.recorded_as or signals)
+    if not _varies(x):
+        raise NoEvents(signals.name, 0)
     hum = find_hum(x, signals.rate)
     seen = choose_extent(x, hum)
     extent = seen.extent
@@ -98,17 +124,71 @@ def choose_settings(
     stage = InputSpec(kind="baseline", span=span, hum=hum)
     v = remove_baseline(x, span, hum)
     warn_of_unequal_channels(v, signals.channel_names)
-    peaks = find_peaks(strength_of(v), extent, seen.least)
-    pieces = pieces_at(v, strongest(v, peaks), extent)
-    if len(pieces) < LEAST:
-        words = (
-            "the waveforms of the recipe 'signals', because the recording has only"
-            f" {plural(len(pieces), 'event')} above {PEAK:g} standard deviations of the noise"
-        )
-        return RecordingSettings(stage, None, words)
-    found = find_waveforms(unit(pieces), waveforms, seed)
-    words = in_words(signals, found, span, hum)
-    return RecordingSettings(stage, found.shapes, words, choose_lam(v, pieces))
+    pieces = read_pieces(signals.recorded_as or signals, stage, extent, seen.least)
+    clearest = (pieces.values / pieces.deviations).abs().amax() if len(pieces.at) else 0
+    if len(pieces.at) < LEAST and clearest < CLEAR:
+        raise NoEvents(signals.name, len(pieces.at))
+    found = find_waveforms(pieces, waveforms, seed)
+    words = in_words(signals, found, waveforms, span, hum)
+    return RecordingSettings(stage, found.shapes, words, choose_lam(v, found.sizes))
+
+
+def _varies(x: Tensor) -> bool:
+    """Tell whether a channel of signals [C, T] has two different values."""
+    usual = x.nanmedian(1, keepdim=True).values
+    return bool(((x != usual) & ~x.isnan()).any())
+
+
+def read_pieces(
+    signals: Signals,
+    stage: InputSpec,
+    extent: Extent,
+    least: float,
+    settings: WaveformSettings | None = None,
+) -> Pieces:
+    """Read pieces around peaks from the whole recording, block by block in an order that spreads
+    over it, until there are enough.
+
+    least  deviations of the noise that a peak has at least
+    """
+    settings = settings or WaveformSettings()
+    margin = (extent.length + 1) // 2
+    wide = Extent(extent.before + margin, extent.after + margin)
+    beyond = baseline_reach(stage.span, stage.hum) + wide.length
+    blocks = _blocks_of(signals)
+    deviations = deviations_of(remove_baseline(sample_of(signals), stage.span, stage.hum))
+    values = []
+    places = []
+    count = 0
+    length = signals.shape[2]
+    for row, first in blocks:
+        begin = max(0, first - beyond)
+        last = min(first + _BLOCK, length)
+        x = signals.recording(row)[:, :, begin : min(last + beyond, length)][:, 0]
+        # pieces may reach beyond the ends
+        v = F.pad(remove_baseline(x, stage.span, stage.hum), (wide.before, wide.after))
+        strength = (v / deviations).nan_to_num(0).abs().amax(0)
+        peaks = find_peaks(strength, extent, least)
+        at = peaks - wide.before + begin
+        inside = (at >= first) & (at < last)
+        cut = v.unfold(1, wide.length, 1)[:, peaks[inside] - wide.before].transpose(0, 1)
+        whole = ~cut.isnan().flatten(1).any(1)
+        values.append(cut[whole].clone())
+        places.append(at[inside][whole] + row * 2 * length)
+        count += int(whole.sum())
+        if count >= settings.pieces:
+            break
+    at, order = torch.cat(places).sort()
+    return Pieces(torch.cat(values)[order], at, deviations, margin)
+
+
+def _blocks_of(signals: Signals) -> list[tuple[int, int]]:
+    """The signal and the first sample of each block of a recording, in an order that spreads over
+    it: the golden section leaves no part out for long."""
+    count, length = len(signals), signals.shape[2]
+    blocks = [(row, first) for row in range(count) for first in range(0, length, _BLOCK)]
+    golden = (5**0.5 - 1) / 2
+    return sorted(blocks, key=lambda block: blocks.index(block) * golden % 1)
 
 
 def warn_of_short(length: int, seen: Peaks, rate: float | None) -> None:
@@ -141,15 +221,14 @@ def warn_of_unequal_channels(v: Tensor, names: tuple[str, ...] | None) -> None:
     )
 
 
-def choose_lam(v: Tensor, pieces: Tensor) -> float:
-    """The λ whose penalty leaves out noise, and what is small in comparison with the events: in a
-    recording with little noise, the differences between events and their waveform.
+def choose_lam(v: Tensor, sizes: Tensor) -> float:
+    """The λ whose penalty leaves out noise, and what is small in comparison with the smallest
+    waveform: in a recording with little noise, the differences between events and their waveform.
 
-    v       signals [C, T]
-    pieces  pieces of the recording at events, [n, C, K]
+    v      signals [C, T]
+    sizes  the usual amplitude of each waveform
     """
-    usual = float(pieces.flatten(1).norm(dim=1).median())
-    return 1 / max(NOISE * white_noise(v), SMALL * usual)
+    return 1 / max(NOISE * white_noise(v), SMALL * float(sizes.min()))
 
 
 def choose_extent(x: Tensor, hum: float) -> Peaks:
@@ -188,12 +267,15 @@ def contrast_of(v: Tensor) -> float:
     return float(strength.topk(max(1, len(strength) // 100)).values.mean())
 
 
-def in_words(signals: Signals, found: Waveforms, span: int, hum: float) -> str:
+def in_words(signals: Signals, found: Waveforms, wanted: int | None, span: int, hum: float) -> str:
     """One line that says what was chosen."""
     count, _, length = found.shapes.shape
+    fewer = ""
+    if wanted is not None and count < wanted:
+        fewer = f" (asked for {wanted}, found {count} that differ)"
     shifted = ""
     if found.copies:
-        shifted = f", {plural(found.copies, 'cluster')} merged as shifted copies"
+        shifted = f", {plural(found.copies, 'cluster')} left out as a part of another waveform"
     rare = ""
     if found.rare:
         rare = f", {plural(found.rare, 'cluster')} left out as too rare"
@@ -201,7 +283,7 @@ def in_words(signals: Signals, found: Waveforms, span: int, hum: float) -> str:
     if hum and signals.rate:
         off += f" and the mains hum of {hum * signals.rate:.2f} Hz"
     return (
-        f"{plural(count, 'waveform')} of {shown_length(length, signals.rate)}, from"
+        f"{plural(count, 'waveform')}{fewer} of {shown_length(length, signals.rate)}, from"
         f" {plural(sum(found.counts), 'event')}{shifted}{rare}; {off}"
     )
 

@@ -5,16 +5,20 @@ are.
     extent     the samples around the largest peaks that are alike from peak to peak. What follows
                every peak at the same distance, such as the T wave of a heart beat, belongs to its
                waveform; what comes at any distance is another event
-    waveforms  pieces around peaks, in clusters; clusters whose means are the same at a shift are
-               one waveform, and those with few pieces none
+    waveforms  pieces around peaks, in clusters (`signals.clusters`). Clusters with few pieces are
+               none, and neither is one whose peaks follow those of a larger waveform: it is a part
+               of that waveform
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from whatwhere.signals.clusters import ClusterSettings, cluster_pieces
 
 # Noise and peaks
 MEDIAN_OF_NORMAL = 0.6745  # of |x| for a normal x of standard deviation 1
@@ -37,14 +41,7 @@ CERTAIN = 4.0  # standard deviations of a mean
 ROOM = 1.25  # length of a filter, in extents of the waveforms
 MOSTLY = 0.62  # share of the energy, and of the peaks; slow noise reaches 0.61 and 0.63
 
-# The clusters
-ROUNDS = 20  # of k-means
-CLUSTERS = 12
-PIECES = 4000  # pieces that are clustered, at most
-SAME = 0.93  # correlation above which two waveforms are the same
-FINE = 4  # shifts in a sample
-FEWEST = 0.05  # smallest share of all pieces in a cluster (overlaps and artefacts are rarer), and
-LEAST = 3  # the smallest number of its pieces
+LEAST = 3  # pieces of a waveform
 
 
 # Noise and peaks ----------------------------------------------------------------------------------
@@ -259,36 +256,13 @@ def pieces_at(v: Tensor, peaks: Tensor, extent: Extent) -> Tensor:
     return pieces[~pieces.isnan().flatten(1).any(1)]
 
 
-def strongest(v: Tensor, peaks: Tensor) -> Tensor:
-    """At most PIECES peaks, those of the largest values, in order."""
-    strength = strength_of(v)[peaks]
-    chosen = strength.argsort(descending=True)[:PIECES]
-    return peaks[chosen.sort().values]
-
-
 def unit(waveforms: Tensor) -> Tensor:
     """The same, each of unit length, [n, C, length]."""
     norm = waveforms.flatten(1).norm(dim=1).clamp(min=torch.finfo(waveforms.dtype).tiny)
     return waveforms / norm[:, None, None]
 
 
-def cluster(pieces: Tensor, clusters: int, seed: int) -> Tensor:
-    """The number of the cluster of each piece: k-means, begun by k-means++."""
-    generator = torch.Generator().manual_seed(seed)
-    rows = pieces.flatten(1)
-    centres = rows[torch.randint(len(rows), (1,), generator=generator)]
-    while len(centres) < min(clusters, len(rows)):
-        distance = torch.cdist(rows, centres).amin(1).square()
-        if not distance.any():
-            break
-        chosen = torch.multinomial(distance, 1, generator=generator)
-        centres = torch.cat([centres, rows[chosen]])
-    for _ in range(ROUNDS):
-        number = torch.cdist(rows, centres).argmin(1)
-        sums = torch.zeros_like(centres).index_add_(0, number, rows)
-        counts = torch.bincount(number, minlength=len(centres)).clamp(min=1)
-        centres = sums / counts[:, None]
-    return torch.cdist(rows, centres).argmin(1)
+FINE = 4  # shifts in a sample
 
 
 def likeness(a: Tensor, b: Tensor) -> Tensor:
@@ -299,65 +273,155 @@ def likeness(a: Tensor, b: Tensor) -> Tensor:
     return F.conv1d(fine_a, fine_b, padding=fine_a.shape[2] // 2).amax(2)
 
 
+@dataclass(frozen=True)
+class WaveformSettings:
+    """Which clusters of pieces become waveforms.
+
+    pieces    pieces that are clustered, at most: 12,000 show ten kinds of events that are as rare
+              as one in a hundred
+    most      waveforms, if no number is given
+    rare      share of all pieces that a waveform has at least; overlaps are rarer
+    echoes    share of a cluster's peaks at one distance from those of a larger one that make it
+              a part of it
+    sums      share of a cluster's energy that the sum of two others may leave: then its events are
+              overlaps of theirs
+    often     times as many pieces that each of the two others has
+    clusters  how pieces are clustered
+    """
+
+    pieces: int = 12_000
+    most: int = 64
+    rare: float = 0.002
+    echoes: float = 0.5
+    sums: float = 0.15
+    often: int = 3
+    clusters: ClusterSettings = field(default_factory=ClusterSettings)
+
+
+class Pieces(NamedTuple):
+    """Pieces of a recording around peaks.
+
+    values      [n, C, margin + K + margin], in units of the recording
+    at          the samples of the peaks, [n], sorted
+    deviations  standard deviation of the noise of each channel, [C, 1]
+    margin      samples to each side by which a piece may be shifted
+    """
+
+    values: Tensor
+    at: Tensor
+    deviations: Tensor
+    margin: int
+
+
 class Waveforms(NamedTuple):
-    """Waveforms [n, C, K] of unit length, the strongest first; the pieces of each; clusters that
-    were copies of another at a shift; and clusters with too few pieces."""
+    """The waveforms of a recording.
+
+    shapes  [n, C, K], of unit length each, the most frequent first
+    sizes   the usual length of each in units of the recording, [n]
+    counts  pieces of each
+    copies  clusters that were a part of another waveform
+    rare    clusters with too few pieces
+    """
 
     shapes: Tensor
+    sizes: Tensor
     counts: list[int]
     copies: int
     rare: int
 
 
 @dataclass
-class ClusterGroup:
-    """Clusters that are copies of each other at shifts.
+class _Kind:
+    """A cluster of pieces: its mean [C, K], the samples of its peaks, and its number of pieces."""
 
-    shape     mean of the first cluster, which is the largest; the mean of all would be blurred, [1,
-              C, K]
-    pieces    number of pieces in all clusters
-    clusters  number of clusters
+    mean: Tensor
+    at: np.ndarray
+
+    @property
+    def count(self) -> int:
+        return len(self.at)
+
+    @property
+    def size(self) -> float:
+        return float(self.mean.norm())
+
+
+def find_waveforms(
+    pieces: Pieces,
+    number: int | None = None,
+    seed: int = 0,
+    settings: WaveformSettings | None = None,
+) -> Waveforms:
+    """Find the waveforms that pieces of a recording show.
+
+    number  the most frequent ones to return; None for as many as the pieces show
     """
+    settings = settings or WaveformSettings()
+    scaled = (pieces.values / pieces.deviations).numpy()
+    clusters = cluster_pieces(scaled, pieces.margin, seed, settings.clusters)
+    at = pieces.at.numpy()
+    kinds = []
+    for k in np.unique(clusters.number):
+        own = np.flatnonzero(clusters.number == k)
+        shift = clusters.shift[own]
+        kinds.append(_Kind(_mean_of(pieces, own, shift), at[own] + shift))
+    kinds.sort(key=lambda kind: -kind.count)
 
-    shape: Tensor
-    pieces: int
-    clusters: int = 1
+    fewest = max(LEAST, round(settings.rare * len(at)))
+    common = [kind for kind in kinds if kind.count >= fewest] or kinds[:1]
+    reach = pieces.values.shape[2] - 2 * pieces.margin
+    whole = [kind for kind in common if not _is_echo(kind, common, reach, settings.echoes)]
+    noise = float(pieces.deviations.square().sum()) * reach
+    chosen = [kind for kind in whole if not _is_overlap(kind, whole, noise, settings)]
+    rare = len(kinds) - len(common) + len(whole) - len(chosen)
+    copies = len(common) - len(whole)
+    chosen = chosen[: settings.most if number is None else number]
+    shapes = unit(torch.stack([kind.mean for kind in chosen]))
+    sizes = torch.tensor([kind.size for kind in chosen])
+    return Waveforms(shapes, sizes, [kind.count for kind in chosen], copies, rare)
 
 
-def find_waveforms(pieces: Tensor, most: int | None, seed: int = 0) -> Waveforms:
-    """The waveforms that pieces [n, C, K] show.
+def _mean_of(pieces: Pieces, own: np.ndarray, shift: np.ndarray) -> Tensor:
+    """The mean of some pieces without their margins, each cut some samples later, [C, K]."""
+    length = pieces.values.shape[2] - 2 * pieces.margin
+    total = torch.zeros(pieces.values.shape[1], length)
+    for each in np.unique(shift):
+        first = min(max(0, pieces.margin + int(each)), 2 * pieces.margin)
+        total += pieces.values[own[shift == each], :, first : first + length].sum(0)
+    return total / len(own)
 
-    most  the largest number of waveforms; None for no limit
+
+def _is_echo(kind: _Kind, kinds: list[_Kind], reach: int, share: float) -> bool:
+    """Tell whether most peaks of a kind are at one distance, less than `reach`, from those of a
+    larger kind."""
+    for other in kinds:
+        if other is kind or other.size <= kind.size:
+            continue
+        first = np.searchsorted(other.at, kind.at - reach)
+        stop = np.searchsorted(other.at, kind.at + reach)
+        counts = np.zeros(2 * reach + 1)
+        for begin, end, at in zip(first, stop, kind.at, strict=True):
+            distance = np.unique(other.at[begin:end] - at) + reach
+            counts[distance[(distance >= 0) & (distance <= 2 * reach)]] += 1
+        if np.convolve(counts, np.ones(3), "same").max() > share * kind.count:
+            return True
+    return False
+
+
+def _is_overlap(kind: _Kind, kinds: list[_Kind], noise: float, settings: WaveformSettings) -> bool:
+    """Tell whether the mean of a kind is the sum of two more frequent ones at some shifts.
+
+    noise  the energy of the noise in a piece
     """
-    # more clusters than waveforms: a cluster may hold one waveform at one shift
-    clusters = CLUSTERS if most is None else max(CLUSTERS, 2 * most)
-    clusters = max(1, min(clusters, len(pieces) // LEAST))
-    number = cluster(pieces, clusters, seed)
-    counts = torch.bincount(number)
-    largest_first = counts.argsort(descending=True)
-    order = [int(k) for k in largest_first if counts[k] > 0]
-
-    # clusters that are copies of each other are one group
-    groups: list[ClusterGroup] = []
-    rare = 0
-    for k in order:
-        shape = unit(pieces[number == k].mean(0, keepdim=True))
-        alike = [float(likeness(group.shape, shape)) for group in groups]
-        if alike and max(alike) > SAME:
-            nearest = groups[alike.index(max(alike))]
-            nearest.clusters += 1
-            nearest.pieces += int(counts[k])
-        elif not groups or counts[k] >= LEAST:
-            groups.append(ClusterGroup(shape, int(counts[k])))
-        else:
-            rare += 1
-
-    # rarity counts all copies together, because k-means may split a waveform
-    groups.sort(key=lambda group: -group.pieces)
-    fewest = max(LEAST, FEWEST * len(pieces))
-    common = [group for group in groups if group.pieces >= fewest] or groups[:1]
-    rare += sum(group.clusters for group in groups[len(common) :])
-    chosen = common[:most]
-    shapes = torch.cat([group.shape for group in chosen])
-    copies = sum(group.clusters - 1 for group in common)
-    return Waveforms(shapes, [group.pieces for group in chosen], copies, rare)
+    often = [other.mean for other in kinds if other.count >= settings.often * kind.count][:12]
+    if not often:
+        return False
+    length = kind.mean.shape[1]
+    step = max(1, len(often) * length // 1000)
+    shifted = F.pad(torch.stack(often), (length, length)).unfold(2, length, step)
+    rows = shifted.transpose(1, 2).flatten(2).flatten(0, 1)  # [kinds · shifts, C K]
+    mean = kind.mean.flatten()
+    # |m - a - b|² for all pairs of rows a, b
+    cost = rows.square().sum(1) - 2 * (rows @ mean)
+    left = mean @ mean + cost + cost[:, None] + 2 * (rows @ rows.T)
+    return float(left.min()) < settings.sums * float(mean @ mean) + noise / kind.count

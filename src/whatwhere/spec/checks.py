@@ -360,9 +360,10 @@ def _convert_scalar(value: Any, hint: Any, name: str) -> Any:
             )
         return int(value)
     if not isinstance(value, get_origin(hint) or hint) or is_bool is not (hint is bool):
+        advice = " Leave it out to keep its value." if value is None else ""
         raise SpecError(
             f"Got {name} = {shown(value)}; expected {EXPECTED.get(hint, hint.__name__)}, not"
-            f" {type(value).__name__}."
+            f" {type(value).__name__}.{advice}"
         )
     return value
 

@@ -11,10 +11,14 @@ tables. Blocks that are indented by four or more are shown as they are. `>>>` be
 Python, `$` one in a shell.
 """
 
+import ast
 import inspect
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 
 ENTRY = re.compile(r"^(\*{0,2}\w+(?:, \*{0,2}\w+)*)(?: {2,}| : )(\S.*)$")
 UNDERLINE = re.compile(r"^-{4,}$")
@@ -32,8 +36,25 @@ class Docstring:
     shell: tuple[str, ...] = ()
 
 
+def docstring(documented: type | Callable[..., object]) -> Docstring:
+    """Read the docstring of a class or a function, also where Python leaves docstrings out
+    (`python -OO`)."""
+    if sys.flags.optimize < 2:
+        return parse(documented.__doc__)
+    file = sys.modules[documented.__module__].__file__
+    return parse(_docstrings_in(str(file)).get(documented.__qualname__))
+
+
+@cache
+def _docstrings_in(file: str) -> dict[str, str | None]:
+    """Read the docstrings of the classes and functions of a module from its source, by name."""
+    body = ast.parse(Path(file).read_text(encoding="utf-8")).body
+    documented = (ast.ClassDef, ast.FunctionDef)
+    return {node.name: ast.get_docstring(node) for node in body if isinstance(node, documented)}
+
+
 def parse(text: str | None) -> Docstring:
-    """Read a docstring."""
+    """Read the text of a docstring."""
     blocks = list(split(inspect.cleandoc(text or "")))
     entries: dict[str, str] = {}
     prose = []

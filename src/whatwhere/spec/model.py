@@ -172,7 +172,7 @@ class ModelSpec(Checked):
             f"input.hum = {self.input.hum:g} with input.kind = '{self.input.kind}'",
             "input.kind = 'baseline'",
         )
-        below = self.signal_channels
+        below = self.target_channels
         for k, layer in enumerate(self.layers, start=1):
             require(
                 layer.fan_in is None or layer.fan_in <= below,
@@ -187,8 +187,8 @@ class ModelSpec(Checked):
         return len(self.layers)
 
     @property
-    def signal_channels(self) -> int:
-        """Channels of the signal that layer 1 explains: those of the image, or twice as many with
+    def target_channels(self) -> int:
+        """Channels of the target that layer 1 explains: those of the image, or twice as many with
         separate ON and OFF channels."""
         return 2 * self.channels if self.input.kind == "onoff" else self.channels
 
@@ -203,9 +203,9 @@ class ModelSpec(Checked):
         return all(layer.filter_shape[0] == layer.pool_shape[0] == 1 for layer in self.layers)
 
     def maps_below(self, k: int) -> int:
-        """Maps of the signal that layer k reconstructs: the input stage's channels, or the pooled
+        """Maps of what layer k reconstructs: the input stage's channels, or the pooled
         maps below."""
-        return self.signal_channels if k == 1 else self.layers[k - 2].pooled_maps
+        return self.target_channels if k == 1 else self.layers[k - 2].pooled_maps
 
     @classmethod
     def paper(cls) -> "ModelSpec":

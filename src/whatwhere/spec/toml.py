@@ -25,8 +25,8 @@ from dataclasses import MISSING, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar, cast, get_args, get_origin
 
-from whatwhere.errors import SpecError, as_clause, did_you_mean
-from whatwhere.files import read_regular, readable
+from whatwhere.errors import SpecError, SpecErrorAt, as_clause, did_you_mean
+from whatwhere.files import read_regular, readable, untrusted
 from whatwhere.spec.checks import (
     choose_kind,
     convert,
@@ -37,7 +37,7 @@ from whatwhere.spec.checks import (
     union_members,
     values_in_words,
 )
-from whatwhere.spec.docstrings import parse
+from whatwhere.spec.docstrings import docstring
 from whatwhere.spec.recipe import Recipe, follow_depth
 
 Spec = TypeVar("Spec")
@@ -66,7 +66,8 @@ def read_recipe(path: str | os.PathLike[str]) -> Recipe:
             raise SpecError(
                 f"There is no recipe or file {os.fspath(path)!r}; {included}.{near}"
             ) from None
-        content = tomllib.loads(text)
+        with untrusted():  # such as tables that are nested too deeply
+            content = tomllib.loads(text)
     return override(Recipe.paper(), content)
 
 
@@ -289,7 +290,7 @@ def described_paths(kind: type) -> dict[str, DescribedSetting]:
     """The full name of every setting below a spec, and what it is."""
     described: dict[str, DescribedSetting] = {}
     for found in _paths(kind, ""):
-        words = parse(found.spec.__doc__).entries.get(found.name, found.name)
+        words = docstring(found.spec).entries.get(found.name, found.name)
         values = values_in_words(type_hints(found.spec, ranges=True)[found.name])
         described.setdefault(found.path, DescribedSetting(words, values))
     return described
@@ -328,10 +329,12 @@ def _named(where: str, make: Callable[[], Spec]) -> Spec:
     """Call a constructor; if it raises an error, say where in the file its values are."""
     try:
         return make()
+    except SpecErrorAt:
+        raise  # it has a more exact place
     except SpecError as error:
-        if not where or str(error).startswith("In "):
+        if not where:
             raise
-        raise SpecError(f"In {where[:-1]}: {as_clause(error)}.") from None
+        raise SpecErrorAt(where[:-1], as_clause(error)) from None
 
 
 INSTEAD: Final[Mapping[tuple[str, str], str]] = {

@@ -4,7 +4,6 @@ them."""
 import os
 import subprocess
 import sys
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -12,7 +11,7 @@ from functools import cache
 import torch
 
 from whatwhere.engines.reference import ReferenceEngine
-from whatwhere.errors import RunError, SlowEngineWarning
+from whatwhere.errors import RunError, SlowEngineWarning, warn
 from whatwhere.files import locked
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.solution import Solution
@@ -58,12 +57,11 @@ class FirstUse:
             return False
         self.work = work
         compile_apart()
-        warnings.warn(
+        warn(
             "The reference engine solves this small problem while engine 'cpu' compiles its"
             " machine code, which takes about 20 s, once per installation. Set engine='cpu' to"
             " wait for it.",
             SlowEngineWarning,
-            stacklevel=4,
         )
         return True
 

@@ -83,7 +83,7 @@ def plan_state(
     of one image."""
     table = np.zeros(top + 1, LAYER)
     layers = model.spec.layers[:top]
-    channels = model.spec.signal_channels
+    channels = model.spec.target_channels
     table[0]["real_maps"], table[0]["maps"] = channels, channels
     table[0]["rows"], table[0]["columns"] = height, width
     for k, (layer, regions) in enumerate(

@@ -11,7 +11,6 @@ import hashlib
 import inspect
 import os
 import stat
-import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -23,6 +22,7 @@ import numpy as np
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 from whatwhere.engines.compiled import COMPILED
+from whatwhere.errors import warn
 from whatwhere.formulas import SOURCES
 
 Array = np.ndarray
@@ -126,9 +126,7 @@ class MachineCodeCache(FunctionCache):
             # another one if two processes wrote at the same time
             if loaded is None or loaded.signature.args == sig:
                 return loaded
-        warnings.warn(
-            f"Deleted damaged machine code in {self.folder}; compiling it again.", stacklevel=2
-        )
+        warn(f"Deleted damaged machine code in {self.folder}; compiling it again.")
         with suppress(OSError):
             self.flush()
         return None
@@ -138,13 +136,12 @@ class MachineCodeCache(FunctionCache):
         try:
             super()._save_overload(sig, data)
         except OSError as error:
-            warnings.warn(
+            warn(
                 f"Cannot cache machine code in {self.folder}: {error}. The next process compiles"
-                " it again.",
-                stacklevel=2,
+                " it again."
             )
 
 
 @cache
 def warn_once(message: str) -> None:
-    warnings.warn(f"whatwhere: {message}", stacklevel=2)
+    warn(f"whatwhere: {message}")

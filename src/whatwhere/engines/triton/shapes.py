@@ -156,7 +156,7 @@ def layer_shape(spec: LayerSpec, below: tuple[int, int, int], regions: Regions) 
 
 def layer_shapes(model: DeconvNet, height: int, width: int, layer: int) -> list[LayerShape]:
     """The shapes of layers 1 … layer for images of this size."""
-    below, shapes = (model.spec.signal_channels, height, width), []
+    below, shapes = (model.spec.target_channels, height, width), []
     for spec, regions in zip(
         model.spec.layers, model.at(height, width).regions[:layer], strict=False
     ):

@@ -1,7 +1,9 @@
 // The labelling page: what is chosen, what is said, and the panels that show it.
 import { byId } from "./dom.js";
 import { cellsAcross, fillCells, Grid } from "./label_cells.js";
-import { chosenPanel, showChosen, toggleLarge } from "./label_chosen.js";
+import { changeWords } from "./label_change.js";
+import { answer, askedRow, checkPanel, lastAnswered, showCheck } from "./label_check.js";
+import { chosenPanel, prefetch, showChosen, toggleLarge } from "./label_chosen.js";
 import { nameField, showClasses } from "./label_classes.js";
 import { showError } from "./label_error.js";
 import { exchangePanel } from "./label_exchange.js";
@@ -15,14 +17,17 @@ import { LABEL_STOPS } from "./label_tour.js";
 import { showReasons } from "./label_why.js";
 import { tourGuide } from "./tour.js";
 
-const POLL = 1500; // milliseconds between looks at what another tab did
-const REST = 400; // milliseconds without a label before the error is estimated
+const PAUSE = 1000; // milliseconds before the server is asked again after it did not answer
 
+const QUEUE = 12; // suggestions, whose pictures are here before they are asked for
 const SMALLEST_CELL = 40; // pixels of a picture in the grid
 
 let view = "map";
 let anchor = -1; // where a range that shift selects begins
 let pointedRow = -1; // the picture in the grid that the pointer or an arrow key reached last
+let underway = 0; // requests that are not answered yet
+let given = 0; // labels, to tell a state from before a label from one after it
+let wasEmpty = false; // whether no picture was left to suggest
 /** @type {Promise<void>} */ let working = Promise.resolve(); // labels are given one after the other
 /** @type {Grid} */ let grid;
 /** @type {PictureMap} */ let map;
@@ -31,32 +36,88 @@ let pointedRow = -1; // the picture in the grid that the pointer or an arrow key
 
 /** Do something when all that was asked for before is done. @param {() => Promise<void>} work */
 function afterwards(work) {
-  document.body.setAttribute("aria-busy", "true");
+  underway += 1;
+  given += 1;
+  showBusy();
   const mine = working.then(work);
   working = mine;
   return mine.finally(() => {
-    if (working === mine) document.body.setAttribute("aria-busy", "false");
+    underway -= 1;
+    showBusy();
   });
 }
 
-/** Give rows a class; null takes a label away. @param {() => number[]} which rows, asked when it is their turn @param {string | null} name */
-function say(which, name) {
+/** The page is busy until the server has every label and the classes of all pictures follow. */
+function showBusy() {
+  document.body.setAttribute("aria-busy", String(underway > 0 || !shared.follows));
+}
+
+/**
+ * Give rows a class; null takes a label away. The page shows it and goes on at once; the server is told behind it.
+ * @param {number[]} rows
+ * @param {string | null} name
+ */
+function say(rows, name) {
+  if (rows.length === 0) {
+    tell("Choose a picture first.");
+    return Promise.resolve();
+  }
+  tell("");
+  if (shared.check !== null) return answerHere(name);
+  const following = nextInGrid(rows);
+  for (const row of rows) {
+    shared.takenOut.delete(row);
+    sayHere(row, name);
+  }
+  goOn(following);
+  setTimeout(show); // the next picture first: to draw 20,000 pictures takes a while
+  speak(`${counted(rows.length, "picture")}: ${name ?? "no label"}.`);
   return afterwards(async () => {
-    const rows = which();
-    if (rows.length === 0) {
-      tell("Choose a picture first.");
-      return;
-    }
-    const following = nextInGrid(rows);
     const state = await ask("label", { rows, name });
-    if (state.failed) return;
-    tell("");
-    for (const row of rows) shared.takenOut.delete(row);
-    take(state);
-    goOn(following);
-    speak(`${counted(rows.length, "picture")}: ${name ?? "no label"}.`);
-    void estimate();
+    if (state.failed) await reload();
+    else takeLabels(state);
   });
+}
+
+/** Answer the picture of a check that is asked for, and go on to the next. @param {string | null} name */
+function answerHere(name) {
+  const row = name === null ? lastAnswered() : askedRow();
+  if (row === null) return Promise.resolve();
+  answer(row, name);
+  goOn(null);
+  showCheck();
+  return afterwards(async () => {
+    const state = await ask("answer", { row, name });
+    if (state.failed) await reload();
+    else takeLabels(state);
+    if (state.check === null) {
+      tell(state.measured);
+      goOn(null);
+    }
+  });
+}
+
+/** Show a label before the server knows it. @param {number} row @param {string | null} name */
+function sayHere(row, name) {
+  if (name === null) delete shared.said[row];
+  else if (name === shared.page.notSure) shared.said[row] = name;
+  else {
+    let number = shared.classes.indexOf(name);
+    if (number < 0) {
+      number = shared.classes.push(name) - 1;
+      shared.slots.push(Math.max(0, ...shared.slots) + 1); // until the server chooses its key
+    }
+    shared.said[row] = number;
+    shared.best[row] = number;
+    shared.certainty[row] = 100;
+  }
+  shared.tray = shared.tray.filter((one) => one !== row);
+}
+
+/** Forget what the page shows before its server knows it. */
+async function reload() {
+  const state = await ask("state");
+  if (!state.failed) take(state);
 }
 
 /** Give the chosen pictures a class; with none chosen, every click gives it. @param {string | null} name */
@@ -66,7 +127,7 @@ function give(name) {
     show();
     return;
   }
-  void say(() => [...shared.chosen], name);
+  void say([...shared.chosen], name);
 }
 
 /**
@@ -83,6 +144,12 @@ function nextInGrid(rows) {
 
 /** Choose what is to be labelled next. @param {number | null} following the next picture in the grid */
 function goOn(following) {
+  if (shared.check !== null) {
+    const row = askedRow();
+    if (row !== null) select([row]);
+    prefetch(shared.check.rows);
+    return;
+  }
   if (shared.armed !== null) return;
   if (following !== null) {
     choose([following]);
@@ -90,6 +157,7 @@ function goOn(following) {
     return;
   }
   choose(shared.tray.slice(0, 1));
+  prefetch(shared.tray);
   const first = byId("tray", HTMLElement).firstElementChild;
   const isTyping = document.activeElement === byId("class-name", HTMLInputElement);
   if (first instanceof HTMLElement && !isTyping && !byId("large", HTMLDialogElement).open) first.focus({ preventScroll: true });
@@ -105,18 +173,19 @@ function nextWords() {
   return shared.tray.length === 0 ? "Every picture has a label." : "No picture is chosen.";
 }
 
-const undo = () =>
-  afterwards(async () => {
+const undo = () => {
+  if (shared.check !== null) return answerHere(null);
+  return afterwards(async () => {
     const state = await ask("undo", {});
     if (state.failed) return;
     tell("");
     shared.armed = null;
-    take(state);
+    takeLabels(state);
     // one picture can get its right label at once; to label many is for the user to choose
     if (state.undone?.length) choose(state.undone.length === 1 ? state.undone : []);
     speak("Undone.");
-    void estimate();
   });
+};
 
 const save = () =>
   afterwards(async () => {
@@ -130,7 +199,7 @@ function confirmReviewed() {
   if (reviewed === null) return;
   const out = [...shared.takenOut].filter((row) => shared.said[row] === undefined);
   const { name, rows } = reviewed;
-  void say(() => rows, name).then(() => {
+  void say(rows, name).then(() => {
     shared.takenOut.clear();
     const done = `${counted(rows.length, "picture")} confirmed as ${name}.`;
     if (out.length > 0) select(out);
@@ -139,9 +208,27 @@ function confirmReviewed() {
   });
 }
 
-/** Use a new state. @param {any} state */
+/** Use a new state. The picture that is being looked at stays in front of the suggestions. @param {any} state */
 function take(state) {
+  const { current } = shared;
+  const isAsked = shared.tray.includes(current) && shared.chosen.has(current) && state.said?.[current] === undefined;
   Object.assign(shared, state);
+  if (isAsked && state.tray) shared.tray = [current, ...shared.tray.filter((/** @type {number} */ row) => row !== current)].slice(0, QUEUE);
+  if (shared.trouble) tell(shared.trouble);
+  byId("behind", HTMLElement).textContent = shared.behind;
+  prefetch(shared.tray);
+  show();
+  showBusy();
+  if (shared.chosen.size === 0 && wasEmpty && shared.tray.length > 0) goOn(null);
+  wasEmpty = shared.tray.length === 0;
+}
+
+/** Use what the server says of labels, before the classes of other pictures follow. @param {any} state */
+function takeLabels(state) {
+  for (const key of ["revision", "classes", "slots", "said", "undo", "follows", "elsewhere", "check", "measured"]) {
+    if (key in state) Object.assign(shared, { [key]: state[key] });
+  }
+  shared.tray = shared.tray.filter((row) => shared.said[row] === undefined);
   show();
 }
 
@@ -149,7 +236,7 @@ function take(state) {
 
 /** Choose pictures, or label them if a class is pressed. @param {number[]} rows @param {boolean} [add] */
 function choose(rows, add = false) {
-  if (shared.armed !== null && rows.length > 0) void say(() => rows, shared.armed);
+  if (shared.armed !== null && rows.length > 0) void say(rows, shared.armed);
   else select(rows, add);
 }
 
@@ -238,7 +325,8 @@ function show() {
   byId("source", HTMLElement).textContent = `${shared.page.name}:`;
   byId("counts", HTMLElement).textContent = `${labelled.toLocaleString("en")} of ${counted(shared.names.length, "picture")} labelled, ${classes}`;
   showFirstSteps();
-  byId("undo", HTMLButtonElement).disabled = shared.undo === 0;
+  showCheck();
+  byId("undo", HTMLButtonElement).disabled = shared.undo === 0 && shared.check === null;
   showClasses({ give, look });
   showReach(give);
   showFilter();
@@ -316,13 +404,24 @@ function look(name) {
   if (first !== undefined) grid.focus(first);
 }
 
-/** The estimate of the error, which takes a few solutions more. */
+/** The estimate of the error. */
 async function estimate() {
-  const before = shared.revision;
-  await new Promise((resolve) => setTimeout(resolve, REST)); // not while one label follows another
-  if (before !== shared.revision) return;
   const found = await ask("error");
-  if (found.revision === shared.revision) showError(found);
+  if (found.failed) return;
+  shared.suspects = found.suspects;
+  showFilter();
+  showError(found, showConfused);
+}
+
+/** Show the pictures that are in doubt between two classes, the least sure first. @param {string[]} classes */
+function showConfused(classes) {
+  byId("filter", HTMLSelectElement).value = "all";
+  const numbers = classes.map((name) => shared.classes.indexOf(name));
+  shared.confused = numbers;
+  showFilter();
+  byId("filter", HTMLSelectElement).value = "confused";
+  setView("grid");
+  byId("all-panel", HTMLElement).scrollIntoView({ block: "nearest" });
 }
 
 async function why() {
@@ -366,9 +465,12 @@ function listen() {
   chosenPanel();
   reachBar();
   exchangePanel(afterwards, (state) => {
-    take(state);
+    takeLabels(state);
     goOn(null);
-    void estimate();
+  });
+  checkPanel(afterwards, (state) => {
+    takeLabels(state);
+    goOn(null);
   });
   reviewPanel(showView, () => setView("grid"));
   byId("grid", HTMLElement).addEventListener("pointermove", point);
@@ -397,13 +499,36 @@ async function firstState() {
   }
 }
 
-/** Follow what other tabs do. */
-async function followOthers() {
-  if (document.hidden || document.body.getAttribute("aria-busy") === "true") return;
-  const state = await ask(`state/${shared.revision}`);
-  if (!state.best || state.revision === shared.revision) return;
-  take(state);
-  void estimate();
+/** Follow the labels of this tab and of others, and the work behind the page. The server answers once there is news. */
+async function followNews() {
+  for (;;) {
+    const asked = labelsGiven();
+    const state = await ask(`news/${shared.revision}.${shared.generation}`);
+    if (state.failed) {
+      await new Promise((resolve) => setTimeout(resolve, PAUSE));
+      continue;
+    }
+    showBehind(state.behind);
+    if (!state.best || asked !== labelsGiven()) continue; // labels that the answer does not know were given meanwhile
+    take(state);
+    showChange(state.change);
+    if (state.follows) void estimate();
+  }
+}
+
+/** A number that changes with every label, and until the server has it. */
+const labelsGiven = () => (underway > 0 ? NaN : given);
+
+/** How far the work behind the page is. @param {string} words */
+function showBehind(words) {
+  if (words === undefined || words === shared.behind) return;
+  shared.behind = words;
+  byId("behind", HTMLElement).textContent = words;
+}
+
+/** What the last labels changed. @param {import("./label_state.js").Change | null} change */
+function showChange(change) {
+  byId("change", HTMLElement).textContent = change === null ? "" : changeWords(change);
 }
 
 function switchScheme() {
@@ -430,11 +555,11 @@ async function start() {
   map = new PictureMap(choose);
   listen();
   take(state);
-  choose(shared.tray.slice(0, 1));
+  goOn(null);
   document.body.setAttribute("aria-busy", "false");
   void estimate();
   void fetchSheets();
-  setInterval(() => void followOthers(), POLL);
+  void followNews();
 }
 
 void start();

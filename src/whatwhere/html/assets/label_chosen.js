@@ -36,11 +36,39 @@ function chosenWords() {
   return `${counted(count, "picture")}; the last: ${wordsOf(shared.current)}`;
 }
 
+/** Addresses of pictures that are here already, by their rows, the newest last. @type {Map<number, string>} */
+const fetched = new Map();
+const KEPT = 60; // pictures
+
+/** Fetch pictures that may be chosen next, so that they are shown at once. @param {number[]} rows */
+export function prefetch(rows) {
+  for (const row of rows) {
+    if (!fetched.has(row)) void fetchPicture(row);
+  }
+}
+
+/** @param {number} row */
+async function fetchPicture(row) {
+  fetched.set(row, "");
+  try {
+    const answer = await fetch(`picture/${row}`);
+    if (!answer.headers.get("Content-Type")?.startsWith("image/")) throw new Error("no picture");
+    fetched.set(row, URL.createObjectURL(await answer.blob()));
+  } catch {
+    fetched.delete(row);
+  }
+  for (const old of [...fetched.keys()].slice(0, Math.max(0, fetched.size - KEPT))) {
+    if (old === shared.current) continue;
+    URL.revokeObjectURL(fetched.get(old) ?? "");
+    fetched.delete(old);
+  }
+}
+
 /** @param {HTMLImageElement} picture */
 function showOriginal(picture) {
   if (picture.dataset.row === String(shared.current)) return;
   picture.dataset.row = String(shared.current);
-  picture.src = `picture/${shared.current}`;
+  picture.src = fetched.get(shared.current) || `picture/${shared.current}`;
 }
 
 /** Open or close the large picture. */

@@ -67,7 +67,7 @@ export class PictureMap {
   /** Where a picture is, in pixels of the page. @param {number} row @returns {Point} */
   at(row) {
     const margin = this.side / 2 + EDGE;
-    const [x, y] = shared.places[row];
+    const [x, y] = shared.places[row] ?? [NaN, NaN]; // nowhere: it is not drawn, and nothing is near it
     return {
       x: margin + x * (this.width - 2 * margin),
       y: margin + y * (this.height - 2 * margin),

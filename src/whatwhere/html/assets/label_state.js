@@ -2,11 +2,21 @@
 import { byId } from "./dom.js";
 
 /**
+ * What labels changed: how many there were, pictures whose class changed, the estimated error before and after.
+ * @typedef {{ labels: number, pictures: number, before: number | null, after: number | null, cause: string }} Change
+ */
+
+/**
+ * A blind check: pictures drawn at random, and the answers by row.
+ * @typedef {{ rows: number[], answers: Record<string, string> }} Check
+ */
+
+/**
  * What the page knows.
  * @typedef {object} Shared
  * @property {{ name: string, side: number, columns: number, perSheet: number, notSure: string, noneOfThese: string }} page
  * @property {string[]} names of the pictures
- * @property {number[][]} places on the map, from 0 to 1
+ * @property {(number[] | null)[]} places on the map, from 0 to 1; null for pictures that are not described yet
  * @property {number[][]} sizes of the pictures in their files: width and height in pixels
  * @property {string[]} classes in the order of their numbers; the first is "none of these"
  * @property {number[]} slots the number of each class: its key and its colour
@@ -16,6 +26,15 @@ import { byId } from "./dom.js";
  * @property {number[]} tray suggestions
  * @property {number} undo actions that can be undone
  * @property {number} revision
+ * @property {number} generation of the places on the map
+ * @property {boolean} follows whether the classes of other pictures follow the labels already
+ * @property {string} behind how far the work behind the page is, or ""
+ * @property {string} trouble what went wrong while classes followed, or ""
+ * @property {Change | null} change what the last labels changed
+ * @property {Check | null} check a blind check that is under way
+ * @property {string} measured the error that the last check measured, in words
+ * @property {number[]} confused the numbers of two classes between which most pictures are in doubt
+ * @property {{ row: number, expected: string, probability: number }[]} suspects labels that look wrong
  * @property {Set<number>} chosen rows
  * @property {number} current the row chosen last, -1 for none
  * @property {string | null} armed the class that a click gives while no picture is chosen
@@ -36,6 +55,15 @@ export const shared = {
   tray: [],
   undo: 0,
   revision: -1,
+  generation: 0,
+  follows: true,
+  behind: "",
+  trouble: "",
+  change: null,
+  check: null,
+  measured: "",
+  confused: [],
+  suspects: [],
   chosen: new Set(),
   current: -1,
   armed: null,
@@ -77,6 +105,7 @@ export function wordsOf(row) {
   if (shared.said[row] === shared.page.notSure) return `${name}: not sure`;
   const said = saidClass(row);
   if (said !== null) return `${name}: ${said}, your label`;
+  if (shared.check !== null) return name; // what the program thinks would not be blind
   if (shared.best[row] < 0) return `${name}: no class yet`;
   return `${name}: ${shared.classes[shared.best[row]]}, ${shared.certainty[row]} %`;
 }

@@ -16,18 +16,16 @@ import programs
 import tiny_run as tiny
 import whatwhere as ww
 from tiny_run import PLAIN, whatwhere
-from whatwhere.app.encode import picture_names
-from whatwhere.app.encoding import Encoder
-from whatwhere.classification import describe_images
-from whatwhere.classification.metric import Metric
+from whatwhere.codes.command import picture_names
+from whatwhere.codes.encoder import Encoder
 from whatwhere.codes.files import block_name
+from whatwhere.codes.kept_blocks import KeptBlocks
 from whatwhere.codes.settings import EncodeOptions
 from whatwhere.engines.threads import workers
 from whatwhere.errors import ImageError, RunError, SpecError, WhatwhereError
 from whatwhere.files import RECORD, locked
 from whatwhere.html import png
 from whatwhere.inference import resolve_lam
-from whatwhere.model.files import read_tensors
 from whatwhere.spec import AutoLam, InputSpec
 
 EXACT = ("--set", "exact=true")
@@ -212,9 +210,7 @@ def test_bad_input_raises_and_leaves_nothing_behind(
         whatwhere("encode", tmp_path / "nowhere", images, *out)
     with pytest.raises(RunError, match=r"there is no recipe.toml and no model.safetensors in it"):
         whatwhere("encode", tmp_path, images, *out)
-    with pytest.raises(
-        ImageError, match="neither a file, nor a folder, nor the name of a data set"
-    ):
+    with pytest.raises(ImageError, match=r"Cannot find \S*none\.npy\. Check the path"):
         whatwhere("encode", run, tmp_path / "none.npy", *out)
     np.save(tmp_path / "below.npy", np.full((2, 10, 10), -1, np.float32))
     with pytest.raises(ImageError, match="Images have values down to -1"):
@@ -266,7 +262,7 @@ def many_bars(folder: Path, times: int) -> Path:
 
 
 # a block for each batch
-SMALL_BLOCKS = {"whatwhere.app.encoding.BLOCK_IMAGES": 1}
+SMALL_BLOCKS = ("--set", "limits.block_images=1")
 
 
 def test_a_stopped_command_continues_when_it_is_given_again(run: Path, tmp_path: Path) -> None:
@@ -275,7 +271,7 @@ def test_a_stopped_command_continues_when_it_is_given_again(run: Path, tmp_path:
     out = tmp_path / "new" / "codes.npz"
     images = many_bars(tmp_path, 6)
     kept = out.parent / ".codes.npz.blocks"
-    encode = ("encode", run, images, "--out", out, *FEW_STEPS)
+    encode = ("encode", run, images, "--out", out, *FEW_STEPS, *SMALL_BLOCKS)
     errors = tmp_path / "errors.txt"
 
     def blocks() -> dict[str, int]:
@@ -288,7 +284,7 @@ def test_a_stopped_command_continues_when_it_is_given_again(run: Path, tmp_path:
         (signal.SIGTERM, 128 + signal.SIGTERM, 3),
     ):
         ending = programs.Ending(number, block_name(complete))
-        stopped = programs.start(encode, errors, constants=SMALL_BLOCKS, ending=ending)
+        stopped = programs.start(encode, errors, ending=ending)
         stopped.join(120)
         assert stopped.exitcode == status
         assert "Traceback" not in errors.read_text()
@@ -297,7 +293,7 @@ def test_a_stopped_command_continues_when_it_is_given_again(run: Path, tmp_path:
         assert sorted(after) == [block_name(block) for block in range(complete)]
         assert before.items() <= after.items(), "a complete block was computed again"
         before = after
-    last = programs.start(encode, errors, constants=SMALL_BLOCKS)
+    last = programs.start(encode, errors)
     last.join(120)
     assert last.exitcode == 0, errors.read_text()
     assert [path.name for path in out.parent.iterdir()] == ["codes.npz"]
@@ -317,11 +313,11 @@ def test_batches_of_a_block_at_work_are_kept(run: Path, tmp_path: Path, number: 
     words = ("encode", run, images, "--where", "--out")
     whatwhere(*words, whole, *FEW_STEPS)
     errors = tmp_path / "errors.txt"
-    saves_all = {"whatwhere.app.encoding.SAVE_SECONDS": 0.0}  # each of the six batches
+    saves_all = ("--set", "limits.save_seconds=0")  # each of the six batches
     third = "begun0000000-0000002.npz"
     ending = programs.Ending(number, third if number == signal.SIGKILL else block_name(0))
-    constants = saves_all if number == signal.SIGKILL else {}
-    stopped = programs.start((*words, out, *FEW_STEPS), errors, constants=constants, ending=ending)
+    how = saves_all if number == signal.SIGKILL else ()
+    stopped = programs.start((*words, out, *FEW_STEPS, *how), errors, ending=ending)
     stopped.join(120)
     assert stopped.exitcode in (-signal.SIGKILL, 128 + signal.SIGTERM), errors.read_text()
     done = 32 if number == signal.SIGKILL else 96
@@ -434,6 +430,33 @@ def test_blocks_of_other_work_are_not_continued(run: Path, tmp_path: Path) -> No
     assert not kept.exists()
 
 
+@pytest.mark.parametrize("harm", [b"", b"PK\x03\x04", b"half", b"flipped"])
+def test_damaged_work_is_done_again(run: Path, tmp_path: Path, harm: bytes) -> None:
+    """It ended with a BadZipFile, and a flipped bit came into the file."""
+    out = tmp_path / "codes.npz"
+    encode = ("encode", run, many_bars(tmp_path, 3), "--out", out, *FEW_STEPS, *SMALL_BLOCKS)
+    errors = tmp_path / "errors.txt"
+    ending = programs.Ending(signal.SIGKILL, block_name(2))
+    programs.start(encode, errors, ending=ending).join(120)
+    block = tmp_path / ".codes.npz.blocks" / block_name(0)
+    content = bytearray(block.read_bytes())
+    content[len(content) // 2] ^= 1
+    block.write_bytes({b"half": bytes(content[:90]), b"flipped": bytes(content)}.get(harm, harm))
+    with pytest.warns(UserWarning, match="1 file of unfinished work in .* is damaged"):
+        whatwhere(*encode)
+    assert len(ww.load_codes(out)) == 48
+
+
+def test_work_is_kept_under_the_whole_name_of_its_file(tmp_path: Path) -> None:
+    """The first 40 characters named it, so that one command removed the work of another."""
+    name = "the_codes_of_all_pictures_in_the_archive_of_the_year_2011_and_of_the_years_after_"
+    folders = {
+        KeptBlocks(tmp_path / f"{name}{part}.npz", "").folder for part in ("test", "train", "all")
+    }
+    assert len(folders) == 3
+    assert all(len(folder.name) < 100 for folder in folders)
+
+
 # Shards -------------------------------------------------------------------------------------------
 
 
@@ -468,12 +491,12 @@ def test_a_killed_shard_is_named_and_run_again_alone(run: Path, tmp_path: Path) 
     second = shard_words(run, images, out, "2/2")
     # when the first of its blocks is complete
     ending = programs.Ending(signal.SIGKILL, block_name(1))
-    killed = programs.start(second, errors, constants=SMALL_BLOCKS, ending=ending)
+    killed = programs.start((*second, *SMALL_BLOCKS), errors, ending=ending)
     killed.join(120)
     assert killed.exitcode == -signal.SIGKILL, errors.read_text()
     with pytest.raises(ImageError, match=r"part 2 of 2 is missing. Run .* with --shard 2/2"):
         ww.load_codes(out)
-    again = programs.start(second, errors, constants=SMALL_BLOCKS)
+    again = programs.start((*second, *SMALL_BLOCKS), errors)
     again.join(120)
     assert again.exitcode == 0, errors.read_text()
     codes = ww.load_codes(out)
@@ -507,41 +530,6 @@ def test_a_recipe_that_is_not_the_models_raises(run: Path, images: Path, tmp_pat
         (copy / "recipe.toml").write_text(content)
         with pytest.raises(RunError, match=r"recipe\.toml (lacks|does not match)"):
             whatwhere("encode", copy, images, "--out", tmp_path / "codes.npz", *FEW_STEPS)
-
-
-def test_descriptors_in_the_metric_that_the_run_keeps(
-    run: Path, images: Path, tmp_path: Path
-) -> None:
-    few = ("--descriptors", "--set", "rotation=10", "--set", "copies=2", "--json", *PLAIN)
-    printed = whatwhere("encode", run, images, "--out", tmp_path / "rows.npz", *few)
-    recipe, model = tiny.recipe(), ww.load(run / "model.safetensors")
-    bars, labels = tiny.bars(37, seed=1)
-    _, tensors = read_tensors(run / "metric.safetensors")
-    metric = Metric.from_tensors(tensors, ww.Distortions(rotation=10, copies=2))
-    wanted = metric(
-        describe_images(model, torch.from_numpy(bars)[:, None], recipe, engine="reference")
-    )
-    with np.load(tmp_path / "rows.npz") as written:
-        np.testing.assert_allclose(written["descriptors"], wanted, atol=1e-4)
-        np.testing.assert_array_equal(written["labels"], labels)
-        assert json.loads(printed)["arrays"] == {"descriptors": list(written["descriptors"].shape)}
-    np.save(tmp_path / "some.npy", (255 * bars[:5]).astype(np.uint8))
-    whatwhere("encode", run, tmp_path / "some.npy", "--out", tmp_path / "some.npz", *few)
-    with np.load(tmp_path / "some.npz") as written:  # other images, in the same metric
-        np.testing.assert_allclose(written["descriptors"], wanted[:5], atol=0.02)
-    whatwhere(
-        "encode",
-        run,
-        images,
-        "--out",
-        tmp_path / "other.npz",
-        "--descriptors",
-        "--set",
-        "copies=2",
-        *PLAIN,
-    )
-    other = read_tensors(run / "metric.safetensors")[1]["metric.matrix"]
-    assert not torch.equal(other, tensors["metric.matrix"]), "other distortions have another metric"
 
 
 # `whatwhere decode` as a person uses it -----------------------------------------------------------
@@ -642,3 +630,47 @@ def test_a_png_holds_the_pixels(shape: tuple[int, ...]) -> None:
     )
     read = np.asarray(image.open(io.BytesIO(png(pixels))))
     assert np.array_equal(read, pixels.numpy())
+
+
+# `ww.codes.write_codes`, the public writer --------------------------------------------------------
+
+
+FEW = ww.InferenceSpec(steps=2)
+
+
+def test_the_writer_leaves_complete_codes_and_refuses_those_of_other_images(
+    run: Path, tmp_path: Path
+) -> None:
+    """58 of 60 images and all labels were other ones, and the first and the last the same."""
+    model = ww.load(run)
+    pixels, labels = tiny.bars(60)
+    file = tmp_path / "codes.npz"
+    options = ww.codes.EncodeOptions(exact=True)
+
+    def write(pixels: np.ndarray, labels: np.ndarray, **how: bool) -> ww.codes.Codes:
+        images = ww.data.load(pixels, labels)
+        return ww.codes.write_codes(file, model, images, FEW, options=options, **how)
+
+    codes = write(pixels, labels)
+    written = file.stat().st_mtime_ns
+    expected = ww.infer(model, torch.from_numpy(pixels)[:, None], FEW).features
+    np.testing.assert_allclose(codes.features, expected, atol=1e-6)
+    write(pixels, labels)
+    assert file.stat().st_mtime_ns == written, "they are complete"
+    other = pixels.copy()
+    other[1:-1] = 0
+    for changed in ((other, labels), (pixels, labels + 1)):
+        with pytest.raises(RunError, match="made with other pictures"):
+            write(*changed)
+    assert write(other, labels, overwrite=True).features[1].sum() == 0
+
+
+def test_the_writer_asks_before_it_replaces_a_file(run: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "bars.npy", tiny.bars(3)[0])
+    (tmp_path / "mine.npz").write_bytes(b"mine")
+    with pytest.raises(RunError, match="exists already"):
+        ww.codes.write_codes(tmp_path / "mine.npz", ww.load(run), tmp_path / "bars.npy", FEW)
+    with pytest.raises(RunError, match="this command reads it"):
+        ww.codes.write_codes(
+            tmp_path / "bars.npy", ww.load(run), tmp_path / "bars.npy", FEW, overwrite=True
+        )

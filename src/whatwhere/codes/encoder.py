@@ -13,46 +13,29 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from whatwhere.classification.picture_classifier import describe_pictures
-from whatwhere.classification.settings import Distortions
 from whatwhere.codes.files import join_blocks, made_of
 from whatwhere.codes.kept_blocks import KeptBlocks, check_name
 from whatwhere.codes.rows import block_arrays, code_rows
 from whatwhere.codes.settings import EncodeOptions
 from whatwhere.codes.small_codes import CodeRows
-from whatwhere.commands.builder import Settings
 from whatwhere.data import Images
-from whatwhere.data.arrays import write_npz
 from whatwhere.data.images import AllPictures, PictureWindows
-from whatwhere.data.parts import PartRecord, read_record
+from whatwhere.data.parts import PartRecord, read_record, text_checksum
 from whatwhere.data.pictures import Pictures, picture_names
+from whatwhere.data.stored_array import StoredArray
 from whatwhere.engines.cpu.first_use import connected_weights
 from whatwhere.engines.threads import workers
 from whatwhere.errors import RunError
-from whatwhere.files import disk_errors, file_checksum, new_folder, open_atomic
+from whatwhere.files import disk_errors, new_folder
 from whatwhere.inference import infer
 from whatwhere.inference.target import in_model_units
 from whatwhere.inference.tiled import TILE, TileGrid, infer_tiled
 from whatwhere.latents import SparseLatents
-from whatwhere.learning import TrainedRun
 from whatwhere.model import DeconvNet
-from whatwhere.model.events import join_events
-from whatwhere.progress import Stage
-from whatwhere.signals.find import iter_events
-from whatwhere.signals.recording import Signals
 from whatwhere.spec import Recipe
-from whatwhere.spec.execution import ALL, Execution, Shard
-
-LARGE_PICTURE = 1 << 20  # pixels; a larger one is inferred in tiles
-BATCH_PIXELS = 1 << 22
-BATCH_WORK = 6.6e11
-"""Connected weights × pixels × steps of a batch for each thread: 4 pictures of 128 × 128 pixels
-until they converge, about 10 s of a core. A command that is stopped loses the work of one batch."""
+from whatwhere.spec.execution import ALL, Shard
 
 Array = np.ndarray[Any, Any]
-BLOCK_IMAGES = 1000  # images in a block; reading one image reads its block
-SAVE_SECONDS = 60.0  # the most work that is lost when a command is killed
-BLOCK_PIXELS = 1 << 24
 Group = tuple[Images, Images | None]  # images of one size, and their masks
 Advance = Callable[[int], None]
 
@@ -76,77 +59,6 @@ class Batch(NamedTuple):
     @property
     def picture_names(self) -> Array | None:
         return None if self.names is None else np.asarray(self.names[self.rows])
-
-
-def write_events(
-    path: Path,
-    recipe: Recipe,
-    model: DeconvNet,
-    signals: Signals,
-    options: EncodeOptions,
-    engine: str = "auto",
-    advance: Advance | None = None,
-) -> int:
-    """Write the events of signals as a table, and return their number. With a model of one layer,
-    they are written tile by tile.
-
-    advance  called with 1 after every tile
-    """
-    found = iter_events(
-        model,
-        signals,
-        recipe.inference,
-        recipe.plan,
-        threshold=options.threshold,
-        engine=engine,
-        progress=advance,
-    )
-    tables = found if model.spec.depth == 1 else [join_events(list(found))]
-    count = 0
-    with disk_errors(
-        f"writing {path}", "free some disk space, or choose another path with --events"
-    ):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open_atomic(path) as file:
-            for number, table in enumerate(tables):
-                table.to_csv(file, header=number == 0, channel_names=signals.channel_names)
-                count += len(table)
-    return count
-
-
-def record_of_descriptors(
-    run: TrainedRun, all_pictures: AllPictures | None, settings: Settings
-) -> PartRecord:
-    """The record of a part of descriptors: the model, the settings, and the metric that the run
-    keeps."""
-    how = settings.of(Distortions)
-    metric = "" if run.folder is None else file_checksum(run.folder / "metric.safetensors")
-    facts = f"{run.recipe.inference} {run.recipe.descriptor} {how} {metric}"
-    return PartRecord(run.model.checksum, text_checksum(facts), all_pictures)
-
-
-def write_descriptors(
-    out: Path,
-    run: TrainedRun,
-    images: Images,
-    settings: Settings,
-    stage: Stage,
-    record: PartRecord | None = None,
-) -> list[int]:
-    """Write the descriptors of images, in the metric that the run keeps, with names and labels;
-    return their shape.
-
-    record  what all parts of a command have in common; None if there is only one part
-    """
-    how = settings.of(Distortions)
-    options = settings.of(Execution)
-    rows = describe_pictures(images, run, how, options, None, stage)[1].numpy()
-    found = {"descriptors": rows, "names": picture_names(images.pixels), "labels": images.labels}
-    arrays = {name: np.asarray(value) for name, value in found.items() if value is not None}
-    if record is not None:
-        arrays |= record.arrays()
-    write_npz(out, arrays)
-    return list(rows.shape)
 
 
 class Done(NamedTuple):
@@ -203,7 +115,7 @@ class Encoder:
             return Done(0, 0)
         batches: list[Batch] = []
         for number, block in enumerate(self.blocks):
-            complete = kept.block(number).exists()
+            complete = kept.has_block(number)
             batches += block if complete else block[: len(kept.batches(number))]
         images = sum(batch.length for batch in batches)
         return Done(images, sum(self._pieces_of(batch) for batch in batches))
@@ -228,7 +140,7 @@ class Encoder:
                 opened.enter_context(kept.opened())
             each = opened.enter_context(self._map())
             for number, block in enumerate(self.blocks):
-                if not kept.block(number).exists():
+                if not kept.has_block(number):
                     self._write_block(kept, number, block, each, advance)
             counts = [sum(batch.length for batch in block) for block in self.blocks]
             blocks = [kept.block(number) for number in range(len(counts))]
@@ -250,7 +162,7 @@ class Encoder:
         try:
             for rows in each(partial(self._codes, advance), block[saved:]):
                 parts.append(rows)
-                if time.monotonic() - saved_at >= SAVE_SECONDS:
+                if time.monotonic() - saved_at >= self.options.limits.save_seconds:
                     kept.keep_batches(number, saved, parts[saved:])
                     saved = len(parts)
                     saved_at = time.monotonic()
@@ -276,7 +188,8 @@ class Encoder:
         return self.model.device.type == "cpu"
 
     def _plan(self) -> Iterator[list[Batch]]:
-        """Batches in blocks of about BLOCK_IMAGES images, fewer of large ones."""
+        """Batches in blocks of about as many images as the limits say, fewer of large ones."""
+        limits = self.options.limits
         block: list[Batch] = []
         images = 0
         pixels = 0
@@ -284,7 +197,7 @@ class Encoder:
             block.append(batch)
             images += batch.length
             pixels += batch.length * math.prod(batch.images.shape)
-            if images >= BLOCK_IMAGES or pixels >= BLOCK_PIXELS:
+            if images >= limits.block_images or pixels >= limits.block_pixels:
                 yield block
                 block = []
                 images = 0
@@ -307,12 +220,12 @@ class Encoder:
         """How many images of this size fit into memory and, on CPUs, into the time of a batch; at
         least one for each thread."""
         threads = 1 if self._in_threads else torch.get_num_threads()
-        most = BATCH_PIXELS // pixels
+        most = self.options.limits.batch_pixels // pixels
         if self._on_cpu:
             weights = connected_weights(self.model, self.model.spec.depth)
             phases = max(1, len(self.recipe.plan))
             work = weights * pixels * self.recipe.inference.steps * phases
-            most = min(most, int(threads * BATCH_WORK / work))
+            most = min(most, int(threads * self.options.limits.batch_work / work))
         return max(threads, most)
 
     def _codes(self, advance: Advance, batch: Batch) -> CodeRows:
@@ -376,7 +289,7 @@ class Encoder:
         """The number of tiles of each image; 1 if it is inferred as a whole."""
         _, height, width = images.shape
         tile = self.options.tile
-        if tile == 0 or (tile is None and height * width <= LARGE_PICTURE):
+        if tile == 0 or (tile is None and height * width <= self.options.limits.large_picture):
             return 1
         return len(
             TileGrid.of(self.model.spec, height, width, tile or TILE, self.options.overlap).tiles
@@ -389,19 +302,16 @@ class Encoder:
 
     @cached_property
     def _images_checksum(self) -> str:
-        """A checksum of the images and their masks: of their files, shapes and types, and of the
-        first and the last image. Reading all of them would take as long as the work."""
+        """A checksum of all images, their masks and their labels."""
         digest = hashlib.sha256()
         for images in chain.from_iterable(self.groups):
             if images is None:  # no masks
                 digest.update(b"none")
                 continue
             digest.update(f"{images.name} {images.pixels.shape} {images.pixels.dtype}".encode())
-            if isinstance(images.pixels, Pictures):
-                for picture in images.pixels.pictures:
-                    digest.update(f"{picture.name} {picture.stamp}".encode())
-            ends = np.array([0, len(images) - 1]) if len(images) else np.zeros(0, np.int64)
-            digest.update(np.ascontiguousarray(images.pixels[ends]).tobytes())
+            digest.update(_pixels_checksum(images).encode())
+            if images.labels is not None:
+                digest.update(np.ascontiguousarray(images.labels).tobytes())
         return digest.hexdigest()
 
     @cached_property
@@ -415,6 +325,17 @@ class Encoder:
         return text_checksum(facts)
 
 
+def _pixels_checksum(images: Images) -> str:
+    """Identify pixels: those in files by the stamps of the files, and those in memory by their
+    values."""
+    pixels = images.pixels
+    if isinstance(pixels, Pictures):
+        return " ".join(f"{picture.name} {picture.stamp}" for picture in pixels.pictures)
+    if isinstance(pixels, StoredArray):
+        return f"{pixels.stamp} {pixels.offset} {pixels.shape} {pixels.strides}"
+    return images.fingerprint
+
+
 def record_of(
     recipe: Recipe,
     model: DeconvNet,
@@ -423,9 +344,6 @@ def record_of(
 ) -> PartRecord:
     """The record of codes: the model, the settings that change codes, and the pictures of all
     shards. It is the same for all shards and engines, because all engines give the same codes."""
-    settings = (recipe.inference, recipe.plan, options)
+    codes = (options.where, options.exact, options.tile, options.overlap)
+    settings = (recipe.inference, recipe.plan, codes)
     return PartRecord(model.checksum, text_checksum(f"{model.checksum} {settings}"), all_pictures)
-
-
-def text_checksum(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()

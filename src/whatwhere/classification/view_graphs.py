@@ -1,0 +1,69 @@
+"""One graph for each view of the same pictures, added to one graph by the weights of the views."""
+
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from whatwhere.classification.label_scores import label_scores
+from whatwhere.classification.neighbours import Neighbours
+from whatwhere.classification.row_graph import RowGraph, joined_graph
+from whatwhere.classification.view_join import ViewJoin
+from whatwhere.classification.view_weights import ViewEvidence, ViewWeighting, ViewWeights
+
+
+@dataclass(frozen=True)
+class Joined:
+    """The weights of the views, how they join rows, and the joined graph."""
+
+    weights: ViewWeights
+    join: ViewJoin
+    graph: RowGraph
+
+
+@dataclass
+class ViewGraphs:
+    """The graphs of views, and the last one that they were joined to.
+
+    join   joins the views with equal weights
+    parts  the rows of each view, centred and of unit length
+    """
+
+    join: ViewJoin
+    parts: list[Tensor]
+    views: list[RowGraph]
+    weighting: ViewWeighting
+    equal: Joined = field(init=False)
+    last: Joined = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.equal = self._joined(ViewWeights.equal(list(self.join.columns)))
+        self.last = self.equal
+
+    @classmethod
+    def of(
+        cls, join: ViewJoin, rows: Tensor, device: object, count: int, weighting: ViewWeighting
+    ) -> "ViewGraphs":
+        """Connect the rows [N, Σ d] by each view, every row to `count` others."""
+        parts = join.parts(rows)
+        views = [RowGraph.of(Neighbours(part, str(device)), count) for part in parts]
+        return cls(join, parts, views, weighting)
+
+    def weighed(self, rows: Tensor, labels: Tensor, classes: int) -> Joined:
+        """Join the graphs by what the classes [m] of labelled rows [m] say about the views."""
+        together = label_scores(self.equal.graph, rows, labels, classes).all_rows.argmax(1)
+        evidence = []
+        for view in self.views:
+            scores = label_scores(view, rows, labels, classes)
+            agreement = float((scores.all_rows.argmax(1) == together).double().mean())
+            evidence.append(ViewEvidence(scores.found, len(scores.held_out), agreement))
+        weights = ViewWeights.of(list(self.join.columns), evidence, self.weighting)
+        if weights.values == self.last.weights.values:  # the graph keeps what it has computed
+            self.last = Joined(weights, self.last.join, self.last.graph)
+        else:
+            self.last = self._joined(weights)
+        return self.last
+
+    def _joined(self, weights: ViewWeights) -> Joined:
+        join = ViewJoin(self.join.columns, self.join.mean, weights.values)
+        graph = joined_graph(self.views, list(weights.values), join.joined(self.parts))
+        return Joined(weights, join, graph)

@@ -1,0 +1,166 @@
+"""The graph of the pictures of a session: labels spread along it, and trust is averaged over it."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from whatwhere.classification.graph import UNLABELLED, GraphClassifier
+from whatwhere.classification.neighbour_graph import scipy_matrix
+from whatwhere.errors import ImageError
+from whatwhere.labelling.label_tables import NOT_SURE
+from whatwhere.labelling.map_places import map_places
+
+_LEAST_DEGREE = 1e-300  # a row without neighbours keeps the value 0
+
+
+class Spread(NamedTuple):
+    """The probabilities of the classes of all pictures.
+
+    classes        their names, K, sorted
+    probabilities  [N, K]; all 0 for a picture that has no class yet
+    """
+
+    classes: tuple[str, ...]
+    probabilities: np.ndarray
+
+    @property
+    def lead(self) -> np.ndarray:
+        """The lead of every picture's class over the next, [N]; 1 with less than two classes."""
+        if len(self.classes) < 2:
+            return np.ones(len(self.probabilities))
+        two = np.sort(self.probabilities, axis=1)[:, -2:]
+        return np.asarray(two[:, 1] - two[:, 0])
+
+
+@dataclass(frozen=True)
+class WalkSettings:
+    """How far a label reaches for suggestions.
+
+    life   share of walks that go on after a step: a mean length of 50 steps crosses a class of some
+           hundred pictures
+    steps  steps of a walk that are followed; after 60, the share of walks left is below a third
+    """
+
+    life: float = 0.98
+    steps: int = 60
+
+
+class Neighbourhood:
+    """Rows that describe pictures, each connected to its nearest neighbours.
+
+    rows         descriptors [N, D]
+    class_prior  as for `GraphClassifier`
+    walks        how far a label reaches
+    views        number of columns of each view in the rows, as for `GraphClassifier`; None for one
+                 description
+
+    Public attributes: `matrix`, the weights [N, N]; `distances`, the mean square distance of each
+    row to its neighbours [N]; `parts`, the number of the connected part of each row [N].
+    """
+
+    def __init__(
+        self,
+        rows: torch.Tensor,
+        class_prior: Any = None,
+        walks: WalkSettings | None = None,
+        views: Mapping[str, int] | None = None,
+    ) -> None:
+        self.rows = rows
+        self.walks = walks or WalkSettings()
+        self.classifier = GraphClassifier(class_prior=class_prior, views=views)
+        self.classifier.fit(rows.numpy(), np.zeros(len(rows)))
+        self._places: np.ndarray | None = None
+        self._take_graph()
+
+    def _take_graph(self) -> None:
+        """Take over the graph of the classifier, which follows the weights of the views."""
+        assert self.classifier.graph_ is not None
+        self._graph = self.classifier.graph_
+        self.matrix = scipy_matrix(self.classifier.graph_)
+        self.distances = self.classifier.distances_.cpu().numpy()
+        self.parts = self.classifier.parts_.cpu().numpy()
+        self._degrees = np.asarray(self.matrix.sum(1)).ravel()
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def n_neighbors(self) -> int:
+        """The number of neighbours that each row is connected to."""
+        return int(self.classifier.n_neighbors)
+
+    @property
+    def places(self) -> np.ndarray:
+        """Places of the pictures on a map, [N, 2], from 0 to 1; computed once."""
+        if self._places is None:
+            self._places = map_places(self.matrix)
+        return self._places
+
+    def spread(self, said: Mapping[int, str]) -> Spread:
+        """Spread labels to all pictures.
+
+        A single class says nothing about other pictures: their probabilities are 0.
+        """
+        labels = {row: name for row, name in said.items() if name != NOT_SURE}
+        classes = tuple(sorted(set(labels.values())))
+        result = np.zeros((len(self), len(classes)))
+        if len(classes) == 1:
+            result[list(labels)] = 1
+        elif labels:
+            y = np.full(len(self), UNLABELLED, dtype=object)
+            for row, name in labels.items():
+                y[row] = name
+            # Parts of the graph without a label are what suggestions look for.
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)
+                self.classifier.refit(y)
+            if self.classifier.graph_ is not self._graph:
+                self._take_graph()
+            result[:, np.searchsorted(classes, self.classifier.classes_)] = (
+                self.classifier.label_distributions_
+            )
+        return Spread(classes, result)
+
+    def known(self, rows: Sequence[int]) -> np.ndarray:
+        """The share of walks from every picture that meet one of these rows before they
+        end, [N]."""
+        known = np.zeros(len(self))
+        if not rows:  # all alike: the picture with the closest neighbours comes first
+            return np.asarray(-self._degrees)
+        for _ in range(self.walks.steps):
+            known[rows] = 1
+            known = self.walks.life * self.mean(known)
+        known[rows] = 1
+        return known
+
+    def mean(self, values: np.ndarray) -> np.ndarray:
+        """The weighted mean of the neighbours of every picture."""
+        return np.asarray(self.matrix @ values / np.maximum(self._degrees, _LEAST_DEGREE))
+
+    def nearest(self, row: int, among: Sequence[int], count: int) -> list[tuple[int, float]]:
+        """The rows among some that are nearest to a row, and the cosines of their descriptors."""
+        others = np.array([other for other in among if other != row], dtype=int)
+        join = self.classifier.join_
+        unit = torch.nn.functional.normalize(self.rows if join is None else join(self.rows), dim=1)
+        cosines = (unit[torch.from_numpy(others)] @ unit[row]).numpy()
+        order = np.argsort(-cosines, kind="stable")[:count]
+        return [(int(others[i]), float(cosines[i])) for i in order]
+
+
+def checked_rows(rows: np.ndarray | torch.Tensor, largest_value: float = 1e15) -> torch.Tensor:
+    """Descriptors [N, D] as float32 on the host; raises an ImageError for those out of range.
+
+    largest_value  largest magnitude whose squares of differences are within the range of float32
+    """
+    checked = torch.as_tensor(rows).float().cpu()
+    largest = float(checked.abs().max()) if checked.numel() else 0.0
+    if not largest <= largest_value:  # NaN is not, either
+        raise ImageError(
+            f"Rows have values up to {largest:g}; expected finite values up to"
+            f" {largest_value:g}. Remove the others, or scale them."
+        )
+    return checked

@@ -1,0 +1,139 @@
+"""`whatwhere events`: the events of a recording as a table."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+
+import whatwhere as ww
+from whatwhere.commands.builder import Settings, command
+from whatwhere.commands.inputs import (
+    EXECUTION,
+    ImageInput,
+    open_run,
+    read_recording,
+    usual_preset,
+    with_preset,
+)
+from whatwhere.commands.outputs import Report, Stages, claim
+from whatwhere.errors import listed, plural, printable
+from whatwhere.spec import Recipe
+from whatwhere.spec.checks import Checked, NonNegative
+from whatwhere.spec.execution import Execution
+
+_GAPS_SHOWN = 5  # gaps of a recording that are named
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventOptions(Checked):
+    """Which events are written.
+
+    threshold  the smallest amplitude of an event, in units of the signals; 0 writes everything that
+               inference found. By default, an event must exceed five standard deviations of what
+               its waveform finds in the noise of the recording, and have a fifth of the energy at
+               its place
+    """
+
+    threshold: NonNegative | None = None
+
+
+@command(
+    EventOptions,
+    (ImageInput, "rate"),
+    EXECUTION,
+    (Recipe, "inference"),
+    flags="threshold rate device",
+)
+def events(
+    run: Path,
+    recording: str,
+    *,
+    out: Path,
+    preset: str | None = None,
+    settings: Settings,
+    overwrite: bool = False,
+    json_: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Find the events in a recording, and write them as a table: which waveform, when, and how
+    strongly.
+
+    recording  a .wav, .csv or .npy file
+    out        the .csv file to write
+    preset     how to infer: recipe, coding or learned, as for `encode`. Default: learned if the
+               model has learned steps, and coding if not
+
+    $ whatwhere events runs/signals recording.wav --out events.csv
+    """
+    execution = settings.of(Execution)
+    opened = open_run(run, execution.device, execution.engine)
+    preset = preset or usual_preset(opened[1], settings)
+    recipe, model = with_preset(*opened, preset, settings)
+    claim([out], run, recording, overwrite=overwrite)
+    signals = read_recording(run, recording, settings.of(ImageInput).rate)
+    stages = Stages(quiet)
+    stages.note(signals.describe())
+    trained = ww.TrainedRun(run.name, recipe, model)
+    report = _write(out, trained, signals, settings, stages)
+    typer.echo(report.text(json_))
+
+
+def _write(
+    file: Path,
+    run: "ww.TrainedRun",
+    signals: "ww.data.Signals",
+    settings: Settings,
+    stages: Stages,
+) -> Report:
+    """Write the table of the events of signals."""
+    from whatwhere.signals.event_table import write_events
+    from whatwhere.signals.find import tile_count
+    from whatwhere.signals.recording import unknown_gaps
+
+    threshold = settings.of(EventOptions).threshold
+    engine = settings.of(Execution).engine
+    with stages.stage(
+        f"finding events in {signals.name}", tile_count(run.model, signals)
+    ) as advance:
+        count = write_events(file, run.recipe, run.model, signals, threshold, engine, advance)
+    length = run.model.spec.layers[0].filter_shape[1]
+    gaps = unknown_gaps(signals, length)
+    words = f"{printable(file)}: {plural(count, 'event')}"
+    if gaps:
+        words += (
+            f"; events are unknown in {plural(len(gaps), 'gap')} longer than a waveform ({length}"
+            f" samples): {_in_words(gaps, signals)}"
+        )
+    if count == 0:
+        words += (
+            ". Check that the recording has the rate and the unit of the one that the model"
+            " learned from"
+        )
+    if signals.rate is None:
+        words += "; no times in seconds, because the rate is not known (give --rate)"
+    facts = {
+        "file": str(file),
+        "events": count,
+        "gaps": [[gap.start, gap.stop] for gap in gaps],  # samples
+    }
+    return Report(facts, words)
+
+
+def _in_words(gaps: list[slice], signals: "ww.data.Signals") -> str:
+    """The first gaps, in seconds if the rate is known."""
+    shown = [_in_time(gap, signals) for gap in gaps[:_GAPS_SHOWN]]
+    more = len(gaps) - len(shown)
+    if more:
+        shown.append(f"{more:,} more")
+    return listed(shown)
+
+
+def _in_time(gap: slice, signals: "ww.data.Signals") -> str:
+    """A gap, from its first sample to the first one after it."""
+    if signals.rate is None:
+        return f"{gap.start:,} to {gap.stop:,}"
+    digits = max(0, math.ceil(math.log10(signals.rate)))  # enough to tell samples apart
+    first = signals.start + gap.start / signals.rate
+    last = signals.start + gap.stop / signals.rate
+    return f"{first:.{digits}f} to {last:.{digits}f} s"

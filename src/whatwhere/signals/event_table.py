@@ -1,0 +1,51 @@
+"""The table of events that `whatwhere events` writes."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from whatwhere.files import disk_errors, open_atomic
+from whatwhere.model import DeconvNet
+from whatwhere.model.events import join_events
+from whatwhere.signals.find import iter_events
+from whatwhere.signals.recording import Signals
+from whatwhere.spec import Recipe
+
+
+def write_events(
+    path: Path,
+    recipe: Recipe,
+    model: DeconvNet,
+    signals: Signals,
+    threshold: float | None = None,
+    engine: str = "auto",
+    advance: Callable[[int], None] | None = None,
+) -> int:
+    """Write the events of signals as a table, and return their number. With a model of one layer,
+    they are written tile by tile.
+
+    threshold  the smallest amplitude of an event; None chooses it (`find_events`)
+    advance    called with 1 after every tile
+    """
+    found = iter_events(
+        model,
+        signals,
+        recipe.inference,
+        recipe.plan,
+        threshold=threshold,
+        engine=engine,
+        progress=advance,
+    )
+    tables = found if model.spec.depth == 1 else [join_events(list(found))]
+    count = 0
+    with disk_errors(f"writing {path}", "free some disk space, or choose another path with --out"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open_atomic(path) as file:
+            for number, table in enumerate(tables):
+                table.to_csv(
+                    file,
+                    header=number == 0,
+                    channel_names=signals.channel_names,
+                    seconds=signals.rate is not None,
+                )
+                count += len(table)
+    return count

@@ -1,0 +1,165 @@
+"""Every command that writes asks before it replaces a file of somebody else, and never writes onto
+what it reads."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+import typer
+from PIL import Image
+from typer.testing import CliRunner
+
+import tiny_run as tiny
+import whatwhere as ww
+from tiny_run import PLAIN
+from whatwhere.app import app
+from whatwhere.errors import RunError
+
+
+class Place(NamedTuple):
+    """What commands read."""
+
+    run: Path
+    pictures: Path
+    picture: Path
+    mask: Path
+    waveforms: Path
+    recording: Path
+    codes: Path
+    labels: Path
+    detector: Path
+
+
+class Case(NamedTuple):
+    """A command line that writes one file at least.
+
+    words   the line, in which OUT stands for the output
+    result  the file that it writes, from the output; empty: the output itself
+    reads   the file that it reads, which the output must not be; None for outputs in a folder
+    """
+
+    words: tuple[Any, ...]
+    result: str = ""
+    reads: Path | None = None
+
+
+OUT = "OUT"
+FEW = (*PLAIN, "--set", "inference.steps=1")
+CASES: dict[str, Callable[[Place], Case]] = {
+    "demo": lambda a: Case(("--out", OUT), "demo.json"),
+    "explore": lambda a: Case((a.run, a.picture, "--out", OUT), reads=a.picture),
+    "label": lambda a: Case(
+        (a.pictures, "--labels-from", a.labels, "--export", OUT, "--out", a.labels.parent / "own"),
+        reads=a.labels,
+    ),
+    "encode": lambda a: Case((a.run, a.picture, "--out", OUT, *FEW), reads=a.picture),
+    "decode": lambda a: Case((a.run, a.codes, "--out", OUT), reads=a.codes),
+    "events": lambda a: Case((a.waveforms, a.recording, "--out", OUT), reads=a.recording),
+    "describe": lambda a: Case((a.run, a.picture, "--out", OUT, *FEW), reads=a.picture),
+    "classify": lambda a: Case(
+        (a.run, a.pictures, "--labels", a.labels, "--out", OUT), "predictions.csv"
+    ),
+    "figures": lambda a: Case((a.run, a.pictures, "--out", OUT), "report.html"),
+    "denoise": lambda a: Case((a.picture, OUT, "--noise", 0.1), reads=a.picture),
+    "inpaint": lambda a: Case((a.picture, a.mask, OUT), reads=a.mask),
+    "anomaly fit": lambda a: Case((a.pictures, "--out", OUT), reads=a.pictures / "0.png"),
+    "anomaly score": lambda a: Case((a.detector, a.pictures, "--out", OUT), "scores.csv"),
+    "anomaly odd": lambda a: Case((a.pictures, "--out", OUT), "scores.csv"),
+}
+WITHOUT_A_FILE_OF_THE_USERS_CHOICE = {
+    "train",  # a run is a folder, and one that exists is an error
+    "distill",  # next to the model, under a name of its own
+    "info",
+    "download",  # into the cache
+    "bench",
+}
+
+
+def commands(group: Any, before: str = "") -> Iterator[str]:
+    """The names of all commands, with their groups."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, f"{before}{name} ")
+        else:
+            yield before + name
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    folder = tmp_path_factory.mktemp("claims")
+    (folder / "pictures").mkdir()
+    for number, bar in enumerate((255 * tiny.bars(4)[0]).astype(np.uint8)):
+        Image.fromarray(bar).save(folder / "pictures" / f"{number}.png")
+    Image.fromarray((255 * tiny.bars(1)[0][0]).astype(np.uint8)).save(folder / "a.png")
+    mask = np.full((10, 10), 255, np.uint8)
+    mask[2:4, 2:4] = 0
+    Image.fromarray(mask).save(folder / "mask.png")
+    np.save(folder / "recording.npy", np.random.default_rng(0).normal(size=400).astype(np.float32))
+    model = ww.DeconvNet(ww.ModelSpec.signals(2, 16))
+    ww.save(model, folder / "waveforms.safetensors")
+    (folder / "labels.csv").write_text("file,class\n0.png,a\n1.png,b\n")
+    run = tiny.make(folder / "run")
+    few = ww.InferenceSpec(steps=1)
+    options = ww.codes.EncodeOptions(where=True)
+    ww.codes.write_codes(folder / "codes.npz", ww.load(run), folder / "a.png", few, options=options)
+    noise = torch.rand(40, 1, 32, 32, generator=torch.Generator().manual_seed(0))
+    ww.AnomalyDetector().fit(noise).save(folder / "detector.safetensors")
+    return Place(
+        run,
+        folder / "pictures",
+        folder / "a.png",
+        folder / "mask.png",
+        folder / "waveforms.safetensors",
+        folder / "recording.npy",
+        folder / "codes.npz",
+        folder / "labels.csv",
+        folder / "detector.safetensors",
+    )
+
+
+def test_every_command_is_here() -> None:
+    names = set(commands(typer.main.get_command(app)))
+    assert names == set(CASES) | WITHOUT_A_FILE_OF_THE_USERS_CHOICE
+
+
+def run(name: str, words: tuple[Any, ...], out: Path) -> Any:
+    line = [*name.split(), *(str(out if word == OUT else word) for word in words)]
+    return CliRunner().invoke(app, line)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_file_of_somebody_else_is_not_replaced(name: str, place: Place, tmp_path: Path) -> None:
+    case = CASES[name](place)
+    suffix = case.reads.suffix if case.reads else ""
+    out = tmp_path / f"out{'' if case.result else suffix or '.x'}"
+    file = out / case.result
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(b"mine")
+    ended = run(name, case.words, out)
+    assert isinstance(ended.exception, RunError), ended.output
+    assert "exists already" in str(ended.exception)
+    assert file.read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_read_is_not_replaced_even_with_overwrite(name: str, place: Place) -> None:
+    case = CASES[name](place)
+    if case.reads is None:
+        pytest.skip("the results are in a folder of their own")
+    before = case.reads.read_bytes()
+    ended = run(name, (*case.words, "--overwrite"), case.reads)
+    assert isinstance(ended.exception, RunError), ended.output
+    assert "reads it" in str(ended.exception)
+    assert case.reads.read_bytes() == before
+
+
+def test_a_model_does_not_replace_another_file(tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_bytes(b"mine")
+    model = ww.DeconvNet(ww.ModelSpec.signals(2, 16))
+    with pytest.raises(RunError, match="exists already"):
+        ww.save(model, tmp_path / "labels.csv")
+    ww.save(model, tmp_path / "labels.csv", overwrite=True)
+    ww.save(model, tmp_path / "labels.csv")  # it is a model now

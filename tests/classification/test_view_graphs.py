@@ -1,0 +1,100 @@
+"""Several views: weights follow labels, and joined graphs are sums."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import whatwhere as ww
+from whatwhere.classification.neighbours import Neighbours
+from whatwhere.classification.row_graph import RowGraph, joined_graph
+from whatwhere.errors import SpecError
+
+COUNT = 120
+
+
+def two_views(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Rows whose first five columns show the class, and whose last five say nothing about it."""
+    generator = np.random.default_rng(seed)
+    y = np.arange(COUNT) % 3
+    good = np.eye(5)[y] * 4 + generator.normal(size=(COUNT, 5))
+    bad = 10 * generator.normal(size=(COUNT, 5))
+    return np.concatenate([good, bad], 1).astype(np.float32), y
+
+
+def labels(y: np.ndarray, per_class: int) -> np.ndarray:
+    given = np.full(len(y), -1)
+    given[: 3 * per_class] = y[: 3 * per_class]
+    return given
+
+
+def fit(per_class: int) -> tuple[ww.GraphClassifier, float]:
+    X, y = two_views()
+    classifier = ww.GraphClassifier(views={"good": 5, "bad": 5}).fit(X, labels(y, per_class))
+    return classifier, float(np.mean(classifier.transduction_ != y))
+
+
+@pytest.mark.parametrize("per_class", [1, 3, 10])
+def test_a_view_that_says_nothing_gets_little_weight(per_class: int) -> None:
+    classifier, error = fit(per_class)
+    assert classifier.weights_ is not None
+    good, bad = classifier.weights_.values
+    assert good > 0.75 > bad
+    assert error < 0.05
+
+
+def test_weights_are_estimated_again_with_other_labels() -> None:
+    classifier, _ = fit(1)
+    X, y = two_views()
+    other = np.where(X[:, 5] > 0, 1, 0)  # classes that the second view shows
+    given = np.full(COUNT, -1)
+    given[:30] = other[:30]
+    classifier.refit(given)
+    assert classifier.weights_.values[1] > classifier.weights_.values[0]
+    classifier.refit(labels(y, 10))
+    assert classifier.weights_.values[0] > classifier.weights_.values[1]
+
+
+def test_new_rows_are_joined_as_the_known_ones() -> None:
+    classifier, _ = fit(10)
+    X, y = two_views(1)
+    assert np.mean(classifier.predict(X) != y) < 0.1
+    joined = classifier.join_(torch.from_numpy(X))
+    direct = classifier.new_rows_(joined).numpy()
+    np.testing.assert_allclose(classifier.predict_proba(X), direct)
+
+
+def test_one_class_and_one_row_keep_equal_weights() -> None:
+    X, _ = two_views()
+    one = ww.GraphClassifier(views={"good": 5, "bad": 5}).fit(X, np.where(np.arange(COUNT), -1, 2))
+    assert one.weights_.values == (0.5, 0.5)
+    assert (one.transduction_ == 2).all()
+    ww.GraphClassifier(views={"good": 5, "bad": 5}).fit(X[:1], [1])
+
+
+def test_the_columns_of_the_views_must_add_up() -> None:
+    X, y = two_views()
+    with pytest.raises(SpecError):
+        ww.GraphClassifier(views={"good": 5, "bad": 4}).fit(X, y)
+
+
+def even(graph: RowGraph) -> np.ndarray:
+    """D^-½ W D^-½ by NumPy."""
+    W = dense(graph.graph)
+    root = 1 / np.sqrt(W.sum(1))
+    return root[:, None] * W * root
+
+
+def dense(graph: Tensor) -> np.ndarray:
+    return np.asarray(graph.to_dense())
+
+
+def test_a_joined_graph_is_the_weighted_sum_of_even_graphs() -> None:
+    generator = torch.Generator().manual_seed(0)
+    rows = [torch.randn(30, 4, generator=generator) for _ in range(3)]
+    graphs = [RowGraph.of(Neighbours(part), 5) for part in rows]
+    joined = joined_graph(graphs, [0.7, 0.3, 0.0], torch.cat(rows, 1))
+    expected = 0.7 * even(graphs[0]) + 0.3 * even(graphs[1])
+    np.testing.assert_allclose(dense(joined.graph), expected, atol=1e-12)
+    distances = 0.7 * graphs[0].distances + 0.3 * graphs[1].distances
+    torch.testing.assert_close(joined.distances, distances)

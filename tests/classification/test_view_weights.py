@@ -1,0 +1,40 @@
+"""Weights of views from evidence, by hand."""
+
+import math
+
+import pytest
+
+from whatwhere.classification.view_weights import ViewEvidence, ViewWeighting, ViewWeights
+
+FINE = ViewWeighting(step=1e-6)
+
+
+def test_weights_follow_the_shares_of_labels_that_are_found() -> None:
+    evidence = [ViewEvidence(100, 100, 1.0), ViewEvidence(50, 100, 0.5)]
+    weights = ViewWeights.of(["good", "bad"], evidence, FINE)
+    assert weights.values[1] / weights.values[0] == pytest.approx(math.exp(-8 * 0.5), rel=1e-3)
+    assert sum(weights.values) == pytest.approx(1)
+
+
+def test_few_labels_do_not_choose_one_view_alone() -> None:
+    """One view finds both held-out labels, the other none; they agree equally with all."""
+    evidence = [ViewEvidence(2, 2, 0.8), ViewEvidence(0, 2, 0.8)]
+    weights = ViewWeights.of(["first", "second"], evidence, FINE)
+    assert weights.values[1] > 0.2
+    many = [ViewEvidence(200, 200, 0.8), ViewEvidence(0, 200, 0.8)]
+    assert ViewWeights.of(["first", "second"], many, FINE).values[1] < 0.01
+
+
+def test_agreement_decides_without_held_out_labels() -> None:
+    evidence = [ViewEvidence(0, 0, 0.9), ViewEvidence(0, 0, 0.3), ViewEvidence(0, 0, 0.9)]
+    first, second, third = ViewWeights.of("abc", evidence, FINE).values
+    assert first == pytest.approx(third)
+    assert second / first == pytest.approx(math.exp(-8 * 0.6), rel=1e-2)
+
+
+def test_weights_are_rounded_and_said_in_a_line() -> None:
+    evidence = [ViewEvidence(9, 10, 0.9), ViewEvidence(5, 10, 0.5), ViewEvidence(8, 10, 0.9)]
+    weights = ViewWeights.of(("colour", "edges", "own"), evidence, ViewWeighting(step=0.1))
+    assert all(value == pytest.approx(round(value, 1)) for value in weights.values)
+    assert str(weights) == "colour 0.6, own 0.4"
+    assert str(ViewWeights.equal(["a", "b"])) == "a 0.5, b 0.5"

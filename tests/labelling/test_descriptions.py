@@ -1,0 +1,79 @@
+"""Descriptions of pictures that are there at once, and those that follow."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import tiny_run as tiny
+import whatwhere as ww
+from whatwhere.classification.settings import Distortions
+from whatwhere.labelling.descriptions import (
+    Behind,
+    PlainSettings,
+    plain_description,
+)
+from whatwhere.labelling.label_tables import read_labels
+from whatwhere.progress import no_stage
+from whatwhere.spec.execution import Execution
+
+VIEWS = PlainSettings().views
+
+
+def colours(count: int = 60) -> tuple[np.ndarray, np.ndarray]:
+    """Pictures [N, 16, 16, 3] in three colours, and which."""
+    random = np.random.default_rng(0)
+    y = np.arange(count) % 3
+    shades = random.integers(0, 60, (count, 16, 16, 3))
+    shades[np.arange(count), :, :, y] += 150
+    return shades.astype(np.uint8), y
+
+
+def test_plain_views_classify_without_a_model_and_the_classifier_is_saved(tmp_path: Path) -> None:
+    pictures, y = colours()
+    session = ww.Labelling(pictures[:45], features=VIEWS)
+    session.label({row: "rgb"[y[row]] for row in range(6)})
+    assert "".join(session.predict().classes) == "".join("rgb"[one] for one in y[:45])
+    session.save(tmp_path / "classifier.safetensors")
+    found = ww.load_classifier(tmp_path / "classifier.safetensors").predict(pictures[45:])
+    assert "".join(found) == "".join("rgb"[one] for one in y[45:])
+
+
+def test_a_share_is_described_first_and_labels_of_others_are_kept(tmp_path: Path) -> None:
+    pictures, y = colours()
+    file = tmp_path / "labels.csv"
+    session = ww.Labelling(pictures, features=VIEWS, first=20, labels=file)
+    assert len(session.rows) == 20
+    assert set(session.suggest(12)) <= set(session.at.tolist())
+    others = np.setdiff1d(np.arange(len(y)), session.at)
+    for row in (*session.at[:8], others[0]):
+        session.label({int(row): "rgb"[y[row]]})
+    found = session.predict()
+    assert [found.classes[row] for row in session.at] == ["rgb"[y[row]] for row in session.at]
+    assert found.classes[others[0]] == "rgb"[y[others[0]]]
+    assert set(found.classes[others[1:]]) == {""}, "not described yet"
+    assert session.nearest_labelled(int(others[1])) == []
+    assert session.error() is not None
+    session.use(plain_description(session.images, VIEWS))
+    session.update()
+    assert "".join(session.predict().classes) == "".join("rgb"[one] for one in y)
+    assert len(read_labels(file)) == 9
+
+
+def test_learned_features_come_in_and_the_classifier_of_both_is_saved(tmp_path: Path) -> None:
+    images, y = tiny.bars(48, seed=3)
+    run = tiny.make(tmp_path / "run")
+    session = ww.Labelling(images, features=VIEWS, first=30, labels=tmp_path / "labels.csv")
+    options = Execution(engine="reference", device="cpu")
+    plain = PlainSettings(first=30)
+    behind = Behind(session.images, run, Distortions(copies=2), options, None, plain)
+    assert len(behind.weights()) == 3
+    names = [one.name for one in behind(no_stage)]
+    assert names == ["colour and edges", "learned features"]
+    session.use(plain_description(session.images, VIEWS))
+    session.label({row: "abc"[y[row]] for row in range(9)})
+    session.use_best(behind.learned(no_stage))
+    assert session.description.name == "colour and learned features"
+    session.save(tmp_path / "classifier.safetensors")
+    found = ww.load_classifier(tmp_path / "classifier.safetensors")
+    torch.testing.assert_close(found.describe(images), session.rows, rtol=1e-4, atol=1e-4)

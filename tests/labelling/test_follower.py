@@ -1,0 +1,73 @@
+"""All pictures follow the labels behind the page."""
+
+import threading
+import time
+
+import numpy as np
+import torch
+
+import whatwhere as ww
+from whatwhere.labelling.descriptions import Description
+from whatwhere.labelling.follower import Follower
+from whatwhere.labelling.session import Labelling
+
+
+def made() -> tuple[Labelling, Follower, threading.RLock]:
+    rows = np.random.default_rng(0).normal(size=(60, 5)) + np.repeat(np.eye(3, 5) * 20, 20, 0)
+    session = ww.Labelling(rows.astype(np.float32))
+    lock = threading.RLock()
+    return session, Follower(session, lock, lambda: None), lock
+
+
+def say(session: Labelling, follower: Follower, lock: threading.RLock, labels: dict) -> None:
+    with lock:
+        session.labels.say(labels)
+        follower.labels_changed()
+        follower.wait()
+
+
+def test_classes_follow_labels_and_what_changed_is_counted() -> None:
+    session, follower, lock = made()
+    say(session, follower, lock, {0: "a", 20: "b"})
+    assert set(session.predict().classes) == {"a", "b"}
+    say(session, follower, lock, {40: "c", 41: "c", 1: "a"})
+    assert "".join(session.predict().classes[::10]) == "aabbcc"
+    assert follower.change is not None
+    assert follower.change.labels == 3
+    assert follower.change.pictures == 18, "besides those that were labelled"
+    assert follower.change.after is not None
+    with lock:
+        assert not set(follower.tray()) & set(session.said)
+        assert len(follower.tray()) == 12
+
+
+def test_a_label_does_not_wait_for_classes() -> None:
+    session, follower, lock = made()
+    slow = threading.Event()
+    spread = session.graph.spread
+    session.graph.spread = lambda said: (slow.wait(5), spread(said))[1]  # type: ignore[method-assign]
+    start = time.monotonic()
+    for row in (0, 20, 40):
+        with lock:
+            session.labels.say({row: "abc"[row // 20]})
+            follower.labels_changed()
+    assert time.monotonic() - start < 1
+    assert follower.is_behind
+    slow.set()
+    with lock:
+        follower.wait()
+    assert "".join(session.predict().classes[::10]) == "aabbcc"
+
+
+def test_another_description_is_used_and_the_classes_follow() -> None:
+    session, follower, lock = made()
+    say(session, follower, lock, {0: "a", 20: "b", 40: "c"})
+    rows = torch.zeros(60, 3)
+    rows[:, 0] = torch.arange(60)  # b and a lie next to each other now, not apart
+    follower.offer(Description("colour", rows))
+    with lock:
+        follower.wait()
+    assert session.description.name == "colour"
+    assert follower.change is not None
+    assert follower.change.cause == "all pictures are described now"
+    assert not follower.trouble

@@ -1,0 +1,204 @@
+"""The estimate of noise: against noise that was made, in any units, and on pictures that have
+none."""
+
+import numpy as np
+import pytest
+import torch
+
+import whatwhere as ww
+from pictures_to_restore import discs, error
+from whatwhere.errors import SpecError
+from whatwhere.restoration import NoiseEstimate, denoise, estimate_noise, load_denoiser
+from whatwhere.restoration.estimate import half_size, sigma_at_half_size
+from whatwhere.restoration.noise import counts_noise, read_noise, read_noise_text
+
+DENOISER = load_denoiser()
+
+
+def blurred(width: float, shape: tuple[int, int], seed: int = 0) -> torch.Tensor:
+    """White noise blurred by a Gaussian of this width, of standard deviation 1."""
+    random = torch.Generator().manual_seed(seed)
+    white = torch.randn(*shape, generator=random, dtype=torch.float64)
+    rows, columns = (torch.fft.fftfreq(side, dtype=torch.float64) for side in shape)
+    power = rows[:, None].square() + columns.square()
+    gain = torch.exp(-2 * (torch.pi * width) ** 2 * power)
+    noise = torch.fft.ifft2(torch.fft.fft2(white) * gain).real
+    return noise / noise.std()
+
+
+def photons(truth: torch.Tensor, gain: float, offset: float, sigma: float = 0.0) -> torch.Tensor:
+    random = torch.Generator().manual_seed(1)
+    counts = torch.poisson((truth - offset).clamp(min=0) / gain, generator=random)
+    return offset + gain * counts + sigma * torch.randn(truth.shape, generator=random)
+
+
+@pytest.mark.parametrize(
+    ("gain", "offset", "sigma"), [(0.02, 0.0, 0.0), (0.01, -0.2, 0.0), (0.02, 0.05, 0.05)]
+)
+def test_noise_of_photons_is_recognised(gain: float, offset: float, sigma: float) -> None:
+    truth = discs(192, 192, 3)
+    truth = 0.1 + 0.9 * truth
+    noise = estimate_noise(photons(truth, gain, offset, sigma)[None])
+    for quantile in (0.1, 0.5, 0.9):
+        x = float(truth.quantile(quantile))
+        expected = gain * (x - offset) + sigma**2
+        assert noise.variance_at(x) ** 0.5 == pytest.approx(expected**0.5, rel=0.12)
+
+
+@pytest.mark.parametrize("sigma", [0.02, 0.1, 0.2])
+def test_white_noise_is_one_number(sigma: float) -> None:
+    noisy = discs(128, 128, 2) + sigma * torch.randn(
+        128, 128, generator=torch.Generator().manual_seed(0)
+    )
+    noise = estimate_noise(noisy[None])
+    assert (noise.gain, noise.correlation) == (0, 0)
+    assert noise.sigma == pytest.approx(sigma, rel=0.06)
+
+
+@pytest.mark.parametrize("side", [48, 64, 128])
+def test_small_pictures_of_noise_are_not_underestimated(side: int) -> None:
+    random = torch.Generator().manual_seed(side)
+    found = [
+        estimate_noise(0.5 + 0.1 * torch.randn(1, side, side, generator=random)).sigma
+        for _ in range(12)
+    ]
+    assert np.mean(found) == pytest.approx(0.1, rel=0.06)
+
+
+@pytest.mark.parametrize(
+    ("scale", "shift"), [(1e-4, 0.0), (255.0, 0.0), (1.0, -1000.0), (50, -7e3)]
+)
+def test_the_estimate_and_the_result_have_the_units_of_the_picture(
+    scale: float, shift: float
+) -> None:
+    truth = 0.1 + 0.9 * discs(96, 96, 5).double()
+    given = photons(truth, 0.03, 0.0)
+    expected = estimate_noise(given[None])
+    assert expected.gain > 0
+    noise = estimate_noise(shift + scale * given[None])
+    for x in (0.2, 0.6, 1.0):
+        assert noise.variance_at(shift + scale * x) == pytest.approx(
+            scale**2 * expected.variance_at(x), rel=1e-3
+        )
+    clean = denoise(shift + scale * given[None, None], DENOISER)
+    assert error((clean - shift) / scale, truth) < 0.4 * error(given, truth)
+
+
+@pytest.mark.parametrize("width", [0.6, 0.8])
+def test_correlated_noise_is_recognised_and_removed(width: float) -> None:
+    truth = torch.nn.functional.avg_pool2d(discs(256, 256, 4)[None].double(), 9, 1, 4)[0]
+    given = truth + 0.15 * blurred(width, (256, 256))
+    noise = estimate_noise(given[None])
+    assert noise.correlation == pytest.approx(width, rel=0.1)
+    assert noise.sigma == pytest.approx(0.15, rel=0.1)
+    clean = denoise(given[None, None], DENOISER)[0, 0]
+    assert error(clean, truth) < 0.33 * error(given, truth)
+    assert estimate_noise(truth[None]).is_zero
+
+
+def test_the_mean_of_four_pixels_of_correlated_noise_has_the_stated_deviation() -> None:
+    noise = blurred(0.7, (512, 512))
+    assert float(half_size(noise).std()) == pytest.approx(sigma_at_half_size(0.7), rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        torch.zeros(1, 40, 40),
+        torch.full((1, 40, 40), -1000.0),
+        torch.full((1, 40, 40), 1e15),
+        torch.linspace(0, 1, 1600).view(1, 40, 40),
+        torch.rand(1, 1, 1),
+        torch.rand(1, 3, 7),
+        torch.rand(1, 8, 900),
+        torch.eye(64)[None],
+        torch.eye(64)[None] * 1e-30,
+        torch.rand(1, 64, 64) * 1e14,
+        torch.rand(2, 64, 64).round(),
+        torch.full((1, 64, 64), torch.nan),
+        torch.full((1, 64, 64), torch.inf),
+    ],
+)
+def test_any_picture_has_a_finite_estimate(values: torch.Tensor) -> None:
+    noise = estimate_noise(values)
+    assert np.isfinite([noise.gain, noise.sigma, noise.offset, noise.correlation]).all()
+    if values.isfinite().all():
+        assert denoise(values[None], DENOISER).isfinite().all()
+
+
+def test_random_pictures_have_finite_results() -> None:
+    """Shapes, contrasts, offsets and cut-off values at random."""
+    random = np.random.default_rng(0)
+    for _ in range(40):
+        shape = tuple(random.integers(1, 70, 2))
+        values = random.standard_normal(shape) ** random.integers(1, 4)
+        values = np.clip(
+            values, *np.quantile(values, [random.random() / 2, 1 - random.random() / 2])
+        )
+        values = values * 10.0 ** random.integers(-8, 9) + random.choice([0, -1000, 1e5])
+        noise = estimate_noise(torch.from_numpy(values)[None])
+        assert np.isfinite([noise.gain, noise.sigma, noise.offset]).all()
+        assert np.isfinite(denoise(values[None, None], DENOISER)).all()
+
+
+def test_a_noise_file_is_read_back(tmp_path: object) -> None:
+    noise = estimate_noise(photons(0.1 + 0.9 * discs(96, 96, 5), 0.03, 0.0)[None])
+    assert NoiseEstimate.from_json(noise.to_json(), "a.json") == noise
+    for text in ("", "[]", "{", '{"format": 1, "gain": "x"}', '{"format": 1, "other": 3}'):
+        with pytest.raises(SpecError, match="not a noise file"):
+            NoiseEstimate.from_json(text, "a.json")
+    with pytest.raises(SpecError, match="format 2"):
+        NoiseEstimate.from_json('{"format": 2}', "a.json")
+
+
+def test_noise_is_given_in_many_ways() -> None:
+    assert read_noise((0.1, 0.2, -0.3)) == NoiseEstimate(0.1, 0.2, -0.3)
+    assert read_noise_text("0.1,0.2,-0.3") == (0.1, 0.2, -0.3)
+    assert read_noise_text("0.1") == 0.1
+    with pytest.raises(SpecError):
+        read_noise_text("0.1,x")
+
+
+def test_poisson_means_one_step_of_the_values() -> None:
+    counts = torch.poisson(torch.full((1, 40, 40), 30.0))
+    assert counts_noise(counts).gain == 1
+    assert counts_noise(counts / 255).gain == pytest.approx(1 / 255, rel=1e-4)
+    with pytest.raises(SpecError, match="no counts"):
+        counts_noise(torch.rand(1, 40, 40))
+
+
+def test_counts_that_the_picture_contradicts_are_doubted() -> None:
+    counts = torch.poisson(10 + 60 * discs(128, 128, 3), generator=torch.Generator().manual_seed(0))
+    doubled = (2 * counts)[None, None]
+    doubled[..., 0, 0] = 1  # so that a step is 1
+    with pytest.warns(UserWarning, match="picture looks different: gain 2"):
+        ww.restoration.denoise(doubled, DENOISER, "poisson")
+
+
+def camera_picture() -> tuple[torch.Tensor, torch.Tensor]:
+    """A smooth colour picture, and the same with noise as interpolated colours have it."""
+    smooth = torch.nn.functional.avg_pool2d(discs(192, 192, 4)[None].double(), 9, 1, 4)[0]
+    truth = 0.2 + 0.5 * smooth * torch.tensor([1.0, 0.8, 0.6], dtype=torch.float64)[:, None, None]
+    light = blurred(0.75, (192, 192), 1)
+    colours = torch.stack([blurred(1.2, (192, 192), seed) for seed in (2, 3, 4)])
+    return truth, truth + 0.025 * light + 0.02 * colours
+
+
+def test_noise_of_a_camera_is_recognised_in_flat_blocks_and_removed() -> None:
+    truth, given = camera_picture()
+    noise = estimate_noise(given)
+    covariance = torch.tensor(noise.covariance)
+    assert noise.sigma == pytest.approx((0.025**2 + 0.02**2) ** 0.5, rel=0.15)
+    # the brightness is common to all channels
+    assert float(covariance[0, 1] / covariance[0, 0]) == pytest.approx(0.61, abs=0.15)
+    spec = ww.restoration.RestorationSpec(quality=8)
+    clean = denoise(given[None], DENOISER, spec=spec)[0]
+    assert error(clean, truth) < 0.5 * error(given, truth)
+    assert NoiseEstimate.from_json(noise.to_json(), "a.json") == noise
+
+
+def test_a_smooth_colour_picture_and_a_coarse_texture_have_no_noise() -> None:
+    truth, _ = camera_picture()
+    assert estimate_noise(truth).is_zero
+    texture = blurred(1.2, (192, 192)).sign() * blurred(0.8, (192, 192), 1).abs()
+    assert not estimate_noise(truth + 0.05 * texture).correlation
