@@ -35,10 +35,10 @@ def main() -> None:
     pixels = skimage.data.chelsea()[60:188, 120:248]
     truth = torch.from_numpy(pixels / 255.0).permute(2, 0, 1)[None].float()
     noisy = truth + 25 / 255 * torch.randn(truth.shape, generator=random)
-    restored = ww.restoration.denoise(denoiser, noisy)
+    restored = ww.restoration.denoise(noisy, denoiser)
     side_by_side([noisy, restored, truth], IMAGES / "denoise.png")
     known = (torch.rand(1, 1, 128, 128, generator=random) > 0.8).float()
-    filled = ww.restoration.inpaint(denoiser, truth * known, known)
+    filled = ww.restoration.inpaint(truth * known, known, denoiser)
     side_by_side([truth * known, filled, truth], IMAGES / "inpaint.png")
     eye = (..., slice(20, 84), slice(0, 64))
     side_by_side(

@@ -57,6 +57,8 @@ TABLES = (
     "cost",
     "sparsity",
     "comparison",
+    "step_rule",
+    "first_lam",
 )
 BEST = ("best", "best_few", "best_fashion")  # beyond the paper, as all that follow
 # a choice is made on validation images

@@ -37,8 +37,8 @@ def compile_pooling() -> None:
 def compile_restoration() -> None:
     """The denoiser and the dictionary."""
     picture = torch.rand(1, 1, 12, 12)
-    denoise(load_denoiser(), picture, noise=0.1)
-    denoise(load_dictionary(), picture, noise=0.1)
+    denoise(picture, load_denoiser(), noise=0.1)
+    denoise(picture, load_dictionary(), noise=0.1)
 
 
 if __name__ == "__main__":

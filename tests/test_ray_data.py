@@ -152,5 +152,5 @@ def test_pictures_without_noise_are_those_of_denoise():
     noisy = ramp + 0.1 * generator.normal(size=(2, 32, 32)).astype(np.float32)
     found = Denoise(0.1, device="cpu")({"image": noisy, "name": np.array(["a", "b"])})
     assert found["name"].tolist() == ["a", "b"]
-    expected = denoise(load_denoiser(), noisy[:, None], 0.1)
+    expected = denoise(noisy[:, None], load_denoiser(), 0.1)
     np.testing.assert_allclose(np.stack(list(found["image"])), expected[:, 0], atol=1e-6)

@@ -101,7 +101,7 @@ def evaluate(model: Steps | None, held: list[Tensor]) -> dict[str, float]:
             random = torch.Generator().manual_seed(1000 * sigma + i)
             y = (x + sigma / 255 * torch.randn(x.shape, generator=random)).to(DEVICE)
             if model is None:
-                clean = ww.restoration.denoise(shipped, y[None], sigma / 255, spec=spec)[0].clamp(
+                clean = ww.restoration.denoise(y[None], shipped, sigma / 255, spec=spec)[0].clamp(
                     0, 1
                 )
             else:

@@ -47,7 +47,7 @@ def trained(noisy: Tensor, sigma: float, a: argparse.Namespace) -> Tensor:
     import whatwhere as ww
 
     spec = ww.restoration.RestorationSpec(quality=a.shifts)
-    return ww.restoration.denoise(denoiser(a.model), noisy[None], sigma, spec=spec)[0]
+    return ww.restoration.denoise(noisy[None], denoiser(a.model), sigma, spec=spec)[0]
 
 
 def by_channel(noisy: Tensor, sigma: float, a: argparse.Namespace) -> Tensor:
@@ -62,7 +62,7 @@ def dictionary(noisy: Tensor, sigma: float, a: argparse.Namespace) -> Tensor:
     import whatwhere as ww
 
     spec = ww.restoration.RestorationSpec(learn=a.learn)
-    return ww.restoration.denoise(ww.restoration.load_dictionary(), noisy[None], sigma, spec=spec)[
+    return ww.restoration.denoise(noisy[None], ww.restoration.load_dictionary(), sigma, spec=spec)[
         0
     ]
 
@@ -119,7 +119,7 @@ def photographs(noisy: Tensor, sigma: float, a: argparse.Namespace) -> Tensor:
     8adc216."""
     import whatwhere as ww
 
-    return ww.restoration.denoise(ww.load("photographs"), noisy[None], sigma)[0]
+    return ww.restoration.denoise(noisy[None], ww.load("photographs"), sigma)[0]
 
 
 def bm3d(noisy: Tensor, sigma: float, a: argparse.Namespace) -> np.ndarray:

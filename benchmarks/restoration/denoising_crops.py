@@ -35,7 +35,7 @@ def crop_rows(
         ratios = {
             name: round(
                 float(
-                    (ww.restoration.denoise(denoiser, noisy, level) - clean).square().mean()
+                    (ww.restoration.denoise(noisy, denoiser, level) - clean).square().mean()
                     / before
                 ),
                 4,

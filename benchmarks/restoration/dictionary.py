@@ -49,7 +49,7 @@ def main() -> None:
                 truth.shape, generator=torch.Generator().manual_seed(0)
             )
             results = [
-                ww.restoration.denoise(denoiser, noisy, sigma, spec=spec) for spec in (None, learn)
+                ww.restoration.denoise(noisy, denoiser, sigma, spec=spec) for spec in (None, learn)
             ]
             rows.append([psnr(result, truth) for result in results])
         print(name, *("/".join(f"{row[way]:.1f}" for row in rows) for way in (0, 1)), flush=True)

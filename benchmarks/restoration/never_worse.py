@@ -124,7 +124,7 @@ def measure(number: int) -> list[dict[str, Any]]:
         noisy = noisy.clip(0, 1) if clipped else noisy
         for given in (True, False):
             noise = sigma if given else None
-            result = ww.restoration.denoise(model, noisy[None, None].astype(np.float32), noise)
+            result = ww.restoration.denoise(noisy[None, None].astype(np.float32), model, noise)
             before = psnr(noisy, truth)
             after = psnr(result[0, 0], truth)
             lines.append(

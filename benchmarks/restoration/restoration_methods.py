@@ -192,9 +192,9 @@ def ours(problem: Problem, setting: Setting) -> np.ndarray:
         else problem.damaged.transpose(2, 0, 1)[None]
     )
     if problem.task == "denoise":
-        result = denoise(denoiser(), y, problem.noise)
+        result = denoise(y, denoiser(), problem.noise)
     else:
-        result = inpaint(denoiser(), y, problem.mask[None, None])
+        result = inpaint(y, problem.mask[None, None], denoiser())
     return result[0, 0] if problem.damaged.ndim == 2 else result[0].transpose(1, 2, 0)
 
 

@@ -16,7 +16,7 @@ denoiser = ww.restoration.load_denoiser()
 pixels = load_sample_image("flower.jpg")[60:220, 230:390]
 truth = torch.from_numpy(pixels / 255.0).permute(2, 0, 1)[None].float()
 noisy = truth + 0.1 * torch.randn(truth.shape, generator=torch.Generator().manual_seed(0))
-restored = ww.restoration.denoise(denoiser, noisy)
+restored = ww.restoration.denoise(noisy, denoiser)
 
 figure, axes = plt.subplots(1, 3, figsize=(9, 3.3), layout="constrained")
 for axis, (name, image) in zip(

@@ -18,7 +18,7 @@ pixels = load_sample_image("china.jpg")[90:250, 200:360]
 truth = torch.from_numpy(pixels / 255.0).permute(2, 0, 1)[None].float()
 known = torch.rand(1, 1, 160, 160, generator=torch.Generator().manual_seed(0)) < 0.3
 known &= (torch.arange(160)[:, None] - torch.arange(160) - 20).abs() > 2
-filled = ww.restoration.inpaint(denoiser, truth * known, known)
+filled = ww.restoration.inpaint(truth * known, known, denoiser)
 
 figure, axes = plt.subplots(1, 3, figsize=(9, 3.3), layout="constrained")
 shown = {"known": truth * known, "filled in": filled, "the truth": truth}

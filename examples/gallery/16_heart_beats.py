@@ -28,7 +28,7 @@ beats = solution.events(threshold=8.0)
 
 known = np.ones_like(signal)
 known[..., 480:520] = 0
-filled = ww.restoration.inpaint(model, signal, known, noise=0.3)
+filled = ww.restoration.inpaint(signal, known, model, noise=0.3)
 
 figure, axes = plt.subplots(2, 1, figsize=(9, 4), layout="constrained", sharex=True)
 axes[0].plot(ecg, "k", linewidth=0.6, label="recording")

@@ -138,7 +138,7 @@ class Denoise:
     def __call__(self, batch: Columns) -> Columns:
         rows: list[Columns] = [{} for _ in batch[self.column]]
         for numbers, images in same_sizes(batch[self.column]):
-            clean = denoise(self.denoiser, images[:], self.noise)
+            clean = denoise(images[:], self.denoiser, self.noise)
             for number, picture in zip(numbers, clean, strict=True):
                 channels_last = picture.permute(1, 2, 0).cpu().numpy()
                 # a grey picture [H, W] comes back as one

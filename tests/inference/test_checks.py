@@ -138,7 +138,7 @@ class OfTwoSizes:
         ("digits", "Got str"),
         (None, "Got NoneType"),
         (np.zeros((1, 1, 8, 8), np.complex64), "array of complex64"),
-        (np.zeros((8, 8), np.float32), r"shape \[8, 8\]"),
+        (np.zeros((8, 8, 8, 8, 1), np.float32), r"shape \[8, 8, 8, 8, 1\]"),
         (np.full((1, 1, 8, 8), np.inf), "NaN or infinite"),
         (OfTwoSizes(), "9×9 pixels after others of 9×8"),
     ],

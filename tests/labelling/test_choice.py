@@ -40,11 +40,15 @@ def test_the_first_stays_until_enough_labels_say_otherwise() -> None:
     assert elected("half", "half", 40) == "half"
 
 
-def test_two_descriptions_of_different_things_are_best_side_by_side() -> None:
+def test_colours_stay_next_to_learned_features_as_a_view_of_their_own() -> None:
     images = ww.data.load(np.random.default_rng(0).random((40, 12, 12)).astype(np.float32))
     plain = plain_description(images, [Colour(), Edges()])
-    among = candidates(Candidate.of(plain), Description("learned features", 3 * plain.rows))
-    assert [len(one.description.rows[0]) / len(plain.rows[0]) for one in among] == [2, 1, 1]
-    joined = joined_description(plain, Description("learned features", 3 * plain.rows)).rows
-    first, second = joined.split(plain.rows.shape[1], dim=1)
-    torch.testing.assert_close(first, second), "whatever the scale of each is"
+    learned = Description("learned features", 3 * plain.rows)
+    colours = Colour().rows(images)
+    joined = joined_description(plain, learned)
+    assert joined.columns == {"colour": colours.shape[1], "learned": plain.rows.shape[1]}
+    torch.testing.assert_close(joined.rows, torch.cat([colours, learned.rows], 1))
+    first, second, third = candidates(Candidate.of(plain), learned)
+    assert first.graph.classifier.weights_.names == ("colour", "learned")
+    assert second.graph.classifier.weights_ is None
+    assert third.graph.classifier.weights_.names == ("colour", "edges")

@@ -12,7 +12,6 @@ from whatwhere.labelling.descriptions import (
     Behind,
     PlainSettings,
     plain_description,
-    usual_scale,
 )
 from whatwhere.labelling.label_tables import read_labels
 from whatwhere.progress import no_stage
@@ -74,14 +73,7 @@ def test_learned_features_come_in_and_the_classifier_of_both_is_saved(tmp_path: 
     session.use(plain_description(session.images, VIEWS))
     session.label({row: "abc"[y[row]] for row in range(9)})
     session.use_best(behind.learned(no_stage))
-    assert session.description.name == "colour and edges with learned features"
+    assert session.description.name == "colour and learned features"
     session.save(tmp_path / "classifier.safetensors")
     found = ww.load_classifier(tmp_path / "classifier.safetensors")
     torch.testing.assert_close(found.describe(images), session.rows, rtol=1e-4, atol=1e-4)
-
-
-def test_the_scale_makes_usual_distances_alike() -> None:
-    rows = torch.randn(300, 5, generator=torch.Generator().manual_seed(0))
-    assert usual_scale(7 * rows, 2) * 7 == torch.tensor(usual_scale(rows, 2)).item() or np.isclose(
-        usual_scale(7 * rows, 2) * 7, usual_scale(rows, 2), rtol=1e-4
-    )

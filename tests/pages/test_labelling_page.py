@@ -517,7 +517,7 @@ def test_the_estimate_says_what_is_missing_and_its_curve_has_axes(
     label_truly(tab, served, 13)
     # on a busy machine, an estimate from fewer labels comes before the one that is looked at
     tab.tab.locator("#error-curve[aria-label*='with 13 labels']").wait_for()
-    assert tab.text("#error").startswith("About ")
+    assert "% of the predicted classes are wrong" in tab.text("#error")
     assert "the axes end at" in tab.tab.locator("#error-curve").get_attribute("aria-label")
     *percents, zero, middle, last, across, upwards = written_on(tab, "error-curve")[-8:]
     assert [percent.endswith(" %") for percent in percents] == [True] * 3
@@ -668,6 +668,40 @@ def test_a_class_without_a_chosen_picture_stays_pressed_and_every_click_gives_it
         until_said(tab, shown, count)
     assert set(shown.session.said.values()) == {"bar"}
     press(tab, "<Escape>")
+
+
+@pytest.mark.browser
+def test_a_blind_check_measures_the_error_and_its_answers_become_labels(
+    tab: Opened, served: Session
+) -> None:
+    made, shown, _ = served
+    label_truly(tab, served, 3)
+    tab.tab.locator("#check-begin").click()
+    tab.tab.locator("body.checking").wait_for()
+    assert tab.text("#check-words") == "Check: picture 1 of 30. What is it?"
+    assert "%" not in tab.text("#chosen"), "the prediction is not shown"
+    for hidden in ("#map", "#tray", "#error", "#classes small"):
+        assert not tab.tab.locator(hidden).first.is_visible(), hidden
+    asked: list[int] = []
+    for number in range(5):
+        row = int(tab.tab.locator("#picture").get_attribute("data-row"))
+        asked.append(row)
+        press(tab, f"{made.truth(row)} <Enter>")
+        tab.until(lambda n=number: f"picture {n + 2} of 30" in tab.text("#check-words"))
+    assert len(shown.session.said) == 3, "answers are no labels yet"
+    press(tab, "u")
+    tab.until(lambda: "picture 5 of 30" in tab.text("#check-words"))
+    tab.tab.reload()
+    tab.settle()
+    assert "picture 5 of 30" in tab.text("#check-words"), "a check outlives the tab"
+    tab.tab.locator("#check-end").click()
+    until_said(tab, shown, 7)
+    assert {row: shown.session.said[row] for row in asked[:4]} == {
+        row: made.truth(row) for row in asked[:4]
+    }
+    assert tab.text("#check-words").startswith("Measured: ")
+    assert "of 4 pictures drawn at random" in tab.text("#check-words")
+    assert tab.tab.locator("#map").is_visible()
 
 
 # Export and import ------------------------------------------------------------------------------

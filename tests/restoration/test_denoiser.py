@@ -110,8 +110,8 @@ def test_the_result_does_not_depend_on_tiles() -> None:
 
 def test_the_result_does_not_depend_on_the_batch() -> None:
     a, b = noisy(picture(40, 40), 0.1)[None, None], noisy(picture(40, 40, 1), 0.1)[None, None]
-    both = denoise(DENOISER, torch.cat([a, b]), 0.1)
-    torch.testing.assert_close(both[1:], denoise(DENOISER, b, 0.1), rtol=0, atol=1e-6)
+    both = denoise(torch.cat([a, b]), DENOISER, 0.1)
+    torch.testing.assert_close(both[1:], denoise(b, DENOISER, 0.1), rtol=0, atol=1e-6)
 
 
 def test_small_images_are_restored_at_the_same_time_as_one_by_one() -> None:
@@ -119,25 +119,25 @@ def test_small_images_are_restored_at_the_same_time_as_one_by_one() -> None:
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        together = denoise(DENOISER, images, 0.1)
+        together = denoise(images, DENOISER, 0.1)
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(threads)
-    alone = torch.cat([denoise(DENOISER, image[None], 0.1) for image in images])
+    alone = torch.cat([denoise(image[None], DENOISER, 0.1) for image in images])
     torch.testing.assert_close(together, alone, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(("height", "width"), [(1, 1), (1, 30), (7, 9), (17, 64)])
 def test_every_size(height: int, width: int) -> None:
     y = noisy(picture(height, width), 0.05)[None, None]
-    clean = denoise(DENOISER, y, 0.05)
+    clean = denoise(y, DENOISER, 0.05)
     assert clean.shape == y.shape
     assert clean.isfinite().all()
 
 
 def test_noise_0_returns_the_picture() -> None:
     y = noisy(picture(20, 20), 0.1)[None, None]
-    assert denoise(DENOISER, y, 0.0) is y
+    assert denoise(y, DENOISER, 0.0) is y
 
 
 def test_fine_texture_that_looks_like_noise_is_given_back() -> None:
@@ -175,7 +175,7 @@ def test_never_worse_than_the_input(estimated: bool, least: int, most: int) -> N
         height, width = generator.integers(least, most, 2).tolist()
         clean = picture(height, width, seed)[None, None]
         y = noisy(clean, sigma, seed)
-        assert error(denoise(DENOISER, y, None if estimated else sigma), clean) < error(y, clean), (
+        assert error(denoise(y, DENOISER, None if estimated else sigma), clean) < error(y, clean), (
             sigma,
             height,
             width,
@@ -189,7 +189,7 @@ def test_a_lattice_is_kept(period: int) -> None:
     points = (torch.arange(48) % period == 0).float()
     clean = (0.3 + 0.4 * torch.outer(points, points))[None, None]
     y = noisy(clean, 25 / 255)
-    assert error(denoise(DENOISER, y, 25 / 255), clean) < 0.35 * error(y, clean)
+    assert error(denoise(y, DENOISER, 25 / 255), clean) < 0.35 * error(y, clean)
 
 
 @pytest.mark.parametrize("seed", [383, 467])
@@ -199,7 +199,7 @@ def test_dots_in_strong_noise_are_kept(seed: int) -> None:
     clean = torch.from_numpy(halftone(generator, 48)).float()[None, None]
     noise = torch.from_numpy(generator.normal(size=(48, 48))).float()
     y = clean + 25 / 255 * noise
-    assert error(denoise(DENOISER, y, 25 / 255), clean) < 0.88 * error(y, clean)
+    assert error(denoise(y, DENOISER, 25 / 255), clean) < 0.88 * error(y, clean)
 
 
 @pytest.mark.parametrize("seed", [1008, 1011])
@@ -210,14 +210,14 @@ def test_dots_cut_off_at_black_and_white_are_not_worse(seed: int) -> None:
     clean = torch.from_numpy(halftone(generator, 48)).float()[None, None]
     noise = torch.from_numpy(generator.normal(size=(48, 48))).float()
     cut_off = (clean + 50 / 255 * noise).clamp(0, 1)
-    assert error(denoise(DENOISER, cut_off, 50 / 255), clean) <= error(cut_off, clean)
+    assert error(denoise(cut_off, DENOISER, 50 / 255), clean) <= error(cut_off, clean)
 
 
 def test_colours_and_many_channels() -> None:
     clean = torch.stack([picture(40, 48), 0.8 * picture(40, 48), 1 - picture(40, 48)])[None]
     for truth in (clean, torch.cat([clean, clean], 1)):
         y = noisy(truth, 0.1)
-        assert error(denoise(DENOISER, y, 0.1), truth) < 0.35 * error(y, truth)
+        assert error(denoise(y, DENOISER, 0.1), truth) < 0.35 * error(y, truth)
 
 
 def test_other_units_are_brought_to_those_it_has_learned() -> None:
@@ -225,7 +225,7 @@ def test_other_units_are_brought_to_those_it_has_learned() -> None:
     for black, white in ((0, 255), (-1, 1), (1000, 3000)):
         truth = black + (white - black) * clean
         y = noisy(truth, 0.1 * (white - black))
-        assert error(denoise(DENOISER, y, 0.1 * (white - black)), truth) < 0.2 * error(y, truth)
+        assert error(denoise(y, DENOISER, 0.1 * (white - black)), truth) < 0.2 * error(y, truth)
 
 
 def test_a_quality_that_does_not_exist_is_an_error() -> None:

@@ -74,14 +74,14 @@ def test_stripes_are_denoised_better_than_by_the_denoiser() -> None:
     truth = (0.5 + 0.4 * torch.sign(torch.sin(0.5 * x + 0.5 * y)))[None, None]
     given, done = noisy(truth, 0.2), list[int]()
     model = load_denoiser()
-    own = denoise(model, given, 0.2, spec=LEARN, progress=done.append)
+    own = denoise(given, model, 0.2, spec=LEARN, progress=done.append)
     # The denoiser keeps stripes as well, so that learning gains less on it than on atoms that know
     # nothing of them.
-    assert error(own, truth) < 0.9 * error(denoise(model, given, 0.2), truth)
-    assert error(own, truth) < 0.5 * error(denoise(load_dictionary(), given, 0.2), truth)
+    assert error(own, truth) < 0.9 * error(denoise(given, model, 0.2), truth)
+    assert error(own, truth) < 0.5 * error(denoise(given, load_dictionary(), 0.2), truth)
     assert sum(done) == 60 * 60
-    assert torch.equal(denoise(model, given, 0.0, spec=LEARN), given)
-    large = denoise(model, 255 * given, 255 * 0.2, spec=LEARN) / 255
+    assert torch.equal(denoise(given, model, 0.0, spec=LEARN), given)
+    large = denoise(255 * given, model, 255 * 0.2, spec=LEARN) / 255
     assert (large - own).abs().max() < 1e-2, "it follows the units of the images"
 
 
@@ -90,9 +90,9 @@ def test_without_pairs_the_result_is_nearer_to_the_truth(sigma: float) -> None:
     truth = discs(50, 60)[None, None]
     given, atoms = noisy(truth, sigma), load_dictionary()
     for level in (sigma, None):
-        assert error(denoise(atoms, given, level), truth) < 0.75 * error(given, truth)
+        assert error(denoise(given, atoms, level), truth) < 0.75 * error(given, truth)
     assert torch.equal(
-        denoise(atoms, given, sigma)[0, 0], denoise_plane(atoms, given[0, 0], sigma)
+        denoise(given, atoms, sigma)[0, 0], denoise_plane(atoms, given[0, 0], sigma)
     ), "not learned"
 
 
@@ -102,14 +102,14 @@ def test_any_dictionary_can_be_given_and_learned_from() -> None:
     truth = (0.5 + 0.4 * torch.sin(torch.pi / 4 * (x + y)))[None, None]
     waves = torch.stack([wave(torch.pi / 4 * (x + y)[:8, :8]) for wave in (torch.sin, torch.cos)])
     waves, given = waves / waves.flatten(1).norm(dim=1)[:, None, None], noisy(truth, 0.3)
-    best = error(denoise(waves, given, 0.3), truth)
-    assert best < 0.7 * error(denoise(load_dictionary(), given, 0.3), truth)
+    best = error(denoise(given, waves, 0.3), truth)
+    assert best < 0.7 * error(denoise(given, load_dictionary(), 0.3), truth)
     start = torch.nn.functional.normalize(
         waves.flatten(1) + 0.5 * noisy(torch.zeros(2, 64), 0.125), dim=1
     )
     start = start.view_as(waves)
-    assert error(denoise(start, given, 0.3, spec=LEARN), truth) < 0.9 * error(
-        denoise(start, given, 0.3), truth
+    assert error(denoise(given, start, 0.3, spec=LEARN), truth) < 0.9 * error(
+        denoise(given, start, 0.3), truth
     )
 
 
@@ -117,9 +117,9 @@ def test_what_a_dictionary_cannot_do() -> None:
     image, known = torch.rand(1, 1, 8, 8), torch.ones(1, 1, 8, 8)
     for model, spec in ((load_denoiser(), LEARN), (load_dictionary(), None)):
         with pytest.raises(SpecError, match="A dictionary cannot inpaint"):
-            inpaint(model, image, known, spec=spec)  # type: ignore[arg-type]
+            inpaint(image, known, model, spec=spec)  # type: ignore[arg-type]
     with pytest.raises(SpecError, match=r"\[4, 9\] as the model; expected atoms \[M, K, K\]"):
-        denoise(torch.rand(4, 9), image, 0.1)
+        denoise(image, torch.rand(4, 9), 0.1)
 
 
 # Brightness and differences of colour -------------------------------------------------------------

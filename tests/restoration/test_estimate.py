@@ -80,7 +80,7 @@ def test_the_estimate_and_the_result_have_the_units_of_the_picture(
         assert noise.variance_at(shift + scale * x) == pytest.approx(
             scale**2 * expected.variance_at(x), rel=1e-3
         )
-    clean = denoise(DENOISER, shift + scale * given[None, None])
+    clean = denoise(shift + scale * given[None, None], DENOISER)
     assert error((clean - shift) / scale, truth) < 0.4 * error(given, truth)
 
 
@@ -91,7 +91,7 @@ def test_correlated_noise_is_recognised_and_removed(width: float) -> None:
     noise = estimate_noise(given[None])
     assert noise.correlation == pytest.approx(width, rel=0.1)
     assert noise.sigma == pytest.approx(0.15, rel=0.1)
-    clean = denoise(DENOISER, given[None, None])[0, 0]
+    clean = denoise(given[None, None], DENOISER)[0, 0]
     assert error(clean, truth) < 0.33 * error(given, truth)
     assert estimate_noise(truth[None]).is_zero
 
@@ -123,7 +123,7 @@ def test_any_picture_has_a_finite_estimate(values: torch.Tensor) -> None:
     noise = estimate_noise(values)
     assert np.isfinite([noise.gain, noise.sigma, noise.offset, noise.correlation]).all()
     if values.isfinite().all():
-        assert denoise(DENOISER, values[None]).isfinite().all()
+        assert denoise(values[None], DENOISER).isfinite().all()
 
 
 def test_random_pictures_have_finite_results() -> None:
@@ -138,7 +138,7 @@ def test_random_pictures_have_finite_results() -> None:
         values = values * 10.0 ** random.integers(-8, 9) + random.choice([0, -1000, 1e5])
         noise = estimate_noise(torch.from_numpy(values)[None])
         assert np.isfinite([noise.gain, noise.sigma, noise.offset]).all()
-        assert np.isfinite(denoise(DENOISER, values[None, None])).all()
+        assert np.isfinite(denoise(values[None, None], DENOISER)).all()
 
 
 def test_a_noise_file_is_read_back(tmp_path: object) -> None:
@@ -172,4 +172,33 @@ def test_counts_that_the_picture_contradicts_are_doubted() -> None:
     doubled = (2 * counts)[None, None]
     doubled[..., 0, 0] = 1  # so that a step is 1
     with pytest.warns(UserWarning, match="picture looks different: gain 2"):
-        ww.restoration.denoise(DENOISER, doubled, "poisson")
+        ww.restoration.denoise(doubled, DENOISER, "poisson")
+
+
+def camera_picture() -> tuple[torch.Tensor, torch.Tensor]:
+    """A smooth colour picture, and the same with noise as interpolated colours have it."""
+    smooth = torch.nn.functional.avg_pool2d(discs(192, 192, 4)[None].double(), 9, 1, 4)[0]
+    truth = 0.2 + 0.5 * smooth * torch.tensor([1.0, 0.8, 0.6], dtype=torch.float64)[:, None, None]
+    light = blurred(0.75, (192, 192), 1)
+    colours = torch.stack([blurred(1.2, (192, 192), seed) for seed in (2, 3, 4)])
+    return truth, truth + 0.025 * light + 0.02 * colours
+
+
+def test_noise_of_a_camera_is_recognised_in_flat_blocks_and_removed() -> None:
+    truth, given = camera_picture()
+    noise = estimate_noise(given)
+    covariance = torch.tensor(noise.covariance)
+    assert noise.sigma == pytest.approx((0.025**2 + 0.02**2) ** 0.5, rel=0.15)
+    # the brightness is common to all channels
+    assert float(covariance[0, 1] / covariance[0, 0]) == pytest.approx(0.61, abs=0.15)
+    spec = ww.restoration.RestorationSpec(quality=8)
+    clean = denoise(given[None], DENOISER, spec=spec)[0]
+    assert error(clean, truth) < 0.5 * error(given, truth)
+    assert NoiseEstimate.from_json(noise.to_json(), "a.json") == noise
+
+
+def test_a_smooth_colour_picture_and_a_coarse_texture_have_no_noise() -> None:
+    truth, _ = camera_picture()
+    assert estimate_noise(truth).is_zero
+    texture = blurred(1.2, (192, 192)).sign() * blurred(0.8, (192, 192), 1).abs()
+    assert not estimate_noise(truth + 0.05 * texture).correlation

@@ -34,7 +34,7 @@ def test_a_smooth_fill_keeps_what_is_known_and_ramps() -> None:
 def test_missing_pixels_are_nearer_to_the_truth_than_a_smooth_fill(missing: float) -> None:
     truth = discs(48, 56)[None, None]
     known = known_pixels(truth, missing)
-    result = inpaint(DENOISER, torch.where(known > 0, truth, torch.nan), known)
+    result = inpaint(torch.where(known > 0, truth, torch.nan), known, DENOISER)
     assert torch.equal(result[known > 0], truth[known > 0])
     smooth = smooth_fill(truth[0, 0] * known[0, 0], known[0, 0])
     assert error(result, truth) < 0.8 * error(smooth, truth[0, 0])
@@ -109,7 +109,7 @@ def test_a_gap_has_the_least_curvature() -> None:
 def test_known_pixels_are_denoised_where_noise_is_given() -> None:
     truth = discs(48, 56)[None, None]
     given, known = noisy(truth, 0.1), known_pixels(truth, 0.3)
-    result = inpaint(DENOISER, given, known, noise=0.1)
+    result = inpaint(given, known, DENOISER, noise=0.1)
     assert error(result[known > 0], truth[known > 0]) < 0.5 * error(
         given[known > 0], truth[known > 0]
     )
@@ -122,6 +122,6 @@ def test_colours_and_sizes_from_1_pixel() -> None:
         )[None]
         known = known_pixels(truth[:, :1], 0.5)
         known[..., 0, 0] = 1
-        result = inpaint(DENOISER, truth * known, known)
+        result = inpaint(truth * known, known, DENOISER)
         assert result.isfinite().all()
         assert error(result, truth) <= error(truth * known, truth)

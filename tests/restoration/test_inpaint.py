@@ -32,11 +32,11 @@ def random_mask(images: Tensor, missing: float, channels: int = 1) -> Tensor:
 def test_known_pixels_come_out_as_they_went_in() -> None:
     truth = noisy(picture(), 0.1).expand(1, 3, -1, -1).contiguous()
     mask = random_mask(truth, 0.5)
-    result = inpaint(DENOISER, truth, mask)
+    result = inpaint(truth, mask, DENOISER)
     known = mask.expand_as(truth) > 0
     assert torch.equal(result[known], truth[known])
     assert not torch.equal(result, truth)
-    array = inpaint(DENOISER, truth.numpy(), mask.numpy() > 0)
+    array = inpaint(truth.numpy(), mask.numpy() > 0, DENOISER)
     np.testing.assert_array_equal(array[known.numpy()], truth.numpy()[known.numpy()])
 
 
@@ -44,7 +44,7 @@ def test_unknown_pixels_have_no_influence() -> None:
     truth = picture()
     mask = random_mask(truth, 0.5)
     results = [
-        inpaint(DENOISER, torch.where(mask > 0, truth, value), mask)
+        inpaint(torch.where(mask > 0, truth, value), mask, DENOISER)
         for value in (0.0, 7.0, float("nan"))
     ]
     assert torch.equal(results[0], results[1])
@@ -54,7 +54,7 @@ def test_unknown_pixels_have_no_influence() -> None:
 def test_a_mask_for_each_channel() -> None:
     truth = picture() * torch.tensor([1.0, 0.6, 0.3]).view(1, 3, 1, 1)
     mask = random_mask(truth, 0.5, channels=3)
-    result = inpaint(DENOISER, truth * mask, mask)
+    result = inpaint(truth * mask, mask, DENOISER)
     assert error(result, truth) < 0.3 * error(truth * mask, truth)
     assert torch.equal(result[mask > 0], truth[mask > 0])
 
@@ -65,15 +65,15 @@ def test_a_constant_image_is_filled_with_its_constant(channels: int) -> None:
     flat[:, -1] += 0.2 * (channels > 1)
     mask = random_mask(flat, 0.5)
     mask[:, :, 8:20, 8:20] = 0
-    result = inpaint(DENOISER, flat * mask, mask)
+    result = inpaint(flat * mask, mask, DENOISER)
     assert (result - flat).abs().max() < 1e-4
 
 
 def test_the_result_does_not_depend_on_tiles_or_the_batch() -> None:
     truth = torch.stack([discs(150, 40), discs(150, 40, 1)])[:, None]
     mask = random_mask(truth, 0.5)
-    both = inpaint(DENOISER, truth * mask, mask)
-    tiled = inpaint(DENOISER, (truth * mask)[1:], mask[1:], spec=RestorationSpec(tile=48))
+    both = inpaint(truth * mask, mask, DENOISER)
+    tiled = inpaint((truth * mask)[1:], mask[1:], DENOISER, spec=RestorationSpec(tile=48))
     torch.testing.assert_close(both[1:], tiled, rtol=0, atol=1e-4)
 
 
@@ -92,10 +92,10 @@ def test_wrong_masks_raise_before_work_starts(monkeypatch: pytest.MonkeyPatch) -
         good.to(torch.complex64),
     ):
         with pytest.raises(ImageError, match="mask"):
-            inpaint(DENOISER, truth, bad)
+            inpaint(truth, bad, DENOISER)
     with pytest.raises(ImageError, match="mask"):
-        inpaint(DENOISER, truth, "mask.png")  # type: ignore[arg-type]
+        inpaint(truth, "mask.png", DENOISER)  # type: ignore[arg-type]
     with pytest.raises(ImageError, match="NaN"):
-        inpaint(DENOISER, truth / 0, good)  # of known pixels
+        inpaint(truth / 0, good, DENOISER)  # of known pixels
     with pytest.raises(SpecError, match="standard deviation"):
-        inpaint(DENOISER, truth, good, noise=-1.0)
+        inpaint(truth, good, DENOISER, noise=-1.0)

@@ -36,17 +36,17 @@ def clean(model: ww.DeconvNet) -> torch.Tensor:
 @pytest.mark.parametrize("noise", [0.3, None])
 def test_noise_is_removed(model: ww.DeconvNet, clean: torch.Tensor, noise: float | None) -> None:
     noisy = clean + 0.3 * torch.randn(clean.shape, generator=torch.Generator().manual_seed(0))
-    restored = ww.restoration.denoise(model, noisy.numpy(), noise)
+    restored = ww.restoration.denoise(noisy.numpy(), model, noise)
     assert isinstance(restored, np.ndarray)
     assert restored.shape == clean.shape
     assert np.mean((restored - clean.numpy()) ** 2) < 0.2 * 0.3**2
-    assert ww.restoration.denoise(model, noisy, 0.0) is noisy
+    assert ww.restoration.denoise(noisy, model, 0.0) is noisy
 
 
 def test_gaps_are_filled_in(model: ww.DeconvNet, clean: torch.Tensor) -> None:
     known = torch.ones(2, 1, 300, dtype=torch.bool)
     known[:, :, 90:94] = False  # a quarter of an event
-    filled = ww.restoration.inpaint(model, clean.where(known, torch.nan), known)
+    filled = ww.restoration.inpaint(clean.where(known, torch.nan), known, model)
     assert torch.equal(filled[known], clean[known])
     assert float((filled - clean).abs().max()) < 0.2 * float(clean.abs().max())
 
@@ -59,11 +59,11 @@ def test_gaps_longer_than_the_waveforms_are_reported(model: ww.DeconvNet) -> Non
     with pytest.warns(
         UserWarning, match=r"1 gap longer .*\(16 samples\); the longest has 1,500 samples"
     ):
-        ww.restoration.inpaint(model, signals, known)
+        ww.restoration.inpaint(signals, known, model)
     known[0, :, 510:2000] = True
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        ww.restoration.inpaint(model, signals, known)
+        ww.restoration.inpaint(signals, known, model)
 
 
 def test_the_command_leaves_gaps_longer_than_a_waveform_unknown(
@@ -86,19 +86,19 @@ def test_the_command_leaves_gaps_longer_than_a_waveform_unknown(
 
 def test_what_is_wrong(model: ww.DeconvNet, clean: torch.Tensor) -> None:
     with pytest.raises(SpecError, match="a model of pictures"):
-        ww.restoration.denoise(ww.DeconvNet(ww.ModelSpec.paper()), clean, 0.1)
+        ww.restoration.denoise(clean, ww.DeconvNet(ww.ModelSpec.paper()), 0.1)
     with pytest.raises(ImageError, match=r"expected \[N, 1, T\]"):
-        ww.restoration.denoise(model, clean[0], 0.1)
+        ww.restoration.denoise(clean[0], model, 0.1)
     with pytest.raises(SpecError, match="noise of counts"):
-        ww.restoration.denoise(model, clean, "poisson")
+        ww.restoration.denoise(clean, model, "poisson")
 
 
 def test_what_is_wrong_with_signals_and_masks() -> None:
     model, signals = ww.DeconvNet(ww.ModelSpec.signals(1, 16, pool_size=1)), torch.rand(1, 1, 50)
     with pytest.raises(ImageError, match=r"Signals; expected a float tensor or array \[N, 1, T\]"):
-        ww.restoration.denoise(model, ww.data.load(signals.numpy(), signals=True))
+        ww.restoration.denoise(ww.data.load(signals.numpy(), signals=True), model)
     with pytest.raises(ImageError, match="a mask of shape"):
-        ww.restoration.inpaint(model, signals, torch.ones(1, 1, 20))
+        ww.restoration.inpaint(signals, torch.ones(1, 1, 20), model)
 
 
 TYPES = {
@@ -147,7 +147,7 @@ def test_commands_write_a_recording_as_it_was(
     name = ("--model", tmp_path / "model.safetensors")
     whatwhere("inpaint", source, mask, out, *name, "--quiet")
     given, found = (ww.data.load(path, signals=True)[:] for path in (source, out))
-    expected = ww.restoration.inpaint(model, given, torch.from_numpy(known)[None, None] > 0)
+    expected = ww.restoration.inpaint(given, torch.from_numpy(known)[None, None] > 0, model)
     step = 0 if "f" in kind else 1 / full
     torch.testing.assert_close(found, expected, atol=step + 1e-6, rtol=0)
     assert not torch.equal(found, given)
@@ -177,13 +177,13 @@ def test_commands_find_gaps_by_nan_and_remove_noise(
     holes[:, :, 90:94] = torch.nan
     np.save(tmp_path / "holes.npy", holes.numpy())
     whatwhere("inpaint", tmp_path / "holes.npy", "nan", tmp_path / "filled.npy", *option)
-    expected = ww.restoration.inpaint(model, holes, holes.isfinite())
+    expected = ww.restoration.inpaint(holes, holes.isfinite(), model)
     assert np.array_equal(np.load(tmp_path / "filled.npy"), expected.numpy())
     noisy = clean + 0.3 * torch.randn(clean.shape, generator=torch.Generator().manual_seed(0))
     np.save(tmp_path / "noisy.npy", noisy.numpy())
     whatwhere("denoise", tmp_path / "noisy.npy", tmp_path / "clean.npy", *option, "--noise", 0.3)
     assert np.array_equal(
-        np.load(tmp_path / "clean.npy"), ww.restoration.denoise(model, noisy, 0.3).numpy()
+        np.load(tmp_path / "clean.npy"), ww.restoration.denoise(noisy, model, 0.3).numpy()
     )
 
 
@@ -256,9 +256,9 @@ def test_denoising_leaves_unknown_samples_unknown(
     holes = noisy.clone()
     holes[:, :, 100:160] = torch.nan
     known = holes.isfinite()
-    restored = ww.restoration.denoise(model, holes, 0.3)
+    restored = ww.restoration.denoise(holes, model, 0.3)
     assert torch.equal(restored.isnan(), ~known)
-    expected = ww.restoration.inpaint(model, noisy, known, 0.3)
+    expected = ww.restoration.inpaint(noisy, known, model, 0.3)
     assert torch.equal(restored[known], expected[known])
     np.save(tmp_path / "holes.npy", holes.numpy())
     out = tmp_path / "clean.npy"
@@ -293,10 +293,10 @@ def test_without_its_baseline_a_recording_has_neither_drift_nor_hum(
     place = torch.arange(signal.shape[2])
     slow = 2 * torch.sin(place / 400) + 0.5 * torch.sin(2 * torch.pi * 0.0731 * place)
     flat = ww.restoration.RestorationSpec(baseline=False)
-    restored = ww.restoration.denoise(model, signal + slow, 0.05, spec=flat)
+    restored = ww.restoration.denoise(signal + slow, model, 0.05, spec=flat)
     inside = slice(200, -200)
     assert float((restored - signal)[..., inside].abs().mean()) < 0.1
-    kept = ww.restoration.denoise(model, signal + slow, 0.05)
+    kept = ww.restoration.denoise(signal + slow, model, 0.05)
     assert float((kept - signal - slow)[..., inside].abs().mean()) < 0.1
     np.save(tmp_path / "a.npy", (signal + slow).numpy())
     paths = [tmp_path / "a.npy", tmp_path / "flat.npy", "--noise", 0.05, "--no-baseline"]
@@ -309,6 +309,6 @@ def test_only_recordings_have_a_baseline_to_remove(
 ) -> None:
     flat = ww.restoration.RestorationSpec(baseline=False)
     with pytest.raises(SpecError, match="only recordings have a baseline"):
-        ww.restoration.denoise(ww.restoration.load_denoiser(), torch.rand(1, 1, 32, 32), spec=flat)
+        ww.restoration.denoise(torch.rand(1, 1, 32, 32), ww.restoration.load_denoiser(), spec=flat)
     with pytest.raises(SpecError, match="subtracts no baseline"):
-        ww.restoration.denoise(model, clean, 0.3, spec=flat)
+        ww.restoration.denoise(clean, model, 0.3, spec=flat)

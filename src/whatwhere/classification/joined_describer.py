@@ -1,6 +1,6 @@
 """Rows of several descriptions of a picture, side by side."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -29,6 +29,11 @@ class PictureDescriber(Protocol):
         """A line that says what rows describe, and why."""
         ...
 
+    @property
+    def columns(self) -> Mapping[str, int]:
+        """The number of columns of each description that stands side by side, by its name."""
+        ...
+
     def __call__(self, images: Any, progress: Advance = no_op) -> Tensor: ...
     def settings(self) -> dict[str, Any]: ...
     def tensors(self) -> dict[str, Tensor]: ...
@@ -36,20 +41,25 @@ class PictureDescriber(Protocol):
 
 @dataclass(frozen=True)
 class JoinedDescriber:
-    """Images of one shape → the rows of several views side by side, each with its scale.
+    """Images of one shape → the rows of several views side by side.
 
     views   views, in the order of their columns
-    scales  factor of the rows of each view
+    counts  number of columns of each view
     shape   channels, height and width of the images
     own     learned features, whose columns come last; None for views alone
-    own_scale  factor of the rows of learned features
     """
 
     views: tuple[MapView, ...]
-    scales: tuple[float, ...]
+    counts: tuple[int, ...]
     shape: tuple[int, int, int]
     own: PictureDescriber | None = None
-    own_scale: float = 1.0
+
+    @property
+    def columns(self) -> Mapping[str, int]:
+        """The number of columns of each view, and of each part of the learned features."""
+        names = [view.name for view in self.views]
+        own = {} if self.own is None else self.own.columns
+        return dict(zip(names, self.counts, strict=True)) | dict(own)
 
     @property
     def why(self) -> str:
@@ -66,27 +76,25 @@ class JoinedDescriber:
                 f"{images.name} has images of {'×'.join(map(str, images.shape))}, but the"
                 f" classifier takes {'×'.join(map(str, self.shape))}."
             )
-        parts = [
-            scale * view.rows(images) for view, scale in zip(self.views, self.scales, strict=True)
-        ]
+        parts = [view.rows(images) for view in self.views]
         if self.own is None:
             progress(len(images))
         else:
-            parts.append(self.own_scale * self.own(images, progress))
+            parts.append(self.own(images, progress))
         return torch.cat(parts, 1)
 
     def settings(self) -> dict[str, Any]:
         """What a file holds besides tensors."""
         views = []
-        for view, scale in zip(self.views, self.scales, strict=True):
+        for view, count in zip(self.views, self.counts, strict=True):
             if _SAVED.get(view.name) is not type(view):
                 raise SpecError(
                     f"A classifier with the view {view.name!r} cannot be saved; expected"
                     f" {', '.join(_SAVED)}."
                 )
-            views.append({"name": view.name, "fields": asdict(view), "scale": scale})
+            views.append({"name": view.name, "fields": asdict(view), "columns": count})
         own = {} if self.own is None else self.own.settings()
-        return own | {"shape": self.shape, "views": views, "own_scale": self.own_scale}
+        return own | {"shape": self.shape, "views": views}
 
     def tensors(self) -> dict[str, Tensor]:
         """The tensors of learned features, as a file holds them."""
@@ -99,20 +107,13 @@ def read_joined(settings: Mapping[str, Any], own: PictureDescriber | None) -> Jo
     own  the describer of its learned features
     """
     views = []
-    scales = []
+    counts = []
     for entry in settings["views"]:
         if entry["name"] not in _SAVED:
             raise SpecError(f"it has the unknown view {entry['name']!r}")
         fields = dict(entry["fields"])
         fields["cells"] = tuple(fields["cells"])
         views.append(_SAVED[entry["name"]](**fields))
-        scales.append(float(entry["scale"]))
+        counts.append(int(entry["columns"]))
     channels, height, width = settings["shape"]
-    return JoinedDescriber(
-        tuple(views), tuple(scales), (channels, height, width), own, float(settings["own_scale"])
-    )
-
-
-def side_by_side(parts: Sequence[Tensor], scales: Sequence[float]) -> Tensor:
-    """Rows [N, d] of several descriptions, each times its scale."""
-    return torch.cat([scale * rows for rows, scale in zip(parts, scales, strict=True)], 1)
+    return JoinedDescriber(tuple(views), tuple(counts), (channels, height, width), own)

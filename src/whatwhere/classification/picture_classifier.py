@@ -20,6 +20,7 @@ from whatwhere.classification.metric import Metric, learn_metric
 from whatwhere.classification.neighbours import Neighbours
 from whatwhere.classification.new_rows import NewRows
 from whatwhere.classification.settings import Distortions
+from whatwhere.classification.view_join import ViewJoin, read_join
 from whatwhere.classification.where import WHERE_FILE, choose_where, with_choice
 from whatwhere.data import Images, load
 from whatwhere.engines.devices import choose_device
@@ -108,6 +109,13 @@ class Describer:
             parts.append(self.metric(rows).cpu())
         return unit_length(torch.cat(parts, 1)) if len(parts) > 1 else parts[0]
 
+    @property
+    def columns(self) -> Mapping[str, int]:
+        """The number of columns of what is anywhere (textures), and of what is at a place
+        (shapes)."""
+        parts = {"textures": self.anywhere, "shapes": self.metric}
+        return {name: len(metric.matrix) for name, metric in parts.items() if metric is not None}
+
     def settings(self) -> dict[str, Any]:
         """What a file holds besides tensors."""
         how = Distortions() if self.metric is None else self.metric.how
@@ -147,6 +155,7 @@ class PictureClassifier:
     probabilities  probabilities of their classes, [N, K]
     n_neighbors    number of neighbours to compare with
     describe       function from images to rows; None if it classifies rows only
+    join           joins the rows of several views; None for one description
     """
 
     classes: tuple[str, ...]
@@ -154,6 +163,7 @@ class PictureClassifier:
     probabilities: Tensor
     n_neighbors: int = 10
     describe: PictureDescriber | None = None
+    join: ViewJoin | None = None
 
     def predict_proba(
         self, images: Any, progress: Callable[[int], Any] = lambda images: None
@@ -168,7 +178,10 @@ class PictureClassifier:
         values = torch.as_tensor(queries)
         if not values.float().isfinite().all():
             raise ImageError("The rows have NaN or infinite values; expected finite ones.")
-        known = NewRows(Neighbours(self.rows), self.probabilities, self.n_neighbors)
+        rows = self.rows
+        if self.join is not None:
+            rows, values = self.join(rows), self.join(values)
+        known = NewRows(Neighbours(rows), self.probabilities, self.n_neighbors)
         return np.asarray(known(values).numpy())
 
     def predict(self, images: Any) -> np.ndarray:
@@ -188,6 +201,9 @@ class PictureClassifier:
         if self.describe is not None:
             tensors |= self.describe.tensors()
             settings |= self.describe.settings()
+        if self.join is not None:
+            tensors |= self.join.tensors()
+            settings |= self.join.settings()
         return checked_bytes(FORMAT, settings, tensors)
 
 
@@ -220,7 +236,10 @@ def load_classifier(path: str | os.PathLike[str]) -> PictureClassifier:
             raise SpecError("its classes or its number of neighbours have the wrong type")
         if rows.ndim != 2 or 0 in rows.shape or probabilities.shape != (len(rows), len(classes)):
             raise SpecError("its rows, probabilities and classes do not match")
-        return PictureClassifier(classes, rows, probabilities, n_neighbors, describe)
+        join = read_join(settings, tensors)
+        if join is not None and len(join.mean) != rows.shape[1]:
+            raise SpecError("its rows and views do not match")
+        return PictureClassifier(classes, rows, probabilities, n_neighbors, describe, join)
 
 
 def is_classifier(path: Path) -> bool:

@@ -54,8 +54,9 @@ def infer(
     Images and latents are converted to the model's device and dtype.
 
     model     the model, on the device where inference is to run
-    images    a float tensor or array [N, C, H, W] or [N, C, T], or the result of
-              `whatwhere.data.load`, which is read batch by batch
+    images    a tensor or array [N, C, H, W] or [N, C, T] of floats or of integers of 8 or 16 bits;
+              one image [C, H, W] or [H, W], a PIL image; or the result of `whatwhere.data.load`,
+              which is read batch by batch
     spec      how to infer; None means `InferenceSpec()`, the paper's settings at test time
     plan      phases, one after the other; empty means one joint phase from the top layer
     mask      a weight ≥ 0 for every pixel, [N, 1 or C, H, W] or [N, 1 or C, T]; 0 marks unknown

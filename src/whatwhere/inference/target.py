@@ -30,16 +30,16 @@ class ImageSource(Protocol):
 
 
 def as_image_source(images: object, spec: ModelSpec) -> tuple[ImageSource, bool]:
-    """Images as `infer` takes them: a tensor, a NumPy array as a tensor, or an object that returns
-    tensors for slices.
+    """Images as `infer` takes them: a tensor [N, C, H, W], or an object that returns tensors for
+    slices. Arrays and PIL images become tensors, and one image a batch of one.
 
     Also returns whether they were signals [N, C, T], for a model of signals: from here on they are
     images of height 1.
     """
     if hasattr(images, "as_images"):
         return cast(ImageSource, images), True
-    if isinstance(images, np.ndarray):
-        images = _as_tensor(images)
+    if isinstance(images, np.ndarray) or hasattr(images, "__array_interface__"):  # or PIL's
+        images = _as_tensor(np.asarray(images))
     if isinstance(images, Tensor):
         return _tensor_source(images, spec)
     lazy = hasattr(images, "__len__") and hasattr(images, "__getitem__")
@@ -67,7 +67,20 @@ def _tensor_source(images: Tensor, spec: ModelSpec) -> tuple[Tensor, bool]:
     images = images.detach()
     if images.ndim == 3 and spec.for_signals:
         return images[:, :, None], True
-    return images, False
+    return _as_batch(images, spec.channels), False
+
+
+def _as_batch(images: Tensor, channels: int) -> Tensor:
+    """One image [H, W], [C, H, W] or [H, W, C], or grey images [N, H, W], as [N, C, H, W]."""
+    if images.ndim == 2:
+        return images[None, None]
+    if images.ndim != 3:
+        return images
+    if images.shape[0] == channels:
+        return images[None]
+    if channels == 1:
+        return images[:, None]
+    return images.permute(2, 0, 1)[None] if images.shape[2] == channels else images
 
 
 def in_model_units(spec: ModelSpec, images: Any) -> Any:

@@ -18,7 +18,7 @@ class Candidate(NamedTuple):
 
     @classmethod
     def of(cls, description: Description) -> "Candidate":
-        return cls(description, Neighbourhood(description.rows))
+        return cls(description, Neighbourhood(description.rows, views=description.columns))
 
 
 def candidates(plain: Candidate, learned: Description) -> list[Candidate]:

@@ -2,8 +2,8 @@
 side by side."""
 
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,14 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from whatwhere.classification.joined_describer import (
-    JoinedDescriber,
-    PictureDescriber,
-    side_by_side,
-)
+from whatwhere.classification.joined_describer import JoinedDescriber, PictureDescriber
 from whatwhere.classification.picture_classifier import describe_pictures, is_finished
 from whatwhere.classification.settings import Distortions
 from whatwhere.data import Images
+from whatwhere.errors import listed
 from whatwhere.learning import TrainedRun
 from whatwhere.progress import Stage, no_stage
 from whatwhere.spec.execution import Execution
@@ -32,27 +29,33 @@ class Description(NamedTuple):
     rows      descriptors [n, D]
     describe  a function from new images to such rows; None if only the rows are known
     at        the numbers of the described pictures [n]; None for all
+    columns   number of columns of each view that stands side by side; None for one description
     """
 
     name: str
     rows: Tensor
     describe: PictureDescriber | None = None
     at: np.ndarray | None = None
+    columns: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True)
 class PlainSettings:
     """The views that describe pictures before a model is learned.
 
-    views  colours of the whole picture, reduced because a histogram needs few pixels; edges of the
-           whole, of quarters and of sixteenths. On eight sets, it was best or near it
-           (benchmarks/labels/plain_views.py)
+    views  colours of the whole and of quarters, of small pictures because a histogram needs few
+           pixels; edges of the whole, of quarters and of sixteenths. On eight sets, this was best
+           or near it (benchmarks/labels/plain_views.py)
     first  pictures that are described before the page opens: as many as take about a second. The
            others follow behind
+    beside  names of the views that stay next to learned features, which describe edges themselves:
+            with one label a class, edges make the joined classes of fruit and steel worse by 5
+            points
     """
 
-    views: tuple[MapView, ...] = (Colour(side=24, cells=(1,)), Edges(cells=(1, 2, 4)))
+    views: tuple[MapView, ...] = (Colour(side=24), Edges(cells=(1, 2, 4)))
     first: int = 600
+    beside: tuple[str, ...] = ("colour",)
 
 
 def plain_description(
@@ -67,41 +70,36 @@ def plain_description(
     stage  shows the progress
     """
     described = images if at is None else images.subset(at)
+    name = listed(view.name for view in views)
     parts = []
-    with stage("describing colours and edges", len(described) * len(views)) as advance:
+    with stage(f"describing the pictures by {name}", len(described) * len(views)) as advance:
         for view in views:
             parts.append(view.rows(described, advance))
-    scales = [usual_scale(part, len(views)) for part in parts]
-    describer = JoinedDescriber(tuple(views), tuple(scales), images.shape)
-    name = " and ".join(view.name for view in views)
-    return Description(name, side_by_side(parts, scales), describer, at)
+    counts = tuple(part.shape[1] for part in parts)
+    describer = JoinedDescriber(tuple(views), counts, images.shape)
+    return Description(name, torch.cat(parts, 1), describer, at, describer.columns)
 
 
-def joined_description(plain: Description, learned: Description) -> Description:
-    """Both descriptions of all pictures side by side, with equal weight."""
-    assert isinstance(plain.describe, JoinedDescriber)
-    ours = usual_scale(learned.rows, 2)
-    theirs = usual_scale(plain.rows, 2)
-    scales = tuple(theirs * scale for scale in plain.describe.scales)
-    describer = replace(plain.describe, scales=scales, own=learned.describe, own_scale=ours)
-    rows = side_by_side([plain.rows, learned.rows], [theirs, ours])
-    return Description(f"{plain.name} with {learned.name}", rows, describer)
+def joined_description(
+    plain: Description, learned: Description, beside: Sequence[str] = PlainSettings().beside
+) -> Description:
+    """Some views and learned features side by side.
 
-
-def usual_scale(rows: Tensor, parts: int, sample: int = 500) -> float:
-    """The factor that makes the usual squared distance of neighbours 1 / parts, so that no part of
-    a description decides alone who is whose neighbour.
-
-    sample  rows from which distances are measured
+    beside  the names of the views; names of other views are left out
     """
-    step = max(1, len(rows) // sample)
-    some = rows[::step]
-    if len(some) < 2:
-        return 1.0
-    distances = torch.cdist(some, some)
-    distances.fill_diagonal_(torch.inf)
-    usual = float(distances.sort(1).values[:, : min(10, len(some) - 1)].square().mean(1).median())
-    return float((parts * max(usual, 1e-12)) ** -0.5)
+    describe = plain.describe
+    assert isinstance(describe, JoinedDescriber)
+    used = [n for n, view in enumerate(describe.views) if view.name in beside]
+    views = tuple(describe.views[n] for n in used)
+    counts = tuple(describe.counts[n] for n in used)
+    parts = plain.rows.split(list(describe.counts), dim=1)
+    own = learned.describe
+    joined = JoinedDescriber(views, counts, describe.shape, own)
+    columns = dict(zip([view.name for view in views], counts, strict=True))
+    columns |= {"learned": learned.rows.shape[1]} if own is None else dict(own.columns)
+    rows = torch.cat([*(parts[n] for n in used), learned.rows], 1)
+    name = listed([*(view.name for view in views), learned.name])
+    return Description(name, rows, joined, None, columns)
 
 
 def own_features(description: Description) -> PictureDescriber | None:

@@ -55,6 +55,8 @@ class Neighbourhood:
     rows         descriptors [N, D]
     class_prior  as for `GraphClassifier`
     walks        how far a label reaches
+    views        number of columns of each view in the rows, as for `GraphClassifier`; None for one
+                 description
 
     Public attributes: `matrix`, the weights [N, N]; `distances`, the mean square distance of each
     row to its neighbours [N]; `parts`, the number of the connected part of each row [N].
@@ -65,17 +67,23 @@ class Neighbourhood:
         rows: torch.Tensor,
         class_prior: Any = None,
         walks: WalkSettings | None = None,
+        views: Mapping[str, int] | None = None,
     ) -> None:
         self.rows = rows
         self.walks = walks or WalkSettings()
-        self.classifier = GraphClassifier(class_prior=class_prior)
+        self.classifier = GraphClassifier(class_prior=class_prior, views=views)
         self.classifier.fit(rows.numpy(), np.zeros(len(rows)))
+        self._places: np.ndarray | None = None
+        self._take_graph()
+
+    def _take_graph(self) -> None:
+        """Take over the graph of the classifier, which follows the weights of the views."""
         assert self.classifier.graph_ is not None
+        self._graph = self.classifier.graph_
         self.matrix = scipy_matrix(self.classifier.graph_)
         self.distances = self.classifier.distances_.cpu().numpy()
         self.parts = self.classifier.parts_.cpu().numpy()
         self._degrees = np.asarray(self.matrix.sum(1)).ravel()
-        self._places: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -110,6 +118,8 @@ class Neighbourhood:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)
                 self.classifier.refit(y)
+            if self.classifier.graph_ is not self._graph:
+                self._take_graph()
             result[:, np.searchsorted(classes, self.classifier.classes_)] = (
                 self.classifier.label_distributions_
             )
@@ -134,7 +144,8 @@ class Neighbourhood:
     def nearest(self, row: int, among: Sequence[int], count: int) -> list[tuple[int, float]]:
         """The rows among some that are nearest to a row, and the cosines of their descriptors."""
         others = np.array([other for other in among if other != row], dtype=int)
-        unit = torch.nn.functional.normalize(self.rows, dim=1)
+        join = self.classifier.join_
+        unit = torch.nn.functional.normalize(self.rows if join is None else join(self.rows), dim=1)
         cosines = (unit[torch.from_numpy(others)] @ unit[row]).numpy()
         order = np.argsort(-cosines, kind="stable")[:count]
         return [(int(others[i]), float(cosines[i])) for i in order]

@@ -28,7 +28,11 @@ from whatwhere.errors import ImageError, plural, warn
 from whatwhere.files import claim, read_regular, readable
 from whatwhere.labelling.choice import Candidate, candidates, elect
 from whatwhere.labelling.descriptions import Description, plain_description
-from whatwhere.labelling.estimate import estimate_error, missing_for_estimate
+from whatwhere.labelling.estimate import (
+    ErrorEstimate,
+    estimate_error,
+    missing_for_estimate,
+)
 from whatwhere.labelling.exchange import (
     ClassTable,
     export,
@@ -40,6 +44,7 @@ from whatwhere.labelling.label_tables import LONGEST_TABLE, NOT_SURE
 from whatwhere.labelling.labels import Key, Labels
 from whatwhere.labelling.neighbourhood import Neighbourhood, Spread, checked_rows
 from whatwhere.labelling.suggestions import suggested_rows
+from whatwhere.labelling.suspects import Suspect, suspected_labels
 from whatwhere.learning import TrainedRun
 from whatwhere.learning.run_folder import recorded_by
 from whatwhere.nn.feature_maps import FeatureMaps
@@ -159,7 +164,9 @@ class Labelling:
         graph  the graph of the described pictures, if it was made already
         """
         self.description = description
-        self.graph = graph or Neighbourhood(description.rows, self._class_prior)
+        self.graph = graph or Neighbourhood(
+            description.rows, self._class_prior, views=description.columns
+        )
         count = len(self.names)
         self.at = np.arange(count) if description.at is None else description.at
         self._place = np.full(count, -1)
@@ -280,8 +287,13 @@ class Labelling:
         return chosen
 
     def error(self) -> float | None:
-        """An estimate of the share of wrong classes among pictures without a label
-        (`estimate.estimate_error`); None with fewer than five labels, or a single class."""
+        """An estimate of the share of wrong classes among pictures without a label; None with
+        fewer than five labels, or a single class."""
+        estimate = self.estimate()
+        return None if estimate is None else estimate.share
+
+    def estimate(self) -> ErrorEstimate | None:
+        """The same with its range, and the classes that are confused most."""
         shares = Spread(self.spread.classes, self.spread.probabilities[self.at])
         said = self._described_of(self.said)
         unprompted = {int(self._place[row]) for row in self.labels.unprompted}
@@ -289,7 +301,7 @@ class Labelling:
         if estimate is not None:
             count = len(self.labelled)
             earlier = [point for point in self.curve if point[0] < count]
-            self.curve = [*earlier, (count, estimate)]
+            self.curve = [*earlier, (count, estimate.share)]
         return estimate
 
     def missing_for_estimate(self) -> str:
@@ -298,13 +310,15 @@ class Labelling:
 
     def error_words(self) -> str:
         """The estimate of the error as a sentence with its limits, or what it still needs."""
-        error = self.error()
-        if error is None:
+        estimate = self.estimate()
+        if estimate is None:
             return self.missing_for_estimate()
-        return (
-            f"About {100 * error:.1f} % of the predicted classes are wrong (an estimate; it is"
-            " rough with fewer than ten labels of each class)."
-        )
+        return f"{estimate.words} {estimate.advice()}".strip()
+
+    def suspects(self) -> list[Suspect]:
+        """The labels that look wrong: the other labels contradict them when they are held out."""
+        found = suspected_labels(self.graph) if len(self.classes) > 1 else []
+        return [one._replace(row=int(self.at[one.row])) for one in found]
 
     def nearest_labelled(self, key: Any, count: int = 4) -> list[tuple[int, float]]:
         """The labelled pictures nearest to a picture: their rows, and the cosines of their
@@ -330,7 +344,12 @@ class Labelling:
             )
         shares = torch.from_numpy(self.probabilities[self.at]).float()
         return PictureClassifier(
-            tuple(self.classes), self.rows, shares, self.graph.n_neighbors, self.describe
+            tuple(self.classes),
+            self.rows,
+            shares,
+            self.graph.n_neighbors,
+            self.describe,
+            self.graph.classifier.join_,
         )
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:

@@ -108,16 +108,24 @@ class Events(np.ndarray):
         return pandas.DataFrame({name: np.asarray(self[name]) for name, _ in FIELDS})
 
     def to_csv(
-        self, file: Any, *, header: bool = True, channel_names: Sequence[str] | None = None
+        self,
+        file: Any,
+        *,
+        header: bool = True,
+        channel_names: Sequence[str] | None = None,
+        seconds: bool | None = None,
     ) -> None:
         """Write a line for each event, after one with the names of the columns, to a path or an
         open file.
 
         header         whether to write the line with the names; False continues a table
         channel_names  names that are written in place of the numbers of channels
+        seconds        whether to write the column of seconds; None: unless all are unknown
         """
         columns = [name for name, _ in FIELDS]
-        if len(self) and np.isnan(self["seconds"]).all():
+        if seconds is None:
+            seconds = not len(self) or not np.isnan(self["seconds"]).all()
+        if not seconds:
             columns.remove("seconds")
         kinds = dict(FIELDS)
         formats = []

@@ -249,7 +249,7 @@ def restore_recording(
     left = ""
     with Stages(quiet).stage(f"{task.name} {printable(recording)}", 1) as advance:
         if mask is None:
-            restored = restoration.denoise(opened, values, task.noise, spec=task.spec)
+            restored = restoration.denoise(values, opened, task.noise, spec=task.spec)
             if unknown_samples := int(restored.isnan().sum()):
                 left = f"; {plural(unknown_samples, 'unknown sample')} stay unknown"
         else:
@@ -258,7 +258,7 @@ def restore_recording(
             with warnings.catch_warnings():
                 # the line below says how many gaps are left
                 warnings.simplefilter("ignore", LongGapsWarning)
-                restored = restoration.inpaint(opened, values, known, task.noise, spec=task.spec)
+                restored = restoration.inpaint(values, known, opened, task.noise, spec=task.spec)
             unknown = float("nan") if recordings().holds_unknown(recording) else 0.0
             longest = opened.spec.layers[0].filter_shape[1]
             gaps = leave_long_gaps(restored, known, longest, unknown)

@@ -191,7 +191,7 @@ def load_denoiser() -> Denoiser:
 
     >>> denoiser = ww.restoration.load_denoiser()
     >>> noisy = 0.5 + 0.1 * torch.randn(1, 1, 40, 40)
-    >>> bool(ww.restoration.denoise(denoiser, noisy, 0.1).std() < 0.03)
+    >>> bool(ww.restoration.denoise(noisy, denoiser, 0.1).std() < 0.03)
     True
     """
     numbers = load((files("whatwhere.restoration") / "denoiser.safetensors").read_bytes())
@@ -199,8 +199,16 @@ def load_denoiser() -> Denoiser:
 
 
 def plane_restorer(
-    denoiser: Denoiser, spec: RestorationSpec, progress: Progress | None = None
+    denoiser: Denoiser,
+    spec: RestorationSpec,
+    progress: Progress | None = None,
+    *,
+    white: bool = True,
 ) -> Restore:
+    """Return the function that restores a plane with the denoiser.
+
+    white  the noise is white, so that what is removed can be compared with it
+    """
 
     def denoise(
         plane: Tensor,
@@ -215,7 +223,9 @@ def plane_restorer(
         black, white = value_range(plane, noise) if mask is None else known_range(plane, mask)
         unit = (plane - black) / (white - black)
         level = noise / (white - black)
-        if mask is None:
+        if mask is None and not white:
+            clean = at_most_the_noise(unit, denoise(unit, level), level)
+        elif mask is None:
             clean = denoise_safely(denoise, unit, level)
         else:
             clean = fill_in(denoise, unit, mask, level, spec.quality)

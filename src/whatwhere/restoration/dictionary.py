@@ -32,7 +32,7 @@ def load_dictionary() -> Tensor:
 
     >>> atoms = ww.restoration.load_dictionary()
     >>> noisy = 0.5 + 0.1 * torch.randn(1, 1, 40, 40)
-    >>> bool(ww.restoration.denoise(atoms, noisy, 0.1).std() < 0.05)
+    >>> bool(ww.restoration.denoise(noisy, atoms, 0.1).std() < 0.05)
     True
     """
     return load((files("whatwhere.restoration") / "dictionary.safetensors").read_bytes())[

@@ -30,6 +30,8 @@ class NoiseEstimate:
     offset       brightness of a pixel that no photon reached; of either sign
     correlation  width of the blur that makes white noise into this noise, as the standard deviation
                  of a Gaussian in pixels; 0: neighbouring pixels have independent noise
+    covariance   covariance of the noise of red, green and blue, three rows, where it is correlated;
+                 empty: the channels have independent noise
     source       what the noise was estimated from, in words; "given" for noise that a user gave
     error        standard error of the noise's standard deviation, as a share of it
     points       brightness, variance and number of blocks of the groups of blocks that the line
@@ -43,6 +45,7 @@ class NoiseEstimate:
     sigma: float = 0.0
     offset: float = 0.0
     correlation: float = 0.0
+    covariance: tuple[tuple[float, ...], ...] = ()
     source: str = "given"
     error: float = 0.0
     points: tuple[tuple[float, float, int], ...] = ()
@@ -126,7 +129,8 @@ class NoiseEstimate:
             number = fields.pop("format")
             if number == _FORMAT:
                 points = tuple((float(x), float(v), int(n)) for x, v, n in fields.pop("points", ()))
-                return cls(**fields, points=points)
+                rows = tuple(tuple(map(float, row)) for row in fields.pop("covariance", ()))
+                return cls(**fields, covariance=rows, points=points)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise SpecError(
                 f"{printable(name)} is not a noise file. Give a file that `whatwhere denoise"

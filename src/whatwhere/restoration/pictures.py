@@ -199,12 +199,12 @@ def restore_picture(
             if noise is None:
                 noise = estimate_noise(image[0])
                 estimates.append(noise)
-            result = denoise(model, image, noise, spec=task.spec, progress=progress)
+            result = denoise(image, model, noise, spec=task.spec, progress=progress)
         else:
             assert isinstance(model, Denoiser)
             mask = masks[page : page + 1]
             level = float(task.noise or 0)  # type: ignore[arg-type]
-            result = inpaint(model, image, mask, level, spec=task.spec, progress=progress)
+            result = inpaint(image, mask, model, level, spec=task.spec, progress=progress)
         results.append(result[0].cpu().numpy())
     with disk_errors(f"writing {job.out}", REMEDY):
         kind = FORMATS[job.out.suffix.lower()]

@@ -48,6 +48,19 @@ def from_opponent(planes: Tensor) -> Tensor:
     )
 
 
+def plane_deviations(covariance: Sequence[Sequence[float]]) -> list[float]:
+    """The standard deviations in brightness and differences of colour of noise with this covariance
+    of red, green and blue."""
+    channels = torch.tensor(covariance, dtype=torch.float64)
+    return (OPPONENT @ channels @ OPPONENT.T).diagonal().clamp(min=0).sqrt().tolist()
+
+
+def restore_colour(restore: Restore, image: Tensor, noises: Sequence[float]) -> Tensor:
+    """An image [3, H, W] restored as brightness and differences of colour, whose noise is given."""
+    planes = zip(to_opponent(image), noises, strict=True)
+    return from_opponent(torch.stack([restore(plane, noise, None) for plane, noise in planes]))
+
+
 def restore_images(
     restore: Restore, images: Tensor, noises: Sequence[float], masks: Sequence[Tensor] | None = None
 ) -> Tensor:

@@ -2,7 +2,8 @@
 model of waveforms."""
 
 from importlib.util import find_spec
-from typing import Any, TypeVar
+from os import PathLike
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -14,9 +15,10 @@ from whatwhere.inference import infer
 from whatwhere.inference.target import as_weights, check_mask
 from whatwhere.model import DeconvNet
 from whatwhere.model.solution import Solution
-from whatwhere.restoration.denoiser import Denoiser, plane_restorer
+from whatwhere.restoration.denoiser import Denoiser, load_denoiser, plane_restorer
 from whatwhere.restoration.dictionary import denoise_plane, learn_dictionary, load_dictionary
 from whatwhere.restoration.estimate import estimate_noise, half_size, sigma_at_half_size
+from whatwhere.restoration.forms import open_form
 from whatwhere.restoration.noise import (
     Noise,
     NoiseEstimate,
@@ -24,12 +26,19 @@ from whatwhere.restoration.noise import (
     is_level,
     read_noise,
 )
-from whatwhere.restoration.planes import Progress, restore_images, restore_planes
+from whatwhere.restoration.planes import (
+    Progress,
+    plane_deviations,
+    restore_colour,
+    restore_images,
+    restore_planes,
+)
 from whatwhere.restoration.settings import RestorationSpec
 from whatwhere.spec import AutoLam, InferenceSpec
 from whatwhere.spec.checks import require
 
 ImagesT = TypeVar("ImagesT", Tensor, np.ndarray)
+PictureT = TypeVar("PictureT")
 # for signals, 1/λ in standard deviations of the noise: chosen on simulated recordings
 THRESHOLD = 2.0
 # factor by which an estimated gain differs from the counted one, so that the counts are doubted
@@ -39,20 +48,22 @@ FAITHFUL = 0.02  # 1/λ without noise, as a share of the smallest that leaves no
 
 
 def denoise(
-    model: Denoiser | Tensor | DeconvNet,
-    images: ImagesT,
+    image: PictureT,
+    model: Denoiser | Tensor | DeconvNet | None = None,
     noise: Noise = None,
     *,
     spec: RestorationSpec | None = None,
     progress: Progress | None = None,
-) -> ImagesT:
-    """Remove noise from images [N, C, H, W]; the result is of the same type, shape and units.
+) -> PictureT:
+    """Remove noise from a picture or from several; the result has the same type, shape and units.
 
-    model     the trained denoiser (`load_denoiser`), which is best for photographs; or atoms [M, K,
-              K] of a dictionary, of mean 0 and length 1 (`load_dictionary`); or a `DeconvNet` of
-              signals
-    images    floats [N, C, H, W]; signals [N, C, T], in which NaN marks unknown samples, which
-              stay unknown
+    image     a picture as an array or a tensor [H, W] or [H, W, 3] of any number type, a Pillow
+              picture, or the path of a file, whose result is an array; several pictures [N, H, W],
+              [N, C, H, W] or [N, H, W, 3]; or signals [N, C, T], in which NaN marks unknown
+              samples, which stay unknown
+    model     None for the trained denoiser (`load_denoiser`), which is best for photographs and
+              micrographs; or atoms [M, K, K] of a dictionary, of mean 0 and length 1
+              (`load_dictionary`); or a `DeconvNet` of signals
     noise     standard deviation of white noise, in units of the images; None estimates the noise of
               each image, which may grow with the brightness or be correlated. 0 returns the images.
               "poisson": pixels count photons, one for each step of the values (1 for whole
@@ -62,27 +73,30 @@ def denoise(
     spec      settings, a `RestorationSpec`
     progress  called with the number of pixels just done
 
-    >>> model = ww.restoration.load_denoiser()
-    >>> truth = torch.linspace(0, 1, 48).expand(1, 1, 48, 48)
-    >>> noisy = truth + 0.1 * torch.randn(1, 1, 48, 48)
-    >>> clean = ww.restoration.denoise(model, noisy, noise=0.1)
+    >>> truth = torch.linspace(0, 1, 48).expand(48, 48)
+    >>> noisy = truth + 0.1 * torch.randn(48, 48)
+    >>> clean = ww.restoration.denoise(noisy)
     >>> bool((clean - truth).square().mean() < 0.1 * (noisy - truth).square().mean())
     True
     >>> counts = torch.poisson(20 * truth)
-    >>> clean = ww.restoration.denoise(model, counts, noise="poisson")
+    >>> clean = ww.restoration.denoise(counts, noise="poisson")
     >>> bool((clean - 20 * truth).square().mean() < 0.2 * (counts - 20 * truth).square().mean())
     True
     """
     given = read_noise(noise)
     if isinstance(model, DeconvNet):
-        return restore_signals(model, images, _signal_noise(given), spec=spec)
+        signals: Any = image
+        return cast(PictureT, restore_signals(model, signals, _signal_noise(given), spec=spec))
     spec = spec or RestorationSpec()
     require_pictures(spec)
-    y = as_images(model, images)
-    noises = [_noise_of_image(image, given) for image in y]
-    if all(level.is_zero for level in noises):
-        return images  # to the bit
-    return like(_remove_noise(model, y, noises, spec, progress), images)
+    form = open_form(image)
+    model = load_denoiser() if model is None else model
+    y = as_images(model, form.images)
+    noises = [_noise_of_image(each, given) for each in y]
+    if all(level.is_zero for level in noises) and not isinstance(image, str | PathLike):
+        return image  # to the bit
+    result: PictureT = form.close(_remove_noise(model, y, noises, spec, progress))
+    return result
 
 
 def _noise_of_image(image: Tensor, given: NoiseEstimate | str | None) -> NoiseEstimate:
@@ -141,6 +155,8 @@ def _remove_noise_of_one(
     before."""
     if noise.is_uniform and not noise.correlation:
         return remove_white_noise(model, image, [noise.sigma], spec, progress)
+    if noise.covariance:
+        return _remove_camera_noise(model, image, noise, spec, progress)
     stable = noise.stabilise(image.double())
     middle = stable.mean()
     stable = (stable - middle).to(image)
@@ -149,6 +165,31 @@ def _remove_noise_of_one(
     else:
         clean = remove_white_noise(model, stable, [1.0], spec, progress)
     return noise.restore_units(clean.double() + middle).to(image)
+
+
+def _remove_camera_noise(
+    model: Denoiser | Tensor,
+    image: Tensor,
+    noise: NoiseEstimate,
+    spec: RestorationSpec,
+    progress: Progress | None,
+) -> Tensor:
+    """A colour image [1, 3, H, W] without correlated noise, which counts as stronger white noise.
+
+    Blurred noise is weaker in fine detail and stronger in coarse detail than white noise of the
+    same standard deviation.
+    """
+    levels = [spec.blurred * level for level in plane_deviations(noise.covariance)]
+    if isinstance(model, Denoiser):
+        restore = plane_restorer(model, spec, progress, white=False)
+    else:
+        atoms = model.cpu()
+
+        def restore(plane: Tensor, level: float, mask: Tensor | None) -> Tensor:
+            return denoise_plane(atoms, plane, level, progress)
+
+    with torch.no_grad():
+        return restore_colour(restore, image[0], levels)[None]
 
 
 def _at_half_size(
@@ -206,9 +247,9 @@ def by_dictionary(
 
 
 def inpaint(
-    model: Denoiser | DeconvNet,
     images: ImagesT,
     mask: Tensor | np.ndarray,
+    model: Denoiser | DeconvNet | None = None,
     noise: float = 0.0,
     *,
     spec: RestorationSpec | None = None,
@@ -217,19 +258,18 @@ def inpaint(
     """Fill in the pixels of images [N, C, H, W] where the mask is 0; the result is of the same
     type, shape and units.
 
-    model     the trained denoiser (`load_denoiser`), or a `DeconvNet` of signals
     images    floats [N, C, H, W]; signals [N, C, T]
     mask      [N, 1 or C, H, W] or [N, 1 or C, T], 0 where a pixel is unknown; the values of the
               images there have no influence
+    model     None for the trained denoiser (`load_denoiser`), or a `DeconvNet` of signals
     noise     standard deviation of the noise of the known pixels, in units of the images. With 0
               they stay as they are; otherwise they are denoised as well
     spec      settings, a `RestorationSpec`
     progress  called with the number of pixels just done
 
-    >>> model = ww.restoration.load_denoiser()
     >>> truth = torch.linspace(0, 1, 48).expand(1, 1, 48, 48)
     >>> known = torch.rand(1, 1, 48, 48) > 0.3
-    >>> filled = ww.restoration.inpaint(model, truth * known, known)
+    >>> filled = ww.restoration.inpaint(truth * known, known)
     >>> bool((filled[known] == truth[known]).all()), bool((filled - truth).abs().max() < 0.2)
     (True, True)
     """
@@ -244,6 +284,7 @@ def inpaint(
     require_pictures(spec)
     if spec.learn or isinstance(model, Tensor):
         raise SpecError("A dictionary cannot inpaint. Use the trained denoiser (load_denoiser).")
+    model = load_denoiser() if model is None else model
     y = as_images(model, images, known)
     known = (known > 0).to(y)
     with torch.no_grad():

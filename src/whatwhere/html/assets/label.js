@@ -2,6 +2,7 @@
 import { byId } from "./dom.js";
 import { cellsAcross, fillCells, Grid } from "./label_cells.js";
 import { changeWords } from "./label_change.js";
+import { answer, askedRow, checkPanel, lastAnswered, showCheck } from "./label_check.js";
 import { chosenPanel, prefetch, showChosen, toggleLarge } from "./label_chosen.js";
 import { nameField, showClasses } from "./label_classes.js";
 import { showError } from "./label_error.js";
@@ -62,6 +63,7 @@ function say(rows, name) {
     return Promise.resolve();
   }
   tell("");
+  if (shared.check !== null) return answerHere(name);
   const following = nextInGrid(rows);
   for (const row of rows) {
     shared.takenOut.delete(row);
@@ -74,6 +76,24 @@ function say(rows, name) {
     const state = await ask("label", { rows, name });
     if (state.failed) await reload();
     else takeLabels(state);
+  });
+}
+
+/** Answer the picture of a check that is asked for, and go on to the next. @param {string | null} name */
+function answerHere(name) {
+  const row = name === null ? lastAnswered() : askedRow();
+  if (row === null) return Promise.resolve();
+  answer(row, name);
+  goOn(null);
+  showCheck();
+  return afterwards(async () => {
+    const state = await ask("answer", { row, name });
+    if (state.failed) await reload();
+    else takeLabels(state);
+    if (state.check === null) {
+      tell(state.measured);
+      goOn(null);
+    }
   });
 }
 
@@ -124,6 +144,12 @@ function nextInGrid(rows) {
 
 /** Choose what is to be labelled next. @param {number | null} following the next picture in the grid */
 function goOn(following) {
+  if (shared.check !== null) {
+    const row = askedRow();
+    if (row !== null) select([row]);
+    prefetch(shared.check.rows);
+    return;
+  }
   if (shared.armed !== null) return;
   if (following !== null) {
     choose([following]);
@@ -147,8 +173,9 @@ function nextWords() {
   return shared.tray.length === 0 ? "Every picture has a label." : "No picture is chosen.";
 }
 
-const undo = () =>
-  afterwards(async () => {
+const undo = () => {
+  if (shared.check !== null) return answerHere(null);
+  return afterwards(async () => {
     const state = await ask("undo", {});
     if (state.failed) return;
     tell("");
@@ -158,6 +185,7 @@ const undo = () =>
     if (state.undone?.length) choose(state.undone.length === 1 ? state.undone : []);
     speak("Undone.");
   });
+};
 
 const save = () =>
   afterwards(async () => {
@@ -187,6 +215,7 @@ function take(state) {
   Object.assign(shared, state);
   if (isAsked && state.tray) shared.tray = [current, ...shared.tray.filter((/** @type {number} */ row) => row !== current)].slice(0, QUEUE);
   if (shared.trouble) tell(shared.trouble);
+  byId("behind", HTMLElement).textContent = shared.behind;
   prefetch(shared.tray);
   show();
   showBusy();
@@ -196,7 +225,7 @@ function take(state) {
 
 /** Use what the server says of labels, before the classes of other pictures follow. @param {any} state */
 function takeLabels(state) {
-  for (const key of ["revision", "classes", "slots", "said", "undo", "follows", "elsewhere"]) {
+  for (const key of ["revision", "classes", "slots", "said", "undo", "follows", "elsewhere", "check", "measured"]) {
     if (key in state) Object.assign(shared, { [key]: state[key] });
   }
   shared.tray = shared.tray.filter((row) => shared.said[row] === undefined);
@@ -296,7 +325,8 @@ function show() {
   byId("source", HTMLElement).textContent = `${shared.page.name}:`;
   byId("counts", HTMLElement).textContent = `${labelled.toLocaleString("en")} of ${counted(shared.names.length, "picture")} labelled, ${classes}`;
   showFirstSteps();
-  byId("undo", HTMLButtonElement).disabled = shared.undo === 0;
+  showCheck();
+  byId("undo", HTMLButtonElement).disabled = shared.undo === 0 && shared.check === null;
   showClasses({ give, look });
   showReach(give);
   showFilter();
@@ -377,7 +407,21 @@ function look(name) {
 /** The estimate of the error. */
 async function estimate() {
   const found = await ask("error");
-  if (!found.failed) showError(found);
+  if (found.failed) return;
+  shared.suspects = found.suspects;
+  showFilter();
+  showError(found, showConfused);
+}
+
+/** Show the pictures that are in doubt between two classes, the least sure first. @param {string[]} classes */
+function showConfused(classes) {
+  byId("filter", HTMLSelectElement).value = "all";
+  const numbers = classes.map((name) => shared.classes.indexOf(name));
+  shared.confused = numbers;
+  showFilter();
+  byId("filter", HTMLSelectElement).value = "confused";
+  setView("grid");
+  byId("all-panel", HTMLElement).scrollIntoView({ block: "nearest" });
 }
 
 async function why() {
@@ -421,6 +465,10 @@ function listen() {
   chosenPanel();
   reachBar();
   exchangePanel(afterwards, (state) => {
+    takeLabels(state);
+    goOn(null);
+  });
+  checkPanel(afterwards, (state) => {
     takeLabels(state);
     goOn(null);
   });
@@ -507,7 +555,7 @@ async function start() {
   map = new PictureMap(choose);
   listen();
   take(state);
-  choose(shared.tray.slice(0, 1));
+  goOn(null);
   document.body.setAttribute("aria-busy", "false");
   void estimate();
   void fetchSheets();

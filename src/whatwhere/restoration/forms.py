@@ -1,0 +1,149 @@
+"""Pictures in the forms that people have them in: a file, a Pillow picture, an array or a tensor of
+any number type, grey or colour, one or many.
+
+`open_form` returns the picture as floats [N, C, H, W] in its own units, and `Form.close` returns a
+result in the form that was given.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from whatwhere.errors import ImageError, printable
+
+_LAYOUTS = "[H, W], [H, W, 3], [N, H, W], [N, C, H, W] or [N, H, W, 3]"
+
+
+@dataclass(frozen=True)
+class Form:
+    """A picture as floats, and the way back.
+
+    images  floats [N, C, H, W] in the units of what was given
+    close   returns floats [N, C, H, W] in the form that was given
+    """
+
+    images: Tensor
+    close: Callable[[Tensor], Any]
+
+
+def open_form(given: Any) -> Form:
+    """Return a picture, or pictures, as floats [N, C, H, W].
+
+    given  the path of a file, a Pillow picture, or an array or a tensor [H, W], [H, W, 3],
+           [N, H, W], [N, C, H, W] or [N, H, W, 3] of floats, of integers or of booleans. A fourth
+           channel of [H, W, 4] is transparency, which stays as it is
+    """
+    if isinstance(given, str | PathLike):
+        return _open_file(given)
+    if type(given).__module__.startswith("PIL."):
+        return _open_pillow(given)
+    if isinstance(given, np.ndarray):
+        form = _open_tensor(torch.from_numpy(_native(given)))
+        return Form(form.images, lambda clean: _like(form.close(clean).cpu().numpy(), given.dtype))
+    if isinstance(given, Tensor):
+        return _open_tensor(given)
+    raise ImageError(
+        f"Got {type(given).__name__}; expected a path, a Pillow picture, or an array or a tensor"
+        f" {_LAYOUTS}."
+    )
+
+
+def _open_file(path: "str | PathLike[str]") -> Form:
+    """The pages of a picture file, whose result is an array like its pixels."""
+    from whatwhere.data import load_groups
+
+    groups = load_groups(Path(path), None, blend=False)
+    if len(groups) > 1:
+        raise ImageError(f"{printable(path)} has pages of {len(groups)} sizes; expected one.")
+    pixels = np.asarray(groups[0][0].pixels[:])
+    if pixels.shape[1] == 1:
+        pixels = pixels[:, 0]
+    elif pixels.shape[1] == 3:
+        pixels = pixels.transpose(0, 2, 3, 1)
+    return open_form(pixels[0] if len(pixels) == 1 else pixels)
+
+
+def _open_pillow(picture: Any) -> Form:
+    """A Pillow picture, whose result is one of the same mode."""
+    from PIL import Image
+
+    if picture.mode in ("P", "PA", "CMYK", "YCbCr", "LAB", "HSV"):
+        # colours that have no meaning as numbers, or none that are as noisy as the picture
+        form = _open_pillow(picture.convert("RGBA" if "transparency" in picture.info else "RGB"))
+        return form
+    form = open_form(np.asarray(picture))
+    return Form(form.images, lambda clean: Image.fromarray(form.close(clean)))
+
+
+def _native(array: np.ndarray) -> np.ndarray:
+    """The array in memory order and in this machine's order of bytes, as a type that torch has."""
+    if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
+        raise ImageError(f"Got an array of {array.dtype}; expected floats, integers or booleans.")
+    if array.dtype.kind == "u" and array.dtype.itemsize > 1:
+        array = array.astype(np.int64)
+    native = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="), copy=False))
+    return native if native.flags.writeable else native.copy()
+
+
+def _like(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """The values as numbers of this type, limited to those that it has."""
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        values = values.clip(limits.min, limits.max)
+    return values.astype(dtype)
+
+
+def _open_tensor(given: Tensor) -> Form:
+    if given.is_complex():
+        raise ImageError(f"Got a tensor of {given.dtype}; expected floats, integers or booleans.")
+    if 0 in given.shape:
+        raise ImageError(f"Got values of shape {list(given.shape)}; expected {_LAYOUTS}.")
+    images, layout = _channels_first(given)
+    floats = images if images.is_floating_point() else images.double()
+    alpha = floats[:, 3:] if layout == "HWC" and floats.shape[1] == 4 else None
+    if alpha is not None:
+        floats = floats[:, :3]
+
+    def close(clean: Tensor) -> Tensor:
+        result = clean.to(given.device)
+        if alpha is not None:
+            result = torch.cat([result, alpha.to(result)], 1)
+        if layout == "HWC":
+            result = result.permute(0, 2, 3, 1)
+        return _as_type(result.reshape(given.shape), given.dtype)
+
+    return Form(floats, close)
+
+
+def _channels_first(given: Tensor) -> tuple[Tensor, str]:
+    """The tensor as [N, C, H, W], and HWC for one whose channels came last."""
+    last = given.shape[-1] in (3, 4)
+    if given.ndim == 2:
+        return given[None, None], "HW"
+    if given.ndim == 3 and last and given.shape[0] not in (1, 3):
+        return given.permute(2, 0, 1)[None], "HWC"
+    if given.ndim == 3 and given.shape[0] == 3:
+        return given[None], "CHW"
+    if given.ndim == 3:
+        return given[:, None], "NHW"
+    if given.ndim == 4 and last and given.shape[1] not in (1, 2, 3, 4):
+        return given.permute(0, 3, 1, 2), "HWC"
+    if given.ndim == 4:
+        return given, "NCHW"
+    raise ImageError(f"Got values of shape {list(given.shape)}; expected {_LAYOUTS}.")
+
+
+def _as_type(result: Tensor, dtype: torch.dtype) -> Tensor:
+    """Values as a number type: integers are rounded and limited to those that it has."""
+    if dtype == torch.bool:
+        return result > 0.5
+    if dtype.is_floating_point:
+        return result.to(dtype)
+    limits = torch.iinfo(dtype)
+    return result.double().round().clamp(limits.min, limits.max).to(dtype)

@@ -1,0 +1,108 @@
+"""Pictures in every form: what is given comes back, with less noise."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import whatwhere as ww
+from pictures_to_restore import discs, noisy
+from whatwhere.errors import ImageError
+from whatwhere.restoration import RestorationSpec, denoise
+from whatwhere.restoration.forms import open_form
+
+QUICK = RestorationSpec(quality=8)
+SHAPES = {
+    "one": (32, 40),
+    "colour": (32, 40, 3),
+    "transparent": (32, 40, 4),
+    "many": (2, 32, 40),
+    "planes": (2, 3, 32, 40),
+    "colours": (2, 32, 40, 3),
+}
+
+
+def given_as(shape: tuple[int, ...], dtype: str, seed: int = 1) -> np.ndarray:
+    """A noisy picture of this shape: grey levels for integers."""
+    truth = discs(32, 40, 3)
+    random = np.random.default_rng(seed)
+    place = next(i for i in range(len(shape)) if shape[i : i + 2] == (32, 40))
+    axes = [1] * place + [32, 40] + [1] * (len(shape) - place - 2)
+    values = truth.numpy().reshape(axes) * 0.6 + 0.2 + 0.08 * random.standard_normal(shape)
+    if dtype == "bool":
+        return values > 0.5
+    if np.dtype(dtype).kind in "iu":
+        return (values.clip(0, 1) * min(np.iinfo(dtype).max, 4000)).astype(dtype)
+    return values.astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "int16", "int32", "float32", "float64"])
+def test_arrays_come_back_in_their_type_and_units(dtype: str) -> None:
+    given = given_as((32, 40), dtype)
+    scale = 1 if given.dtype.kind == "f" else min(np.iinfo(dtype).max, 4000)
+    clean = denoise(given, noise=0.08 * scale, spec=QUICK)
+    assert isinstance(clean, np.ndarray)
+    assert (clean.dtype, clean.shape) == (given.dtype, given.shape)
+    truth = scale * (0.6 * discs(32, 40, 3).numpy() + 0.2)
+    assert np.abs(clean - truth).mean() < 0.6 * np.abs(given - truth).mean()
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("tensor", [False, True])
+def test_shapes_come_back(name: str, tensor: bool) -> None:
+    array = given_as(SHAPES[name], "uint8")
+    given = torch.from_numpy(array) if tensor else array
+    clean = denoise(given, noise=20.0, spec=QUICK)
+    assert type(clean) is type(given)
+    assert (clean.dtype, clean.shape) == (given.dtype, given.shape)
+    if name == "transparent":
+        np.testing.assert_array_equal(np.asarray(clean)[..., 3], array[..., 3])
+    # every picture of several is restored by itself
+    if name in ("many", "colours"):
+        np.testing.assert_array_equal(
+            np.asarray(clean[1]), np.asarray(denoise(given[1], noise=20.0, spec=QUICK))
+        )
+
+
+def test_the_layout_does_not_change_the_result() -> None:
+    last = given_as((32, 40, 3), "float32")
+    first = torch.from_numpy(last).permute(2, 0, 1)
+    a = denoise(last, noise=0.08, spec=QUICK)
+    b = denoise(first, noise=0.08, spec=QUICK)
+    np.testing.assert_allclose(a, b.permute(1, 2, 0).numpy(), atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA", "I;16", "F"])
+def test_pillow_pictures_and_files_come_back(mode: str, tmp_path: Path) -> None:
+    dtype = {"I;16": "uint16", "F": "float32"}.get(mode, "uint8")
+    array = given_as((32, 40, len(mode)) if mode.startswith("RGB") else (32, 40), dtype)
+    picture = Image.fromarray(array)
+    assert picture.mode == mode
+    clean = denoise(picture, noise=20.0 if dtype == "uint8" else 0.05, spec=QUICK)
+    assert (clean.mode, clean.size) == (mode, picture.size)
+    picture.save(tmp_path / "a.tif")
+    array = np.asarray(picture.convert("RGB") if mode == "RGBA" else picture)
+    result = denoise(tmp_path / "a.tif", noise=0.0)
+    np.testing.assert_array_equal(result, array)
+
+
+def test_booleans_and_arrays_in_another_order() -> None:
+    given = given_as((32, 40), "bool")
+    assert denoise(given, spec=QUICK).dtype == bool
+    big = given_as((32, 40), "float32").astype(">f4")[:, ::-1]
+    clean = denoise(big, noise=0.08, spec=QUICK)
+    assert (clean.dtype, clean.shape) == (big.dtype, big.shape)
+
+
+def test_without_a_model_the_trained_denoiser_is_used() -> None:
+    given = noisy(discs(32, 40), 0.1)
+    expected = denoise(given, ww.restoration.load_denoiser(), 0.1, spec=QUICK)
+    torch.testing.assert_close(denoise(given, noise=0.1, spec=QUICK), expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("bad", [3, "missing.png", np.array(["a"]), np.zeros((2, 2, 2, 2, 2))])
+def test_other_things_are_errors(bad: object) -> None:
+    with pytest.raises((ImageError, ww.errors.WhatwhereError)):
+        open_form(bad)
