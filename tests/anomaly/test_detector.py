@@ -20,7 +20,7 @@ import whatwhere as ww
 from surfaces import scratched, surface
 from whatwhere.anomaly.evidence import evidence_of_places, surface_of
 from whatwhere.anomaly.filters import SIGNAL, cosines, learn_filters
-from whatwhere.anomaly.likeness import TooAlike, UnlikeLearned, are_of_another_kind
+from whatwhere.anomaly.likeness import TooAlike, UnlikeLearned
 from whatwhere.anomaly.pictures import SMALL_BYTES, open_pictures
 from whatwhere.anomaly.threshold import choose_threshold
 from whatwhere.errors import ImageError, RunError, SpecError
@@ -295,13 +295,6 @@ def test_copies_of_a_picture_give_a_warning() -> None:
     assert (seen[0].message.given, seen[0].message.different) == (5, 1)
     with pytest.warns(TooAlike):
         ww.AnomalyDetector().fit(surface(2))
-
-
-def test_almost_only_alarms_mean_pictures_of_another_kind() -> None:
-    normal = np.linspace(-1, 1, 30)
-    assert are_of_another_kind(np.full(9, 2.0), normal)
-    assert not are_of_another_kind(np.full(3, 2.0), normal)
-    assert not are_of_another_kind(np.append(np.full(6, 2.0), np.zeros(3)), normal)
 
 
 @pytest.mark.filterwarnings("error")
