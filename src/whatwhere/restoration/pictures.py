@@ -13,6 +13,7 @@ import numpy as np
 from torch import Tensor
 
 from whatwhere.data import Images, load_groups
+from whatwhere.data.deep_png import encode as encode_deep_png
 from whatwhere.data.images import brightest_of
 from whatwhere.data.parts import PartRecord, begin_part
 from whatwhere.data.pictures import (
@@ -266,6 +267,9 @@ def encode_pictures(
 
     pixels = [_as_pixels(page, images) for page in pages]
     file = io.BytesIO()
+    if kind == "PNG" and pixels[0].dtype == np.uint16:
+        alpha = None if extras.alpha is None else extras.alpha[0]
+        return encode_deep_png(pixels[0], alpha, extras.icc_profile, extras.dpi)
     if _needs_tiff(images):
         write_tiff(file, pixels, extras)
         return file.getvalue()
@@ -381,8 +385,9 @@ def _check_format(out: Path, source: Path, images: Images, task: Task) -> None:
 def _holds(kind: str, images: Images) -> bool:
     """Whether a file of a format other than TIFF can hold all pages of these images."""
     dtype = images.pixels.dtype
-    deep_enough = dtype == np.uint8 or (dtype == np.uint16 and kind == "PNG")
-    return deep_enough and len(images) == 1 and not _needs_tiff(images)
+    if len(images) != 1 or images.shape[0] not in (1, 3):
+        return False
+    return dtype == np.uint8 or (dtype == np.uint16 and kind == "PNG")
 
 
 def _needs_tiff(images: Images) -> bool:
