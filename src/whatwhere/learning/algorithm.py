@@ -1,7 +1,7 @@
 """Algorithm 1 of the paper, its outer loops: for every layer and epoch, infer every batch, then
 update the filters.
 
-The inner loop, the steps of inference, is `inference.ista`. Everything that surrounds an algorithm
+The inner loop, the steps of inference, is `engines.reference.ista`. Everything that surrounds an algorithm
 of training (which epochs and batches are left, reports, guards, stop requests, checkpoints) comes
 through its `TrainingSession`. With several processes the session gives each its own batches, and
 adds up their sums for the filter update.
