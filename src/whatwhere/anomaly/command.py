@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from whatwhere.anomaly.settings import AnomalySpec
-from whatwhere.anomaly.threshold import read_share
 from whatwhere.commands.builder import Settings, app, command
 from whatwhere.commands.inputs import SHARD, open_shard
 from whatwhere.errors import ImageError, SpecError
@@ -114,7 +113,7 @@ def fit(
     $ whatwhere anomaly fit normal/ --out detector --aligned
     $ whatwhere anomaly fit normal/ --out detector --defects bad/ --cost 50 --expected 2%
     """
-    from whatwhere.anomaly.threshold import in_percent, interval_in_percent
+    from whatwhere.anomaly.threshold import in_percent, interval_in_percent, read_share
     from whatwhere.commands.outputs import Stages, claim
     from whatwhere.errors import printable
 
@@ -285,6 +284,7 @@ def score(
     $ whatwhere anomaly score detector new_pictures/ --out report
     $ whatwhere anomaly score detector new_pictures/ --out report --false-alarms 0.1
     """
+    from whatwhere.anomaly.threshold import read_share
     from whatwhere.commands.outputs import Stages, claim
 
     spec = settings.of(ScoreSpec)
@@ -381,6 +381,7 @@ def odd(
     $ whatwhere anomaly odd pictures/ --out odd --contamination 0.2
     $ whatwhere anomaly odd pictures/ --out odd --detector detector
     """
+    from whatwhere.anomaly.threshold import read_share
     from whatwhere.commands.outputs import Stages, claim
 
     spec = settings.of(UnsortedSpec)
