@@ -38,8 +38,16 @@ from whatwhere.model.checksums import checksum
 from whatwhere.restoration.denoiser import Denoiser
 from whatwhere.restoration.estimate import estimate_noise
 from whatwhere.restoration.fill import ROUNDS
-from whatwhere.restoration.noise import Noise, NoiseEstimate
-from whatwhere.restoration.restore import denoise, inpaint
+from whatwhere.restoration.noise import Noise, NoiseEstimate, read_noise
+from whatwhere.restoration.restore import (
+    as_images,
+    denoise,
+    denoise_frame,
+    film_noise,
+    frame_window,
+    inpaint,
+    noise_of_image,
+)
 from whatwhere.restoration.settings import RestorationSpec
 from whatwhere.spec.execution import ALL, Shard
 
@@ -193,7 +201,8 @@ def restore_picture(
     extras = read_extras(job.source, filled_in=job.mask == "alpha")
     results = []
     estimates = []
-    for page in range(len(images)):
+    is_film = masks is None and task.spec.frames > 1 and len(images) > 1
+    for page in () if is_film else range(len(images)):
         image = images[page : page + 1]
         if masks is None:
             noise = task.noise
@@ -207,10 +216,32 @@ def restore_picture(
             level = float(task.noise or 0)  # type: ignore[arg-type]
             result = inpaint(image, mask, model, level, spec=task.spec, progress=progress)
         results.append(result[0].cpu().numpy())
+    if is_film:
+        results, estimates = _restore_film(task, model, images, progress)
     with disk_errors(f"writing {job.out}", REMEDY):
         kind = FORMATS[job.out.suffix.lower()]
         write_picture(job, encode_pictures(results, images, kind, extras))
     return estimates
+
+
+def _restore_film(
+    task: Task, model: Denoiser | Tensor, images: Images, progress: Callable[[int], None]
+) -> tuple[list[np.ndarray], list[NoiseEstimate]]:
+    """Restore the pages of a film, of which only those that are averaged are read at a time."""
+    count = len(images)
+    noise = task.noise
+    estimates = []
+    if noise is None:
+        noise = film_noise(images[np.linspace(0, count - 1, min(count, 4)).round().astype(int)])
+        estimates.append(noise)
+    results = []
+    for page in range(count):
+        first, last = frame_window(page, count, task.spec.frames)
+        frames = as_images(model, images[first:last])
+        known = noise_of_image(frames[page - first], read_noise(noise))
+        clean = denoise_frame(model, frames, page - first, known, task.spec, progress)
+        results.append(clean[0].cpu().numpy())
+    return results, estimates
 
 
 def write_picture(job: Job, content: bytes) -> None:
