@@ -1,6 +1,7 @@
 """What a measurement ran on, for result files: benchmarks and the reproduction record it with
 every number."""
 
+import hashlib
 import os
 import platform
 import subprocess
@@ -16,7 +17,7 @@ PACKAGES = ("torch", "numpy", "numba", "triton", "scikit-learn", "scipy", "kymat
 
 def machine() -> dict[str, Any]:
     """What this process runs on, now, as plain values: processor, GPU, versions of the packages,
-    commit and time."""
+    commit, the checksum of uncommitted changes, and time."""
     return {
         "processor": processor(),
         "cores": os.cpu_count(),
@@ -24,6 +25,7 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "versions": {name: installed_version(name) for name in PACKAGES},
         "commit": commit(),
+        "changes": changes(),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 
@@ -50,11 +52,24 @@ def commit() -> str | None:
     it."""
     if given := os.environ.get("WHATWHERE_COMMIT"):
         return given
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=12"]
+    described = git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+    return None if described is None else described.decode().strip()
+
+
+def changes() -> str | None:
+    """The SHA-256 sum of `git diff HEAD`, which identifies uncommitted changes; None without any.
+
+    Keep that diff if the result is to be repeated. Files that git does not know are not part of it.
+    """
+    difference = None if os.environ.get("WHATWHERE_COMMIT") else git("diff", "HEAD")
+    return hashlib.sha256(difference).hexdigest() if difference else None
+
+
+def git(*arguments: str) -> bytes | None:
+    """What git prints; None outside a repository."""
     try:
-        described = subprocess.run(
-            command, cwd=Path(__file__).parent, capture_output=True, text=True, check=True
-        )
+        return subprocess.run(
+            ["git", *arguments], cwd=Path(__file__).parent, capture_output=True, check=True
+        ).stdout
     except (OSError, subprocess.CalledProcessError):
         return None
-    return described.stdout.strip()

@@ -1,4 +1,6 @@
-"""Draw the pictures of howto/figures.md:  PYTHONPATH=. python docs/figure_pictures.py [NAME ...]
+"""Draw the pictures of howto/figures.md, and of the reset.
+
+    PYTHONPATH=. python docs/figure_pictures.py [NAME ...]
 
 The models are those of reproduction/results/paper, trained on all of MNIST at the scale of the
 paper. The images are test images of the embedded digits. Pictures keep all their colours; a large
@@ -8,6 +10,7 @@ one gets a lower resolution instead.
 from __future__ import annotations
 
 import io
+import json
 import sys
 from pathlib import Path
 
@@ -18,9 +21,12 @@ from PIL import Image
 
 from reproduction.models import read_model
 from reproduction.records import read_records
+from whatwhere import load as load_model
 from whatwhere.commands.outputs import Stages
 from whatwhere.data import load
 from whatwhere.figures import RunFigures, cost, styled
+from whatwhere.figures.activations import draw_activations, project
+from whatwhere.figures.decomposition import decompose
 from whatwhere.figures.run_figures import training_settings
 from whatwhere.inference import infer
 from whatwhere.learning import EpochReport, TrainedRun
@@ -31,7 +37,17 @@ MAX_BYTES = 300_000
 IMAGE = 61  # of the test digits: the one that is decomposed
 
 ALONE = ("composite", "decomposition-1", "decomposition-2", "where-1", "inference")
-COMPARED = ("comparison", "cost-2")
+COMPARED = ("comparison", "colours", "cost-2")
+RESET = "reset"
+STUDIES = DOCS.parent / "reproduction" / "studies" / "results"
+BRANCHES = {  # of the study of the reset, and its colours
+    "reset (the paper)": "#0072B2",
+    "no reset, seed 0": "#D55E00",
+    "reset of features and θ, seed 0": "#56B4E9",
+    "reset, filters wait an epoch, seed 0": "#999999",
+    "reset, twice λ for five epochs, seed 0": "#CC79A7",
+    "reset, unused maps restart, seed 0": "#009E73",
+}
 
 
 def published_run(name: str, file: str) -> TrainedRun:
@@ -83,13 +99,90 @@ def comparison(runs: list[TrainedRun], images: torch.Tensor) -> Figure:
     return figure
 
 
+@styled
+def colours(runs: list[TrainedRun], images: torch.Tensor) -> Figure:
+    """The same images, and their reconstructions by several models in the colours of the features
+    (paper, Fig. 5)."""
+    figure = Figure(figsize=(7, 0.8 * (len(runs) + 1)), layout="constrained")
+    panels = figure.subplots(len(runs) + 1, 1)
+    panels[0].imshow(torch.cat(list(images[:, 0]), 1), cmap="gray_r", vmin=0, vmax=1)
+    panels[0].set_ylabel("input")
+    for axes, run in zip(panels[1:], runs, strict=True):
+        spec = training_settings(run.recipe, run.model.spec.depth)
+        latents = infer(run.model, images, spec).latents
+        parts = [
+            decompose(run.model, latents[i : i + 1], *images.shape[2:]).coloured(1.0)
+            for i in range(len(images))
+        ]
+        axes.imshow(np.concatenate(parts, 1))
+        axes.set_ylabel(run.name)
+    for axes in panels:
+        axes.set(xticks=[], yticks=[])
+    return figure
+
+
+@styled
+def reset(runs: list[TrainedRun], images: torch.Tensor) -> Figure:
+    """Layer 2 with and without the reset: the strongest sample of every map among these images
+    (paper, Fig. 8), and the maps that no training image uses, by epoch."""
+    figure = Figure(figsize=(7, 4.4), layout="constrained")
+    axes = figure.subplot_mosaic([["with", "without"], ["unused", "unused"]], height_ratios=[1, 1])
+    for name, run in zip(("with", "without"), runs, strict=True):
+        axes[name].imshow(strongest(run, images), cmap="gray_r", vmin=0, vmax=1)
+        axes[name].set(xticks=[], yticks=[], title=f"{name} the reset")
+    histories = unused_maps()
+    for branch, colour in BRANCHES.items():
+        history = histories[branch]
+        label = branch.removesuffix(", seed 0")
+        axes["unused"].plot(range(1, len(history) + 1), history, color=colour, label=label)
+    axes["unused"].axvline(25.5, color="#bbbbbb", lw=0.8, zorder=0)
+    axes["unused"].set(xlabel="epoch of layer 2", ylabel="unused maps of 48", xlim=(1, 50))
+    axes["unused"].legend(loc="upper left")
+    return figure
+
+
+def unused_maps() -> dict[str, list[int]]:
+    """How many maps no training image uses, by epoch, in every branch of the study."""
+    branches = json.loads((STUDIES / "reset.json").read_text(encoding="utf-8"))["branches"]
+    found = {name: [e["unused"] for e in each["history"]] for name, each in branches.items()}
+    (record,) = (
+        record
+        for record in read_records(RESULTS / "results.jsonl")
+        if record.name == "models/gaussian-2layers-seed0"
+    )
+    trained = [epoch.dead_maps for epoch in record.result.history if epoch.layer == 2]
+    return {**found, "reset (the paper)": trained}
+
+
+def strongest(run: TrainedRun, images: torch.Tensor) -> np.ndarray:
+    """The strongest activation of every map of the top layer, projected to pixels, in rows of 12;
+    flat grey where these images do not use a map."""
+    latents = infer(run.model, images, training_settings(run.recipe, run.model.spec.depth)).latents
+    tiles = []
+    for feature in range(latents.features.shape[1]):
+        drawn = draw_activations(latents.features, feature, latents.features.numel(), least=0.999)
+        pixels = project(run.model, latents, drawn, *images.shape[2:])
+        tile = pixels[0, 0].numpy() if len(pixels) else np.full(pixels.shape[2:], 0.3)
+        tiles.append(tile / tile.max() if len(pixels) else tile)
+    framed = [np.pad(tile, 1, constant_values=0.15) for tile in tiles]
+    return np.concatenate([np.concatenate(framed[i : i + 12], 1) for i in range(0, 48, 12)])
+
+
 def draw(name: str, runs: list[TrainedRun]) -> Figure | bytes | None:
     if name == "cost-2":
         return cost({run.name: [epoch.table() for epoch in run.history] for run in runs}, layer=2)
     digits = load("digits", split="test")
     images = digits[[IMAGE, *np.random.default_rng(0).permutation(len(digits))[:199].tolist()]]
-    if name == "comparison":
-        return comparison(runs, images[:9])
+    if name in ("comparison", "colours"):
+        return {"comparison": comparison, "colours": colours}[name](runs, images[:9])
+    if name == RESET:
+        without = TrainedRun(
+            "no reset",
+            runs[0].recipe,
+            load_model(STUDIES / "reset_models/no-reset.safetensors"),
+            (),
+        )
+        return reset([runs[0], without], images)
     drawing = RunFigures(runs[0], images, stage=Stages().stage)
     drawing.shown = 0
     return drawing.draw(name).figure
@@ -100,7 +193,7 @@ def main(names: list[str]) -> None:
         published_run("Gaussian", "gaussian-2layers-seed0"),
         published_run("max", "max-2layers-seed0"),
     ]
-    for name in names or [*ALONE, *COMPARED]:
+    for name in names or [*ALONE, *COMPARED, RESET]:
         figure = draw(name, runs)
         path = DOCS / "images" / f"{name}.{'gif' if isinstance(figure, bytes) else 'png'}"
         assert figure is not None

@@ -7,16 +7,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from reproduction.reproduce import RESULTS, ReproduceOptions, reproduce
-from reproduction.scale import SCALES, read_scale
+from reproduction.reproduce import RESULTS, ReproduceOptions, open_store, reproduce
+from reproduction.scale import SCALES, Scale, read_scale
 from reproduction.table import BEST, TABLES
 from whatwhere.errors import WhatwhereError
 
 NAMES = """\
-pooling, joint, nonnegativity, reset, steps, priors, cost, sparsity, comparison; `all` of these; `best`: the best
+pooling, joint, nonnegativity, reset, steps, priors, cost, sparsity, comparison, step_rule, first_lam, scratch; `all` of these; `best`: the best
 features (best, best_few and best_fashion); `fashion`: the headline on Fashion-MNIST; `choice`, `fashion_choice`: what
-the paper leaves open, on validation images; `report`: write RESULTS.md from the result files"""  # noqa: E501
-GROUPS = {"all": TABLES, "best": BEST, "report": ()}
+the paper leaves open, on validation images; `sentences`: claims of the text that no table has; `report`: write RESULTS.md from the result files"""  # noqa: E501
+GROUPS = {"all": TABLES, "best": BEST, "sentences": (), "report": ()}
 UNFINISHED = 3  # exit status when time is up
 
 
@@ -40,6 +40,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         default=Path("runs/reproduce"),
         metavar="FOLDER",
         help="folder of unfinished trainings and unpublished models",
+    )
+    parser.add_argument(
+        "--again",
+        action="store_true",
+        help="measure everything anew, into CACHE/again; the result files stay as they are",
     )
     parser.add_argument("--device", default="auto")
     parser.add_argument("--engine", default="auto")
@@ -80,9 +85,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tables = [table for name in given.names for table in GROUPS.get(name, (name,))]
     remaining = 0
     if tables:
+        cache = given.cache / "again" if given.again else given.cache
         options = ReproduceOptions(
-            given.results,
-            given.cache,
+            cache / "results" if given.again else given.results,
+            cache,
             given.device,
             given.engine,
             given.minutes,
@@ -90,15 +96,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
             given.checkpoint_every,
             given.only,
         )
-        remaining = reproduce(
-            list(dict.fromkeys(tables)), read_scale(given.scale), options, print
-        ).remaining
+        names, scale = list(dict.fromkeys(tables)), read_scale(given.scale)
+        remaining = reproduce(names, scale, options, print).remaining
+        print_tables(names, scale, options.results)
+    if "sentences" in given.names:
+        from reproduction.sentences import write
+
+        scale = read_scale(given.scale)
+        print(write(scale, open_store(given.results, scale)))
     if "report" in given.names:
         from reproduction.report import write_report
 
         for path in write_report(given.results, given.page):
             print(path)
     return UNFINISHED if remaining else 0
+
+
+def print_tables(names: Sequence[str], scale: Scale, results: Path) -> None:
+    """Print tables with what is measured of them, next to the paper's numbers."""
+    from reproduction.report import measured_tables, text_table
+
+    measured = measured_tables(scale, open_store(results, scale))
+    for name in names:
+        if name in measured:
+            print(f"\n{text_table(name, scale, measured[name])}")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from statistics import fmean
 
+from reproduction.jobs import seeds_of
 from reproduction.records import ResultStore
 from reproduction.results import (
     EvaluationResult,
@@ -26,6 +27,21 @@ HOLDS = "holds"
 FAILS = "does not hold"
 WITHIN_SEEDS = "no difference within the seeds"
 OPEN = "not run"
+ONE_SEED = "open, one seed"
+
+
+@dataclass(frozen=True)
+class VerdictRules:
+    """When a difference decides.
+
+    one_seed  a cell with one seed decides nothing within so many points of what it is compared
+              with: about the largest standard deviation over seeds that the headline's tables have
+    """
+
+    one_seed: float = 0.04
+
+
+RULES = VerdictRules()
 
 
 @dataclass(frozen=True)
@@ -60,6 +76,12 @@ class MeasuredCell:
     @property
     def is_error(self) -> bool:
         return self.cell.measure == "error"
+
+    @property
+    def has_one_seed(self) -> bool:
+        """Whether another seed could give another error: not where the method has no seeds."""
+        seeded = any(seeds_of(job) for job in self.cell.jobs)
+        return self.is_error and seeded and len(self.results) == 1
 
     def interval(self) -> tuple[float, float] | None:
         """The 95 % interval of the mean error rate in per cent; None for other measures.
@@ -96,13 +118,16 @@ def measured_cells(cells: Sequence[Cell], store: ResultStore) -> dict[str, Measu
     return measured
 
 
-def evaluate_claim(claim: Claim, cells: Mapping[str, MeasuredCell]) -> Verdict:
+def evaluate_claim(
+    claim: Claim, cells: Mapping[str, MeasuredCell], rules: VerdictRules = RULES
+) -> Verdict:
     """Does it hold? Means over seeds are compared. If all compared means differ by no more than
-    their seeds do, the verdict says so; where a number is missing, it is open."""
+    their seeds do, the verdict says so; where a number is missing, or where one seed alone would
+    decide by a small difference, it is open."""
     if claim.below:
-        return _below(claim, cells)
+        return _below(claim, cells, rules)
     if claim.lowest:
-        return _lowest(claim, cells)
+        return _lowest(claim, cells, rules)
     bounds = [
         (cell, bound) for names, bound in claim.at_most.items() for cell in matching(names, cells)
     ]
@@ -116,10 +141,11 @@ def evaluate_claim(claim: Claim, cells: Mapping[str, MeasuredCell]) -> Verdict:
         return Verdict(claim.text, OPEN)
     good = [cell.mean <= bound + 1e-9 for cell, bound in bounds]
     numbers = [f"{cell.cell.name}: {cell.mean:.2f}, limit {bound:.2f}" for cell, bound in bounds]
-    return verdict(claim, good, numbers, "cells")
+    close = [cell.has_one_seed and abs(cell.mean - at) <= rules.one_seed for cell, at in bounds]
+    return verdict(claim, good, numbers, "cells", close)
 
 
-def _below(claim: Claim, cells: Mapping[str, MeasuredCell]) -> Verdict:
+def _below(claim: Claim, cells: Mapping[str, MeasuredCell], rules: VerdictRules) -> Verdict:
     pairs = [pair for low, high in claim.below for pair in expand(low, high, cells)]
     if any(not cell.results for pair in pairs for cell in pair):
         return Verdict(claim.text, OPEN)
@@ -127,7 +153,8 @@ def _below(claim: Claim, cells: Mapping[str, MeasuredCell]) -> Verdict:
         return _every_epoch(claim, pairs)
     good = [low.mean < high.mean for low, high in pairs]
     numbers = [compared(low, high) for low, high in pairs]
-    judged = verdict(claim, good, numbers, "comparisons")
+    close = [undecided(low, high, rules) for low, high in pairs]
+    judged = verdict(claim, good, numbers, "comparisons", close)
     if all(within_seeds(low, high) for low, high in pairs):
         return replace(judged, verdict=WITHIN_SEEDS)
     return judged
@@ -141,7 +168,7 @@ def _every_epoch(claim: Claim, pairs: Sequence[tuple[MeasuredCell, MeasuredCell]
     return verdict(claim, good, [], "epochs")
 
 
-def _lowest(claim: Claim, cells: Mapping[str, MeasuredCell]) -> Verdict:
+def _lowest(claim: Claim, cells: Mapping[str, MeasuredCell], rules: VerdictRules) -> Verdict:
     if any(not cell.results for cell in cells.values()):
         return Verdict(claim.text, OPEN)
     inside = [cell for pattern in claim.lowest for cell in matching(pattern, cells)]
@@ -156,14 +183,25 @@ def _lowest(claim: Claim, cells: Mapping[str, MeasuredCell]) -> Verdict:
         judged = Verdict(claim.text, FAILS, numbers)
     if within_seeds(best, other):
         return replace(judged, verdict=WITHIN_SEEDS)
+    if undecided(best, other, rules):
+        return replace(judged, verdict=ONE_SEED)
     return judged
 
 
-def verdict(claim: Claim, good: Sequence[bool], numbers: Sequence[str], unit: str) -> Verdict:
-    """It holds if all of these are good. Up to four numbers are shown; of more, only how many are
-    good."""
+def verdict(
+    claim: Claim,
+    good: Sequence[bool],
+    numbers: Sequence[str],
+    unit: str,
+    close: Sequence[bool] = (),
+) -> Verdict:
+    """It holds if all of these are good, and is open if only those that are `close` could change
+    that. Up to four numbers are shown; of more, only how many are good."""
     shown = ", ".join(numbers) if 0 < len(numbers) <= 4 else f"{sum(good)} of {len(good)} {unit}"
-    return Verdict(claim.text, HOLDS if all(good) else FAILS, shown)
+    close = close or [False] * len(good)
+    fails = any(not right and not near for right, near in zip(good, close, strict=True))
+    judged = FAILS if fails else ONE_SEED if any(close) else HOLDS
+    return Verdict(claim.text, judged, shown)
 
 
 def expand(
@@ -207,6 +245,13 @@ def within_seeds(one: MeasuredCell, other: MeasuredCell) -> bool:
     if one.deviation is None or other.deviation is None:
         return False
     return abs(one.mean - other.mean) <= max(one.deviation, other.deviation)
+
+
+def undecided(one: MeasuredCell, other: MeasuredCell, rules: VerdictRules) -> bool:
+    """Whether a single seed of either would decide, by a difference that another seed could
+    reverse."""
+    single = one.has_one_seed or other.has_one_seed
+    return single and abs(one.mean - other.mean) <= rules.one_seed
 
 
 def overlap(low: MeasuredCell, high: MeasuredCell) -> str:

@@ -14,7 +14,7 @@ deviation.
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,55 @@ def lowest(curves: list[dict[str, Any]]) -> tuple[float, float]:
         ((x, y) for curve in curves for x, y in zip(curve["x"], curve["y"], strict=True)),
         key=lambda xy: xy[1],
     )
+
+
+@styled
+def draw_dots(dots: Sequence[Mapping[str, Any]]) -> Figure:
+    """A line for each number: ours with its spread as a dot, the paper's as a diamond."""
+    figure = Figure(figsize=(1.6 * WIDTH, 0.5 + 0.17 * len(dots)), layout="constrained")
+    axes = figure.subplots()
+    rows = np.arange(len(dots))
+    ours, spread, paper = (
+        np.array([dot[key] for dot in dots], float) for key in ("ours", "spread", "paper")
+    )
+    axes.hlines(rows, np.minimum(ours, paper), np.maximum(ours, paper), color="#bbbbbb", lw=0.8)
+    axes.errorbar(ours, rows, xerr=spread, fmt="o", ms=3.5, lw=1.2, color="#0072B2", label="ours")
+    axes.plot(paper, rows, "D", ms=3.5, mfc="none", mec="#D55E00", label="paper")
+    axes.set(yticks=rows, xlabel="test error, %", xlim=(0, None), ylim=(len(dots) - 0.5, -0.5))
+    axes.set_yticklabels([dot["label"] for dot in dots], fontsize=6)
+    axes.grid(axis="x")
+    axes.legend(loc="lower right")
+    return figure
+
+
+@styled
+def draw_filters(filters: Mapping[str, np.ndarray]) -> Figure:
+    """The filters of layer 1 of several models, [B, H, W] each, a row for each model."""
+    figure = Figure(figsize=(2 * WIDTH, 0.55 * len(filters) + 0.1), layout="constrained")
+    panels = figure.subplots(len(filters), 1, squeeze=False)[:, 0]
+    for axes, (name, each) in zip(panels, filters.items(), strict=True):
+        tiles = [np.pad(f / max(np.abs(f).max(), 1e-9), 1, constant_values=np.nan) for f in each]
+        axes.imshow(np.concatenate(tiles, 1), cmap="gray_r", vmin=0, vmax=1)
+        axes.set(xticks=[], yticks=[])
+        axes.set_ylabel(name, rotation=0, ha="right", va="center")
+        axes.spines[:].set_visible(False)
+    return figure
+
+
+@styled
+def draw_invariance(curves: Mapping[str, Mapping[str, Sequence[float]]]) -> Figure:
+    """The change of the features against the shift and the scale of the image."""
+    figure = Figure(figsize=(2 * WIDTH, 0.7 * WIDTH), layout="constrained")
+    labels = {"shift": "shift in pixels", "scale": "scale"}
+    for axes, (kind, each) in zip(figure.subplots(1, 2, sharey=True), curves.items(), strict=True):
+        lines = [(name, values) for name, values in each.items() if name != "x"]
+        for (name, values), style in zip(lines, curve_styles(), strict=False):
+            axes.plot(each["x"], values, label=name, **style)
+        axes.set(xlabel=labels[kind], ylim=(0, None))
+        axes.grid()
+        axes.legend()
+    figure.axes[0].set_ylabel("change of $p_2$, %")
+    return figure
 
 
 @styled

@@ -88,12 +88,12 @@ class ModelStore:
             archive.writestr(ZipInfo(name), Path(folder, name).read_bytes())
 
     def _train(self, job: TrainingJob, images: Images, publish: bool) -> DeconvNet:
-        """Train the top layer on the layers below, which are a model of their own; resume a run
-        that was cut off."""
+        """Train the top layer on the layers below, which are a model of their own unless they have
+        no epochs; resume a run that was cut off."""
         recipe, depth = job.recipe, job.recipe.model.depth
         lower_history: tuple[EpochRecord, ...] = ()
         start, own = None, recipe
-        if depth > 1:
+        if any(learning.epochs for learning in recipe.learning[:-1]):
             below = TrainingJob(job.data, first_layers(recipe, depth - 1))
             start = on_top_of(self.get(below, images, publish=publish), recipe)
             record = self.results.find(below)

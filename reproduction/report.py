@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from reproduction import sentences
 from reproduction.baselines import Baseline
 from reproduction.claims import MeasuredCell, Verdict, evaluate_claim, measured_cells
 from reproduction.records import FIGURES, ResultStore
@@ -25,17 +27,15 @@ from whatwhere.errors import RunError
 INTRODUCTION = """\
 # Results
 
-Every table and every curve of the paper (M. D. Zeiler and R. Fergus, *Differentiable Pooling for Hierarchical Feature
-Learning*), our number next to the paper's. This page is made by `python -m reproduction report` from the result files
-under `reproduction/results/`; a test fails when the two disagree. The command needs a checkout of the source; it is not
-part of the installed package. How it is measured:
-[docs/results/reproduction.md](docs/results/reproduction.md).
+Every table, every curve and every measurable sentence of the paper (M. D. Zeiler and R. Fergus, *Differentiable Pooling for
+Hierarchical Feature Learning*), our number next to the paper's. `python -m reproduction report` makes this page from the
+result files under `reproduction/results/`; a test fails when the two disagree.
+[How it is measured, and why some claims do not hold](docs/results/reproduction.md).
 
-Errors are in per cent. *n* seeds are shown as mean ± standard deviation. A claim *holds* or *does not hold* by our own
-means. The verdict is *no difference within the seeds* if every comparison is of cells with several seeds, and their means
-differ by at most the larger standard deviation. Where two error rates have overlapping 95 % intervals, the page says so. Why some
-do not hold, by further trials:
-[docs/results/reproduction.md](docs/results/reproduction.md#where-a-claim-does-not-hold).
+Errors are in per cent; several seeds are shown as mean ± standard deviation. A claim *holds* or *does not hold* by our
+means. It makes *no difference within the seeds* if the means differ by no more than the larger standard deviation. It is
+*open, one seed* if a cell with one seed would decide by 0.04 points or less. Where the 95 % intervals of two error rates
+overlap, the page says so.
 """  # noqa: E501
 SCALE_NOTES = {
     "paper": "All of MNIST: 60,000 training and 10,000 test images, 50 + 50 epochs of 100 steps.",
@@ -47,8 +47,12 @@ SCALE_NOTES = {
 }
 
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 CellsByName = Mapping[str, MeasuredCell]
 COST_PARTS: tuple[Measure, ...] = ("reconstruction", "penalty", "nonzeros")
+DOTS, FILTERS, INVARIANCE = "claims", "filters", "invariance"  # figures that belong to no table
 
 
 def open_scales(folder: Path) -> list[tuple[Scale, ResultStore]]:
@@ -62,8 +66,10 @@ def results_page(scales: Sequence[tuple[Scale, ResultStore]]) -> str:
     for scale, store in scales:
         tables = measured_tables(scale, store)
         parts.append(f"## Scale: {scale.name}\n\n{SCALE_NOTES[scale.name]}\n")
-        parts.append(summary(scale, tables))
+        parts.append(picture("Our errors and the paper's", scale, DOTS) + "\n")
+        parts.append(summary(scale, tables, store))
         parts += [section(table, scale, cells) for table, cells in tables.items()]
+        parts += sentence_section(scale, store)
     return "\n".join(parts)
 
 
@@ -87,16 +93,46 @@ def measured_tables(scale: Scale, store: ResultStore) -> dict[str, CellsByName]:
     }
 
 
-def summary(scale: Scale, tables: Mapping[str, CellsByName]) -> str:
-    """Every claim with its verdict, in one list."""
-    lines = ["| claim | verdict | numbers |", "| --- | --- | --- |"]
+def summary(scale: Scale, tables: Mapping[str, CellsByName], store: ResultStore) -> str:
+    """Every claim with its verdict, a line each, in the order of the tables."""
+    lines = ["| | claim | verdict |", "| --- | --- | --- |"]
     for name, cells in tables.items():
         table = read_table(name)
+        where = table.source or "beyond the paper"
+        lines += [f"| {where} | {v.text} | {v.verdict} |" for v in verdicts(table, scale, cells)]
+    found = sentences.read(store.folder)
+    if found is not None:
         lines += [
-            f"| {table.title}: {v.text} | *{v.verdict}* | {v.numbers} |"
-            for v in verdicts(table, scale, cells)
+            f"| text | {one.text} | {sentences.verdict(one, found[one.name])} |"
+            for one in sentences.SENTENCES
         ]
     return "\n".join(lines) + "\n"
+
+
+def sentence_section(scale: Scale, store: ResultStore) -> list[str]:
+    """The claims of the text that no table has, with our numbers; nothing if they were not
+    measured."""
+    found = sentences.read(store.folder)
+    if found is None:
+        return []
+    lines = ["### Sentences of the text", "", sentences.NOTE, ""]
+    lines += ["| claim | measured | ours | verdict |", "| --- | --- | --- | --- |"]
+    for one in sentences.SENTENCES:
+        values = found[one.name]
+        ours = "; ".join(
+            f"{name}: {sentences.value_text(each)}" for name, each in values.items() if each
+        )
+        judged = sentences.verdict(one, values)
+        lines.append(f"| {one.text} | {one.what} | {ours} | {judged} |")
+    pictures = [
+        picture("Filters of layer 1", scale, FILTERS),
+        picture("Change of the features against shift and scale", scale, INVARIANCE),
+    ]
+    return ["\n".join([*lines, "", *pictures]) + "\n"]
+
+
+def picture(title: str, scale: Scale, name: str) -> str:
+    return f"![{title}](reproduction/results/{scale.name}/{FIGURES}/{name}.svg)"
 
 
 def verdicts(table: Table, scale: Scale, cells: CellsByName) -> list[Verdict]:
@@ -121,11 +157,28 @@ def section(name: str, scale: Scale, cells: CellsByName) -> str:
             + " |"
         )
     if curves(name, cells) is not None:
-        lines += ["", f"![{table.title}](reproduction/results/{scale.name}/{FIGURES}/{name}.svg)"]
+        lines += ["", picture(table.title, scale, name)]
     lines.append("")
     for v in verdicts(table, scale, cells):
         lines.append(f"- *{v.verdict}*: {v.text}" + (f" ({v.numbers})" if v.numbers else ""))
     return "\n".join(lines).rstrip() + "\n"
+
+
+def text_table(name: str, scale: Scale, cells: CellsByName) -> str:
+    """One table for a terminal, in aligned columns."""
+    table = read_table(name)
+    columns = [column.name for column in columns_of(name, table, scale)]
+    lines = [[table.x.label, *columns]]
+    for row in table.rows:
+        texts = [cell_text(cells[f"{row.name} / {column}"]) for column in columns]
+        lines.append([row.name, *(text.replace("*", "") for text in texts)])
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    title = f"{table.title} ({table.source})" if table.source else table.title
+    rows = (
+        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
+        for line in lines
+    )
+    return "\n".join([title, *rows])
 
 
 def cell_text(cell: MeasuredCell) -> str:
@@ -211,18 +264,54 @@ def write_report(folder: Path, page_file: Path) -> list[Path]:
     return [page_file, *(path for scale, store in scales for path in draw_figures(scale, store))]
 
 
+def paper_cells(scale: Scale, store: ResultStore) -> list[MeasuredCell]:
+    """The error rates that both the paper and we have, in the paper's order."""
+    return [
+        cell
+        for cells in measured_tables(scale, store).values()
+        for cell in cells.values()
+        if cell.is_error and cell.results and cell.cell.paper is not None
+    ]
+
+
+def figures(scale: Scale, store: ResultStore) -> dict[str, Callable[[], Figure]]:
+    """What draws each figure of a scale, by its name."""
+    from reproduction import curves as drawing
+
+    drawn: dict[str, Callable[[], Figure]] = {}
+    for name, cells in measured_tables(scale, store).items():
+        if content := curves(name, cells):
+            drawn[name] = partial(drawing.draw, content)
+    dots = [dot(cell) for cell in paper_cells(scale, store)]
+    if dots:
+        drawn[DOTS] = partial(drawing.draw_dots, dots)
+    if sentences.read(store.folder) is not None:
+        drawn[FILTERS] = partial(drawing.draw_filters, sentences.filters(store.folder))
+        drawn[INVARIANCE] = partial(
+            drawing.draw_invariance, sentences.invariance_curves(store.folder)
+        )
+    return drawn
+
+
+def dot(cell: MeasuredCell) -> dict[str, Any]:
+    """A line of the dot plot: our mean with its spread, and the paper's number."""
+    source = read_table(cell.cell.table).source
+    return {
+        "label": f"{source}: {cell.cell.name}",
+        "ours": cell.mean,
+        "spread": cell.deviation or 0.0,
+        "paper": cell.cell.paper,
+    }
+
+
 def draw_figures(scale: Scale, store: ResultStore) -> list[Path]:
-    """Draw the curves of a scale."""
-    from reproduction.curves import draw
+    """Draw the figures of a scale."""
     from whatwhere.figures import save
 
-    contents = {name: curves(name, cells) for name, cells in measured_tables(scale, store).items()}
-    drawings = {
-        store.folder / FIGURES / f"{name}.svg": content
-        for name, content in contents.items()
-        if content
-    }
-    for path, content in drawings.items():
+    written = []
+    for name, draw in figures(scale, store).items():
+        path = store.folder / FIGURES / f"{name}.svg"
         path.parent.mkdir(parents=True, exist_ok=True)
-        save(draw(content), path)
-    return list(drawings)
+        save(draw(), path)
+        written.append(path)
+    return written

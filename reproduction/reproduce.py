@@ -10,7 +10,7 @@ from pathlib import Path
 
 from reproduction.baselines import Baseline
 from reproduction.evaluation import Evaluator
-from reproduction.jobs import Job, RecordedJob, TrainingJob, seeds_of
+from reproduction.jobs import Job, RecordedJob, TrainingJob, first_layers, seeds_of
 from reproduction.models import ModelStore
 from reproduction.naming import names_of
 from reproduction.records import ResultStore
@@ -75,6 +75,9 @@ def reproduce(
         log(f"left out: {cells[job].name} of {cells[job].table}: {reason}")
     todo = [job for job in missing if job not in unavailable]
     log(f"{scale.name}: {len(cells) - len(missing)} results known, {len(todo)} to measure")
+    pace = Pace(todo, evaluator, open_store(RESULTS, scale))
+    if pace.total:
+        log(f"{duration(pace.total)} of work where it was measured before")
     measured = 0
     for job in todo:
         if limit.is_over():
@@ -86,13 +89,57 @@ def reproduce(
         except TrainingStopped:
             break
         measured += 1
+        left = pace.left(measured, limit.elapsed())
         log(
             f"  {cell.measure} {value_text(value_of(record.result, cell.measure), cell)} after"
-            f" {limit.elapsed():.0f} s"
+            f" {duration(limit.elapsed())}" + (f", about {duration(left)} left" if left else "")
         )
     if measured < len(todo):
         log(f"out of time with {len(todo) - measured} left; the same command continues from here")
     return Outcome(measured, len(cells) - len(missing), len(unavailable), len(todo) - measured)
+
+
+class Pace:
+    """How much work jobs are, by what they took when they were measured before.
+
+    seconds  of every job, with the trainings that no job before it needs; 0 where nothing is known
+    """
+
+    def __init__(self, jobs: Sequence[Job], evaluator: Evaluator, before: ResultStore) -> None:
+        self.seconds: list[float] = []
+        done: set[Job] = set(evaluator.results.records)
+        for job in jobs:
+            needed = {job, *trainings_of(job, evaluator)} - done
+            records = (before.find(each) for each in needed)
+            self.seconds.append(sum(record.seconds for record in records if record is not None))
+            done |= needed
+
+    @property
+    def total(self) -> float:
+        return sum(self.seconds)
+
+    def left(self, measured: int, elapsed: float) -> float:
+        """The seconds that the other jobs will take, if this machine stays as fast; 0 if that is
+        unknown."""
+        past = sum(self.seconds[:measured])
+        return elapsed * sum(self.seconds[measured:]) / past if past else 0.0
+
+
+def trainings_of(job: Job, evaluator: Evaluator) -> set[Job]:
+    """The trainings that a job needs, with those of the layers below."""
+    if isinstance(job, RecordedJob):
+        return set()
+    top = [job] if isinstance(job, TrainingJob) else evaluator.trainings(job)
+    return {
+        TrainingJob(each.data, first_layers(each.recipe, depth))
+        for each in top
+        for depth in range(1, each.recipe.model.depth + 1)
+    }
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them."""
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} minutes"
 
 
 class TimeLimit:

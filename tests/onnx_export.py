@@ -14,6 +14,13 @@ from torch.export import ExportedProgram
 def onnx_function(exported: ExportedProgram) -> Callable[[Tensor], list[Tensor]]:
     onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     pytest.importorskip("onnxscript", reason="onnxscript is not installed")
+    session = onnxruntime.InferenceSession(onnx_model(exported))
+    name = session.get_inputs()[0].name
+    return lambda images: [torch.from_numpy(y) for y in session.run(None, {name: images.numpy()})]
+
+
+def onnx_model(exported: ExportedProgram) -> bytes:
+    """The ONNX model of an exported program."""
     buffer = io.BytesIO()
     logging.disable(logging.WARNING)
     try:
@@ -22,6 +29,4 @@ def onnx_function(exported: ExportedProgram) -> Callable[[Tensor], list[Tensor]]
             torch.onnx.export(exported, dynamo=True, verbose=False).save(buffer)
     finally:
         logging.disable(logging.NOTSET)
-    session = onnxruntime.InferenceSession(buffer.getvalue())
-    name = session.get_inputs()[0].name
-    return lambda images: [torch.from_numpy(y) for y in session.run(None, {name: images.numpy()})]
+    return buffer.getvalue()

@@ -109,6 +109,7 @@ COVERED_BY = {
     "engines/threads.py": "codes/test_encode.py",
     "engines/compiled.py": "engines/test_jit_cache.py",
     "labelling/session.py": "labelling/test_labelling.py",
+    "labelling/suspects.py": "labelling/test_labelling.py",
     "labelling/labels.py": "labelling/test_labelling.py",
     "classification/joined_describer.py": "labelling/test_descriptions.py",
     "labelling/label_file.py": "labelling/test_labelling.py",

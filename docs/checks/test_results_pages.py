@@ -476,3 +476,18 @@ def test_real_recordings_are_reported_as_measured() -> None:
             assert cells == [str(count) for count in counts]
         else:
             assert cells[2] == f"{row['f1']:.3f}", row["recording"]
+
+
+def test_the_branches_of_the_reset_are_reported_as_measured() -> None:
+    path = ROOT / "reproduction/studies/results/reset.json"
+    branches = json.loads(path.read_text(encoding="utf-8"))["branches"]
+    table = rows_of(ROOT / "docs/results/reproduction.md")
+    for key, branch in branches.items():
+        history = {epoch["epoch"]: epoch for epoch in branch["history"]}
+        row = table[key.removesuffix(", seed 0")]
+        assert row[:2] == [str(history[epoch]["unused"]) for epoch in (26, 30)], key
+        if 50 in history:
+            last = history[50]
+            cost = last["reconstruction"] + last["penalty"]
+            expected = [str(last["unused"]), f"{cost:.3f}", f"{last['nonzeros']:.1f}"]
+            assert row[2:6] == [*expected, f"{branch['test error']:.2f}"], key

@@ -191,10 +191,44 @@ def test_an_estimate_is_a_sentence_with_its_limits() -> None:
     session = ww.Labelling(rows)
     session.label({row: y[row] for row in range(0, len(y), 8)})
     assert session.missing_for_estimate() == ""
+    estimate = session.estimate()
+    assert estimate is not None
+    assert estimate.low < session.error() < estimate.high
+    low, high = (round(100 * bound) for bound in (estimate.low, estimate.high))
+    others = ~session.predict().said
+    best = np.sort(session.probabilities[others], axis=1)[:, -2]
+    pairs = np.sort(np.argsort(session.probabilities[others], axis=1)[:, -2:], axis=1)
+    doubt = {
+        pair: best[(pairs == pair).all(1)].sum() for pair in sorted({*map(tuple, pairs.tolist())})
+    }
+    first, second = ("abcd"[number] for number in max(doubt, key=lambda pair: doubt[pair]))
     assert session.error_words() == (
-        f"About {100 * session.error():.1f} % of the predicted classes are wrong (an estimate; it"
-        " is rough with fewer than ten labels of each class)."
+        f"{low} to {high} % of the predicted classes are wrong (an estimate). {first} and"
+        f" {second} are confused most: label 5 of each."
     )
+
+
+def test_a_range_is_narrower_with_more_labels() -> None:
+    rows, y = blobs(each=80, spread=1.9)
+    widths = []
+    for step in (20, 10, 5):
+        session = ww.Labelling(rows)
+        session.label({row: y[row] for row in range(0, len(y), step)})
+        estimate = session.estimate()
+        assert estimate is not None
+        widths.append(estimate.high - estimate.low)
+    assert widths == sorted(widths, reverse=True)
+
+
+def test_a_label_that_others_contradict_looks_wrong() -> None:
+    rows, y = blobs()
+    session = ww.Labelling(rows)
+    said = {row: str(y[row]) for row in range(0, len(y), 4)}
+    session.label({**said, 8: "c"})
+    (suspect,) = session.suspects()
+    assert (suspect.row, suspect.expected) == (8, "a")
+    session.label({8: "a"})
+    assert session.suspects() == []
 
 
 def test_pictures_far_from_all_others_are_suggested_last() -> None:

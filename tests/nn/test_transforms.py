@@ -8,10 +8,11 @@ from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
 from torch.func import grad, jvp, vmap
 
-from onnx_export import onnx_function
+from onnx_export import onnx_function, onnx_model
 from whatwhere.latents import PoolingParams
 from whatwhere.nn import GaussianPool1d, GaussianPool2d, GaussianUnpool1d, GaussianUnpool2d
 from whatwhere.nn import functional as F
+from whatwhere.spec import MomentFit
 
 
 class ThereAndBack(nn.Module):
@@ -129,6 +130,34 @@ def test_torch_fx_records_each_layer_as_one_node() -> None:
         assert torch.equal(ours, expected)
     names = [getattr(node.target, "__name__", "") for node in traced.graph.nodes]
     assert names.count("gaussian_pool2d") == 4
+
+
+@pytest.mark.parametrize(
+    "fit",
+    [
+        MomentFit(),
+        MomentFit(gamma_min=6, gamma_max=9),
+        MomentFit(gamma_min=0.1, gamma_max=2),
+        MomentFit(gamma_max=1e6, power=1),
+    ],
+)
+def test_an_exported_pooling_of_pairs_computes_the_same(fit: MomentFit) -> None:
+    layer = GaussianPool2d(2, fit=fit)
+    program = torch.export.export(layer, (torch.randn(2, 3, 8, 6),)).module()
+    z = torch.randn(2, 3, 8, 6)
+    z[0, 0] = 0
+    z[0, 1, :4] = torch.tensor([[0.0, 7.0, 1.0, 0.0, 0.0, 3.0]])
+    torch.testing.assert_close(program(z), layer(z), rtol=1e-4, atol=1e-5)
+
+
+def test_an_onnx_pooling_of_pairs_has_at_most_thirty_nodes() -> None:
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed")
+    layer, z = GaussianPool2d(2), torch.randn(2, 3, 8, 8)
+    exported = torch.export.export(layer, (z,), dynamic_shapes={"input": {0: Dim("n")}})
+    graph = onnx.load_model_from_string(onnx_model(exported)).graph
+    assert len(graph.node) <= 30
+    z = torch.randn(5, 3, 8, 8)
+    torch.testing.assert_close(onnx_function(exported)(z)[0], layer(z), rtol=1e-5, atol=1e-5)
 
 
 @devices

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from whatwhere.errors import SpecError
-from whatwhere.ops.baseline import baseline, baseline_reach, convolve
+from whatwhere.ops.baseline import baseline, baseline_reach, convolve, median_of
 from whatwhere.ops.input_stage import InputStage
 from whatwhere.spec import InputSpec, LayerSpec, ModelSpec
 
@@ -105,3 +105,9 @@ def test_only_signals_have_a_baseline() -> None:
         ModelSpec(layers=(LayerSpec(maps=1),), nonnegative=False, input=InputSpec(kind="baseline"))
     with pytest.raises(SpecError, match=r"hum = 0\.1"):
         ModelSpec(layers=(LayerSpec(maps=1),), input=InputSpec(hum=0.1))
+
+
+@pytest.mark.parametrize("count", [1, 3, 5, 17])
+def test_the_median_of_tensors_is_exact(count: int) -> None:
+    values = list(torch.randn(count, 2, 300, generator=torch.Generator().manual_seed(0)))
+    assert torch.equal(median_of(values), torch.stack(values, -1).median(-1).values)

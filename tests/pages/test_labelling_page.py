@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import struct
+import subprocess
 import threading
 import urllib.request
 from collections.abc import Iterator
@@ -19,8 +20,17 @@ from PIL import Image
 
 import tiny_run as tiny
 import whatwhere as ww
-from pages.labelled import COUNT, HOSTILE, GivenRows, Served, press, serving, until_said
-from pages.opened import Opened
+from pages.labelled import (
+    COUNT,
+    HOSTILE,
+    GivenRows,
+    Served,
+    press,
+    serving,
+    settle_letters,
+    until_said,
+)
+from pages.opened import Opened, needs_node
 from whatwhere.html.server import PageServer
 from whatwhere.labelling.label_tables import read_labels
 from whatwhere.labelling.page import (
@@ -517,7 +527,7 @@ def test_the_estimate_says_what_is_missing_and_its_curve_has_axes(
     label_truly(tab, served, 13)
     # on a busy machine, an estimate from fewer labels comes before the one that is looked at
     tab.tab.locator("#error-curve[aria-label*='with 13 labels']").wait_for()
-    assert tab.text("#error").startswith("About ")
+    assert "% of the predicted classes are wrong" in tab.text("#error")
     assert "the axes end at" in tab.tab.locator("#error-curve").get_attribute("aria-label")
     *percents, zero, middle, last, across, upwards = written_on(tab, "error-curve")[-8:]
     assert [percent.endswith(" %") for percent in percents] == [True] * 3
@@ -549,7 +559,7 @@ def test_unsure_pictures_come_first_and_a_class_is_confirmed_at_once(
     predictions = session.predict()
     open_classes = predictions.classes[~predictions.said].tolist()
     name = max(set(open_classes), key=open_classes.count)
-    tab.tab.locator(".class-row", has_text=name).locator(".look").click()
+    tab.tab.locator(".class-row", has_text=name).locator(".look").last.click()
     members = np.flatnonzero(predictions.classes == name)
     predicted = [int(member) for member in members if member not in session.said]
     shown_rows = [
@@ -578,7 +588,7 @@ def look_through_the_largest_class(tab: Opened, shown: LabelPage) -> str:
     predictions = shown.session.predict()
     open_classes = predictions.classes[~predictions.said].tolist()
     name = max(set(open_classes), key=open_classes.count)
-    tab.tab.locator(".class-row", has_text=name).locator(".look").click()
+    tab.tab.locator(".class-row", has_text=name).locator(".look").last.click()
     return str(name)
 
 
@@ -668,6 +678,133 @@ def test_a_class_without_a_chosen_picture_stays_pressed_and_every_click_gives_it
         until_said(tab, shown, count)
     assert set(shown.session.said.values()) == {"bar"}
     press(tab, "<Escape>")
+
+
+@pytest.mark.browser
+def test_a_blind_check_measures_the_error_and_its_answers_become_labels(
+    tab: Opened, served: Session
+) -> None:
+    made, shown, _ = served
+    label_truly(tab, served, 3)
+    tab.tab.locator("#check-begin").click()
+    tab.tab.locator("body.checking").wait_for()
+    assert tab.text("#check-words") == "Check: picture 1 of 30. What is it?"
+    assert "%" not in tab.text("#chosen"), "the prediction is not shown"
+    for hidden in ("#map", "#tray", "#error", "#classes small"):
+        assert not tab.tab.locator(hidden).first.is_visible(), hidden
+    asked: list[int] = []
+    for number in range(5):
+        row = int(tab.tab.locator("#picture").get_attribute("data-row"))
+        asked.append(row)
+        press(tab, f"{made.truth(row)} <Enter>")
+        tab.until(lambda n=number: f"picture {n + 2} of 30" in tab.text("#check-words"))
+    assert len(shown.session.said) == 3, "answers are no labels yet"
+    press(tab, "u")
+    tab.until(lambda: "picture 5 of 30" in tab.text("#check-words"))
+    tab.tab.reload()
+    tab.settle()
+    assert "picture 5 of 30" in tab.text("#check-words"), "a check outlives the tab"
+    tab.tab.locator("#check-end").click()
+    until_said(tab, shown, 7)
+    assert {row: shown.session.said[row] for row in asked[:4]} == {
+        row: made.truth(row) for row in asked[:4]
+    }
+    assert tab.text("#check-words").startswith("Measured: ")
+    assert "of 4 pictures drawn at random" in tab.text("#check-words")
+    assert tab.tab.locator("#map").is_visible()
+
+
+@needs_node
+@pytest.mark.parametrize("name", ["zoom", "names"])
+def test_a_module_of_the_page_alone(name: str) -> None:
+    script = Path(__file__).with_name(f"{name}.mjs")
+    done = subprocess.run(["node", "--test", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.browser
+def test_a_class_is_renamed_joined_and_removed(tab: Opened, served: Session) -> None:
+    _, shown, _ = served
+    session = shown.session
+    for count, name in enumerate(("tulip", "rose", "tulip"), start=1):
+        press(tab, f"{name} <Enter>")
+        until_said(tab, shown, count)
+    first = dict(session.said)
+    rows = tab.tab.locator(".class-row", has_text="tulip")
+    rows.locator(".class").focus()
+    press(tab, "<F2>")
+    tab.tab.locator("#rename-name").fill("lily")
+    press(tab, "<Enter>")
+    tab.until(lambda: set(session.said.values()) == {"lily", "rose"})
+    tab.settle()
+    lily = tab.tab.locator(".class-row", has_text="lily")
+    assert lily.locator("kbd").inner_text() == "1", "it keeps its number and its colour"
+    lily.locator(".look").first.click()
+    tab.tab.locator("#rename-name").fill("rose")
+    assert tab.tab.locator("#rename-give").inner_text() == "Join rose"
+    press(tab, "<Enter>")
+    tab.until(lambda: set(session.said.values()) == {"rose"})
+    tab.settle()
+    press(tab, "u")
+    settle_letters(tab)
+    press(tab, "u")
+    settle_letters(tab)
+    assert session.said == first
+    tab.tab.locator(".class-row", has_text="tulip").locator(".look").first.click()
+    tab.tab.locator("#rename-delete").click()
+    until_said(tab, shown, 1)
+    assert set(session.said.values()) == {"rose"}
+
+
+@pytest.mark.browser
+def test_a_near_double_is_asked_about(tab: Opened, served: Session) -> None:
+    _, shown, _ = served
+    press(tab, "tulip <Enter>")
+    until_said(tab, shown, 1)
+    name_class(tab, "tuilp")
+    assert tab.text("#completion") == "Did you mean tulip? Tab takes it, Enter keeps “tuilp”."
+    press(tab, "<Tab> <Enter>")
+    until_said(tab, shown, 2)
+    assert set(shown.session.said.values()) == {"tulip"}
+    name_class(tab, "tuilp")
+    press(tab, "<Enter>")
+    until_said(tab, shown, 3)
+    assert set(shown.session.said.values()) == {"tulip", "tuilp"}
+
+
+@pytest.mark.browser
+def test_the_map_is_zoomed_by_wheel_keys_and_buttons_and_fits_again(
+    tab: Opened, served: Session
+) -> None:
+    _, shown, _ = served
+    tab.until(lambda: bool((tab.pixels("#map")[..., 3] > 0).mean() > 0.01))
+    whole = tab.pixels("#map")
+    box = tab.box("#map")
+    row = int(np.argsort(np.hypot(*(np.array(shown.places).T - 0.5)))[0])
+    x, y = shown.places[row]
+    side = float(tab.tab.locator("#size").input_value())
+    margin = side / 2 + 7
+    at = (
+        box["x"] + margin + x * (box["width"] - 2 * margin),
+        box["y"] + margin + y * (box["height"] - 2 * margin),
+    )
+    tab.tab.mouse.move(*at)
+    tab.tab.mouse.wheel(0, -600)
+    tab.next_frame()
+    assert not np.array_equal(tab.pixels("#map"), whole)
+    tab.tab.mouse.click(*at)
+    tab.next_frame()
+    assert tab.text("#chosen").startswith(shown.session.names[row]), "it stayed under the pointer"
+    tab.tab.locator("#fit").click()
+    tab.next_frame()
+    assert tab.tab.locator("#fit").is_disabled()
+    tab.tab.locator("#map").focus()
+    press(tab, "<+>")
+    tab.next_frame()
+    assert tab.tab.locator("#fit").is_enabled()
+    press(tab, "<->")
+    tab.next_frame()
+    assert tab.tab.locator("#fit").is_disabled()
 
 
 # Export and import ------------------------------------------------------------------------------
@@ -1115,7 +1252,7 @@ def test_a_phone_shows_it_all_without_scrolling_sideways(browser: Any, served: S
         assert opened.tab.locator("#tray .cell").nth(1).get_attribute("aria-pressed") == "true"
         name_class(opened, "bar")
         until_said(opened, shown, 1)
-        opened.tab.locator(".look").first.tap()
+        opened.tab.locator(".look", has_text="⌕").first.tap()
         box = opened.box("#grid")
         assert 0 <= box["y"] < box["y"] + box["height"] <= 844, (
             "the magnifying glass shows the grid"

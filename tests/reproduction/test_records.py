@@ -3,11 +3,13 @@ overwritten."""
 
 import json
 import platform
+import subprocess
 from dataclasses import replace
 
 import pytest
 import torch
 
+from benchmarks import machine as machine_file
 from benchmarks.machine import machine
 from reproduction.baselines import KMeans, RawPixels, Scattering
 from reproduction.few_labels import FewLabels
@@ -256,7 +258,7 @@ def test_seeds_are_part_of_the_name(names):
         ({}, 2, "gaussian-2layers-seed0"),
         ({}, 1, "gaussian-1layer-seed0"),
         (
-            {"seed": 3, "model": {"layers": {"each": {"pooling_kind": "max"}}}},
+            {"seed": 3, "model": {"layers": {"each": {"pooling": "max"}}}},
             2,
             "max-2layers-seed3",
         ),
@@ -272,7 +274,7 @@ def test_seeds_are_part_of_the_name(names):
             "gaussian-2layers-update-lower-filters-seed0",
         ),
         (
-            {"learning": {"each": {"inference": {"alpha": 1.0}}}},
+            {"learning": {"each": {"inference": {"penalty": {"alpha": 1.0}}}}},
             2,
             "gaussian-2layers-alpha-1-seed0",
         ),
@@ -322,3 +324,23 @@ def test_a_record_says_what_it_ran_on(monkeypatch):
     monkeypatch.delenv("WHATWHERE_COMMIT")
     monkeypatch.setenv("PATH", "")
     assert machine()["commit"] is None, "without git"
+
+
+def test_uncommitted_changes_are_identified(monkeypatch, tmp_path):
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    file = tmp_path / "file"
+    file.write_text("one")
+    subprocess.run(["git", "add", "."], cwd=tmp_path, check=True)
+    author = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run(["git", *author, "commit", "-qm", "one"], cwd=tmp_path, check=True)
+    monkeypatch.setattr(machine_file, "__file__", str(tmp_path / "machine.py"))
+    assert machine_file.changes() is None
+    assert "dirty" not in str(machine_file.commit())
+    file.write_text("two")
+    first = machine_file.changes()
+    assert first is not None
+    assert str(machine_file.commit()).endswith("-dirty")
+    file.write_text("three")
+    assert machine_file.changes() not in (None, first)
+    file.write_text("two")
+    assert machine_file.changes() == first

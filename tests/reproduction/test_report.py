@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -15,6 +16,7 @@ from reproduction import report
 from reproduction.claims import (
     FAILS,
     HOLDS,
+    ONE_SEED,
     OPEN,
     WITHIN_SEEDS,
     MeasuredCell,
@@ -22,9 +24,10 @@ from reproduction.claims import (
 )
 from reproduction.curves import draw, lowest
 from reproduction.few_labels import FewLabels
-from reproduction.jobs import TrainingJob
+from reproduction.jobs import DataSpec, RecordedJob, TrainingJob
 from reproduction.report import (
     curves,
+    figures,
     measured_tables,
     open_scales,
     results_page,
@@ -41,6 +44,7 @@ from whatwhere.model import load
 from whatwhere.model.files import FORMAT
 
 ROOT = Path(__file__).parents[2]
+DIGITS = DataSpec("digits")
 
 
 @pytest.fixture(scope="module")
@@ -77,8 +81,9 @@ def test_every_curve_is_drawn(published):
             for name, cells in measured_tables(scale, store).items()
             if curves(name, cells) is not None
         ]
-        drawn = sorted(path.stem for path in (store.folder / "figures").iterdir())
-        assert drawn == sorted(names), "run `python -m reproduction report`"
+        drawn = {path.stem for path in (store.folder / "figures").iterdir()}
+        assert drawn == {*figures(scale, store)}, "run `python -m reproduction report`"
+        assert {*names, "claims", "filters", "invariance"} == drawn
 
 
 def test_the_page_shows_our_numbers_and_the_paper_s(scale, measured):
@@ -104,9 +109,9 @@ def test_another_number_in_a_result_file_is_another_page(scale, measured, tmp_pa
 def test_what_was_not_run_says_so(scale, measured, tmp_path):
     nothing_run = measured_tables(scale, open_store(tmp_path, scale))
     assert "not run (paper 1.00)" in section("reset", scale, nothing_run["reset"])
-    claims = summary(scale, nothing_run).splitlines()[2:]
+    claims = summary(scale, nothing_run, open_store(tmp_path, scale)).splitlines()[2:]
     assert claims
-    assert all("| *not run* |" in claim for claim in claims)
+    assert all(claim.endswith("| not run |") for claim in claims)
     partly = section("joint", scale, measured_tables(scale, measured)["joint"])
     assert "not run (paper 1.79)" in partly
     assert "*not run*: One phase of inference beats two" in partly
@@ -139,7 +144,7 @@ def test_the_command_writes_the_page_and_the_figures(scale, measured_folder, tmp
     monkeypatch.setattr(report, "read_scale", lambda name: scale)
     monkeypatch.setitem(report.SCALE_NOTES, "tiny", "Tiny.")
     written = write_report(results, tmp_path / "RESULTS.md")
-    names = ["RESULTS.md", "steps.svg", "cost.svg"]
+    names = ["RESULTS.md", "steps.svg", "cost.svg", "claims.svg"]
     assert [path.name for path in written] == names
     assert all(path.stat().st_size > 0 for path in written)
     text = (tmp_path / "RESULTS.md").read_text()
@@ -230,6 +235,38 @@ def test_one_comparison_beyond_the_seeds_decides_by_the_means():
     assert evaluate_claim(claim, measured).verdict == HOLDS
     reverse = Claim(text="", below=(("b / x", "a / x"), ("a / x", "c / x")))
     assert evaluate_claim(reverse, measured).verdict == FAILS
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "verdict"),
+    [
+        (0.80, 0.83, ONE_SEED),
+        (0.83, 0.80, ONE_SEED),
+        (0.80, 0.85, HOLDS),
+        (0.85, 0.80, FAILS),
+        ([0.79, 0.80, 0.81], 0.83, ONE_SEED),
+        ([0.79, 0.80, 0.81], [0.83, 0.83, 0.83], HOLDS),
+    ],
+)
+def test_one_seed_does_not_decide_by_a_small_difference(first, second, verdict):
+    measured = {
+        name: replace(cell, cell=replace(cell.cell, jobs=(RecordedJob(DIGITS, "x", None, 0),)))
+        for name, cell in cells({"a / x": first, "b / x": second}).items()
+    }
+    claim = Claim(text="a beats b", below=(("a / x", "b / x"),))
+    assert evaluate_claim(claim, measured).verdict == verdict
+    lowest_of_all = Claim(text="a is lowest", lowest=("a / x",))
+    assert evaluate_claim(lowest_of_all, measured).verdict == verdict
+
+
+def test_one_seed_does_not_decide_near_a_limit():
+    (cell,) = cells({"a / x": 0.82}).values()
+    seeded = replace(cell, cell=replace(cell.cell, jobs=(RecordedJob(DIGITS, "x", None, 0),)))
+    verdicts = {
+        limit: evaluate_claim(Claim(text="", at_most={"a / x": limit}), {"a / x": seeded}).verdict
+        for limit in (0.77, 0.80, 0.84, 0.87)
+    }
+    assert verdicts == {0.77: FAILS, 0.80: ONE_SEED, 0.84: ONE_SEED, 0.87: HOLDS}
 
 
 def test_overlapping_intervals_are_mentioned():

@@ -12,7 +12,15 @@ import reproduction.__main__ as program
 from reproduction import report
 from reproduction.__main__ import main
 from reproduction.models import read_model
-from reproduction.reproduce import Outcome, ReproduceOptions, job_cells, reproduce
+from reproduction.reproduce import (
+    Outcome,
+    Pace,
+    ReproduceOptions,
+    TimeLimit,
+    job_cells,
+    open_evaluator,
+    reproduce,
+)
 from reproduction.table import TABLES, cells_of
 from whatwhere.errors import SpecError
 
@@ -166,3 +174,37 @@ def test_report_writes_the_page_and_runs_nothing(calls, tmp_path, monkeypatch):
 def test_an_error_names_an_unknown_table(tmp_path):
     with pytest.raises(SpecError, match="poling"):
         main(["poling", "--results", str(tmp_path)])
+
+
+def test_the_work_that_is_left_is_that_of_the_jobs_and_their_trainings(scale, measured, options):
+    jobs = list(job_cells(["pooling"], scale, seeds=1))
+    evaluator = open_evaluator(scale, options, TimeLimit(None), quiet)
+    pace = Pace(jobs, evaluator, measured)
+    names = [
+        f"{table}-seed0"
+        for table in (
+            "pooling/gaussian-pooling-layer-1",
+            "pooling/gaussian-pooling-layer-2",
+            "pooling/max-pooling-layer-1",
+            "pooling/max-pooling-layer-2",
+            "models/gaussian-1layer",
+            "models/gaussian-2layers",
+            "models/max-1layer",
+            "models/max-2layers",
+        )
+    ]
+    known = {record.name: record.seconds for record in measured.records.values()}
+    assert pace.total == pytest.approx(sum(known[name] for name in names))
+    assert pace.left(4, 10.0) == 0
+    assert pace.left(2, 10.0) == pytest.approx(10 * sum(pace.seconds[2:]) / sum(pace.seconds[:2]))
+    assert Pace(jobs, evaluator, evaluator.results).left(1, 10.0) == 0, "nothing is known"
+
+
+def test_again_measures_into_a_folder_of_its_own(calls, tmp_path, capsys):
+    assert main(["pooling", "--again", "--cache", str(tmp_path)]) == 0
+    (_, _, options) = calls[0]
+    assert options.results == tmp_path / "again" / "results"
+    assert options.cache == tmp_path / "again"
+    printed = capsys.readouterr().out
+    assert "Max pooling against Gaussian pooling (Table 1)" in printed
+    assert "not run (paper 0.84)" in printed

@@ -266,7 +266,7 @@ def test_wrong_requests_raise_before_anything_is_written(folder: Path) -> None:
             "no pixel known",
         ),
         (inpaint, folder, str(folder / "1.png"), out, "mask"),
-        (denoise, folder.parent / "missing.png", None, out / "a.png", "neither a file"),
+        (denoise, folder.parent / "missing.png", None, out / "a.png", "Cannot find"),
     ]
     for task, source, mask, target, message in wrong:
         with pytest.raises((ImageError, RunError), match=message):

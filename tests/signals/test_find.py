@@ -14,6 +14,7 @@ import whatwhere as ww
 from whatwhere.errors import ImageError
 from whatwhere.model.events import Events
 from whatwhere.model.sized import LayerPlaces
+from whatwhere.signals.event_table import write_events
 from whatwhere.signals.recording import Signals
 
 LENGTH = 32
@@ -371,3 +372,21 @@ def test_what_is_wrong_with_signals() -> None:
 def test_what_is_no_recording_raises_an_error(recording: object) -> None:
     with pytest.raises(ImageError, match=r"Got a recording of .*; expected"):
         ww.find_events(ww.DeconvNet(ww.ModelSpec.signals(2, 9)), recording)
+
+
+def test_every_row_of_a_table_has_the_columns_of_its_heading(tmp_path: Path) -> None:
+    """Without a rate, and with no event in the first tile."""
+    f = torch.zeros(1, 1, 1, 16)
+    f[..., 4:12] = torch.hann_window(8)
+    model = ww.DeconvNet(ww.ModelSpec.signals(maps=1, length=16)).with_filters(1, f / f.norm())
+    rng = np.random.default_rng(0)
+    x = 0.02 * rng.standard_normal(12_000)
+    for at in (7000, 9000, 11_000):
+        x[at : at + 8] += np.hanning(8)
+    signals = ww.data.load(x.astype(np.float32), signals=True)
+    recipe = replace(ww.read_recipe("signals"), model=model.spec)
+    count = write_events(tmp_path / "events.csv", recipe, model, signals)
+    lines = (tmp_path / "events.csv").read_text().splitlines()
+    assert count == len(lines) - 1 == 3
+    assert "seconds" not in lines[0]
+    assert {line.count(",") for line in lines} == {lines[0].count(",")}

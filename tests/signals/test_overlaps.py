@@ -261,3 +261,13 @@ def test_events_are_found_with_their_overlaps_explained() -> None:
     spec = ww.InferenceSpec(lam=8.0, steps=200)
     found = ww.find_events(model, x, spec, threshold=0.8, engine="reference")
     assert len(found) == 3
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_signed_events_are_explained_with_either_sign(sign: int) -> None:
+    events = events_at((0, 100, sign * 1.1), (1, 101, sign * 0.8))
+    found = explain_overlaps(
+        events, stretch([(0, 100, sign * 2.0)], events), LIMITS._replace(signed=True)
+    )
+    assert found["waveform"].tolist() == [0]
+    assert found["amplitude"][0] == pytest.approx(sign * 2.0, rel=1e-6)

@@ -17,7 +17,7 @@ from whatwhere.app import app
 from whatwhere.errors import SpecError
 from whatwhere.ops.input_stage import InputStage
 from whatwhere.signals.recording import Signals, cut_windows
-from whatwhere.signals.settings import choose_settings, find_hum
+from whatwhere.signals.settings import NoEvents, choose_settings, find_hum
 from whatwhere.signals.training import detrended
 from whatwhere.signals.waveforms import likeness, unit
 from whatwhere.spec import InputSpec
@@ -112,11 +112,24 @@ def test_windows_of_a_recording_show_the_same_settings_as_the_recording() -> Non
     assert (some.words, some.input, some.lam) == (whole.words, whole.input, whole.lam)
 
 
-def test_a_recording_without_events_has_the_waveforms_of_the_recipe() -> None:
-    x = np.random.default_rng(0).normal(size=3000).astype(np.float32)
-    chosen = choose_settings(signals(x))
-    assert chosen.waveforms is None
-    assert "has only" in chosen.words
+@pytest.mark.parametrize("kind", ["noise", "zeros", "constant"])
+def test_a_recording_without_events_is_an_error(kind: str) -> None:
+    x = np.zeros(3000, np.float32)
+    if kind == "noise":
+        x = np.random.default_rng(0).normal(size=3000).astype(np.float32)
+    elif kind == "constant":
+        x = np.full(300, 2.5, np.float32)
+    with pytest.raises(NoEvents) as caught:
+        choose_settings(signals(x))
+    assert caught.value.events == 0
+
+
+def test_nothing_is_trained_on_noise(tmp_path: Path) -> None:
+    np.save(tmp_path / "noise.npy", np.random.default_rng(1).normal(size=20_000))
+    run = tmp_path / "run"
+    with pytest.raises(NoEvents):
+        whatwhere("train", tmp_path / "noise.npy", "--rate", 1000, "--out", run)
+    assert not run.exists()
 
 
 def test_training_windows_have_no_drift_and_are_known_by_the_recording() -> None:

@@ -9,7 +9,7 @@ import pytest
 import whatwhere as ww
 from whatwhere.errors import ImageError
 from whatwhere.signals.files import encode
-from whatwhere.signals.tables import read_table, split_unit, time_column
+from whatwhere.signals.tables import UnknownTimeUnit, read_table, split_unit, time_column
 
 
 def written(folder: Path, *lines: str) -> Path:
@@ -51,8 +51,7 @@ def test_dates_are_times(tmp_path: Path) -> None:
     "lines",
     [
         ("left,right", "0.1,5", "0.2,6", "0.3,7"),  # its name is no time's
-        ("time,x", "0.1,5", "0.3,6", "0.2,7", "0.9,7"),  # not even
-        ("1,5", "2,6", "3,7", "4,8"),  # no heading, and steps of 1: numbers of lines, or values
+        ("4,5", "2,6", "3,7", "1,8"),
     ],
 )
 def test_other_columns_are_channels(tmp_path: Path, lines: tuple[str, ...]) -> None:
@@ -110,3 +109,111 @@ def test_a_field_that_is_text_is_named_with_its_line(tmp_path: Path) -> None:
     path.write_text("time,value\n0,1.5\n1,2.5\n2,cell died\n")
     with pytest.raises(ImageError, match=r"line 4 has the text 'cell died'\. Expected numbers"):
         ww.data.load(path)
+
+
+@pytest.mark.parametrize(
+    ("heading", "unit"),
+    [("time (msec)", 1e-3), ("time (MS)", 1e-3), ("time (μs)", 1e-6), ("time (min)", 60)],
+)
+def test_units_of_time_have_several_names(tmp_path: Path, heading: str, unit: float) -> None:
+    path = written(tmp_path, f"{heading},x", *(f"{2 * n},{n % 5}.5" for n in range(30)))
+    signals = ww.data.load(path)
+    assert signals.rate == pytest.approx(1 / (2 * unit))
+
+
+def test_an_unknown_unit_of_time_is_an_error(tmp_path: Path) -> None:
+    path = written(tmp_path, "time (fortnights),x", *(f"{n},{n % 5}.5" for n in range(30)))
+    with pytest.raises(UnknownTimeUnit) as caught:
+        ww.data.load(path)
+    assert caught.value.unit == "fortnights"
+
+
+@pytest.mark.parametrize(
+    ("heading", "step", "rate"),
+    [("time", 1, 1), ("time", 4, 250), ("seconds", 2, 0.5), ("time (s)", 60, 1 / 60)],
+)
+def test_times_without_a_unit(tmp_path: Path, heading: str, step: int, rate: float) -> None:
+    path = written(tmp_path, f"{heading},x", *(f"{step * n},{n % 5}.5" for n in range(30)))
+    assert ww.data.load(path).rate == pytest.approx(rate)
+
+
+def test_dates_a_second_apart_are_seconds(tmp_path: Path) -> None:
+    lines = [f"2020-01-01T00:00:{n:02},{n % 5}.5" for n in range(0, 60, 2)]
+    assert ww.data.load(written(tmp_path, "timestamp,x", *lines)).rate == 0.5
+
+
+def test_unix_times_are_known_by_their_size(tmp_path: Path) -> None:
+    lines = [f"{1_600_000_000_000 + 4 * n},{n % 5}.5" for n in range(30)]
+    signals = ww.data.load(written(tmp_path, "timestamp,x", *lines))
+    assert signals.rate == 250
+    assert signals.start == pytest.approx(1.6e9)
+
+
+def test_a_pause_is_a_gap(tmp_path: Path) -> None:
+    """And the table that is written has the lines of the one that was read."""
+    at = [*range(50), *range(150, 200)]
+    path = written(tmp_path, "time (s),x", *(f"{n / 100:.2f},{n % 7}" for n in at))
+    signals = ww.data.load(path)
+    assert signals.rate == pytest.approx(100)
+    assert signals.shape == (1, 1, 200)
+    values = signals[0][0]
+    assert values[50:150].isnan().all()
+    assert not values[at].isnan().any()
+    assert signals.describe() == "1 channel, 100 Hz from column 'time (s)', 2 s, one gap"
+    lines = encode(2 * signals[:].numpy(), path).decode().splitlines()
+    assert len(lines) == 101
+    assert lines[51] == "1.50,6"
+
+
+def test_times_with_jitter_and_a_repeated_time_give_the_rate(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    times = np.arange(400) / 100 + rng.uniform(-0.001, 0.001, 400)
+    times[200] = times[199]
+    path = written(tmp_path, "time,x", *(f"{t:.5f},{n % 7}" for n, t in enumerate(times)))
+    signals = ww.data.load(path)
+    assert signals.rate == pytest.approx(100, rel=0.01)
+    assert signals.shape == (1, 1, 400)
+
+
+def test_times_that_are_not_even_are_no_channel(tmp_path: Path) -> None:
+    path = written(tmp_path, "time,x", "0.1,5", "0.3,6", "0.2,7", "0.9,7")
+    with pytest.warns(UserWarning, match="no usual step of time"):
+        signals = ww.data.load(path)
+    assert signals.shape == (1, 1, 4)
+    assert signals.rate is None
+
+
+@pytest.mark.parametrize("lines", [("0,5", "1,6", "2,7"), (",x", "0,5.5", "1,6", "2,7")])
+def test_numbers_of_rows_are_no_channel(tmp_path: Path, lines: tuple[str, ...]) -> None:
+    with pytest.warns(UserWarning, match="counts the rows"):
+        signals = ww.data.load(written(tmp_path, *lines), signals=True)
+    assert signals.shape == (1, 1, 3)
+
+
+def test_a_separator_at_the_end_of_lines_makes_no_channel(tmp_path: Path) -> None:
+    path = written(tmp_path, "time (s),x,", *(f"{n / 100:.2f},{n % 5}.5," for n in range(30)))
+    signals = ww.data.load(path)
+    assert signals.shape == (1, 1, 30)
+    assert signals.channel_names == ("x",)
+
+
+@pytest.mark.parametrize("text", ["NA", "-"])
+def test_a_first_sample_that_is_unknown_is_a_sample(tmp_path: Path, text: str) -> None:
+    signals = ww.data.load(written(tmp_path, "x", text, "1.5", "2.5"), signals=True)
+    np.testing.assert_array_equal(signals[0], [[np.nan, 1.5, 2.5]])
+
+
+def test_commas_between_thousands(tmp_path: Path) -> None:
+    path = written(tmp_path, "x\ty", "1,234.5\t2", "2,234.5\t3.5", "12,345\t4")
+    np.testing.assert_array_equal(
+        ww.data.load(path, signals=True)[0], [[1234.5, 2234.5, 12345], [2, 3.5, 4]]
+    )
+
+
+def test_a_table_of_physionet(tmp_path: Path) -> None:
+    lines = [f"'0:{n // 100:02}.{n % 100 * 10:03}',-0.{n % 7}45,0.065" for n in range(200)]
+    path = written(tmp_path, "'Elapsed time','MLII','V5'", "'hh:mm:ss.mmm','mV','mV'", *lines)
+    signals = ww.data.load(path)
+    assert signals.rate == pytest.approx(100)
+    assert (signals.channel_names, signals.unit) == (("MLII", "V5"), "mV")
+    assert signals.shape == (2, 1, 200)

@@ -29,6 +29,8 @@ from whatwhere.anomaly.filters import (
     learn_filters,
 )
 from whatwhere.anomaly.joined import Ranks, join
+from whatwhere.anomaly.likeness import USUAL as LIKENESS
+from whatwhere.anomaly.likeness import LearnedKind, TooAlike
 from whatwhere.anomaly.pictures import (
     PictureList,
     Sample,
@@ -50,7 +52,7 @@ from whatwhere.anomaly.threshold import (
     far_above,
 )
 from whatwhere.engines.threads import workers
-from whatwhere.errors import ImageError, MissingExtra, RunError, SpecError, plural, printable
+from whatwhere.errors import ImageError, MissingExtra, RunError, SpecError, plural, printable, warn
 from whatwhere.files import readable, untrusted
 from whatwhere.learning import load as load_model
 from whatwhere.model.files import read_checked, write_checked
@@ -138,8 +140,9 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
 
     `fit` learns statistics of the normal pictures: how features of photographs stand out from them,
     and which combinations of features are normal. Pictures are a folder, an array or tensor
-    [N, H, W] or [N, C, H, W], or a list of pictures [H, W], [C, H, W] or [H, W, C] of any sizes; or
-    signals, `ww.data.load(…, signals=True)`. NaN marks unknown pixels.
+    [N, H, W] or [N, C, H, W], or a list of arrays, PIL pictures or paths, of any sizes; or signals,
+    `ww.data.load(…, signals=True)`. NaN marks unknown pixels. Pictures of other channels, or of a
+    size far from those learned, raise an error.
 
     Memory is bounded for any number of normal pictures: if they need more than `memory` MB, `fit`
     keeps a random sample.
@@ -216,30 +219,33 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         X: Source,
         y: Any = None,
         *,
+        mask: Source | None = None,
         progress: Progress | None = None,
         stage: Stage = no_stage,
     ) -> "AnomalyDetector":
         """Learn what normal pictures are like.
 
+        mask      the region of interest, as in `open_pictures`
         progress  called with the number of pictures just read
         stage     shows the progress of each part of the work
         """
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
-        return self.partial_fit(X, progress=progress, stage=stage)
+        return self.partial_fit(X, mask=mask, progress=progress, stage=stage)
 
     def partial_fit(
         self,
         X: Source,
         y: Any = None,
         *,
+        mask: Source | None = None,
         progress: Progress | None = None,
         stage: Stage = no_stage,
     ) -> "AnomalyDetector":
         """Learn from more normal pictures, together with the earlier ones that were kept."""
         spec = self._spec()
         sample = getattr(self, "sample_", None) or Sample(spec.memory * 1_000_000, spec.seed)
-        pictures = open_pictures(X)
+        pictures = open_pictures(X, mask=mask)
         sizes = {tuple(picture.shape[1:]) for picture in sample.pictures}
         before = sample.seen
         with stage("reading pictures", len(pictures)) as advance:
@@ -383,6 +389,10 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         ]
         return [cut(picture, row, column, side), *normal]
 
+    def different_pictures(self) -> int:
+        """Count the different pictures among those that the detector was fitted to."""
+        return len(self.fingerprints())
+
     def fingerprints(self) -> set[bytes]:
         """The fingerprints of the pictures that the detector was fitted to."""
         return {fingerprint(picture) for picture in self._normal_pictures()}
@@ -415,6 +425,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             "recall": None if self.recall_ is None else asdict(self.recall_),
             "fitted": self.fitted_.tolist(),
             "contrast": asdict(self.contrast_),
+            "kind": asdict(self.kind_),
         }
         curves = zip(self.ranks_, self.map_ranks_, strict=True)
         for n, (ranks, map_ranks) in enumerate(curves):
@@ -457,6 +468,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             detector.map_ranks_ = [ranks_from(f"{n}.map_ranks", tensors) for n in sources]
             detector.area_ = ranks_from("area", tensors)
             detector.contrast_ = Contrast(**settings["contrast"])
+            detector.kind_ = LearnedKind(**settings["kind"])
             detector.threshold_ = detector._threshold()
             detector.recall_ = recall_from(settings["recall"])
             # parts that do not match each other raise here
@@ -493,9 +505,13 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             order = np.argsort(self.normal_scores_, kind="stable")
             self.fitted_ = np.sort(numbers[order[: len(numbers) - trimmed]])
             self._learn_scorers(spec, each, stage)
-        self.contrast_ = Contrast.of(self._normal_pictures())
+        normal = self._normal_pictures()
+        self.contrast_ = Contrast.of(normal)
+        self.kind_ = LearnedKind.of(normal)
         self.threshold_ = self._threshold()
         self.recall_ = None
+        if not self.kind_.signals and (different := self.different_pictures()) < LIKENESS.few:
+            warn(TooAlike(len(normal), different))
 
     def _learn_scorers(self, spec: AnomalySpec, each: Each, stage: Stage) -> None:
         pictures = self._normal_pictures()
@@ -588,7 +604,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         )
 
     def _detect(self, picture: Tensor, name: str) -> Detection:
-        picture = with_channels(picture, self.sample_.channels)
+        self.kind_.check(picture, name)
         found = [scorer(picture, name) for scorer in self.scorers_]
         evidence = self._by_kind([list(one.evidence.values()) for one in found])
         score = float(join(self.ranks_, [torch.tensor(one.score) for one in found]))

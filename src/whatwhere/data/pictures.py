@@ -11,6 +11,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from whatwhere.data.deep_png import DeepPng, is_deep
 from whatwhere.data.images import AllPictures, Images, LazyPixels
 from whatwhere.errors import (
     ImageError,
@@ -56,6 +57,9 @@ MOST_VALUES = 1 << 27
 """The largest number of values in one page of a TIFF, in all its channels."""
 SAMPLES = 277  # tag: channels of a pixel
 BITS = 258  # tag: bits of each channel
+PHOTOMETRIC = 262  # tag: what the values mean
+WHITE_IS_ZERO = 0  # a value of it
+ORIENTATION = 274  # tag: where the first row and the first column are seen
 LARGEST_DPI = 1e6
 INCH = 2  # units of a TIFF's resolution
 CENTIMETRE = 3
@@ -408,6 +412,8 @@ def _open_stream(stream: BinaryIO, image: Any, unidentified: type[Exception]) ->
     """What reads the pages: Pillow, or tifffile for a TIFF that Pillow would reject or reduce."""
     try:
         picture = image.open(stream, formats=FORMATS)
+        if is_deep(picture):
+            return DeepPng(stream)
         if not is_reduced(picture):
             return picture
     except unidentified:
@@ -431,7 +437,7 @@ def _read_page(picture: Any, page: int, read: Callable[[Any], np.ndarray]) -> np
             f"it has {picture.width} × {picture.height} pixels; expected at most"
             f" {LARGEST_PICTURE:,}"
         )
-    if not isinstance(picture, ChannelTiff):
+    if not isinstance(picture, ChannelTiff | DeepPng):
         if picture.mode not in PLAIN_MODES | ALPHA_MODES | DEEP_MODES:
             raise ValueError(f"its mode is {picture.mode}; expected grey or RGB")
         if is_reduced(picture):
@@ -448,10 +454,10 @@ def _read_page(picture: Any, page: int, read: Callable[[Any], np.ndarray]) -> np
 
 def _pixels(picture: Any) -> np.ndarray:
     """The pixels [H, W] or [H, W, C] of an open picture."""
-    if isinstance(picture, ChannelTiff):
+    if isinstance(picture, ChannelTiff | DeepPng):
         return picture.pixels()
     if picture.mode in DEEP_MODES:
-        return np.asarray(picture).astype(DEEP_MODES[picture.mode])
+        return _deep_grey(picture)
     if picture.mode in PLAIN_MODES and not picture.has_transparency_data:
         return np.asarray(picture.convert(PLAIN_MODES[picture.mode]))
     values = np.asarray(picture.convert(ALPHA_MODES[picture.mode])).astype(np.uint16)
@@ -461,6 +467,17 @@ def _pixels(picture: Any) -> np.ndarray:
     return blended[..., 0] if blended.shape[-1] == 1 else blended
 
 
+def _deep_grey(picture: Any) -> np.ndarray:
+    """The pixels [H, W] of an open picture of one channel with more than 8 bits, in which 0 is
+    black."""
+    values: np.ndarray = np.asarray(picture).astype(DEEP_MODES[picture.mode])
+    if values.dtype == np.uint16 and picture.format == "TIFF":
+        tags = picture.tag_v2
+        if tags.get(PHOTOMETRIC) == WHITE_IS_ZERO:  # which Pillow ignores in 16 bits
+            return (1 << tags.get(BITS, (16,))[0]) - 1 - values
+    return values
+
+
 def _has_alpha(picture: Any) -> bool:
     """Whether an open picture has an alpha channel, or a colour that is transparent."""
     return picture.mode in ALPHA_MODES and bool(picture.has_transparency_data)
@@ -468,6 +485,8 @@ def _has_alpha(picture: Any) -> bool:
 
 def _colours(picture: Any) -> np.ndarray:
     """The pixels [H, W] or [H, W, C] of an open picture without its alpha channel."""
+    if isinstance(picture, DeepPng):
+        return picture.colours()
     if isinstance(picture, ChannelTiff) or not _has_alpha(picture):
         return _pixels(picture)
     colours = np.asarray(picture.convert(ALPHA_MODES[picture.mode]))[..., :-1]
@@ -476,6 +495,8 @@ def _colours(picture: Any) -> np.ndarray:
 
 def _alpha(picture: Any) -> np.ndarray:
     """The alpha channel [H, W] of an open picture."""
+    if isinstance(picture, DeepPng):
+        return picture.alpha()
     if isinstance(picture, ChannelTiff) or not _has_alpha(picture):
         return np.full((picture.height, picture.width), 255, np.uint8)
     return np.asarray(picture.convert(ALPHA_MODES[picture.mode]))[..., -1]
@@ -531,6 +552,8 @@ def _checked_dpi(values: Any) -> tuple[float, float] | None:
 
 def _known(picture: Any) -> np.ndarray:
     """Whether each pixel [H, W] of an open picture has an alpha above 0."""
+    if isinstance(picture, DeepPng):
+        return picture.known()
     if not picture.has_transparency_data:
         return np.ones((picture.height, picture.width), bool)
     return np.asarray(picture.convert(ALPHA_MODES[picture.mode]))[..., -1] > 0
@@ -603,7 +626,18 @@ class ChannelTiff:
                 f"one of its pages has {page.size:,} values; expected at most {MOST_VALUES:,}"
             )
         values: np.ndarray = page.asarray().astype(page.dtype.newbyteorder("="), copy=False)
-        return np.atleast_3d(np.moveaxis(values, 0, -1) if page.axes == "SYX" else values)
+        values = np.atleast_3d(np.moveaxis(values, 0, -1) if page.axes == "SYX" else values)
+        tag = page.tags.get(ORIENTATION)
+        return _upright(values, 1 if tag is None else int(tag.value))
+
+
+def _upright(values: np.ndarray, orientation: int) -> np.ndarray:
+    """Turn pixels [H, W, C] as a TIFF's orientation says, 1 to 8; others are left as they are."""
+    if 5 <= orientation <= 8:
+        values = values.transpose(1, 0, 2)
+    rows = -1 if orientation in (3, 4, 7, 8) else 1
+    columns = -1 if orientation in (2, 3, 6, 7) else 1
+    return values[::rows, ::columns]
 
 
 def write_tiff(file: BinaryIO, pages: Sequence[np.ndarray], extras: Extras = NO_EXTRAS) -> None:

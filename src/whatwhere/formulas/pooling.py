@@ -79,7 +79,7 @@ def or_one(size):
 
     A number below the normal numbers of float32 counts as 0, because its inverse can overflow.
     """
-    return where(size > 2.0**-126, size, 1.0)
+    return where(size > 1.17549435e-38, size, 1.0)
 
 
 def strength(relative, power):
@@ -101,7 +101,7 @@ def precision(variance, total, low, high):
     later bound cuts the value off.
     """
     inverse = 1 / maximum(variance, 1 / max(high, 1.0))
-    return clamp(where(total > 2.0**-126, inverse, 0.0), low, high)
+    return clamp(where(total > 1.17549435e-38, inverse, 0.0), low, high)
 
 
 def fit_slope(theta, variance, slopes, unit):

@@ -43,14 +43,14 @@ class Description(NamedTuple):
 class PlainSettings:
     """The views that describe pictures before a model is learned.
 
-    views  colours of the whole picture, reduced because a histogram needs few pixels; edges of the
-           whole, of quarters and of sixteenths. On eight sets, it was best or near it
-           (benchmarks/labels/plain_views.py)
+    views  colours of the whole and of quarters, of small pictures because a histogram needs few
+           pixels; edges of the whole, of quarters and of sixteenths. On eight sets, this was best
+           or near it (benchmarks/labels/plain_views.py)
     first  pictures that are described before the page opens: as many as take about a second. The
            others follow behind
     """
 
-    views: tuple[MapView, ...] = (Colour(side=24, cells=(1,)), Edges(cells=(1, 2, 4)))
+    views: tuple[MapView, ...] = (Colour(side=24), Edges(cells=(1, 2, 4)))
     first: int = 600
 
 

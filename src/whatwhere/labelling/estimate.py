@@ -1,5 +1,6 @@
-"""Estimate the share of wrong classes among the pictures without a label."""
+"""Estimate the share of wrong classes among the pictures without a label, and say what to label."""
 
+import math
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -18,10 +19,50 @@ class EstimateSettings:
     fewest    labels for an estimate
     searched  what a class with a single, suggested label counts in the share of pictures whose
               class has no label: suggestions look for such classes
+    reach     of the range on the scale of log odds, times the root of the number of labels. With 5,
+              the range held the truth in nine of ten sessions with 8 to 60 labels on eight sets
+              (benchmarks/labels/plain_views.py)
+    nothing   shares below this are 0 in the range
+    advice    labels of each of two confused classes that the advice asks for
     """
 
     fewest: int = 5
     searched: float = 0.1
+    reach: float = 5.0
+    nothing: float = 0.01
+    advice: int = 5
+
+
+@dataclass(frozen=True)
+class ErrorEstimate:
+    """An estimate of the share of wrong classes among pictures without a label.
+
+    share      the estimate
+    low, high  its range
+    labels     labels that it was estimated from
+    confused   the two classes between which most pictures are in doubt; None if none is
+    """
+
+    share: float
+    low: float
+    high: float
+    labels: int
+    confused: tuple[str, str] | None = None
+
+    @property
+    def words(self) -> str:
+        """The range as a sentence."""
+        low, high = round(100 * self.low), round(100 * self.high)
+        if low == high:
+            return f"About {low} % of the predicted classes are wrong (an estimate)."
+        return f"{low} to {high} % of the predicted classes are wrong (an estimate)."
+
+    def advice(self, each: int = EstimateSettings().advice) -> str:
+        """What to label next, as a sentence; '' if no classes are confused."""
+        if self.confused is None:
+            return ""
+        first, second = self.confused
+        return f"{first} and {second} are confused most: label {each} of each."
 
 
 def estimate_error(
@@ -30,7 +71,7 @@ def estimate_error(
     said: Mapping[int, str],
     unprompted: Collection[int],
     settings: EstimateSettings | None = None,
-) -> float | None:
+) -> ErrorEstimate | None:
     """An estimate of the share of wrong classes among pictures without a label; None if something
     is missing for it (`missing_for_estimate`).
 
@@ -55,7 +96,35 @@ def estimate_error(
         missing = _missing_share(labels, unprompted, settings.searched)
         right = float(1 - doubt[reached].mean()) * (1 - missing)
         estimate = max(estimate, 1 - right)
-    return estimate
+    low, high = _range(estimate, len(rows), settings)
+    confused = _most_confused(Spread(spread.classes, spread.probabilities[others]))
+    return ErrorEstimate(estimate, low, high, len(rows), confused)
+
+
+def _range(share: float, labels: int, settings: EstimateSettings) -> tuple[float, float]:
+    """The range of a share, symmetric in its log odds; it shrinks with the root of the number of
+    labels."""
+    bounded = min(max(share, settings.nothing / 2), 1 - settings.nothing / 2)
+    odds = math.log(bounded / (1 - bounded))
+    reach = settings.reach / math.sqrt(labels)
+    low, high = (1 / (1 + math.exp(-(odds + sign * reach))) for sign in (-1, 1))
+    return (0.0 if low < settings.nothing else low), high
+
+
+def _most_confused(spread: Spread) -> tuple[str, str] | None:
+    """The two classes between which most pictures are in doubt."""
+    classes, shares = spread
+    if len(classes) < 2 or not len(shares):
+        return None
+    order = np.argsort(-shares, axis=1)
+    doubt = np.zeros((len(classes), len(classes)))
+    second = np.take_along_axis(shares, order[:, 1:2], 1)[:, 0]
+    np.add.at(doubt, (order[:, 0], order[:, 1]), second)
+    doubt += doubt.T
+    first, other = np.unravel_index(int(doubt.argmax()), doubt.shape)
+    if doubt[first, other] < 1:  # less than one picture
+        return None
+    return classes[min(first, other)], classes[max(first, other)]
 
 
 def missing_for_estimate(said: Mapping[int, str], settings: EstimateSettings | None = None) -> str:

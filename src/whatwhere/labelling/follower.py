@@ -81,6 +81,7 @@ class Follower:
         self._candidates: list[Candidate] = []
         self._error: float | None = None
         self.trouble = ""
+        self.suspects = session.suspects()
         self._said = dict(session.said)
         threading.Thread(target=self._run, name="follower", daemon=True).start()
 
@@ -176,6 +177,7 @@ class Follower:
         before = self._error
         session.spread = spread
         self._error = session.error()
+        self.suspects = session.suspects()
         given = {row for row in {*said, *self._said} if said.get(row) != self._said.get(row)}
         changed = _changed_rows(earlier, spread) - given
         self.change = Change(len(given), len(changed), before, self._error, self._cause)

@@ -21,11 +21,17 @@ from whatwhere.errors import RunError, WhatwhereError, printable
 from whatwhere.html import ASSETS, assemble
 from whatwhere.html.server import Content, is_number
 from whatwhere.inference import infer
+from whatwhere.labelling.blind_check import BlindCheck, MeasuredError
 from whatwhere.labelling.clock import Clock
 from whatwhere.labelling.descriptions import Behind, own_features
 from whatwhere.labelling.exchange import label_studio_tasks, read_foreign_labels
 from whatwhere.labelling.follower import Follower
-from whatwhere.labelling.label_tables import NONE_OF_THESE, NOT_SURE, predictions_text
+from whatwhere.labelling.label_tables import (
+    NONE_OF_THESE,
+    NOT_SURE,
+    check_class,
+    predictions_text,
+)
 from whatwhere.labelling.session import Labelling
 from whatwhere.labelling.thumbnails import COLUMNS, PER_SHEET, SIDE, SessionPictures
 from whatwhere.progress import Stage, no_stage
@@ -46,7 +52,7 @@ class PageSettings:
     news: float = 4.0
 
 
-ACTIONS = ("label", "undo", "save", "import", "folders")
+ACTIONS = ("label", "undo", "save", "import", "folders", "check", "answer")
 
 
 class LabelPage:
@@ -82,6 +88,8 @@ class LabelPage:
         self.generation = 0  # changes with the places on the map
         self.labels_first = LabelsFirst(self.settings.patience)
         self.slots = ClassSlots()
+        self.check: BlindCheck | None = None
+        self.measured: MeasuredError | None = None
         self.clock = Clock([1.0], stage)
         self.thread = threading.Thread(
             target=self._start, args=(make,), name="labelling", daemon=True
@@ -209,7 +217,11 @@ class LabelPage:
                 return {"saved": str(self.classifier), "command": command}
             if path == "folders":
                 return {"saved": str(self._write_folders(session, sent.get("links") is True))}
-            if path == "import":
+            if path == "check":
+                said = self._check(session, sent)
+            elif path == "answer":
+                said = self._answer(session, sent)
+            elif path == "import":
                 said = self._import(session, sent)
             elif path == "undo":
                 said = {
@@ -243,6 +255,37 @@ class LabelPage:
         foreign = read_foreign_labels(text.encode(errors="replace"), name, session.names)
         session.labels.say(foreign.labels)
         return {"imported": foreign.words}
+
+    def _check(self, session: Labelling, sent: Mapping[str, Any]) -> dict[str, Any]:
+        """Begin a blind check, or end it with the answers that are there."""
+        if sent.get("begin") is True:
+            self.follower.wait()
+            if len(session.classes) < 2:
+                return {"failed": "Label pictures of two classes first."}
+            self.check = BlindCheck.draw(session.spread, session.said, self.revision)
+            if not self.check.rows:
+                self.check = None
+                return {"failed": "Every picture has a label: there is nothing to check."}
+        elif self.check is not None:
+            self._end_check(session, self.check)
+        return {}
+
+    def _answer(self, session: Labelling, sent: Mapping[str, Any]) -> dict[str, Any]:
+        row = sent.get("row")
+        name = sent.get("name")
+        if type(row) is not int or not isinstance(name, str | None) or self.check is None:
+            return {"failed": "Expected a picture of the check, and the name of a class."}
+        self.check.answer(row, None if name is None else check_class(name))
+        if self.check.is_done:
+            self._end_check(session, self.check)
+        return {}
+
+    def _end_check(self, session: Labelling, check: BlindCheck) -> None:
+        """Keep the result; the answers become labels."""
+        self.check = None
+        self.measured = check.result() or self.measured
+        if check.answers:
+            session.labels.say(check.answers)
 
     def _write_folders(self, session: Labelling, links: bool) -> Path:
         beside = session.file or self.classifier
@@ -306,6 +349,8 @@ class LabelPage:
             }
             if known == self._version:
                 return state
+            if known and self.follower.is_behind:
+                return state | self._labels(session)  # the classes follow in a moment
             predictions = session.predict()
             certainty = np.round(100 * predictions.probabilities).astype(int)
             state |= self._labels(session)
@@ -326,7 +371,7 @@ class LabelPage:
 
     def _labels(self, session: Labelling) -> dict[str, Any]:
         """What a person said, which is there at once; the classes of other pictures follow."""
-        self.slots.update(sorted({*session.labels.classes, *session.spread.classes}))
+        self.slots.update(session.labels.classes)
         names = self.slots.names
         index = {name: number for number, name in enumerate(names)}
         said = {
@@ -340,6 +385,8 @@ class LabelPage:
             "undo": len(session.labels.history),
             "elsewhere": len(session.labels.elsewhere),
             "follows": not self.follower.is_behind,
+            "check": None if self.check is None else self.check.as_json(),
+            "measured": "" if self.measured is None else self.measured.words,
         }
 
     def _behind_words(self) -> str:
@@ -350,11 +397,14 @@ class LabelPage:
     def _error(self, session: Labelling) -> dict[str, Any]:
         """The estimate of the error, or what it still needs."""
         with self.lock:
-            error = session.error()
+            estimate = session.estimate()
             missing = session.missing_for_estimate()
             return {
-                "error": error,
+                "error": None if estimate is None else asdict(estimate),
+                "words": "" if estimate is None else estimate.words,
+                "advice": "" if estimate is None else estimate.advice(),
                 "curve": session.curve,
+                "suspects": [one._asdict() for one in self.follower.suspects],
                 "missing": missing,
                 "revision": self.revision,
             }
@@ -439,6 +489,10 @@ class ClassSlots:
     def update(self, classes: Sequence[str]) -> None:
         """Follow the classes that have a label."""
         present = set(classes)
+        gone = [name for name in self._slots if name not in present and name != NONE_OF_THESE]
+        new = [name for name in classes if name not in self._slots]
+        if len(gone) == len(new) == 1:  # it was renamed
+            self._slots[new[0]] = self._slots.pop(gone[0])
         self._slots = {
             name: slot
             for name, slot in self._slots.items()

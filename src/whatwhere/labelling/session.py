@@ -31,7 +31,11 @@ from whatwhere.labelling.descriptions import (
     joined_description,
     plain_description,
 )
-from whatwhere.labelling.estimate import estimate_error, missing_for_estimate
+from whatwhere.labelling.estimate import (
+    ErrorEstimate,
+    estimate_error,
+    missing_for_estimate,
+)
 from whatwhere.labelling.exchange import (
     ClassTable,
     export,
@@ -43,6 +47,7 @@ from whatwhere.labelling.label_tables import LONGEST_TABLE, NOT_SURE
 from whatwhere.labelling.labels import Key, Labels
 from whatwhere.labelling.neighbourhood import Neighbourhood, Spread, checked_rows
 from whatwhere.labelling.suggestions import suggested_rows
+from whatwhere.labelling.suspects import Suspect, suspected_labels
 from whatwhere.learning import TrainedRun
 from whatwhere.learning.run_folder import recorded_by
 from whatwhere.nn.feature_maps import FeatureMaps
@@ -299,8 +304,13 @@ class Labelling:
         return chosen
 
     def error(self) -> float | None:
-        """An estimate of the share of wrong classes among pictures without a label
-        (`estimate.estimate_error`); None with fewer than five labels, or a single class."""
+        """An estimate of the share of wrong classes among pictures without a label; None with
+        fewer than five labels, or a single class."""
+        estimate = self.estimate()
+        return None if estimate is None else estimate.share
+
+    def estimate(self) -> ErrorEstimate | None:
+        """The same with its range, and the classes that are confused most."""
         shares = Spread(self.spread.classes, self.spread.probabilities[self.at])
         said = self._described_of(self.said)
         unprompted = {int(self._place[row]) for row in self.labels.unprompted}
@@ -308,7 +318,7 @@ class Labelling:
         if estimate is not None:
             count = len(self.labelled)
             earlier = [point for point in self.curve if point[0] < count]
-            self.curve = [*earlier, (count, estimate)]
+            self.curve = [*earlier, (count, estimate.share)]
         return estimate
 
     def missing_for_estimate(self) -> str:
@@ -317,13 +327,15 @@ class Labelling:
 
     def error_words(self) -> str:
         """The estimate of the error as a sentence with its limits, or what it still needs."""
-        error = self.error()
-        if error is None:
+        estimate = self.estimate()
+        if estimate is None:
             return self.missing_for_estimate()
-        return (
-            f"About {100 * error:.1f} % of the predicted classes are wrong (an estimate; it is"
-            " rough with fewer than ten labels of each class)."
-        )
+        return f"{estimate.words} {estimate.advice()}".strip()
+
+    def suspects(self) -> list[Suspect]:
+        """The labels that look wrong: the other labels contradict them when they are held out."""
+        found = suspected_labels(self.graph) if len(self.classes) > 1 else []
+        return [one._replace(row=int(self.at[one.row])) for one in found]
 
     def nearest_labelled(self, key: Any, count: int = 4) -> list[tuple[int, float]]:
         """The labelled pictures nearest to a picture: their rows, and the cosines of their

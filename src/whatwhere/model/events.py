@@ -50,7 +50,6 @@ FIELDS = [
     ("width", np.float64),
     ("parent", np.int64),
 ]
-OLD_NAMES = {"feature": "waveform", "time": "sample"}
 """Columns by the names that they had before version 0.2, which `events[name]` still knows."""
 
 FORMATS = {"sample": "%.4f", "seconds": "%.6f"}  # times in a long recording need more digits
@@ -80,8 +79,7 @@ class Events(np.ndarray):
                none
 
     `Events.of` makes one; `shape`, `dtype`, `buffer`, `offset`, `strides` and `order` are those of
-    any array. The former names of columns still work: `events["feature"]` is `waveform`, and
-    `events["time"]` is `sample`.
+    any array.
 
     >>> events = Events.of([(0, 1, 3, 120.25, 0.48, 2.0, -0.7, 0, 0.9, False, 0.4, -1)])
     >>> events["sample"], events[events["amplitude"] > 1].shape
@@ -91,7 +89,7 @@ class Events(np.ndarray):
     def __getitem__(self, rows: Any) -> Any:
         """Some rows as a table, or a column, by its name, as an array."""
         if isinstance(rows, str):
-            return super().__getitem__(OLD_NAMES.get(rows, rows)).view(np.ndarray)
+            return super().__getitem__(rows).view(np.ndarray)
         return super().__getitem__(rows)
 
     @classmethod
@@ -108,16 +106,24 @@ class Events(np.ndarray):
         return pandas.DataFrame({name: np.asarray(self[name]) for name, _ in FIELDS})
 
     def to_csv(
-        self, file: Any, *, header: bool = True, channel_names: Sequence[str] | None = None
+        self,
+        file: Any,
+        *,
+        header: bool = True,
+        channel_names: Sequence[str] | None = None,
+        seconds: bool | None = None,
     ) -> None:
         """Write a line for each event, after one with the names of the columns, to a path or an
         open file.
 
         header         whether to write the line with the names; False continues a table
         channel_names  names that are written in place of the numbers of channels
+        seconds        whether to write the column of seconds; None: unless all are unknown
         """
         columns = [name for name, _ in FIELDS]
-        if len(self) and np.isnan(self["seconds"]).all():
+        if seconds is None:
+            seconds = not len(self) or not np.isnan(self["seconds"]).all()
+        if not seconds:
             columns.remove("seconds")
         kinds = dict(FIELDS)
         formats = []

@@ -21,7 +21,6 @@ from torch import Tensor, nn
 from torch._C._functorch import TransformType
 from torch.autograd import forward_ad
 from torch.autograd.functional import vjp
-from torch.jit._trace import is_tracing
 
 from whatwhere.latents import PoolingParams
 from whatwhere.nn import plain
@@ -50,8 +49,7 @@ class Maps(NamedTuple):
 
 def unsupported_reason(regions: Regions, *tensors: Tensor) -> str | None:
     """Why the kernels do not support this; None if they do."""
-    # the flag itself: before torch 2.13, torch.compile takes `is_exporting()` for true
-    if torch.compiler._is_exporting_flag or is_tracing():
+    if plain.is_exporting():
         return "an exported program contains plain operators only"
     first = tensors[0]
     if any(tensor.device != first.device for tensor in tensors):
@@ -220,6 +218,7 @@ def _fit_pool_vjp(
 
     def fit_pool(z: Tensor) -> tuple[Tensor, ...]:
         p, where = plain.fit_pool(z, regions, settings.fit)
+        assert where is not None
         return p, where.mu, where.gamma
 
     return (vjp(fit_pool, z, (d_p, d_mu, d_gamma), create_graph=True)[1],)

@@ -87,6 +87,11 @@ class Operator:
         return self.kernel(*tensors, settings)
 
 
+def is_recorded(*tensors: Tensor) -> bool:
+    """Whether gradients may be asked for, or PyTorch records the operators that run."""
+    return torch.is_grad_enabled() or _is_traced(tensors)
+
+
 def _is_traced(tensors: Sequence[Tensor | None]) -> bool:
     """Whether PyTorch records, replaces or maps the operators that run."""
     if torch.compiler.is_compiling() or is_tracing():

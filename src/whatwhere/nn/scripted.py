@@ -1,6 +1,7 @@
 """The pooling layers as `torch.jit.script` compiles them: calls of the registered operators.
 
-TorchScript has no dataclasses with methods, so `where` is a pair (μ, γ) here.
+TorchScript has no dataclasses with methods, so `where` is a pair (μ, γ) here. It has no
+unpacking in lists either, hence the sums of lists.
 """
 
 import torch
@@ -36,7 +37,7 @@ class ScriptedPool(_Window):
 
     def forward(self, input: Tensor) -> Tensor:
         z = input if input.dim() == 4 else input.unsqueeze(0)
-        regions = [z.size(1), z.size(2), z.size(3), *self.window, *self.ceil]
+        regions = [z.size(1), z.size(2), z.size(3)] + self.window + self.ceil  # noqa: RUF005
         p = torch.ops.whatwhere.gaussian_fit_pool(z, regions, self.fit, False)[0]
         return p if input.dim() == 4 else p.squeeze(0)
 
@@ -45,7 +46,8 @@ class ScriptedPoolWithWhere(ScriptedPool):
     """GaussianPool2d with return_where=True: [N, C, H, W] → p and (μ, γ)."""
 
     def forward(self, input: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:  # type: ignore[override]
-        regions = [input.size(1), input.size(2), input.size(3), *self.window, *self.ceil]
+        size = [input.size(1), input.size(2), input.size(3)]
+        regions = size + self.window + self.ceil
         p, mu, gamma = torch.ops.whatwhere.gaussian_fit_pool(input, regions, self.fit, True)
         return p, (mu, gamma)
 
@@ -72,7 +74,7 @@ class ScriptedUnpool(_Window):
         ceil = int((height + 2 * window[7] - window[1]) // window[4] + 1 != input.size(2))
         if (width + 2 * window[8] - window[2]) // window[5] + 1 != input.size(3):
             ceil = 1
-        regions = [input.size(1), height, width, *window, ceil]
+        regions = [input.size(1), height, width] + window + [ceil]  # noqa: RUF005
         mu, gamma = where
         shape = [input.size(0), 2, input.size(1), input.size(2), input.size(3)]
         return torch.ops.whatwhere.gaussian_unpool(

@@ -5,10 +5,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from whatwhere.engines import Engine, resolve, unsupported_reasons
 from whatwhere.errors import ImageError
 from whatwhere.inference.unrolled import UnrolledInference
 from whatwhere.latents import Latents, PoolingParams
-from whatwhere.model import DeconvNet
+from whatwhere.model import DeconvNet, Problem
+from whatwhere.nn.operators import is_recorded
 from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, PoolingKind, pooling_of
 from whatwhere.spec.checks import Size
 
@@ -22,7 +24,8 @@ class SparseCode2d(UnrolledInference):
     Whatever the values of the parameters, the layer uses its filters masked, non-negative (if
     `nonnegative`) and of unit length. `project_()` sets the parameters to the filters that are
     used; call it, for instance, after every step of an optimizer, because an entry that was pushed
-    below 0 has no gradient until then.
+    below 0 has no gradient until then. Without gradients (`torch.no_grad()`), the fastest engine
+    that supports the problem infers.
 
     in_channels   channels of the input
     maps          maps of the layer, or of several layers from the input upwards
@@ -130,8 +133,25 @@ class SparseCode2d(UnrolledInference):
             )
         model = self.model
         v, background = model.input_stage.forward(images, None)
-        latents = self.run(self.problem(model, v))
+        engine = None if is_recorded(images) else self._engine(model, v)
+        if engine is None:
+            latents = self.run(self.problem(model, v))
+        else:
+            latents = engine.solve(self._fixed_problem(model, v)).latents
         return Latents(latents.p, latents.pooling_params, background=background)
+
+    def _fixed_problem(self, model: DeconvNet, v: Tensor) -> Problem:
+        """The problem that the steps solve, with the sizes of the steps as numbers."""
+        return Problem(model, v, self.phase, self.spec)
+
+    def _engine(self, model: DeconvNet, v: Tensor) -> Engine | None:
+        """The engine that infers without gradients; None if no fast one supports the problem."""
+        if len(v) == 0:
+            return None
+        problem = self._fixed_problem(model, v[:1])
+        if all(unsupported_reasons(problem)[name] is not None for name in ("cpu", "triton")):
+            return None
+        return resolve("auto", problem, len(v))
 
     @torch.no_grad()
     def project_(self) -> "SparseCode2d":

@@ -45,7 +45,7 @@ class Paths(NamedTuple):
         return read or self.out.suffix.lower() in RECORDINGS
 
 
-@command(RestorationSpec, (Execution, "device"), SHARD, flags="device learn baseline shard")
+@command(RestorationSpec, (Execution, "device"), SHARD, flags="device learn baseline frames shard")
 def denoise(
     pictures: Path,
     out: Path,
@@ -74,6 +74,7 @@ def denoise(
 
     $ whatwhere denoise noisy.png clean.png
     $ whatwhere denoise pictures/ clean/ --noise 0.1
+    $ whatwhere denoise film.tif clean.tif --frames 5
     $ whatwhere denoise recording.wav clean.wav --model runs/signals
     $ whatwhere denoise recording.wav flat.wav --model runs/signals --no-baseline
     """

@@ -37,6 +37,8 @@ class ClusterSettings:
                  kind is parted; with 3, kinds of 120, 90 and 70 pieces in much noise become two
     apart        clusters too small to show a valley are one if their means are nearer than this, in
                  deviations of the noise
+    still        share of the pieces of two clusters that move over a border that is found
+    moves        times that the borders of two clusters may move before they are left as they are
     alike        correlation from which a shift between two clusters is tried
     """
 
@@ -50,6 +52,8 @@ class ClusterSettings:
     valley: float = 0.7
     certain: float = 2.2
     apart: float = 8.0
+    still: float = 0.02
+    moves: int = 40
     alike: float = 0.8
 
 
@@ -91,8 +95,9 @@ class _Merging:
         start = min(settings.start, max(1, len(pieces) // settings.fewest))
         self.number = k_means(self.rows, start, settings.rounds, seed)
         self.kinds = [int(k) for k in np.unique(self.number)]
-        self.version = dict.fromkeys(self.kinds, 0)
-        self.compared: set[tuple[int, int, int, int]] = set()
+        self.means: dict[int, np.ndarray] = {}  # of the rows of clusters
+        self.moves = dict.fromkeys(self.kinds, 0)  # times that the border of a cluster has moved
+        self.compared = np.zeros((max(self.kinds) + 1, max(self.kinds) + 1), bool)
 
     def run(self) -> None:
         """Compare the nearest clusters, merge them or correct their border, until none is left to
@@ -105,7 +110,7 @@ class _Merging:
 
     def _merge_nearest(self) -> None:
         while (pair := self._nearest()) is not None:
-            self.compared.add(self._key(*pair))
+            self.compared[pair] = True
             self._compare(*pair)
 
     def _split(self) -> bool:
@@ -123,8 +128,9 @@ class _Merging:
                 continue
             new = int(self.number.max()) + 1
             self.number[own[half]] = new
-            self.version[kind] += 1
-            self.version[new] = 0
+            self.compared = np.pad(self.compared, (0, 1))
+            self._changed(kind)
+            self.moves[new] = 0
             self.kinds.append(new)
             waiting += [kind, new]
         return len(self.kinds) > count
@@ -164,20 +170,26 @@ class _Merging:
     def _own(self, kind: int) -> np.ndarray:
         return np.flatnonzero(self.number == kind)
 
-    def _key(self, a: int, b: int) -> tuple[int, int, int, int]:
-        return a, b, self.version[a], self.version[b]
-
     def _nearest(self) -> tuple[int, int] | None:
-        """The nearest two clusters that were not compared as they are; the larger first."""
+        """The nearest two clusters that were not compared as they are; the older first."""
         if len(self.kinds) < 2:
             return None
-        means = np.stack([self.rows[self.number == kind].mean(0) for kind in self.kinds])
-        distance = ((means[:, None] - means) ** 2).sum(2)
-        order = np.argsort(distance, axis=None)
-        for a, b in zip(*np.unravel_index(order, distance.shape), strict=True):
-            if a < b and self._key(self.kinds[a], self.kinds[b]) not in self.compared:
-                return self.kinds[a], self.kinds[b]
-        return None
+        for kind in self.kinds:
+            if kind not in self.means:
+                self.means[kind] = self.rows[self.number == kind].mean(0)
+        means = np.stack([self.means[kind] for kind in self.kinds])
+        squares = (means**2).sum(1)
+        distance = squares[:, None] + squares - 2 * means @ means.T
+        distance[self.compared[np.ix_(self.kinds, self.kinds)]] = np.inf
+        distance[np.tril_indices(len(means))] = np.inf
+        a, b = divmod(int(distance.argmin()), len(means))
+        return None if np.isinf(distance[a, b]) else (self.kinds[a], self.kinds[b])
+
+    def _changed(self, kind: int) -> None:
+        """A cluster has other pieces than before, so it is to be compared again."""
+        self.means.pop(kind, None)
+        self.compared[kind] = False
+        self.compared[:, kind] = False
 
     def _compare(self, a: int, b: int) -> None:
         one = self._own(a)
@@ -191,9 +203,11 @@ class _Merging:
         changed = moved != self.number[both]
         self.number[both] = moved
         # a border that hardly moves is a border
-        if changed.mean() > 0.02 and self.version[a] + self.version[b] < 40:
-            self.version[a] += 1
-            self.version[b] += 1
+        moves = self.moves[a] + self.moves[b]
+        if changed.mean() > self.settings.still and moves < self.settings.moves:
+            for kind in (a, b):
+                self.moves[kind] += 1
+                self._changed(kind)
         for kind in (a, b):
             if not (self.number == kind).any():
                 self.kinds.remove(kind)
@@ -212,7 +226,7 @@ class _Merging:
     def _merge(self, a: int, b: int) -> None:
         self.number[self.number == b] = a
         self.kinds.remove(b)
-        self.version[a] += 1
+        self._changed(a)
 
     def _merge_shifted(self) -> bool:
         """Merge clusters that nothing separates at another shift, into the larger ones; return

@@ -72,8 +72,10 @@ def events(
     recipe, model = with_preset(*opened, preset, settings)
     claim([out], run, recording, overwrite=overwrite)
     signals = read_recording(run, recording, settings.of(ImageInput).rate)
+    stages = Stages(quiet)
+    stages.note(signals.describe())
     trained = ww.TrainedRun(run.name, recipe, model)
-    report = _write(out, trained, signals, settings, Stages(quiet))
+    report = _write(out, trained, signals, settings, stages)
     typer.echo(report.text(json_))
 
 

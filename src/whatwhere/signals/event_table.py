@@ -41,6 +41,11 @@ def write_events(
         path.parent.mkdir(parents=True, exist_ok=True)
         with open_atomic(path) as file:
             for number, table in enumerate(tables):
-                table.to_csv(file, header=number == 0, channel_names=signals.channel_names)
+                table.to_csv(
+                    file,
+                    header=number == 0,
+                    channel_names=signals.channel_names,
+                    seconds=signals.rate is not None,
+                )
                 count += len(table)
     return count

@@ -17,16 +17,17 @@ import numpy as np
 
 from whatwhere.data.arrays import read_array
 from whatwhere.data.stored_array import AnyArray, StoredArray, with_new_axis
-from whatwhere.errors import ImageError, MissingExtra
+from whatwhere.errors import ImageError, MissingExtra, plural, printable, warn
 from whatwhere.files import open_regular, readable, untrusted
 from whatwhere.signals.recording import Signals, as_signals, is_transposed
 from whatwhere.signals.tables import (
+    channel_table,
+    counts_rows,
     encode_table,
+    holds_times,
     read_table,
     split_unit,
     table_values,
-    time_column,
-    without_first_column,
 )
 
 _MOST_PARTS = 1000  # chunks of a .wav file before its samples
@@ -93,16 +94,31 @@ def from_mne(raw: Any, name: str = "Raw") -> Signals:
 
 def _read_table(path: Path, name: str) -> Signals:
     """The recording of a table; a first column of times gives its rate, a heading its units."""
-    table = read_table(path)
-    times = time_column(table)
-    if times is not None:
-        table = without_first_column(table)
-    signals = _quiet_signals(table_values(path, table).T, name)
-    if times is not None:
-        signals = replace(signals, rate=times.rate, start=times.start)
-    if table.heading is None:
-        return signals
+    whole = read_table(path)
+    table, times = channel_table(whole)
+    values = table_values(path, table)
     names = [split_unit(field) for field in table.names]
+    empty = np.isnan(values).all(0)
+    if empty.any() and not empty.all():
+        # such as the one after a separator at the end of every line
+        if any(n < len(names) and names[n][0] for n in np.flatnonzero(empty)):
+            count = plural(int(empty.sum()), "column")
+            warn(f"{printable(path)}: leaving out {count} without values.")
+        values = values[:, ~empty]
+        names = [one for one, left_out in zip(names, empty, strict=False) if not left_out]
+    if counts_rows(whole):
+        warn(f"{printable(path)}: leaving out the first column, which counts the rows.")
+    elif times is None and holds_times(whole):
+        warn(
+            f"{printable(path)}: the column {whole.names[0].strip()!r} shows no usual step of time,"
+            " so the rate is not known. Give --rate."
+        )
+    if times is not None:
+        values = times.spread(values)
+    signals = _quiet_signals(values.T, name)
+    if times is not None:
+        column = whole.names[0].strip(" \"'") if whole.names else "1"
+        signals = replace(signals, rate=times.rate, start=times.start, rate_from=column)
     if len(names) != signals.shape[0]:
         return signals
     units = {unit for _, unit in names}

@@ -180,8 +180,9 @@ def least_amplitudes(
     if threshold == 0:
         return None
     maps = model.spec.layers[0].maps
+    signed = not model.spec.nonnegative
     if threshold is not None:
-        return Limits(np.full(maps, threshold), 0.0)
+        return Limits(np.full(maps, threshold), 0.0, signed)
     noise = waveform_noise(model, picture, grid)
     deviations = DEVIATIONS
     share = LEAST_SHARE
@@ -192,7 +193,7 @@ def least_amplitudes(
     if not isinstance(spec.lam, AutoLam):
         # λ leaves out what is smaller than 1/λ; training chose it by the size of the events
         amplitude = np.maximum(amplitude, DEVIATIONS / NOISE / spec.lam)
-    return Limits(amplitude, share)
+    return Limits(amplitude, share, signed)
 
 
 def chosen_rows(events: Events, taken: np.ndarray) -> Events:

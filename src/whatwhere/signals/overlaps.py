@@ -54,11 +54,12 @@ class Stretch(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """The smallest amplitude of an event, for each waveform, [B], and its smallest share of the
-    energy."""
+    """The smallest amplitude of an event, for each waveform, [B], its smallest share of the energy,
+    and whether amplitudes may be negative."""
 
     amplitude: np.ndarray
     share: float
+    signed: bool = False
 
 
 def explain_overlaps(events: Events, stretch: Stretch, limits: Limits) -> Events:
@@ -101,7 +102,7 @@ def explain(events: Events, group: np.ndarray, stretch: Stretch, limits: Limits)
     around = trials.energies_around(line.samples(stretch.signal)).clip(1e-30)
     least = np.maximum(limits.amplitude * norm, np.sqrt(limits.share * around))
     taken = Taken(y, line.begin, most=np.bincount(group))
-    pursue(trials, norm, least, taken)
+    pursue(trials, norm, least, taken, signed=limits.signed)
 
     row, waveform, amplitude = taken.all()
     time = trials.time[row]
@@ -112,7 +113,7 @@ def explain(events: Events, group: np.ndarray, stretch: Stretch, limits: Limits)
     found["amplitude"] = amplitude
     energy = (amplitude * norm[row, waveform]) ** 2
     found["explained"] = (energy / around[row, waveform]).clip(0, 1)
-    return found[amplitude > 0]
+    return found[(amplitude != 0) if limits.signed else (amplitude > 0)]
 
 
 # Segments of groups, side by side -----------------------------------------------------------------
@@ -186,17 +187,22 @@ def waveforms_at(
 # Matching pursuit ---------------------------------------------------------------------------------
 
 
-def pursue(trials: "Trials", norm: np.ndarray, least: np.ndarray, taken: "Taken") -> None:
+def pursue(
+    trials: "Trials", norm: np.ndarray, least: np.ndarray, taken: "Taken", *, signed: bool = False
+) -> None:
     """Let every group take, round by round, the waveform that explains most of what is left.
 
-    norm   the square root of the energy of each waveform at each time, [n, B]
-    least  the smallest score that counts: the correlation with what is left, divided by `norm`
+    norm    the square root of the energy of each waveform at each time, [n, B]
+    least   the smallest score that counts: the correlation with what is left, divided by `norm`
+    signed  whether amplitudes may be negative
     """
     left = taken.y
     rows = np.arange(len(trials.time))  # the times at which a group may still take a waveform
     is_free = np.ones(norm.shape, bool)
     while len(rows):
         score = trials.correlations(left, rows) / norm[rows]
+        if signed:
+            score = np.abs(score)
         score[~is_free[rows]] = -np.inf
         best = best_of_groups(score, trials.group[rows])
         is_enough = best.score >= least[rows[best.row], best.waveform]

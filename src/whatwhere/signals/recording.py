@@ -38,6 +38,7 @@ class Signals(Images):
 
     rate           samples per second; None if it is not known
     start          seconds at the first sample
+    rate_from      heading of the column of times that gives the rate; '' for another source
     unit           unit of the values, such as 'mV'; '' if it is not known
     channel_names  names of the channels in the file; None if it has none
     recorded_as    the signals that these windows were cut from; None for signals as they were
@@ -51,6 +52,7 @@ class Signals(Images):
 
     rate: float | None = None
     start: float = 0.0
+    rate_from: str = ""
     unit: str = ""
     channel_names: tuple[str, ...] | None = None
     recorded_as: "Signals | None" = None
@@ -71,6 +73,27 @@ class Signals(Images):
     def with_rate(self, rate: float | None) -> "Signals":
         """The same signals with this many samples per second, if a number is given."""
         return self if rate is None else replace(self, rate=float(rate))
+
+    def describe(self) -> str:
+        """Describe the recording in one line: channels, rate, duration and gaps.
+
+        >>> ww.data.load(np.zeros((2, 7500)), signals=True, rate=250).describe()
+        '2 channels, 250 Hz, 30 s'
+        """
+        count, channels, _, length = self.pixels.shape
+        parts = [plural(channels, "channel") + (f" ({self.unit})" if self.unit else "")]
+        if count > 1:
+            parts.insert(0, plural(count, "signal"))
+        if self.rate is None:
+            parts.append(plural(length, "sample"))
+        else:
+            source = f" from column {self.rate_from!r}" if self.rate_from else ""
+            parts.append(f"{self.rate:,.10g} Hz{source}")
+            parts.append(f"{length / self.rate:,.6g} s")
+        gaps = len(unknown_gaps(self, 0))
+        if gaps:
+            parts.append("one gap" if gaps == 1 else f"{gaps:,} gaps")
+        return ", ".join(parts)
 
     def windows(self, size: int | None = None) -> "Signals":
         """Cut the signals into windows of this many samples.

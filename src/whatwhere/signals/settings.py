@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from whatwhere.errors import listed, plural, warn
+from whatwhere.errors import ImageError, listed, plural, warn
 from whatwhere.ops.baseline import baseline, baseline_reach
 from whatwhere.signals.recording import Signals
 from whatwhere.signals.waveforms import (
@@ -58,9 +58,30 @@ UNEQUAL = 10.0  # times the deviation of another channel: the other one hardly c
 MAINS = (50.0, 60.0)  # Hz
 LINE = 100.0  # the power of the mains is at least this many times the median power near it
 
+# Without events
+CLEAR = 8.0  # standard deviations of the noise: one or two such peaks are events
+
 # λ
 NOISE = 4.0  # an event's coefficients exceed this many standard deviations of the noise, and
 SMALL = 0.3  # this share of those of the usual event
+
+
+class NoEvents(ImageError):
+    """A recording in which no event stands out from the noise.
+
+    name    the recording
+    events  how many peaks exceed the noise
+    """
+
+    def __init__(self, name: str, events: int) -> None:
+        self.name = name
+        self.events = events
+        super().__init__(
+            f"{name} has no events to learn waveforms from: {plural(events, 'peak')} of it"
+            f" {'exceeds' if events == 1 else 'exceed'} {PEAK:g} standard deviations of the noise;"
+            f" expected at least {LEAST}, or one of {CLEAR:g}. Check the recording, or learn from"
+            " it without events: --recipe signals."
+        )
 
 
 @dataclass(frozen=True)
@@ -68,15 +89,15 @@ class RecordingSettings:
     """The settings chosen from a recording.
 
     input      its input stage
-    waveforms  to begin with, [n, C, length], of unit length each; None if there are too few events
+    waveforms  to begin with, [n, C, length], of unit length each
     words      what was chosen
-    lam        λ that leaves out what is small in comparison with the events; None: by the noise
+    lam        λ that leaves out what is small in comparison with the events
     """
 
     input: InputSpec
-    waveforms: Tensor | None
+    waveforms: Tensor
     words: str
-    lam: float | None = None
+    lam: float
 
 
 def choose_settings(
@@ -86,9 +107,13 @@ def choose_settings(
 
     waveforms  their number; None: as many as the recording shows
     length     length of each in samples; None takes the length of the events
+
+    Raises NoEvents if no event stands out from the noise.
     """
     # windows show less of slow events and of the drift
     x = sample_of(signals.recorded_as or signals)
+    if not _varies(x):
+        raise NoEvents(signals.name, 0)
     hum = find_hum(x, signals.rate)
     seen = choose_extent(x, hum)
     extent = seen.extent
@@ -100,15 +125,18 @@ def choose_settings(
     v = remove_baseline(x, span, hum)
     warn_of_unequal_channels(v, signals.channel_names)
     pieces = read_pieces(signals.recorded_as or signals, stage, extent, seen.least)
-    if len(pieces.at) < LEAST:
-        words = (
-            "the waveforms of the recipe 'signals', because the recording has only"
-            f" {plural(len(pieces.at), 'event')} above {PEAK:g} standard deviations of the noise"
-        )
-        return RecordingSettings(stage, None, words)
+    clearest = (pieces.values / pieces.deviations).abs().amax() if len(pieces.at) else 0
+    if len(pieces.at) < LEAST and clearest < CLEAR:
+        raise NoEvents(signals.name, len(pieces.at))
     found = find_waveforms(pieces, waveforms, seed)
     words = in_words(signals, found, waveforms, span, hum)
     return RecordingSettings(stage, found.shapes, words, choose_lam(v, found.sizes))
+
+
+def _varies(x: Tensor) -> bool:
+    """Tell whether a channel of signals [C, T] has two different values."""
+    usual = x.nanmedian(1, keepdim=True).values
+    return bool(((x != usual) & ~x.isnan()).any())
 
 
 def read_pieces(

@@ -21,12 +21,57 @@ LARGEST_TABLE = 1 << 30  # bytes of a .csv file
 LOOKED_AT = 1000  # lines of a table that tell whether its first line is a heading
 REMEDY = "save it as a UTF-8 text file, or as .npy"
 DECIMAL_COMMA = re.compile(r"([+-]?\d+),(\d+)")
-EVEN = 0.02  # half of the steps of time differ from their median by at most this share
-SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
+_UNITS = {
+    1.0: ("s", "sec", "secs", "second", "seconds", "sekunden"),
+    1e-3: ("ms", "msec", "msecs", "millisecond", "milliseconds"),
+    1e-6: ("us", "µs", "μs", "usec", "usecs", "microsecond", "microseconds"),
+    1e-9: ("ns", "nsec", "nanosecond", "nanoseconds"),
+    60.0: ("min", "mins", "minute", "minutes"),
+    3600.0: ("h", "hr", "hrs", "hour", "hours"),
+    86400.0: ("d", "day", "days"),
+}
+SECONDS = {name: seconds for seconds, names in _UNITS.items() for name in names}
 """Units of time, in seconds."""
 
-TIME_NAMES = ("time", "t", "timer", "timestamp", "seconds", "sec", "datetime", "date", "zeit")
+TIME_NAMES = (
+    "time",
+    "t",
+    "timer",
+    "timestamp",
+    "timestamps",
+    "seconds",
+    "sec",
+    "datetime",
+    "date",
+    "zeit",
+    "elapsed",
+    "elapsed time",
+    "time elapsed",
+)
 """Headings of a column of times, without their units."""
+
+_ROW_NAMES = ("", "unnamed: 0", "index", "row", "sample", "samples", "sample #", "sample number")
+_UNKNOWN = ("", "na", "n/a", "nan", "null", "none", "-", "--", "?")  # cells without a value
+_CLOCK = re.compile(r"(?:(?:(\d+):)?(\d+):)?(\d+(?:[.,]\d+)?)")  # 1:02:03.004
+
+
+@dataclass(frozen=True)
+class TimeSettings:
+    """What a column of times must be like.
+
+    gap     steps of time that a step has at least where samples are missing
+    even    half of the steps differ from their median by at most this share: times of another kind
+            of column have no usual step
+    strict  the same for all steps of a column without a heading, which must show what it holds
+    repeat  share of repeated times from which the clock is too coarse for the samples
+    most    samples of a recording with its gaps, for each one that is known
+    """
+
+    gap: float = 1.5
+    even: float = 0.2
+    strict: float = 0.02
+    repeat: float = 0.05
+    most: int = 100
 
 
 @dataclass(frozen=True)
@@ -58,7 +103,7 @@ class Table:
         names = self.heading.split(self.separator)
         if self.units is None:
             return names
-        units = [field.strip(' "()[]') for field in self.units.split(self.separator)]
+        units = [field.strip(" \"'()[]") for field in self.units.split(self.separator)]
         return [f"{name} ({unit})" for name, unit in zip(names, units, strict=True)]
 
 
@@ -79,6 +124,8 @@ def read_table(path: Path) -> Table:
             while not lines[0].strip():  # some programs write an empty line below them
                 lines.pop(0)
     if separator != ",":
+        if _commas_are_thousands(lines, separator):
+            lines = [line.replace(",", "") for line in lines]
         decimal_comma = any("," in line for line in lines)
         return Table(heading, lines, separator, decimal_comma, encoding, line_end, units)
     if _one_column_of_decimal_commas(path, heading, lines):
@@ -144,16 +191,19 @@ def _is_heading(path: Path, lines: Sequence[str], separator: str) -> bool:
 
 
 def _are_units(heading: str, lines: Sequence[str], separator: str) -> bool:
-    """Whether the line below a heading holds units: as many fields, no number in any of them, and
-    numbers in the next line that is not empty."""
+    """Whether the line below a heading holds units: as many fields, a text in one of them and no
+    number in any, and numbers in the next line that is not empty."""
     if not lines:
         return False
     fields = lines[0].split(separator)
     sample = next((line for line in lines[1:] if line.strip()), None)
     if sample is None or len(fields) != heading.count(separator) + 1:
         return False
-    has_number = any(_are_numbers([field], separator) for field in fields)
-    return not has_number and _are_numbers(sample.split(separator), separator)
+    known = [field for field in fields if field.strip().strip("\"'").lower() not in _UNKNOWN]
+    has_number = any(_are_numbers([field], separator) or _clock(field) for field in known)
+    first, *others = sample.split(separator)
+    is_sample = _are_numbers(others, separator) and bool(others or _are_numbers([first], separator))
+    return bool(known) and not has_number and is_sample
 
 
 def _are_numbers(fields: Sequence[str], separator: str) -> bool:
@@ -176,6 +226,18 @@ def _mostly_integers(lines: Sequence[str], separator: str) -> bool:
     fields = [field.strip() for line in lines for field in line.split(separator)]
     integers = sum(field.lstrip("+-").isdecimal() for field in fields)
     return 2 * integers >= len(fields)
+
+
+def _commas_are_thousands(lines: Sequence[str], separator: str) -> bool:
+    """Whether commas in numbers part their thousands, as in 1,234.5: every comma has three digits
+    after it, and a number has two commas, or a point somewhere."""
+    fields = [field.strip().strip("\"'") for line in lines for field in line.split(separator)]
+    fields = [field for field in fields if "," in field or "." in field]
+    commas = [field for field in fields if "," in field]
+    usual = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?")
+    if not commas or not all(usual.fullmatch(field) for field in commas):
+        return False
+    return any("." in field or field.count(",") > 1 for field in fields)
 
 
 def _one_column_of_decimal_commas(path: Path, heading: str | None, lines: Sequence[str]) -> bool:
@@ -251,94 +313,206 @@ def _text_among(lines: Sequence[str], table: Table) -> str:
 
 
 def _number(field: str) -> float:
-    return float(field) if field.strip() else math.nan
+    field = field.strip().strip("\"'")
+    return math.nan if field.lower() in _UNKNOWN else float(field)
 
 
 # The column of times ------------------------------------------------------------------------------
 
 
 class TimeColumn(NamedTuple):
-    """What a column of times shows: the samples per second, and the seconds at the first sample."""
+    """What a column of times shows.
 
-    rate: float
+    rate   samples per second; None if the times are not even
+    start  seconds at the first sample
+    rows   the sample of each line of the table; samples between them are missing
+    """
+
+    rate: float | None
     start: float
+    rows: np.ndarray
+
+    def spread(self, values: np.ndarray) -> np.ndarray:
+        """Values [T, C] with NaN where samples are missing."""
+        length = int(self.rows[-1]) + 1
+        if length == len(values):
+            return values
+        spread = np.full((length, values.shape[1]), np.nan, values.dtype)
+        spread[self.rows] = values
+        return spread
+
+
+class UnknownTimeUnit(ImageError):
+    """A column of times in a unit that is not known.
+
+    heading  the heading of the column
+    unit     its unit
+    """
+
+    def __init__(self, heading: str, unit: str) -> None:
+        self.heading = heading
+        self.unit = unit
+        super().__init__(
+            f"The column {heading!r} has times in {unit!r}; expected s, ms, us, ns, min, h or d."
+            " Correct the heading, or remove the column and give --rate."
+        )
 
 
 def split_unit(field: str) -> tuple[str, str]:
     """The name and the unit of a heading such as 'ECG (mV)' or 'ECG [mV]'."""
-    field = field.strip().strip('"').strip()
+    field = field.strip().strip("\"'").strip()
     match = re.fullmatch(r"(.*?)\s*[\[(]([^\])]*)[\])]", field)
-    return (match[1], match[2]) if match else (field, "")
+    return (match[1].strip(" \"'"), match[2]) if match else (field, "")
 
 
-def time_column(table: Table) -> TimeColumn | None:
-    """What the first of several columns shows, if it holds evenly spaced times.
+def holds_times(table: Table) -> bool:
+    """Tell whether the first of several columns is named as one of times, so it is no channel."""
+    return len(table.names) > 1 and _time_heading(table.names[0]) is not None
+
+
+def counts_rows(table: Table) -> bool:
+    """Tell whether the first of several columns only counts the rows."""
+    if table.heading is not None and split_unit(table.names[0])[0].lower() not in _ROW_NAMES:
+        return False
+    cells = _first_cells(table)
+    return len(cells) > 2 and _counts_up([cell.strip("\"'") for cell in cells])
+
+
+def time_column(table: Table, settings: TimeSettings | None = None) -> TimeColumn | None:
+    """What the first of several columns shows, if it holds times.
 
     Its heading is a name such as time, with a unit or without one (seconds, or milliseconds where
     the rate would be below 1 Hz); or there is no heading, and the column rises by the same small
-    step from line to line.
+    step from line to line. A step that is longer than usual is a gap.
     """
+    settings = settings or TimeSettings()
     cells = _first_cells(table)
     if len(cells) < 3:
         return None
+    seconds: float | None = None
     named = table.heading is not None
-    name, unit = _time_heading(table.names[0] if named else "")
-    if named and name not in (*TIME_NAMES, *SECONDS):
-        return None
+    if named:
+        unit = _time_heading(table.names[0])
+        if unit is None:
+            return None
+        seconds = _seconds_of(table.names[0], unit)
     times = _times(cells, table.decimal_comma)
-    if times is None or not _are_even(times, strictly=not named):
+    if times is None or not np.isfinite(times.values).all():
         return None
-    # the mean of all steps has more digits than one of them
-    step = float(times[-1] - times[0]) / (len(times) - 1)
-    seconds = SECONDS.get(unit or name, 1.0)
-    if not unit and name not in SECONDS and step >= 1:
-        seconds = 1e-3
+    steps = np.diff(times.values)
+    step = float(np.median(steps))
+    if step > 0 and np.mean(steps == 0) > settings.repeat:
+        step = float(steps[steps > 0].mean())
+    if step == 0 and steps.sum() > 0:
+        step = float(steps.mean())
+    if step <= 0 or (steps < 0).any() or not _are_even(steps, step, named, settings):
+        return None
+    usual = steps[steps < settings.gap * step]
+    # the mean of the usual steps has more digits than one of them
+    step = float(usual.mean()) if len(usual) else step
+    rows = _samples_at(times.values, step, settings.gap)
+    if rows[-1] > settings.most * len(rows):
+        return None
+    if times.in_seconds:
+        seconds = 1.0
+    if seconds is None:
+        seconds = _usual_unit(times.values, step)
     # no more digits than times have: 12500, not 12499.999999999998
     rate = float(f"{1 / (step * seconds):.10g}")
-    return TimeColumn(rate, float(times[0]) * seconds)
+    return TimeColumn(rate, float(times.values[0]) * seconds, rows)
+
+
+def _samples_at(times: np.ndarray, step: float, gap: float) -> np.ndarray:
+    """The sample of each time. Those after a long step count on, unless they are late: a time may
+    have been repeated before it."""
+    rows = np.arange(len(times))
+    for place in np.flatnonzero(np.diff(times) >= gap * step) + 1:
+        late = (times[place] - times[0]) / step - rows[place]
+        rows[place:] += max(0, round(late - 0.25))
+    return rows
 
 
 def _first_cells(table: Table) -> list[str]:
     """The first cell of every line; empty if a line has no other cell."""
     lines = [line.split(table.separator, 1) for line in table.lines if line.strip()]
-    if any(len(cells) < 2 for cells in lines):
+    if any(len(cells) < 2 for cells in lines) or len(lines) < len(table.lines):
         return []
-    return [cells[0].strip() for cells in lines]
+    return [cells[0].strip().strip("\"'").strip() for cells in lines]
 
 
-def _time_heading(field: str) -> tuple[str, str]:
-    """The name and the unit of a heading such as 'Time (ms)' or 'time_ms', in lower case."""
+def _time_heading(field: str) -> str | None:
+    """The unit of a heading of times such as 'Time (ms)' or 'time_ms', in lower case, '' without
+    one; None for another heading."""
     name, unit = split_unit(field)
-    name, _, suffix = name.lower().replace(" ", "_").partition("_")
-    if not unit and suffix in SECONDS:
-        unit = suffix
-    return name, unit
+    name = name.lower().replace("_", " ").strip()
+    unit = unit.strip().lower()
+    if name in SECONDS:
+        return unit or name
+    words, _, last = name.rpartition(" ")
+    if words in TIME_NAMES and name not in TIME_NAMES:
+        return unit or (last if last in SECONDS else "")
+    return unit if name in TIME_NAMES else None
 
 
-def _are_even(times: np.ndarray, *, strictly: bool) -> bool:
-    """Whether times rise by steps that are mostly equal. Strictly: all steps are equal and below 1,
-    because a column without a heading must show that it holds times."""
-    if not np.isfinite(times).all():
-        return False
-    steps = np.diff(times)
-    step = float(np.median(steps))
-    rises = (steps > 0).all()
-    if not (rises and np.median(np.abs(steps - step)) <= EVEN * step):
-        return False
-    return not strictly or bool(step < 1 and np.ptp(steps) <= EVEN * step)
+def _seconds_of(heading: str, unit: str) -> float | None:
+    """A unit of time in seconds; None if there is none, or it is the form of a clock or a date."""
+    if not unit or ":" in unit or "yy" in unit or unit in ("utc", "gmt", "local"):
+        return None
+    if unit not in SECONDS:
+        raise UnknownTimeUnit(heading, unit)
+    return SECONDS[unit]
 
 
-def _times(fields: list[str], decimal_comma: bool) -> np.ndarray | None:
-    """Numbers, or dates as seconds since the first; None for anything else."""
+def _usual_unit(times: np.ndarray, step: float) -> float:
+    """The seconds of a unit that no heading names: that of Unix times by their size; for others,
+    milliseconds where the rate would be below 1 Hz."""
+    for seconds, since in ((1e-9, 1e18), (1e-6, 1e15), (1e-3, 1e12), (1.0, 1e9)):
+        if times[0] >= since:
+            return seconds
+    return 1e-3 if step > 1 else 1.0
+
+
+def _are_even(steps: np.ndarray, step: float, named: bool, settings: TimeSettings) -> bool:
+    """Whether steps are mostly equal, apart from gaps. All are, and below 1, in a column without a
+    heading, because it must show that it holds times."""
+    if not named:
+        return bool(step < 1 and np.abs(steps - step).max() <= settings.strict * step)
+    repeated = np.mean(steps == 0) > settings.repeat
+    return bool(repeated or np.median(np.abs(steps - step)) <= settings.even * step)
+
+
+class _Times(NamedTuple):
+    """Times as numbers; `in_seconds` if they were dates or those of a clock."""
+
+    values: np.ndarray
+    in_seconds: bool
+
+
+def _times(fields: list[str], decimal_comma: bool) -> _Times | None:
+    """Numbers, times of a clock, or dates as seconds since the first; None for anything else."""
     try:
-        return np.array([float(_with_point(field, decimal_comma)) for field in fields])
+        values = np.array([float(_with_point(field, decimal_comma)) for field in fields])
+        return _Times(values, in_seconds=False)
     except ValueError:
         pass
+    clock = [_clock(field) for field in fields]
+    if all(seconds is not None for seconds in clock):
+        return _Times(np.array(clock, float), in_seconds=True)
     try:
-        dates = [datetime.fromisoformat(field.strip('"')) for field in fields]
-        return np.array([(date - dates[0]).total_seconds() for date in dates])
+        dates = [datetime.fromisoformat(field) for field in fields]
+        seconds = [(date - dates[0]).total_seconds() for date in dates]
+        return _Times(np.array(seconds), in_seconds=True)
     except (ValueError, TypeError):
         return None
+
+
+def _clock(field: str) -> float | None:
+    """The seconds of '1:02:03.004' or '2:03.004'; None for another text."""
+    match = _CLOCK.fullmatch(field.strip().strip("[]\"'").strip())
+    if match is None or match[2] is None:
+        return None
+    hours, minutes, seconds = match.groups()
+    return 3600 * int(hours or 0) + 60 * int(minutes) + float(seconds.replace(",", "."))
 
 
 def _with_point(field: str, decimal_comma: bool) -> str:
@@ -359,18 +533,34 @@ def without_first_column(table: Table) -> Table:
     )
 
 
+def channel_table(table: Table) -> tuple[Table, TimeColumn | None]:
+    """The columns of a table that are channels, and what its times show.
+
+    A column of times is no channel, even if its times are not even; neither is one that counts the
+    rows.
+    """
+    if counts_rows(table):
+        table = without_first_column(table)
+    times = time_column(table)
+    if times is not None or holds_times(table):
+        table = without_first_column(table)
+    return table, times
+
+
 def encode_table(values: np.ndarray, table: Table) -> bytes:
     """The text of a table of values [T, C] in the form of another table, with its column of
     times."""
+    channels, times_shown = channel_table(table)
+    if times_shown is not None and len(values) > len(table.lines):
+        values = values[times_shown.rows]
     text = io.StringIO()
     np.savetxt(text, values, fmt="%.9g", delimiter=table.separator)
     lines = text.getvalue()
     if table.decimal_comma:
         lines = lines.replace(".", ",")
-    if time_column(table) is not None:
-        times = [line.partition(table.separator)[0] for line in table.lines]
-        rows = zip(times, lines.splitlines(), strict=True)
-        lines = "".join(f"{time}{table.separator}{row}\n" for time, row in rows)
+    if channels is not table:  # its times, and what counts the rows
+        rows = zip(table.lines, channels.lines, lines.splitlines(), strict=True)
+        lines = "".join(f"{line[: len(line) - len(own)]}{row}\n" for line, own, row in rows)
     if table.units is not None:
         lines = f"{table.units}\n{lines}"
     if table.heading is not None:

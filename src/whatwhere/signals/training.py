@@ -34,32 +34,28 @@ def choose_defaults(
     samples = None if length is None else samples_of(length, signals.rate)
     chosen = choose_settings(signals, waveforms, samples, recipe.seed)
     layer = recipe.model.layers[0]
-    if chosen.waveforms is not None:
-        maps, _, samples = chosen.waveforms.shape
-        layer = replace(layer, maps=maps, filter_size=(1, samples))
+    maps, _, samples = chosen.waveforms.shape
+    layer = replace(layer, maps=maps, filter_size=(1, samples))
     count, channels, _, duration = signals.pixels.shape
     model = replace(recipe.model, layers=(layer,), channels=channels, input=chosen.input)
     windows = count * max(1, duration // WINDOW)
     most = max(1, VALUES // (channels * min(duration, WINDOW)))
     epochs = min(_EPOCHS, max(1, most // windows))
     learning = tuple(replace(one, epochs=epochs) for one in recipe.learning)
-    inference = recipe.inference
-    if chosen.lam is not None:
-        inference = replace(inference, lam=chosen.lam)
-        learning = tuple(
-            replace(one, inference=replace(one.inference, lam=chosen.lam)) for one in learning
-        )
+    inference = replace(recipe.inference, lam=chosen.lam)
+    learning = tuple(
+        replace(one, inference=replace(one.inference, lam=chosen.lam)) for one in learning
+    )
     batch_size = min(_BATCH, windows)
     recipe = replace(
         recipe, model=model, learning=learning, inference=inference, batch_size=batch_size
     )
-    start = None
-    if chosen.waveforms is not None:
-        start = DeconvNet(model, seed=recipe.seed)
-        filters = chosen.waveforms.transpose(0, 1)[:, :, None]
-        start = start.with_filters(1, start.project(1, filters.double()).to(start.dtype))
+    start = DeconvNet(model, seed=recipe.seed)
+    filters = chosen.waveforms.transpose(0, 1)[:, :, None]
+    start = start.with_filters(1, start.project(1, filters.double()).to(start.dtype))
     line = (
-        f"Settings chosen from the recording: {chosen.words}. To change them, give --waveforms,"
+        f"Settings chosen from the recording ({(signals.recorded_as or signals).describe()}):"
+        f" {chosen.words}. To change them, give --waveforms,"
         " --length or --recipe signals."
     )
     return Defaults(recipe, most if most < windows else None, line, start)

@@ -5,7 +5,7 @@ file.
 """
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from whatwhere.spec.checks import (
     Checked,
@@ -13,7 +13,6 @@ from whatwhere.spec.checks import (
     CountOrZero,
     NonNegative,
     NotEmpty,
-    OldName,
     Positive,
     Within,
     require,
@@ -152,8 +151,6 @@ class InferenceSpec(Checked):
     Traceback (most recent call last):
     whatwhere.errors.SpecError: Got lam = -1.0; expected a number above 0.
     """
-
-    OLD_NAMES: ClassVar = {"alpha": OldName("penalty", "alpha", kind="power")}
 
     lam: Positive | AutoLam = 5.0
     penalty: Penalty = Power()

@@ -2,6 +2,7 @@
 import { byId } from "./dom.js";
 import { cellsAcross, fillCells, Grid } from "./label_cells.js";
 import { changeWords } from "./label_change.js";
+import { answer, askedRow, checkPanel, lastAnswered, showCheck } from "./label_check.js";
 import { chosenPanel, prefetch, showChosen, toggleLarge } from "./label_chosen.js";
 import { nameField, showClasses } from "./label_classes.js";
 import { showError } from "./label_error.js";
@@ -9,6 +10,7 @@ import { exchangePanel } from "./label_exchange.js";
 import { keyboard, keysDialog } from "./label_keys.js";
 import { PictureMap } from "./label_map.js";
 import { reachBar, showReach } from "./label_reach.js";
+import { openRename, renameDialog } from "./label_rename.js";
 import { filteredRows, isOrdered, reviewedRows, reviewPanel, showFilter, showReview } from "./label_review.js";
 import { fetchSheets } from "./label_small.js";
 import { ask, counted, shared, tell, usedClasses, wordsOf } from "./label_state.js";
@@ -62,6 +64,7 @@ function say(rows, name) {
     return Promise.resolve();
   }
   tell("");
+  if (shared.check !== null) return answerHere(name);
   const following = nextInGrid(rows);
   for (const row of rows) {
     shared.takenOut.delete(row);
@@ -74,6 +77,24 @@ function say(rows, name) {
     const state = await ask("label", { rows, name });
     if (state.failed) await reload();
     else takeLabels(state);
+  });
+}
+
+/** Answer the picture of a check that is asked for, and go on to the next. @param {string | null} name */
+function answerHere(name) {
+  const row = name === null ? lastAnswered() : askedRow();
+  if (row === null) return Promise.resolve();
+  answer(row, name);
+  goOn(null);
+  showCheck();
+  return afterwards(async () => {
+    const state = await ask("answer", { row, name });
+    if (state.failed) await reload();
+    else takeLabels(state);
+    if (state.check === null) {
+      tell(state.measured);
+      goOn(null);
+    }
   });
 }
 
@@ -124,6 +145,12 @@ function nextInGrid(rows) {
 
 /** Choose what is to be labelled next. @param {number | null} following the next picture in the grid */
 function goOn(following) {
+  if (shared.check !== null) {
+    const row = askedRow();
+    if (row !== null) select([row]);
+    prefetch(shared.check.rows);
+    return;
+  }
   if (shared.armed !== null) return;
   if (following !== null) {
     choose([following]);
@@ -147,8 +174,9 @@ function nextWords() {
   return shared.tray.length === 0 ? "Every picture has a label." : "No picture is chosen.";
 }
 
-const undo = () =>
-  afterwards(async () => {
+const undo = () => {
+  if (shared.check !== null) return answerHere(null);
+  return afterwards(async () => {
     const state = await ask("undo", {});
     if (state.failed) return;
     tell("");
@@ -158,6 +186,7 @@ const undo = () =>
     if (state.undone?.length) choose(state.undone.length === 1 ? state.undone : []);
     speak("Undone.");
   });
+};
 
 const save = () =>
   afterwards(async () => {
@@ -187,6 +216,7 @@ function take(state) {
   Object.assign(shared, state);
   if (isAsked && state.tray) shared.tray = [current, ...shared.tray.filter((/** @type {number} */ row) => row !== current)].slice(0, QUEUE);
   if (shared.trouble) tell(shared.trouble);
+  byId("behind", HTMLElement).textContent = shared.behind;
   prefetch(shared.tray);
   show();
   showBusy();
@@ -194,9 +224,16 @@ function take(state) {
   wasEmpty = shared.tray.length === 0;
 }
 
+/** Give the classes of all pictures the numbers that they have among other classes. @param {string[]} classes */
+function renumber(classes) {
+  const numbers = shared.classes.map((name) => classes.indexOf(name));
+  shared.best = shared.best.map((number) => (number < 0 ? -1 : numbers[number]));
+}
+
 /** Use what the server says of labels, before the classes of other pictures follow. @param {any} state */
 function takeLabels(state) {
-  for (const key of ["revision", "classes", "slots", "said", "undo", "follows", "elsewhere"]) {
+  renumber(state.classes);
+  for (const key of ["revision", "classes", "slots", "said", "undo", "follows", "elsewhere", "check", "measured"]) {
     if (key in state) Object.assign(shared, { [key]: state[key] });
   }
   shared.tray = shared.tray.filter((row) => shared.said[row] === undefined);
@@ -224,6 +261,7 @@ function select(rows, add = false) {
 
 /** A click on a cell. @param {number} row @param {MouseEvent} event @param {number[]} among the pictures next to it */
 function clickCell(row, event, among) {
+  if (shared.armed !== null && event.detail > 1) return; // the second click of a double one hits what moved up
   const from = among.indexOf(anchor);
   const to = among.indexOf(row);
   if (event.shiftKey && from >= 0) {
@@ -296,8 +334,9 @@ function show() {
   byId("source", HTMLElement).textContent = `${shared.page.name}:`;
   byId("counts", HTMLElement).textContent = `${labelled.toLocaleString("en")} of ${counted(shared.names.length, "picture")} labelled, ${classes}`;
   showFirstSteps();
-  byId("undo", HTMLButtonElement).disabled = shared.undo === 0;
-  showClasses({ give, look });
+  showCheck();
+  byId("undo", HTMLButtonElement).disabled = shared.undo === 0 && shared.check === null;
+  showClasses({ give, look, rename: openRename });
   showReach(give);
   showFilter();
   showView();
@@ -340,6 +379,7 @@ function showView() {
   const side = Number(byId("size", HTMLInputElement).value);
   byId("map", HTMLElement).hidden = view !== "map";
   byId("map-legend", HTMLElement).hidden = view !== "map";
+  byId("map-zoom", HTMLElement).hidden = view !== "map";
   byId("grid", HTMLElement).hidden = view !== "grid" || rows.length === 0;
   byId("nothing", HTMLElement).hidden = view !== "grid" || rows.length > 0;
   byId("show-map", HTMLElement).setAttribute("aria-pressed", String(view === "map"));
@@ -377,7 +417,21 @@ function look(name) {
 /** The estimate of the error. */
 async function estimate() {
   const found = await ask("error");
-  if (!found.failed) showError(found);
+  if (found.failed) return;
+  shared.suspects = found.suspects;
+  showFilter();
+  showError(found, showConfused);
+}
+
+/** Show the pictures that are in doubt between two classes, the least sure first. @param {string[]} classes */
+function showConfused(classes) {
+  byId("filter", HTMLSelectElement).value = "all";
+  const numbers = classes.map((name) => shared.classes.indexOf(name));
+  shared.confused = numbers;
+  showFilter();
+  byId("filter", HTMLSelectElement).value = "confused";
+  setView("grid");
+  byId("all-panel", HTMLElement).scrollIntoView({ block: "nearest" });
 }
 
 async function why() {
@@ -409,6 +463,9 @@ function listen() {
     ["show-map", showMap],
     ["show-grid", () => setView("grid")],
     ["confirm", confirmReviewed],
+    ["zoom-in", () => map.zoom(1.5)],
+    ["zoom-out", () => map.zoom(1 / 1.5)],
+    ["fit", () => map.fit()],
   ];
   for (const [id, action] of buttons) byId(id, HTMLElement).addEventListener("click", action);
   byId("scheme", HTMLButtonElement).addEventListener("click", () => {
@@ -420,7 +477,12 @@ function listen() {
   nameField(give);
   chosenPanel();
   reachBar();
+  renameDialog(say);
   exchangePanel(afterwards, (state) => {
+    takeLabels(state);
+    goOn(null);
+  });
+  checkPanel(afterwards, (state) => {
     takeLabels(state);
     goOn(null);
   });
@@ -461,7 +523,11 @@ async function followNews() {
       continue;
     }
     showBehind(state.behind);
-    if (!state.best || asked !== labelsGiven()) continue; // labels that the answer does not know were given meanwhile
+    if (!state.said || asked !== labelsGiven()) continue; // labels that the answer does not know were given meanwhile
+    if (!state.best) {
+      takeLabels(state);
+      continue;
+    }
     take(state);
     showChange(state.change);
     if (state.follows) void estimate();
@@ -507,7 +573,7 @@ async function start() {
   map = new PictureMap(choose);
   listen();
   take(state);
-  choose(shared.tray.slice(0, 1));
+  goOn(null);
   document.body.setAttribute("aria-busy", "false");
   void estimate();
   void fetchSheets();

@@ -1,6 +1,6 @@
 // The estimate of the error: words, and a curve against the number of labels with axes.
 import { byId, contextOf, styled } from "./dom.js";
-import { counted } from "./label_state.js";
+import { counted, shared } from "./label_state.js";
 
 const LEFT = 40; // pixels for the numbers of the vertical axis
 const BOTTOM = 30;
@@ -9,20 +9,24 @@ const RIGHT = 8;
 
 /** @typedef {[labels: number, error: number]} CurvePoint */
 
-/** @param {{ error: number | null, curve: CurvePoint[], missing: string }} estimate */
-export function showError({ error, curve, missing }) {
-  byId("error", HTMLElement).textContent = errorWords(error, missing);
+/** @typedef {{ share: number, low: number, high: number, confused: [string, string] | null }} ErrorEstimate */
+
+/**
+ * @param {{ error: ErrorEstimate | null, words: string, advice: string, curve: CurvePoint[], missing: string }} estimate
+ * @param {(classes: string[]) => void} showConfused
+ */
+export function showError({ error, words, advice, curve, missing }, showConfused) {
+  byId("error", HTMLElement).textContent = words || missing || "Estimating …";
+  byId("advice-words", HTMLElement).textContent = advice;
+  const { suspects } = shared;
+  const sure = suspects.length === 0 ? "" : `${counted(suspects.length, "label")} may be wrong: choose “labels that look wrong” above the pictures.`;
+  byId("suspects", HTMLElement).textContent = sure;
+  const button = byId("advice-show", HTMLButtonElement);
+  button.hidden = advice === "";
+  button.onclick = () => showConfused(error?.confused ?? []);
   const canvas = byId("error-curve", HTMLCanvasElement);
   canvas.hidden = curve.length === 0;
   if (curve.length > 0) drawErrorCurve(canvas, curve);
-}
-
-/** @param {number | null} error @param {string} missing */
-function errorWords(error, missing) {
-  if (typeof error === "number") {
-    return `About ${(100 * error).toFixed(1)} % of the predicted classes are wrong (an estimate).`;
-  }
-  return missing || "Estimating …";
 }
 
 /** A round number above a value, of 1, 2, 5, 10, …. @param {number} value */

@@ -14,6 +14,10 @@ export function filteredRows() {
   const rows = shared.names.map((_, row) => row);
   const lessSure = (/** @type {number} */ a, /** @type {number} */ b) => shared.certainty[a] - shared.certainty[b];
   if (value === "said") return rows.filter((row) => shared.said[row] !== undefined);
+  if (value === "confused") {
+    return rows.filter((row) => shared.said[row] === undefined && shared.confused.includes(shared.best[row])).sort(lessSure);
+  }
+  if (value === "suspects") return shared.suspects.map(({ row }) => row).filter((row) => shared.said[row] !== undefined);
   if (value === "unsure") return rows.filter((row) => shared.said[row] === undefined).sort(lessSure);
   const name = reviewedClass();
   if (name === null) return rows;
@@ -27,7 +31,9 @@ export function filteredRows() {
 export function reviewedRows() {
   const name = reviewedClass();
   if (name === null || byId("grid", HTMLElement).hidden) return null;
-  const rows = filteredRows().filter((row) => shared.said[row] === undefined && !shared.takenOut.has(row));
+  const least = Number(byId("surest", HTMLInputElement).value);
+  const isSure = (/** @type {number} */ row) => shared.certainty[row] >= least;
+  const rows = filteredRows().filter((row) => shared.said[row] === undefined && !shared.takenOut.has(row) && isSure(row));
   return { name, rows };
 }
 
@@ -39,6 +45,9 @@ export function showReview(isGrid = !byId("grid", HTMLElement).hidden) {
   if (name === null) return;
   const open = filteredRows().filter((row) => shared.said[row] === undefined);
   const out = open.filter((row) => shared.takenOut.has(row)).length;
+  const least = Number(byId("surest", HTMLInputElement).value);
+  const confirmed = open.filter((row) => !shared.takenOut.has(row) && shared.certainty[row] >= least).length;
+  byId("surest-words", HTMLElement).textContent = least === 0 ? "all" : `≥ ${least} %`;
   const words = byId("review-words", HTMLElement);
   words.textContent =
     open.length === 0
@@ -46,8 +55,8 @@ export function showReview(isGrid = !byId("grid", HTMLElement).hidden) {
       : `${name}, the least sure first. Click what is wrong; a second click puts it back. To look at a picture only, point at it and press z.`;
   const button = byId("confirm", HTMLButtonElement);
   button.hidden = open.length === 0;
-  button.disabled = open.length === out;
-  button.textContent = `Confirm ${counted(open.length - out, "picture")} as ${name}`;
+  button.disabled = confirmed === 0;
+  button.textContent = `Confirm ${counted(confirmed, "picture")} as ${name}`;
   byId("taken-out", HTMLElement).textContent = out > 0 ? `${out} taken out` : "";
 }
 
@@ -56,6 +65,8 @@ export function showFilter() {
   const filter = byId("filter", HTMLSelectElement);
   const { value } = filter;
   const kinds = [["all", "all"], ["unsure", "unsure first"], ["said", "labelled"]];
+  if (shared.suspects.length > 0) kinds.push(["suspects", `labels that look wrong (${shared.suspects.length})`]);
+  if (shared.confused.length > 0) kinds.push(["confused", "in doubt between two"]);
   const classes = usedClasses().map((name) => [`class ${name}`, `class ${name}`]);
   const choices = [...kinds, ...classes];
   filter.replaceChildren(...choices.map(([value, text]) => make("option", { value }, text)));
@@ -63,15 +74,17 @@ export function showFilter() {
 }
 
 /** Only the grid has an order. */
-export const isOrdered = () => byId("filter", HTMLSelectElement).value === "unsure";
+export const isOrdered = () => ["unsure", "suspects", "confused"].includes(byId("filter", HTMLSelectElement).value);
 
 /**
  * @param {() => void} showView
  * @param {() => void} showGrid instead of the map
  */
 export function reviewPanel(showView, showGrid) {
+  byId("surest", HTMLInputElement).addEventListener("input", () => showReview());
   byId("filter", HTMLSelectElement).addEventListener("change", () => {
     shared.takenOut.clear();
+    byId("surest", HTMLInputElement).value = "0";
     byId("grid", HTMLElement).scrollTop = 0;
     if (isOrdered()) showGrid();
     else showView();

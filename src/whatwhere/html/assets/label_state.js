@@ -7,6 +7,11 @@ import { byId } from "./dom.js";
  */
 
 /**
+ * A blind check: pictures drawn at random, and the answers by row.
+ * @typedef {{ rows: number[], answers: Record<string, string> }} Check
+ */
+
+/**
  * What the page knows.
  * @typedef {object} Shared
  * @property {{ name: string, side: number, columns: number, perSheet: number, notSure: string, noneOfThese: string }} page
@@ -26,6 +31,10 @@ import { byId } from "./dom.js";
  * @property {string} behind how far the work behind the page is, or ""
  * @property {string} trouble what went wrong while classes followed, or ""
  * @property {Change | null} change what the last labels changed
+ * @property {Check | null} check a blind check that is under way
+ * @property {string} measured the error that the last check measured, in words
+ * @property {number[]} confused the numbers of two classes between which most pictures are in doubt
+ * @property {{ row: number, expected: string, probability: number }[]} suspects labels that look wrong
  * @property {Set<number>} chosen rows
  * @property {number} current the row chosen last, -1 for none
  * @property {string | null} armed the class that a click gives while no picture is chosen
@@ -51,6 +60,10 @@ export const shared = {
   behind: "",
   trouble: "",
   change: null,
+  check: null,
+  measured: "",
+  confused: [],
+  suspects: [],
   chosen: new Set(),
   current: -1,
   armed: null,
@@ -92,6 +105,7 @@ export function wordsOf(row) {
   if (shared.said[row] === shared.page.notSure) return `${name}: not sure`;
   const said = saidClass(row);
   if (said !== null) return `${name}: ${said}, your label`;
+  if (shared.check !== null) return name; // what the program thinks would not be blind
   if (shared.best[row] < 0) return `${name}: no class yet`;
   return `${name}: ${shared.classes[shared.best[row]]}, ${shared.certainty[row]} %`;
 }

@@ -2,9 +2,9 @@
 hand, next to published sorters.
 
     pip install spikeinterface
-    python benchmarks/tetrodes.py draw --folder tetrodes --seeds 0 1 2        # with spikeinterface
-    python benchmarks/tetrodes.py sort --folder tetrodes --method whatwhere \\
-        --out benchmarks/results/tetrodes.json
+    python -m benchmarks.signals.tetrodes draw --folder tetrodes --seeds 0 1 2
+    python -m benchmarks.signals.tetrodes sort --folder tetrodes --method whatwhere \\
+        --out benchmarks/signals/results/tetrodes.json
 
 `generate_ground_truth_recording` of SpikeInterface draws 30 s of four channels at 30 kHz. A spike
 is found if an event lies within 0.4 ms. Precision and recall count events of any waveform. The
@@ -65,12 +65,12 @@ def draw(folder: Path, seed: int) -> None:
 
 
 def by_commands(file: Path) -> Spikes:
-    from recordings import run_command
+    from benchmarks.signals.recordings import run_command
 
     with tempfile.TemporaryDirectory() as folder:
         run = f"{folder}/run"
         run_command("train", str(file), "--rate", str(RATE), "--out", run, "--quiet")
-        run_command("encode", run, str(file), "--events", f"{folder}/events.csv")
+        run_command("events", run, str(file), "--out", f"{folder}/events.csv")
         table = np.genfromtxt(f"{folder}/events.csv", delimiter=",", names=True)
     return Spikes(table["sample"], table["waveform"].astype(int))
 
@@ -119,8 +119,9 @@ METHODS = {"whatwhere": by_commands, "mixture": by_mixture, "simple": by_simple}
 
 def compare(true: Spikes, found: Spikes) -> dict[str, Any]:
     """Precision and recall of the events, and the accuracy of each unit."""
-    from recordings import match
     from scipy.optimize import linear_sum_assignment
+
+    from benchmarks.signals.recordings import match
 
     near = NEAR * RATE
     count = len(match_in_parts(match, true.sample, found.sample, near))
