@@ -9,7 +9,7 @@ from whatwhere.data.catalogue import Entry, File, verified_path
 from whatwhere.errors import RunError, did_you_mean
 
 FOLDER = Path(__file__).parent
-ROW = re.compile(r"^\| (?P<key>[^|]+?) \| (?P<value>.+) \|$", re.MULTILINE)
+_ROW = re.compile(r"^\| (?P<key>[^|]+?) \| (?P<value>.+) \|$", re.MULTILINE)
 
 __all__ = ["card", "names", "path"]
 
@@ -34,7 +34,7 @@ def find(name: str) -> Entry:
     title = card.split("\n\n")[1].replace("\n", " ")
     facts = {
         row["key"]: row["value"].replace("`", "")
-        for row in ROW.finditer(card)
+        for row in _ROW.finditer(card)
         if row["key"] != "---"
     }
     file, size = facts["file"].removesuffix(" bytes").split(", ")
