@@ -221,7 +221,7 @@ def _label_all(
     session = ww.Labelling(
         images,
         run=run,
-        features=settings.of(ClassifyOptions).features(run),
+        features=settings.of(_ClassifyOptions).features(run),
         invariant_to=distortions,
         class_prior="uniform" if settings.of(_ClassifyOptions).balanced else None,
         options=options,
