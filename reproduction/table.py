@@ -12,7 +12,7 @@ A file of tables/ holds several by name:
     name = "Max pooling"
     paper = [1.30]                          # in per cent, a number a column
     [pooling.rows.recipe.model.layers.each] # what this row changes
-    pooling_kind = "max"
+    pooling = "max"
     [[pooling.claims]]
     text = "Gaussian pooling beats max pooling"
     below = [["Gaussian pooling / Layer 1", "Max pooling / Layer 1"]]
@@ -59,6 +59,7 @@ TABLES = (
     "comparison",
     "step_rule",
     "first_lam",
+    "scratch",
 )
 BEST = ("best", "best_few", "best_fashion")  # beyond the paper, as all that follow
 # a choice is made on validation images

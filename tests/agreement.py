@@ -16,7 +16,16 @@ from whatwhere.inference.target import make_target
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.solution import Solution
-from whatwhere.spec import Fixed, InferenceSpec, InputSpec, LayerSpec, LineSearch, ModelSpec, Phase
+from whatwhere.spec import (
+    Fixed,
+    InferenceSpec,
+    InputSpec,
+    LayerSpec,
+    LineSearch,
+    ModelSpec,
+    Phase,
+    Power,
+)
 
 
 @dataclass(frozen=True)
@@ -74,6 +83,7 @@ FEW_WAVEFORMS = ModelSpec(
     signed_filters=True,
 )
 RECTANGULAR_LARGE = ModelSpec(layers=(LayerSpec(maps=5, filter_size=(3, 12), pool_size=(2, 5)),))
+HALF = {"penalty": Power(alpha=0.5)}  # α = ½
 AGREEMENTS = {
     # few features are not zero: the CPU engine visits only those
     "rectangular, sparse": Agreement(
@@ -84,7 +94,7 @@ AGREEMENTS = {
     "rectangular, max, weights": Agreement(RECTANGULAR_MAX, mask="weights", fresh=True),
     "signals": Agreement(SIGNALS, height=1, width=61, fresh=True, mask="weights"),
     "signals, one layer, dense": Agreement(
-        SIGNALS, height=1, width=61, layer=1, spec={"alpha": 0.5}
+        SIGNALS, height=1, width=61, layer=1, spec={"penalty": Power(alpha=0.5)}
     ),
     "signals, few waveforms": Agreement(FEW_WAVEFORMS, height=1, width=61, fresh=True),
     "signals, few waveforms, dense": Agreement(
@@ -105,16 +115,18 @@ AGREEMENTS = {
     "paper, layer 1 alone": Agreement(ModelSpec.paper(), 2, 28, 28, layer=1, fresh=True),
     "wide, 32×32": Agreement(WIDE, images=1, height=32, width=32, fresh=True),
     "2 layers, batch step, α ½": Agreement(
-        TWO, images=25, spec={"step": LineSearch(per="batch"), "alpha": 0.5}
+        TWO, images=25, spec={"step": LineSearch(per="batch"), **HALF}
     ),
-    "2 layers, fixed step, α ½": Agreement(TWO, spec={"step": Fixed(), "alpha": 0.5}),
-    "2 layers, image step, α ½": Agreement(TWO, images=9, spec={"alpha": 0.5}),
+    "2 layers, fixed step, α ½": Agreement(
+        TWO, spec={"step": Fixed(), "penalty": Power(alpha=0.5)}
+    ),
+    "2 layers, image step, α ½": Agreement(TWO, images=9, spec={"penalty": Power(alpha=0.5)}),
     "1 image, batch step": Agreement(TWO, images=1, spec={"step": LineSearch(per="batch")}),
     "2 layers, momentum, fixed step": Agreement(TWO, spec={"step": Fixed(momentum=True)}),
     "2 layers, momentum, batch step": Agreement(
         TWO, images=25, spec={"step": LineSearch(per="batch", momentum=True)}
     ),
-    "2 layers, α 0.7": Agreement(TWO, spec={"alpha": 0.7}),
+    "2 layers, α 0.7": Agreement(TWO, spec={"penalty": Power(alpha=0.7)}),
     "2 layers, θ₁ frozen": Agreement(TWO, still=(1,)),
     "2 layers, θ frozen": Agreement(TWO, still=(1, 2)),
     "2 layers, no step": Agreement(TWO, spec={"steps": 0}),
@@ -128,7 +140,9 @@ AGREEMENTS = {
     "2 layers, max": Agreement(SPECS["2 layers, max"]),
     "2 layers, sum": Agreement(SPECS["2 layers, sum"]),
     "2 layers, signed": Agreement(SPECS["2 layers, signed"]),
-    "2 layers, signed, α ½": Agreement(SPECS["2 layers, signed"], spec={"alpha": 0.5}),
+    "2 layers, signed, α ½": Agreement(
+        SPECS["2 layers, signed"], spec={"penalty": Power(alpha=0.5)}
+    ),
     "2 layers, per filter": Agreement(SPECS["2 layers, per filter"]),
     "3 layers, colour": Agreement(SPECS["3 layers, colour"], height=17, width=23),
     "colour, 32×32": Agreement(SPECS["1 layer, colour"], height=32, width=32, fresh=True),
@@ -139,7 +153,10 @@ AGREEMENTS = {
     "known pixels, max, fresh": Agreement(SPECS["2 layers, max"], mask="known", fresh=True),
     "weights, paper, fresh": Agreement(ModelSpec.paper(), 2, 28, 28, mask="weights", fresh=True),
     "weights, batch step, α ½": Agreement(
-        TWO, images=25, mask="weights", spec={"step": LineSearch(per="batch"), "alpha": 0.5}
+        TWO,
+        images=25,
+        mask="weights",
+        spec={"step": LineSearch(per="batch"), **HALF},
     ),
     "weights, fixed step": Agreement(TWO, mask="weights", spec={"step": Fixed(momentum=True)}),
     "weights, no pooling": Agreement(UNPOOLED, height=17, width=23, mask="weights"),

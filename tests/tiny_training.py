@@ -27,6 +27,7 @@ from whatwhere.spec import (
     ModelSpec,
     Recipe,
 )
+from whatwhere.spec.penalty import Power
 
 # The process that the others are forked from finds this file by PYTHONPATH alone.
 os.environ["PYTHONPATH"] = os.pathsep.join(
@@ -43,7 +44,13 @@ def recipe(epochs: int = 2, batch_size: int = 2, **inference: Any) -> Recipe:
     model = ModelSpec(
         layers=(LayerSpec(maps=2, filter_size=2), LayerSpec(maps=3, filter_size=2, fan_in=1))
     )
-    settings = {"lam": 2.0, "alpha": 0.5, "steps": 2, "step": LineSearch(per="batch"), **inference}
+    settings = {
+        "lam": 2.0,
+        "penalty": Power(alpha=0.5),
+        "steps": 2,
+        "step": LineSearch(per="batch"),
+        **inference,
+    }
     learning = LearningSpec(
         inference=InferenceSpec(**settings), epochs=epochs, update=EveryEpoch(reset_at=(1,))
     )

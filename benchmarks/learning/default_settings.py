@@ -26,7 +26,7 @@ import torch.nn.functional as F
 import whatwhere as ww
 from whatwhere.classification import describe_images, protocol
 from whatwhere.ops.input_stage import InputStage
-from whatwhere.spec import InputSpec
+from whatwhere.spec import InputSpec, Power
 
 STAGES = {
     "none": {},
@@ -74,7 +74,9 @@ def trial(file: str, name: str, stage: str, factor: float, alpha: float) -> dict
     learning = tuple(
         replace(
             one,
-            inference=replace(one.inference, alpha=alpha, lam=factor * 2 * ratio ** (alpha - 2)),
+            inference=replace(
+                one.inference, penalty=Power(alpha=alpha), lam=factor * 2 * ratio ** (alpha - 2)
+            ),
         )
         for one in recipe.learning
     )

@@ -52,7 +52,7 @@ def cases() -> dict[str, Callable[[], tuple[float, float]]]:
     ].cuda()
     # older trees have other names for these
     half_power: dict[str, Any] = {"alpha": 0.5}
-    switches: dict[str, Any] = {"pooling_kind": "max"}
+    switches: dict[str, Any] = {"pooling": "max"}
     if hasattr(spec, "Power"):
         half_power = {"penalty": spec.Power(alpha=0.5)}
         switches = {"pooling": spec.Max()}

@@ -34,7 +34,7 @@ figure, axes = plt.subplots(2, 1, figsize=(9, 4), layout="constrained", sharex=T
 axes[0].plot(ecg, "k", linewidth=0.6, label="recording")
 axes[0].plot(solution.reconstruction[0, 0], linewidth=1, label="explained")
 axes[0].vlines(
-    beats["time"],
+    beats["sample"],
     -4,
     8,
     "C3",

@@ -76,7 +76,7 @@ def cost(
     sized = model.at(*v.shape[2:])
     v_hat = sized.reconstruct(latents.features, sized.weights(theta))
     error = spec.lam / 2 * (v_hat - v).square().sum()
-    penalty = latents.features.abs().pow(spec.alpha).sum()
+    penalty = latents.features.abs().pow(spec.penalty.alpha).sum()
     return float((error + penalty) / len(v))
 
 

@@ -49,7 +49,7 @@ from whatwhere import DeconvNet, data, load
 from whatwhere.classification import Matrix, describe, protocol
 from whatwhere.data import Images, few_labels
 from whatwhere.inference import infer
-from whatwhere.spec import InferenceSpec, Recipe
+from whatwhere.spec import InferenceSpec, Power, Recipe
 
 HERE = Path(__file__).parent
 OUT = HERE / "results" / "why.json"
@@ -85,7 +85,7 @@ def priors() -> Iterator[dict[str, Any]]:
     recipe = recipe_of(cell)
     for lam in (20.0, 10.0, 5.0):
         for alpha in (1.0, 0.5):
-            inference = replace(recipe.inference, lam=lam, alpha=alpha)
+            inference = replace(recipe.inference, lam=lam, penalty=Power(alpha=alpha))
             yield {"lam": lam, "alpha": alpha, **errors_of(replace(recipe, inference=inference))}
 
 
@@ -123,9 +123,7 @@ def switches() -> Iterator[dict[str, Any]]:
         recipe = recipes[filters]
         recipe = replace(recipe, inference=replace(recipe.inference, steps=steps))
         afterwards = pooling == "afterwards"
-        changes = (
-            {"pooling_kind": "max", "pool_size": 1} if afterwards else {"pooling_kind": pooling}
-        )
+        changes = {"pooling": "max", "pool_size": 1} if afterwards else {"pooling": pooling}
         model = with_pooling(trained(recipe), **changes)
         change = (lambda p: F.max_pool2d(p, 2)) if afterwards else None
         x, x_last = (described(model, part, recipe, change) for part in (first, last))
@@ -213,7 +211,7 @@ def signs() -> Iterator[dict[str, Any]]:
         ("Gaussian pooling", "gaussian", "signs apart"),
     ):
         recipe = recipes[filters]
-        model = with_pooling(trained(recipe), pooling_kind=pooling)
+        model = with_pooling(trained(recipe), pooling=pooling)
         change = (
             (lambda p: torch.cat([p.clamp(min=0), p.clamp(max=0)], 1))
             if described_as == "signs apart"

@@ -20,6 +20,7 @@ import whatwhere as ww
 from surfaces import scratched, surface
 from whatwhere.anomaly.evidence import evidence_of_places, surface_of
 from whatwhere.anomaly.filters import SIGNAL, cosines, learn_filters
+from whatwhere.anomaly.likeness import TooAlike, UnlikeLearned
 from whatwhere.anomaly.pictures import SMALL_BYTES, open_pictures
 from whatwhere.anomaly.threshold import choose_threshold
 from whatwhere.errors import ImageError, RunError, SpecError
@@ -265,19 +266,76 @@ def test_pictures_of_mixed_sizes_and_channels() -> None:
     grey, large = surface(6), surface(6, seed=1, height=70, width=44)
     colour = surface(2, seed=2).expand(-1, 3, -1, -1)
     detector = ww.AnomalyDetector().fit([*grey, *large])
-    assert [heat.shape for heat in detector.anomaly_map([grey[0], large[0], colour[0]])] == [
-        (40, 44),
-        (70, 44),
-        (40, 44),
-    ]
-    np.testing.assert_allclose(
-        detector.score_samples([colour[0]]), detector.score_samples([colour[0, :1]]), rtol=1e-4
-    )
+    maps = detector.anomaly_map([grey[0], large[0]])
+    assert [heat.shape for heat in maps] == [(40, 44), (70, 44)]
+    with pytest.raises(UnlikeLearned) as raised:
+        detector.predict([grey[0], colour[0]])
+    assert raised.value.name == "1"
+    with pytest.raises(UnlikeLearned):
+        ww.AnomalyDetector().fit(colour).predict(grey)
     hyper = torch.rand(8, 5, 40, 40, generator=torch.Generator().manual_seed(0))
     five = ww.AnomalyDetector().fit(hyper[:6])
     assert np.isfinite(five.score_samples(hyper[6:])).all()
-    with pytest.raises(ImageError, match="3 channels; expected 5"):
+    with pytest.raises(UnlikeLearned):
         five.predict(torch.rand(1, 3, 40, 40))
+
+
+def test_pictures_of_another_size_are_refused(fitted: ww.AnomalyDetector) -> None:
+    """Filters have a fixed size in pixels."""
+    for height, width in ((20, 22), (80, 88)):
+        with pytest.raises(UnlikeLearned) as raised:
+            fitted.predict(surface(1, height=height, width=width))
+        assert raised.value.given == f"has {height} × {width} pixels"
+    assert fitted.predict(surface(1, height=36, width=50)).shape == (1,)
+
+
+def test_copies_of_a_picture_give_a_warning() -> None:
+    with pytest.warns(TooAlike) as seen:
+        ww.AnomalyDetector().fit(surface(1).repeat(5, 1, 1, 1))
+    assert (seen[0].message.given, seen[0].message.different) == (5, 1)
+    with pytest.warns(TooAlike):
+        ww.AnomalyDetector().fit(surface(2))
+
+
+@pytest.mark.filterwarnings("error")
+def test_pictures_may_be_files_pil_pictures_and_read_only_arrays(
+    tmp_path: Path, fitted: ww.AnomalyDetector
+) -> None:
+    pixels = (255 * surface(3, seed=5)[:, 0]).round().to(torch.uint8).numpy()
+    files = [tmp_path / f"{n}.png" for n in range(3)]
+    for file, picture in zip(files, pixels, strict=True):
+        Image.fromarray(picture).save(file)
+    expected = fitted.score_samples(pixels)
+    pixels.flags.writeable = False
+    opened = [Image.open(file) for file in files]
+    for source in (files, [str(file) for file in files], opened, pixels, list(pixels)):
+        np.testing.assert_array_equal(fitted.score_samples(source), expected)
+    assert open_pictures(files).names == [str(file) for file in files]
+    np.testing.assert_array_equal(fitted.score_samples(opened[0]), expected[:1])
+
+
+def test_pixels_outside_of_the_mask_have_no_influence(tmp_path: Path) -> None:
+    """What is there is unknown, in `fit` and in scores."""
+    pictures = surface(12)
+    mask = np.ones((1, 40, 44), np.float32)
+    mask[:, :, 30:] = 0
+    hidden = pictures.clone()
+    hidden[..., 30:] = torch.nan
+    expected = ww.AnomalyDetector().fit(hidden)
+    found = ww.AnomalyDetector().fit(pictures, mask=mask)
+    np.testing.assert_array_equal(found.normal_scores_, expected.normal_scores_)
+    damaged = pictures[:2].clone()
+    damaged[..., 32:] = 0.0
+    listed = [one.anomaly_map for one in found.detect(open_pictures(damaged, mask=mask))]
+    clean = [one.anomaly_map for one in found.detect(open_pictures(hidden[:2]))]
+    torch.testing.assert_close(listed, clean, equal_nan=True)
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for n, picture in enumerate(pictures[:, 0]):
+        alpha = np.where(mask[0] > 0, 255, 0).astype(np.uint8)
+        grey = (255 * picture).round().to(torch.uint8).numpy()
+        Image.merge("LA", [Image.fromarray(grey), Image.fromarray(alpha)]).save(folder / f"{n}.png")
+    assert open_pictures(folder, mask="alpha").read(0)[:, :, 30:].isnan().all()
 
 
 def test_unknown_pixels_have_no_influence(fitted: ww.AnomalyDetector) -> None:
@@ -294,8 +352,8 @@ def test_unknown_pixels_have_no_influence(fitted: ww.AnomalyDetector) -> None:
     assert np.isfinite(ww.AnomalyDetector().fit(normal.numpy()).score_samples(normal.numpy())).all()
     with pytest.raises(ImageError, match="no known pixel"):
         ww.AnomalyDetector().fit(np.full((2, 1, 9, 9), np.nan, np.float32))
-    few = np.full((1, 1, 9, 9), np.nan, np.float32)
-    few[0, 0, 4, 4] = 0.5
+    few = np.full((1, 1, 40, 40), np.nan, np.float32)
+    few[0, 0, 20, 20] = 0.5
     with pytest.raises(ImageError, match="A normal picture has no place with known pixels"):
         ww.AnomalyDetector().fit(few)
     with pytest.raises(ImageError, match="Picture 0 has no place with known pixels"):
@@ -431,7 +489,7 @@ def test_few_identical_and_tiny_pictures_give_finite_results(
 def test_no_picture_raises() -> None:
     with pytest.raises(ImageError):
         ww.AnomalyDetector().fit([])
-    with pytest.raises(ImageError, match="Picture 0 is a str; expected an array or a tensor"):
+    with pytest.raises(ImageError, match="Cannot find a"):
         ww.AnomalyDetector().fit(["a.png", "b.png"])
     with pytest.raises(ImageError, match=r"For one picture, give array\[None\]"):
         ww.AnomalyDetector().fit(np.zeros((40, 40)))

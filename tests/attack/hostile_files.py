@@ -172,7 +172,7 @@ def label_with(path: Path) -> int:
     """Say something in a session whose table is this file; nothing in the table is lost."""
     rows = np.eye(6, dtype=np.float32).repeat(2, 0)
     session = ww.Labelling(rows, labels=path)
-    before = dict(session.said) | session.elsewhere
+    before = dict(session.labels.said) | session.labels.elsewhere
     session.label({1: "new"})
     again = read_labels(path)
     assert again["1"] == "new"

@@ -1,6 +1,7 @@
 """TIFF files of channels that Pillow has no kind for, written by tifffile: the pixels are those
 that were written."""
 
+import io
 import logging
 import sys
 from contextlib import suppress
@@ -137,3 +138,26 @@ def test_without_tifffile_the_error_names_the_extra(
     assert load(tmp_path / "b.tif").shape == (1, 4, 4)
     with pytest.warns(UserWarning, match=r"skipped a\.tif .*tifffile"):
         assert len(load(tmp_path)) == 1
+
+
+def test_white_may_be_zero_in_grey_of_16_bits(tmp_path: Path) -> None:
+    """It was read as a negative, and `denoise` wrote the negative."""
+    pixels = np.random.default_rng(0).integers(0, 65536, (6, 8), np.uint16)
+    inverse = 65535 - pixels
+    tifffile.imwrite(tmp_path / "a.tif", inverse, photometric="miniswhite", metadata=None)
+    np.testing.assert_array_equal(load(tmp_path / "a.tif").pixels[:][0, 0], pixels)
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_colours_of_16_bits_are_upright(tmp_path: Path, orientation: int) -> None:
+    from PIL import ImageOps
+
+    pixels = np.random.default_rng(0).integers(0, 65536, (6, 8, 3), np.uint16)
+    tag = (274, "H", 1, orientation, True)
+    tifffile.imwrite(tmp_path / "a.tif", pixels, photometric="rgb", extratags=[tag], metadata=None)
+    exif = Image.Exif()
+    exif[274] = orientation
+    file = io.BytesIO()
+    Image.fromarray((pixels >> 8).astype(np.uint8)).save(file, "PNG", exif=exif)
+    upright = np.asarray(ImageOps.exif_transpose(Image.open(file))).transpose(2, 0, 1)
+    np.testing.assert_array_equal(load(tmp_path / "a.tif").pixels[:][0] >> 8, upright)

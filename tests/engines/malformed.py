@@ -77,7 +77,7 @@ def problem(name: str, count: int) -> tuple[DeconvNet, Tensor, Latents]:
     latents = random_latents(model, images)
     inside = [
         theta
-        if layer.pooling_kind != "gaussian"
+        if layer.pooling.kind != "gaussian"
         else PoolingParams(theta.mu.clamp(-0.4, 0.4), theta.gamma)
         for theta, layer in zip(latents.pooling_params, model.spec.layers, strict=True)
     ]

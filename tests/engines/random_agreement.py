@@ -48,7 +48,7 @@ from whatwhere.engines.reference import ista
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.solution import Solution
-from whatwhere.spec import Fixed, InferenceSpec, LayerSpec, LineSearch, ModelSpec, Phase
+from whatwhere.spec import Fixed, InferenceSpec, LayerSpec, LineSearch, ModelSpec, Phase, Power
 
 # relative difference of every output that counts as agreement, and the relative rounding of one
 # operation
@@ -97,7 +97,7 @@ def draw(number: int) -> Problem:
                 filter_size=filter_size,
                 pool_size=pool_size,
                 pool_stride=footnotes.choice((None, None, footnotes.randint(1, pool_size))),
-                pooling_kind=chance.choice(("gaussian", "gaussian", "gaussian", "max", "sum")),
+                pooling=chance.choice(("gaussian", "gaussian", "gaussian", "max", "sum")),
                 fan_in=chance.choice((None, None, chance.randint(1, below))),
             )
         )
@@ -121,7 +121,7 @@ def draw(number: int) -> Problem:
         chance.choice((0, 1))  # of no use, as above
     settings = InferenceSpec(
         lam=lam,
-        alpha=alpha,
+        penalty=Power(alpha=alpha),
         steps=chance.randint(0, 6),
         step=random_step(chance),
         pooling_step=chance.choice((0.0, 0.1, 3.0)) / contrast**2,
@@ -136,7 +136,7 @@ def draw(number: int) -> Problem:
         thetas = tuple(
             (
                 theta
-                if layer.pooling_kind != "gaussian"
+                if layer.pooling.kind != "gaussian"
                 else PoolingParams(theta.mu.clamp(-0.5, 0.5), theta.gamma)
             )
             for theta, layer in zip(given.pooling_params, spec.layers, strict=True)
@@ -186,7 +186,7 @@ def negligible(problem: Problem, truth: Solution, unit: float) -> dict[str, floa
     rounding errors, features of the size of rounding errors stay: their number means nothing, and
     they change the penalty.
     """
-    alpha, rounding = problem.spec.alpha, SLACK * unit
+    alpha, rounding = problem.spec.penalty.alpha, SLACK * unit
     removed = [(alpha * beta) ** (1 / (2 - alpha)) for beta in truth.stats.step.flatten().tolist()]
     if min(removed, default=math.inf) > rounding * float(truth.features.abs().max()):
         return {"nonzeros": NONZEROS}

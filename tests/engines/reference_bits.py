@@ -111,7 +111,7 @@ def measure() -> dict[str, str]:
             phase = Phase(layer=depth, update_pooling=tuple(range(1, depth + 1)))
             for rule, step in rules().items():
                 for alpha in (0.5, 0.7, 1.0):
-                    spec = InferenceSpec(lam=2.0, steps=4, step=step, alpha=alpha)
+                    spec = InferenceSpec(lam=2.0, steps=4, step=step, penalty=ww.Power(alpha=alpha))
                     result = solved(Problem(model, v, phase, spec))
                     found[f"{name}, {rule}, {alpha}, {dtype}"] = digest(result)
             latents = random_latents(model, v)
@@ -131,7 +131,9 @@ def measure() -> dict[str, str]:
     mnist = ww.load("mnist")
     for name, spec in {
         "auto λ": InferenceSpec(lam=ww.AutoLam(relative=2.0), steps=3),
-        "auto λ, α ½": InferenceSpec(lam=ww.AutoLam(relative=2.0), steps=3, alpha=0.5),
+        "auto λ, α ½": InferenceSpec(
+            lam=ww.AutoLam(relative=2.0), steps=3, penalty=ww.Power(alpha=0.5)
+        ),
         "auto λ, share": InferenceSpec(lam=ww.AutoLam(share=0.1), steps=3),
         "coding": InferenceSpec.coding(steps=120),
     }.items():

@@ -48,7 +48,7 @@ def lasso_cost(R: Tensor, v: Tensor, lam: float, nonnegative: bool) -> float:
 def test_a_converged_code_has_the_cost_of_the_lasso(
     engine: str, kind: str, size: int, nonnegative: bool
 ) -> None:
-    layer = LayerSpec(maps=4, filter_size=3, pooling_kind=kind, pool_size=size)
+    layer = LayerSpec(maps=4, filter_size=3, pooling=kind, pool_size=size)
     model = DeconvNet(ModelSpec(layers=(layer,), nonnegative=nonnegative), seed=1).to(torch.float64)
     images = random_images(model.spec, n=2)
     solution = infer(model, images, CODING, engine=engine)

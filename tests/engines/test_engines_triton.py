@@ -128,7 +128,7 @@ def compile_only(kernel, grid):
 JITFunction.__getitem__ = compile_only
 paper, v = ModelSpec.paper(), torch.rand(100, 1, 28, 28)  # enough for the large tiles
 model, joint = DeconvNet(paper), Phase(layer=2, update_pooling=(1, 2))
-training = InferenceSpec(steps=2, step=LineSearch(per="batch"), alpha=0.5)
+training = InferenceSpec(steps=2, step=LineSearch(per="batch"), penalty=Power(alpha=0.5))
 inference = InferenceSpec(steps=1, step=LineSearch(momentum=True))
 Workspace(Problem(model, v, joint, training)).run()
 Workspace(Problem(model, v, joint, inference, mask=v)).run()

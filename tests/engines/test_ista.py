@@ -12,7 +12,16 @@ from whatwhere.engines.reference.step_size import batch_sample, line_search, lip
 from whatwhere.inference import infer as infer_with
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet, Problem, SizedModel
-from whatwhere.spec import Fixed, InferenceSpec, LayerSpec, LineSearch, ModelSpec, MomentFit, Phase
+from whatwhere.spec import (
+    Fixed,
+    InferenceSpec,
+    LayerSpec,
+    LineSearch,
+    ModelSpec,
+    MomentFit,
+    Phase,
+    Power,
+)
 from whatwhere.spec.recipe import joint
 
 # the paper's joint-inference table
@@ -76,7 +85,7 @@ def test_one_step_is_algorithm_1_by_autograd() -> None:
 
 
 EXTREMES = [(0.1, 1e-6), (2.0, 255.0), (100.0, 1e5)]
-CHANGES: list[dict[str, Any]] = [{}, {"alpha": 0.5, "step": LineSearch(per="batch")}]
+CHANGES: list[dict[str, Any]] = [{}, {"penalty": Power(alpha=0.5), "step": LineSearch(per="batch")}]
 
 
 # every pair of a model, an extreme and a change; not all three in every combination

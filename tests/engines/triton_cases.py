@@ -40,6 +40,7 @@ from whatwhere.spec import (
     ModelSpec,
     MomentFit,
     Phase,
+    Power,
     Schedule,
     StepSpec,
 )
@@ -100,9 +101,9 @@ def schedule(steps: int) -> dict[str, Any]:
 
 CASES = {
     "1 layer, 11×9": Case(ONE, images=1, height=11, width=9),
-    "1 layer, fixed step": Case(ONE, spec={"step": Fixed(), "alpha": 0.5}),
+    "1 layer, fixed step": Case(ONE, spec={"step": Fixed(), "penalty": Power(alpha=0.5)}),
     "2 layers, batch step, α ½": Case(
-        TWO, images=5, spec={"step": LineSearch(per="batch"), "alpha": 0.5}
+        TWO, images=5, spec={"step": LineSearch(per="batch"), "penalty": Power(alpha=0.5)}
     ),
     "2 layers, image step": Case(TWO, steps=3),
     # momentum soon brings the error near 0, where its last digits make β
@@ -120,7 +121,7 @@ CASES = {
     ),
     "2 layers, schedule": Case(TWO, steps=3, spec=schedule(3)),
     "3 layers, colour, schedule, α ½": Case(
-        SPECS["3 layers, colour"], mask="known", spec={**schedule(1), "alpha": 0.5}
+        SPECS["3 layers, colour"], mask="known", spec={**schedule(1), "penalty": Power(alpha=0.5)}
     ),
     "2 layers, schedule from zero, untied": Case(
         TWO, steps=3, start=None, spec=schedule(3), untied=True
@@ -131,7 +132,7 @@ CASES = {
         mask="weights",
         spec={**schedule(1), "moments": MomentFit(power=1)},
     ),
-    "2 layers, α 0.7, frozen θ": Case(TWO, still=(1, 2), spec={"alpha": 0.7}),
+    "2 layers, α 0.7, frozen θ": Case(TWO, still=(1, 2), spec={"penalty": Power(alpha=0.7)}),
     "2 layers, 3×3 regions": Case(SPECS["2 layers, 3×3 regions"]),
     "2 layers, overlapping": Case(OVERLAPPING, images=1, height=6, width=5, spec={"step": Fixed()}),
     "overlapping, momentum": Case(
@@ -173,7 +174,7 @@ LARGE_CASES = {  # on the device only: the interpreter would take long
     "2 layers, sum": Case(SPECS["2 layers, sum"]),
     "2 layers, θ₁ frozen, bright": Case(TWO, still=(1,), loud=255.0),
     "overlapping, batch step, α ½": Case(
-        OVERLAPPING, 25, 17, 23, spec={"step": LineSearch(per="batch"), "alpha": 0.5}
+        OVERLAPPING, 25, 17, 23, spec={"step": LineSearch(per="batch"), "penalty": Power(alpha=0.5)}
     ),
     "rectangular, weights": Case(
         RECTANGULAR, 25, 17, 23, mask="weights", spec={"step": LineSearch(per="batch")}
@@ -199,7 +200,7 @@ LARGE_CASES = {  # on the device only: the interpreter would take long
         spec={"step": LineSearch(per="batch"), "pooling_step": 0.0005},
     ),
     "2 layers, 6001 images": Case(
-        TWO, images=6001, spec={"step": LineSearch(per="batch"), "alpha": 0.5}
+        TWO, images=6001, spec={"step": LineSearch(per="batch"), "penalty": Power(alpha=0.5)}
     ),
     "paper, batch step": Case(
         ModelSpec.paper(), 130, 28, 28, spec={"step": LineSearch(per="batch"), "pooling_step": 0.01}

@@ -24,8 +24,8 @@ class Tiny:
 
 def tiny_spec(pooling: str = "gaussian", **settings: Any) -> ww.ModelSpec:
     layers = (
-        ww.LayerSpec(maps=4, filter_size=3, pooling_kind=pooling),
-        ww.LayerSpec(maps=6, filter_size=3, fan_in=3, pooling_kind=pooling),
+        ww.LayerSpec(maps=4, filter_size=3, pooling=pooling),
+        ww.LayerSpec(maps=6, filter_size=3, fan_in=3, pooling=pooling),
     )
     return ww.ModelSpec(layers=layers, **settings)
 

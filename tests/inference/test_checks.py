@@ -30,6 +30,7 @@ from whatwhere.spec import (
     LineSearch,
     ModelSpec,
     Phase,
+    Power,
     Recipe,
 )
 
@@ -263,7 +264,10 @@ def mask(n: int = 3, channels: int = 1) -> torch.Tensor:
 
 def recipe(spec: ModelSpec) -> Recipe:
     learning = LearningSpec(
-        inference=InferenceSpec(lam=3.0, alpha=0.5, steps=3, step=LineSearch(per="batch")), epochs=2
+        inference=InferenceSpec(
+            lam=3.0, penalty=Power(alpha=0.5), steps=3, step=LineSearch(per="batch")
+        ),
+        epochs=2,
     )
     return Recipe(model=spec, learning=(learning, learning), batch_size=2)
 

@@ -26,6 +26,7 @@ from whatwhere.spec import (
     Gaussian,
     InferenceSpec,
     LineSearch,
+    Power,
     Recipe,
     Schedule,
     StepSpec,
@@ -65,7 +66,9 @@ def test_gradients_are_finite_differences(name: str, alpha: float) -> None:
     # at a weight of 0 there is a kink
     positive = [(f + 0.05) * (f > 0).any((2, 3), keepdim=True) for f in model.filters]
     model = DeconvNet.from_parts(model.spec, positive, model.connectivity)
-    unrolled = UnrolledInference(model, 3, scheduled(lam=2.0, alpha=alpha), untied=True)
+    unrolled = UnrolledInference(
+        model, 3, scheduled(lam=2.0, penalty=Power(alpha=alpha)), untied=True
+    )
     names = [name for name, _ in unrolled.named_parameters()]
 
     def cost(*inputs: Tensor) -> Tensor:
@@ -105,7 +108,7 @@ def test_a_schedule_of_safe_steps_is_the_fixed_rule(
 def test_the_cpu_engine_takes_the_steps_of_the_reference(name: str, alpha: float) -> None:
     pytest.importorskip("numba")
     model, images = problem(name)
-    spec = scheduled(lam=4.0, alpha=alpha)
+    spec = scheduled(lam=4.0, penalty=Power(alpha=alpha))
     latents = None
     # the last time, from the latents of the one before
     for mask in (

@@ -19,6 +19,7 @@ from whatwhere.learning.algorithm import training_phase
 from whatwhere.learning.filter_problem import project_filters, step_filters
 from whatwhere.model import DeconvNet, Problem, load
 from whatwhere.spec import EveryBatch, EveryEpoch, LearningSpec, LineSearch
+from whatwhere.spec.penalty import Power
 from whatwhere.spec.recipe import joint
 
 COUNT = 9  # images for each layer: five batches
@@ -214,7 +215,7 @@ def test_a_stream_that_fails_leaves_the_last_good_filters(batch, message, refere
 
 @pytest.mark.parametrize("update", [EveryEpoch(reset_at=()), EveryBatch()])
 def test_a_curve_has_the_costs_of_its_snapshots(update: EveryEpoch | EveryBatch) -> None:
-    recipe = tiny.recipe(epochs=2, alpha=1.0, step=LineSearch())
+    recipe = tiny.recipe(epochs=2, penalty=Power(alpha=1.0), step=LineSearch())
     recipe = replace(
         recipe, learning=tuple(replace(layer, update=update) for layer in recipe.learning)
     )

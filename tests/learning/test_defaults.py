@@ -15,6 +15,7 @@ from whatwhere.learning import defaults
 from whatwhere.learning.defaults import choose_defaults
 from whatwhere.model import DeconvNet
 from whatwhere.spec import AutoLam, InferenceSpec
+from whatwhere.spec.penalty import Power
 from whatwhere.spec.toml import override, read_recipe
 
 
@@ -70,7 +71,9 @@ def test_more_images_than_can_be_learned_in_minutes_are_a_stream_of_some_of_them
 @pytest.mark.parametrize("alpha", [0.5, 0.8, 1.0])
 def test_weaker_images_have_the_same_code_but_for_its_scale(alpha: float) -> None:
     model, v = DeconvNet(tiny.recipe().model).to(torch.float64), digits(3).double()
-    spec = InferenceSpec(lam=AutoLam(relative=2.0), alpha=alpha, steps=5, pooling_step=0.0)
+    spec = InferenceSpec(
+        lam=AutoLam(relative=2.0), penalty=Power(alpha=alpha), steps=5, pooling_step=0.0
+    )
     strong, weak = (ww.infer(model, s * v, resolve_lam(model, s * v, spec)) for s in (1.0, 0.1))
     assert strong.features.count_nonzero() > 10
     torch.testing.assert_close(0.1 * strong.features, weak.features)
@@ -79,7 +82,9 @@ def test_weaker_images_have_the_same_code_but_for_its_scale(alpha: float) -> Non
 def test_digits_get_the_lam_of_the_demo() -> None:
     v = digits(2000)
     chosen = resolve_lam(
-        DeconvNet(ww.ModelSpec.paper()), v, InferenceSpec(lam=AutoLam(relative=2.0), alpha=0.5)
+        DeconvNet(ww.ModelSpec.paper()),
+        v,
+        InferenceSpec(lam=AutoLam(relative=2.0), penalty=Power(alpha=0.5)),
     )
     assert chosen.lam == pytest.approx(2.0, rel=0.1)
 

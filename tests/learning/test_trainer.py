@@ -36,6 +36,7 @@ from whatwhere.spec import (
     ModelSpec,
     Recipe,
 )
+from whatwhere.spec.penalty import Power
 
 
 @pytest.fixture(scope="module")
@@ -218,7 +219,9 @@ def this_machine() -> tuple[str, ...]:
 )
 @pytest.mark.parametrize("engine", HASHES)
 def test_a_small_training_gives_the_same_bits(engine: str) -> None:
-    inference = InferenceSpec(lam=2.0, alpha=0.5, steps=5, step=LineSearch(per="batch"))
+    inference = InferenceSpec(
+        lam=2.0, penalty=Power(alpha=0.5), steps=5, step=LineSearch(per="batch")
+    )
     learning = LearningSpec(inference=inference, epochs=2, update=EveryEpoch(reset_at=(1,)))
     recipe = Recipe(model=ModelSpec.paper(), learning=(learning, learning), batch_size=8, seed=0)
     options = TrainingOptions(engine=engine, device="cpu")

@@ -16,7 +16,7 @@ from whatwhere.errors import EngineError, ImageError, SpecError
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.ops.convolution import convolve_down
 from whatwhere.ops.pooling import gaussian_weights
-from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase
+from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, Phase, Power
 
 
 def test_sizes_of_the_paper() -> None:
@@ -123,9 +123,9 @@ def test_objective_is_its_formula(alpha: float) -> None:
     spec = SPECS["2 layers"]
     model, images = DeconvNet(spec, dtype=torch.float64), random_images(spec)
     latents = random_latents(model, images)
-    found = Problem(model, images, Phase(layer=2), InferenceSpec(lam=3.0, alpha=alpha)).objective(
-        latents
-    )
+    found = Problem(
+        model, images, Phase(layer=2), InferenceSpec(lam=3.0, penalty=Power(alpha=alpha))
+    ).objective(latents)
     model = model.at(*images.shape[2:])
     weights = model.weights(latents.pooling_params)
     for n in range(len(images)):

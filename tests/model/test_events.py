@@ -197,8 +197,6 @@ def test_tables() -> None:
     assert read.dtype.names == events.dtype.names
     np.testing.assert_allclose(read["sample"], events["sample"])
     np.testing.assert_allclose(read["seconds"], events["seconds"], atol=1e-6)
-    assert (events["time"] == events["sample"]).all(), "names before 0.2"
-    assert (events["feature"] == events["waveform"]).all()
 
 
 def test_a_table_without_a_rate_has_no_seconds() -> None:

@@ -13,7 +13,7 @@ from whatwhere.errors import ImageError, SpecError
 from whatwhere.inference import infer
 from whatwhere.model import DeconvNet, save
 from whatwhere.nn import SparseCode2d
-from whatwhere.spec import InferenceSpec, Schedule, StepSpec
+from whatwhere.spec import InferenceSpec, Power, Schedule, StepSpec
 
 SCHEDULE = (
     StepSpec(size=0.005, threshold=0.004, extrapolation=0.2, pooling_step=(0.1, 0.2)),
@@ -23,7 +23,7 @@ SCHEDULE = (
 
 def layer(name: str = "2 layers", alpha: float = 1.0, return_where: bool = False) -> SparseCode2d:
     """A layer in float64 with the filters of a small model."""
-    inference = InferenceSpec(step=Schedule(steps=SCHEDULE), lam=2.0, alpha=alpha)
+    inference = InferenceSpec(step=Schedule(steps=SCHEDULE), lam=2.0, penalty=Power(alpha=alpha))
     return SparseCode2d.from_model(
         DeconvNet(SPECS[name], dtype=torch.float64), 2, inference, return_where=return_where
     )

@@ -98,7 +98,7 @@ CASES = {
 
 
 def with_kind(model: DeconvNet, kind: Any) -> DeconvNet:
-    layers = tuple(replace(layer, pooling_kind=kind) for layer in model.spec.layers)
+    layers = tuple(replace(layer, pooling=kind) for layer in model.spec.layers)
     return DeconvNet.from_parts(
         replace(model.spec, layers=layers), model.filters, model.connectivity
     )

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import struct
+import subprocess
 import threading
 import urllib.request
 from collections.abc import Iterator
@@ -19,8 +20,17 @@ from PIL import Image
 
 import tiny_run as tiny
 import whatwhere as ww
-from pages.labelled import COUNT, HOSTILE, GivenRows, Served, press, serving, until_said
-from pages.opened import Opened
+from pages.labelled import (
+    COUNT,
+    HOSTILE,
+    GivenRows,
+    Served,
+    press,
+    serving,
+    settle_letters,
+    until_said,
+)
+from pages.opened import Opened, needs_node
 from whatwhere.html.server import PageServer
 from whatwhere.labelling.label_tables import read_labels
 from whatwhere.labelling.page import (
@@ -549,7 +559,7 @@ def test_unsure_pictures_come_first_and_a_class_is_confirmed_at_once(
     predictions = session.predict()
     open_classes = predictions.classes[~predictions.said].tolist()
     name = max(set(open_classes), key=open_classes.count)
-    tab.tab.locator(".class-row", has_text=name).locator(".look").click()
+    tab.tab.locator(".class-row", has_text=name).locator(".look").last.click()
     members = np.flatnonzero(predictions.classes == name)
     predicted = [int(member) for member in members if member not in session.said]
     shown_rows = [
@@ -578,7 +588,7 @@ def look_through_the_largest_class(tab: Opened, shown: LabelPage) -> str:
     predictions = shown.session.predict()
     open_classes = predictions.classes[~predictions.said].tolist()
     name = max(set(open_classes), key=open_classes.count)
-    tab.tab.locator(".class-row", has_text=name).locator(".look").click()
+    tab.tab.locator(".class-row", has_text=name).locator(".look").last.click()
     return str(name)
 
 
@@ -702,6 +712,99 @@ def test_a_blind_check_measures_the_error_and_its_answers_become_labels(
     assert tab.text("#check-words").startswith("Measured: ")
     assert "of 4 pictures drawn at random" in tab.text("#check-words")
     assert tab.tab.locator("#map").is_visible()
+
+
+@needs_node
+@pytest.mark.parametrize("name", ["zoom", "names"])
+def test_a_module_of_the_page_alone(name: str) -> None:
+    script = Path(__file__).with_name(f"{name}.mjs")
+    done = subprocess.run(["node", "--test", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.browser
+def test_a_class_is_renamed_joined_and_removed(tab: Opened, served: Session) -> None:
+    _, shown, _ = served
+    session = shown.session
+    for count, name in enumerate(("tulip", "rose", "tulip"), start=1):
+        press(tab, f"{name} <Enter>")
+        until_said(tab, shown, count)
+    first = dict(session.said)
+    rows = tab.tab.locator(".class-row", has_text="tulip")
+    rows.locator(".class").focus()
+    press(tab, "<F2>")
+    tab.tab.locator("#rename-name").fill("lily")
+    press(tab, "<Enter>")
+    tab.until(lambda: set(session.said.values()) == {"lily", "rose"})
+    tab.settle()
+    lily = tab.tab.locator(".class-row", has_text="lily")
+    assert lily.locator("kbd").inner_text() == "1", "it keeps its number and its colour"
+    lily.locator(".look").first.click()
+    tab.tab.locator("#rename-name").fill("rose")
+    assert tab.tab.locator("#rename-give").inner_text() == "Join rose"
+    press(tab, "<Enter>")
+    tab.until(lambda: set(session.said.values()) == {"rose"})
+    tab.settle()
+    press(tab, "u")
+    settle_letters(tab)
+    press(tab, "u")
+    settle_letters(tab)
+    assert session.said == first
+    tab.tab.locator(".class-row", has_text="tulip").locator(".look").first.click()
+    tab.tab.locator("#rename-delete").click()
+    until_said(tab, shown, 1)
+    assert set(session.said.values()) == {"rose"}
+
+
+@pytest.mark.browser
+def test_a_near_double_is_asked_about(tab: Opened, served: Session) -> None:
+    _, shown, _ = served
+    press(tab, "tulip <Enter>")
+    until_said(tab, shown, 1)
+    name_class(tab, "tuilp")
+    assert tab.text("#completion") == "Did you mean tulip? Tab takes it, Enter keeps “tuilp”."
+    press(tab, "<Tab> <Enter>")
+    until_said(tab, shown, 2)
+    assert set(shown.session.said.values()) == {"tulip"}
+    name_class(tab, "tuilp")
+    press(tab, "<Enter>")
+    until_said(tab, shown, 3)
+    assert set(shown.session.said.values()) == {"tulip", "tuilp"}
+
+
+@pytest.mark.browser
+def test_the_map_is_zoomed_by_wheel_keys_and_buttons_and_fits_again(
+    tab: Opened, served: Session
+) -> None:
+    _, shown, _ = served
+    tab.until(lambda: bool((tab.pixels("#map")[..., 3] > 0).mean() > 0.01))
+    whole = tab.pixels("#map")
+    box = tab.box("#map")
+    row = int(np.argsort(np.hypot(*(np.array(shown.places).T - 0.5)))[0])
+    x, y = shown.places[row]
+    side = float(tab.tab.locator("#size").input_value())
+    margin = side / 2 + 7
+    at = (
+        box["x"] + margin + x * (box["width"] - 2 * margin),
+        box["y"] + margin + y * (box["height"] - 2 * margin),
+    )
+    tab.tab.mouse.move(*at)
+    tab.tab.mouse.wheel(0, -600)
+    tab.next_frame()
+    assert not np.array_equal(tab.pixels("#map"), whole)
+    tab.tab.mouse.click(*at)
+    tab.next_frame()
+    assert tab.text("#chosen").startswith(shown.session.names[row]), "it stayed under the pointer"
+    tab.tab.locator("#fit").click()
+    tab.next_frame()
+    assert tab.tab.locator("#fit").is_disabled()
+    tab.tab.locator("#map").focus()
+    press(tab, "<+>")
+    tab.next_frame()
+    assert tab.tab.locator("#fit").is_enabled()
+    press(tab, "<->")
+    tab.next_frame()
+    assert tab.tab.locator("#fit").is_disabled()
 
 
 # Export and import ------------------------------------------------------------------------------
@@ -1149,7 +1252,7 @@ def test_a_phone_shows_it_all_without_scrolling_sideways(browser: Any, served: S
         assert opened.tab.locator("#tray .cell").nth(1).get_attribute("aria-pressed") == "true"
         name_class(opened, "bar")
         until_said(opened, shown, 1)
-        opened.tab.locator(".look").first.tap()
+        opened.tab.locator(".look", has_text="⌕").first.tap()
         box = opened.box("#grid")
         assert 0 <= box["y"] < box["y"] + box["height"] <= 844, (
             "the magnifying glass shows the grid"

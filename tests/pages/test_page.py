@@ -24,9 +24,12 @@ from whatwhere.model import DeconvNet
 from whatwhere.model import load as load_model
 from whatwhere.model.solution import Solution
 from whatwhere.spec import InferenceSpec, Recipe
+from whatwhere.spec.penalty import Power
 
 pytestmark = pytest.mark.browser
-SETTINGS = InferenceSpec(lam=0.5, alpha=0.5, steps=STEPS)  # those of the page, with fewer steps
+SETTINGS = InferenceSpec(
+    lam=0.5, penalty=Power(alpha=0.5), steps=STEPS
+)  # those of the page, with fewer steps
 COLUMNS = 10  # regions of layer 2 along an axis
 
 

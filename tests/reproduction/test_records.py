@@ -258,7 +258,7 @@ def test_seeds_are_part_of_the_name(names):
         ({}, 2, "gaussian-2layers-seed0"),
         ({}, 1, "gaussian-1layer-seed0"),
         (
-            {"seed": 3, "model": {"layers": {"each": {"pooling_kind": "max"}}}},
+            {"seed": 3, "model": {"layers": {"each": {"pooling": "max"}}}},
             2,
             "max-2layers-seed3",
         ),
@@ -274,7 +274,7 @@ def test_seeds_are_part_of_the_name(names):
             "gaussian-2layers-update-lower-filters-seed0",
         ),
         (
-            {"learning": {"each": {"inference": {"alpha": 1.0}}}},
+            {"learning": {"each": {"inference": {"penalty": {"alpha": 1.0}}}}},
             2,
             "gaussian-2layers-alpha-1-seed0",
         ),

@@ -109,7 +109,7 @@ def test_rows_and_columns_change_what_they_say():
 
     assert recipe("pooling", "Gaussian pooling / Layer 1").model.depth == 1
     assert [
-        layer.pooling_kind for layer in recipe("pooling", "Max pooling / Layer 2").model.layers
+        layer.pooling.kind for layer in recipe("pooling", "Max pooling / Layer 2").model.layers
     ] == ["max", "max"]
     assert recipe("joint", "Updating U₁ / 2 phases").plan == TWO_PHASES
     assert recipe("joint", "Updating U₁ / 1 phase (no U₁)").plan == ONE_PHASE_WITHOUT_U1
@@ -132,8 +132,8 @@ def test_rows_and_columns_change_what_they_say():
         (),
     ]
     priors = recipe("priors", "ℓ1 training, ℓ0.5 inference / 0.5")
-    assert [learning.inference.alpha for learning in priors.learning] == [1.0, 1.0]
-    assert (priors.inference.alpha, priors.inference.lam) == (0.5, 0.5)
+    assert [learning.inference.penalty.alpha for learning in priors.learning] == [1.0, 1.0]
+    assert (priors.inference.penalty.alpha, priors.inference.lam) == (0.5, 0.5)
     assert recipe("steps", "Gaussian pooling, 2 layers / 200").inference.steps == 200
 
 

@@ -16,7 +16,6 @@ from whatwhere.spec import (
     LayerSpec,
     LearningSpec,
     LineSearch,
-    Max,
     ModelSpec,
     MomentFit,
     Phase,
@@ -24,10 +23,9 @@ from whatwhere.spec import (
     Recipe,
     Schedule,
     Sum,
-    build,
 )
 from whatwhere.spec.checks import Checked, Count, Within
-from whatwhere.spec.toml import described_paths, override, value_of
+from whatwhere.spec.toml import described_paths, value_of
 
 
 def test_the_papers_settings() -> None:
@@ -39,7 +37,7 @@ def test_the_papers_settings() -> None:
     assert recipe.model.nonnegative
     assert [learning.inference.lam for learning in recipe.learning] == [2.0, 0.5]
     for learning in recipe.learning:
-        assert (learning.inference.alpha, learning.inference.steps) == (0.5, 100)
+        assert (learning.inference.penalty.alpha, learning.inference.steps) == (0.5, 100)
         assert learning.inference.step == LineSearch(per="batch")
         assert (learning.epochs, learning.update, learning.cg_steps) == (
             50,
@@ -47,7 +45,11 @@ def test_the_papers_settings() -> None:
             2,
         )
         assert (learning.update_lower_filters, learning.update_lower_pooling) == (False, True)
-    assert (recipe.inference.lam, recipe.inference.alpha, recipe.inference.steps) == (5.0, 1.0, 50)
+    assert (recipe.inference.lam, recipe.inference.penalty.alpha, recipe.inference.steps) == (
+        5.0,
+        1.0,
+        50,
+    )
     assert recipe.descriptor.patch == (9, 6)
 
 
@@ -114,7 +116,7 @@ BAD = {
     "seed = 18446744073709551616": lambda: Recipe(seed=2**64),
     "layers = 'a'": lambda: ModelSpec(layers=("a",)),
     "lam = nan": lambda: InferenceSpec(lam=float("nan")),
-    "alpha = 0.4": lambda: InferenceSpec(alpha=0.4),
+    "alpha = 0.4": lambda: Power(alpha=0.4),
     "steps = -1": lambda: InferenceSpec(steps=-1),
     "per = 'big'": lambda: LineSearch(per="big"),
     "step = 'fix'": lambda: InferenceSpec(step="fix"),
@@ -177,41 +179,6 @@ def test_settings_for_coding_converge_and_can_be_changed() -> None:
     assert InferenceSpec.coding(lam=2.0, steps=9) == replace(spec, lam=2.0, steps=9)
 
 
-# Settings under the names that they once had -----------------------------------------------------
-
-
-def test_old_names_are_still_keywords_and_attributes() -> None:
-    spec = InferenceSpec(alpha=0.5)  # type: ignore[call-arg]
-    assert spec == InferenceSpec(penalty=Power(alpha=0.5))
-    assert spec.alpha == 0.5  # type: ignore[attr-defined]
-    assert replace(spec, alpha=0.7).penalty == Power(alpha=0.7)
-    layer = LayerSpec(maps=2, pooling_kind="max")  # type: ignore[call-arg]
-    assert layer == LayerSpec(maps=2, pooling=Max())
-    assert layer.pooling_kind == "max"  # type: ignore[attr-defined]
-    with pytest.raises(SpecError, match=r"alpha = 2.*at most 1"):
-        InferenceSpec(alpha=2)  # type: ignore[call-arg]
-    with pytest.raises(SpecError, match=r"pooling\.kind = 'mean'.*'gaussian' or 'max' or 'sum'"):
-        LayerSpec(maps=2, pooling_kind="mean")  # type: ignore[call-arg]
-    with pytest.raises(AttributeError, match="'InferenceSpec' object has no attribute 'beta'"):
-        spec.beta  # type: ignore[attr-defined] # noqa: B018
-
-
-def test_old_names_are_read_in_files_and_tables() -> None:
-    old = {
-        "model": {"layers": {"each": {"pooling_kind": "max"}}},
-        "learning": {"1": {"inference": {"alpha": 0.7}}},
-        "inference": {"alpha": 0.5},
-    }
-    recipe = override(Recipe.paper(), old)
-    assert [layer.pooling for layer in recipe.model.layers] == [Max(), Max()]
-    assert recipe.learning[0].inference.penalty == Power(alpha=0.7)
-    assert recipe.learning[1].inference.penalty == Power(alpha=0.5)
-    assert recipe.inference.penalty == Power(alpha=0.5)
-    assert build(InferenceSpec, {"alpha": 0.5}) == InferenceSpec(penalty=Power(alpha=0.5))
-    with pytest.raises(SpecError, match=r"inference\.penalty.*alpha = 3"):
-        override(Recipe.paper(), {"inference": {"alpha": 3}})
-
-
 def test_a_choice_can_be_given_by_its_name() -> None:
     assert LayerSpec(maps=2, pooling="sum").pooling == Sum()  # type: ignore[arg-type]
     assert InferenceSpec(step="fixed").step == Fixed()  # type: ignore[arg-type]
@@ -226,13 +193,6 @@ def test_signatures_show_types_without_their_ranges() -> None:
     assert "epochs: int = 50" in str(inspect.signature(LearningSpec))
     assert "patch: tuple[int, ...] = (9, 6)" in str(inspect.signature(DescriptorSpec))
     assert "pool_stride: int | tuple[int, int] | None = None" in str(inspect.signature(LayerSpec))
-
-
-def test_a_setting_that_does_not_exist_raises_an_error_that_suggests_one() -> None:
-    with pytest.raises(TypeError, match=r"InferenceSpec has no setting 'stepz'. Did you mean 's"):
-        InferenceSpec(stepz=3)  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match=r"has no setting 'xyz'. Its settings are per, momentum"):
-        LineSearch(xyz=3)  # type: ignore[call-arg]
 
 
 def test_messages_say_what_to_write() -> None:

@@ -27,6 +27,7 @@ from whatwhere.spec import (
     ModelSpec,
     MomentFit,
     Phase,
+    Power,
     Recipe,
     Schedule,
     StepSpec,
@@ -46,7 +47,9 @@ def test_an_empty_file_is_the_paper(tmp_path: Path) -> None:
 
 
 def test_the_recipe_of_two_layers_has_the_first_layer_of_the_model_that_ships() -> None:
-    two_layers = Path(__file__).parents[2] / "benchmarks" / "photographs_two_layers.toml"
+    two_layers = (
+        Path(__file__).parents[2] / "benchmarks" / "restoration" / "photographs_two_layers.toml"
+    )
     one, two = read_recipe("photographs"), read_recipe(two_layers)
     assert load(models.path("photographs")).spec == one.model
     assert two.model.layers[0] == one.model.layers[0]
@@ -126,38 +129,6 @@ def test_a_choice_keeps_its_settings_until_its_kind_changes() -> None:
     learning = LearningSpec(inference=InferenceSpec(), update=EveryEpoch(reset_at=(3,)))
     assert override(learning, {"update": "batch"}).update == EveryBatch()
     assert override(learning, {"update": {"reset_at": []}}).update == EveryEpoch(reset_at=())
-
-
-OLD = {
-    "inference.step_size = 'batch'": (
-        r'inference\.step_size is not a setting any more. Write step = \{ kind = "'
-    ),
-    "inference.momentum = true": (
-        r"inference\.momentum is not a setting any more. Write step\.momentum = true"
-    ),
-    "inference.search_every = 2": r"Remove it: a line search finds β in every step",
-    "inference.noise = 0.1": r"Write lam as a number; `whatwhere denoise` removes noise",
-    "inference.lam.noise = 0.1": (
-        r"inference\.lam\.noise is not a setting any more. Write lam as a number"
-    ),
-    "inference.sparsity_share = 0.1": r'Write lam = \{ kind = "auto", share = 0\.1 \}',
-    "inference.sparsity = 0.5": r"Write lam = 1 / 0\.5",
-    "inference.gamma_max = 20": r"Write moments\.gamma_max = 20",
-    "inference.moment_power = 1": r"Write moments\.power = 1",
-    "learning.each.reset_at = [5]": (
-        r"learning\.each\.reset_at is not .* any more. Write update\.reset_at = \[5\]"
-    ),
-    "learning.1.momentum = 0.2": r"Write update\.direction_memory = 0\.2",
-    'inference.step = { kind = "schedule", steps = [{ size = 1, threshold = 1, momentum = 0.1 }] }': (  # noqa: E501
-        r"inference\.step\.steps\.1\.momentum is not a setting any more. Write extrapolation = 0\.1"
-    ),
-}
-
-
-@pytest.mark.parametrize("text", OLD)
-def test_a_recipe_in_the_old_form_is_told_what_to_write(text: str, tmp_path: Path) -> None:
-    with pytest.raises(SpecError, match=OLD[text]):
-        read(tmp_path, text)
 
 
 def test_a_third_layer(tmp_path: Path) -> None:
@@ -270,7 +241,7 @@ layers = st.builds(
     LayerSpec,
     maps=st.integers(1, 9).map(lambda n: 2 * n),
     filter_size=st.one_of(st.integers(1, 9), st.tuples(st.integers(1, 9), st.integers(1, 9))),
-    pooling_kind=st.sampled_from(["gaussian", "max", "sum"]),
+    pooling=st.sampled_from(["gaussian", "max", "sum"]),
     pool_size=st.sampled_from([2, 3, 4, (2, 4), (3, 2)]),
     pool_stride=st.sampled_from([None, 1, 2, (1, 2), (2, 1)]),
     pool_maps=st.sampled_from([1, 2]),
@@ -278,7 +249,7 @@ layers = st.builds(
 inferences = st.builds(
     InferenceSpec,
     lam=st.floats(1e-3, 1e3),
-    alpha=st.floats(0.5, 1),
+    penalty=st.builds(Power, alpha=st.floats(0.5, 1)),
     steps=st.integers(0, 200),
     step=st.one_of(
         st.builds(LineSearch, per=st.sampled_from(["image", "batch"]), momentum=st.booleans()),

@@ -5,6 +5,7 @@ import csv
 import io
 import json
 import math
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,10 +14,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from whatwhere.anomaly.settings import AnomalySpec
-from whatwhere.anomaly.threshold import read_share
 from whatwhere.commands.builder import Settings, app, command
 from whatwhere.commands.inputs import SHARD, open_shard
-from whatwhere.errors import SpecError
+from whatwhere.errors import ImageError, SpecError
 from whatwhere.spec.checks import Checked, Within
 
 if TYPE_CHECKING:
@@ -34,6 +34,12 @@ NAMED = 5  # pictures in a sentence
 EXPECTED = 0.01  # share of pictures with a defect, if nobody says otherwise
 UNSORTED = 0.1  # share of an unsorted folder that counts as odd by default
 
+OTHER_KIND = (
+    "Almost all of these pictures are less normal than every picture that the detector learned"
+    " from. Probably they are of another kind, or the camera, the light or the scale has changed:"
+    " fit again to normal pictures of now. For printed graphics whose layout changes, compare each"
+    " picture with its template instead."
+)
 group = typer.Typer(
     name="anomaly",
     help="Find defects and odd pictures, and show where they are.",
@@ -74,6 +80,8 @@ def fit(
     defects: str | None = None,
     cost: float = 100.0,
     expected: str | None = None,
+    mask: str | None = None,
+    features: str = "own",
     settings: Settings,
     overwrite: bool = False,
     json_: bool = False,
@@ -96,12 +104,16 @@ def fit(
     cost    cost of a missed defect, in false alarms, for --defects
     expected  share of new pictures that have a defect, such as 1%. The command says which share of
               the alarms is true. With --defects, it also sets the threshold (default there: 1%)
+    mask    the region of interest: a picture that is white where pixels count, for all pictures, or
+            a folder with one for each. alpha: transparent pixels of the pictures do not count
+    features  which features to compare, with commas: own (learned from the pictures), colour,
+              edges, network (pip install whatwhere[network]), or ONNX files. Several are joined
 
     $ whatwhere anomaly fit normal/ --out detector
     $ whatwhere anomaly fit normal/ --out detector --aligned
     $ whatwhere anomaly fit normal/ --out detector --defects bad/ --cost 50 --expected 2%
     """
-    from whatwhere.anomaly.threshold import in_percent, interval_in_percent
+    from whatwhere.anomaly.threshold import in_percent, interval_in_percent, read_share
     from whatwhere.commands.outputs import Stages, claim
     from whatwhere.errors import printable
 
@@ -109,19 +121,26 @@ def fit(
     share = None if expected is None else read_share(expected, "--expected")
     if cost <= 0:
         raise SpecError(f"Got --cost {cost:g}; expected a number above 0.")
-    claim([out], normal, defects, overwrite=overwrite)
+    claim([out], normal, defects, mask_file(mask), overwrite=overwrite)
     if report is not None:
         check_outside(report, normal, "--report")
-        claim(report_files(report), normal, defects, folder=report, overwrite=overwrite)
+        claim(
+            report_files(report),
+            normal,
+            defects,
+            mask_file(mask),
+            folder=report,
+            overwrite=overwrite,
+        )
     stages = Stages(quiet)
-    detector = fitted(spec, normal, stages)
+    detector = fitted(spec, normal, stages, mask, features)
     if defects is not None:
         with stages.stage("choosing the threshold by defects", 1) as advance:
             detector.choose_threshold_by_defects(defects, cost, share or EXPECTED)
             advance(1)
     save(detector, out, "--out")
     if report is not None:
-        report_on_normal(detector, normal, report, stages, share)
+        report_on_normal(detector, normal, report, stages, share, mask)
     threshold = detector.threshold_
     low, high = threshold.interval
     count = detector.sample_.seen
@@ -197,6 +216,7 @@ def report_on_normal(
     out: Path,
     stages: "Stages",
     expected: float | None,
+    mask: str | None,
     *,
     json_: bool = False,
 ) -> str:
@@ -204,7 +224,7 @@ def report_on_normal(
     from the others."""
     from whatwhere.anomaly.pictures import open_pictures
 
-    source = open_pictures(normal)
+    source = open_pictures(normal, mask=mask)
     rows = scored(model, source, stages)
     # `fit` scored each picture by what it learned from the others; only the places come from the
     # detector itself.
@@ -235,6 +255,7 @@ def score(
     *,
     out: Path,
     expected: str | None = None,
+    mask: str | None = None,
     settings: Settings,
     overwrite: bool = False,
     json_: bool = False,
@@ -256,12 +277,14 @@ def score(
     out       folder for the report. With --shard, each part writes to a sub-folder
     expected  share of the pictures that have a defect, such as 1%. The report says which share of
               the alarms is true
+    mask      the region of interest, as in `whatwhere anomaly fit`
     overwrite  also replace files that whatwhere did not write, or that have changed since. The
                command replaces results of whatwhere in this folder without asking
 
     $ whatwhere anomaly score detector new_pictures/ --out report
     $ whatwhere anomaly score detector new_pictures/ --out report --false-alarms 0.1
     """
+    from whatwhere.anomaly.threshold import read_share
     from whatwhere.commands.outputs import Stages, claim
 
     spec = settings.of(ScoreSpec)
@@ -284,8 +307,8 @@ def score(
         model.choose_threshold(spec.false_alarms)
         if few := too_few(model):
             note = f" The detector {learned_from(model)}.{few}"
-    claim(report_files(out), detector, pictures, folder=out, overwrite=overwrite)
-    source = open_pictures(pictures, shard)
+    claim(report_files(out), detector, pictures, mask_file(mask), folder=out, overwrite=overwrite)
+    source = open_pictures(pictures, shard, mask)
     record = PartRecord(file_checksum(detector), str(spec), source.all_pictures)
     begin_part(out, shard, record, overwrite=overwrite)
     fitted_to: list[int] = []
@@ -329,6 +352,8 @@ def odd(
     out: Path,
     detector: Path | None = None,
     expected: str | None = None,
+    mask: str | None = None,
+    features: str = "own",
     settings: Settings,
     overwrite: bool = False,
     json_: bool = False,
@@ -347,6 +372,8 @@ def odd(
               Default: the command does not keep the detector
     expected  share of the pictures that have a defect, such as 1%. The report says which share of
               the alarms is true
+    mask      the region of interest, as in `whatwhere anomaly fit`
+    features  which features to compare, as in `whatwhere anomaly fit`
     overwrite  also replace files that whatwhere did not write, or that have changed since. The
                command replaces results of whatwhere in this folder without asking
 
@@ -354,6 +381,7 @@ def odd(
     $ whatwhere anomaly odd pictures/ --out odd --contamination 0.2
     $ whatwhere anomaly odd pictures/ --out odd --detector detector
     """
+    from whatwhere.anomaly.threshold import read_share
     from whatwhere.commands.outputs import Stages, claim
 
     spec = settings.of(UnsortedSpec)
@@ -361,14 +389,14 @@ def odd(
     check_outside(out, pictures)
     # imported after the check, so that its error is reported sooner
 
-    claim(report_files(out), pictures, folder=out, overwrite=overwrite)
+    claim(report_files(out), pictures, mask_file(mask), folder=out, overwrite=overwrite)
     if detector is not None:
-        claim([detector], pictures, overwrite=overwrite)
+        claim([detector], pictures, mask_file(mask), overwrite=overwrite)
     stages = Stages(quiet)
-    model = fitted(spec, pictures, stages)
+    model = fitted(spec, pictures, stages, mask, features)
     if detector is not None:
         save(model, detector, "--detector")
-    words = report_on_normal(model, pictures, out, stages, share, json_=json_)
+    words = report_on_normal(model, pictures, out, stages, share, mask, json_=json_)
     typer.echo(words if json_ else words + too_few(model))
 
 
@@ -382,13 +410,35 @@ def save(model: "AnomalyDetector", file: Path, option: str) -> None:
         model.save(file)
 
 
-def fitted(spec: AnomalySpec, source: str, stages: "Stages") -> "AnomalyDetector":
+def mask_file(mask: str | None) -> str | None:
+    """The path of a mask, which is not replaced by an output."""
+    return None if mask == "alpha" else mask
+
+
+def fitted(
+    spec: AnomalySpec,
+    source: str,
+    stages: "Stages",
+    mask: str | None = None,
+    features: str = "own",
+) -> "AnomalyDetector":
     """A detector with these settings, fitted to the pictures of a source."""
     from whatwhere.anomaly import AnomalyDetector
+    from whatwhere.anomaly.likeness import TooAlike
 
     parameters = dict(vars(spec))
-    detector = AnomalyDetector(random_state=parameters.pop("seed"), **parameters)
-    return detector.fit(source, stage=stages.stage)
+    words = [word.strip() for word in features.split(",")]
+    detector = AnomalyDetector(
+        features=None if words == ["own"] else words,
+        random_state=parameters.pop("seed"),
+        **parameters,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", TooAlike)
+        try:
+            return detector.fit(source, mask=mask, stage=stages.stage)
+        except TooAlike as warning:
+            raise ImageError(str(warning)) from None
 
 
 def learned_from(model: "AnomalyDetector") -> str:
@@ -495,6 +545,7 @@ def write_report(
     """
     import numpy as np
 
+    from whatwhere.anomaly.likeness import are_of_another_kind
     from whatwhere.anomaly.page import alarm_rates, count_above, write_page
     from whatwhere.commands.outputs import write
     from whatwhere.errors import printable
@@ -509,6 +560,8 @@ def write_report(
         drawn = drawings(model, source, shown, advance)
         learned = learned_from(model)
         rates = alarm_rates(len(rows), threshold, expected, model.recall_)
+        if normal is not None and are_of_another_kind(scores, normal):
+            rates = f"{OTHER_KIND} {rates}"
         content = write_page(drawn, scores, normal, threshold, model.outline_, learned, rates)
         write(page, content.encode(), out)
     anomalies = int((scores > threshold.value).sum())

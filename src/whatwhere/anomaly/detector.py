@@ -18,7 +18,7 @@ from whatwhere.anomaly.evidence import (
     ExpectedEvidence,
     NormalSurface,
 )
-from whatwhere.anomaly.features import OWN, GivenFeatures
+from whatwhere.anomaly.features import GivenFeatures, are_known, features_of
 from whatwhere.anomaly.filters import (
     LARGE,
     SIGNAL,
@@ -29,6 +29,8 @@ from whatwhere.anomaly.filters import (
     learn_filters,
 )
 from whatwhere.anomaly.joined import Ranks, join
+from whatwhere.anomaly.likeness import USUAL as LIKENESS
+from whatwhere.anomaly.likeness import LearnedKind, TooAlike
 from whatwhere.anomaly.pictures import (
     PictureList,
     Sample,
@@ -50,12 +52,13 @@ from whatwhere.anomaly.threshold import (
     far_above,
 )
 from whatwhere.engines.threads import workers
-from whatwhere.errors import ImageError, MissingExtra, RunError, SpecError, plural, printable
+from whatwhere.errors import ImageError, MissingExtra, RunError, SpecError, plural, printable, warn
 from whatwhere.files import readable, untrusted
 from whatwhere.learning import load as load_model
 from whatwhere.model.files import read_checked, write_checked
 from whatwhere.nn.feature_maps import FeatureMaps, check_features
 from whatwhere.progress import Stage, no_stage
+from whatwhere.views.choice import OWN
 
 try:
     from sklearn.base import BaseEstimator, OutlierMixin
@@ -138,18 +141,19 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
 
     `fit` learns statistics of the normal pictures: how features of photographs stand out from them,
     and which combinations of features are normal. Pictures are a folder, an array or tensor
-    [N, H, W] or [N, C, H, W], or a list of pictures [H, W], [C, H, W] or [H, W, C] of any sizes; or
-    signals, `ww.data.load(…, signals=True)`. NaN marks unknown pixels.
+    [N, H, W] or [N, C, H, W], or a list of arrays, PIL pictures or paths, of any sizes; or signals,
+    `ww.data.load(…, signals=True)`. NaN marks unknown pixels. Pictures of other channels, or of a
+    size far from those learned, raise an error.
 
     Memory is bounded for any number of normal pictures: if they need more than `memory` MB, `fit`
     keeps a random sample.
 
     Parameters
     ----------
-    features : the features for comparing pictures. None or "own" uses the detector's own features.
-        A callable from pictures [n, C, h, w] to a map [n, D, h', w'] or several maps, such as a
-        pretrained network, replaces them. A list, such as ["own", network], uses all of them,
-        joined by ranks
+    features : the features for comparing pictures. None or "own" uses the detector's own features,
+        "colour", "edges" and "network" those of `whatwhere.views`. A callable from pictures
+        [n, C, h, w] to a map [n, D, h', w'] or several maps, such as a pretrained network, replaces
+        them. A list, such as ["own", network], uses all of them, joined by ranks
     aligned : compare each place with the same place of normal pictures, for objects in a fixed
         position in pictures of one size (digits, parts). False compares with all places, for
         surfaces
@@ -216,30 +220,33 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         X: Source,
         y: Any = None,
         *,
+        mask: Source | None = None,
         progress: Progress | None = None,
         stage: Stage = no_stage,
     ) -> "AnomalyDetector":
         """Learn what normal pictures are like.
 
+        mask      the region of interest, as in `open_pictures`
         progress  called with the number of pictures just read
         stage     shows the progress of each part of the work
         """
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
-        return self.partial_fit(X, progress=progress, stage=stage)
+        return self.partial_fit(X, mask=mask, progress=progress, stage=stage)
 
     def partial_fit(
         self,
         X: Source,
         y: Any = None,
         *,
+        mask: Source | None = None,
         progress: Progress | None = None,
         stage: Stage = no_stage,
     ) -> "AnomalyDetector":
         """Learn from more normal pictures, together with the earlier ones that were kept."""
         spec = self._spec()
         sample = getattr(self, "sample_", None) or Sample(spec.memory * 1_000_000, spec.seed)
-        pictures = open_pictures(X)
+        pictures = open_pictures(X, mask=mask)
         sizes = {tuple(picture.shape[1:]) for picture in sample.pictures}
         before = sample.seen
         with stage("reading pictures", len(pictures)) as advance:
@@ -383,6 +390,10 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         ]
         return [cut(picture, row, column, side), *normal]
 
+    def different_pictures(self) -> int:
+        """Count the different pictures among those that the detector was fitted to."""
+        return len(self.fingerprints())
+
     def fingerprints(self) -> set[bytes]:
         """The fingerprints of the pictures that the detector was fitted to."""
         return {fingerprint(picture) for picture in self._normal_pictures()}
@@ -415,6 +426,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             "recall": None if self.recall_ is None else asdict(self.recall_),
             "fitted": self.fitted_.tolist(),
             "contrast": asdict(self.contrast_),
+            "kind": asdict(self.kind_),
         }
         curves = zip(self.ranks_, self.map_ranks_, strict=True)
         for n, (ranks, map_ranks) in enumerate(curves):
@@ -457,6 +469,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             detector.map_ranks_ = [ranks_from(f"{n}.map_ranks", tensors) for n in sources]
             detector.area_ = ranks_from("area", tensors)
             detector.contrast_ = Contrast(**settings["contrast"])
+            detector.kind_ = LearnedKind(**settings["kind"])
             detector.threshold_ = detector._threshold()
             detector.recall_ = recall_from(settings["recall"])
             # parts that do not match each other raise here
@@ -475,9 +488,10 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         given = self.features
         if given is None:
             return [OWN]
-        listed = list(given) if isinstance(given, list | tuple) else [given]
+        words = list(given) if isinstance(given, list | tuple) else [given]
+        listed = [features_of(one) if isinstance(one, str) and one != OWN else one for one in words]
         for function in listed:
-            if function != OWN:
+            if not isinstance(function, str):
                 check_features(function)
         if not listed:
             raise SpecError(f"Got features = []; expected {OWN!r}, a callable, or a list of them.")
@@ -493,9 +507,13 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             order = np.argsort(self.normal_scores_, kind="stable")
             self.fitted_ = np.sort(numbers[order[: len(numbers) - trimmed]])
             self._learn_scorers(spec, each, stage)
-        self.contrast_ = Contrast.of(self._normal_pictures())
+        normal = self._normal_pictures()
+        self.contrast_ = Contrast.of(normal)
+        self.kind_ = LearnedKind.of(normal)
         self.threshold_ = self._threshold()
         self.recall_ = None
+        if not self.kind_.signals and (different := self.different_pictures()) < LIKENESS.few:
+            warn(TooAlike(len(normal), different))
 
     def _learn_scorers(self, spec: AnomalySpec, each: Each, stage: Stage) -> None:
         pictures = self._normal_pictures()
@@ -547,8 +565,10 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
 
     def _read_scorers(self, scorers: Sequence[Any], tensors: Mapping[str, Tensor]) -> list[Scorer]:
         """The scorers of a file, with the features that were given."""
-        sources = self._sources()
         needed = [entry["source"] for entry in scorers]
+        if self.features is None and needed != [OWN] and are_known(needed):
+            self.features = needed
+        sources = self._sources()
         given = [source if source == OWN else GivenFeatures(source).name for source in sources]
         if self.features is None and needed != [OWN]:
             raise RunError(
@@ -588,7 +608,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         )
 
     def _detect(self, picture: Tensor, name: str) -> Detection:
-        picture = with_channels(picture, self.sample_.channels)
+        self.kind_.check(picture, name)
         found = [scorer(picture, name) for scorer in self.scorers_]
         evidence = self._by_kind([list(one.evidence.values()) for one in found])
         score = float(join(self.ranks_, [torch.tensor(one.score) for one in found]))

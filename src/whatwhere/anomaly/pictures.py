@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from whatwhere.data import Images, Signals, is_folder, load, load_groups
+from whatwhere.data.cells import cell_pixels, is_cell
 from whatwhere.data.images import AllPictures
 from whatwhere.data.pictures import Picture, Pictures
 from whatwhere.errors import ImageError, plural
@@ -26,8 +27,8 @@ LARGE_BYTES = 64
 SMALL_BYTES = 384
 
 Source = str | Path | np.ndarray | Tensor | Images | Sequence[Any]
-"""What `load` takes, or a list of pictures [H, W], [C, H, W] or [H, W, C] of any sizes; NaN is an
-unknown pixel. Signals, which have height 1, are `load(…, signals=True)`.
+"""What `load` takes, or a list of pictures of any sizes: arrays [H, W], [C, H, W] or [H, W, C], PIL
+pictures, paths. NaN is an unknown pixel. Signals, which have height 1, are `load(…, signals=True)`.
 """
 
 
@@ -49,14 +50,17 @@ class PictureList:
         return map(self.read, range(len(self)))
 
 
-def open_pictures(source: Source, shard: Shard = ALL) -> PictureList:
+def open_pictures(source: Source, shard: Shard = ALL, mask: Source | None = None) -> PictureList:
     """The pictures of a source, in the order of their names or as they are given.
 
     shard  only this part of them; no other file of a folder is opened
+    mask   the region of interest: a picture, a folder or an array [1 or N, H, W], one for all
+           pictures or one for each, white (1) where pixels count. "alpha": transparent pixels do
+           not count
     """
     if shard.is_all or is_folder(source):
-        return _open_all(source, shard)
-    listed = _open_all(source, ALL)  # the names are numbers among all arrays
+        return _open_all(source, shard, mask)
+    listed = _open_all(source, ALL, mask)  # the names are numbers among all arrays
     name = os.path.basename(source) if isinstance(source, str | Path) else "pictures"
     own = some_of(listed, shard.rows_of_pictures(len(listed)))
     return replace(own, all_pictures=AllPictures.of(len(listed), [name]))
@@ -67,18 +71,27 @@ def some_of(source: PictureList, rows: Sequence[int]) -> PictureList:
     return PictureList([source.names[row] for row in rows], lambda n: source.read(rows[n]))
 
 
-def _open_all(source: Source, shard: Shard) -> PictureList:
+def _open_all(source: Source, shard: Shard, mask: Source | None) -> PictureList:
     """The pictures of a source; of a folder, those of a shard."""
+    if is_cell(source):
+        source = [source]
     if not isinstance(source, str | Path | np.ndarray | Tensor | Images):
+        if mask is not None:
+            raise ImageError(
+                "A mask needs a folder or an array of pictures. In a list, mark pixels that do not"
+                " count with NaN."
+            )
         listed = source
-        return PictureList(
-            [str(n) for n in range(len(listed))], lambda n: one_picture(listed[n], n)
-        )
+        paths = len(source) > 0 and isinstance(source[0], str | Path)
+        names = [str(one) for one in (listed if paths else range(len(listed)))]
+        return PictureList(names, lambda n: one_picture(listed[n], n))
     entries: list[Entry] = []
-    groups = load_groups(source, "nan", shard=shard)
-    for images, _ in groups:
+    if isinstance(source, np.ndarray) and not source.flags.writeable:
+        source = source.copy()  # PyTorch warns of arrays that it could write into
+    groups = load_groups(source, "nan" if mask is None else mask, shard=shard)
+    for images, weights in groups:
         pictures = images.as_images() if isinstance(images, Signals) else images
-        entries += [Entry(pictures, row) for row in range(len(pictures))]
+        entries += [Entry(pictures, row, weights) for row in range(len(pictures))]
     if all(entry.file is not None for entry in entries):
         entries.sort(key=Entry.place)
     names = [entry.name for entry in entries]
@@ -86,13 +99,18 @@ def _open_all(source: Source, shard: Shard) -> PictureList:
 
 
 class Entry(NamedTuple):
-    """One picture: a row of images."""
+    """One picture: a row of images, and of their masks if there are any."""
 
     images: Images
     row: int
+    masks: Images | None = None
 
     def read(self) -> Tensor:
-        return self.images[self.row]
+        """The picture, with NaN where its mask is black."""
+        picture = self.images[self.row]
+        if self.masks is None:
+            return picture
+        return torch.where(self.masks[self.row] > 0.5, picture, torch.nan)
 
     @property
     def file(self) -> Picture | None:
@@ -111,13 +129,19 @@ class Entry(NamedTuple):
 
 
 def one_picture(values: Any, number: int) -> Tensor:
-    """A picture [H, W], [C, H, W] or [H, W, C] of a list, as [C, H, W]."""
+    """A picture of a list as [C, H, W]: an array [H, W], [C, H, W] or [H, W, C], a PIL picture, or
+    the path of a file."""
+    if isinstance(values, str | Path):
+        return load(values)[0]
+    if is_cell(values):
+        values = cell_pixels(values)
     if not isinstance(values, np.ndarray | Tensor | list):
         kind = type(values).__name__
         raise ImageError(
-            f"Picture {number} is a {kind}; expected an array or a tensor. For files, give their"
-            " folder."
+            f"Picture {number} is a {kind}; expected an array, a tensor, a PIL picture or a path."
         )
+    if isinstance(values, np.ndarray) and not values.flags.writeable:
+        values = values.copy()  # PyTorch warns of arrays that it could write into
     shape = tuple(np.shape(values))
     if len(shape) not in (2, 3):
         raise ImageError(

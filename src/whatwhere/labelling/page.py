@@ -349,6 +349,8 @@ class LabelPage:
             }
             if known == self._version:
                 return state
+            if known and self.follower.is_behind:
+                return state | self._labels(session)  # the classes follow in a moment
             predictions = session.predict()
             certainty = np.round(100 * predictions.probabilities).astype(int)
             state |= self._labels(session)
@@ -369,7 +371,7 @@ class LabelPage:
 
     def _labels(self, session: Labelling) -> dict[str, Any]:
         """What a person said, which is there at once; the classes of other pictures follow."""
-        self.slots.update(sorted({*session.labels.classes, *session.spread.classes}))
+        self.slots.update(session.labels.classes)
         names = self.slots.names
         index = {name: number for number, name in enumerate(names)}
         said = {
@@ -487,6 +489,10 @@ class ClassSlots:
     def update(self, classes: Sequence[str]) -> None:
         """Follow the classes that have a label."""
         present = set(classes)
+        gone = [name for name in self._slots if name not in present and name != NONE_OF_THESE]
+        new = [name for name in classes if name not in self._slots]
+        if len(gone) == len(new) == 1:  # it was renamed
+            self._slots[new[0]] = self._slots.pop(gone[0])
         self._slots = {
             name: slot
             for name, slot in self._slots.items()

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from whatwhere.spec import InputSpec, ModelSpec
+from whatwhere.spec.toml import build
 
 
 def checksum(spec: str, tensors: Mapping[str, Tensor]) -> str:
@@ -30,11 +31,10 @@ def canonical(fields: dict[str, Any]) -> str:
 
 
 def spec_fields(spec: ModelSpec) -> dict[str, Any]:
-    """The settings of a model as plain values, in the form of the first version, so that checksums
-    stay the same.
+    """Write the settings of a model as plain values, in the form that files and checksums have.
 
-    A setting of a later version is included only if it differs from its default. A kind of pooling
-    without settings has its old name.
+    Some settings are included only if they differ from their default, and a kind of pooling without
+    settings is the name `pooling_kind`.
     """
     fields = asdict(spec)
     if not fields["signed_filters"]:
@@ -46,6 +46,15 @@ def spec_fields(spec: ModelSpec) -> dict[str, Any]:
         if set(layer["pooling"]) == {"kind"}:
             layer["pooling_kind"] = layer.pop("pooling")["kind"]
     return fields
+
+
+def spec_of_fields(fields: dict[str, Any]) -> ModelSpec:
+    """Read the settings of a model from the plain values that `spec_fields` writes."""
+    layers = [
+        {"pooling" if name == "pooling_kind" else name: value for name, value in layer.items()}
+        for layer in fields["layers"]
+    ]
+    return build(ModelSpec, fields | {"layers": layers})
 
 
 def layer_tensors(filters: Sequence[Tensor], connectivity: Sequence[Tensor]) -> dict[str, Tensor]:

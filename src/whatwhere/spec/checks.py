@@ -14,13 +14,11 @@ import math
 import numbers
 import operator
 import types
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import (
-    TYPE_CHECKING,
     Annotated,
     Any,
-    ClassVar,
     Literal,
     Union,
     cast,
@@ -29,11 +27,11 @@ from typing import (
     get_type_hints,
 )
 
-from whatwhere.errors import SpecError, did_you_mean
+from whatwhere.errors import SpecError
 
 LARGEST = 2**63 - 1  # what a TOML file can hold
-PAIR = "a pair of numbers (height, width)"
-SCALARS = (bool, int, float, str)
+_PAIR = "a pair of numbers (height, width)"
+_SCALARS = (bool, int, float, str)
 
 
 def require(holds: bool, given: str, expected: str) -> None:
@@ -98,63 +96,20 @@ def pair(size: Size) -> tuple[int, int]:
     return (size, size) if isinstance(size, int) else size
 
 
-@dataclass(frozen=True)
-class OldName:
-    """The place of a setting that once had another name: `setting.field`, of the choice `kind`."""
+class _ShownSignature:
+    """The signature of a dataclass for help and editors: its types are shown without their
+    ranges."""
 
-    setting: str
-    field: str
-    kind: str | None = None
-
-    def table(self, value: Any) -> dict[str, Any]:
-        """The setting as a table of a recipe, from the value that the old name was given."""
-        return {"kind": self.kind, self.field: value} if self.kind else {self.field: value}
-
-    def read(self, spec: Any) -> Any:
-        """The value that the old name stands for."""
-        return getattr(getattr(spec, self.setting), self.field)
+    def __get__(self, spec: object, kind: type) -> inspect.Signature:
+        own = inspect.signature(vars(kind)["__init__"])
+        parameters = [
+            p.replace(annotation=_without_ranges(p.annotation))
+            for p in list(own.parameters.values())[1:]
+        ]
+        return own.replace(parameters=parameters)
 
 
-def rename_old(kind: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings by their current names."""
-    new = dict(given)
-    for name, old in getattr(kind, "OLD_NAMES", {}).items():
-        if name in new:
-            new[old.setting] = old.table(new.pop(name))
-    return new
-
-
-class AcceptsOldNames(type):
-    """Specs whose settings can also be given by the names of `OLD_NAMES`, as keywords."""
-
-    if not TYPE_CHECKING:  # a type checker knows only the current names
-
-        def __call__(cls, *args: Any, **given: Any) -> Any:
-            given = rename_old(cls, given)
-            try:
-                return super().__call__(*args, **given)
-            except TypeError:
-                known = [f.name for f in fields(cls) if f.init]
-                unknown = [name for name in given if name not in known]
-                if not unknown:
-                    raise
-                near = did_you_mean(unknown[0], known)
-                meant = near or f" Its settings are {', '.join(known)}."
-                raise TypeError(f"{cls.__name__} has no setting {unknown[0]!r}.{meant}") from None
-
-        @property
-        def __signature__(cls) -> inspect.Signature:
-            """The signature of the dataclass, for help and editors, because `__call__` takes any
-            keywords. Its types are shown without their ranges."""
-            own = inspect.signature(cls.__init__)
-            parameters = [
-                p.replace(annotation=without_ranges(p.annotation))
-                for p in list(own.parameters.values())[1:]
-            ]
-            return own.replace(parameters=parameters)
-
-
-class Checked(metaclass=AcceptsOldNames):
+class Checked:
     """A frozen dataclass whose fields are checked against their annotations, so that it can be
     written to a file.
 
@@ -162,34 +117,26 @@ class Checked(metaclass=AcceptsOldNames):
     recipe file, by its name.
     """
 
-    OLD_NAMES: ClassVar[Mapping[str, OldName]] = {}
+    __signature__ = _ShownSignature()
 
     def __post_init__(self) -> None:
         for name, hint in _cached_hints(cast(Hashable, type(self)), include_extras=True).items():
             object.__setattr__(self, name, convert(getattr(self, name), hint, name))
 
-    if not TYPE_CHECKING:  # a type checker would believe that every attribute exists
 
-        def __getattr__(self, name: str) -> Any:
-            if name not in self.OLD_NAMES:
-                kind = type(self).__name__
-                raise AttributeError(f"{kind!r} object has no attribute {name!r}")
-            return self.OLD_NAMES[name].read(self)
-
-
-def without_ranges(hint: Any) -> Any:
+def _without_ranges(hint: Any) -> Any:
     """A type without its range: int for `Count`."""
     if get_origin(hint) is Annotated:
-        return without_ranges(get_args(hint)[0])
+        return _without_ranges(get_args(hint)[0])
     if get_origin(hint) is Literal or not get_args(hint):
         return hint
-    members = tuple(without_ranges(member) for member in get_args(hint))
+    members = tuple(_without_ranges(member) for member in get_args(hint))
     if get_origin(hint) in (Union, types.UnionType):
         return functools.reduce(operator.or_, members)
     return get_origin(hint)[members]
 
 
-TYPE_WORDS = {bool: "true or false", int: "integer", float: "number", str: "text"}
+_TYPE_WORDS = {bool: "true or false", int: "integer", float: "number", str: "text"}
 EXPECTED = {bool: "true or false", int: "an integer", float: "a number", str: "text"}
 
 
@@ -214,7 +161,7 @@ def values_in_words(hint: Any) -> str:
         return f"list of {values_in_words(items[0])}" if ... in items else "pair (height, width)"
     if is_choice(hint):
         return str(hint.kind)
-    return TYPE_WORDS.get(hint, "")
+    return _TYPE_WORDS.get(hint, "")
 
 
 def value_in_words(value: Any) -> str:
@@ -241,7 +188,7 @@ def _cached_hints(kind: Any, include_extras: bool = False) -> dict[str, Any]:
 def convert(value: Any, hint: Any, name: str) -> Any:
     """The value as the type of its setting; only numbers, sequences and the names of choices are
     converted, nothing is guessed."""
-    if hint in SCALARS:
+    if hint in _SCALARS:
         return _convert_scalar(value, hint, name)
     if get_origin(hint) is Annotated:
         plain_hint, bounds = get_args(hint)
@@ -324,7 +271,7 @@ def choose_kind(
         return old, table
     if kind is None and len(specs) == 1:
         return specs[0], table
-    if kind not in kinds:
+    if not isinstance(kind, str) or kind not in kinds:
         given = f"{name}.kind = {shown(kind)}"
         if isinstance(value, str):
             given = f"{name} = {shown(value)}"
@@ -341,8 +288,8 @@ def _convert_tuple(value: Any, hint: Any, name: str) -> tuple[Any, ...]:
     items = get_args(hint)
     is_pair = ... not in items
     fits = isinstance(value, list | tuple) and (not is_pair or len(value) == len(items))
-    expected = PAIR if is_pair else "a list"
-    if not is_pair and isinstance(value, SCALARS):
+    expected = _PAIR if is_pair else "a list"
+    if not is_pair and isinstance(value, _SCALARS):
         expected += f", such as [{shown(value)}]"
     require(fits, f"{name} = {shown(value)}", expected)
     return tuple(convert(item, items[0], name) for item in value)
@@ -374,7 +321,7 @@ def _plain_form(hint: Any) -> tuple[str, tuple[type, ...]]:
     if is_dataclass(hint):
         return cast(type, hint).__name__, ()
     if get_origin(hint) is tuple:
-        return PAIR, (list, tuple)
+        return _PAIR, (list, tuple)
     return "a number", (numbers.Real,)
 
 

@@ -2,13 +2,12 @@
 all others."""
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from whatwhere.spec.checks import (
     Checked,
     Count,
     NotEmpty,
-    OldName,
     Size,
     Within,
     pair,
@@ -40,8 +39,6 @@ class LayerSpec(Checked):
     >>> ww.LayerSpec(maps=8, filter_size=(1, 64), pool_size=(1, 4)).filter_shape    # of signals
     (1, 64)
     """
-
-    OLD_NAMES: ClassVar = {"pooling_kind": OldName("pooling", "kind")}
 
     maps: Count
     filter_size: Size = 5

@@ -20,10 +20,10 @@ import functools
 import json
 import os
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import MISSING, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar, cast, get_args, get_origin
+from typing import Any, NamedTuple, TypeVar, cast, get_args, get_origin
 
 from whatwhere.errors import SpecError, SpecErrorAt, as_clause, did_you_mean
 from whatwhere.files import read_regular, readable, untrusted
@@ -31,7 +31,6 @@ from whatwhere.spec.checks import (
     choose_kind,
     convert,
     is_choice,
-    rename_old,
     shown,
     type_hints,
     union_members,
@@ -144,14 +143,11 @@ def _parse_fields(
 ) -> dict[str, Any]:
     """The values of a table by field; `old` has the values that the tables in it leave out."""
     hints = settable(kind)
-    content = rename_old(kind, content)
     new: dict[str, Any] = {}
     # the model first: the learning settings follow it
     for key in sorted(content, key=lambda key: key != "model"):
         if key not in hints:
-            raise SpecError(
-                f"{where}{key} is not a setting{_suggestion(key, content[key], kind, where)}"
-            )
+            raise SpecError(f"{where}{key} is not a setting{_suggestion(key, kind, where)}")
         before = getattr(old, key, None)
         if key == "learning" and "model" in new and before:
             before = before[: new["model"].depth]
@@ -257,12 +253,9 @@ def _table(name: str, value: Any) -> dict[str, Any]:
     return value
 
 
-def _suggestion(key: str, value: Any, kind: type, where: str) -> str:
-    """What to write for an unknown key: its new form, or settings here or deeper down, of this
-    name or spelt alike."""
-    instead = INSTEAD.get((kind.__name__, key))
-    if instead is not None:
-        return f" any more. {instead.format(value=json.dumps(value, default=str))}."
+def _suggestion(key: str, kind: type, where: str) -> str:
+    """What to write for an unknown key: settings here or deeper down, of this name or spelt
+    alike."""
     known = list(settable(kind))
     paths = {f"{where}{name}": name for name in known}
     paths |= {found.path: found.name for found in _paths(kind, where)}
@@ -279,20 +272,20 @@ def setting_paths(kind: type) -> tuple[str, ...]:
     return tuple(found.path for found in _paths(kind, ""))
 
 
-class DescribedSetting(NamedTuple):
+class _DescribedSetting(NamedTuple):
     """What the docstring of its own spec says of a setting, and the values that it takes."""
 
     words: str
     values: str
 
 
-def described_paths(kind: type) -> dict[str, DescribedSetting]:
+def described_paths(kind: type) -> dict[str, _DescribedSetting]:
     """The full name of every setting below a spec, and what it is."""
-    described: dict[str, DescribedSetting] = {}
+    described: dict[str, _DescribedSetting] = {}
     for found in _paths(kind, ""):
         words = docstring(found.spec).entries.get(found.name, found.name)
         values = values_in_words(type_hints(found.spec, ranges=True)[found.name])
-        described.setdefault(found.path, DescribedSetting(words, values))
+        described.setdefault(found.path, _DescribedSetting(words, values))
     return described
 
 
@@ -304,7 +297,7 @@ def value_of(spec: Any, path: str) -> Any:
     return spec
 
 
-class SettingPath(NamedTuple):
+class _SettingPath(NamedTuple):
     """A setting: its full name, its own name, and the spec whose field it is."""
 
     path: str
@@ -312,7 +305,7 @@ class SettingPath(NamedTuple):
     spec: type
 
 
-def _paths(kind: type, where: str) -> Iterator[SettingPath]:
+def _paths(kind: type, where: str) -> Iterator[_SettingPath]:
     """Every setting below a spec; the full name of a layer's setting has `each`."""
     for name, hint in settable(kind).items():
         item = _item_spec(hint)
@@ -320,7 +313,7 @@ def _paths(kind: type, where: str) -> Iterator[SettingPath]:
             yield from _paths(item, f"{where}{name}.each.")
             continue
         if not is_dataclass(hint) or is_choice(hint):
-            yield SettingPath(f"{where}{name}", name, kind)
+            yield _SettingPath(f"{where}{name}", name, kind)
         for spec in _specs(hint):
             yield from _paths(spec, f"{where}{name}.")
 
@@ -335,31 +328,3 @@ def _named(where: str, make: Callable[[], Spec]) -> Spec:
         if not where:
             raise
         raise SpecErrorAt(where[:-1], as_clause(error)) from None
-
-
-INSTEAD: Final[Mapping[tuple[str, str], str]] = {
-    ("InferenceSpec", "step_size"): (
-        'Write step = {{ kind = "line_search", per = "image" }} (or per = "batch"), or step ='
-        ' "fixed"'
-    ),
-    ("InferenceSpec", "momentum"): "Write step.momentum = {value}",
-    ("InferenceSpec", "shrinkage"): "Remove it: a step shrinks as the paper prints it",
-    ("InferenceSpec", "search_every"): "Remove it: a line search finds β in every step",
-    ("InferenceSpec", "noise"): "Write lam as a number; `whatwhere denoise` removes noise",
-    ("AutoLam", "noise"): "Write lam as a number; `whatwhere denoise` removes noise",
-    ("InferenceSpec", "sparsity_share"): 'Write lam = {{ kind = "auto", share = {value} }}',
-    ("InferenceSpec", "sparsity"): "Write lam = 1 / {value}, as a number",
-    ("InferenceSpec", "gamma_min"): "Write moments.gamma_min = {value}",
-    ("InferenceSpec", "gamma_max"): "Write moments.gamma_max = {value}",
-    ("InferenceSpec", "moment_power"): "Write moments.power = {value}",
-    ("InferenceSpec", "schedule"): 'Write step = {{ kind = "schedule", steps = … }}',
-    ("InferenceSpec", "contrast"): "Write step.contrast = {value}, in a schedule",
-    ("InferenceSpec", "mu_scale"): "Write step.mu_scale = {value}, in a schedule",
-    ("InferenceSpec", "gamma_scale"): "Write step.gamma_scale = {value}, in a schedule",
-    ("StepSpec", "momentum"): "Write extrapolation = {value}",
-    ("LearningSpec", "reset_at"): (
-        'Write update.reset_at = {value}; with update = "batch", remove it'
-    ),
-    ("LearningSpec", "momentum"): 'Write update.direction_memory = {value}, with update = "batch"',
-}
-"""What to write for a setting that has another name now, by spec and old name."""

@@ -10,6 +10,7 @@ import { exchangePanel } from "./label_exchange.js";
 import { keyboard, keysDialog } from "./label_keys.js";
 import { PictureMap } from "./label_map.js";
 import { reachBar, showReach } from "./label_reach.js";
+import { openRename, renameDialog } from "./label_rename.js";
 import { filteredRows, isOrdered, reviewedRows, reviewPanel, showFilter, showReview } from "./label_review.js";
 import { fetchSheets } from "./label_small.js";
 import { ask, counted, shared, tell, usedClasses, wordsOf } from "./label_state.js";
@@ -223,8 +224,15 @@ function take(state) {
   wasEmpty = shared.tray.length === 0;
 }
 
+/** Give the classes of all pictures the numbers that they have among other classes. @param {string[]} classes */
+function renumber(classes) {
+  const numbers = shared.classes.map((name) => classes.indexOf(name));
+  shared.best = shared.best.map((number) => (number < 0 ? -1 : numbers[number]));
+}
+
 /** Use what the server says of labels, before the classes of other pictures follow. @param {any} state */
 function takeLabels(state) {
+  renumber(state.classes);
   for (const key of ["revision", "classes", "slots", "said", "undo", "follows", "elsewhere", "check", "measured"]) {
     if (key in state) Object.assign(shared, { [key]: state[key] });
   }
@@ -253,6 +261,7 @@ function select(rows, add = false) {
 
 /** A click on a cell. @param {number} row @param {MouseEvent} event @param {number[]} among the pictures next to it */
 function clickCell(row, event, among) {
+  if (shared.armed !== null && event.detail > 1) return; // the second click of a double one hits what moved up
   const from = among.indexOf(anchor);
   const to = among.indexOf(row);
   if (event.shiftKey && from >= 0) {
@@ -327,7 +336,7 @@ function show() {
   showFirstSteps();
   showCheck();
   byId("undo", HTMLButtonElement).disabled = shared.undo === 0 && shared.check === null;
-  showClasses({ give, look });
+  showClasses({ give, look, rename: openRename });
   showReach(give);
   showFilter();
   showView();
@@ -370,6 +379,7 @@ function showView() {
   const side = Number(byId("size", HTMLInputElement).value);
   byId("map", HTMLElement).hidden = view !== "map";
   byId("map-legend", HTMLElement).hidden = view !== "map";
+  byId("map-zoom", HTMLElement).hidden = view !== "map";
   byId("grid", HTMLElement).hidden = view !== "grid" || rows.length === 0;
   byId("nothing", HTMLElement).hidden = view !== "grid" || rows.length > 0;
   byId("show-map", HTMLElement).setAttribute("aria-pressed", String(view === "map"));
@@ -453,6 +463,9 @@ function listen() {
     ["show-map", showMap],
     ["show-grid", () => setView("grid")],
     ["confirm", confirmReviewed],
+    ["zoom-in", () => map.zoom(1.5)],
+    ["zoom-out", () => map.zoom(1 / 1.5)],
+    ["fit", () => map.fit()],
   ];
   for (const [id, action] of buttons) byId(id, HTMLElement).addEventListener("click", action);
   byId("scheme", HTMLButtonElement).addEventListener("click", () => {
@@ -464,6 +477,7 @@ function listen() {
   nameField(give);
   chosenPanel();
   reachBar();
+  renameDialog(say);
   exchangePanel(afterwards, (state) => {
     takeLabels(state);
     goOn(null);
@@ -509,7 +523,11 @@ async function followNews() {
       continue;
     }
     showBehind(state.behind);
-    if (!state.best || asked !== labelsGiven()) continue; // labels that the answer does not know were given meanwhile
+    if (!state.said || asked !== labelsGiven()) continue; // labels that the answer does not know were given meanwhile
+    if (!state.best) {
+      takeLabels(state);
+      continue;
+    }
     take(state);
     showChange(state.change);
     if (state.follows) void estimate();

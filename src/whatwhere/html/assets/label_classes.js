@@ -1,12 +1,14 @@
 // The classes as buttons, and the field in which the chosen pictures get a name.
 import { byId, make } from "./dom.js";
 import { colourOf, markOf } from "./label_colours.js";
+import { nearDouble } from "./label_names.js";
 import { counted, keyOf, shared, usedClasses } from "./label_state.js";
 
 /**
  * @typedef {object} ClassActions
  * @property {(name: string) => void} give the chosen pictures this class, or arm it if none is chosen
  * @property {(name: string) => void} look through the members of a class
+ * @property {(name: string) => void} rename a class
  */
 
 /** @param {ClassActions} actions */
@@ -33,7 +35,7 @@ export function showClasses(actions) {
  * @param {number} members
  * @param {ClassActions} actions
  */
-function classRow(name, said, members, { give, look }) {
+function classRow(name, said, members, { give, look, rename }) {
   const words = `${name}: ${counted(said, "label")}, ${counted(members, "picture")}`;
   const button = make(
     "button",
@@ -45,7 +47,16 @@ function classRow(name, said, members, { give, look }) {
     make("kbd", { "aria-hidden": "true" }, keyOf(name)),
   );
   button.style.setProperty("--hue", colourOf(name));
+  button.addEventListener("keydown", (/** @type {KeyboardEvent} */ event) => {
+    if (event.key !== "F2") return;
+    event.preventDefault();
+    rename(name);
+  });
   const row = make("div", { class: "class-row" }, button);
+  if (said > 0 && name !== shared.page.noneOfThese) {
+    const title = `Rename ${name}, join it with another class, or remove its labels (F2)`;
+    row.append(make("button", { class: "look", "aria-label": title, title, onclick: () => rename(name) }, "✎"));
+  }
   if (members > 0) {
     const title = `Look through the pictures of ${name}, the least sure first`;
     row.append(make("button", { class: "look", "aria-label": title, title, onclick: () => look(name) }, "⌕"));
@@ -71,13 +82,15 @@ export function completionOf(typed) {
 export function nameField(give) {
   const input = byId("class-name", HTMLInputElement);
   const hint = byId("completion", HTMLElement);
+  let asked = ""; // the name about which the page has asked already
   const showCompletion = () => {
     const name = completionOf(input.value.trim());
     hint.textContent = name === null ? "" : `Tab completes: ${name}`;
   };
   input.addEventListener("input", showCompletion);
   input.addEventListener("keydown", (event) => {
-    const name = completionOf(input.value.trim());
+    const typed = input.value.trim();
+    const name = completionOf(typed) ?? (asked === typed ? nearDouble(typed, usedClasses()) : null);
     if (event.key !== "Tab" || event.shiftKey || name === null) return;
     event.preventDefault();
     input.value = name;
@@ -86,6 +99,13 @@ export function nameField(give) {
   byId("new-class", HTMLFormElement).addEventListener("submit", (event) => {
     event.preventDefault();
     const name = input.value.trim();
+    const near = nearDouble(name, usedClasses());
+    if (near !== null && asked !== name) {
+      asked = name;
+      hint.textContent = `Did you mean ${near}? Tab takes it, Enter keeps “${name}”.`;
+      return;
+    }
+    asked = "";
     leaveField();
     if (name !== "") give(name);
   });

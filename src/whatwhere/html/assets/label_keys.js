@@ -21,6 +21,8 @@ export const KEYS = [
   ["z", "show the picture large; while you check a class: the picture under the pointer, which stays in the class"],
   ["w", "why does it have this class?"],
   ["arrows", "go to another picture: in the suggestions, in the grid, on the map"],
+  ["F2", "on a class: rename it, join it with another, or remove its labels"],
+  ["+, −", "on the map: zoom; a wheel and two fingers zoom as well, Alt and a drag move the map"],
   ["Space", "choose the picture, or take it out"],
   ["Ctrl+Enter", "confirm all pictures of the class on screen"],
   ["Ctrl+S", "save the classifier"],
@@ -127,7 +129,7 @@ export function keyboard(actions) {
       if (leaveOneThing(actions)) event.preventDefault();
       return;
     }
-    if (byId("keys", HTMLDialogElement).open || isText(event.target)) return;
+    if (byId("keys", HTMLDialogElement).open || byId("rename", HTMLDialogElement).open || isText(event.target)) return;
     let used = false;
     if (event.ctrlKey || event.metaKey) used = withControl(event);
     else if (!event.altKey) used = outside(event);
@@ -137,7 +139,7 @@ export function keyboard(actions) {
 
 /** Leave what is in front; returns whether the browser is to do nothing else. @param {KeyActions} actions */
 function leaveOneThing(actions) {
-  for (const id of ["keys", "large"]) {
+  for (const id of ["keys", "large", "rename"]) {
     const dialog = byId(id, HTMLDialogElement);
     if (dialog.open) {
       dialog.close();

@@ -3,12 +3,15 @@ import { byId, contextOf, pointerOn, styled } from "./dom.js";
 import { colourOf, markOf } from "./label_colours.js";
 import { PixelPictures, pixelOf } from "./label_pixels.js";
 import { drawSmall, rowsOfSheet, whenSheetArrives } from "./label_small.js";
-import { shared, wordsOf } from "./label_state.js";
+import { counted, shared, wordsOf } from "./label_state.js";
+import { MapWindow } from "./label_zoom.js";
 
 const EDGE = 7; // pixels around the outermost pictures, for their frames
 const NEAR = 40; // pixels from a picture at which a click still means it
 const SMALL_MARK = 20; // pixels of a picture from which on its mark fits; smaller ones are many
 const UNSURE = 60; // % of certainty
+const WHEEL_ZOOM = 0.0015; // zoom for each pixel that a wheel turns
+const LARGEST_ON_MAP = 160; // pixels of a picture on the map
 
 /** @typedef {{ x: number, y: number }} Point */
 
@@ -22,6 +25,10 @@ export class PictureMap {
     /** @type {Point[]} */ this.lasso = [];
     /** @type {Set<number>} */ this.shown = new Set();
     this.side = 24;
+    this.wholeSide = 24; // of a picture on the whole map
+    this.window = new MapWindow();
+    /** @type {Map<number, Point>} */ this.fingers = new Map(); // that are on the map
+    this.panned = false; // whether the pointer moves the map instead of enclosing pictures
     this.width = 0;
     this.height = 0;
     /** @type {PixelPictures | null} */ this.tiny = null; // pictures that are too small for marks
@@ -39,8 +46,30 @@ export class PictureMap {
   /** Show these pictures; the others are pale. @param {number[]} rows @param {number} side pixels of a picture */
   show(rows, side) {
     this.shown = new Set(rows);
-    this.side = side;
+    this.wholeSide = side;
+    this.#zoomed();
+  }
+
+  /** Draw the map after it was zoomed or moved. */
+  #zoomed() {
+    this.side = Math.min(Math.max(LARGEST_ON_MAP, this.wholeSide), this.wholeSide * this.window.growth);
+    byId("fit", HTMLButtonElement).disabled = this.window.isWhole;
     this.redraw();
+  }
+
+  /** Show the whole map. */
+  fit() {
+    this.window.fit();
+    this.#zoomed();
+  }
+
+  /** Zoom by a factor around the middle, or around the picture that is chosen. @param {number} factor */
+  zoom(factor) {
+    const place = shared.current >= 0 ? shared.places[shared.current] : null;
+    const { isWhole } = this.window;
+    this.window.zoomAt(factor, { x: 0.5, y: 0.5 });
+    if (place && isWhole) this.window.centre({ x: place[0], y: place[1] });
+    this.#zoomed();
   }
 
   /** Draw everything again with the next frame. */
@@ -68,9 +97,10 @@ export class PictureMap {
   at(row) {
     const margin = this.side / 2 + EDGE;
     const [x, y] = shared.places[row] ?? [NaN, NaN]; // nowhere: it is not drawn, and nothing is near it
+    const { window } = this;
     return {
-      x: margin + x * (this.width - 2 * margin),
-      y: margin + y * (this.height - 2 * margin),
+      x: margin + window.seen(x, window.x) * (this.width - 2 * margin),
+      y: margin + window.seen(y, window.y) * (this.height - 2 * margin),
     };
   }
 
@@ -101,6 +131,7 @@ export class PictureMap {
     const marks = shared.classes.map(markOf);
     for (let row = first; row < end; row++) {
       const best = shared.best[row];
+      if (!this.#isSeen(row)) continue;
       context.globalAlpha = this.shown.has(row) ? 1 : 0.12;
       this.#drawPicture(context, row, best < 0 ? null : colours[best], best < 0 ? "" : marks[best]);
     }
@@ -113,7 +144,7 @@ export class PictureMap {
    * @param {boolean} isShown whether those that the filter shows are drawn, or the others
    */
   #drawTiny(tiny, first, end, isShown) {
-    const ratio = window.devicePixelRatio || 1;
+    const ratio = devicePixelRatio || 1;
     const colours = shared.classes.map((name) => pixelOf(colourOf(name)));
     for (let row = first; row < end; row++) {
       if (this.shown.has(row) !== isShown) continue;
@@ -148,6 +179,13 @@ export class PictureMap {
     drawMark(context, left - 1, top - 1, mark, colour);
   }
 
+  /** Whether a picture is at least partly in the window. @param {number} row */
+  #isSeen(row) {
+    const { x, y } = this.at(row);
+    const { side } = this;
+    return x > -side && y > -side && x < this.width + side && y < this.height + side;
+  }
+
   /** Draw what is chosen and suggested over the pictures. */
   drawChoice() {
     const ratio = window.devicePixelRatio || 1;
@@ -159,11 +197,13 @@ export class PictureMap {
     for (const row of shared.tray) this.#drawSuggestion(context, row);
     for (const row of shared.chosen) this.#drawChosen(context, row);
     if (this.lasso.length < 2) return;
-    context.strokeStyle = styled("--accent");
+    context.strokeStyle = styled("--text");
     context.lineWidth = 2;
     context.beginPath();
     for (const { x, y } of this.lasso) context.lineTo(x, y);
     context.stroke();
+    const last = this.lasso[this.lasso.length - 1];
+    drawMark(context, last.x + 12, last.y + 6, counted(this.#enclosed().length, "picture"), styled("--text"));
   }
 
   /** @param {CanvasRenderingContext2D} context @param {number} row */
@@ -177,15 +217,41 @@ export class PictureMap {
     const { x, y } = this.at(row);
     const size = this.side + 9;
     drawSmall(context, row, x - this.side / 2, y - this.side / 2, this.side);
-    context.lineWidth = 5;
+    // Black and white, or white and black: no class has them.
+    context.lineWidth = 7;
     context.strokeStyle = styled("--panel");
     context.strokeRect(x - size / 2, y - size / 2, size, size);
-    context.lineWidth = 3;
-    context.strokeStyle = styled("--accent");
+    context.lineWidth = 4;
+    context.strokeStyle = styled("--text");
     context.strokeRect(x - size / 2, y - size / 2, size, size);
   }
 
   // Pointer and keys ---------------------------------------------------------------------------------------------
+
+  /** The shown pictures inside of the lasso. */
+  #enclosed() {
+    return [...this.shown].filter((row) => isInside(this.at(row), this.lasso));
+  }
+
+  /** @param {MouseEvent} event @returns {Point} from 0 to 1 across the map, without its margin */
+  #share(event) {
+    const { x, y } = this.#point(event);
+    const margin = this.side / 2 + EDGE;
+    return { x: (x - margin) / (this.width - 2 * margin), y: (y - margin) / (this.height - 2 * margin) };
+  }
+
+  /** Move or zoom the map by two fingers. @param {PointerEvent} event */
+  #pinch(event) {
+    const before = [...this.fingers.values()];
+    this.fingers.set(event.pointerId, this.#share(event));
+    const after = [...this.fingers.values()];
+    const middle = (/** @type {Point[]} */ [a, b]) => ({ x: (a.x + b.x) / 2, y: (a.y + b.y) / 2 });
+    const apart = (/** @type {Point[]} */ [a, b]) => Math.hypot(a.x - b.x, a.y - b.y) || 1e-6;
+    const [from, to] = [middle(before), middle(after)];
+    this.window.pan(to.x - from.x, to.y - from.y);
+    this.window.zoomAt(apart(after) / apart(before), to);
+    this.#zoomed();
+  }
 
   /** @param {MouseEvent} event @returns {Point} */
   #point(event) {
@@ -195,11 +261,32 @@ export class PictureMap {
 
   #listen() {
     const { canvas } = this;
+    canvas.addEventListener("wheel", (event) => {
+      event.preventDefault();
+      this.window.zoomAt(Math.exp(-WHEEL_ZOOM * event.deltaY), this.#share(event));
+      this.#zoomed();
+    }, { passive: false });
     canvas.addEventListener("pointerdown", (event) => {
-      this.lasso = [this.#point(event)];
+      this.fingers.set(event.pointerId, this.#share(event));
       canvas.setPointerCapture(event.pointerId);
+      // The middle button or Alt moves the map, and so do two fingers.
+      this.panned = event.button === 1 || event.altKey || this.fingers.size > 1;
+      if (event.button === 1) event.preventDefault();
+      this.lasso = this.panned ? [] : [this.#point(event)];
     });
     canvas.addEventListener("pointermove", (event) => {
+      if (this.fingers.size === 2 && this.fingers.has(event.pointerId)) {
+        this.#pinch(event);
+        return;
+      }
+      const finger = this.fingers.get(event.pointerId);
+      if (this.panned && finger) {
+        const now = this.#share(event);
+        this.window.pan(now.x - finger.x, now.y - finger.y);
+        this.fingers.set(event.pointerId, now);
+        this.#zoomed();
+        return;
+      }
       const point = this.#point(event);
       const near = this.#nearest(point);
       canvas.title = near < 0 ? "" : `${wordsOf(near)}${shared.tray.includes(near) ? " (?: worth labelling next)" : ""}`;
@@ -207,8 +294,13 @@ export class PictureMap {
       this.lasso.push(point);
       this.drawChoice();
     });
-    canvas.addEventListener("pointerup", (event) => this.#endLasso(event));
-    canvas.addEventListener("pointercancel", () => {
+    canvas.addEventListener("pointerup", (event) => {
+      this.fingers.delete(event.pointerId);
+      if (!this.panned) this.#endLasso(event);
+      if (this.fingers.size === 0) this.panned = false;
+    });
+    canvas.addEventListener("pointercancel", (event) => {
+      this.fingers.delete(event.pointerId);
       this.lasso = [];
       this.drawChoice();
     });
@@ -247,6 +339,13 @@ export class PictureMap {
 
   /** Choose the next picture in the direction of an arrow key. @param {KeyboardEvent} event */
   #move(event) {
+    const zooms = { "+": 1.5, "=": 1.5, "-": 1 / 1.5 };
+    const zoom = zooms[/** @type {"+"} */ (event.key)];
+    if (zoom) {
+      this.zoom(zoom);
+      event.preventDefault();
+      return;
+    }
     const directions = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
     const direction = directions[/** @type {"ArrowLeft"} */ (event.key)];
     if (!direction) return;
@@ -265,7 +364,13 @@ export class PictureMap {
         least = cost;
       }
     }
-    if (best >= 0) this.choose([best], event.shiftKey);
+    if (best < 0) return;
+    if (!this.#isSeen(best)) {
+      const [x, y] = shared.places[best] ?? [0.5, 0.5];
+      this.window.centre({ x, y });
+      this.#zoomed();
+    }
+    this.choose([best], event.shiftKey);
   }
 }
 
