@@ -13,7 +13,7 @@ from reproduction.table import BEST, TABLES
 from whatwhere.errors import WhatwhereError
 
 NAMES = """\
-pooling, joint, nonnegativity, reset, steps, priors, cost, sparsity, comparison, step_rule, first_lam; `all` of these; `best`: the best
+pooling, joint, nonnegativity, reset, steps, priors, cost, sparsity, comparison, step_rule, first_lam, scratch; `all` of these; `best`: the best
 features (best, best_few and best_fashion); `fashion`: the headline on Fashion-MNIST; `choice`, `fashion_choice`: what
 the paper leaves open, on validation images; `sentences`: claims of the text that no table has; `report`: write RESULTS.md from the result files"""  # noqa: E501
 GROUPS = {"all": TABLES, "best": BEST, "sentences": (), "report": ()}

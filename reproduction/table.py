@@ -59,6 +59,7 @@ TABLES = (
     "comparison",
     "step_rule",
     "first_lam",
+    "scratch",
 )
 BEST = ("best", "best_few", "best_fashion")  # beyond the paper, as all that follow
 # a choice is made on validation images

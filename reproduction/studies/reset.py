@@ -14,10 +14,10 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -27,7 +27,7 @@ from benchmarks.machine import machine
 from reproduction.models import on_top_of, read_model
 from reproduction.reproduce import RESULTS
 from reproduction.scale import SCALES, Scale, read_scale
-from whatwhere import DeconvNet, Latents, PoolingParams, save
+from whatwhere import DeconvNet, Latents, save
 from whatwhere.classification import describe_images, fit_svm, protocol
 from whatwhere.data import Images
 from whatwhere.engines import Engine, resolve
@@ -60,17 +60,15 @@ class Branch:
     """One way through the second half of the training.
 
     reset         what becomes of the latents after the first half
-    restart       how maps that no image uses get a new filter after each epoch, but not in the
-                  last `settle` epochs: 'residual', from the places where the reconstruction misses
-                  most; 'split', as a copy of the map that most images use, which gives it its
-                  features in every second image
+    restart       give maps that no image uses a new filter after each epoch, from the places where
+                  the reconstruction misses most, but not in the last `settle` epochs
     first_update  update the filters in the first epoch after the reset
     lam           factor of λ in the first `eased` epochs after the reset
     epochs        so many of the second half, to save time; None: all, and a classification
     """
 
     reset: Callable[[Latents], Latents] = zero_features
-    restart: Literal["", "residual", "split"] = ""
+    restart: bool = False
     first_update: bool = True
     lam: float = 1.0
     eased: int = 5
@@ -81,11 +79,9 @@ class Branch:
 BRANCHES = {
     "reset": Branch(),
     "no reset": Branch(keep),
-    "reset, unused maps restart": Branch(restart="residual"),
+    "reset, unused maps restart": Branch(restart=True),
     "reset of features and θ": Branch(forget),
-    "no reset, unused maps restart": Branch(keep, restart="residual"),
-    "reset, used maps split": Branch(restart="split"),
-    "no reset, used maps split": Branch(keep, restart="split"),
+    "no reset, unused maps restart": Branch(keep, restart=True),
     "reset, filters wait an epoch": Branch(first_update=False, epochs=8),
     "reset, twice λ for five epochs": Branch(lam=2.0, epochs=12),
 }
@@ -183,35 +179,6 @@ class Training:
             TOP, torch.where(unused[None, :, None, None], fresh.filters[TOP - 1], filters)
         )
 
-    def split(self, used: Tensor) -> None:
-        """Give each unused map the filter and the connections of one of the maps that most images
-        use, slightly changed, and its features and θ in every second image."""
-        unused = (used == 0).nonzero()[:, 0].tolist()
-        busiest = used.argsort(descending=True)[: len(unused)].tolist()
-        filters = [f.clone() for f in self.model.filters]
-        connectivity = [c.clone() for c in self.model.connectivity]
-        generator = torch.Generator().manual_seed(len(self.history))
-        for new, old in zip(unused, busiest, strict=True):
-            noise = torch.randn(filters[TOP - 1][:, old].shape, generator=generator).to(used.device)
-            scale = 0.1 * filters[TOP - 1][:, old].abs().max()
-            filters[TOP - 1][:, new] = filters[TOP - 1][:, old] + scale * noise
-            connectivity[TOP - 1][:, new] = connectivity[TOP - 1][:, old]
-        changed = DeconvNet.from_parts(self.model.spec, filters, connectivity).to(used.device)
-        self.model = project_filters(changed, TOP, changed.filters[TOP - 1].double())
-        self.latents = [shared(latents, unused, busiest) for latents in self.latents]
-
-
-def shared(latents: Latents, new: Sequence[int], old: Sequence[int]) -> Latents:
-    """Latents in which every second image has its features of the old maps in the new ones."""
-    p = latents.features.clone()
-    p[::2, new] = p[::2, old]
-    p[::2, old] = 0
-    theta = latents.pooling_params[TOP - 1]
-    mu, gamma = theta.mu.clone(), theta.gamma.clone()
-    mu[:, :, new], gamma[:, :, new] = mu[:, :, old], gamma[:, :, old]
-    thetas = (*latents.pooling_params[: TOP - 1], PoolingParams(mu, gamma))
-    return replace(latents, p=p, pooling_params=thetas)
-
 
 def patch_filter(signal: Tensor, row: int, column: int, side: tuple[int, int]) -> Tensor:
     """The filter that draws the patch of a signal [B, H, W] whose upper left corner is given."""
@@ -238,11 +205,8 @@ def second_half(training: Training, branch: Branch, half: int) -> Training:
         used = training.epoch(
             replace(learning.inference, lam=lam), branch.first_update or number > 1
         )
-        if number <= epochs - branch.settle:
-            if branch.restart == "residual":
-                training.restart(used == 0)
-            elif branch.restart == "split":
-                training.split(used)
+        if branch.restart and number <= epochs - branch.settle:
+            training.restart(used == 0)
     return training
 
 

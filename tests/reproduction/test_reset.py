@@ -65,21 +65,3 @@ def test_an_unused_map_gets_another_filter_and_is_used_again(training: Training)
         assert training.epoch(inference)[2] > 0
     assert training.history[-2]["unused"] == 1
     assert training.history[-1]["unused"] == 0
-
-
-def test_an_unused_map_shares_the_features_of_the_busiest(training: Training) -> None:
-    training = training.branch()
-    used = torch.tensor([5.0, 20.0, 0.0, 9.0])
-    before, latents = training.model.filters[TOP - 1], training.latents[0]
-    training.split(used)
-    after, shared = training.model.filters[TOP - 1], training.latents[0]
-    assert torch.allclose(after[:, [0, 1, 3]], before[:, [0, 1, 3]], atol=1e-6)
-    both = (after[:, 1] * after[:, 2]).sum() / (after[:, 1].norm() * after[:, 2].norm())
-    assert 0.8 < both < 1
-    p, q = latents.features, shared.features
-    assert torch.equal(q[::2, 2], p[::2, 1])
-    assert not q[::2, 1].any()
-    assert torch.equal(q[1::2], p[1::2])
-    assert p[::2, 1].any(), "the latents before are as they were"
-    theta = shared.pooling_params[TOP - 1]
-    assert torch.equal(theta.mu[:, :, 2], theta.mu[:, :, 1])

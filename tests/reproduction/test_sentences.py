@@ -102,4 +102,5 @@ def test_published_sentences_are_those_of_the_program() -> None:
     results = Path(sentences.__file__).parent / "results"
     for scale in ("paper", "quick"):
         found = sentences.read(results / scale)
-        assert found is None or list(found) == [one.name for one in SENTENCES]
+        assert found is not None
+        assert list(found) == [one.name for one in SENTENCES]

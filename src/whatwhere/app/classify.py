@@ -32,24 +32,37 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassifyOptions(Checked):
+class _ClassifyOptions(Checked):
     """How `classify` classifies and measures.
 
     C         values of C to choose from, for the SVM
     balanced  with a table of labels: assume that all classes have about the same number of pictures
+    views     with a table of labels: what describes pictures: own (the features of RUN), colour,
+              edges, network, or an ONNX file; the labels decide how much each counts. By default,
+              all that are installed, but own alone if RUN is a model by name. The network
+              (pip install whatwhere[network]) helps most where classes are things in photographs
     """
 
     C: Annotated[tuple[Positive, ...], NotEmpty()] = (0.3, 3.0, 30.0)
     balanced: bool = False
+    views: tuple[str, ...] = ()
+
+    def features(self, run: "ww.TrainedRun") -> list[str]:
+        """Return the views to describe pictures by."""
+        from whatwhere.views import OWN, usual_views
+
+        if self.views:
+            return list(self.views)
+        return [OWN, *(view.name for view in usual_views())] if run.folder else [OWN]
 
 
 @command(
-    ClassifyOptions,
+    _ClassifyOptions,
     DISTORTIONS,
     EXECUTION,
     SHARD,
     (Recipe, "inference descriptor"),
-    flags="device shard",
+    flags="device shard views",
 )
 def classify(
     run: Path,
@@ -125,18 +138,18 @@ def classify(
             folder=out,
             overwrite=overwrite,
         )
-        report = label_all(trained, read_images(run, source), labels, out, settings, stages)
+        report = _label_all(trained, read_images(run, source), labels, out, settings, stages)
         typer.echo(report.text(json_))
         return
     if out is not None:
         raise SpecError("--out needs a table of labels. Give one with --labels, a .csv file.")
-    training, tested = read_sets(run, source, labels, test)
-    report = measure_svm(trained, training, tested, settings, stages)
+    training, tested = _read_sets(run, source, labels, test)
+    report = _measure_svm(trained, training, tested, settings, stages)
     report = replace(report, facts={"run": str(run), **report.facts})
     typer.echo(report.text(json_))
 
 
-def measure_svm(
+def _measure_svm(
     run: "ww.TrainedRun",
     training: "ww.data.Images",
     tested: "ww.data.Images",
@@ -149,7 +162,7 @@ def measure_svm(
     from whatwhere.classification.where import choose_where, with_choice
 
     engine = settings.of(Execution).engine
-    options = settings.of(ClassifyOptions)
+    options = settings.of(_ClassifyOptions)
     choice = choose_where(run.model, training, run.recipe, engine)
     recipe = with_choice(run.recipe, choice)
 
@@ -178,13 +191,13 @@ def measure_svm(
         f"{training.name} ({len(training):,} images), tested on {tested.name} ({len(tested):,}"
         " images)"
     )
-    return Report(facts, "\n".join([sizes, *result_lines(score, training.classes), choice.line]))
+    return Report(facts, "\n".join([sizes, *_result_lines(score, training.classes), choice.line]))
 
 
 LABELLED = ("predictions.csv", "index.html", "classifier.safetensors")
 
 
-def label_all(
+def _label_all(
     run: "ww.TrainedRun",
     images: "ww.data.Images",
     labels: Path,
@@ -208,8 +221,9 @@ def label_all(
     session = ww.Labelling(
         images,
         run=run,
+        features=settings.of(_ClassifyOptions).features(run),
         invariant_to=distortions,
-        class_prior="uniform" if settings.of(ClassifyOptions).balanced else None,
+        class_prior="uniform" if settings.of(_ClassifyOptions).balanced else None,
         options=options,
         stage=stages.stage,
     )
@@ -234,6 +248,7 @@ def label_all(
         "labels": known,
         "worth_labelling": unsure,
         "where": session.describe.why,
+        "views": session.views,
         "estimated_error": session.error(),
         "classifier": str(classifier),
     }
@@ -241,6 +256,7 @@ def label_all(
     lines = [
         f"{words}; worth labelling next: {', '.join(unsure)}",
         session.describe.why,
+        session.views,
         f"{session.error_words()} {printable(page)} begins with the least sure ones.",
         f"Sort new pictures with: {sort_new}",
     ]
@@ -297,7 +313,7 @@ def classify_new(
     return Report({"folder": str(out), "classes": counts}, f"{printable(out)}: {words}")
 
 
-def read_sets(
+def _read_sets(
     run: Path, images: str, labels: Path | None, test: str | None
 ) -> "tuple[ww.data.Images, ww.data.Images]":
     """Labelled training and test images. Without test images, a sixth of each class of the training
@@ -335,7 +351,7 @@ def read_sets(
     return rest, training.subset(rows, f"a held-out sixth of {training.name}")
 
 
-def result_lines(score: Any, classes: tuple[str, ...] | None) -> list[str]:
+def _result_lines(score: Any, classes: tuple[str, ...] | None) -> list[str]:
     """The result in words, and the confusion matrix."""
     low, high = score.interval
     names = [str(c) if classes is None or c >= len(classes) else classes[c] for c in score.classes]

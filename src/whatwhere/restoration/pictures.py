@@ -38,8 +38,16 @@ from whatwhere.model.checksums import checksum
 from whatwhere.restoration.denoiser import Denoiser
 from whatwhere.restoration.estimate import estimate_noise
 from whatwhere.restoration.fill import ROUNDS
-from whatwhere.restoration.noise import Noise, NoiseEstimate
-from whatwhere.restoration.restore import denoise, inpaint
+from whatwhere.restoration.noise import Noise, NoiseEstimate, read_noise
+from whatwhere.restoration.restore import (
+    as_images,
+    denoise,
+    denoise_frame,
+    film_noise,
+    frame_window,
+    inpaint,
+    noise_of_image,
+)
 from whatwhere.restoration.settings import RestorationSpec
 from whatwhere.spec.execution import ALL, Shard
 
@@ -164,11 +172,17 @@ def _plan_folder(places: dict[Path, Place], mask: str | None, out: Path) -> tupl
 
 
 def _targets(places: dict[Path, Place], out: Path) -> dict[Path, Path]:
-    """The file of each picture's result."""
-    return {
+    """The file of each picture's result; pictures that differ in their ending alone keep it in the
+    name: rgb.png and rgb.jpg.png."""
+    targets = {
         file: out.joinpath(*place.folders, f"{file.stem}{_suffix(file)}")
         for file, place in places.items()
     }
+    counts = Counter(targets.values())
+    for file, target in targets.items():
+        if counts[target] > 1 and file.suffix != target.suffix:
+            targets[file] = target.with_name(f"{file.name}{target.suffix}")
+    return targets
 
 
 def _check_distinct(source: Path, targets: dict[Path, Path]) -> None:
@@ -193,7 +207,8 @@ def restore_picture(
     extras = read_extras(job.source, filled_in=job.mask == "alpha")
     results = []
     estimates = []
-    for page in range(len(images)):
+    is_film = masks is None and task.spec.frames > 1 and len(images) > 1
+    for page in () if is_film else range(len(images)):
         image = images[page : page + 1]
         if masks is None:
             noise = task.noise
@@ -207,10 +222,32 @@ def restore_picture(
             level = float(task.noise or 0)  # type: ignore[arg-type]
             result = inpaint(image, mask, model, level, spec=task.spec, progress=progress)
         results.append(result[0].cpu().numpy())
+    if is_film:
+        results, estimates = _restore_film(task, model, images, progress)
     with disk_errors(f"writing {job.out}", REMEDY):
         kind = FORMATS[job.out.suffix.lower()]
         write_picture(job, encode_pictures(results, images, kind, extras))
     return estimates
+
+
+def _restore_film(
+    task: Task, model: Denoiser | Tensor, images: Images, progress: Callable[[int], None]
+) -> tuple[list[np.ndarray], list[NoiseEstimate]]:
+    """Restore the pages of a film, of which only those that are averaged are read at a time."""
+    count = len(images)
+    noise = task.noise
+    estimates = []
+    if noise is None:
+        noise = film_noise(images[np.linspace(0, count - 1, min(count, 4)).round().astype(int)])
+        estimates.append(noise)
+    results = []
+    for page in range(count):
+        first, last = frame_window(page, count, task.spec.frames)
+        frames = as_images(model, images[first:last])
+        known = noise_of_image(frames[page - first], read_noise(noise))
+        clean = denoise_frame(model, frames, page - first, known, task.spec, progress)
+        results.append(clean[0].cpu().numpy())
+    return results, estimates
 
 
 def write_picture(job: Job, content: bytes) -> None:

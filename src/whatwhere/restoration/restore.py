@@ -1,6 +1,7 @@
 """Remove noise and fill in gaps: in images with the denoiser or a dictionary, in signals with a
 model of waveforms."""
 
+import math
 from importlib.util import find_spec
 from os import PathLike
 from typing import Any, TypeVar, cast
@@ -34,6 +35,7 @@ from whatwhere.restoration.planes import (
     restore_planes,
 )
 from whatwhere.restoration.settings import RestorationSpec
+from whatwhere.restoration.stacks import merge_frames, scale_to
 from whatwhere.spec import AutoLam, InferenceSpec
 from whatwhere.spec.checks import require
 
@@ -43,6 +45,9 @@ PictureT = TypeVar("PictureT")
 THRESHOLD = 2.0
 # factor by which an estimated gain differs from the counted one, so that the counts are doubted
 CONTRADICTION = 1.5
+# factor of the noise, and share of the pixels, from which on they are restored as a single frame
+UNEVEN = 1.25
+FEW_SEEN_ONCE = 0.002
 LARGEST = 1e15  # value whose square, summed over a picture, is within the range of float32
 FAITHFUL = 0.02  # 1/λ without noise, as a share of the smallest that leaves no event
 
@@ -92,14 +97,17 @@ def denoise(
     form = open_form(image)
     model = load_denoiser() if model is None else model
     y = as_images(model, form.images)
-    noises = [_noise_of_image(each, given) for each in y]
+    if spec.frames > 1 and len(y) > 1:
+        film: PictureT = form.close(_denoise_film(model, y, given, spec, progress))
+        return film
+    noises = [noise_of_image(each, given) for each in y]
     if all(level.is_zero for level in noises) and not isinstance(image, str | PathLike):
         return image  # to the bit
     result: PictureT = form.close(_remove_noise(model, y, noises, spec, progress))
     return result
 
 
-def _noise_of_image(image: Tensor, given: NoiseEstimate | str | None) -> NoiseEstimate:
+def noise_of_image(image: Tensor, given: NoiseEstimate | str | None) -> NoiseEstimate:
     """The noise of an image [C, H, W]: as it was given, or estimated."""
     if isinstance(given, NoiseEstimate):
         return given
@@ -155,33 +163,105 @@ def _remove_noise_of_one(
     before."""
     if noise.is_uniform and not noise.correlation:
         return remove_white_noise(model, image, [noise.sigma], spec, progress)
-    if noise.covariance:
-        return _remove_camera_noise(model, image, noise, spec, progress)
-    stable = noise.stabilise(image.double())
+    clean = _clean_stable(model, noise.stabilise(image.double()), noise, 1.0, spec, progress)
+    return noise.restore_units(clean).to(image)
+
+
+def _clean_stable(
+    model: Denoiser | Tensor,
+    stable: Tensor,
+    noise: NoiseEstimate,
+    level: float,
+    spec: RestorationSpec,
+    progress: Progress | None,
+) -> Tensor:
+    """An image [1, C, H, W] in float64 without noise of the standard deviation `level`, whose
+    correlation is that of `noise`."""
     middle = stable.mean()
-    stable = (stable - middle).to(image)
-    if noise.correlation:
-        clean = _at_half_size(model, stable, noise.correlation, spec, progress)
+    image = (stable - middle).to(model.dtype)
+    if noise.covariance:
+        levels = [level * sigma / noise.sigma for sigma in plane_deviations(noise.covariance)]
+        clean = _remove_camera_noise(model, image, levels, spec, progress)
+    elif noise.correlation:
+        clean = _at_half_size(model, image, noise.correlation, level, spec, progress)
     else:
-        clean = remove_white_noise(model, stable, [1.0], spec, progress)
-    return noise.restore_units(clean.double() + middle).to(image)
+        clean = remove_white_noise(model, image, [level], spec, progress)
+    return clean.double() + middle
+
+
+def denoise_frame(
+    model: Denoiser | Tensor,
+    frames: Tensor,
+    index: int,
+    noise: NoiseEstimate,
+    spec: RestorationSpec,
+    progress: Progress | None = None,
+) -> Tensor:
+    """Frame `index` of frames [F, C, H, W] without its noise: the mean with its neighbours, where
+    they show the same, is restored."""
+    if noise.is_zero:
+        return frames[index : index + 1]
+    scaled, factors = scale_to(frames.double(), index, noise)
+    stable = noise.stabilise(scaled)
+    merged = merge_frames(stable, index, factors, noise.correlation)
+    deviation = merged.deviation
+    low = float(deviation.median())
+    clean = _clean_stable(model, merged.mean[None], noise, low, spec, progress)
+    if float((deviation > UNEVEN * low).double().mean()) > FEW_SEEN_ONCE:
+        # what was seen in one frame alone has all of its noise
+        alone = _clean_stable(model, merged.mean[None], noise, 1.0, spec, None)
+        clean = clean.lerp(alone, (deviation.log() / math.log(low)).neg().add(1).clamp(0, 1))
+    return noise.restore_units(clean).to(frames)
+
+
+def film_noise(frames: Tensor) -> NoiseEstimate:
+    """The noise of frames [F, C, H, W] that were taken alike."""
+    if frames.shape[1] != 1 or len(frames) < 2:
+        return estimate_noise(frames[0])
+    # three channels would be a colour picture
+    count = 4 if len(frames) >= 4 else 2
+    places = torch.linspace(0, len(frames) - 1, count).round().long()
+    return estimate_noise(frames[places, 0])
+
+
+def _denoise_film(
+    model: Denoiser | Tensor,
+    y: Tensor,
+    given: NoiseEstimate | str | None,
+    spec: RestorationSpec,
+    progress: Progress | None,
+) -> Tensor:
+    """Frames [N, C, H, W] without their noise."""
+    noise = film_noise(y) if given is None else noise_of_image(y[0], given)
+    results = []
+    for number in range(len(y)):
+        first, last = frame_window(number, len(y), spec.frames)
+        results.append(denoise_frame(model, y[first:last], number - first, noise, spec, progress))
+    return torch.cat(results)
+
+
+def frame_window(number: int, count: int, frames: int) -> tuple[int, int]:
+    """The first and the last but one of the frames that a frame is averaged with."""
+    first = max(0, min(number - frames // 2, count - frames))
+    return first, min(count, first + frames)
 
 
 def _remove_camera_noise(
     model: Denoiser | Tensor,
     image: Tensor,
-    noise: NoiseEstimate,
+    levels: list[float],
     spec: RestorationSpec,
     progress: Progress | None,
 ) -> Tensor:
-    """A colour image [1, 3, H, W] without correlated noise, which counts as stronger white noise.
+    """A colour image [1, 3, H, W] without correlated noise, whose standard deviations in brightness
+    and differences of colour are given.
 
-    Blurred noise is weaker in fine detail and stronger in coarse detail than white noise of the
-    same standard deviation.
+    It counts as stronger white noise: blurred noise is weaker in fine detail and stronger in coarse
+    detail than white noise of the same standard deviation.
     """
-    levels = [spec.blurred * level for level in plane_deviations(noise.covariance)]
+    levels = [spec.blurred * level for level in levels]
     if isinstance(model, Denoiser):
-        restore = plane_restorer(model, spec, progress, white=False)
+        restore = plane_restorer(model, spec, progress)
     else:
         atoms = model.cpu()
 
@@ -196,6 +276,7 @@ def _at_half_size(
     model: Denoiser | Tensor,
     image: Tensor,
     width: float,
+    level: float,
     spec: RestorationSpec,
     progress: Progress | None,
 ) -> Tensor:
@@ -205,7 +286,7 @@ def _at_half_size(
     even = F.pad(image, (0, breadth % 2, 0, height % 2), mode="replicate")
     small = half_size(even.flatten(0, 1))[None]
     report = None if progress is None else lambda pixels: progress(4 * pixels)
-    clean = remove_white_noise(model, small, [sigma_at_half_size(width)], spec, report)
+    clean = remove_white_noise(model, small, [level * sigma_at_half_size(width)], spec, report)
     large = F.interpolate(clean, scale_factor=2, mode="bicubic", align_corners=False)
     return large[..., :height, :breadth]
 

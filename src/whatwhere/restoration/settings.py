@@ -16,6 +16,8 @@ class RestorationSpec(Checked):
     learn    let `denoise` adapt a dictionary to each image and use it in place of the trained
              denoiser; for images unlike photographs, such as text and lattices
              (docs/howto/restoration.md)
+    frames   average this many successive frames of a film or a stack, where they show the same,
+             before each is restored; 1: every frame by itself
     blurred  correlated noise of cameras counts as white noise of this many times its standard
              deviation: 1.5 gains 2.3 dB on eight photographs, 2.2 gains 2.8 dB
     baseline  keep the drift and the hum of a recording in the result; otherwise both are removed
@@ -27,6 +29,7 @@ class RestorationSpec(Checked):
     quality: int = 16
     tile: Count = 640
     learn: bool = False
+    frames: Count = 1
     blurred: float = 2.2
     baseline: bool = True
 
