@@ -63,7 +63,7 @@ CLEAR = 8.0  # standard deviations of the noise: one or two such peaks are event
 
 # λ
 NOISE = 4.0  # an event's coefficients exceed this many standard deviations of the noise, and
-SMALL = 0.3  # this share of those of the usual event
+SMALL = 0.35  # this share of those of the smallest waveform
 
 
 class NoEvents(ImageError):
