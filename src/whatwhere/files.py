@@ -47,7 +47,7 @@ RECORD = ".whatwhere.json"
 _RECORD_FORMAT = "whatwhere results 1"
 PATIENCE = 10.0  # seconds that a process waits for another one that writes in the same folder
 
-LARGEST_JSON = 1 << 26
+_LARGEST_JSON = 1 << 26
 LEFTOVER = re.compile(r"\..{0,40}-[0-9a-f]{16}\.part", re.DOTALL)
 """Names of temporary files. Only a process that was killed leaves one behind."""
 
@@ -252,7 +252,7 @@ def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
 def read_json(path: Path) -> Any:
     """The value in a JSON file; whatever the file holds, an error is a RunError that names it."""
     with readable(path, "JSON file", "remove it, or restore it"):
-        content = read_regular(path, LARGEST_JSON)
+        content = read_regular(path, _LARGEST_JSON)
         with untrusted():  # such as a million brackets
             return json.loads(content)
 
@@ -298,7 +298,7 @@ def _result(entry: object) -> Result:
     return Result(tuple(map(str, known)))
 
 
-def write_results(folder: Path, results: Mapping[str, Result]) -> None:
+def _write_results(folder: Path, results: Mapping[str, Result]) -> None:
     """Replace the record of a folder, which is created if it does not exist."""
     entries = {name: {"sha256": results[name].sha256} for name in sorted(results)}
     content = json.dumps({"format": _RECORD_FORMAT, "files": entries}, indent=1).encode()
@@ -325,7 +325,7 @@ def write_result(folder: Path, path: Path, content: bytes, remedy: str) -> None:
             if before is None or not current or not before.wrote(path):
                 current = ()
             new = hashlib.sha256(content).hexdigest()
-            write_results(folder, results | {name: Result((*current, new))})
+            _write_results(folder, results | {name: Result((*current, new))})
             write_atomic(path, content)
 
 

@@ -50,7 +50,7 @@ def generate(
     """
     for name, value in (("count", count), ("window", window), ("neighbours", neighbours)):
         require_count(name, value)
-    known = similarity_maps(examples.features)
+    known = _similarity_maps(examples.features)
     if len(known) <= neighbours:
         raise ImageError(
             f"Got {plural(len(known), 'example')}; expected more than neighbours = {neighbours}."
@@ -62,7 +62,7 @@ def generate(
     for _ in range(sweeps):
         for inside in covering_windows(extent, window, generator):
             near = nearest_elsewhere(
-                known, similarity_maps(drawn.features), inside, start, neighbours
+                known, _similarity_maps(drawn.features), inside, start, neighbours
             )
             donors = near.gather(
                 1, torch.randint(neighbours, (count, 1), generator=generator).to(near.device)
@@ -123,7 +123,7 @@ def combine(
     return first.map(lambda tensor: function(tensor, next(others)))
 
 
-def similarity_maps(p: Tensor) -> Tensor:
+def _similarity_maps(p: Tensor) -> Tensor:
     """The maps for comparing codes, [N, B, H, W]: features, blurred by an element so that small
     shifts matter little."""
     blurred = F.avg_pool2d(p.square(), 3, stride=1, padding=1).sqrt()

@@ -9,10 +9,10 @@ from typing import Any
 _NAME = re.compile(r"^from (whatwhere\S*) import (\w+) as", re.MULTILINE)
 _MODULE = re.compile(r"^from \.(\w*) import (\w+) as", re.MULTILINE)
 
-Loaders = tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]
+_Loaders = tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]
 
 
-def attach_stub(package: str, file: str) -> Loaders:
+def attach_stub(package: str, file: str) -> _Loaders:
     """Return `__getattr__`, `__dir__` and `__all__` of a package.
 
     Its `__init__.pyi` says where its names are: `from whatwhere.module import name as name`, or

@@ -7,9 +7,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-ENOUGH_SHARE = 0.05  # of the pieces, from which on the rate is known
-ENOUGH_SECONDS = 10.0  # from which on the rate is known, even of a smaller share
-MINUTES = 120  # seconds from which on times are in minutes
+_ENOUGH_SHARE = 0.05  # of the pieces, from which on the rate is known
+_ENOUGH_SECONDS = 10.0  # from which on the rate is known, even of a smaller share
+_MINUTES = 120  # seconds from which on times are in minutes
 
 
 def no_op(*_: Any) -> None:
@@ -28,7 +28,7 @@ def no_stage(title: str, total: int) -> AbstractContextManager[Callable[[int], N
 
 def time_left(seconds: float) -> str:
     """A time that is left, in words."""
-    if seconds < MINUTES:
+    if seconds < _MINUTES:
         return f"{seconds:.0f} s left"
     return f"{seconds / 60:,.0f} min left"
 
@@ -63,7 +63,7 @@ class Pace:
             return None
         pieces = self.done - self._first_done
         seconds = time.monotonic() - self._first_time
-        is_enough = pieces >= ENOUGH_SHARE * self.total or seconds >= ENOUGH_SECONDS
+        is_enough = pieces >= _ENOUGH_SHARE * self.total or seconds >= _ENOUGH_SECONDS
         if pieces == 0 or not is_enough:
             return None
         return pieces / max(seconds, 1e-9)

@@ -124,7 +124,7 @@ def test_pictures_without_contrast_are_anomalies_by_any_features(features: objec
 @pytest.mark.parametrize(
     ("features", "error", "message"),
     [
-        ("network", SpecError, "expected a callable"),
+        ("netwerk", SpecError, "Unknown view"),
         ([], SpecError, r"features = \[\]"),
         (small_network().train(), SpecError, "TwoMaps is in training mode"),
         (lambda x: x[0], ImageError, r"returned \(1, 40, 44\) for pictures \(1, 1, 40, 44\)"),
@@ -172,6 +172,19 @@ def test_an_error_about_features_with_a_long_name_is_short(tmp_path: Path) -> No
     with pytest.raises(RunError, match="in the same order") as raised:
         ww.AnomalyDetector.load(tmp_path / "detector")
     assert len(str(raised.value)) < 1000
+
+
+def test_features_by_their_words_are_read_back_without_them(tmp_path: Path) -> None:
+    pictures = torch.cat([surface(9), surface(9, seed=1), surface(9, seed=2)], 1)
+    detector = ww.AnomalyDetector(features=["own", "colour"]).fit(pictures)
+    assert {kind.split(":")[0] for kind in detector.normal_evidence_[0]} >= {"spots", "colour"}
+    detector.save(tmp_path / "detector")
+    loaded = ww.AnomalyDetector.load(tmp_path / "detector")
+    np.testing.assert_array_equal(
+        loaded.score_samples(pictures[:2]), detector.score_samples(pictures[:2])
+    )
+    with pytest.raises(SpecError):
+        ww.AnomalyDetector(features="colours").fit(pictures)
 
 
 def test_many_channels_are_projected_and_keep_their_distances() -> None:

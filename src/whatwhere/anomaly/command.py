@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from whatwhere.anomaly.settings import AnomalySpec
-from whatwhere.anomaly.threshold import read_share
 from whatwhere.commands.builder import Settings, app, command
 from whatwhere.commands.inputs import SHARD, open_shard
 from whatwhere.errors import ImageError, SpecError
@@ -82,6 +81,7 @@ def fit(
     cost: float = 100.0,
     expected: str | None = None,
     mask: str | None = None,
+    features: str = "own",
     settings: Settings,
     overwrite: bool = False,
     json_: bool = False,
@@ -106,12 +106,14 @@ def fit(
               the alarms is true. With --defects, it also sets the threshold (default there: 1%)
     mask    the region of interest: a picture that is white where pixels count, for all pictures, or
             a folder with one for each. alpha: transparent pixels of the pictures do not count
+    features  which features to compare, with commas: own (learned from the pictures), colour,
+              edges, network (pip install whatwhere[network]), or ONNX files. Several are joined
 
     $ whatwhere anomaly fit normal/ --out detector
     $ whatwhere anomaly fit normal/ --out detector --aligned
     $ whatwhere anomaly fit normal/ --out detector --defects bad/ --cost 50 --expected 2%
     """
-    from whatwhere.anomaly.threshold import in_percent, interval_in_percent
+    from whatwhere.anomaly.threshold import in_percent, interval_in_percent, read_share
     from whatwhere.commands.outputs import Stages, claim
     from whatwhere.errors import printable
 
@@ -131,7 +133,7 @@ def fit(
             overwrite=overwrite,
         )
     stages = Stages(quiet)
-    detector = fitted(spec, normal, stages, mask)
+    detector = fitted(spec, normal, stages, mask, features)
     if defects is not None:
         with stages.stage("choosing the threshold by defects", 1) as advance:
             detector.choose_threshold_by_defects(defects, cost, share or EXPECTED)
@@ -282,6 +284,7 @@ def score(
     $ whatwhere anomaly score detector new_pictures/ --out report
     $ whatwhere anomaly score detector new_pictures/ --out report --false-alarms 0.1
     """
+    from whatwhere.anomaly.threshold import read_share
     from whatwhere.commands.outputs import Stages, claim
 
     spec = settings.of(ScoreSpec)
@@ -350,6 +353,7 @@ def odd(
     detector: Path | None = None,
     expected: str | None = None,
     mask: str | None = None,
+    features: str = "own",
     settings: Settings,
     overwrite: bool = False,
     json_: bool = False,
@@ -369,6 +373,7 @@ def odd(
     expected  share of the pictures that have a defect, such as 1%. The report says which share of
               the alarms is true
     mask      the region of interest, as in `whatwhere anomaly fit`
+    features  which features to compare, as in `whatwhere anomaly fit`
     overwrite  also replace files that whatwhere did not write, or that have changed since. The
                command replaces results of whatwhere in this folder without asking
 
@@ -376,6 +381,7 @@ def odd(
     $ whatwhere anomaly odd pictures/ --out odd --contamination 0.2
     $ whatwhere anomaly odd pictures/ --out odd --detector detector
     """
+    from whatwhere.anomaly.threshold import read_share
     from whatwhere.commands.outputs import Stages, claim
 
     spec = settings.of(UnsortedSpec)
@@ -387,7 +393,7 @@ def odd(
     if detector is not None:
         claim([detector], pictures, mask_file(mask), overwrite=overwrite)
     stages = Stages(quiet)
-    model = fitted(spec, pictures, stages, mask)
+    model = fitted(spec, pictures, stages, mask, features)
     if detector is not None:
         save(model, detector, "--detector")
     words = report_on_normal(model, pictures, out, stages, share, mask, json_=json_)
@@ -410,14 +416,23 @@ def mask_file(mask: str | None) -> str | None:
 
 
 def fitted(
-    spec: AnomalySpec, source: str, stages: "Stages", mask: str | None = None
+    spec: AnomalySpec,
+    source: str,
+    stages: "Stages",
+    mask: str | None = None,
+    features: str = "own",
 ) -> "AnomalyDetector":
     """A detector with these settings, fitted to the pictures of a source."""
     from whatwhere.anomaly import AnomalyDetector
     from whatwhere.anomaly.likeness import TooAlike
 
     parameters = dict(vars(spec))
-    detector = AnomalyDetector(random_state=parameters.pop("seed"), **parameters)
+    words = [word.strip() for word in features.split(",")]
+    detector = AnomalyDetector(
+        features=None if words == ["own"] else words,
+        random_state=parameters.pop("seed"),
+        **parameters,
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error", TooAlike)
         try:

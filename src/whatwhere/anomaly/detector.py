@@ -18,7 +18,7 @@ from whatwhere.anomaly.evidence import (
     ExpectedEvidence,
     NormalSurface,
 )
-from whatwhere.anomaly.features import OWN, GivenFeatures
+from whatwhere.anomaly.features import GivenFeatures, are_known, features_of
 from whatwhere.anomaly.filters import (
     LARGE,
     SIGNAL,
@@ -58,6 +58,7 @@ from whatwhere.learning import load as load_model
 from whatwhere.model.files import read_checked, write_checked
 from whatwhere.nn.feature_maps import FeatureMaps, check_features
 from whatwhere.progress import Stage, no_stage
+from whatwhere.views.choice import OWN
 
 try:
     from sklearn.base import BaseEstimator, OutlierMixin
@@ -149,10 +150,10 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
 
     Parameters
     ----------
-    features : the features for comparing pictures. None or "own" uses the detector's own features.
-        A callable from pictures [n, C, h, w] to a map [n, D, h', w'] or several maps, such as a
-        pretrained network, replaces them. A list, such as ["own", network], uses all of them,
-        joined by ranks
+    features : the features for comparing pictures. None or "own" uses the detector's own features,
+        "colour", "edges" and "network" those of `whatwhere.views`. A callable from pictures
+        [n, C, h, w] to a map [n, D, h', w'] or several maps, such as a pretrained network, replaces
+        them. A list, such as ["own", network], uses all of them, joined by ranks
     aligned : compare each place with the same place of normal pictures, for objects in a fixed
         position in pictures of one size (digits, parts). False compares with all places, for
         surfaces
@@ -487,9 +488,10 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         given = self.features
         if given is None:
             return [OWN]
-        listed = list(given) if isinstance(given, list | tuple) else [given]
+        words = list(given) if isinstance(given, list | tuple) else [given]
+        listed = [features_of(one) if isinstance(one, str) and one != OWN else one for one in words]
         for function in listed:
-            if function != OWN:
+            if not isinstance(function, str):
                 check_features(function)
         if not listed:
             raise SpecError(f"Got features = []; expected {OWN!r}, a callable, or a list of them.")
@@ -563,8 +565,10 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
 
     def _read_scorers(self, scorers: Sequence[Any], tensors: Mapping[str, Tensor]) -> list[Scorer]:
         """The scorers of a file, with the features that were given."""
-        sources = self._sources()
         needed = [entry["source"] for entry in scorers]
+        if self.features is None and needed != [OWN] and are_known(needed):
+            self.features = needed
+        sources = self._sources()
         given = [source if source == OWN else GivenFeatures(source).name for source in sources]
         if self.features is None and needed != [OWN]:
             raise RunError(

@@ -13,11 +13,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere.anomaly.filters import FILL, Cells, Search
-from whatwhere.errors import RunError
+from whatwhere.errors import RunError, SpecError
 from whatwhere.nn.feature_maps import FeatureMaps, feature_maps, name_of
 from whatwhere.ops.input_stage import lowpass
+from whatwhere.views import MapView, Network, as_view
+from whatwhere.views.choice import NAMED, OWN
 
-OWN = "own"  # the word for the detector's own features
 MOST_CHANNELS = 256  # more are projected on as many random directions
 PROBE = (64, 72)  # height and width of the picture that tells features apart
 ALIKE = 1e-2  # share of the largest value; other processors and network versions round differently
@@ -33,6 +34,8 @@ class GivenFeatures:
 
     @property
     def name(self) -> str:
+        if isinstance(self.function, MapView):
+            return self.function.name
         return name_of(self.function)
 
     @property
@@ -85,6 +88,25 @@ class GivenFeatures:
                 f"The detector learned from other features than {self.name}: their values for a"
                 " test picture differ. Give the same features as in fit, with the same weights."
             )
+
+
+def features_of(word: str) -> FeatureMaps:
+    """The features that a word means, or an ONNX file: those of `views`, at the size of places.
+
+    The network's maps are those of blocks 4 and 10, which show places of 8 and 16 pixels, and
+    pictures are enlarged or reduced only where memory demands it.
+    """
+    view = as_view(word)
+    if isinstance(view, Network):
+        return Network(blocks=(4, 10), side=32, most=2048)
+    if not isinstance(view, MapView):
+        raise SpecError(f"The features {word!r} have no places; expected a view with maps.")
+    return view
+
+
+def are_known(words: Sequence[str]) -> bool:
+    """Whether all of these names of features are words, so that a file can be read without them."""
+    return all(word in (OWN, *NAMED) for word in words)
 
 
 def filled(picture: Tensor, known: Tensor) -> Tensor:

@@ -94,7 +94,7 @@ def bench_inference(
             for name, engine in reversed(ENGINES.items()):  # the reference first
                 if engine.unsupported_reason(problem) is not None:
                     continue
-                seconds = list(time_solves(engine, problem, repeats, threads))
+                seconds = list(_time_solves(engine, problem, repeats, threads))
                 best, median = (
                     images * steps / span for span in (min(seconds), statistics.median(seconds))
                 )
@@ -115,7 +115,7 @@ def bench_inference(
                 }
 
 
-def time_solves(engine: Any, problem: Any, repeats: int, threads: int) -> Iterator[float]:
+def _time_solves(engine: Any, problem: Any, repeats: int, threads: int) -> Iterator[float]:
     """Warm up, then time whole solves that start from the warm latents."""
     import torch
 

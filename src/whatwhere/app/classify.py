@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassifyOptions(Checked):
+class _ClassifyOptions(Checked):
     """How `classify` classifies and measures.
 
     C         values of C to choose from, for the SVM
@@ -44,7 +44,7 @@ class ClassifyOptions(Checked):
 
 
 @command(
-    ClassifyOptions,
+    _ClassifyOptions,
     DISTORTIONS,
     EXECUTION,
     SHARD,
@@ -125,18 +125,18 @@ def classify(
             folder=out,
             overwrite=overwrite,
         )
-        report = label_all(trained, read_images(run, source), labels, out, settings, stages)
+        report = _label_all(trained, read_images(run, source), labels, out, settings, stages)
         typer.echo(report.text(json_))
         return
     if out is not None:
         raise SpecError("--out needs a table of labels. Give one with --labels, a .csv file.")
-    training, tested = read_sets(run, source, labels, test)
-    report = measure_svm(trained, training, tested, settings, stages)
+    training, tested = _read_sets(run, source, labels, test)
+    report = _measure_svm(trained, training, tested, settings, stages)
     report = replace(report, facts={"run": str(run), **report.facts})
     typer.echo(report.text(json_))
 
 
-def measure_svm(
+def _measure_svm(
     run: "ww.TrainedRun",
     training: "ww.data.Images",
     tested: "ww.data.Images",
@@ -149,7 +149,7 @@ def measure_svm(
     from whatwhere.classification.where import choose_where, with_choice
 
     engine = settings.of(Execution).engine
-    options = settings.of(ClassifyOptions)
+    options = settings.of(_ClassifyOptions)
     choice = choose_where(run.model, training, run.recipe, engine)
     recipe = with_choice(run.recipe, choice)
 
@@ -178,13 +178,13 @@ def measure_svm(
         f"{training.name} ({len(training):,} images), tested on {tested.name} ({len(tested):,}"
         " images)"
     )
-    return Report(facts, "\n".join([sizes, *result_lines(score, training.classes), choice.line]))
+    return Report(facts, "\n".join([sizes, *_result_lines(score, training.classes), choice.line]))
 
 
 LABELLED = ("predictions.csv", "index.html", "classifier.safetensors")
 
 
-def label_all(
+def _label_all(
     run: "ww.TrainedRun",
     images: "ww.data.Images",
     labels: Path,
@@ -209,7 +209,7 @@ def label_all(
         images,
         run=run,
         invariant_to=distortions,
-        class_prior="uniform" if settings.of(ClassifyOptions).balanced else None,
+        class_prior="uniform" if settings.of(_ClassifyOptions).balanced else None,
         options=options,
         stage=stages.stage,
     )
@@ -297,7 +297,7 @@ def classify_new(
     return Report({"folder": str(out), "classes": counts}, f"{printable(out)}: {words}")
 
 
-def read_sets(
+def _read_sets(
     run: Path, images: str, labels: Path | None, test: str | None
 ) -> "tuple[ww.data.Images, ww.data.Images]":
     """Labelled training and test images. Without test images, a sixth of each class of the training
@@ -335,7 +335,7 @@ def read_sets(
     return rest, training.subset(rows, f"a held-out sixth of {training.name}")
 
 
-def result_lines(score: Any, classes: tuple[str, ...] | None) -> list[str]:
+def _result_lines(score: Any, classes: tuple[str, ...] | None) -> list[str]:
     """The result in words, and the confusion matrix."""
     low, high = score.interval
     names = [str(c) if classes is None or c >= len(classes) else classes[c] for c in score.classes]

@@ -26,23 +26,23 @@ from whatwhere.spec.toml import read_recipe
 
 RESULT = "demo.json"
 REPORT = "report.html"
-EXPLORER = "explorer.html"
+_EXPLORER = "explorer.html"
 EXPLORED = 250  # examples in the explorer
 LEARNED = 2_000  # images that each layer learns from in a stream
-TITLE = "whatwhere: the demo"
-LEAD = (
+_TITLE = "whatwhere: the demo"
+_LEAD = (
     "Two layers of features, learned from digits without labels, and the errors of a linear"
     " classifier on them."
 )
 SHOWN = 24  # reconstructed digits, in the report
 LABELS = (1, 10)  # labels of each class, for the graph
 DRAWS = 5  # how often these labels are drawn
-GRAPH_C = 0.3  # C of the SVM that learns from the classes of the graph
+_GRAPH_C = 0.3  # C of the SVM that learns from the classes of the graph
 # every fourth image makes the metric; every eighth costs accuracy
 # (benchmarks/learning/results/demo_metric.jsonl)
 METRIC_SHARE = 4
-RUN_FILES = ("recipe.toml", "model.safetensors", "history.jsonl")
-FILES = (*RUN_FILES, RESULT, REPORT, EXPLORER)
+_RUN_FILES = ("recipe.toml", "model.safetensors", "history.jsonl")
+FILES = (*_RUN_FILES, RESULT, REPORT, _EXPLORER)
 
 
 def svm_errors(result: dict[str, Any]) -> dict[str, str]:
@@ -95,7 +95,7 @@ def run_demo(
     y_test = cast(Any, test.labels)
     with tempfile.TemporaryDirectory() as workplace:
         run = learn(recipe, training, Path(workplace) / "run", stage, engine)
-        contents = {file: (Path(workplace) / "run" / file).read_bytes() for file in RUN_FILES}
+        contents = {file: (Path(workplace) / "run" / file).read_bytes() for file in _RUN_FILES}
     learned = time.monotonic() - start
     scores = []
     for name, x, x_test in descriptions(run, training, test, engine, stage):
@@ -104,7 +104,7 @@ def run_demo(
             tested = protocol.evaluate(x, y, x_test, y_test, best.C, start=best.svm)
             scores.append({"name": name, "dimensions": x.shape[1], "score": asdict(tested)})
             advance(1)
-    few = few_label_scores(run, training, (x, x_test), (y, y_test), engine, stage)
+    few = _few_label_scores(run, training, (x, x_test), (y, y_test), engine, stage)
     with stage("the explorer: inferring examples", min(EXPLORED, len(test))) as advance:
         made = Explorer(
             run.model,
@@ -115,7 +115,7 @@ def run_demo(
             engine=engine,
             code_steps=code_steps,
         )
-        contents[EXPLORER] = made.export(advance).encode()
+        contents[_EXPLORER] = made.export(advance).encode()
     times = {"seconds": time.monotonic() - start, "learning_seconds": learned}
     result = {"scores": scores, "few_labels": few, **times, "engine": run.history[-1].engine}
     with stage("drawing the report", 1) as advance:
@@ -159,7 +159,7 @@ def descriptions(
         yield f"layer {k}", x, x_test
 
 
-def few_label_scores(
+def _few_label_scores(
     run: TrainedRun,
     training: Images,
     rows: tuple[Matrix, Matrix],
@@ -197,7 +197,7 @@ def few_label_scores(
                 labelled = data.few_labels(y, count, seed)
                 given = np.full(len(y), UNLABELLED)
                 given[labelled] = y[labelled]
-                svm = fit_svm(z, graph.refit(given).transduction_, GRAPH_C)
+                svm = fit_svm(z, graph.refit(given).transduction_, _GRAPH_C)
                 errors.append(float(np.mean(svm.predict(z_test) != y_test)))
                 advance(1)
             scores.append({"labels": count, "errors": errors, "mean": float(np.mean(errors))})
@@ -229,7 +229,7 @@ def demo_page(run: TrainedRun, result: dict[str, Any], test: Images) -> str:
     sections = [
         drawing.draw(f"decomposition-{top}"),
         drawing.draw("inference"),
-        Section("Explore it", explain, links={"Open the explorer": EXPLORER}),
+        Section("Explore it", explain, links={"Open the explorer": _EXPLORER}),
         Section("Errors of a linear SVM", errors, facts=svm_errors(result)),
         Section("Errors with few labels", few, facts=few_label_errors(result)),
         drawing.draw("reconstructions"),
@@ -243,4 +243,4 @@ def demo_page(run: TrainedRun, result: dict[str, Any], test: Images) -> str:
             f"{result['seconds']:.0f} s ({result['learning_seconds']:.0f} s to learn the features)"
         ),
     }
-    return report(TITLE, sections, LEAD, facts)
+    return report(_TITLE, sections, _LEAD, facts)

@@ -46,7 +46,7 @@ def figures(
     """
     source = images or source_of(run)
     stages = Stages(quiet)
-    drawing = open_figures(run, source, only, settings.of(Execution).engine, stages)
+    drawing = _open_figures(run, source, only, settings.of(Execution).engine, stages)
     names = only or drawing.names
     for name in names:
         drawing.check(name)
@@ -58,7 +58,7 @@ def figures(
     for number, (name, file) in enumerate(files.items(), start=1):
         stages.note(f"figure {number} of {len(files)}: {name}")
         drawn[name] = drawing.draw(name)
-        write(file, encode_figure(drawn[name].figure, format), folder)
+        write(file, _encode_figure(drawn[name].figure, format), folder)
         typer.echo(file)
         for page in report:
             write(page, drawing.report(drawn).encode(), folder)
@@ -66,7 +66,7 @@ def figures(
         typer.echo(page)
 
 
-def open_figures(
+def _open_figures(
     run: Path, source: str, only: list[str] | None, engine: str, stages: Stages
 ) -> "ww.signals.RecordingFigures | ww.figures.RunFigures":
     """The figures of a run; those of a recording if the model has waveforms."""
@@ -84,7 +84,7 @@ def open_figures(
     return ww.figures.RunFigures(trained, chosen, engine=engine, stage=stages.stage)
 
 
-def encode_figure(figure: Any, format: Format) -> bytes:
+def _encode_figure(figure: Any, format: Format) -> bytes:
     """The file of a figure of matplotlib; an animation is a file already."""
     if isinstance(figure, bytes):
         return figure

@@ -35,10 +35,10 @@ def info(name: str | None = None, *, json_: bool = False) -> None:
     $ whatwhere info runs/mine
     """
     if name is None:
-        show_installation(json_)
+        _show_installation(json_)
         return
     if (Path(name) / "recipe.toml").is_file():
-        show_run(Path(name), json_)
+        _show_run(Path(name), json_)
         return
     entries = find(name)
     show_entries(name, entries, json_)
@@ -47,7 +47,7 @@ def info(name: str | None = None, *, json_: bool = False) -> None:
 def show_entries(name: str, entries: Mapping[str, Any], as_json: bool) -> None:
     """Print what is known about a data set or a model, and verify its files. The exit status is 1
     if one is damaged."""
-    facts = {kind: facts_of(entry) for kind, entry in entries.items()}
+    facts = {kind: _facts_of(entry) for kind, entry in entries.items()}
     if as_json:
         typer.echo(json.dumps(facts, indent=2))
     else:
@@ -60,7 +60,7 @@ def show_entries(name: str, entries: Mapping[str, Any], as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def show_installation(as_json: bool) -> None:
+def _show_installation(as_json: bool) -> None:
     """Print what is installed, and what is known by name."""
     facts = gather()
     if as_json:
@@ -72,7 +72,7 @@ def show_installation(as_json: bool) -> None:
             typer.echo(row(item))
 
 
-def show_run(run: Path, as_json: bool) -> None:
+def _show_run(run: Path, as_json: bool) -> None:
     """Print the recipe of a run and, once it is chosen, what its rows describe."""
     from whatwhere.classification.where import WHERE_FILE, read_choice
     from whatwhere.learning import read_run
@@ -108,7 +108,7 @@ def find(name: str) -> dict[str, Any]:
     return entries
 
 
-def facts_of(entry: Any) -> dict[str, Any]:
+def _facts_of(entry: Any) -> dict[str, Any]:
     """What is known about a model or a data set, and the state of its files."""
     from whatwhere.data.catalogue import folder_of, missing_files, verify
 
@@ -121,14 +121,14 @@ def description(facts: dict[str, Any], entry: Any) -> list[str]:
     """A model's card, or the facts of a data set, and the state of the files."""
     known = [row(fact) for fact in facts.items() if fact[0] != "files"]
     if entry.card:
-        known = card_as_text(entry.card)
+        known = _card_as_text(entry.card)
     states = [f"  {state:<9} {facts['folder']}/{name}" for name, state in facts["files"].items()]
     if not facts["available"]:
         states.append(f"  not available: {entry.how_to_get}")
     return [*known, "", *states]
 
 
-def card_as_text(card: str) -> list[str]:
+def _card_as_text(card: str) -> list[str]:
     """A card in Markdown as text: without its title and its pictures; rows of a table as facts."""
     lines = []
     for line in card.splitlines()[1:]:
@@ -168,7 +168,7 @@ def gather() -> dict[str, Any]:
     return {
         "versions": {"python": platform.python_version(), **versions},
         "devices": devices,
-        "engines": engine_states(),
+        "engines": _engine_states(),
         "models": {name: summary(models.find(name)) for name in models.names()},
         "data sets": {name: summary(entry) for name, entry in CATALOGUE.items()},
     }
@@ -194,7 +194,7 @@ def summary(entry: Any) -> str:
     return text
 
 
-def engine_states() -> dict[str, str]:
+def _engine_states() -> dict[str, str]:
     """For every engine: 'supported', or why not."""
     import torch
 

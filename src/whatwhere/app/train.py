@@ -65,13 +65,13 @@ def train(
     from whatwhere.learning.processes import is_main_process, processes_line
 
     quiet = quiet or not is_main_process()
-    folder = folder_of_run(out, resume)
+    folder = _folder_of_run(out, resume)
     if resume is None:
-        check_new(folder)
-    notes = {} if resume is None else read_notes(resume)
-    given = settings.override(from_notes(ImageInput, notes))
+        _check_new(folder)
+    notes = {} if resume is None else _read_notes(resume)
+    given = settings.override(_from_notes(ImageInput, notes))
     given = replace(given, source=images or given.source).absolute()
-    options = settings.override(from_notes(TrainingOptions, notes))
+    options = settings.override(_from_notes(TrainingOptions, notes))
     # mistakes that show before the images are read, which may take long
     choose_device(options.device, options.engine)
     if recipe is not None and resume is None and (given.waveforms or given.length):
@@ -92,10 +92,10 @@ def train(
         base = defaults.recipe
         if not quiet:
             typer.echo(defaults.line_for(settings.override(base)), err=True)
-        given = with_default_count(given, defaults, settings)
+        given = _with_default_count(given, defaults, settings)
         start = None if settings.given("model") else defaults.start
     options = replace(options, notes={**asdict(options), **asdict(given)})
-    with report_interrupts(folder), stop_on_signal() as stop:
+    with _report_interrupts(folder), stop_on_signal() as stop:
         callbacks = ww.TrainingCallbacks(stop=stop)
         ww.train(
             pictures,
@@ -113,7 +113,7 @@ def train(
         typer.echo(folder / "model.safetensors")
 
 
-def folder_of_run(out: Path | None, resume: Path | None) -> Path:
+def _folder_of_run(out: Path | None, resume: Path | None) -> Path:
     """The folder of a new run, or of one to continue: exactly one of them is given."""
     if out is not None and resume is None:
         return out
@@ -122,7 +122,7 @@ def folder_of_run(out: Path | None, resume: Path | None) -> Path:
     raise UsageError("Give either --out RUN for a new run, or --resume RUN to continue one.")
 
 
-def check_new(folder: Path) -> None:
+def _check_new(folder: Path) -> None:
     """Raise an error if the folder for a new run already has one. All processes of torchrun find
     it, but only the first prints it."""
     from whatwhere.errors import ReportedError, RunError
@@ -135,14 +135,14 @@ def check_new(folder: Path) -> None:
         raise error if is_main_process() else ReportedError(str(error)) from None
 
 
-def read_notes(run: Path) -> dict[str, Any]:
+def _read_notes(run: Path) -> dict[str, Any]:
     """The images and options that a run began with."""
     from whatwhere.learning.checkpoint import Checkpoint
 
     return Checkpoint.load(run / "checkpoint").notes
 
 
-def with_default_count(given: ImageInput, defaults: "Defaults", settings: Settings) -> ImageInput:
+def _with_default_count(given: ImageInput, defaults: "Defaults", settings: Settings) -> ImageInput:
     """The input with the default number of images, unless the user gave a number or settings of
     learning."""
     if given.image_count is not None or settings.given("learning"):
@@ -150,7 +150,7 @@ def with_default_count(given: ImageInput, defaults: "Defaults", settings: Settin
     return replace(given, image_count=defaults.image_count)
 
 
-def from_notes(kind: type[Kind], notes: dict[str, Any]) -> Kind:
+def _from_notes(kind: type[Kind], notes: dict[str, Any]) -> Kind:
     """The options of this kind that a run recorded, and defaults for those that it did not
     record."""
     names = [f.name for f in fields(kind)]  # type: ignore[arg-type]
@@ -158,7 +158,7 @@ def from_notes(kind: type[Kind], notes: dict[str, Any]) -> Kind:
 
 
 @contextmanager
-def report_interrupts(folder: Path) -> Iterator[None]:
+def _report_interrupts(folder: Path) -> Iterator[None]:
     """If training is stopped, print the command that continues it."""
     from whatwhere.learning import TrainingStopped
     from whatwhere.learning.checkpoint import has_checkpoint

@@ -61,7 +61,7 @@ class Batch(NamedTuple):
         return None if self.names is None else np.asarray(self.names[self.rows])
 
 
-class Done(NamedTuple):
+class _Done(NamedTuple):
     """How much a stopped command has done: images, and pieces of progress."""
 
     images: int
@@ -108,17 +108,17 @@ class Encoder:
         """The number of pieces that progress is counted in: images, or tiles of large ones."""
         return sum(len(images) * self._tiles_of(images) for images, _ in self.groups)
 
-    def done(self, out: Path) -> Done:
+    def done(self, out: Path) -> _Done:
         """What a stopped command has left of this work."""
         kept = KeptBlocks(out, self._identity)
         if not kept.continues:
-            return Done(0, 0)
+            return _Done(0, 0)
         batches: list[Batch] = []
         for number, block in enumerate(self.blocks):
             complete = kept.has_block(number)
             batches += block if complete else block[: len(kept.batches(number))]
         images = sum(batch.length for batch in batches)
-        return Done(images, sum(self._pieces_of(batch) for batch in batches))
+        return _Done(images, sum(self._pieces_of(batch) for batch in batches))
 
     def has_written(self, out: Path) -> bool:
         """Whether a file has the codes of these images, with this model and these settings."""

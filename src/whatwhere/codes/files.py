@@ -33,8 +33,8 @@ Array = np.ndarray[Any, Any]
 FORMAT = "whatwhere codes 1"  # the format of a block
 BLOCKS = "whatwhere codes 2"  # the format of a file of blocks
 # The largest number of places that a file may have: in total, and for each of its values
-DENSE_LIMIT = 1 << 28
-DENSE_RATIO = 1000
+_DENSE_LIMIT = 1 << 28
+_DENSE_RATIO = 1000
 KNOWN = re.compile(
     r"(features|where[1-9])_(shape|indptr|indices)|features_values|(mu|gamma)[1-9]|image_shape|"
     r"low|scale|labels"
@@ -56,12 +56,12 @@ class Codes:
     model   the checksum of the model that made them; empty if it is not known
     """
 
-    def __init__(self, blocks: "Sequence[StoredBlock]", name: str, model: str = "") -> None:
+    def __init__(self, blocks: "Sequence[_StoredBlock]", name: str, model: str = "") -> None:
         self.name = name
         self.model = model
         self._blocks = blocks
         self._starts = np.cumsum([0, *(block.count for block in blocks)])
-        self._loaded: tuple[int, CodeBlock] | None = None
+        self._loaded: tuple[int, _CodeBlock] | None = None
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -148,13 +148,13 @@ class Codes:
                 " encoded it."
             )
 
-    def _find(self, image: int) -> "tuple[CodeBlock, int]":
+    def _find(self, image: int) -> "tuple[_CodeBlock, int]":
         """The block of an image, and its row there."""
         image = range(len(self))[image]
         number = int(np.searchsorted(self._starts, image, side="right")) - 1
         return self._block(number), image - int(self._starts[number])
 
-    def _block(self, number: int) -> "CodeBlock":
+    def _block(self, number: int) -> "_CodeBlock":
         if self._loaded is None or self._loaded[0] != number:
             self._loaded = (number, self._blocks[number].load())
         return self._loaded[1]
@@ -167,15 +167,15 @@ class Codes:
 
 
 @dataclass(frozen=True)
-class StoredBlock:
+class _StoredBlock:
     """Codes of some images that are stored together: their number, and how they are read."""
 
     count: int
-    load: "Callable[[], CodeBlock]"
+    load: "Callable[[], _CodeBlock]"
 
 
 @dataclass(frozen=True, repr=False)
-class CodeBlock:
+class _CodeBlock:
     """The codes of a block of images: arrays of values, image after image."""
 
     arrays: Mapping[str, Array]
@@ -339,13 +339,13 @@ def load_codes(path: str | os.PathLike[str]) -> Codes:
     return Codes(blocks, str(path), read_record(files[0]).model)
 
 
-def _stored_blocks(path: Path) -> list[StoredBlock]:
+def _stored_blocks(path: Path) -> list[_StoredBlock]:
     """The blocks of one file; a file of the former format is one block, read at once."""
     with open_npz(path, "file of codes", REMEDY) as archive:
         kind = str(archive.get("format"))
         if kind != BLOCKS:
             block = _checked_block(archive, str(path))
-            return [StoredBlock(len(block), lambda: block)]
+            return [_StoredBlock(len(block), lambda: block)]
         counts = np.asarray(archive["counts"])
         if counts.ndim != 1 or counts.dtype.kind != "i" or (counts < 1).any():
             raise ValueError("the counts of images in its blocks are wrong")
@@ -355,8 +355,8 @@ def _stored_blocks(path: Path) -> list[StoredBlock]:
     return [_stored_block(path, number, int(count)) for number, count in enumerate(counts)]
 
 
-def _stored_block(path: Path, number: int, count: int) -> StoredBlock:
-    def load() -> CodeBlock:
+def _stored_block(path: Path, number: int, count: int) -> _StoredBlock:
+    def load() -> _CodeBlock:
         with ExitStack() as opened:
             opened.enter_context(readable(path, "file of codes", REMEDY, ImageError))
             file = opened.enter_context(open_regular(path))
@@ -369,10 +369,10 @@ def _stored_block(path: Path, number: int, count: int) -> StoredBlock:
                 raise ValueError(f"block {number + 1} has {len(block)} images; expected {count}")
         return block
 
-    return StoredBlock(count, load)
+    return _StoredBlock(count, load)
 
 
-def _checked_block(archive: Mapping[str, Array], name: str) -> CodeBlock:
+def _checked_block(archive: Mapping[str, Array], name: str) -> _CodeBlock:
     """The arrays of a block, after checking that they belong together; raises a ValueError
     otherwise."""
     if str(archive.get("format")) != FORMAT:
@@ -384,7 +384,7 @@ def _checked_block(archive: Mapping[str, Array], name: str) -> CodeBlock:
         expected = "U" if key == "names" else "biuf"
         if values.dtype.kind not in expected:
             raise ValueError(f"its {key} has values of type {values.dtype}")
-    block = CodeBlock(arrays, name)
+    block = _CodeBlock(arrays, name)
     _check_images(arrays)
     for layer in ("features", *(f"where{k}" for k in range(1, block.depth + 1))):
         _check_map(layer, arrays)
@@ -422,7 +422,7 @@ def _check_map(layer: str, arrays: Mapping[str, Array]) -> None:
         and all(len(part) == len(indices) == indptr[-1] for part in values)
         and _ascend_in_grids(indices, counts, shape.prod(1))
     )
-    if shape.prod(1, dtype=float).sum() > max(DENSE_LIMIT, DENSE_RATIO * len(indices)):
+    if shape.prod(1, dtype=float).sum() > max(_DENSE_LIMIT, _DENSE_RATIO * len(indices)):
         raise ValueError(
             f"{layer} has {len(indices):,} values for grids of"
             f" {shape.prod(1, dtype=float).sum():,.0f}"

@@ -37,7 +37,7 @@ def code_rows(
         stages = sized.descend(latents.features, weights, to=1)
         used = [stage != 0 for stage in stages]
         if not exact:
-            two = two_elements(model)
+            two = _two_elements(model)
             for k, stage in enumerate(stages[:-1]):
                 used[k] = effective(stage, latents.pooling_params[k], two[k])
     return CodeRows.of(latents, used, shape)
@@ -62,11 +62,11 @@ def block_arrays(
         for regions in model.at(height, width).regions[:depth]:
             sides = [regions.size[axis] for axis in regions.axes]
             reach.append(np.array([max(1, side - 1) / 2 for side in sides]))
-        arrays = shrink(arrays, two_elements(model)[:depth], reach)
+        arrays = shrink(arrays, _two_elements(model)[:depth], reach)
     return {**arrays, "format": np.array(FORMAT)}
 
 
-def two_elements(model: DeconvNet) -> list[bool]:
+def _two_elements(model: DeconvNet) -> list[bool]:
     """For each layer, whether its regions have two elements along every axis."""
     layers = model.spec.layers
     return [layer.pool_shape == (2, 2) and layer.pool_maps in (1, 2) for layer in layers]

@@ -6,7 +6,7 @@ from whatwhere.spec.checks import Checked, Count, CountOrZero, NonNegative, Posi
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorkLimits(Checked):
+class _WorkLimits(Checked):
     """How the work of `encode` is divided. These settings change its time and memory and what a
     stopped command loses, but no code.
 
@@ -44,4 +44,4 @@ class EncodeOptions(Checked):
     exact: bool = False
     tile: CountOrZero | None = None
     overlap: CountOrZero = 64
-    limits: WorkLimits = WorkLimits()
+    limits: _WorkLimits = _WorkLimits()

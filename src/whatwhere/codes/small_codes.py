@@ -34,15 +34,15 @@ from whatwhere.latents import Latents, PoolingParams, SparseLatents, SparseMap
 Array = np.ndarray[Any, Any]
 LEVELS = 31  # levels of features
 ANGLES = 5  # steps from equal weights to all weight on one element
-EFFECT = 0.06
-SATURATED = 25.0  # |γμ| at which all weight is on one element
-MU_LEVELS = 127  # from the centre of a region to its end
-GAMMA_OCTAVE = 16  # levels for a factor of two
-MOST_PLACES = 2**31  # the largest number of places of a code, so that indices are int32
+_EFFECT = 0.06
+_SATURATED = 25.0  # |γμ| at which all weight is on one element
+_MU_LEVELS = 127  # from the centre of a region to its end
+_GAMMA_OCTAVE = 16  # levels for a factor of two
+_MOST_PLACES = 2**31  # the largest number of places of a code, so that indices are int32
 
 
 @dataclass(frozen=True)
-class MapRows:
+class _MapRows:
     """Values at some places of a map, of several images one after the other.
 
     grid     B, H and W of the map
@@ -57,7 +57,7 @@ class MapRows:
     values: Array
 
     @classmethod
-    def of(cls, values: Tensor, chosen: Tensor) -> "MapRows":
+    def of(cls, values: Tensor, chosen: Tensor) -> "_MapRows":
         """The chosen places [N, B, H, W] of values [N, V, B, H, W]."""
         N, V, B, H, W = values.shape
         _require_places((B, H, W))
@@ -67,7 +67,7 @@ class MapRows:
         return cls((B, H, W), counts.cpu().numpy(), place.cpu().numpy(), kept.cpu().float().numpy())
 
     @classmethod
-    def of_sparse(cls, layer: SparseMap) -> "MapRows":
+    def of_sparse(cls, layer: SparseMap) -> "_MapRows":
         """The places of one image, which may be in any order."""
         _require_places(layer.grid)
         places = layer.indices.cpu().numpy()
@@ -95,8 +95,8 @@ class CodeRows:
     """
 
     shape: tuple[int, int, int]
-    features: MapRows
-    where: tuple[MapRows, ...]
+    features: _MapRows
+    where: tuple[_MapRows, ...]
     background: Mapping[str, Array]
 
     def __len__(self) -> int:
@@ -114,14 +114,16 @@ class CodeRows:
         p = latents.features
         where = []
         for chosen, theta in zip(used, latents.pooling_params, strict=False):
-            where.append(MapRows.of(torch.cat([theta.mu, theta.gamma], 1), chosen))
-        return cls(shape, MapRows.of(p[:, None], p != 0), tuple(where), _background(latents, where))
+            where.append(_MapRows.of(torch.cat([theta.mu, theta.gamma], 1), chosen))
+        return cls(
+            shape, _MapRows.of(p[:, None], p != 0), tuple(where), _background(latents, where)
+        )
 
     @classmethod
     def of_sparse(cls, code: SparseLatents, shape: tuple[int, int, int]) -> "CodeRows":
         """The code of one picture."""
-        where = tuple(MapRows.of_sparse(layer) for layer in code.where)
-        return cls(shape, MapRows.of_sparse(code.features), where, _background(code, where))
+        where = tuple(_MapRows.of_sparse(layer) for layer in code.where)
+        return cls(shape, _MapRows.of_sparse(code.features), where, _background(code, where))
 
     def stored(self) -> dict[str, Array]:
         """Its values as arrays, bit by bit; `of_stored` is the inverse."""
@@ -137,11 +139,11 @@ class CodeRows:
     def of_stored(cls, arrays: Mapping[str, Array]) -> "CodeRows":
         """The codes in arrays that `stored` returned."""
         C, H, W = arrays["shape"].tolist()
-        layers: list[MapRows] = []
+        layers: list[_MapRows] = []
         while (name := f"{len(layers)}_grid") in arrays:
             parts = [arrays[f"{len(layers)}_{part}"] for part in ("counts", "places", "values")]
             b, h, w = arrays[name].tolist()
-            layers.append(MapRows((b, h, w), *parts))
+            layers.append(_MapRows((b, h, w), *parts))
         background = {name: arrays[name] for name in ("low", "scale") if name in arrays}
         return cls((C, H, W), layers[0], tuple(layers[1:]), background)
 
@@ -157,7 +159,7 @@ class CodeRows:
         return arrays
 
 
-def _background(code: Latents | SparseLatents, where: Sequence[MapRows]) -> dict[str, Array]:
+def _background(code: Latents | SparseLatents, where: Sequence[_MapRows]) -> dict[str, Array]:
     """What decoding adds back; nothing without pooling variables, because such codes cannot be
     decoded."""
     arrays = {}
@@ -169,8 +171,8 @@ def _background(code: Latents | SparseLatents, where: Sequence[MapRows]) -> dict
 
 
 def _require_places(grid: tuple[int, int, int]) -> None:
-    if math.prod(grid) >= MOST_PLACES:
-        raise ImageError(f"Got a code of {grid}; expected fewer than {MOST_PLACES:,} places.")
+    if math.prod(grid) >= _MOST_PLACES:
+        raise ImageError(f"Got a code of {grid}; expected fewer than {_MOST_PLACES:,} places.")
 
 
 def join(rows: Sequence[CodeRows]) -> dict[str, Array]:
@@ -198,15 +200,15 @@ def effective(stage: Tensor, theta: PoolingParams, two: bool) -> Tensor:
     strength = stage.abs()
     largest = strength.flatten(1).amax(1)[:, None, None, None]
     if not two:
-        return strength > EFFECT * largest
+        return strength > _EFFECT * largest
     turned = angle(theta.mu * theta.gamma).abs().amax(1)
     uneven = turned >= math.pi / 4 / ANGLES / 2  # what rounds to equal weights is left out
-    return uneven & (strength * turned > EFFECT * largest)
+    return uneven & (strength * turned > _EFFECT * largest)
 
 
 def angle(product: Tensor) -> Tensor:
     """φ - 45° of γμ, in radians: tan φ = w₊ / w₋ = exp(γμ / 2)."""
-    return torch.atan(torch.exp(product.clamp(-SATURATED, SATURATED) / 2)) - math.pi / 4
+    return torch.atan(torch.exp(product.clamp(-_SATURATED, _SATURATED) / 2)) - math.pi / 4
 
 
 # In few bits, and back ----------------------------------------------------------------------------
@@ -243,7 +245,7 @@ def shrink(arrays: Mapping[str, Array], two: Sequence[bool], reach: Sequence[Arr
             turned = angle(torch.from_numpy(mu * gamma)).numpy()
             small[f"angle{k}"] = np.rint(turned * (4 * ANGLES / math.pi)).astype(np.int8).T
         else:
-            levels = np.rint(mu / most * MU_LEVELS).clip(-127, 127)
+            levels = np.rint(mu / most * _MU_LEVELS).clip(-127, 127)
             small[f"mu{k}_levels"] = levels.astype(np.int8).T
             small[f"mu{k}_reach"] = most.astype(np.float32)
             small[f"gamma{k}_levels"] = _gamma_levels(gamma).T
@@ -275,7 +277,7 @@ def _expand_places(name: str, arrays: dict[str, Array]) -> None:
     # The cumulative sums of all steps, minus their value before the first place of the image.
     total = np.concatenate([[0], np.cumsum(steps)])
     indices = total[1:] - np.repeat(total[indptr[:-1]], counts) - 1
-    if indices.max(initial=0) >= MOST_PLACES:
+    if indices.max(initial=0) >= _MOST_PLACES:
         raise ValueError(f"{name} has places beyond its grid")
     arrays[f"{name}_indptr"] = indptr
     arrays[f"{name}_indices"] = indices.astype(np.int32)
@@ -297,21 +299,21 @@ def _expand_gaussians(k: str, arrays: dict[str, Array]) -> None:
         level = arrays.pop(f"angle{k}").T.astype(np.float64)
         # at the last level the tangent is infinite: all weight is on one element
         inside = np.minimum(np.abs(level), ANGLES - 1e-9) * (math.pi / 4 / ANGLES)
-        product = np.minimum(2 * np.log(np.tan(inside + math.pi / 4)), SATURATED)
+        product = np.minimum(2 * np.log(np.tan(inside + math.pi / 4)), _SATURATED)
         arrays[f"mu{k}"] = (0.5 * np.sign(level)).astype(np.float32)
         arrays[f"gamma{k}"] = (2 * product).astype(np.float32)
         return
     levels = arrays.pop(f"mu{k}_levels").T.astype(np.float32)
-    arrays[f"mu{k}"] = levels * arrays.pop(f"mu{k}_reach") / MU_LEVELS
+    arrays[f"mu{k}"] = levels * arrays.pop(f"mu{k}_reach") / _MU_LEVELS
     octaves = arrays.pop(f"gamma{k}_levels").T.astype(np.float32)
-    gamma = np.exp2(octaves / GAMMA_OCTAVE)
+    gamma = np.exp2(octaves / _GAMMA_OCTAVE)
     arrays[f"gamma{k}"] = np.where(octaves == -128, 0, gamma).astype(np.float32)
 
 
 def _gamma_levels(gamma: Array) -> Array:
     """γ on a logarithmic scale; -128 for 0."""
     with np.errstate(divide="ignore"):
-        levels = np.rint(GAMMA_OCTAVE * np.log2(gamma)).clip(-127, 127)
+        levels = np.rint(_GAMMA_OCTAVE * np.log2(gamma)).clip(-127, 127)
     return np.where(gamma > 0, levels, -128).astype(np.int8)
 
 

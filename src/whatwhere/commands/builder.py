@@ -32,7 +32,7 @@ from whatwhere.spec.toml import described_paths, override, parse_toml, setting_p
 
 Spec = TypeVar("Spec")
 Kind = Any  # a dataclass, or a pair (dataclass, names of some fields)
-METAVARS = {int: "N", float: "NUMBER", Path: "PATH", list[str]: "NAME"}
+_METAVARS = {int: "N", float: "NUMBER", Path: "PATH", list[str]: "NAME"}
 
 
 class Program(TyperGroup):
@@ -106,7 +106,7 @@ class Setting:
     @property
     def types(self) -> list[Any]:
         """The types that a value may have besides None."""
-        return value_types(self.hint)
+        return _value_types(self.hint)
 
     @property
     def metavar(self) -> str:
@@ -118,7 +118,7 @@ class Setting:
         return "" if self.default in (None, ()) else value_in_words(self.default)
 
 
-def value_types(hint: Any) -> list[Any]:
+def _value_types(hint: Any) -> list[Any]:
     """The types besides None in a type hint."""
     if get_origin(hint) in (tuple, list):
         return [hint]
@@ -130,13 +130,13 @@ def metavar(hint: Any) -> str:
     """The placeholder for a value of this type in the help: its possible values, or its type."""
     words = [
         word
-        for member in (hint, *value_types(hint))
+        for member in (hint, *_value_types(hint))
         if get_origin(member) is Literal
         for word in get_args(member)
     ]
     if words:
         return "|".join(words)
-    return METAVARS.get(value_types(hint)[0], "TEXT")
+    return _METAVARS.get(_value_types(hint)[0], "TEXT")
 
 
 def known_settings(kinds: Iterable[Kind]) -> dict[str, Setting]:
@@ -305,9 +305,9 @@ def command(
         parameters: list[inspect.Parameter] = []
         for p in inspect.signature(function).parameters.values():
             if p.name == "settings":
-                parameters += settings_parameters(known, chosen)
+                parameters += _settings_parameters(known, chosen)
             else:
-                parameters.append(own_parameter(p, hints[p.name], own.entries))
+                parameters.append(_own_parameter(p, hints[p.name], own.entries))
 
         def run(**given: Any) -> None:
             given.pop("help_settings", None)
@@ -318,21 +318,21 @@ def command(
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         content = {"known": known, "flags": chosen, "examples": own.shell, "moved": moved}
-        cls = type("SuggestingCommand", (SuggestingCommand,), content)
+        cls = type("_SuggestingCommand", (_SuggestingCommand,), content)
         # the list of commands shows all of `short_help`, but cuts a text from `help`
         app.command(
             name,
             cls=cls,
             help=own.prose,
             short_help=own.prose.split("\n\n")[0],
-            epilog=examples_text(own.shell),
+            epilog=_examples_text(own.shell),
         )(run)
         return function
 
     return add
 
 
-def settings_parameters(
+def _settings_parameters(
     known: Mapping[str, Setting], flags: Sequence[str]
 ) -> list[inspect.Parameter]:
     """The flags, `--set` for all other settings, and `--help-settings`, which lists those."""
@@ -365,8 +365,8 @@ def settings_parameters(
     )
     return [
         *parameters,
-        keyword("set", Annotated[list[str] | None, change], None),
-        keyword("help_settings", Annotated[bool, listing], False),
+        _keyword("set", Annotated[list[str] | None, change], None),
+        _keyword("help_settings", Annotated[bool, listing], False),
     ]
 
 
@@ -378,7 +378,7 @@ def settings_rows(settings: Iterable[Setting]) -> Iterator[tuple[str, str]]:
         if setting.nested:
             for path, (words, values) in described.items():
                 if path.partition(".")[0] == setting.name:
-                    yield path, sentence(words) + noted(values, paper_value(setting.kind, path))
+                    yield path, sentence(words) + noted(values, _paper_value(setting.kind, path))
         else:
             yield (
                 f"{setting.name}={setting.shown_default or setting.metavar}",
@@ -386,7 +386,7 @@ def settings_rows(settings: Iterable[Setting]) -> Iterator[tuple[str, str]]:
             )
 
 
-def paper_value(kind: type, path: str) -> str:
+def _paper_value(kind: type, path: str) -> str:
     """The value of a setting in the paper's recipe, where it has one."""
     value = value_of(kind.paper(), path) if hasattr(kind, "paper") else None
     return "" if value in (None, ()) else f"recipe paper: {value_in_words(value)}"
@@ -398,7 +398,7 @@ def noted(*notes: str) -> str:
     return f" ({'; '.join(given)})" if given else ""
 
 
-def examples_text(examples: Sequence[str]) -> str | None:
+def _examples_text(examples: Sequence[str]) -> str | None:
     """The examples, one a line, below the options of the help."""
     if not examples:
         return None
@@ -406,7 +406,7 @@ def examples_text(examples: Sequence[str]) -> str | None:
     return f"Examples:\n\n\b\n{lines}"  # click leaves the lines below \b as they are
 
 
-class SuggestingCommand(TyperCommand):
+class _SuggestingCommand(TyperCommand):
     """Suggests a setting in place of an option that does not exist.
 
     known     its settings
@@ -441,7 +441,7 @@ class SuggestingCommand(TyperCommand):
             raise
 
 
-def own_parameter(p: inspect.Parameter, hint: Any, words: Mapping[str, str]) -> inspect.Parameter:
+def _own_parameter(p: inspect.Parameter, hint: Any, words: Mapping[str, str]) -> inspect.Parameter:
     """A parameter of the function as an argument or an option."""
     name = p.name.rstrip("_")
     text = sentence(words[name] if name in words else SHARED[name])
@@ -451,7 +451,7 @@ def own_parameter(p: inspect.Parameter, hint: Any, words: Mapping[str, str]) -> 
     else:
         value = None if hint is bool else metavar(hint)
         info = typer.Option(spelled(name, p.default), help=text, metavar=value)
-    return keyword(p.name, Annotated[hint, info], p.default)
+    return _keyword(p.name, Annotated[hint, info], p.default)
 
 
 def flag(setting: Setting) -> inspect.Parameter:
@@ -460,14 +460,14 @@ def flag(setting: Setting) -> inspect.Parameter:
     text = sentence(setting.words)
     if setting.hint is bool:
         option = typer.Option(spelled(setting.name, setting.default), help=text, show_default=False)
-        return keyword(setting.name, Annotated[bool | None, option], None)
+        return _keyword(setting.name, Annotated[bool | None, option], None)
     if setting.shown_default and "efault" not in text:
         text += f" Default: {setting.shown_default}."
     option = typer.Option(spelled(setting.name), help=text, metavar=setting.metavar)
-    return keyword(setting.name, Annotated[str | None, option], None)
+    return _keyword(setting.name, Annotated[str | None, option], None)
 
 
-def keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
     )

@@ -44,7 +44,7 @@ def write(path: Path, content: bytes, folder: Path | None = None) -> None:
         write_atomic(path, content)
 
 
-LINE_SECONDS = 10.0  # between two lines about progress, where there is no bar
+_LINE_SECONDS = 10.0  # between two lines about progress, where there is no bar
 
 
 @dataclass(frozen=True)
@@ -107,15 +107,15 @@ class Stages:
                 pace.add(pieces)
                 display.update(task, advance=pieces, rate=pace.rate, time_left=pace.time_left)
                 now = time.monotonic()
-                if no_bar and pace.done < total and now - last_line >= LINE_SECONDS:
+                if no_bar and pace.done < total and now - last_line >= _LINE_SECONDS:
                     last_line = now
-                    self.console.print(f"{title}: {pace_words(pace)}", soft_wrap=True)
+                    self.console.print(f"{title}: {_pace_words(pace)}", soft_wrap=True)
 
             yield advance
         self.console.print(f"{title}: {time.monotonic() - start:.1f} s", soft_wrap=True)
 
 
-def pace_words(pace: Pace) -> str:
+def _pace_words(pace: Pace) -> str:
     """How much is done, and, once they are known, the rate and the time that is left."""
     words = [f"{pace.done:,} of {pace.total:,}", pace.rate, pace.time_left]
     return ", ".join(word for word in words if word)

@@ -26,11 +26,11 @@ from whatwhere.files import disk_errors, new_folder, open_atomic, open_regular, 
 
 CHUNK_BYTES = 1 << 18
 NPY_MAGIC = b"\x93NUMPY"
-TEXT_BYTES = 512  # bytes at the start of a file that show whether it is text
-ZIP_MAGIC = b"PK\x03\x04"
-GZIP_MAGIC = b"\x1f\x8b"
-IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-IDX_AXES = 4
+_TEXT_BYTES = 512  # bytes at the start of a file that show whether it is text
+_ZIP_MAGIC = b"PK\x03\x04"
+_GZIP_MAGIC = b"\x1f\x8b"
+_IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+_IDX_AXES = 4
 DECOMPRESSED_LIMIT = 1 << 30
 """The largest number of bytes that are decompressed into memory; uncompressed files may have any
 size."""
@@ -57,7 +57,7 @@ def read_array(path: Path, largest: int | None = None) -> AnyArray:
             if size <= largest:
                 return np.asarray(np.load(file, allow_pickle=False))
             return StoredArray.of_map(path, np.load(path, mmap_mode="r", allow_pickle=False))
-        if not start.startswith(GZIP_MAGIC):
+        if not start.startswith(_GZIP_MAGIC):
             dtype, shape = _read_idx_header(file)
             _check_length(shape, dtype, os.fstat(file.fileno()).st_size - file.tell())
             if os.fstat(file.fileno()).st_size > largest:
@@ -81,13 +81,13 @@ def _read_idx_header(stream: IO[bytes]) -> tuple[np.dtype, tuple[int, ...]]:
     if (
         len(start) < 4
         or start[:2] != b"\0\0"
-        or start[2] not in IDX_TYPES
-        or not 1 <= start[3] <= IDX_AXES
+        or start[2] not in _IDX_TYPES
+        or not 1 <= start[3] <= _IDX_AXES
     ):
         raise ValueError(
             f"it is not a picture, .npy, .npz or IDX file (first bytes: {start.hex(' ') or 'none'})"
         )
-    return np.dtype(IDX_TYPES[start[2]]), struct.unpack(f">{start[3]}I", stream.read(4 * start[3]))
+    return np.dtype(_IDX_TYPES[start[2]]), struct.unpack(f">{start[3]}I", stream.read(4 * start[3]))
 
 
 def _read_npy_header(stream: IO[bytes]) -> tuple[np.dtype, tuple[int, ...]]:
@@ -132,7 +132,7 @@ def open_npz(path: Path, kind: str = ".npz file", remedy: str = REMEDY) -> Itera
     """The arrays of an .npz file by name; each is read into memory when it is asked for."""
     damage = readable(path, kind, remedy, ImageError)
     with damage, open_regular(path) as file, ExitStack() as opened:
-        if not file.peek(len(ZIP_MAGIC)).startswith(ZIP_MAGIC):
+        if not file.peek(len(_ZIP_MAGIC)).startswith(_ZIP_MAGIC):
             raise ValueError("it is not an archive of NumPy")
         with untrusted():
             archive = opened.enter_context(np.load(file, allow_pickle=False))
@@ -161,7 +161,7 @@ Channels = Literal["first", "last"]
 LONG = 50
 """Samples for each channel of an array that looks like a recording: pictures are not so long."""
 
-FEW_CHANNELS = 4
+_FEW_CHANNELS = 4
 """An axis with at most as many entries is taken for the channels: grey, grey and alpha, colour,
 colour and alpha."""
 
@@ -173,13 +173,13 @@ def read_file(path: Path, largest: int | None = None) -> tuple[AnyArray, np.ndar
     largest  as in `read_array`
     """
     with open_regular(path) as file:
-        start = file.read(TEXT_BYTES)
+        start = file.read(_TEXT_BYTES)
     if _is_text(start):
         raise ImageError(
             f"{printable(path)} is text. Expected images (a picture, .npy, .npz or IDX) or a"
             " recording (.wav, .csv, .edf or .npy). Rename a table of numbers to .csv."
         )
-    if not start.startswith(ZIP_MAGIC):
+    if not start.startswith(_ZIP_MAGIC):
         return read_array(path, largest), None
     with open_npz(path) as archive:
         for name in ("images", "signals"):
@@ -265,8 +265,8 @@ def channel_axis(shape: tuple[int, ...], name: str) -> Channels:
     is the shortest of the three axes; if neither is, an error asks the user.
     """
     _, a, b, c = shape
-    first_is_short = a <= FEW_CHANNELS
-    last_is_short = c <= FEW_CHANNELS
+    first_is_short = a <= _FEW_CHANNELS
+    last_is_short = c <= _FEW_CHANNELS
     if first_is_short and last_is_short and (a > 1 or c == 1) and b > 1:
         warn(
             f"{name} has the shape {shape}; reading axis 1 as the {a} channels. If axis 3 holds"

@@ -113,7 +113,7 @@ def find(name: str) -> Entry:
 
 
 CHUNK_BYTES = 1 << 18
-TIMEOUT = 30
+_TIMEOUT = 30
 """Seconds without an answer after which the next mirror is tried."""
 
 
@@ -203,7 +203,7 @@ def _fetch(entry: Entry, file: File) -> None:
         url = mirror + file.download_name
         try:
             with urlopen(
-                Request(url, headers={"User-Agent": "whatwhere"}), timeout=TIMEOUT
+                Request(url, headers={"User-Agent": "whatwhere"}), timeout=_TIMEOUT
             ) as answer:
                 store(entry, file, answer, url)
             return

@@ -22,7 +22,7 @@ _SHOWN = 12  # images in a notebook
 SCALES = {"b1": 1, "u1": 255, "u2": 65535, "i1": 128, "i2": 32768}
 """The divisor of integers: unsigned ones become values in [0, 1], signed ones in [-1, 1)."""
 
-DEPTHS = (10, 12)
+_DEPTHS = (10, 12)
 """Bits of sensors whose pixels are stored in 16 bits. (14 bits cannot be distinguished from a dark
 picture with 16.)"""
 
@@ -287,7 +287,7 @@ def brightest_of(dtype: np.dtype) -> int:
 def white_used(largest: int, name: str) -> int:
     """The white of 16-bit pixels up to `largest`, with a warning where they use 10 or 12 bits
     only."""
-    for bits in DEPTHS:
+    for bits in _DEPTHS:
         if 0 < largest < 2**bits:
             white = 2**bits - 1
             warn(f"{name} has 16-bit pixels that use only {bits} bits. Using {white} as white.")

@@ -32,7 +32,7 @@ from whatwhere.errors import ImageError, one_or, plural, printable, unique_print
 from whatwhere.spec.execution import Shard
 
 USUAL_SIDE = 64
-MOST_CROPS = 10_000
+_MOST_CROPS = 10_000
 Group = tuple[Images, Images | None]
 """Images of one size, and their masks if there are any."""
 
@@ -284,10 +284,10 @@ def random_crops(
     count   number of crops; None: as many as have the area of all pictures together, at most 10,000
     """
     size = size or usual_side([images.shape[1:] for images, _ in groups])
-    large = large_enough(groups, size)
+    large = _large_enough(groups, size)
     extents = [images.shape[1:] for images, _ in large for _ in range(len(images))]
     rng = np.random.default_rng(seed)
-    corners = random_corners(extents, size, count, rng)
+    corners = _random_corners(extents, size, count, rng)
     count = sum(map(len, corners))
     order = rng.permutation(count)
     name = f"{count:,} crops of {size} × {size} from {len(extents):,} pictures"
@@ -298,7 +298,7 @@ def random_crops(
     return images, cut(masks, corners, size, order, f"masks of {name}")
 
 
-def large_enough(groups: Sequence[Group], size: int) -> list[Group]:
+def _large_enough(groups: Sequence[Group], size: int) -> list[Group]:
     """The groups of pictures that a crop of size × size fits into; a warning counts the others."""
     large = [group for group in groups if min(group[0].shape[1:]) >= size]
     if not large:
@@ -313,13 +313,13 @@ def large_enough(groups: Sequence[Group], size: int) -> list[Group]:
     return large
 
 
-def random_corners(
+def _random_corners(
     extents: Sequence[tuple[int, ...]], size: int, count: int | None, rng: np.random.Generator
 ) -> list[np.ndarray]:
     """Upper left corners of crops, [n, 2] for each picture of height × width pixels."""
     areas = np.array([height * width for height, width in extents])
     if count is None:
-        count = min(MOST_CROPS, max(len(areas), int(areas.sum()) // size**2))
+        count = min(_MOST_CROPS, max(len(areas), int(areas.sum()) // size**2))
     # rounded cumulative sums, so that the shares add up to `count`
     shares = np.diff(np.rint(np.cumsum(areas) / areas.sum() * count).astype(int), prepend=0)
     return [
@@ -344,13 +344,13 @@ def cut(
             pieces += [pixels[:, y : y + size, x : x + size].copy() for y, x in chosen]
             if images.labels is not None:
                 labels += [images.labels[row]] * len(chosen)
-    crops = like_all(groups, np.stack(pieces)[order], name)
+    crops = _like_all(groups, np.stack(pieces)[order], name)
     if len(labels) < len(pieces):  # some pictures have no label
         return crops
     return replace(crops, labels=np.array(labels, np.int64)[order], classes=groups[0].classes)
 
 
-def like_all(groups: Sequence[Images], pixels: np.ndarray, name: str) -> Images:
+def _like_all(groups: Sequence[Images], pixels: np.ndarray, name: str) -> Images:
     """Pixels of all these images together, with what they say about values."""
     deep_white = max(images.deep_white or 0 for images in groups)
     return Images(

@@ -19,7 +19,7 @@ from whatwhere.spec.execution import Shard, part_number
 UNFINISHED = ".unfinished"
 """The file in a part that is a folder while its shard is working, or after it was killed."""
 
-PART_RECORD = ".part.json"
+_PART_RECORD = ".part.json"
 """The file in a part that is a folder with its `PartRecord`."""
 
 REMEDY = "free some disk space, or choose another folder"
@@ -105,7 +105,7 @@ def read_record(part: Path) -> PartRecord:
     be read, which is an error where it is used."""
     try:
         if part.is_dir():
-            file = part / PART_RECORD
+            file = part / _PART_RECORD
             return PartRecord.of_json(read_json(file)) if file.exists() else UNKNOWN
         with open_npz(part) as archive:
             return PartRecord.of_arrays(archive)
@@ -153,11 +153,11 @@ def find_parts(folder: str | os.PathLike[str]) -> list[Path]:
             f" with --shard {first}/{count}."
         )
     parts = sorted(shards)
-    check_same_source(place, parts)
+    _check_same_source(place, parts)
     return parts
 
 
-def check_same_source(folder: Path, parts: list[Path]) -> None:
+def _check_same_source(folder: Path, parts: list[Path]) -> None:
     """Raise an ImageError if a part was made from other pictures, with another model or with other
     settings than the first part."""
     count = len(parts)
@@ -238,7 +238,7 @@ def begin_part(folder: Path, shard: Shard, record: PartRecord, *, overwrite: boo
         folder.mkdir(parents=True, exist_ok=True)
         (folder / UNFINISHED).touch()
         remove_leftovers(folder)
-        write_atomic(folder / PART_RECORD, record.json())
+        write_atomic(folder / _PART_RECORD, record.json())
 
 
 def end_part(folder: Path, shard: Shard) -> None:

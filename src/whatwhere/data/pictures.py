@@ -28,20 +28,20 @@ from whatwhere.spec.execution import Shard
 
 FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
-TIFF_MAGICS = (b"II*\0", b"MM\0*")
-MAGICS = (b"\x89PNG", b"\xff\xd8\xff", b"BM", b"RIFF", *TIFF_MAGICS)
+_TIFF_MAGICS = (b"II*\0", b"MM\0*")
+_MAGICS = (b"\x89PNG", b"\xff\xd8\xff", b"BM", b"RIFF", *_TIFF_MAGICS)
 """How files of these formats begin."""
 
-LARGEST_PICTURE = 1 << 25
+_LARGEST_PICTURE = 1 << 25
 """Pixels of one picture (8192 × 4096); a larger one is rejected before it is decoded."""
 
-LABEL_FILES = (".csv", ".codes.safetensors", ".classifier.safetensors")
+_LABEL_FILES = (".csv", ".codes.safetensors", ".classifier.safetensors")
 """What `whatwhere label` writes next to the pictures, if its table of labels is there."""
 
-MOST_PAGES = 10_000
+_MOST_PAGES = 10_000
 REMEDY = "give PNG, JPEG, BMP, TIFF or WebP files"
-PLAIN_MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB"}
-ALPHA_MODES = {
+_PLAIN_MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB"}
+_ALPHA_MODES = {
     "LA": "LA",
     "La": "LA",
     "PA": "RGBA",
@@ -52,19 +52,19 @@ ALPHA_MODES = {
 }
 """How Pillow's modes are read: as grey or colour, without and with transparency."""
 
-TIFF_DTYPES = ("uint8", "uint16", "float32")
+_TIFF_DTYPES = ("uint8", "uint16", "float32")
 MOST_VALUES = 1 << 27
 """The largest number of values in one page of a TIFF, in all its channels."""
 SAMPLES = 277  # tag: channels of a pixel
-BITS = 258  # tag: bits of each channel
-PHOTOMETRIC = 262  # tag: what the values mean
-WHITE_IS_ZERO = 0  # a value of it
-ORIENTATION = 274  # tag: where the first row and the first column are seen
-LARGEST_DPI = 1e6
-INCH = 2  # units of a TIFF's resolution
-CENTIMETRE = 3
+_BITS = 258  # tag: bits of each channel
+_PHOTOMETRIC = 262  # tag: what the values mean
+_WHITE_IS_ZERO = 0  # a value of it
+_ORIENTATION = 274  # tag: where the first row and the first column are seen
+_LARGEST_DPI = 1e6
+_INCH = 2  # units of a TIFF's resolution
+_CENTIMETRE = 3
 
-DEEP_MODES = {
+_DEEP_MODES = {
     "I;16": np.uint16,
     "I;16L": np.uint16,
     "I;16B": np.uint16,
@@ -93,7 +93,7 @@ class Place(NamedTuple):
 TOP = Place()  # in no sub-folder
 
 
-class FolderContent(NamedTuple):
+class _FolderContent(NamedTuple):
     """The files of a folder: those that are named like pictures, and all others except those that
     the program wrote."""
 
@@ -112,7 +112,7 @@ class FolderContent(NamedTuple):
         names = [f"{place.prefix}{file.name}" for file, place in self.pictures.items()]
         return AllPictures.of(len(names), names)
 
-    def split(self, shard: Shard) -> "tuple[FolderContent, list[Path]]":
+    def split(self, shard: Shard) -> "tuple[_FolderContent, list[Path]]":
         """The pictures of a shard, and the files of all other shards. The first shard has the files
         that are not pictures."""
         files = list(self.pictures)
@@ -121,7 +121,7 @@ class FolderContent(NamedTuple):
         rows = shard.rows_of_pictures(len(files))
         own = {file: self.pictures[file] for file in files[rows.start : rows.stop]}
         elsewhere = files[: rows.start] + files[rows.stop :]
-        return FolderContent(own, self.others if shard.index == 1 else []), elsewhere
+        return _FolderContent(own, self.others if shard.index == 1 else []), elsewhere
 
 
 @dataclass(frozen=True)
@@ -184,10 +184,10 @@ def pictures_of_files(files: Sequence[str | Path]) -> list[Picture]:
 def is_picture(path: Path) -> bool:
     """Whether a file is named like a picture or begins like one."""
     with open_regular(path) as file:
-        return path.suffix.lower() in SUFFIXES or file.read(4).startswith(MAGICS)
+        return path.suffix.lower() in SUFFIXES or file.read(4).startswith(_MAGICS)
 
 
-def read_pictures(folder: Path, content: FolderContent) -> list[Picture]:
+def read_pictures(folder: Path, content: _FolderContent) -> list[Picture]:
     """The pictures of a folder, or of a shard of it, in the order of their paths; all of them are
     decoded once.
 
@@ -215,7 +215,7 @@ def largest_of(file: Path) -> int:
         return 0
 
 
-def _no_pictures(folder: Path, content: FolderContent, skipped: Mapping[Path, str]) -> str:
+def _no_pictures(folder: Path, content: _FolderContent, skipped: Mapping[Path, str]) -> str:
     """The message about a folder, or a shard of it, without a usable picture."""
     if content.pictures:
         words = "none of its pictures can be read."
@@ -257,7 +257,7 @@ def decode(picture: Picture, *, known: bool = False, blend: bool = True) -> np.n
     return pixels
 
 
-def folder_content(folder: Path, but: Path | None = None) -> FolderContent:
+def folder_content(folder: Path, but: Path | None = None) -> _FolderContent:
     """The files of a folder and of its sub-folders, at any depth, in the order of their paths.
 
     Sub-folders are labels if every picture lies directly in one: folder/label/picture. Other
@@ -276,7 +276,7 @@ def folder_content(folder: Path, but: Path | None = None) -> FolderContent:
     named = set(pictures)
     own = _own_files(folder)
     others = [folder / file for file in files if file not in named and folder / file not in own]
-    return FolderContent(places, others)
+    return _FolderContent(places, others)
 
 
 def _own_files(folder: Path) -> set[Path]:
@@ -288,7 +288,7 @@ def _own_files(folder: Path) -> set[Path]:
         own = set()
     for codes in folder.glob("*.codes.safetensors"):
         labels = codes.name.removesuffix(".codes.safetensors")
-        for suffix in LABEL_FILES:
+        for suffix in _LABEL_FILES:
             own.add(folder / f"{labels}{suffix}")
     return own
 
@@ -297,13 +297,13 @@ def _left_out(folder: Path, but: Path | None) -> set[tuple[int, int]]:
     """The identity of a folder that is left out, unless it is the folder that is walked itself."""
     if but is None or not os.path.isdir(but) or os.path.samefile(but, folder):
         return set()
-    return {folder_identity(but)}
+    return {_folder_identity(but)}
 
 
 def _walk(folder: Path, seen: set[tuple[int, int]], inside: Path = Path()) -> Iterator[Path]:
     """The paths of files from a folder down. Links are followed, to each folder once, so that a
     circle of links ends."""
-    identity = folder_identity(folder / inside)
+    identity = _folder_identity(folder / inside)
     if identity in seen:
         return
     seen.add(identity)
@@ -319,7 +319,7 @@ def _walk(folder: Path, seen: set[tuple[int, int]], inside: Path = Path()) -> It
             yield from _walk(folder, seen, path)
 
 
-def folder_identity(folder: Path) -> tuple[int, int]:
+def _folder_identity(folder: Path) -> tuple[int, int]:
     """An identity that is the same for all names of one folder."""
     status = os.stat(folder)
     return status.st_dev, status.st_ino
@@ -368,8 +368,8 @@ def find_pages(file: Path, place: Place = TOP) -> Iterator[Picture]:
         stamp = FileStamp.of(os.stat(file))
         with untrusted():
             pages = getattr(picture, "n_frames", 1)
-        if pages > MOST_PAGES:
-            raise ValueError(f"it has {pages:,} pages; expected at most {MOST_PAGES:,}")
+        if pages > _MOST_PAGES:
+            raise ValueError(f"it has {pages:,} pages; expected at most {_MOST_PAGES:,}")
         for page in range(pages):
             pixels = _read_page(picture, page, _pixels)
             largest = int(pixels.max()) if pixels.dtype == np.uint16 else 0
@@ -414,14 +414,14 @@ def _open_stream(stream: BinaryIO, image: Any, unidentified: type[Exception]) ->
         picture = image.open(stream, formats=FORMATS)
         if is_deep(picture):
             return DeepPng(stream)
-        if not is_reduced(picture):
+        if not _is_reduced(picture):
             return picture
     except unidentified:
         stream.seek(0)
-        if not stream.read(4).startswith(TIFF_MAGICS):
+        if not stream.read(4).startswith(_TIFF_MAGICS):
             raise ValueError("it is damaged, or not a picture") from None
     stream.seek(0)
-    return ChannelTiff(stream)
+    return _ChannelTiff(stream)
 
 
 def _read_page(picture: Any, page: int, read: Callable[[Any], np.ndarray]) -> np.ndarray:
@@ -432,15 +432,15 @@ def _read_page(picture: Any, page: int, read: Callable[[Any], np.ndarray]) -> np
     if page:
         with untrusted():
             picture.seek(page)
-    if not 0 < picture.width * picture.height <= LARGEST_PICTURE:
+    if not 0 < picture.width * picture.height <= _LARGEST_PICTURE:
         raise ValueError(
             f"it has {picture.width} × {picture.height} pixels; expected at most"
-            f" {LARGEST_PICTURE:,}"
+            f" {_LARGEST_PICTURE:,}"
         )
-    if not isinstance(picture, ChannelTiff | DeepPng):
-        if picture.mode not in PLAIN_MODES | ALPHA_MODES | DEEP_MODES:
+    if not isinstance(picture, _ChannelTiff | DeepPng):
+        if picture.mode not in _PLAIN_MODES | _ALPHA_MODES | _DEEP_MODES:
             raise ValueError(f"its mode is {picture.mode}; expected grey or RGB")
-        if is_reduced(picture):
+        if _is_reduced(picture):
             raise ValueError(
                 f"page {page + 1} and page 1 have different channels; save each page as a separate"
                 " picture"
@@ -454,13 +454,13 @@ def _read_page(picture: Any, page: int, read: Callable[[Any], np.ndarray]) -> np
 
 def _pixels(picture: Any) -> np.ndarray:
     """The pixels [H, W] or [H, W, C] of an open picture."""
-    if isinstance(picture, ChannelTiff | DeepPng):
+    if isinstance(picture, _ChannelTiff | DeepPng):
         return picture.pixels()
-    if picture.mode in DEEP_MODES:
+    if picture.mode in _DEEP_MODES:
         return _deep_grey(picture)
-    if picture.mode in PLAIN_MODES and not picture.has_transparency_data:
-        return np.asarray(picture.convert(PLAIN_MODES[picture.mode]))
-    values = np.asarray(picture.convert(ALPHA_MODES[picture.mode])).astype(np.uint16)
+    if picture.mode in _PLAIN_MODES and not picture.has_transparency_data:
+        return np.asarray(picture.convert(_PLAIN_MODES[picture.mode]))
+    values = np.asarray(picture.convert(_ALPHA_MODES[picture.mode])).astype(np.uint16)
     colour = values[..., :-1]
     alpha = values[..., -1:]
     blended = ((colour * alpha + 127) // 255).astype(np.uint8)
@@ -470,26 +470,26 @@ def _pixels(picture: Any) -> np.ndarray:
 def _deep_grey(picture: Any) -> np.ndarray:
     """The pixels [H, W] of an open picture of one channel with more than 8 bits, in which 0 is
     black."""
-    values: np.ndarray = np.asarray(picture).astype(DEEP_MODES[picture.mode])
+    values: np.ndarray = np.asarray(picture).astype(_DEEP_MODES[picture.mode])
     if values.dtype == np.uint16 and picture.format == "TIFF":
         tags = picture.tag_v2
-        if tags.get(PHOTOMETRIC) == WHITE_IS_ZERO:  # which Pillow ignores in 16 bits
-            return (1 << tags.get(BITS, (16,))[0]) - 1 - values
+        if tags.get(_PHOTOMETRIC) == _WHITE_IS_ZERO:  # which Pillow ignores in 16 bits
+            return (1 << tags.get(_BITS, (16,))[0]) - 1 - values
     return values
 
 
 def _has_alpha(picture: Any) -> bool:
     """Whether an open picture has an alpha channel, or a colour that is transparent."""
-    return picture.mode in ALPHA_MODES and bool(picture.has_transparency_data)
+    return picture.mode in _ALPHA_MODES and bool(picture.has_transparency_data)
 
 
 def _colours(picture: Any) -> np.ndarray:
     """The pixels [H, W] or [H, W, C] of an open picture without its alpha channel."""
     if isinstance(picture, DeepPng):
         return picture.colours()
-    if isinstance(picture, ChannelTiff) or not _has_alpha(picture):
+    if isinstance(picture, _ChannelTiff) or not _has_alpha(picture):
         return _pixels(picture)
-    colours = np.asarray(picture.convert(ALPHA_MODES[picture.mode]))[..., :-1]
+    colours = np.asarray(picture.convert(_ALPHA_MODES[picture.mode]))[..., :-1]
     return colours[..., 0] if colours.shape[-1] == 1 else colours
 
 
@@ -497,9 +497,9 @@ def _alpha(picture: Any) -> np.ndarray:
     """The alpha channel [H, W] of an open picture."""
     if isinstance(picture, DeepPng):
         return picture.alpha()
-    if isinstance(picture, ChannelTiff) or not _has_alpha(picture):
+    if isinstance(picture, _ChannelTiff) or not _has_alpha(picture):
         return np.full((picture.height, picture.width), 255, np.uint8)
-    return np.asarray(picture.convert(ALPHA_MODES[picture.mode]))[..., -1]
+    return np.asarray(picture.convert(_ALPHA_MODES[picture.mode]))[..., -1]
 
 
 @dataclass(frozen=True)
@@ -525,7 +525,7 @@ def read_extras(file: Path, *, filled_in: bool = False) -> Extras:
     filled_in  pixels of alpha 0 become opaque
     """
     with _open(file) as picture:
-        if isinstance(picture, ChannelTiff):
+        if isinstance(picture, _ChannelTiff):
             with untrusted():
                 return Extras(None, picture.icc_profile, picture.dpi)
         icc_profile = picture.info.get("icc_profile")
@@ -546,7 +546,7 @@ def _checked_dpi(values: Any) -> tuple[float, float] | None:
         across, down = map(float, values)
     except (TypeError, ValueError, ZeroDivisionError):
         return None
-    plausible = 0 < across < LARGEST_DPI and 0 < down < LARGEST_DPI
+    plausible = 0 < across < _LARGEST_DPI and 0 < down < _LARGEST_DPI
     return (across, down) if plausible else None
 
 
@@ -556,19 +556,19 @@ def _known(picture: Any) -> np.ndarray:
         return picture.known()
     if not picture.has_transparency_data:
         return np.ones((picture.height, picture.width), bool)
-    return np.asarray(picture.convert(ALPHA_MODES[picture.mode]))[..., -1] > 0
+    return np.asarray(picture.convert(_ALPHA_MODES[picture.mode]))[..., -1] > 0
 
 
 # TIFF files of pixels that Pillow has no kind for: any number of channels, and channels of more
 # than 8 bits
 
 
-def is_reduced(picture: Any) -> bool:
+def _is_reduced(picture: Any) -> bool:
     """Whether Pillow drops channels or bits of an open picture."""
     if picture.format != "TIFF":
         return False
     samples = picture.tag_v2.get(SAMPLES, 1)
-    bits = picture.tag_v2.get(BITS, (1,))
+    bits = picture.tag_v2.get(_BITS, (1,))
     return bool(
         samples != len(picture.getbands())
         or picture.mode == "RGBX"
@@ -576,7 +576,7 @@ def is_reduced(picture: Any) -> bool:
     )
 
 
-class ChannelTiff:
+class _ChannelTiff:
     """The pages of an open file, one at a time, with the names of Pillow's pictures."""
 
     has_transparency_data = False
@@ -602,19 +602,19 @@ class ChannelTiff:
     def dpi(self) -> tuple[float, float] | None:
         """Pixels per inch of the page, across and down."""
         unit = int(self._page.resolutionunit)
-        if unit not in (INCH, CENTIMETRE):
+        if unit not in (_INCH, _CENTIMETRE):
             return None
-        scale = 1.0 if unit == INCH else 2.54
+        scale = 1.0 if unit == _INCH else 2.54
         return _checked_dpi([scale * value for value in self._page.resolution])
 
     def pixels(self) -> np.ndarray:
         """The pixels of the page, [H, W, C]."""
         page = self._page
         axes = page.axes.replace("S", "") == "YX" and page.photometric.name in ("MINISBLACK", "RGB")
-        if not axes or page.dtype is None or page.dtype.name not in TIFF_DTYPES:
+        if not axes or page.dtype is None or page.dtype.name not in _TIFF_DTYPES:
             raise ValueError(
                 f"it is a {page.photometric.name} TIFF with pixels of type {page.dtype}; expected"
-                f" grey, RGB or any number of channels, of type {', '.join(TIFF_DTYPES)}"
+                f" grey, RGB or any number of channels, of type {', '.join(_TIFF_DTYPES)}"
             )
         if page.compression.name != "NONE" or any(int(kind) for kind in page.extrasamples):
             raise ValueError(
@@ -627,7 +627,7 @@ class ChannelTiff:
             )
         values: np.ndarray = page.asarray().astype(page.dtype.newbyteorder("="), copy=False)
         values = np.atleast_3d(np.moveaxis(values, 0, -1) if page.axes == "SYX" else values)
-        tag = page.tags.get(ORIENTATION)
+        tag = page.tags.get(_ORIENTATION)
         return _upright(values, 1 if tag is None else int(tag.value))
 
 
@@ -646,7 +646,7 @@ def write_tiff(file: BinaryIO, pages: Sequence[np.ndarray], extras: Extras = NO_
     if extras.icc_profile:
         options["iccprofile"] = extras.icc_profile
     if extras.dpi:
-        options |= {"resolution": extras.dpi, "resolutionunit": INCH}
+        options |= {"resolution": extras.dpi, "resolutionunit": _INCH}
     with _tifffile("writing").TiffWriter(file) as writer:
         for page in pages:
             kind = "rgb" if len(page) == 3 else "minisblack"

@@ -29,11 +29,11 @@ from whatwhere.spec import (
 )
 
 
-def is_square(size: int | tuple[int, int] | None) -> bool:
+def _is_square(size: int | tuple[int, int] | None) -> bool:
     return not isinstance(size, tuple) or size[0] == size[1]
 
 
-SQUARE = Values(is_square, "a square")
+_SQUARE = Values(_is_square, "a square")
 
 PAGE = Support(
     inference={
@@ -51,10 +51,10 @@ PAGE = Support(
     },
     model={
         "layers.each.maps": ANY,
-        "layers.each.filter_size": SQUARE,
+        "layers.each.filter_size": _SQUARE,
         "layers.each.pooling": Kinds(Gaussian, Max, Sum),
-        "layers.each.pool_size": SQUARE,
-        "layers.each.pool_stride": SQUARE,
+        "layers.each.pool_size": _SQUARE,
+        "layers.each.pool_stride": _SQUARE,
         "layers.each.fan_in": ANY,
         "channels": ANY,
         "nonnegative": ANY,
@@ -71,7 +71,7 @@ PAGE = Support(
 """What the page's own engine supports (`assets/engine.js`), declared as every engine's is."""
 
 
-def require_shown(inference: InferenceSpec, model: ModelSpec) -> None:
+def _require_shown(inference: InferenceSpec, model: ModelSpec) -> None:
     """Raise a SpecError that names a setting which the page's engine does not have."""
     reason = PAGE.unsupported_setting(replace(inference, step=LineSearch()), model)
     if reason is not None:
@@ -84,7 +84,7 @@ def require_shown(inference: InferenceSpec, model: ModelSpec) -> None:
 def pack_model(model: DeconvNet) -> dict[str, Any]:
     """The model's input stage, and its layers: filters [below, maps, K, K] as float32 and
     connectivity as bytes."""
-    require_shown(InferenceSpec(), model.spec)
+    _require_shown(InferenceSpec(), model.spec)
     layers = [
         {
             "maps": layer.maps,
@@ -92,8 +92,8 @@ def pack_model(model: DeconvNet) -> dict[str, Any]:
             "kind": layer.pooling.kind,
             "poolSize": layer.pool_size,
             "stride": layer.strides[0],
-            "filters": to_base64(filters, np.float32),
-            "connected": to_base64(connected, np.uint8),
+            "filters": _to_base64(filters, np.float32),
+            "connected": _to_base64(connected, np.uint8),
         }
         for layer, filters, connected in zip(
             model.spec.layers, model.filters, model.connectivity, strict=True
@@ -129,19 +129,19 @@ def pack_settings(spec: InferenceSpec) -> dict[str, Any]:
     }
 
 
-def to_base64(values: Tensor, dtype: type[np.generic]) -> str:
+def _to_base64(values: Tensor, dtype: type[np.generic]) -> str:
     array = values.detach().cpu().numpy().astype(np.dtype(dtype).newbyteorder("<"))
     return base64.b64encode(array.tobytes()).decode("ascii")
 
 
 EXAMPLES = 1_000
-EXAMPLE_BYTES = 2_000_000  # of pixels, before compression: larger images come in smaller numbers
+_EXAMPLE_BYTES = 2_000_000  # of pixels, before compression: larger images come in smaller numbers
 PART = 50
 CODE_STEPS = 100
 INK = (0.1, 0.9)  # below: ground; above: ink
 MOSTLY = 0.6  # share of ground from which on images are strokes
 FEW = 0.2  # share of pixels between ground and ink up to which they are
-PAGE_STEPS = 200  # steps of the page at its start: twice as many leave half as many features
+_PAGE_STEPS = 200  # steps of the page at its start: twice as many leave half as many features
 
 
 class Explorer:
@@ -181,7 +181,7 @@ class Explorer:
         self.part_size = part_size
         # the rule that the page's engine has
         self.training = replace(recipe.learning[-1].inference, step=LineSearch())
-        require_shown(self.training, model.spec)
+        _require_shown(self.training, model.spec)
         self.packed = pack_model(model)
         self.images = images.subset(choose_examples(images, examples))
         self.parts = -(-len(self.images) // part_size)
@@ -204,7 +204,7 @@ class Explorer:
             "height": height,
             "width": width,
             "model": self.packed,
-            "settings": pack_settings(replace(self.training, steps=PAGE_STEPS)),
+            "settings": pack_settings(replace(self.training, steps=_PAGE_STEPS)),
             "testSettings": {
                 name: tested[name] for name in ("lambda", "alpha", "steps", "poolingStep")
             },
@@ -238,7 +238,7 @@ class Explorer:
 
 def choose_examples(images: Images, most: int) -> np.ndarray:
     """Rows spread evenly over a set, as many as are asked for and as the page can carry."""
-    count = max(1, min(most, len(images), EXAMPLE_BYTES // int(np.prod(images.shape))))
+    count = max(1, min(most, len(images), _EXAMPLE_BYTES // int(np.prod(images.shape))))
     return np.arange(count) * len(images) // count
 
 

@@ -23,7 +23,7 @@ MOST = 400  # the largest number of Gaussians that are drawn for one feature
 
 
 @dataclass(frozen=True)
-class Activations:
+class _Activations:
     """Activations of one feature: image, row and column on the map, and value; [n] each."""
 
     feature: int
@@ -36,7 +36,7 @@ class Activations:
         return len(self.image)
 
 
-def draw_activations(p: Tensor, feature: int, count: int, least: float = 0.0) -> Activations:
+def draw_activations(p: Tensor, feature: int, count: int, least: float = 0.0) -> _Activations:
     """Draw `count` non-zero activations of a feature uniformly, without replacement, or all; p [N,
     B, H, W].
 
@@ -47,7 +47,7 @@ def draw_activations(p: Tensor, feature: int, count: int, least: float = 0.0) ->
     image, row, column = places[
         np.random.default_rng([0, feature]).permutation(len(places))[:count]
     ].T
-    return Activations(feature, image, row, column, values[image, row, column])
+    return _Activations(feature, image, row, column, values[image, row, column])
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def map_places(model: DeconvNet, layer: int, axis: int) -> tuple[int, float]:
 
 
 def project(
-    model: DeconvNet, latents: Latents, drawn: Activations, height: int, width: int
+    model: DeconvNet, latents: Latents, drawn: _Activations, height: int, width: int
 ) -> Tensor:
     """Each activation on its own, with the pooling variables of its image, projected to the pixels:
     [n, C, h, w].

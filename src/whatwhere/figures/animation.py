@@ -27,10 +27,10 @@ from whatwhere.spec import InferenceSpec
 from whatwhere.spec.recipe import joint
 
 FRAMES = 20  # about this many of the steps are shown
-FRAME_DPI = 100
-FRAME_MS = 180
-LAST_FRAME_MS = 2500
-PANEL_SIDE = 1.3  # inches of a picture
+_FRAME_DPI = 100
+_FRAME_MS = 180
+_LAST_FRAME_MS = 2500
+_PANEL_SIDE = 1.3  # inches of a picture
 PARTS = ("reconstruction", "penalty")  # the parts of the cost
 
 
@@ -66,7 +66,7 @@ def animation(
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
+def _one_thread() -> Iterator[None]:
     """Let PyTorch compute in one thread: the maps of one image are so small that threads wait for
     each other longer than they compute, up to 40 times as long if other programs use the
     processor."""
@@ -78,7 +78,7 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-@one_thread()
+@_one_thread()
 def draw_steps(model: DeconvNet, image: Tensor, steps: list[Step]) -> bytes:
     """The steps of an inference, which `trace` followed, as the bytes of a GIF."""
     last = len(steps) - 1
@@ -94,7 +94,7 @@ def draw_steps(model: DeconvNet, image: Tensor, steps: list[Step]) -> bytes:
         Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.NONE)
         for frame in frames
     )
-    durations = [FRAME_MS] * len(others) + [LAST_FRAME_MS]
+    durations = [_FRAME_MS] * len(others) + [_LAST_FRAME_MS]
     file = io.BytesIO()
     first.save(
         file,
@@ -109,7 +109,7 @@ def draw_steps(model: DeconvNet, image: Tensor, steps: list[Step]) -> bytes:
     return file.getvalue()
 
 
-@one_thread()
+@_one_thread()
 def trace(
     model: DeconvNet, image: Tensor, spec: InferenceSpec, progress: Callable[[int], None]
 ) -> list[Step]:
@@ -157,9 +157,9 @@ class Drawing:
         self.figure = Figure(figsize=(5.6, 2.66))
         self.headings = []
         self.pictures = []
-        for left in 0.05 + np.arange(4) * (PANEL_SIDE + 0.1):
+        for left in 0.05 + np.arange(4) * (_PANEL_SIDE + 0.1):
             self.headings.append(style.add_heading(self.figure, left, 0.04, ""))
-            axes = style.add_picture(self.figure, left, 0.2, PANEL_SIDE, self.rgb(image))
+            axes = style.add_picture(self.figure, left, 0.2, _PANEL_SIDE, self.rgb(image))
             self.pictures.append(axes.images[0])
         self.axes = self._cost_axes()
         self.curves = []
@@ -237,7 +237,7 @@ class Drawing:
 
 def to_pixels(figure: Figure) -> np.ndarray:
     """A figure as RGB pixels [H, W, 3]."""
-    figure.set_dpi(FRAME_DPI)
+    figure.set_dpi(_FRAME_DPI)
     canvas: Any = FigureCanvasAgg(figure)  # matplotlib declares no types of it
     canvas.draw()
     return np.asarray(canvas.buffer_rgba())[..., :3].copy()

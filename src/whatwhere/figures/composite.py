@@ -22,18 +22,18 @@ from whatwhere.model import DeconvNet
 
 # inches: above a panel, next to it, and below it
 HEADING = 0.2
-BETWEEN = 0.2
+_BETWEEN = 0.2
 BELOW = 0.08
 # of a feature; of images and reconstructions on the page of a model
 SAMPLES = 16
 PAIRS = 16
-Panel = tuple[str, np.ndarray]
+_Panel = tuple[str, np.ndarray]
 """A heading and a picture [H, W, 3]."""
 
 
 def reconstruction_panel(
     model: DeconvNet, images: Tensor, latents: Latents, columns: int = 4
-) -> Panel:
+) -> _Panel:
     """Pairs of an image and, to its right, its reconstruction; `columns` pairs in a row."""
     v_hat = model.at(*images.shape[2:]).decode(latents)
     ink = style.is_ink(images)
@@ -50,7 +50,7 @@ def reconstruction_panel(
     return heading, style.tile(pairs, columns, gap=2, between=style.WHITE)
 
 
-def filter_panel(model: DeconvNet) -> Panel:
+def filter_panel(model: DeconvNet) -> _Panel:
     f = filters_as_images(model)
     return f"The {len(f)} filters of layer 1", style.tile(
         style.enlarge(style.part_to_rgb(f), 20), style.columns_for(len(f))
@@ -62,7 +62,7 @@ def filters_as_images(model: DeconvNet) -> Tensor:
     return model.input_stage.inverse(model.filters[0].detach().cpu().transpose(0, 1), Background())
 
 
-def plane_panel(model: DeconvNet, layer: int = 2, columns: int = 8) -> Panel:
+def plane_panel(model: DeconvNet, layer: int = 2, columns: int = 8) -> _Panel:
     """The filter planes of a layer, one group for each map below; grey between maps that are not
     connected.
 
@@ -86,7 +86,7 @@ def plane_panel(model: DeconvNet, layer: int = 2, columns: int = 8) -> Panel:
 
 def sample_panel(
     model: DeconvNet, latents: Latents, size: Sequence[int], columns: int | None = None
-) -> Panel:
+) -> _Panel:
     """A square of samples for every map, each scaled by its largest pixel; missing samples are
     grey.
 
@@ -155,20 +155,20 @@ def composite(model: DeconvNet, images: Tensor, latents: Sequence[Latents]) -> F
 
 
 @style.styled
-def page(rows: Sequence[Sequence[Panel]], width: float = style.PAGE) -> Figure:
+def page(rows: Sequence[Sequence[_Panel]], width: float = style.PAGE) -> Figure:
     """Rows of panels; the first of several is twice as wide as each of the others."""
     placed = []
     y = 0.0
     for row in rows:
         units = len(row) + (len(row) > 1)
-        unit = (width - BETWEEN * (len(row) - 1)) / units
+        unit = (width - _BETWEEN * (len(row) - 1)) / units
         left = 0.0
         height = 0.0
         for heading, rgb in row:
             wide = 2 * unit if left == 0 and len(row) > 1 else unit
             tall = wide * rgb.shape[0] / rgb.shape[1]
             placed.append((heading, rgb, left, y, wide, tall))
-            left = left + wide + BETWEEN
+            left = left + wide + _BETWEEN
             height = max(height, tall)
         y += height + HEADING + BELOW
     figure = Figure(figsize=(width, y))
@@ -184,12 +184,12 @@ PARTS = {
     "penalty": "penalty, Σ|p|ᵅ",
     "nonzeros": "non-zeros, ℓ0",
 }
-Epoch = EpochReport | Mapping[str, Any]
+_Epoch = EpochReport | Mapping[str, Any]
 
 
-def cost_curves(history: Sequence[Epoch], layer: int) -> dict[str, np.ndarray]:
+def cost_curves(history: Sequence[_Epoch], layer: int) -> dict[str, np.ndarray]:
     """`epoch`, `cost`, its parts and `nonzeros` while `layer` was trained, per image: [E] each."""
-    epochs = map(as_mapping, history)
+    epochs = map(_as_mapping, history)
     rows = [epoch for epoch in epochs if epoch["layer"] == layer]
     curves = {
         name: np.array([row[name] for row in rows], float)
@@ -200,13 +200,13 @@ def cost_curves(history: Sequence[Epoch], layer: int) -> dict[str, np.ndarray]:
     return curves
 
 
-def as_mapping(epoch: Epoch) -> Mapping[str, Any]:
+def _as_mapping(epoch: _Epoch) -> Mapping[str, Any]:
     """The fields of an epoch by name."""
     return epoch.table() if isinstance(epoch, EpochReport) else epoch
 
 
 @style.styled
-def cost(histories: Mapping[str, Sequence[Epoch]], layer: int = 2) -> Figure:
+def cost(histories: Mapping[str, Sequence[_Epoch]], layer: int = 2) -> Figure:
     """Cost, reconstruction, penalty and non-zeros per image against the epoch; one curve for each
     named run.
 

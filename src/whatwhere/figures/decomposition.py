@@ -14,7 +14,7 @@ from whatwhere.figures.composite import filters_as_images
 from whatwhere.latents import Background, Latents
 from whatwhere.model import DeconvNet
 
-MAX_MAPS = 16  # maps in a row
+_MAX_MAPS = 16  # maps in a row
 HEADING = 0.27  # inches above a row: its title and the numbers of the maps
 SIDE = 1.7  # side of the image, in inches
 
@@ -163,7 +163,7 @@ def _rows(model: DeconvNet, contributions: Contributions) -> list[_Row]:
     active = contributions.active
     colours = contributions.colours
     # among the active maps
-    largest = np.sort(np.argsort(-contributions.shares, kind="stable")[:MAX_MAPS])
+    largest = np.sort(np.argsort(-contributions.shares, kind="stable")[:_MAX_MAPS])
     for k in range(depth, 0, -1):
         stages = (
             ("features p", contributions.pooled[k - 1], 1),
@@ -177,7 +177,7 @@ def _rows(model: DeconvNet, contributions: Contributions) -> list[_Row]:
                 if len(largest) < len(active):
                     note = f", {len(largest)} of {len(active)} active maps"
             else:  # the maps with the largest sums
-                maps = np.sort(np.argsort(-stage.sum((0, 2, 3)), kind="stable")[:MAX_MAPS])
+                maps = np.sort(np.argsort(-stage.sum((0, 2, 3)), kind="stable")[:_MAX_MAPS])
                 frames = [style.RULE] * len(maps)
                 note = ", reconstructed from above"
             subscript = str(k).translate(str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"))
@@ -196,7 +196,7 @@ def _rows(model: DeconvNet, contributions: Contributions) -> list[_Row]:
 def _draw_shares(axes: Axes, contributions: Contributions) -> None:
     shares = contributions.shares
     colours = contributions.colours
-    order = np.argsort(-shares, kind="stable")[:MAX_MAPS]
+    order = np.argsort(-shares, kind="stable")[:_MAX_MAPS]
     axes.barh(np.arange(len(order)), shares[order], color=colours[order], height=0.72)
     for bar, (feature, share) in enumerate(
         zip(contributions.active[order], shares[order], strict=True)
@@ -205,4 +205,4 @@ def _draw_shares(axes: Axes, contributions: Contributions) -> None:
         axes.text(
             0, bar, f"{feature + 1} ", va="center", ha="right", fontsize=5.5, color=style.GREY
         )
-    axes.set_ylim(MAX_MAPS - 0.4, -0.6)
+    axes.set_ylim(_MAX_MAPS - 0.4, -0.6)

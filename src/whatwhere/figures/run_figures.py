@@ -33,7 +33,7 @@ from whatwhere.learning import TrainedRun
 from whatwhere.progress import Stage, no_stage
 from whatwhere.spec import AutoLam, InferenceSpec, LineSearch, Phase, Recipe
 
-CSS_PIXELS_PER_INCH = 128  # so that 7 point text is 12 pixels high
+_CSS_PIXELS_PER_INCH = 128  # so that 7 point text is 12 pixels high
 
 
 @dataclass(frozen=True)
@@ -120,12 +120,12 @@ def _embedded(figure: Figure | bytes) -> str:
         return f'"{data_url(figure, "gif")}" width="{width}" height="{height}"'
     file = io.BytesIO()
     save(figure, file, "png")
-    width, height = (round(side * CSS_PIXELS_PER_INCH) for side in figure.get_size_inches())
+    width, height = (round(side * _CSS_PIXELS_PER_INCH) for side in figure.get_size_inches())
     return f'"{data_url(file.getvalue(), "png")}" width="{width}" height="{height}"'
 
 
-MAX_STEPS = 200  # steps of inference for a figure
-BATCH_SIZE = 8  # images inferred between two reports of progress
+_MAX_STEPS = 200  # steps of inference for a figure
+_BATCH_SIZE = 8  # images inferred between two reports of progress
 PAIRS = 24  # images that are shown with their reconstruction
 
 
@@ -143,7 +143,7 @@ def training_settings(recipe: Recipe, layer: int) -> InferenceSpec:
         (epoch for epoch in learning.reset_at if epoch < learning.epochs), default=0
     )
     steps = min(
-        learning.inference.steps * max(1, since_reset), max(MAX_STEPS, learning.inference.steps)
+        learning.inference.steps * max(1, since_reset), max(_MAX_STEPS, learning.inference.steps)
     )
     return replace(
         learning.inference, steps=steps, step=LineSearch(momentum=learning.inference.momentum)
@@ -266,7 +266,7 @@ class RunFigures:
                     settings,
                     plan,
                     engine=self.engine,
-                    batch_size=BATCH_SIZE,
+                    batch_size=_BATCH_SIZE,
                     progress=advance,
                 ).latents
         return self._latents[layer]

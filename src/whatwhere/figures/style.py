@@ -135,9 +135,9 @@ def curve_styles() -> Iterator[dict[str, Any]]:
 
 GAP = np.array(to_rgb(RULE))
 WHITE = np.ones(3)
-BLACK = np.full(3, 0.1)
-EMPTY = 0.02  # of the largest value: a pixel below this has no ink
-SIGNS = np.array([to_rgb(MISSING), to_rgb(EXCESS)])
+_BLACK = np.full(3, 0.1)
+_EMPTY = 0.02  # of the largest value: a pixel below this has no ink
+_SIGNS = np.array([to_rgb(MISSING), to_rgb(EXCESS)])
 
 
 def shade(values: np.ndarray, limit: float | None = None, signed: bool | None = None) -> np.ndarray:
@@ -152,9 +152,9 @@ def shade(values: np.ndarray, limit: float | None = None, signed: bool | None = 
     known = np.nan_to_num(values)
     limit = limit or float(np.abs(known).max(initial=0)) or 1.0
     if (known < 0).any() if signed is None else signed:
-        colours = mix_colours(np.stack([-known, known]).clip(min=0), SIGNS, limit)
+        colours = mix_colours(np.stack([-known, known]).clip(min=0), _SIGNS, limit)
     else:
-        colours = mix_colours(known[None], BLACK[None], limit)
+        colours = mix_colours(known[None], _BLACK[None], limit)
     return np.where(np.isnan(values)[..., None], GAP, colours)
 
 
@@ -162,7 +162,7 @@ def is_ink(images: Tensor) -> bool:
     """Whether images are strokes on an empty ground, like digits: most of their pixels are almost
     0."""
     size = images.abs()
-    return bool((size <= EMPTY * size.max()).double().mean() > 0.5)
+    return bool((size <= _EMPTY * size.max()).double().mean() > 0.5)
 
 
 def image_to_rgb(image: Tensor, limit: float | None = None, *, ink: bool) -> np.ndarray:

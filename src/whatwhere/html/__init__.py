@@ -25,7 +25,7 @@ from torch import Tensor
 ASSETS = Path(__file__).parent / "assets"
 """The folder of scripts, styles and templates."""
 
-IMPORT = re.compile(r'^import \{[^}]*\} from "\./([a-z_]+)\.js";\n', re.MULTILINE)
+_IMPORT = re.compile(r'^import \{[^}]*\} from "\./([a-z_]+)\.js";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=const |let |class |function |async function )", re.MULTILINE)
 
 
@@ -37,9 +37,9 @@ def bundle(folder: Path, entry: str) -> str:
     def add(name: str) -> None:
         if name not in written:
             source = (folder / f"{name}.js").read_text(encoding="utf-8")
-            for imported in IMPORT.findall(source):
+            for imported in _IMPORT.findall(source):
                 add(imported)
-            written[name] = EXPORT.sub("", IMPORT.sub("", source))
+            written[name] = EXPORT.sub("", _IMPORT.sub("", source))
 
     add(entry)
     return '"use strict";\n(() => {\n' + "\n".join(written.values()) + "})();\n"
@@ -62,7 +62,7 @@ def assemble(
         " base-uri 'none'"
     )
     embedded = [
-        f'<script type="application/json" id="{id}">{embed(v)}</script>'
+        f'<script type="application/json" id="{id}">{_embed(v)}</script>'
         for id, v in (("data", data), *more.items())
     ]
     parts = {
@@ -93,7 +93,7 @@ def static_page(title: str, style: str, body: str) -> str:
     )
 
 
-def embed(value: Any) -> str:
+def _embed(value: Any) -> str:
     """JSON that no HTML parser mistakes for markup, whatever the names and labels in it are."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

@@ -20,7 +20,7 @@ from whatwhere.html import report_style, static_page
 
 
 @dataclass(frozen=True)
-class ServerSettings:
+class _ServerSettings:
     """What a page may send.
 
     longest  bytes of a request: a table of labels to import may be that long
@@ -37,7 +37,7 @@ class Content(NamedTuple):
 
 
 Answer = Callable[[str], Content | None]
-Act = Callable[[str, Any], Content | None]
+_Act = Callable[[str, Any], Content | None]
 
 
 def is_number(text: str, most_digits: int = 9) -> bool:
@@ -61,15 +61,15 @@ class PageServer(ThreadingHTTPServer):
     def __init__(
         self,
         answer: Answer,
-        act: Act | None = None,
+        act: _Act | None = None,
         port: int = 0,
-        settings: ServerSettings | None = None,
+        settings: _ServerSettings | None = None,
     ) -> None:
         self.answer = answer
         self.act = act
-        self.settings = settings or ServerSettings()
+        self.settings = settings or _ServerSettings()
         self.token = secrets.token_urlsafe(24)
-        super().__init__(("127.0.0.1", port), PageHandler)
+        super().__init__(("127.0.0.1", port), _PageHandler)
 
     @property
     def url(self) -> str:
@@ -91,7 +91,7 @@ class PageServer(ThreadingHTTPServer):
             print()
 
 
-class PageHandler(BaseHTTPRequestHandler):
+class _PageHandler(BaseHTTPRequestHandler):
     """Other methods have no handler, so that `http.server` answers them with 501."""
 
     server: PageServer

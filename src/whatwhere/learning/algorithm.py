@@ -53,7 +53,7 @@ def learn(
                 solution = infer_batch(problem, recipe, engines)
                 data.store.write(batch, solution.latents)
                 session.end_batch(model, masked(target.v, target.mask), solution)
-            for k in moving_filters(layer, learning):
+            for k in _moving_filters(layer, learning):
                 f = solve_filters(
                     model,
                     k,
@@ -87,7 +87,7 @@ def learn_from_stream(
                 images = data.images_in(layer, epoch, batch)
                 mean = partial(mean_over, images=images, reduce=session.sum_over_processes)
                 solution = solve(engine, Problem(model, v, phase, learning.inference, mask=M))
-                for k in moving_filters(layer, learning):
+                for k in _moving_filters(layer, learning):
                     linear_map = engine.filter_map(
                         Problem(model, v, phase, latents=solution.latents, mask=M), k
                     )
@@ -125,6 +125,6 @@ def training_phase(layer: int, learning: LearningSpec) -> Phase:
     )
 
 
-def moving_filters(layer: int, learning: LearningSpec) -> tuple[int, ...]:
+def _moving_filters(layer: int, learning: LearningSpec) -> tuple[int, ...]:
     """The layers whose filters are updated while `layer` is trained, the top one first."""
     return tuple(range(layer, 0, -1)) if learning.update_lower_filters else (layer,)

@@ -24,7 +24,7 @@ from whatwhere.spec.toml import override, parse_toml, to_toml
 FORMAT = "whatwhere checkpoint 3"
 STATE = "state.safetensors"
 # what may change when a run is resumed: settings of test time, and epochs still to come
-MAY_CHANGE = r"inference\..*|plan.*|descriptor\..*|learning\.\d+\.epochs"
+_MAY_CHANGE = r"inference\..*|plan.*|descriptor\..*|learning\.\d+\.epochs"
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def training_changes(old: str, new: Recipe) -> str:
     words."""
     # settings added since: defaults
     earlier = override(Recipe.paper(), parse_toml(old, "the checkpoint's recipe"))
-    return difference(earlier, new, but=MAY_CHANGE)
+    return difference(earlier, new, but=_MAY_CHANGE)
 
 
 def position(state: TrainingState, recipe: Recipe) -> tuple[int, int]:

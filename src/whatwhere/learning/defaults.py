@@ -26,13 +26,13 @@ from whatwhere.model import DeconvNet
 from whatwhere.spec import AutoLam, InferenceSpec, InputSpec, ModelSpec, Recipe
 from whatwhere.spec.toml import read_recipe
 
-GROUND = 0.7
+_GROUND = 0.7
 """The share of pixels around strokes: 0.81 of digits are black, 0.53 of clothes, 0.00 of
 photographs."""
 
 # width of the input stage; the factor of λ
-DETAIL_SIGMA = 2.0
-DETAIL_LAM = 2.0
+_DETAIL_SIGMA = 2.0
+_DETAIL_LAM = 2.0
 # share of white: how far a background may be from black; a noisy one does not count as such
 NEAR = 0.02
 VALUES = 4_000_000  # pixels × channels of all images that each layer learns from
@@ -107,7 +107,7 @@ def choose_defaults(
     if isinstance(images, OwnSettings):
         return images.choose_defaults(waveforms, length)
     sample = torch.cat([images[slice(row, row + 1)] for row in sample_rows(len(images))])
-    recipe, words = pictures_recipe(sample)
+    recipe, words = _pictures_recipe(sample)
     most = max(1, VALUES // sample[0].numel())
     epochs = min(MOST_EPOCHS, max(1, most // len(images)))
     recipe = replace(
@@ -132,41 +132,41 @@ def choose_defaults(
     )
 
 
-def pictures_recipe(sample: Tensor) -> tuple[Recipe, str]:
+def _pictures_recipe(sample: Tensor) -> tuple[Recipe, str]:
     """The recipe for pictures like these, and the reason for its input stage."""
-    stage, words = choose_input(sample)
+    stage, words = _choose_input(sample)
     recipe = read_recipe("pictures")
     learning = tuple(
-        replace(one, inference=suited(one.inference, stage)) for one in recipe.learning
+        replace(one, inference=_suited(one.inference, stage)) for one in recipe.learning
     )
     model = replace(recipe.model, input=stage)
     return (
-        replace(recipe, model=model, learning=learning, inference=suited(recipe.inference, stage)),
+        replace(recipe, model=model, learning=learning, inference=_suited(recipe.inference, stage)),
         words,
     )
 
 
-def choose_input(sample: Tensor) -> tuple[InputSpec, str]:
+def _choose_input(sample: Tensor) -> tuple[InputSpec, str]:
     """The input stage for images like these, and the reason."""
     values = sample.nan_to_num(0)
     white = max(1.0, float(values.max()))
     dark = float((values.abs() <= NEAR * white).all(1).float().mean())
-    if dark >= GROUND and values.min() >= 0:
+    if dark >= _GROUND and values.min() >= 0:
         return (
             InputSpec(white=white),
             f"no input stage, for light strokes on black ({dark:.0%} of the pixels are black)",
         )
     return (
-        InputSpec(kind="onoff", sigma=DETAIL_SIGMA, white=white),
+        InputSpec(kind="onoff", sigma=_DETAIL_SIGMA, white=white),
         "bright and dark details as separate channels (input stage 'onoff')",
     )
 
 
-def suited(spec: InferenceSpec, stage: InputSpec) -> InferenceSpec:
+def _suited(spec: InferenceSpec, stage: InputSpec) -> InferenceSpec:
     """The same settings with the λ for this input stage."""
     lam = cast(AutoLam, spec.lam)
     return replace(
-        spec, lam=replace(lam, relative=lam.relative * (1 if stage.kind == "none" else DETAIL_LAM))
+        spec, lam=replace(lam, relative=lam.relative * (1 if stage.kind == "none" else _DETAIL_LAM))
     )
 
 

@@ -26,7 +26,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from whatwhere.errors import ReportedError, RunError, listed, plural
 
-GRACE = timedelta(seconds=5)  # for the last messages between the processes that are left
+_GRACE = timedelta(seconds=5)  # for the last messages between the processes that are left
 
 
 @dataclass
@@ -51,13 +51,13 @@ class Meeting:
         others = [rank for rank in range(self.world_size) if rank != self.rank]
         absent: list[int] = []
         try:
-            self.store.set_timeout(GRACE)
+            self.store.set_timeout(_GRACE)
             absent = [rank for rank in others if self._sums_of(rank) < self.sums]
             self.store.set(f"left/{self.rank}", "")
             if self.rank == 0:
                 # The store may end with this process, so the others read it first.
                 present = [f"left/{rank}" for rank in others if rank not in absent]
-                self.store.wait(present, GRACE)
+                self.store.wait(present, _GRACE)
         except RuntimeError:
             return absent if self.rank == 0 else [0]
         return absent
@@ -121,10 +121,6 @@ class ProcessGroup:
         if self.meeting is None:
             return holds
         return bool(self.all_reduce_sum(torch.tensor([float(holds)])) > 0)
-
-    def barrier(self) -> None:
-        """Wait until every process is here."""
-        self.any(False)
 
     def main_first(self, work: Callable[[], None]) -> None:
         """Do this in process 0 while the others wait. If it raises an error, they raise it too."""

@@ -228,7 +228,7 @@ class AsyncHostCopy:
         return self._host
 
 
-def missed_resets(recipe: Recipe) -> list[str]:
+def _missed_resets(recipe: Recipe) -> list[str]:
     """A line for every reset of the features that never happens, because it is after the last
     epoch."""
     missed: dict[tuple[int, int], list[int]] = {}
@@ -275,7 +275,7 @@ class TrainingProgress:
         self.compiled = COMPILED.functions
         self.image = "window" if recipe.model.for_signals else "image"
         self.work = [spec.epochs * spec.inference.steps for spec in recipe.learning]
-        for line in missed_resets(recipe):
+        for line in _missed_resets(recipe):
             self._log(line)
         self.task = self.display.add_task("starting", total=sum(self.work))
 

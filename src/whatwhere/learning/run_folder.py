@@ -110,7 +110,8 @@ def load(path: str | os.PathLike[str]) -> DeconvNet:
     its spec.
 
     path     one of `ww.models.names()`, a model file, or a run folder; a file or a run of that name
-             comes first
+             comes first. Or a file of the Hugging Face Hub, hf://owner/repository[/file][@revision]
+             [#sha256=checksum], if huggingface_hub is installed
     returns  the model, on the CPU
 
     >>> model = ww.load("mnist")
@@ -118,7 +119,7 @@ def load(path: str | os.PathLike[str]) -> DeconvNet:
     2
     """
     file = resolve(path)
-    check_not_data(file)
+    _check_not_data(file)
     if not os.path.exists(file):
         raise RunError(
             f"Cannot find the model {os.fspath(path)!r}: there is no such file or folder, and no"
@@ -143,7 +144,7 @@ def read_run(path: str | os.PathLike[str]) -> TrainedRun:
     ('small', [1, 2])
     """
     path = resolve(path)
-    check_not_data(path)
+    _check_not_data(path)
     if os.path.isfile(path):
         model = load_file(path)
         included = read_recipe(path.stem) if path.stem in INCLUDED else None
@@ -167,7 +168,7 @@ def read_run(path: str | os.PathLike[str]) -> TrainedRun:
     return TrainedRun(path.resolve().name, recipe, model, read_history(layout.history), path)
 
 
-def check_not_data(path: Path) -> None:
+def _check_not_data(path: Path) -> None:
     """Raise a RunError for images or a recording in place of a run, as when the run is left out."""
     ending = path.suffix.lower()
     kinds = {
@@ -376,12 +377,12 @@ def open_folder(path: Path, processes: ProcessGroup | None = None) -> Iterator[N
     processes = processes or ProcessGroup()
     with ExitStack() as opened:
         processes.main_first(lambda: opened.enter_context(_held_folder(path)))
-        with disk_errors_of(path), lost_processes_of(path):
+        with _disk_errors_of(path), _lost_processes_of(path):
             yield
 
 
 @contextmanager
-def lost_processes_of(path: Path) -> Iterator[None]:
+def _lost_processes_of(path: Path) -> Iterator[None]:
     """Say how to continue the run if a process of its training is lost."""
     try:
         yield
@@ -400,7 +401,7 @@ def _held_folder(path: Path) -> Iterator[None]:
         " several processes, start them with torchrun.)"
     )
     with (
-        disk_errors_of(path),
+        _disk_errors_of(path),
         files.new_folder(layout.checkpoint),
         files.locked(layout.checkpoint, busy),
     ):
@@ -419,7 +420,7 @@ def _held_folder(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def disk_errors_of(path: Path) -> Iterator[None]:
+def _disk_errors_of(path: Path) -> Iterator[None]:
     """Turn an error of the disk into one that says how to continue the run in this folder."""
     try:
         yield

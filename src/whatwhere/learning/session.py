@@ -19,11 +19,11 @@ from whatwhere.model.problem import lam_of
 from whatwhere.model.solution import Solution
 from whatwhere.spec import LearningSpec, Recipe
 
-CHECKPOINT_SHARE = 0.1  # of the time, for writing checkpoints
+_CHECKPOINT_SHARE = 0.1  # of the time, for writing checkpoints
 # times the cost of an empty reconstruction: far from anything that inference would choose
-RUNAWAY = 10.0
-SECONDS_APART = 2.0  # how long processes work before they add up what they measured
-MOST_ROUNDS = 32  # rounds that they add up at a time, at most
+_RUNAWAY = 10.0
+_SECONDS_APART = 2.0  # how long processes work before they add up what they measured
+_MOST_ROUNDS = 32  # rounds that they add up at a time, at most
 
 
 class TrainingStopped(RunError):
@@ -35,7 +35,7 @@ class TrainingDiverged(RunError):
 
 
 @dataclass(frozen=True)
-class Round:
+class _Round:
     """Batches that are inferred at the same time, with this process's numbers of one of them.
 
     first     the number of the first of these batches
@@ -50,7 +50,7 @@ class Round:
 class TrainingSession:
     """The context of a training algorithm: the remaining work, and the callbacks to report to.
 
-    Several processes infer batches in rounds. Every few rounds, about `SECONDS_APART`, they add up
+    Several processes infer batches in rounds. Every few rounds, about `_SECONDS_APART`, they add up
     some numbers: the costs of the batches, and whether anyone wants to stop. So all of them stop at
     the same batch, notice a killed process within seconds, and do not wait for one that is slower
     for a moment.
@@ -69,7 +69,7 @@ class TrainingSession:
     checkpoint_every: int | None = None
     processes: ProcessGroup = field(default_factory=ProcessGroup)
     # rounds that are not added up yet
-    _pending: deque[Round] = field(default_factory=deque, init=False)
+    _pending: deque[_Round] = field(default_factory=deque, init=False)
     _rounds: int = field(default=1, init=False)  # rounds that are added up at a time
     _added_up: float = field(default_factory=time.monotonic, init=False)  # time of the last sum
     # when the last checkpoint was complete
@@ -148,7 +148,7 @@ class TrainingSession:
             # The last round may have fewer batches than processes; of the first, some may be done.
             if self._done <= batch < self._batch_count:
                 yield batch
-            self._pending.append(Round(first, self._measured))
+            self._pending.append(_Round(first, self._measured))
             self._done = min(first + together, self._batch_count)
             if len(self._pending) >= ahead + self._rounds:
                 stopping = self._end_rounds(self._rounds)
@@ -220,14 +220,14 @@ class TrainingSession:
         answers = processes.all_reduce_sum(answers)
         slowest = max(float(answers[1:].max()), 1e-9)
         if processes.world_size > 1:
-            self._rounds = min(max(1, int(SECONDS_APART / slowest)), MOST_ROUNDS)
+            self._rounds = min(max(1, int(_SECONDS_APART / slowest)), _MOST_ROUNDS)
         self._added_up = now
         return bool(answers[0] > 0)
 
     def _check_cost(self, sums: Tensor, batch: int) -> None:
         cost = float(sums[0] + sums[1])
         zero_cost = float(sums[4])
-        if not cost <= RUNAWAY * zero_cost:  # also if it is NaN
+        if not cost <= _RUNAWAY * zero_cost:  # also if it is NaN
             raise self._diverged(
                 f"the cost of batch {batch} of {self._batch_count} is {cost:.3g}, but an empty"
                 f" reconstruction costs only {zero_cost:.3g}"
@@ -269,7 +269,7 @@ class TrainingSession:
         if self.checkpoint_every is not None:
             epochs = len(self.state.history)
             return self.checkpoint_every > 0 and epochs % self.checkpoint_every == 0
-        due = self._saving <= CHECKPOINT_SHARE * (time.monotonic() - self._saved)
+        due = self._saving <= _CHECKPOINT_SHARE * (time.monotonic() - self._saved)
         return self.processes.any(self.processes.is_main and due)
 
     def _raise_stopped(self) -> None:

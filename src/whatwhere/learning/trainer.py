@@ -53,11 +53,11 @@ from whatwhere.spec import Recipe
 from whatwhere.spec.checks import require
 from whatwhere.spec.execution import TrainingOptions
 
-TrainingImages = ImageSource | Iterable[Any] | np.ndarray | str | Path
+_TrainingImages = ImageSource | Iterable[Any] | np.ndarray | str | Path
 
 
 def train(
-    images: TrainingImages,
+    images: _TrainingImages,
     recipe: Recipe | None = None,
     out: str | os.PathLike[str] | None = None,
     *,
@@ -123,22 +123,22 @@ def train(
         )
         source = open_images(images, recipe.model)
         if image_count is None:
-            image_count = stream_length(source)
-        given = TrainingInput(source, recipe, start, image_count)
-    recipe = complete_recipe(given, mask)
+            image_count = _stream_length(source)
+        given = _TrainingInput(source, recipe, start, image_count)
+    recipe = _complete_recipe(given, mask)
     job = TrainingJob(
         recipe, given.images, mask, given.image_count, given.start, options, callbacks
     )
     folder = None if out is None else Path(out)
     if not (progress and is_main_process()):
-        return run_training(job, folder, resume)
+        return _run_training(job, folder, resume)
     shown = TrainingProgress(recipe, callbacks)
     with shown.display:
-        return run_training(replace(job, callbacks=shown.callbacks()), folder, resume)
+        return _run_training(replace(job, callbacks=shown.callbacks()), folder, resume)
 
 
 @dataclass(frozen=True)
-class TrainingInput:
+class _TrainingInput:
     """The images and the settings of a training, before the recipe's numbers are filled in.
 
     images       what `train` was given, as a stream
@@ -153,18 +153,18 @@ class TrainingInput:
     image_count: int | None
 
 
-def stream_length(source: ImageStream) -> int | None:
+def _stream_length(source: ImageStream) -> int | None:
     """How many images an iterable gives, where it says so; None for data sets."""
     return source.length if isinstance(source, IterableStream) else None
 
 
 def choose_settings(
-    images: TrainingImages,
+    images: _TrainingImages,
     start: DeconvNet | None,
     image_count: int | None,
     waveforms: int | None = None,
     length: int | str | None = None,
-) -> TrainingInput:
+) -> _TrainingInput:
     """Settings for images without a recipe, chosen from them; a warning reports the choice."""
     if isinstance(images, str | Path):
         images = load_for_training(images)[0]
@@ -182,11 +182,11 @@ def choose_settings(
         chosen = choose_defaults(source.known_images())
     if is_main_process():
         warn(chosen.line)
-    image_count = image_count or stream_length(source) or chosen.image_count
-    return TrainingInput(source, chosen.recipe, start, image_count)
+    image_count = image_count or _stream_length(source) or chosen.image_count
+    return _TrainingInput(source, chosen.recipe, start, image_count)
 
 
-def complete_recipe(given: TrainingInput, mask: ImageSource | None) -> Recipe:
+def _complete_recipe(given: _TrainingInput, mask: ImageSource | None) -> Recipe:
     """The recipe with the images' channels, and with every λ as a number."""
     recipe = stream_recipe(given.recipe, given.images, given.image_count, mask)
     if given.start is None:  # channels are those of the images
@@ -212,14 +212,14 @@ class TrainingJob:
     callbacks: TrainingCallbacks = field(default_factory=TrainingCallbacks)
 
 
-def run_training(job: TrainingJob, folder: Path | None, resume: bool = False) -> TrainedRun:
+def _run_training(job: TrainingJob, folder: Path | None, resume: bool = False) -> TrainedRun:
     """Open what a training needs, run it, close it again."""
     recipe = job.recipe
     device = choose_device(job.options.device, job.options.engine)
     first = job.images.first_images()[:1]
     with torch.no_grad(), ExitStack() as closing:
         processes = closing.enter_context(open_processes(device, job.options.timeout))
-        model = (job.start or first_model(recipe, job.images)).to(device)
+        model = (job.start or _first_model(recipe, job.images)).to(device)
         data = closing.enter_context(open_data(job, model, folder, processes))
         engines = resolve_engines(job.options.engine, model, make_target(model, first).v, recipe)
         state = TrainingState(model, *first_epoch(recipe))
@@ -227,7 +227,7 @@ def run_training(job: TrainingJob, folder: Path | None, resume: bool = False) ->
         if folder is not None:
             closing.enter_context(open_folder(folder, processes))
             store = data.store if isinstance(data, TrainingData) else None
-            writer = RunFolder(folder, run_facts(job, first, processes), store, processes)
+            writer = RunFolder(folder, _run_facts(job, first, processes), store, processes)
             state = writer.resume(device) if resume else writer.begin(state)
         session = TrainingSession(
             recipe,
@@ -252,7 +252,7 @@ def run_training(job: TrainingJob, folder: Path | None, resume: bool = False) ->
     return TrainedRun(name, recipe, session.state.model, session.state.history, folder)
 
 
-def run_facts(job: TrainingJob, first: torch.Tensor, processes: ProcessGroup) -> RunFacts:
+def _run_facts(job: TrainingJob, first: torch.Tensor, processes: ProcessGroup) -> RunFacts:
     """What a checkpoint records about its run. Process 0 writes it, so the others do not read all
     images for their fingerprint."""
     notes = {**job.options.notes, "image_shape": list(first.shape[1:])}
@@ -270,7 +270,7 @@ def run_facts(job: TrainingJob, first: torch.Tensor, processes: ProcessGroup) ->
     return RunFacts(job.recipe, fingerprint, notes)
 
 
-def first_model(recipe: Recipe, images: ImageStream) -> DeconvNet:
+def _first_model(recipe: Recipe, images: ImageStream) -> DeconvNet:
     """Random filters; for signals, pieces of them."""
     model = DeconvNet(recipe.model, seed=recipe.seed)
     pieces = recipe.model.for_signals and recipe.model.signed_filters
@@ -308,7 +308,7 @@ def open_data(
     in_memory = job.options.store == "memory"
     if job.options.store == "auto":
         local_images = sum(batches[batch].stop - batches[batch].start for batch in local)
-        needed = local_images * latent_bytes(model, images, processes)
+        needed = local_images * _latent_bytes(model, images, processes)
         place_for_files = Path(tempfile.gettempdir()) if folder is None else folder
         in_memory = latents_fit(needed, model.device, place_for_files)
     with ExitStack() as closing:
@@ -320,7 +320,7 @@ def open_data(
         yield data.checked(keep=in_memory)
 
 
-def latent_bytes(model: DeconvNet, images: ImageSource, processes: ProcessGroup) -> int:
+def _latent_bytes(model: DeconvNet, images: ImageSource, processes: ProcessGroup) -> int:
     """The bytes that the latents of an image take, for all processes that share this one's
     memory."""
     # The processes of a machine share its memory; a GPU has one process.

@@ -23,7 +23,7 @@ from whatwhere.model import DeconvNet
 from whatwhere.spec import EveryBatch, ModelSpec, Recipe
 from whatwhere.spec.checks import require, require_count
 
-FINGERPRINT_BATCH = 1000
+_FINGERPRINT_BATCH = 1000
 
 
 class StreamError(ImageError):
@@ -192,15 +192,15 @@ def _load_images(images: Any, spec: ModelSpec | None) -> Any:
 def fingerprint(images: ImageSource) -> str:
     """A hash of all values."""
     digest = hashlib.sha256()
-    for start in range(0, len(images), FINGERPRINT_BATCH):
-        rows = slice(start, min(start + FINGERPRINT_BATCH, len(images)))
+    for start in range(0, len(images), _FINGERPRINT_BATCH):
+        rows = slice(start, min(start + _FINGERPRINT_BATCH, len(images)))
         values = images[rows].detach().cpu().contiguous()
         digest.update(f"{values.dtype} {list(values.shape)}".encode())
         digest.update(values.numpy().data)
     return digest.hexdigest()
 
 
-BATCHES_PER_EPOCH = 100
+_BATCHES_PER_EPOCH = 100
 
 
 @dataclass(frozen=True)
@@ -367,7 +367,7 @@ def stream_recipe(
         f"image_count = {image_count} with update = 'epoch'",
         "update = 'batch', or no image_count",
     )
-    epochs = max(1, round(image_count / recipe.batch_size / BATCHES_PER_EPOCH))
+    epochs = max(1, round(image_count / recipe.batch_size / _BATCHES_PER_EPOCH))
     learning = (replace(layer, epochs=min(1, layer.epochs) * epochs) for layer in recipe.learning)
     return replace(recipe, learning=tuple(learning))
 

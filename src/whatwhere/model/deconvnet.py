@@ -80,7 +80,7 @@ class DeconvNet:
         model = cls.__new__(cls)
         model._set(spec, filters, connectivity)
         if upward is not None:
-            check_parts(spec, upward, connectivity)
+            _check_parts(spec, upward, connectivity)
             object.__setattr__(model, "upward", tuple(upward))
         object.__setattr__(model, "source", source)
         return model
@@ -88,7 +88,7 @@ class DeconvNet:
     def _set(
         self, spec: ModelSpec, filters: Sequence[Tensor], connectivity: Sequence[Tensor]
     ) -> None:
-        check_parts(spec, filters, connectivity)
+        _check_parts(spec, filters, connectivity)
         object.__setattr__(self, "spec", spec)
         object.__setattr__(self, "filters", tuple(filters))
         object.__setattr__(self, "connectivity", tuple(connectivity))
@@ -283,7 +283,9 @@ def _describe(layer: LayerSpec) -> str:
     return ", ".join([*words, pooling])
 
 
-def check_parts(spec: ModelSpec, filters: Sequence[Tensor], connectivity: Sequence[Tensor]) -> None:
+def _check_parts(
+    spec: ModelSpec, filters: Sequence[Tensor], connectivity: Sequence[Tensor]
+) -> None:
     """Raise a SpecError for filters or connectivity whose number, shapes or dtypes do not match a
     spec."""
     if len(filters) != spec.depth or len(connectivity) != spec.depth:

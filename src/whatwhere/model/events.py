@@ -132,7 +132,7 @@ class Events(np.ndarray):
             formats.append(FORMATS.get(name, usual))
         table = np.asarray(self)[columns]
         if channel_names is not None:
-            table = with_channel_names(table, channel_names)
+            table = _with_channel_names(table, channel_names)
             formats[columns.index("channel")] = "%s"
         names = ",".join(columns) if header else ""
         np.savetxt(
@@ -157,9 +157,9 @@ class Events(np.ndarray):
         return mne.Annotations(self["seconds"], np.zeros(len(self)), names)
 
 
-def with_channel_names(table: np.ndarray, names: Sequence[str]) -> np.ndarray:
+def _with_channel_names(table: np.ndarray, names: Sequence[str]) -> np.ndarray:
     """A table with the names of channels in place of their numbers, quoted as a .csv file needs."""
-    quoted = np.array([csv_field(name) for name in names])
+    quoted = np.array([_csv_field(name) for name in names])
     columns = table.dtype.names or ()
     kinds = [(name, quoted.dtype if name == "channel" else table.dtype[name]) for name in columns]
     named = np.empty(len(table), kinds)
@@ -168,7 +168,7 @@ def with_channel_names(table: np.ndarray, names: Sequence[str]) -> np.ndarray:
     return named
 
 
-def csv_field(text: str) -> str:
+def _csv_field(text: str) -> str:
     """A text as a field of a .csv file: quoted if it has a comma, a quote or a line break."""
     line = io.StringIO()
     csv.writer(line, lineterminator="").writerow([text])
@@ -204,11 +204,11 @@ def events_of(sized: SizedModel, latents: Latents, threshold: float = 0.0) -> Ev
             before = sum(map(len, tables[:-1]))
             table["parent"] = _parents(sized, k, table, tables[-1], before)
         tables.append(table)
-    centres_to_peaks(tables[-1], sized)
+    _centres_to_peaks(tables[-1], sized)
     return _sorted(tables)
 
 
-def centres_to_peaks(events: Events, sized: SizedModel) -> None:
+def _centres_to_peaks(events: Events, sized: SizedModel) -> None:
     """Move the times of layer 1 from the centres of the filters to the peaks of the waveforms, and
     name their channels and overlaps, in place."""
     f = sized.filters[0][:, :, 0].cpu().double().numpy()  # [C, B, K]
@@ -251,7 +251,7 @@ def overlapping(events: Events, distance: float) -> np.ndarray:
 # The events of one layer --------------------------------------------------------------------------
 
 
-class ActiveFeatures(NamedTuple):
+class _ActiveFeatures(NamedTuple):
     """The features that are not 0, by the coefficients that each puts on the elements of z; all
     columns are [n].
 
@@ -270,10 +270,10 @@ class ActiveFeatures(NamedTuple):
     time: np.ndarray
     variance: np.ndarray
 
-    def sorted(self) -> "ActiveFeatures":
+    def sorted(self) -> "_ActiveFeatures":
         """By signal, map, sign and time, so that the features of an event follow each other."""
         order = np.lexsort((self.time, self.sign, self.feature, self.signal))
-        return ActiveFeatures(*(column[order] for column in self))
+        return _ActiveFeatures(*(column[order] for column in self))
 
 
 def _layer_events(spec: ModelSpec, k: int, p: Tensor, weights: Weights, threshold: float) -> Events:
@@ -308,7 +308,7 @@ def _layer_events(spec: ModelSpec, k: int, p: Tensor, weights: Weights, threshol
     return events[np.abs(amplitude) >= threshold]
 
 
-def _active_features(p: Tensor, weights: Weights) -> ActiveFeatures:
+def _active_features(p: Tensor, weights: Weights) -> _ActiveFeatures:
     """Amplitude, time and variance of every feature that is not 0."""
     active = p.nonzero(as_tuple=True)
     signal, feature, _, j = (index.cpu().numpy() for index in active)
@@ -321,10 +321,10 @@ def _active_features(p: Tensor, weights: Weights) -> ActiveFeatures:
     mass = w.sum(1)
     time = (w * i).sum(1) / mass
     variance = (w * (i - time[:, None]) ** 2).sum(1) / mass
-    return ActiveFeatures(signal, feature, np.sign(value), value * mass, time, variance)
+    return _ActiveFeatures(signal, feature, np.sign(value), value * mass, time, variance)
 
 
-def _first_of_events(features: ActiveFeatures, distance: float) -> np.ndarray:
+def _first_of_events(features: _ActiveFeatures, distance: float) -> np.ndarray:
     """The rows of sorted features that begin an event: another signal, map or sign than the row
     before, or farther away than this."""
     if not len(features.time):

@@ -133,15 +133,15 @@ def checked_bytes(
     """The content of the file that `write_checked` writes."""
     text = canonical(settings)
     metadata = {"format": form, "sha256": checksum(text, tensors), key: text}
-    return tensor_bytes(tensors, metadata)
+    return _tensor_bytes(tensors, metadata)
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
     """Write a safetensors file, complete or not at all."""
-    write_atomic(path, tensor_bytes(tensors, metadata))
+    write_atomic(path, _tensor_bytes(tensors, metadata))
 
 
-def tensor_bytes(tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> bytes:
+def _tensor_bytes(tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> bytes:
     """The content of a safetensors file. Equal tensors and metadata give equal bytes."""
     from safetensors.torch import save as to_bytes
 

@@ -17,11 +17,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-TAPS = 16  # values of a span whose median is taken, each the mean of the samples around it
-SMOOTH = 8  # the deviation of the Gaussian is a span divided by this
+_TAPS = 16  # values of a span whose median is taken, each the mean of the samples around it
+_SMOOTH = 8  # the deviation of the Gaussian is a span divided by this
 CHUNK = 1 << 16  # places whose medians are computed together
-HARMONICS = 5  # of the mains, the first one included
-PERIODS = 5  # the smallest deviation of the hum's Gaussian, in periods of the hum
+_HARMONICS = 5  # of the mains, the first one included
+_PERIODS = 5  # the smallest deviation of the hum's Gaussian, in periods of the hum
 HALF = 0.5  # the deviation, in periods, of the Gaussian whose mean is subtracted before
 SPANS = 2  # the same in spans: a waveform must be short in comparison
 REACH = 3.0  # standard deviations at which a Gaussian ends
@@ -31,11 +31,11 @@ OUTPUTS = 64  # places that a row of this matrix product has
 
 def baseline_reach(span: int, hum: float) -> int:
     """How far away, in samples, a sample can influence the baseline."""
-    step = tap_distance(span)
-    slow = TAPS // 2 * step + step // 2 + gaussian_reach(span / SMOOTH)
+    step = _tap_distance(span)
+    slow = _TAPS // 2 * step + step // 2 + _gaussian_reach(span / _SMOOTH)
     if not hum:
         return slow
-    return slow + gaussian_reach(hum_deviation(span, hum)) + gaussian_reach(HALF / hum)
+    return slow + _gaussian_reach(_hum_deviation(span, hum)) + _gaussian_reach(HALF / hum)
 
 
 def baseline(x: Tensor, span: int, hum: float = 0.0, weight: Tensor | None = None) -> Tensor:
@@ -50,38 +50,38 @@ def baseline(x: Tensor, span: int, hum: float = 0.0, weight: Tensor | None = Non
     if not hum:
         return slow_part(x, known, span)
     # the hum first: at an end, or at a gap, a median would follow its slope
-    sine = hum_part(x, known, span, hum)
+    sine = _hum_part(x, known, span, hum)
     return sine + slow_part((x - sine) * known, known, span)
 
 
 def slow_part(x: Tensor, known: Tensor, span: int) -> Tensor:
     """The smoothed running median; where no sample is known within reach, the mean of all."""
-    step = tap_distance(span)
-    medians = running_median(x, known, step)
+    step = _tap_distance(span)
+    medians = _running_median(x, known, step)
     mean = (x.sum(-1) / known.sum(-1).clamp(min=1))[..., None]
     seen = (~medians.isnan()).to(x)
     medians = medians.nan_to_num(0)
-    kernel = gaussian(span / SMOOTH, x)
+    kernel = gaussian(span / _SMOOTH, x)
     weight = convolve(seen, kernel)
     enough = weight > 1e-6
     smoothed = convolve(medians, kernel) / torch.where(enough, weight, 1)
     return torch.where(enough, smoothed, mean)
 
 
-def running_median(x: Tensor, known: Tensor, step: int) -> Tensor:
+def _running_median(x: Tensor, known: Tensor, step: int) -> Tensor:
     """The median of TAPS + 1 local means around every place, `step` samples apart; NaN without a
     known one."""
     box = torch.full((step,), 1 / step, dtype=x.dtype, device=x.device)
     count = convolve(known, box)
     enough = count > 0.5 / step
     means = torch.where(enough, convolve(x, box) / torch.where(enough, count, 1), torch.nan)
-    margin = TAPS // 2 * step
+    margin = _TAPS // 2 * step
     padded = F.pad(means, (margin, margin), value=torch.nan)
     length = x.shape[-1]
     parts = []
     for first in range(0, length, CHUNK):
         last = min(first + CHUNK, length)
-        taps = [padded[..., first + k * step : last + k * step] for k in range(TAPS + 1)]
+        taps = [padded[..., first + k * step : last + k * step] for k in range(_TAPS + 1)]
         if any(bool(tap.isnan().any()) for tap in taps):
             parts.append(torch.stack(taps, -1).nanmedian(-1).values)
         else:
@@ -118,39 +118,39 @@ def _sort_pair(values: list[Tensor], low: int, high: int) -> None:
     values[high] = torch.maximum(a, b)
 
 
-def hum_part(x: Tensor, known: Tensor, span: int, hum: float) -> Tensor:
+def _hum_part(x: Tensor, known: Tensor, span: int, hum: float) -> Tensor:
     """The hum of signals; unknown samples are 0. The mean over a period is subtracted before, so
     that a drift has no influence."""
     local = gaussian(HALF / hum, x)
     level = convolve(x, local) / convolve(known, local).clamp(min=1e-6)
     x = (x - level) * known
-    envelope = gaussian(hum_deviation(span, hum), x)
+    envelope = gaussian(_hum_deviation(span, hum), x)
     reach = len(envelope) // 2
     place = torch.arange(-reach, reach + 1, dtype=torch.float64, device=x.device)
-    orders = [k for k in range(1, HARMONICS + 1) if k * hum < 0.5]
+    orders = [k for k in range(1, _HARMONICS + 1) if k * hum < 0.5]
     waves = sum(torch.cos(2 * math.pi * k * hum * place) for k in orders)
     kernel = 2 * envelope * torch.as_tensor(waves, device=x.device).to(x)
     return convolve(x, kernel) / convolve(known, envelope).clamp(min=1e-6)
 
 
-def tap_distance(span: int) -> int:
+def _tap_distance(span: int) -> int:
     """An odd number of samples, so that a local mean has a centre."""
-    return max(1, span // TAPS) | 1
+    return max(1, span // _TAPS) | 1
 
 
-def hum_deviation(span: int, hum: float) -> float:
+def _hum_deviation(span: int, hum: float) -> float:
     """The deviation of the Gaussian within which the hum keeps its amplitude and phase, in
     samples."""
-    return max(PERIODS / hum, SPANS * span)
+    return max(_PERIODS / hum, SPANS * span)
 
 
-def gaussian_reach(deviation: float) -> int:
+def _gaussian_reach(deviation: float) -> int:
     return math.ceil(REACH * deviation)
 
 
 def gaussian(deviation: float, like: Tensor) -> Tensor:
     """A Gaussian of sum 1, cut off at its reach."""
-    reach = gaussian_reach(deviation)
+    reach = _gaussian_reach(deviation)
     place = torch.arange(-reach, reach + 1, dtype=torch.float64)
     kernel = torch.exp(-(place**2) / (2 * deviation**2))
     return (kernel / kernel.sum()).to(like)
@@ -159,7 +159,7 @@ def gaussian(deviation: float, like: Tensor) -> Tensor:
 def convolve(x: Tensor, kernel: Tensor) -> Tensor:
     """x [..., T] with a kernel of odd length, of the same length as x, 0 beyond the ends."""
     if len(kernel) <= SHORT:
-        return convolve_by_matrix(x, kernel)
+        return _convolve_by_matrix(x, kernel)
     length = x.shape[-1]
     reach = len(kernel) // 2
     size = length + len(kernel) - 1
@@ -169,7 +169,7 @@ def convolve(x: Tensor, kernel: Tensor) -> Tensor:
     return full[..., reach : reach + length]
 
 
-def convolve_by_matrix(x: Tensor, kernel: Tensor) -> Tensor:
+def _convolve_by_matrix(x: Tensor, kernel: Tensor) -> Tensor:
     """The same as a product of overlapping pieces of x and a matrix [taps + OUTPUTS - 1, OUTPUTS],
     whose columns are the kernel, each a place further: `conv1d` of one channel is several times
     slower."""

@@ -152,7 +152,7 @@ class Weights:
     def unpool(self, p: Tensor) -> Tensor:
         """z(i) = w(i) p(j):  [N, b, h, w] → [N, B, H, W]  (Eqn. 2; Deviation: the print's p_k
         is p_b)."""
-        return scatter(reduce(mul, self.factors, on_region(p)), self.regions)
+        return scatter(reduce(mul, self.factors, _on_region(p)), self.regions)
 
     def pool(self, z: Tensor) -> Tensor:
         """p(j) = Σ_i w(i) z(i), the adjoint of `unpool`  (Eqn. 3; Deviation: the print's z_b(j)
@@ -178,8 +178,8 @@ class Weights:
         d_mu = []
         d_gamma = []
         for a, axis in enumerate(regions.axes):
-            mu = on_region(pooling.mu[:, a])
-            gamma = on_region(pooling.gamma[:, a])
+            mu = _on_region(pooling.mu[:, a])
+            gamma = _on_region(pooling.gamma[:, a])
             x = regions.coordinates(axis, mu)
             q = self.factors[a].square()
             along = 2 + axis
@@ -193,7 +193,7 @@ class Weights:
         return PoolingParams(torch.stack(d_mu, 1), torch.stack(d_gamma, 1))
 
 
-def on_region(theta: Tensor) -> Tensor:
+def _on_region(theta: Tensor) -> Tensor:
     """A pooling variable of one axis, [N, B, H, W], made to stand on a region's elements, [N, B,
     1, 1, 1, H, W]."""
     return theta[:, :, None, None, None]
@@ -203,8 +203,8 @@ def gaussian_weights(pooling: PoolingParams, regions: Regions) -> Weights:
     """w = √q, q = softmax_i(-γ (x_i - μ)² / 2), along each axis (Eqns. 8 and 9)."""
     factors = []
     for a, axis in enumerate(regions.axes):
-        mu = on_region(pooling.mu[:, a])
-        gamma = on_region(pooling.gamma[:, a])
+        mu = _on_region(pooling.mu[:, a])
+        gamma = _on_region(pooling.gamma[:, a])
         exponent = formulas.exponent(regions.coordinates(axis, mu), mu, gamma)
         exists = regions.exists(axis, mu.device)
         if exists is not None:

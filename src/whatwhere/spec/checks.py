@@ -30,8 +30,8 @@ from typing import (
 from whatwhere.errors import SpecError
 
 LARGEST = 2**63 - 1  # what a TOML file can hold
-PAIR = "a pair of numbers (height, width)"
-SCALARS = (bool, int, float, str)
+_PAIR = "a pair of numbers (height, width)"
+_SCALARS = (bool, int, float, str)
 
 
 def require(holds: bool, given: str, expected: str) -> None:
@@ -136,7 +136,7 @@ def _without_ranges(hint: Any) -> Any:
     return get_origin(hint)[members]
 
 
-TYPE_WORDS = {bool: "true or false", int: "integer", float: "number", str: "text"}
+_TYPE_WORDS = {bool: "true or false", int: "integer", float: "number", str: "text"}
 EXPECTED = {bool: "true or false", int: "an integer", float: "a number", str: "text"}
 
 
@@ -161,7 +161,7 @@ def values_in_words(hint: Any) -> str:
         return f"list of {values_in_words(items[0])}" if ... in items else "pair (height, width)"
     if is_choice(hint):
         return str(hint.kind)
-    return TYPE_WORDS.get(hint, "")
+    return _TYPE_WORDS.get(hint, "")
 
 
 def value_in_words(value: Any) -> str:
@@ -188,7 +188,7 @@ def _cached_hints(kind: Any, include_extras: bool = False) -> dict[str, Any]:
 def convert(value: Any, hint: Any, name: str) -> Any:
     """The value as the type of its setting; only numbers, sequences and the names of choices are
     converted, nothing is guessed."""
-    if hint in SCALARS:
+    if hint in _SCALARS:
         return _convert_scalar(value, hint, name)
     if get_origin(hint) is Annotated:
         plain_hint, bounds = get_args(hint)
@@ -288,8 +288,8 @@ def _convert_tuple(value: Any, hint: Any, name: str) -> tuple[Any, ...]:
     items = get_args(hint)
     is_pair = ... not in items
     fits = isinstance(value, list | tuple) and (not is_pair or len(value) == len(items))
-    expected = PAIR if is_pair else "a list"
-    if not is_pair and isinstance(value, SCALARS):
+    expected = _PAIR if is_pair else "a list"
+    if not is_pair and isinstance(value, _SCALARS):
         expected += f", such as [{shown(value)}]"
     require(fits, f"{name} = {shown(value)}", expected)
     return tuple(convert(item, items[0], name) for item in value)
@@ -321,7 +321,7 @@ def _plain_form(hint: Any) -> tuple[str, tuple[type, ...]]:
     if is_dataclass(hint):
         return cast(type, hint).__name__, ()
     if get_origin(hint) is tuple:
-        return PAIR, (list, tuple)
+        return _PAIR, (list, tuple)
     return "a number", (numbers.Real,)
 
 

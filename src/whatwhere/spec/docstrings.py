@@ -20,12 +20,12 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-ENTRY = re.compile(r"^(\*{0,2}\w+(?:, \*{0,2}\w+)*)(?: {2,}| : )(\S.*)$")
-UNDERLINE = re.compile(r"^-{4,}$")
+_ENTRY = re.compile(r"^(\*{0,2}\w+(?:, \*{0,2}\w+)*)(?: {2,}| : )(\S.*)$")
+_UNDERLINE = re.compile(r"^-{4,}$")
 
 
 @dataclass(frozen=True)
-class Docstring:
+class _Docstring:
     """The parts of a docstring: `prose` without tables and examples, `entries` the text of every
     name in a table, `shell` the examples in a shell."""
 
@@ -36,7 +36,7 @@ class Docstring:
     shell: tuple[str, ...] = ()
 
 
-def docstring(documented: type | Callable[..., object]) -> Docstring:
+def docstring(documented: type | Callable[..., object]) -> _Docstring:
     """Read the docstring of a class or a function, also where Python leaves docstrings out
     (`python -OO`)."""
     if sys.flags.optimize < 2:
@@ -53,7 +53,7 @@ def _docstrings_in(file: str) -> dict[str, str | None]:
     return {node.name: ast.get_docstring(node) for node in body if isinstance(node, documented)}
 
 
-def parse(text: str | None) -> Docstring:
+def parse(text: str | None) -> _Docstring:
     """Read the text of a docstring."""
     blocks = list(split(inspect.cleandoc(text or "")))
     entries: dict[str, str] = {}
@@ -65,14 +65,14 @@ def parse(text: str | None) -> Docstring:
             entries |= dict.fromkeys(names, description)
         if all(line.startswith("$ ") for line in block):
             shell += [line.removeprefix("$ ") for line in block]
-        elif rows is None and not is_example(block):
+        elif rows is None and not _is_example(block):
             prose.append(" ".join(map(str.strip, block)))
     summary = " ".join(blocks[0]) if blocks else ""
-    example = any(map(is_example, blocks))
-    return Docstring(summary, "\n\n".join(prose), entries, example, tuple(shell))
+    example = any(map(_is_example, blocks))
+    return _Docstring(summary, "\n\n".join(prose), entries, example, tuple(shell))
 
 
-def is_example(block: list[str]) -> bool:
+def _is_example(block: list[str]) -> bool:
     """Whether a block has lines of Python's prompt."""
     return any(line.lstrip().startswith(">>>") for line in block)
 
@@ -81,10 +81,10 @@ def split(text: str) -> Iterator[list[str]]:
     """Blocks of lines; empty lines separate them, and so does a heading with its underline."""
     block: list[str] = []
     for line in text.splitlines():
-        if line.strip() and not UNDERLINE.match(line):
+        if line.strip() and not _UNDERLINE.match(line):
             block.append(line)
             continue
-        if UNDERLINE.match(line) and block:
+        if _UNDERLINE.match(line) and block:
             *before, heading = block
             if before:
                 yield before
@@ -100,7 +100,7 @@ def table(block: list[str]) -> list[tuple[list[str], str]] | None:
     """The rows of a table as (names, text); None if the block is not a table."""
     rows: list[tuple[list[str], str]] = []
     for line in block:
-        entry = ENTRY.match(line)
+        entry = _ENTRY.match(line)
         if entry:
             rows.append((entry[1].split(", "), entry[2]))
         elif rows and line.startswith("  "):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class PenaltyFormulas:
+class _PenaltyFormulas:
     """The formulas of a penalty on tensors, by its `code`."""
 
     @property
@@ -38,7 +38,7 @@ class PenaltyFormulas:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Power(PenaltyFormulas, Checked):
+class Power(_PenaltyFormulas, Checked):
     """The penalty Σ|p|^α.
 
     alpha  exponent α, from ½ (fewer features) to 1

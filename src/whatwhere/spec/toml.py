@@ -272,20 +272,20 @@ def setting_paths(kind: type) -> tuple[str, ...]:
     return tuple(found.path for found in _paths(kind, ""))
 
 
-class DescribedSetting(NamedTuple):
+class _DescribedSetting(NamedTuple):
     """What the docstring of its own spec says of a setting, and the values that it takes."""
 
     words: str
     values: str
 
 
-def described_paths(kind: type) -> dict[str, DescribedSetting]:
+def described_paths(kind: type) -> dict[str, _DescribedSetting]:
     """The full name of every setting below a spec, and what it is."""
-    described: dict[str, DescribedSetting] = {}
+    described: dict[str, _DescribedSetting] = {}
     for found in _paths(kind, ""):
         words = docstring(found.spec).entries.get(found.name, found.name)
         values = values_in_words(type_hints(found.spec, ranges=True)[found.name])
-        described.setdefault(found.path, DescribedSetting(words, values))
+        described.setdefault(found.path, _DescribedSetting(words, values))
     return described
 
 
@@ -297,7 +297,7 @@ def value_of(spec: Any, path: str) -> Any:
     return spec
 
 
-class SettingPath(NamedTuple):
+class _SettingPath(NamedTuple):
     """A setting: its full name, its own name, and the spec whose field it is."""
 
     path: str
@@ -305,7 +305,7 @@ class SettingPath(NamedTuple):
     spec: type
 
 
-def _paths(kind: type, where: str) -> Iterator[SettingPath]:
+def _paths(kind: type, where: str) -> Iterator[_SettingPath]:
     """Every setting below a spec; the full name of a layer's setting has `each`."""
     for name, hint in settable(kind).items():
         item = _item_spec(hint)
@@ -313,7 +313,7 @@ def _paths(kind: type, where: str) -> Iterator[SettingPath]:
             yield from _paths(item, f"{where}{name}.each.")
             continue
         if not is_dataclass(hint) or is_choice(hint):
-            yield SettingPath(f"{where}{name}", name, kind)
+            yield _SettingPath(f"{where}{name}", name, kind)
         for spec in _specs(hint):
             yield from _paths(spec, f"{where}{name}.")
 

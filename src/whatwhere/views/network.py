@@ -28,6 +28,8 @@ class Network(MapView):
     side   side to which smaller pictures are enlarged, in pixels: features of small pictures are
            better where they fill the network's field of view
     most   longest side; larger pictures are reduced, so that time is bounded
+    blocks  numbers of the blocks whose maps are returned, from 0, the fine ones first; the default
+            is what comes after the last block. Defects need finer maps than whole pictures
 
     >>> from whatwhere.views import Network
     >>> Network().name
@@ -37,6 +39,7 @@ class Network(MapView):
     cells: tuple[int, ...] = (1,)
     side: Annotated[int, Within(32)] = 128
     most: Annotated[int, Within(32)] = 224
+    blocks: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -55,8 +58,13 @@ class Network(MapView):
     def __call__(self, pictures: Tensor) -> list[Tensor]:
         v = self._resized(_as_rgb(pictures))
         network = _efficientnet_lite0()
+        v = (v - _MEAN) / _DEVIATION
         with torch.no_grad():
-            return [network.extract_features((v - _MEAN) / _DEVIATION)]
+            if not self.blocks:
+                return [network.extract_features(v)]
+            v = network._swish(network._bn0(network._conv_stem(v)))
+            maps = [v := block(v) for block in network._blocks[: max(self.blocks) + 1]]
+            return [maps[number] for number in self.blocks]
 
     def _resized(self, v: Tensor) -> Tensor:
         height, width = v.shape[2:]

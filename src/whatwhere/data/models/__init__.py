@@ -6,10 +6,11 @@ import re
 from pathlib import Path
 
 from whatwhere.data.catalogue import Entry, File, verified_path
+from whatwhere.data.models import hub
 from whatwhere.errors import RunError, did_you_mean
 
 FOLDER = Path(__file__).parent
-ROW = re.compile(r"^\| (?P<key>[^|]+?) \| (?P<value>.+) \|$", re.MULTILINE)
+_ROW = re.compile(r"^\| (?P<key>[^|]+?) \| (?P<value>.+) \|$", re.MULTILINE)
 
 __all__ = ["card", "names", "path"]
 
@@ -34,7 +35,7 @@ def find(name: str) -> Entry:
     title = card.split("\n\n")[1].replace("\n", " ")
     facts = {
         row["key"]: row["value"].replace("`", "")
-        for row in ROW.finditer(card)
+        for row in _ROW.finditer(card)
         if row["key"] != "---"
     }
     file, size = facts["file"].removesuffix(" bytes").split(", ")
@@ -67,7 +68,9 @@ def card(name: str) -> str:
 
 def resolve(given: str | os.PathLike[str]) -> Path:
     """What a path or a name stands for: a run folder or a model file of that name if there is one,
-    otherwise the model that is known by the name."""
+    otherwise the model that is known by the name. An address hf://… is downloaded."""
+    if os.fspath(given).startswith(hub.PREFIX):
+        return hub.download(os.fspath(given))
     file = Path(given)
     if (
         os.path.isfile(file)
