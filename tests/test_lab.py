@@ -23,6 +23,7 @@ EXCEPTIONS = {
     "benchmarks/labels/many_pictures_processor.py": "measures the server and the page apart",
     "benchmarks/labels/one_example.py": "compares other forms of the metric",
     "benchmarks/labels/one_rule.py": "compares other forms of the metric and of the graph",
+    "benchmarks/labels/plain_views.py": "the views that the page begins with",
     "benchmarks/labels/pose.py": "the metric, and its distortions",
     "benchmarks/labels/ten_labels.py": "compares other forms of the metric and of the graph",
     "benchmarks/learning/cluster.py": "starts processes that train and describe",
