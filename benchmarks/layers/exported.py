@@ -1,4 +1,4 @@
-"""Exported pooling against the eager layer, and a sparse code with and without gradients:
+"""Pooling layers against max pooling, exported and in eager mode, and a sparse code as a layer:
 python -m benchmarks.layers.exported [--out FILE]
 
 Processor milliseconds with one thread, the best of several repetitions.
@@ -20,6 +20,7 @@ from torch.export import Dim
 
 import whatwhere as ww
 from benchmarks.machine import machine
+from whatwhere.nn import functional
 
 
 def milliseconds(work: Callable[[], object], calls: int, repetitions: int = 7) -> float:
@@ -59,10 +60,48 @@ def pooling() -> dict[str, object]:
             "ONNX Runtime, ms": milliseconds(lambda: session.run(None, feed), 100),
             "eager, ms": milliseconds(lambda: layer(z), 100),
             "eager, plain form, ms": milliseconds(
-                lambda: ww.nn.functional.gaussian_pool2d(z, 2, form="plain"), 20
+                lambda: functional.gaussian_pool2d(z, 2, form="plain"), 20
             ),
             "max_pool2d, ms": milliseconds(lambda: F.max_pool2d(z, 2), 100),
         }
+
+
+def there_and_back(z: torch.Tensor) -> torch.Tensor:
+    """Max pooling and unpooling."""
+    p, indices = F.max_pool2d(z, 2, return_indices=True)
+    return F.max_unpool2d(p, indices, 2)
+
+
+def gaussian_there_and_back(z: torch.Tensor) -> torch.Tensor:
+    """Gaussian pooling and unpooling."""
+    p, where = functional.gaussian_pool2d(z, 2, return_where=True)
+    return functional.gaussian_unpool2d(p, where, 2)
+
+
+def layers() -> dict[str, object]:
+    """Forward and backward passes on 32 × 32 maps of 56 × 56, milliseconds and their ratio."""
+    z = torch.randn(32, 32, 56, 56, requires_grad=True)
+
+    def passes(layer: Callable[[torch.Tensor], torch.Tensor]) -> float:
+        def work() -> None:
+            z.grad = None
+            layer(z).sum().backward()
+
+        return milliseconds(work, 2)
+
+    pairs = {
+        "2 × 2": (lambda z: F.max_pool2d(z, 2), lambda z: functional.gaussian_pool2d(z, 2)),
+        "3 × 3, stride 2": (
+            lambda z: F.max_pool2d(z, 3, 2, 1),
+            lambda z: functional.gaussian_pool2d(z, 3, 2, 1),
+        ),
+        "2 × 2 with unpooling": (there_and_back, gaussian_there_and_back),
+    }
+    rows: dict[str, object] = {}
+    for name, (largest, gaussian) in pairs.items():
+        ours, theirs = passes(gaussian), passes(largest)
+        rows[name] = {"Gaussian": ours, "max": theirs, "ratio": round(ours / theirs, 2)}
+    return rows
 
 
 def sparse_code() -> dict[str, object]:
@@ -85,7 +124,7 @@ def sparse_code() -> dict[str, object]:
         "layer without gradients": without_gradients,
         "layer, training step": training_step,
     }
-    return {name: milliseconds(work, 1, 3) / len(digits) for name, work in rows.items()}
+    return {name: round(milliseconds(work, 1, 3) / len(digits), 3) for name, work in rows.items()}
 
 
 def main() -> None:
@@ -99,7 +138,8 @@ def main() -> None:
     warnings.simplefilter("ignore")
     found = {
         "machine": machine(),
-        "pooling": pooling(),
+        "exported pooling": pooling(),
+        "layers, forward and backward, ms": layers(),
         "sparse code, ms a digit": sparse_code(),
     }
     print(json.dumps(found, indent=1))

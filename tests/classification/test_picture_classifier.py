@@ -132,6 +132,7 @@ def test_without_a_run_a_model_is_learned_in_a_stream_and_kept(
 
     session = ww.Labelling(
         images,
+        features=["own"],
         labels=tmp_path / "labels.csv",
         invariant_to=ww.Distortions(copies=2),
         options=TrainingOptions(engine="reference", device="cpu"),
@@ -178,6 +179,7 @@ def test_all_pieces_of_slow_parts_are_counted(
 
     ww.Labelling(
         images,
+        features=["own"],
         invariant_to=ww.Distortions(copies=2),
         options=TrainingOptions(engine="reference", device="cpu"),
         stage=stage,
@@ -211,6 +213,7 @@ def test_learning_that_was_interrupted_continues(
     def session(folder: str, stage: Any = no_stage) -> ww.Labelling:
         return ww.Labelling(
             images,
+            features=["own"],
             labels=tmp_path / folder / "labels.csv",
             invariant_to=ww.Distortions(copies=2),
             options=TrainingOptions(engine="reference", device="cpu"),

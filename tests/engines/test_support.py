@@ -60,6 +60,7 @@ BEFORE: dict[str, dict[str, Any]] = {
     "inference.lam.deviations": {"lam": {"kind": "auto", "deviations": 2.0}},
     "inference.steps": {"steps": 1},
     "inference.tolerance": {"steps": 120, "tolerance": 1e-12},
+    "inference.gap": {"steps": 120, "gap": 1e-12},
     "inference.step.steps.each": {"step": SCHEDULE},
     "inference.step.contrast": {"step": SCHEDULE},
     "inference.step.mu_scale": {"step": SCHEDULE},
@@ -72,6 +73,7 @@ BEFORE: dict[str, dict[str, Any]] = {
 AFTER: dict[str, Any] = {
     "inference.lam": 3.0,
     "inference.tolerance": 0.9,
+    "inference.gap": 0.9,
     "inference.step": "fixed",
     "inference.moments.gamma_min": 3.0,
     "inference.moments.gamma_max": 0.5,

@@ -40,15 +40,14 @@ def test_the_first_stays_until_enough_labels_say_otherwise() -> None:
     assert elected("half", "half", 40) == "half"
 
 
-def test_colours_stay_next_to_learned_features_as_a_view_of_their_own() -> None:
+def test_learned_features_come_next_to_views_as_a_view_of_their_own() -> None:
     images = ww.data.load(np.random.default_rng(0).random((40, 12, 12)).astype(np.float32))
     plain = plain_description(images, [Colour(), Edges()])
     learned = Description("learned features", 3 * plain.rows)
-    colours = Colour().rows(images)
     joined = joined_description(plain, learned)
-    assert joined.columns == {"colour": colours.shape[1], "learned": plain.rows.shape[1]}
-    torch.testing.assert_close(joined.rows, torch.cat([colours, learned.rows], 1))
+    assert joined.columns == plain.columns | {"learned": plain.rows.shape[1]}
+    torch.testing.assert_close(joined.rows, torch.cat([plain.rows, learned.rows], 1))
     first, second, third = candidates(Candidate.of(plain), learned)
-    assert first.graph.classifier.weights_.names == ("colour", "learned")
+    assert first.graph.classifier.weights_.names == ("colour", "edges", "learned")
     assert second.graph.classifier.weights_ is None
     assert third.graph.classifier.weights_.names == ("colour", "edges")

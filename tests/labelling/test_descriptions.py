@@ -3,11 +3,13 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 
 import tiny_run as tiny
 import whatwhere as ww
 from whatwhere.classification.settings import Distortions
+from whatwhere.errors import SpecError
 from whatwhere.labelling.descriptions import (
     Behind,
     PlainSettings,
@@ -73,7 +75,20 @@ def test_learned_features_come_in_and_the_classifier_of_both_is_saved(tmp_path: 
     session.use(plain_description(session.images, VIEWS))
     session.label({row: "abc"[y[row]] for row in range(9)})
     session.use_best(behind.learned(no_stage))
-    assert session.description.name == "colour and learned features"
+    assert session.description.name == "colour, edges and learned features"
     session.save(tmp_path / "classifier.safetensors")
     found = ww.load_classifier(tmp_path / "classifier.safetensors")
     torch.testing.assert_close(found.describe(images), session.rows, rtol=1e-4, atol=1e-4)
+
+
+def test_words_and_callables_are_views_and_weights_are_said() -> None:
+    pictures, y = colours()
+    session = ww.Labelling(pictures, features=["colour", lambda v: v.diff(dim=3).abs()])
+    assert session.views == "Weights of the views: colour 0.5, <lambda> 0.5."
+    session.label({row: "rgb"[y[row]] for row in range(9)})
+    assert "".join(session.predict().classes) == "".join("rgb"[one] for one in y)
+    assert session.views.startswith("Weights of the views: colour 0.")
+    with pytest.raises(SpecError):
+        ww.Labelling(pictures, features=["colours"])
+    with pytest.raises(SpecError):
+        ww.Labelling(pictures, features=["colour", "colour"])

@@ -13,7 +13,7 @@ from PIL import Image
 from pictures_to_restore import noisy, picture
 from tiny_run import whatwhere
 from whatwhere.data import load
-from whatwhere.errors import ImageError, RunError
+from whatwhere.errors import ImageError, RunError, SpecError
 from whatwhere.restoration import command as restoration
 from whatwhere.restoration import load_denoiser, load_dictionary
 from whatwhere.restoration.pictures import (
@@ -274,10 +274,24 @@ def test_wrong_requests_raise_before_anything_is_written(folder: Path) -> None:
     assert not out.exists()
 
 
-def test_two_pictures_of_one_name_raise(folder: Path) -> None:
+def test_pictures_that_differ_in_their_ending_keep_it(folder: Path) -> None:
     Image.fromarray(pixels()).save(folder / "0.bmp")
+    jobs = plan_jobs(Task("denoise"), DENOISER, folder, None, folder.parent / "out")
+    assert sorted(job.name for job in jobs) == ["0.bmp.png", "0.png", "1.png", "2.png"]
+    Image.fromarray(pixels()).save(folder / "0.bmp.png")
     with pytest.raises(ImageError, match="the same name"):
-        plan_jobs(Task("denoise"), DENOISER, folder, None, folder.parent / "out")
+        plan_jobs(Task("denoise"), DENOISER, folder, None, folder.parent / "other")
+
+
+def test_the_estimated_noise_is_kept_and_given_again(folder: Path, tmp_path: Path) -> None:
+    Image.fromarray(pixels(size=64)).save(folder / "2.png")
+    kept = tmp_path / "noise.json"
+    whatwhere("denoise", folder / "2.png", tmp_path / "a.png", "--keep-noise", kept, *SHORT)
+    whatwhere("denoise", folder / "2.png", tmp_path / "b.png", "--noise", kept, *SHORT)
+    a, b = (np.asarray(Image.open(tmp_path / f"{name}.png")) for name in "ab")
+    np.testing.assert_array_equal(a, b)
+    with pytest.raises(SpecError, match="keep-noise"):
+        whatwhere("denoise", folder, tmp_path / "out", "--keep-noise", tmp_path / "n.json", *SHORT)
 
 
 def test_values_are_rounded_and_cut_off() -> None:

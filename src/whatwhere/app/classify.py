@@ -37,10 +37,23 @@ class _ClassifyOptions(Checked):
 
     C         values of C to choose from, for the SVM
     balanced  with a table of labels: assume that all classes have about the same number of pictures
+    views     with a table of labels: what describes pictures: own (the features of RUN), colour,
+              edges, network, or an ONNX file; the labels decide how much each counts. By default,
+              all that are installed, but own alone if RUN is a model by name. The network
+              (pip install whatwhere[network]) helps most where classes are things in photographs
     """
 
     C: Annotated[tuple[Positive, ...], NotEmpty()] = (0.3, 3.0, 30.0)
     balanced: bool = False
+    views: tuple[str, ...] = ()
+
+    def features(self, run: "ww.TrainedRun") -> list[str]:
+        """Return the views to describe pictures by."""
+        from whatwhere.views import OWN, usual_views
+
+        if self.views:
+            return list(self.views)
+        return [OWN, *(view.name for view in usual_views())] if run.folder else [OWN]
 
 
 @command(
@@ -49,7 +62,7 @@ class _ClassifyOptions(Checked):
     EXECUTION,
     SHARD,
     (Recipe, "inference descriptor"),
-    flags="device shard",
+    flags="device shard views",
 )
 def classify(
     run: Path,
@@ -208,6 +221,7 @@ def _label_all(
     session = ww.Labelling(
         images,
         run=run,
+        features=settings.of(_ClassifyOptions).features(run),
         invariant_to=distortions,
         class_prior="uniform" if settings.of(_ClassifyOptions).balanced else None,
         options=options,
@@ -234,6 +248,7 @@ def _label_all(
         "labels": known,
         "worth_labelling": unsure,
         "where": session.describe.why,
+        "views": session.views,
         "estimated_error": session.error(),
         "classifier": str(classifier),
     }
@@ -241,6 +256,7 @@ def _label_all(
     lines = [
         f"{words}; worth labelling next: {', '.join(unsure)}",
         session.describe.why,
+        session.views,
         f"{session.error_words()} {printable(page)} begins with the least sure ones.",
         f"Sort new pictures with: {sort_new}",
     ]

@@ -1,11 +1,13 @@
 """Weights of the views of pictures: from labels that are held out, and from what needs no labels.
 
-Two numbers say how well the graph of a view sorts the pictures. One is the share of labels that it
-finds when they are held out, which takes at least two labels of a class. The other is its
+Three numbers say how well the graph of a view sorts the pictures. The first is the share of labels
+that it finds when they are held out, which takes at least two labels of a class. The second is its
 agreement: the share of all pictures to which the view alone gives the same class as all views
-together. A view that says nothing about the classes agrees by chance only, so agreement can be
-measured with one label of each class. The evidence for a view is the mean of both, in which
-agreement counts as some labels; the weight is exp(β (evidence - that of the best view)).
+together. A view that says nothing about the classes agrees by chance only. The third is its
+stability: the share of pictures whose class stays if other pictures of the same classes, as the
+view sees them, had been labelled. It is small where a view has no clusters. The last two can be
+measured with one label of each class. The evidence for a view is the mean of all labels, in which
+agreement and stability count as some; its weight is exp(β (evidence - that of the best view)).
 """
 
 from collections.abc import Sequence
@@ -14,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from whatwhere.spec.checks import Checked, NonNegative, Positive
+from whatwhere.spec.checks import Checked, Count, NonNegative, Positive
 
 
 @dataclass(frozen=True)
@@ -23,13 +25,18 @@ class ViewWeighting(Checked):
 
     sharpness         β: a view that finds a tenth fewer labels than the best has exp(-0.1 β) of its
                       weight
-    agreement_labels  held-out labels that the agreement counts as, so that no view is used alone
-                      because of a few labels
+    agreement_labels  held-out labels that agreement and stability count as, so that no view is used
+                      alone because of a few labels
+    repeats           how often other labels are drawn for the stability
+    enough            held-out labels from which on stability is no longer measured: it would change
+                      little, and takes most of the time
     step              weights are multiples of it, so that a label seldom changes the joined graph
     """
 
-    sharpness: NonNegative = 8.0
+    sharpness: NonNegative = 12.0
     agreement_labels: Positive = 10.0
+    repeats: Count = 4
+    enough: Count = 50
     step: Positive = 0.05
 
 
@@ -39,15 +46,21 @@ class ViewEvidence(NamedTuple):
     found      labels that its graph finds when they are held out
     held_out   labels that were held out
     agreement  share of the pictures to which it gives the same class as all views together
+    stability  share of the pictures whose class would stay with other labels; None where it was not
+               measured
     """
 
     found: int
     held_out: int
     agreement: float
+    stability: float | None = None
 
     def share(self, agreement_labels: float) -> float:
-        """The share of labels that the view finds, with the agreement as some of them."""
-        found = self.found + agreement_labels * self.agreement
+        """The share of labels that the view finds, with agreement and stability as some of them."""
+        unlabelled = self.agreement
+        if self.stability is not None:
+            unlabelled = (self.agreement + self.stability) / 2
+        found = self.found + agreement_labels * unlabelled
         return found / (self.held_out + agreement_labels)
 
 

@@ -6,6 +6,8 @@ After a block of B steps an image is finished if its cost C changed by a share o
 
     |C_before - C_after| ≤ tolerance · B · C_after
 
+or, with `InferenceSpec.gap`, once its duality gap (`model.gap`) is at most that share of its cost.
+
 The rule is applied to each image, and a finished image leaves the batch, so a code does not depend
 on the other images. With a constant step β_U the pooling variables circle around a minimum, so β_U
 is halved after every block. Momentum starts again with every block. Both determine the length of a
@@ -21,6 +23,7 @@ from torch import Tensor
 from whatwhere.engines.base import Engine
 from whatwhere.errors import ConvergenceWarning, warn
 from whatwhere.model import Problem
+from whatwhere.model.gap import relative_gap
 from whatwhere.model.solution import Solution, Stats
 from whatwhere.spec import InferenceSpec
 
@@ -35,7 +38,7 @@ def solve(engine: Engine, problem: Problem) -> Solution:
     measures as they were.
     """
     spec = problem.spec
-    if spec.tolerance == 0 or spec.schedule is not None or engine.converges:
+    if not _is_iterated(spec) or engine.converges:
         return engine.solve(problem)
     active = torch.ones(len(problem.images), dtype=torch.bool, device=problem.images.device)
     solution: Solution | None = None
@@ -50,7 +53,10 @@ def solve(engine: Engine, problem: Problem) -> Solution:
             )
         problem = replace(problem, latents=solution.latents)
         # also true if the cost is not a number
-        goes_on = ~(change_per_step(part.stats) <= spec.tolerance)
+        if spec.gap > 0:
+            goes_on = ~(relative_gap(problem[active], part.latents) <= spec.gap)
+        else:
+            goes_on = ~(change_per_step(part.stats) <= spec.tolerance)
         active = active.masked_scatter(active, goes_on)
         if not active.any():
             break
@@ -59,13 +65,18 @@ def solve(engine: Engine, problem: Problem) -> Solution:
 
 
 def blocks(spec: InferenceSpec) -> Iterator[InferenceSpec]:
-    """The settings of each block of steps; without a tolerance all steps are one block."""
-    if spec.tolerance == 0:
+    """The settings of each block of steps; without a tolerance or a gap all steps are one block."""
+    if not _is_iterated(spec):
         yield spec
         return
     for number, steps in enumerate(block_lengths(spec.steps)):
         pooling_step = spec.pooling_step / 2**number
-        yield replace(spec, steps=steps, tolerance=0.0, pooling_step=pooling_step)
+        yield replace(spec, steps=steps, tolerance=0.0, gap=0.0, pooling_step=pooling_step)
+
+
+def _is_iterated(spec: InferenceSpec) -> bool:
+    """Whether images stop as they finish."""
+    return (spec.tolerance > 0 or spec.gap > 0) and spec.schedule is None
 
 
 def block_lengths(steps: int) -> list[int]:
@@ -98,8 +109,11 @@ def relative_change(before: Tensor, after: Tensor, steps: int) -> Tensor:
 
 
 def unfinished_changes(stats: Stats, spec: InferenceSpec) -> Tensor:
-    """`change_per_step` of the images that took all steps and still changed."""
-    if spec.tolerance == 0 or spec.schedule is not None or len(stats.step) < spec.steps:
+    """`change_per_step` of the images that took all steps and still changed; with `spec.gap`, the
+    gaps that are still larger."""
+    if spec.gap > 0 and stats.gap is not None:
+        return stats.gap[~(stats.gap <= spec.gap)]
+    if not _is_iterated(spec) or len(stats.step) < spec.steps:
         return stats.penalty.new_zeros(0)
     change = change_per_step(stats)
     return change[~(change <= spec.tolerance)]
@@ -107,7 +121,15 @@ def unfinished_changes(stats: Stats, spec: InferenceSpec) -> Tensor:
 
 def warn_unconverged(unfinished: Tensor, images: int, spec: InferenceSpec) -> None:
     """Warn about images that took all steps and still changed, given their `unfinished_changes`."""
-    if len(unfinished):
+    if len(unfinished) and spec.gap > 0:
+        warn(
+            f"{len(unfinished)} of {images} images did not reach gap = {spec.gap:g} in"
+            f" {spec.steps} steps: the duality gap is still up to {float(unfinished.max()):.2g} of"
+            " the cost. Give more steps or a larger gap. In float32, gaps below about 1e-6 are"
+            " rounding.",
+            ConvergenceWarning,
+        )
+    elif len(unfinished):
         warn(
             f"{len(unfinished)} of {images} images did not reach tolerance = {spec.tolerance:g} in"
             f" {spec.steps} steps: the relative change of the cost per step is still up to"

@@ -14,6 +14,7 @@ FAST = Support(
         "penalty.alpha": ANY,
         "steps": ANY,
         "tolerance": ANY,  # `engines.convergence` runs blocks of steps
+        "gap": ANY,
         "step": Kinds(LineSearch, Fixed, Schedule),
         "step.per": ANY,
         "step.momentum": ANY,

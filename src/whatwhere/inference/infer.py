@@ -25,6 +25,7 @@ from whatwhere.inference.target import (
 )
 from whatwhere.latents import Background, Latents
 from whatwhere.model import DeconvNet
+from whatwhere.model.gap import relative_gap
 from whatwhere.model.problem import Problem, check_latents
 from whatwhere.model.solution import Solution, Stats
 from whatwhere.spec import InferenceSpec, LineSearch, Phase
@@ -117,6 +118,10 @@ def infer(
                 start = Latents() if latents is None else latents[batch]
                 problem = Problem(model, target.v, plan[0], spec, start, target.mask)
             ended = run_plan(resolved, problem, plan)
+            if spec.gap > 0:
+                last = Problem(model, target.v, plan[-1], spec, mask=target.mask)
+                gap = relative_gap(last, ended.latents)
+                ended = replace(ended, stats=replace(ended.stats, gap=gap))
             with_background = replace(ended.latents, background=target.background)
             solutions.append(replace(ended, latents=with_background))
             if progress is not None:

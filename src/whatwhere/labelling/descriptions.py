@@ -3,7 +3,7 @@ side by side."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,14 +48,10 @@ class PlainSettings:
            or near it (benchmarks/labels/plain_views.py)
     first  pictures that are described before the page opens: as many as take about a second. The
            others follow behind
-    beside  names of the views that stay next to learned features, which describe edges themselves:
-            with one label a class, edges make the joined classes of fruit and steel worse by 5
-            points
     """
 
     views: tuple[MapView, ...] = (Colour(side=24), Edges(cells=(1, 2, 4)))
     first: int = 600
-    beside: tuple[str, ...] = ("colour",)
 
 
 def plain_description(
@@ -80,26 +76,17 @@ def plain_description(
     return Description(name, torch.cat(parts, 1), describer, at, describer.columns)
 
 
-def joined_description(
-    plain: Description, learned: Description, beside: Sequence[str] = PlainSettings().beside
-) -> Description:
-    """Some views and learned features side by side.
-
-    beside  the names of the views; names of other views are left out
-    """
+def joined_description(plain: Description, learned: Description) -> Description:
+    """Views and learned features side by side."""
     describe = plain.describe
     assert isinstance(describe, JoinedDescriber)
-    used = [n for n, view in enumerate(describe.views) if view.name in beside]
-    views = tuple(describe.views[n] for n in used)
-    counts = tuple(describe.counts[n] for n in used)
-    parts = plain.rows.split(list(describe.counts), dim=1)
+    joined = replace(describe, own=learned.describe)
     own = learned.describe
-    joined = JoinedDescriber(views, counts, describe.shape, own)
-    columns = dict(zip([view.name for view in views], counts, strict=True))
-    columns |= {"learned": learned.rows.shape[1]} if own is None else dict(own.columns)
-    rows = torch.cat([*(parts[n] for n in used), learned.rows], 1)
-    name = listed([*(view.name for view in views), learned.name])
-    return Description(name, rows, joined, None, columns)
+    learned_columns = {"learned": learned.rows.shape[1]} if own is None else own.columns
+    columns = dict(plain.columns or {}) | dict(learned_columns)
+    names = [view.name for view in describe.views]
+    rows = torch.cat([plain.rows, learned.rows], 1)
+    return Description(listed([*names, learned.name]), rows, joined, None, columns)
 
 
 def own_features(description: Description) -> PictureDescriber | None:

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 
 from whatwhere.classification.joined_describer import PictureDescriber
-from whatwhere.classification.map_features import MapFeatures
 from whatwhere.classification.picture_classifier import (
     PictureClassifier,
     describe_pictures,
@@ -27,7 +26,11 @@ from whatwhere.data.pictures import earlier_names, picture_names
 from whatwhere.errors import ImageError, plural, warn
 from whatwhere.files import claim, read_regular, readable
 from whatwhere.labelling.choice import Candidate, candidates, elect
-from whatwhere.labelling.descriptions import Description, plain_description
+from whatwhere.labelling.descriptions import (
+    Description,
+    joined_description,
+    plain_description,
+)
 from whatwhere.labelling.estimate import (
     ErrorEstimate,
     estimate_error,
@@ -50,7 +53,7 @@ from whatwhere.learning.run_folder import recorded_by
 from whatwhere.nn.feature_maps import FeatureMaps
 from whatwhere.progress import Stage, no_stage
 from whatwhere.spec.execution import Execution
-from whatwhere.views import MapView
+from whatwhere.views import OWN, GivenView, as_views, usual_views
 
 
 @dataclass(frozen=True)
@@ -68,9 +71,12 @@ class Labelling:
 
     images        a folder of pictures, or images as `data.load` takes them; or descriptors, an
                   array [N, D]
-    features      instead of a run, a callable from pictures [n, C, h, w] to maps, such as a
-                  pretrained network: its maps describe the images, as in `MapFeatures`. Or a list
-                  of views, such as [ww.views.Colour(), ww.views.Edges()]: no model is learned
+    features      what describes the images: a list of views, which are weighed by the labels. A
+                  view is a word ('own' for learned features, 'colour', 'edges', 'network'), a value
+                  such as `ww.views.Colour()`, an ONNX file, or a callable from pictures
+                  [n, C, h, w] to maps, such as a pretrained network. None takes the usual views,
+                  those of `ww.views.usual_views`, next to learned features; with a run, its
+                  features alone. A network helps most where classes are things in photographs
     run           a run, a model file or the name of a model that describes the images; None learns
                   one from them
     labels        a CSV file of labels. The session starts with its labels, changes it after every
@@ -102,7 +108,7 @@ class Labelling:
         images: Any,
         *,
         run: str | os.PathLike[str] | TrainedRun | None = None,
-        features: FeatureMaps | Sequence[MapView] | None = None,
+        features: FeatureMaps | Sequence[GivenView] | None = None,
         labels: str | os.PathLike[str] | None = None,
         invariant_to: Distortions | None = None,
         class_prior: Any = None,
@@ -140,23 +146,28 @@ class Labelling:
     def _described(
         self,
         images: Images,
-        features: FeatureMaps | Sequence[MapView] | None,
+        features: FeatureMaps | Sequence[GivenView] | None,
         run: str | os.PathLike[str] | TrainedRun | None,
         how: Distortions,
         options: Execution,
         first: int | None,
         stage: Stage,
     ) -> Description:
-        if isinstance(features, Sequence):
+        if features is None and run is None:
+            features = [OWN, *usual_views()]
+        if isinstance(features, str) or not isinstance(features, Sequence | None):
+            features = [features]
+        if features is not None and OWN not in features:
             at = None
             if first is not None and first < len(images):
                 at = np.sort(np.random.default_rng(0).permutation(len(images))[:first])
-            return plain_description(images, features, at, stage)
-        if features is not None:
-            rows = torch.from_numpy(MapFeatures(features).fit_transform(images))
-            return Description("given features", rows)
+            return plain_description(images, as_views(features), at, stage)
         describe, rows = describe_pictures(images, run, how, options, self.file, stage)
-        return Description("learned features", rows, describe)
+        learned = Description("learned features", rows, describe, None, describe.columns)
+        others = as_views([view for view in features or () if view != OWN])
+        if not others:
+            return learned
+        return joined_description(plain_description(images, others, None, stage), learned)
 
     def use(self, description: Description, graph: Neighbourhood | None = None) -> None:
         """Describe the pictures otherwise from now on; `update` lets their classes follow.
@@ -231,6 +242,12 @@ class Labelling:
     def describe(self) -> PictureDescriber | None:
         """The function from new images to such rows."""
         return self.description.describe
+
+    @property
+    def views(self) -> str:
+        """What describes the pictures, with the weights that follow from the labels, in a line."""
+        weights = self.graph.classifier.weights_
+        return self.description.name if weights is None else f"Weights of the views: {weights}."
 
     @property
     def keys(self) -> list[Key]:

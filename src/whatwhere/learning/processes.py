@@ -122,10 +122,6 @@ class ProcessGroup:
             return holds
         return bool(self.all_reduce_sum(torch.tensor([float(holds)])) > 0)
 
-    def barrier(self) -> None:
-        """Wait until every process is here."""
-        self.any(False)
-
     def main_first(self, work: Callable[[], None]) -> None:
         """Do this in process 0 while the others wait. If it raises an error, they raise it too."""
         if self.meeting is None:

@@ -110,7 +110,8 @@ def load(path: str | os.PathLike[str]) -> DeconvNet:
     its spec.
 
     path     one of `ww.models.names()`, a model file, or a run folder; a file or a run of that name
-             comes first
+             comes first. Or a file of the Hugging Face Hub, hf://owner/repository[/file][@revision]
+             [#sha256=checksum], if huggingface_hub is installed
     returns  the model, on the CPU
 
     >>> model = ww.load("mnist")

@@ -25,6 +25,8 @@ class Stats:
     penalty         Σ|p|^α, [T + 1, N]
     nonzeros        number of p ≠ 0, [T + 1, N]
     step            β, [T, N]
+    gap             the relative duality gap at the end, [N] (`model.gap`), if `InferenceSpec.gap`
+                    asks for it; otherwise None
 
     T is the number of steps of the image that took most. An image that was finished earlier
     (`InferenceSpec.tolerance`) repeats its last values, with steps of size 0.
@@ -34,6 +36,7 @@ class Stats:
     penalty: Tensor
     nonzeros: Tensor
     step: Tensor
+    gap: Tensor | None = None
 
     @property
     def cost(self) -> Tensor:
@@ -85,12 +88,15 @@ class Stats:
         if len(parts) == 1:
             return parts[0]
         longest = max(len(part.step) for part in parts)
+        gaps = [part.gap for part in parts if part.gap is not None]
+        gap = torch.cat(gaps) if len(gaps) == len(parts) else None
         parts = [part if len(part.step) == longest else part.padded(longest) for part in parts]
         return Stats(
             torch.cat([part.reconstruction for part in parts], dim=1),
             torch.cat([part.penalty for part in parts], dim=1),
             torch.cat([part.nonzeros for part in parts], dim=1),
             torch.cat([part.step for part in parts], dim=1),
+            gap,
         )
 
 

@@ -51,6 +51,7 @@ def denoise(
     out: Path,
     *,
     noise: str | None = None,
+    keep_noise: Path | None = None,
     model: Path | None = None,
     settings: Settings,
     overwrite: bool = False,
@@ -69,7 +70,8 @@ def denoise(
                picture, also noise that grows with the brightness or is correlated. `poisson`:
                pixels count photons. GAIN,SIGMA or GAIN,SIGMA,OFFSET: a photon adds GAIN to a pixel,
                there is white noise of standard deviation SIGMA as well, and a pixel without light
-               has the value OFFSET
+               has the value OFFSET. Or a file that --keep-noise wrote
+    keep_noise  for one picture: the file to write its estimated noise to, for --noise
     overwrite  also restore pictures whose results are in OUT already
 
     $ whatwhere denoise noisy.png clean.png
@@ -82,7 +84,19 @@ def denoise(
     from whatwhere.restoration.pictures import Task
 
     task = Task("denoise", settings.of(RestorationSpec), read_noise_text(noise))
-    restore(task, model, Paths(pictures, None, out), overwrite, settings, quiet)
+    paths = Paths(pictures, None, out)
+    if keep_noise is not None:
+        if noise is not None or pictures.is_dir() or paths.is_recording:
+            raise SpecError(
+                "--keep-noise writes the noise that is estimated from one picture. Give one"
+                " picture, and no --noise."
+            )
+        from whatwhere.commands.outputs import claim, write
+
+        claim([keep_noise], pictures, out, overwrite=overwrite)
+    estimates = restore(task, model, paths, overwrite, settings, quiet)
+    if keep_noise is not None:
+        write(keep_noise, estimates[0].to_json().encode())
 
 
 @command(
@@ -135,8 +149,9 @@ def restore(
     overwrite: bool,
     settings: Settings,
     quiet: bool,
-) -> None:
-    """Check everything, then restore picture after picture, or the recording."""
+) -> "list[NoiseEstimate]":
+    """Check everything, then restore picture after picture, or the recording; return the noise of
+    the last picture's pages if it was estimated."""
     shard = open_shard(settings, paths.out, quiet=quiet)
     if not shard.is_all and not paths.source.is_dir():
         raise SpecError(
@@ -146,8 +161,8 @@ def restore(
     execution = settings.of(Execution)
     if paths.is_recording:
         restore_recording(task, model, paths, overwrite, execution, quiet)
-    else:
-        restore_pictures(task, model, paths, overwrite, execution, shard, quiet)
+        return []
+    return restore_pictures(task, model, paths, overwrite, execution, shard, quiet)
 
 
 def restore_pictures(
@@ -158,8 +173,9 @@ def restore_pictures(
     execution: Execution,
     shard: Shard,
     quiet: bool,
-) -> None:
-    """Restore a picture, or the pictures of a folder that have no result yet."""
+) -> "list[NoiseEstimate]":
+    """Restore a picture, or the pictures of a folder that have no result yet; return the noise of
+    the last one's pages if it was estimated."""
     from whatwhere.commands.outputs import Stages
     from whatwhere.data.parts import end_part
     from whatwhere.engines.devices import choose_device
@@ -176,6 +192,7 @@ def restore_pictures(
     jobs = plan_jobs(task, restorer, *paths, overwrite, shard)
     one_by_one = len(jobs) <= SHOWN
     unchanged = 0
+    estimates: list[NoiseEstimate] = []
     with ExitStack() as opened:
         if not one_by_one:
             title = f"{task.name} {plural(len(jobs), 'picture')}"
@@ -191,6 +208,7 @@ def restore_pictures(
                 typer.echo(f"{job.source.name}: {noise_words(estimates)}")
     end_part(folder, shard)
     typer.echo(f"{printable(folder)}: {restored_words(len(jobs), unchanged)}")
+    return estimates
 
 
 def noise_words(estimates: "list[NoiseEstimate]") -> str:

@@ -199,16 +199,9 @@ def load_denoiser() -> Denoiser:
 
 
 def plane_restorer(
-    denoiser: Denoiser,
-    spec: RestorationSpec,
-    progress: Progress | None = None,
-    *,
-    white: bool = True,
+    denoiser: Denoiser, spec: RestorationSpec, progress: Progress | None = None
 ) -> Restore:
-    """Return the function that restores a plane with the denoiser.
-
-    white  the noise is white, so that what is removed can be compared with it
-    """
+    """Return the function that restores a plane with the denoiser."""
 
     def denoise(
         plane: Tensor,
@@ -223,10 +216,8 @@ def plane_restorer(
         black, white = value_range(plane, noise) if mask is None else known_range(plane, mask)
         unit = (plane - black) / (white - black)
         level = noise / (white - black)
-        if mask is None and not white:
-            clean = at_most_the_noise(unit, denoise(unit, level), level)
-        elif mask is None:
-            clean = denoise_safely(denoise, unit, level)
+        if mask is None:
+            clean = denoise_safely(denoise, unit, level, progress)
         else:
             clean = fill_in(denoise, unit, mask, level, spec.quality)
         return black + (white - black) * clean
@@ -234,11 +225,45 @@ def plane_restorer(
     return restore
 
 
-def denoise_safely(denoise: Callable[..., Tensor], plane: Tensor, noise: float) -> Tensor:
-    """The plane without noise; texture that looks like noise stays."""
+class _TwoPasses:
+    """Report two passes over a plane, of which the second may be left out, as one."""
 
-    def denoise_textured(noisy: Tensor, progress: bool = True) -> Tensor:
-        clean = denoise(noisy, noise) if progress else denoise(noisy, noise, progress=None)
+    def __init__(self, progress: Progress | None, pixels: int) -> None:
+        self._progress = progress
+        self._left = pixels
+
+    def report(self, pixels: int) -> None:
+        """Count pixels of one pass."""
+        self._advance(pixels // 2)
+
+    def finish(self) -> None:
+        """Count what is left."""
+        self._advance(self._left)
+
+    def _advance(self, pixels: int) -> None:
+        pixels = min(pixels, self._left)
+        self._left -= pixels
+        if self._progress is not None and pixels:
+            self._progress(pixels)
+
+
+def denoise_safely(
+    denoise: Callable[..., Tensor], plane: Tensor, noise: float, progress: Progress | None = None
+) -> Tensor:
+    """The plane without noise; texture that looks like noise stays."""
+    passes = _TwoPasses(progress, plane.numel())
+    clean = _denoise_twice(
+        lambda noisy: denoise(noisy, noise, progress=passes.report), plane, noise
+    )
+    passes.finish()
+    return clean
+
+
+def _denoise_twice(denoise: Callable[[Tensor], Tensor], plane: Tensor, noise: float) -> Tensor:
+    """The plane without noise, after a second pass where the first may have removed texture."""
+
+    def denoise_textured(noisy: Tensor) -> Tensor:
+        clean = denoise(noisy)
         return clean + periodic_part(noisy - clean, noise)
 
     clean = denoise_textured(plane)
@@ -249,7 +274,7 @@ def denoise_safely(denoise: Callable[..., Tensor], plane: Tensor, noise: float) 
         return at_most_the_noise(plane, clean, noise)
     generator = torch.Generator().manual_seed(0)
     signs = 2.0 * torch.randint(2, plane.shape, generator=generator).to(plane) - 1
-    change = denoise_textured(plane + PROBE * noise * signs, progress=False) - clean
+    change = denoise_textured(plane + PROBE * noise * signs) - clean
     divergence = float((signs * change).mean()) / (PROBE * noise)
     errors = CLEAR_ERRORS if is_clear else FAINT_ERRORS
     return plane.lerp(clean, share_of_noise(plane - clean, left, divergence, errors))

@@ -172,11 +172,17 @@ def _plan_folder(places: dict[Path, Place], mask: str | None, out: Path) -> tupl
 
 
 def _targets(places: dict[Path, Place], out: Path) -> dict[Path, Path]:
-    """The file of each picture's result."""
-    return {
+    """The file of each picture's result; pictures that differ in their ending alone keep it in the
+    name: rgb.png and rgb.jpg.png."""
+    targets = {
         file: out.joinpath(*place.folders, f"{file.stem}{_suffix(file)}")
         for file, place in places.items()
     }
+    counts = Counter(targets.values())
+    for file, target in targets.items():
+        if counts[target] > 1 and file.suffix != target.suffix:
+            targets[file] = target.with_name(f"{file.name}{target.suffix}")
+    return targets
 
 
 def _check_distinct(source: Path, targets: dict[Path, Path]) -> None:

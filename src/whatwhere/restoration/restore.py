@@ -261,7 +261,7 @@ def _remove_camera_noise(
     """
     levels = [spec.blurred * level for level in levels]
     if isinstance(model, Denoiser):
-        restore = plane_restorer(model, spec, progress, white=False)
+        restore = plane_restorer(model, spec, progress)
     else:
         atoms = model.cpu()
 

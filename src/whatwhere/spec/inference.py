@@ -130,6 +130,9 @@ CODING: Final[dict[str, Any]] = {
 }
 """The settings that `InferenceSpec.coding` changes."""
 
+_TO_A_GAP: Final[dict[str, Any]] = {"steps": 20_000, "tolerance": 0.0}
+"""The settings that `InferenceSpec.coding` changes as well, if it has a gap."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class InferenceSpec(Checked):
@@ -141,6 +144,9 @@ class InferenceSpec(Checked):
     steps         number of ISTA steps, T; with a tolerance or a `Schedule`, the largest number
     tolerance     stop an image once the relative change of its cost per step is below this
                   (`engines.convergence`); with 0 or a `Schedule`, inference takes all steps
+    gap           stop an image once its duality gap is at most this share of its cost, which is
+                  then that near to the minimum for its pooling variables; needs a convex penalty.
+                  0 computes no gap
     step          β, the size of the features' steps: a `LineSearch`, `Fixed`, or a `Schedule`
     pooling_step  β_U, the step of the pooling variables
     moments       how the pooling variables start, and the bounds of γ: a `MomentFit`
@@ -156,6 +162,7 @@ class InferenceSpec(Checked):
     penalty: Penalty = Power()
     steps: CountOrZero = 50
     tolerance: NonNegative = 0.0
+    gap: NonNegative = 0.0
     step: LineSearch | Fixed | Schedule = LineSearch()
     pooling_step: NonNegative = 3.0
     moments: MomentFit = MomentFit()
@@ -166,6 +173,9 @@ class InferenceSpec(Checked):
             given = f"lam = {self.lam} with penalty = {self.penalty!r}"
             known = self.lam.share is None or self.penalty.is_convex
             require(known, given, "penalty.alpha = 1, or AutoLam without share")
+        if self.gap > 0:
+            given = f"gap = {self.gap:g} with penalty = {self.penalty!r}"
+            require(self.penalty.is_convex, given, "penalty.alpha = 1")
         if isinstance(self.step, Schedule):
             object.__setattr__(self, "steps", min(self.steps, len(self.step.steps)))
 
@@ -175,9 +185,13 @@ class InferenceSpec(Checked):
         longer changes.
 
         For coding, decoding and restoration. For classification the paper's few steps are better
-        and faster.
+        and faster. With `gap`, it alone decides when the steps end, which may be many.
+
+        >>> ww.InferenceSpec.coding(gap=1e-3).steps
+        20000
         """
-        return cls(**{**CODING, **overrides})
+        settings = {**CODING, **(_TO_A_GAP if "gap" in overrides else {}), **overrides}
+        return cls(**settings)
 
     @property
     def schedule(self) -> Schedule | None:

@@ -1,4 +1,7 @@
+from whatwhere.views.choice import OWN as OWN
+from whatwhere.views.choice import GivenView as GivenView
 from whatwhere.views.choice import as_view as as_view
+from whatwhere.views.choice import as_views as as_views
 from whatwhere.views.choice import usual_views as usual_views
 from whatwhere.views.colour import Colour as Colour
 from whatwhere.views.edges import Edges as Edges

@@ -46,6 +46,20 @@ def as_view(given: GivenView) -> View:
     )
 
 
+def as_views(given: Sequence[GivenView]) -> list[MapView]:
+    """Return the views that words, ONNX files and callables mean; their names differ."""
+    views = []
+    for one in given:
+        view = as_view(one)
+        if not isinstance(view, MapView):
+            raise SpecError(f"Got the view {view.name!r}; expected one with maps (`MapView`).")
+        views.append(view)
+    names = [view.name for view in views]
+    if len(set(names)) < len(names):
+        raise SpecError(f"Got views of the same name: {listed(names)}. Give each a label.")
+    return views
+
+
 def usual_views() -> Sequence[MapView]:
     """Return the views that are used next to the learned features: colour and edges, and the
     network if it is installed."""

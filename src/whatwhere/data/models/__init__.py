@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from whatwhere.data.catalogue import Entry, File, verified_path
+from whatwhere.data.models import hub
 from whatwhere.errors import RunError, did_you_mean
 
 FOLDER = Path(__file__).parent
@@ -67,7 +68,9 @@ def card(name: str) -> str:
 
 def resolve(given: str | os.PathLike[str]) -> Path:
     """What a path or a name stands for: a run folder or a model file of that name if there is one,
-    otherwise the model that is known by the name."""
+    otherwise the model that is known by the name. An address hf://… is downloaded."""
+    if os.fspath(given).startswith(hub.PREFIX):
+        return hub.download(os.fspath(given))
     file = Path(given)
     if (
         os.path.isfile(file)
