@@ -116,15 +116,6 @@ def test_the_errors_of_the_best_features_are_from_their_result_files(
     }
     assert {row: rows[row] for row in few} == few
     assert len(few) == len(FEW)
-    for row, name in (
-        ("three with different input stages, whitened", "this model"),
-        ("scattering, whitened", "scattering"),
-    ):
-        readme = next(cells for first, cells in rows_of(README).items() if first.startswith(row))
-        assert readme == [
-            f"{tables['best'][f'(a) {name} / error'].mean:.2f}",
-            *few[f"(a) {name}"],
-        ], row
 
 
 def svm_errors(row: dict[str, Any]) -> list[float]:
@@ -146,10 +137,9 @@ def test_the_errors_with_ten_labels_are_from_their_result_files() -> None:
         assert rows[row] == [
             f"{error:.2f}" for error in svm_errors(few[f"mnist test svm {name}"])
         ], row
-    readme = next(
-        cells for row, cells in rows_of(README).items() if "metric of small distortions" in row
-    )
-    assert readme == rows[ours]
+    in_readme = {row.partition(",")[0]: cells for row, cells in rows_of(README).items()}
+    assert in_readme["best"] == rows[ours]
+    assert in_readme["scattering"] == rows[f"{scattering}, the same metric"]
     runs = study_results("one_example")
     for row, name in {
         "metric of both": "both",
@@ -161,7 +151,7 @@ def test_the_errors_with_ten_labels_are_from_their_result_files() -> None:
 def test_the_numbers_in_sentences_are_from_the_result_files(
     tables: dict[str, dict[str, Any]],
 ) -> None:
-    text = README.read_text(encoding="utf-8")
+    text = " ".join(README.read_text(encoding="utf-8").split())
     assert (
         f"(the paper: {tables['pooling']['Gaussian pooling / Layer 2'].cell.paper} with all labels)"
         in text
@@ -186,7 +176,7 @@ def test_the_numbers_of_photographs_and_defects_are_from_their_result_files() ->
         (ROOT / "benchmarks/defects/results/anomaly_folds.json").read_text(encoding="utf-8")
     )["tiles"]
     own, network = (f"{tiles[name]['image']:.2f}" for name in ("own", "network"))
-    assert f"its AUROC is {own}. " in text
+    assert f"its AUROC is {own};" in text
     assert f"(EfficientNet-Lite0) has an AUROC of {network}" in text
 
 
@@ -207,7 +197,6 @@ def test_the_moves_of_the_gaussians_are_those_of_their_study() -> None:
 def test_the_errors_of_the_autoencoder_are_those_of_its_how_to() -> None:
     how_to = (ROOT / "docs/howto/pooling.md").read_text(encoding="utf-8")
     assert "(mean squared error 0.0004 against 0.0030)" in how_to
-    assert "error falls from 0.0030 to 0.0004" in README.read_text(encoding="utf-8")
 
 
 def test_the_readme_has_at_most_700_words() -> None:
@@ -221,8 +210,7 @@ def test_the_readme_has_at_most_700_words() -> None:
 def test_the_errors_with_three_labels_are_from_their_result_files(name: str, words: str) -> None:
     path = ROOT / f"benchmarks/labels/results/any_folder_{name}.json"
     draws = json.loads(path.read_text(encoding="utf-8"))["3 a class"]["graph"]
-    sentence = README.read_text(encoding="utf-8").partition(words)[2]
-    assert f"{np.mean(draws):.1f} %" in sentence[:30]
+    assert f"{np.mean(draws):.1f} % of {words}" in README.read_text(encoding="utf-8")
     page = (ROOT / "docs/results/few_labels.md").read_text(encoding="utf-8")
     assert f"{np.mean(draws):.1f} % of {words} " in page
 
@@ -391,3 +379,9 @@ def test_the_errors_of_the_demo_are_those_that_were_measured() -> None:
     page = RESULTS.read_text(encoding="utf-8")
     for score in measured:
         assert f"| {score['name']} | {100 * score['score']['error']:.2f} % |" in page
+
+
+def test_the_hardest_folder_of_the_readme_is_that_of_its_page() -> None:
+    row = rows_of(ROOT / "docs/results/few_labels.md")["defects"]
+    three_labels = row[0].split(" / ")[1]
+    assert f"but {three_labels} % of tile defects" in README.read_text(encoding="utf-8")

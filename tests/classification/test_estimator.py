@@ -239,12 +239,17 @@ def test_invalid_input_raises_an_error(images: np.ndarray) -> None:
         fitted.transform(images[:, :, :20])
     with pytest.raises(SpecError, match=r"shape = \(5, 5\) for rows of 784 pixels"):
         features(shape=(5, 5)).fit(images.reshape(40, -1))
-    with pytest.raises(SpecError, match="maps = 16; expected a number for each layer"):
-        features(maps=16).fit(images)
+    with pytest.raises(SpecError, match="maps = None; expected a number for each layer"):
+        features(maps=None).fit(images)
     with pytest.raises(SpecError, match="evice 'gpu'"):
         features(device="gpu").fit(images)
     with pytest.raises(ImageError, match="latents have no features"):
         fitted.decode(ww.Latents())
+
+
+def test_one_number_of_maps_is_one_layer(images: np.ndarray) -> None:
+    model = features(maps=3, epochs=1).fit(images[:5]).model_
+    assert [layer.maps for layer in model.spec.layers] == [3]
 
 
 def test_rows_are_invariant_to_distortions(images: np.ndarray) -> None:

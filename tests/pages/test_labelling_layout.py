@@ -214,3 +214,33 @@ def test_a_phone_has_the_classes_within_reach_of_the_grid(browser: Any, session:
         assert shown.session.said[5] == "two"
     with Opened(browser, server.url, viewport=DESKTOP) as opened:
         assert opened.tab.locator("#reach").is_hidden()
+
+
+@pytest.mark.browser
+def test_twelve_classes_leave_everything_for_a_label_in_sight(
+    browser: Any, session: Session
+) -> None:
+    shown, server = session
+    assert shown.session is not None
+    shown.session.label({row: f"class {row}" for row in range(2, 14)})
+    shown.revision += 1
+    size = {"width": 1280, "height": 720}
+    with Opened(browser, server.url, viewport=size) as opened:
+        opened.next_frame()
+        needed = ("#picture", "#class-name", "#give", "#not-sure", "#clear", "#completion")
+        boxes = {one: opened.box(one) for one in (*needed, ".none-row .class")}
+        for name, box in boxes.items():
+            assert box["y"] >= 0, name
+            assert box["y"] + box["height"] <= 720, name
+        assert boxes["#picture"]["height"] <= 0.3 * 720
+        panel = opened.box("#classes-panel")
+        none = boxes[".none-row .class"]
+        assert none["y"] + none["height"] <= panel["y"] + panel["height"]
+        seen = [
+            box
+            for one in opened.tab.locator(".class-row").all()
+            if (box := one.bounding_box()) and box["y"] + box["height"] <= none["y"] + 1
+        ]
+        assert len(seen) >= 4, "the others scroll"
+        assert opened.tab.locator("#classes").evaluate("one => one.scrollHeight > one.clientHeight")
+    shown.session.undo()

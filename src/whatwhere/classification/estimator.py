@@ -63,7 +63,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     Parameters
     ----------
-    maps : number of feature maps of each layer
+    maps : number of feature maps of each layer; of the only layer, if it is one number
     filter_size, pool_size : sides of the filters and of the pooling regions, each a number or a
         pair (height, width)
     pooling_kind : 'gaussian' (inferred for every image), 'max' or 'sum'
@@ -118,7 +118,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     def __init__(
         self,
-        maps: Sequence[int] = (16, 48),
+        maps: int | Sequence[int] = (16, 48),
         *,
         filter_size: Size = 5,
         pool_size: Size = 2,
@@ -299,11 +299,12 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             "pool_size": self.pool_size,
             "pooling": pooling_of(self.pooling_kind),
         }
-        if not isinstance(self.maps, Sequence):
+        maps_of_layers = [self.maps] if isinstance(self.maps, int) else self.maps
+        if not isinstance(maps_of_layers, Sequence):
             raise SpecError(
                 f"Got maps = {self.maps!r}; expected a number for each layer, such as (16, 48)."
             )
-        for k, maps in enumerate(self.maps):
+        for k, maps in enumerate(maps_of_layers):
             fan_in = None if k == 0 or self.fan_in is None else min(self.fan_in, below)
             layers.append(LayerSpec(maps=maps, fan_in=fan_in, **kind))
             below = maps

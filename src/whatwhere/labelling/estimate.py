@@ -19,8 +19,8 @@ class EstimateSettings:
     fewest    labels for an estimate
     searched  what a class with a single, suggested label counts in the share of pictures whose
               class has no label: suggestions look for such classes
-    reach     of the range on the scale of log odds, times the root of the number of labels. With 5,
-              the range held the truth in nine of ten sessions with 8 to 60 labels on eight sets
+    reach     of the range on the scale of log odds, times the root of the number of labels. With 7,
+              the range held the error in about nine of ten sessions with 8 to 60 labels
               (benchmarks/labels/plain_views.py)
     nothing   shares below this are 0 in the range
     advice    labels of each of two confused classes that the advice asks for
@@ -28,7 +28,7 @@ class EstimateSettings:
 
     fewest: int = 5
     searched: float = 0.1
-    reach: float = 5.0
+    reach: float = 7.0
     nothing: float = 0.01
     advice: int = 5
 

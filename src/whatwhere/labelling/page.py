@@ -159,7 +159,8 @@ class LabelPage:
 
     @contextmanager
     def _behind_stage(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
-        with self.clock.stage(title, total) as advance:
+        short = title.partition(",")[0]  # the terminal has room for more words
+        with self.clock.stage(short, total) as advance:
             yield advance
 
     # Requests -------------------------------------------------------------------------------------

@@ -379,7 +379,7 @@ function showView() {
   const side = Number(byId("size", HTMLInputElement).value);
   byId("map", HTMLElement).hidden = view !== "map";
   byId("map-legend", HTMLElement).hidden = view !== "map";
-  byId("map-zoom", HTMLElement).hidden = view !== "map";
+  byId("map-zoom", HTMLElement).classList.toggle("away", view !== "map");
   byId("grid", HTMLElement).hidden = view !== "grid" || rows.length === 0;
   byId("nothing", HTMLElement).hidden = view !== "grid" || rows.length > 0;
   byId("show-map", HTMLElement).setAttribute("aria-pressed", String(view === "map"));

@@ -52,8 +52,9 @@ function classRow(name, said, members, { give, look, rename }) {
     event.preventDefault();
     rename(name);
   });
-  const row = make("div", { class: "class-row" }, button);
-  if (said > 0 && name !== shared.page.noneOfThese) {
+  const isNone = name === shared.page.noneOfThese;
+  const row = make("div", { class: isNone ? "class-row none-row" : "class-row" }, button);
+  if (said > 0 && !isNone) {
     const title = `Rename ${name}, join it with another class, or remove its labels (F2)`;
     row.append(make("button", { class: "look", "aria-label": title, title, onclick: () => rename(name) }, "✎"));
   }
