@@ -86,7 +86,7 @@ def draw_invariance(curves: Mapping[str, Mapping[str, Sequence[float]]]) -> Figu
         axes.set(xlabel=labels[kind], ylim=(0, None))
         axes.grid()
         axes.legend()
-    figure.axes[0].set_ylabel("change of $p_2$, %")
+    figure.axes[0].set_ylabel("change of p₂, %")
     return figure
 
 

@@ -13,17 +13,11 @@ from checks.tables import rows_of, study_results
 PAGES, RESULTS = (
     Path(__file__).parents[2] / folder for folder in ("docs/results", "benchmarks/labels/results")
 )
-TRIALS = Path(__file__).parents[2] / "reproduction/trials.md"
-ROWS = rows_of(PAGES / "few_labels.md") | rows_of(TRIALS, "Ten labels")
+ROWS = rows_of(PAGES / "few_labels.md")
 
 
 def mean(text: str) -> float:
     return float(text.split("±")[0])
-
-
-def validation(row: dict[str, Any]) -> list[float]:
-    """Errors of the graph with 10 labels and the prior, and with 100."""
-    return [mean(row["graph"]["10"]["S"]), mean(row["graph"]["100"]["R"])]
 
 
 def cells(row: str) -> list[list[str]]:
@@ -44,120 +38,7 @@ def test_poses() -> None:
         assert numbers == [f"{found[name][part]:.2f}" for part in ("test in place", "test")], row
 
 
-DISTORTIONS = {"none: without the metric": "none", "all: the default": "all"}
-DISTORTIONS |= {
-    f"{kind} alone": f"only {kind}" for kind in ("rotation", "shear", "scale", "shift", "elastic")
-}
-DISTORTIONS |= {
-    f"… without {kind}": f"without {kind}"
-    for kind in ("rotation", "shear", "scale", "shift", "elastic")
-}
-DISTORTIONS |= {"… half as strong": "0.5 times", "… twice as strong": "2 times"}
-
-
-def distorted(name: str) -> list[float]:
-    row = study_results("ten_labels")[f"mnist distortions {name}"]
-    return [*validation(row), *(mean(row["svm"][labels]["1.0"]) for labels in ("100", "1000"))]
-
-
-@pytest.mark.parametrize("row", DISTORTIONS)
-def test_distortions_one_by_one(row: str) -> None:
-    assert [float(cell) for cell in ROWS[row]] == pytest.approx(
-        distorted(DISTORTIONS[row]), abs=5.1e-3
-    )
-
-
-def test_numbers_of_copies_and_of_images() -> None:
-    for row, names in {
-        "… 2 copies; 8 copies": ("copies 2", "copies 8"),
-        "… of 1,000 images; of 3,000": ("1000 images", "3000 images"),
-    }.items():
-        expected = [list(pair) for pair in zip(*map(distorted, names), strict=True)]
-        np.testing.assert_allclose(
-            np.array(cells(row), float), np.array(expected, float), atol=5.1e-3
-        )
-
-
-def test_graphs_of_both_views() -> None:
-    few, rule = study_results("ten_labels"), "share 1.0 rank 400 power"
-    for row, names in {
-        "one model": [f"mnist rule one model, both views {rule} 0.0"],
-        "two models; three models": [
-            f"mnist rule {n} models, both views {rule} 0.0" for n in ("two", "three")
-        ],
-        "one model, columns partly decorrelated (power -0.3)": [
-            f"mnist rule one model, both views {rule} -0.3"
-        ],
-        "three models, 5, 7, 15, 20 neighbours instead of 10": [
-            f"mnist k {k} new {k} three models, both views" for k in (5, 7, 15, 20)
-        ],
-        "one model, nearest of four distorted copies: half as strong; as strong": [
-            f"mnist min of copies {kind} one model, both views" for kind in ("half", "full")
-        ],
-        "scattering; both views": [
-            f"mnist rule {n} {rule} 0.0" for n in ("scattering", "scattering, both views")
-        ],
-    }.items():
-        expected = np.array([validation(few[name]) for name in names], float).T
-        np.testing.assert_allclose(np.array(cells(row), float), expected, atol=5.1e-3, err_msg=row)
-
-
 NEAR, THREE = "ridge + near of P 0.01", "three models"
-BEFORE, HALF = "of before", "half as strong"
-FASHION = {  # a row of the page: rows of the graph, rule and distortions of each number
-    "Poisson learning, τ = 10⁻⁵; 0.003; 0.01; 0.03; 0.1": [
-        (THREE, rule, BEFORE) for rule in ("P", "P 0.003", "P 0.01", "P 0.03", "P 0.1")
-    ],
-    "then regions, τ = 10⁻⁵; 0.01": [(THREE, rule, BEFORE) for rule in ("R", "R5 0.01")],
-    "ridge regression on the labels alone": [(THREE, "linear", BEFORE)],
-    "ridge regression on the classes, τ = 10⁻⁵; 0.01": [
-        (THREE, f"ridge of {P}", BEFORE) for P in ("P", "P 0.01")
-    ],
-    "… and the neighbours, τ = 0.01; 0.03": [
-        (THREE, rule, BEFORE) for rule in (NEAR, "ridge + near of P 0.03")
-    ],
-    "… and ridge regression on the labels, smoothed over the graph: a quarter; a half; all of it": [
-        (THREE, f"{NEAR} + {share} smooth", BEFORE) for share in ("0.25", "0.5", "1")
-    ],
-    "… once more, twice: from these classes": [
-        (THREE, f"ridge of turn {n} of P 0.01", BEFORE) for n in (2, 3)
-    ],
-    "ridge and neighbours, τ = 0.01: columns partly decorrelated (power -0.3); also share 0.3": [
-        (f"{THREE}, {how}", NEAR, BEFORE) for how in ("power -0.3", "share 0.3, power -0.3")
-    ],
-    "… share 3; 800 columns": [
-        (f"{THREE}, {how}", NEAR, BEFORE) for how in ("share 3", "rank 800")
-    ],
-    "… distortions half as strong; half as strong again; those of digits": [
-        (THREE, NEAR, HALF),
-        (f"{THREE}, half as strong again", NEAR, BEFORE),
-        (f"{THREE}, the digits' distortions, brightness", NEAR, BEFORE),
-    ],
-    "… half as strong: 20 neighbours; each with its own scale; neighbours as copies": [
-        (f"{THREE}, {how}", NEAR, HALF)
-        for how in ("k 20", "k 20, own scale", "neighbours as copies")
-    ],
-    "… one model: distortions a quarter; half; as strong": [
-        (f"one model, {how}", NEAR, HALF) for how in ("a quarter", "half", "as strong as before")
-    ],
-    "… one model, half: without brightness; ±60 %; also mirrored": [
-        (f"one model, {how}", NEAR, HALF) for how in ("brightness 0", "brightness 0.6", "mirrored")
-    ],
-    "… scattering as rows of the graph": [("scattering", NEAR, BEFORE)],
-}
-
-
-def test_trials_on_fashion() -> None:
-    few = study_results("ten_labels")
-    for row, trials in FASHION.items():
-        found = [
-            few[f"fashion-mnist validation {rows}, distortions {how}"] for rows, _, how in trials
-        ]
-        rules = [rule for _, rule, _ in trials]
-        expected = [
-            [mean(f[n][rule]) for f, rule in zip(found, rules, strict=True)] for n in ("10", "100")
-        ]
-        np.testing.assert_allclose(np.array(cells(row), float), expected, atol=5.1e-2, err_msg=row)
 
 
 def test_errors_on_fashion() -> None:
@@ -183,28 +64,6 @@ def test_errors_on_fashion() -> None:
 
 
 RULE = "both of R 5 of P 0.003, even"
-
-
-def test_one_rule_on_validation_images() -> None:
-    few, near = study_results("ten_labels"), "near of R 5 of P"
-    for row, (features, rule) in {
-        "the former default: τ = 10⁻⁵, five rounds, neighbours": (THREE, f"{near} 1e-05, even"),
-        "τ = 0.003, five rounds, neighbours": (THREE, f"{near} 0.003, even"),
-        "… ridge regression": (THREE, "ridge of R 5 of P 0.003, even"),
-        "**… both**": (THREE, RULE),
-        "τ = 0.01, five rounds, both": (THREE, "both of R 5 of P 0.01, even"),
-        "τ = 0.003, no rounds, both": (THREE, "both of P 0.003, even"),
-        "… without the prior": (THREE, "both of P 0.003"),
-        "scattering, τ = 0.003, five rounds, both": ("scattering", RULE),
-    }.items():
-        digits, clothes = (
-            few[f"one rule: {name} validation {features}"] for name in ("mnist", "fashion-mnist")
-        )
-        found = [
-            *(digits[n][rule] for n in ("10", "50", "100")),
-            *(clothes[n][rule] for n in ("10", "100")),
-        ]
-        assert [float(cell) for cell in ROWS[row]] == [mean(text) for text in found], row
 
 
 @pytest.mark.parametrize(
@@ -249,29 +108,6 @@ def test_suggested_labels() -> None:
             assert [cell.strip("*") for cell in row[1:]] == expected, (name, kind)
 
 
-def test_rules_of_suggestion() -> None:
-    rows = [
-        json.loads(line) for line in (RESULTS / "labelling_choice.jsonl").read_text().splitlines()
-    ]
-    found = {
-        tuple(row["rule"]): row["mean"]
-        for row in rows
-        if (row["set"], row["scaling"]) == ("mnist_val", "uniform")
-    }
-    page = rows_of(TRIALS, "Suggested labels")
-    for row, rule in {
-        "at random": ("random",),
-        "**least trust around, walks of long life (0.98)**": ("walk", 0.98, 2, 1, 0),
-        "… of shorter life (0.95), averaged over four steps": ("walk", 0.95, 4, 1, 0),
-        "… (0.95), two steps, dense places first": ("walk", 0.95, 2, 1, 0.25),
-        "variance minimisation (Ji and Han 2012)": ("vopt", 0),
-        "… times the doubt about the class": ("vopt", 1),
-    }.items():
-        assert [float(cell.strip("*")) for cell in page[row]] == pytest.approx(
-            found[rule], abs=0.06
-        ), row
-
-
 ROOT = Path(__file__).parents[2]
 RESTORED = ROOT / "benchmarks/restoration/results"
 
@@ -306,15 +142,6 @@ def test_no_result_of_the_larger_study_is_worse_than_its_input() -> None:
     assert [row for row in others if row["after"] < row["before"]] == []
     count = len({row["number"] for row in others})
     assert f"None of {len(others)} results of {count} other pictures" in text
-
-
-def test_where_a_feature_sits_is_reported_as_measured() -> None:
-    text = page("reproduction/trials.md")
-    for row in results("restoration/where_shifts.json")["rows"]:
-        kind, shifts = row["kind"].replace("gauss", "Gauss"), row["learned_with"]
-        name = f"{kind}, learned for {shifts} shift{'s' * (shifts > 1)}"
-        psnr = " | ".join(f"{row['psnr'][averaged]:.2f}" for averaged in ("1", "4", "16", "64"))
-        assert f"| {name} | {psnr} | {1000 * row['seconds'] / row['updates']:.0f} |" in text
 
 
 def test_the_noise_is_estimated_as_reported() -> None:
@@ -491,3 +318,18 @@ def test_the_branches_of_the_reset_are_reported_as_measured() -> None:
             cost = last["reconstruction"] + last["penalty"]
             expected = [str(last["unused"]), f"{cost:.3f}", f"{last['nonzeros']:.1f}"]
             assert row[2:6] == [*expected, f"{branch['test error']:.2f}"], key
+
+
+def test_the_raw_output_of_every_trial_is_there() -> None:
+    text = (PAGES / "trials.md").read_text(encoding="utf-8")
+    raw = [line.strip("|").split("|")[-1] for line in text.splitlines() if line[:1] == "|"]
+    files = {
+        path.name
+        for folder in (ROOT / "benchmarks", ROOT / "reproduction")
+        for path in folder.rglob("results/*")
+    }
+    named = {name for cell in raw for name in re.findall(r"`([^`]+)`", cell)}
+    assert named - files == set()
+    logs = json.loads((ROOT / "benchmarks/results/logs.json").read_text(encoding="utf-8"))
+    names = {name for cell in raw for name in re.findall(r"logs, \*(\w+)\*", cell)}
+    assert names - set(logs) == set()

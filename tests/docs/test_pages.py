@@ -31,7 +31,7 @@ from public_names import public_names
 from whatwhere.app import app
 
 ROOT = Path(__file__).parents[2]
-ALSO = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "RELEASING.md", "reproduction/trials.md")
+ALSO = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "RELEASING.md")
 PAGES = sorted(
     page
     for page in [*ROOT.glob("docs/**/*.md"), *(ROOT / name for name in ALSO)]

@@ -1,7 +1,7 @@
 """Sparse codes in files: written block by block, read by image, dense or sparse.
 
 A block is the codes of some images, a NumPy archive whose arrays docs/reference/file_formats.md
-lists; `data.small_codes` says how it becomes small. A file of codes holds blocks one after the
+lists; `codes.small_codes` says how it becomes small. A file of codes holds blocks one after the
 other, so that it is written and read in little memory. A folder of parts (`--shard`) is read as
 one. Images may be of several sizes.
 """

@@ -50,7 +50,7 @@ def block_arrays(
     exact: bool = False,
     more: Mapping[str, Array] | None = None,
 ) -> dict[str, Array]:
-    """The arrays of a block of codes, which `data.codes.write_block` writes.
+    """The arrays of a block of codes, which `codes.files.write_block` writes.
 
     more  arrays of all images: labels, names
     """

@@ -1,10 +1,10 @@
 """Algorithm 1 of the paper, its outer loops: for every layer and epoch, infer every batch, then
 update the filters.
 
-The inner loop, the steps of inference, is `inference.ista`. Everything that surrounds an algorithm
-of training (which epochs and batches are left, reports, guards, stop requests, checkpoints) comes
-through its `TrainingSession`. With several processes the session gives each its own batches, and
-adds up their sums for the filter update.
+The inner loop, the steps of inference, is `engines.reference.ista`. Everything that surrounds an
+algorithm of training (which epochs and batches are left, reports, guards, stop requests,
+checkpoints) comes through its `TrainingSession`. With several processes the session gives each its
+own batches, and adds up their sums for the filter update.
 
 In a stream the filters are updated after every batch, which is inferred from scratch (moment
 matching, then T steps), and no latents are stored: memory does not depend on the number of images.

@@ -1,8 +1,8 @@
 """The filters of one layer as a linear least-squares problem (paper, Eqn. 26).
 
-With the latents fixed, the reconstruction is linear in them (see `inference.filter_map`). Every
-pass streams over the batches and adds up over images, in float64; `reduce` then adds up over the
-processes of a training.
+With the latents fixed, the reconstruction is linear in them (see `engines.reference.filter_map`).
+Every pass streams over the batches and adds up over images, in float64; `reduce` then adds up over
+the processes of a training.
 """
 
 from collections.abc import Callable, Iterable

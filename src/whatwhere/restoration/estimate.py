@@ -138,7 +138,10 @@ _DEFAULT = EstimationSettings()
 
 
 def estimate_noise(image: Tensor, settings: EstimationSettings = _DEFAULT) -> NoiseEstimate:
-    """Estimate the noise of an image [C, H, W], which is taken to be the same in all channels.
+    """Estimate the noise of an image, which is taken to be the same in all channels.
+
+    image     floats [C, H, W] in any units
+    settings  limits between noise and texture
 
     >>> noisy = 0.5 + 0.1 * torch.randn(1, 96, 96)
     >>> noise = ww.restoration.estimate_noise(noisy)

@@ -3,7 +3,7 @@ before they are learned.
 
     hum        a line in the spectrum at 50 or 60 Hz, where the rate is known
     baseline   the running median of four waveforms' length (`ops.baseline`)
-    waveforms  how long they are, and how many (`learning.waveforms`)
+    waveforms  how long they are, and how many (`signals.waveforms`)
     λ          leaves out what is small in comparison with the usual event
 
 The constants were chosen on the simulated recordings of benchmarks/signals/simulated_recordings.py,

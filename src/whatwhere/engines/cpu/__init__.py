@@ -68,7 +68,7 @@ class CPUEngine:
         return BatchSolver(problem.detach()).solve()
 
     def filter_map(self, problem: Problem, k: int) -> LinearMap:
-        """The same as `inference.filter_map.FilterMap`, faster."""
+        """The same as `engines.reference.filter_map.FilterMap`, faster."""
         from whatwhere.engines.cpu.filters import CPUFilterMap
 
         problem.require_latents(k)

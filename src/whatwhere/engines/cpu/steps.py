@@ -1,5 +1,5 @@
-"""Algorithm 1 for one image: the body of the loop in `inference.ista`, in two halves around the
-step size."""
+"""Algorithm 1 for one image: the body of the loop in `engines.reference.ista`, in two halves around
+the step size."""
 
 from whatwhere.engines.cpu.convolution import convolve_down, convolve_up, scatter_down
 from whatwhere.engines.cpu.pooling import (

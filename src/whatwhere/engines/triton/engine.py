@@ -135,7 +135,7 @@ class TritonEngine:
         return Solution(prepared.workspace.latents(), prepared.workspace.stats(), engine=self.name)
 
     def filter_map(self, problem: Problem, k: int) -> TritonFilterMap:
-        """`inference.filter_map.FilterMap`, the map from the filters of layer k to the
+        """`engines.reference.filter_map.FilterMap`, the map from the filters of layer k to the
         reconstruction, on the GPU."""
         from whatwhere.engines.triton.filters import TritonFilterMap
 

@@ -1,5 +1,5 @@
-"""The filters' linear map on the GPU: what `inference.filter_map.FilterMap` does, through the
-engine's kernels.
+"""The filters' linear map on the GPU: what `engines.reference.filter_map.FilterMap` does, through
+the engine's kernels.
 
 Its gradient is one more product over cells and blocks,  ∂G_t = Σ_r cell(r)ᵀ · block(r - t),  of
 which every program takes one tile and one share of the rows; the shares are added at the end, so
