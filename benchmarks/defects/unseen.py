@@ -4,8 +4,9 @@
 
 `defects.zip` has the folders `solar-mono`, `solar-poly` and `screws`, each with `good`, `bad` and,
 for screws, `masks`. Of the good pictures, 90 are fitted to, drawn anew for each split; the others
-and the bad ones are scored. Screws of one place of the spindle stay together (the number before the
-last one in their names); the folds of tiles are those of `tile_folds.py`. Results go to
+and the bad ones are scored. Screws of one place of the spindle in one month stay together (a
+camera sees every place, but later); in the rows "whole places", a place was never in both parts.
+The folds of tiles are those of `tile_folds.py`. Results go to
 benchmarks/defects/results/unseen.json as they come; what is there is not measured again.
 """
 
@@ -49,9 +50,9 @@ def read_set(archive: zipfile.ZipFile, name: str) -> dict[str, dict[str, np.ndar
 
 
 def place_of(name: str) -> str:
-    """What stays together: the place of a screw, or the cell."""
+    """What stays together: the place of a screw in a month, or the cell."""
     words = name.split("_")
-    return "_".join(words[2:4]) if len(words) > 3 else name
+    return f"{words[2]}_{words[3]}_{words[1][:4]}" if len(words) > 3 else name
 
 
 def split_of(names: Sequence[str], seed: int) -> tuple[list[str], list[str]]:
