@@ -281,7 +281,6 @@ def test_arrows_move_in_the_suggestions_the_grid_and_the_map(tab: Opened, served
     tab.tab.locator("#map").focus()
     before = tab.text("#chosen")
     press(tab, "<ArrowLeft>")
-    press(tab, "<ArrowUp>")
     assert tab.text("#chosen") != before
 
 
