@@ -314,7 +314,7 @@ def test_killed_again_and_again_it_ends_with_the_same_bits(store, tmp_path):
     kills = resumed = 0
     while True:
         resumed += has_checkpoint(folder / "checkpoint")
-        last = chance.randrange(int(0.6 * calls))
+        last = chance.randrange(int(0.5 * calls))
         process = tiny.process(tiny.train_until_killed, last, folder, epochs, store)
         process.join()
         if process.exitcode == 0:
