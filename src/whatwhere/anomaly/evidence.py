@@ -51,7 +51,6 @@ LOCAL = ("spots", "texture", "neighbours", "places")
 """The kinds that tell places apart. The others are the same in a band or everywhere."""
 
 WIDE_LIMIT = 1.0  # units of the others in a map: they never mark a place alone
-WIDE_SHIFT = 0.8  # added to them; of 0, 0.5, 0.8 and log 3 the best on folds of tiles and on screws
 TEMPERATURE = 1.0  # units: T of the soft maximum
 UPPER_QUANTILE = 0.9
 SHRINKAGE = 0.1  # of correlations towards 0, since pictures are few
@@ -441,7 +440,7 @@ def evidence_of_places(by_kind: Tensor, kinds: Kinds) -> Tensor:
     local = by_kind[is_local].mean(0)
     if bool(is_local.all()):
         return local
-    wide = (soft_maximum(by_kind[~is_local]) + WIDE_SHIFT).clamp(max=WIDE_LIMIT)
+    wide = soft_maximum(by_kind[~is_local]).clamp(max=WIDE_LIMIT)
     return TEMPERATURE * torch.logsumexp(torch.stack([local, wide]) / TEMPERATURE, 0)
 
 
