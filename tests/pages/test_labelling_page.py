@@ -1177,14 +1177,32 @@ def test_the_command_serves_the_page_until_it_is_ended(
     opened: list[str] = []
     monkeypatch.setattr(PageServer, "serve_forever", end)
     monkeypatch.setattr("webbrowser.open", opened.append)
+    shown: list[LabelPage] = []
+
+    def show(*given: Any) -> LabelPage:
+        shown.append(LabelPage(*given))
+        return shown[0]
+
+    monkeypatch.setattr("whatwhere.labelling.page.LabelPage", show)
     out = tmp_path / "labels.csv"
     plain = ("--set", "engine=reference")
     with pytest.warns(UserWarning, match="skipped"):
         output = tiny.whatwhere("label", made.pictures, made.run, "--out", out, *plain)
     assert opened[0] in output
+    wait_for_threads(shown[0])
+
+
+def wait_for_threads(shown: LabelPage) -> None:
+    """Wait until no thread of a page works: each sets the filters of warnings, which all threads
+    share, so that a test next to it might miss a warning."""
+    shown.thread.join()
     for thread in threading.enumerate():
-        if thread.name == "labelling":
+        if thread.name == "behind":
             thread.join()
+    assert shown.session is not None, shown.waiting
+    with shown.lock:
+        shown.follower.wait()
+        assert not shown.follower.is_behind
 
 
 def test_the_command_takes_labels_from_elsewhere_and_exports_without_a_page(
