@@ -7,10 +7,8 @@ from collections.abc import Iterator
 
 MODULES = (
     "whatwhere",
-    "whatwhere.anomaly",
     "whatwhere.classification",
     "whatwhere.classification.protocol",
-    "whatwhere.codes",
     "whatwhere.data",
     "whatwhere.errors",
     "whatwhere.figures",
@@ -22,7 +20,6 @@ MODULES = (
     "whatwhere.ops.input_stage",
     "whatwhere.restoration",
     "whatwhere.signals",
-    "whatwhere.views",
 )
 WITHOUT_LIST = {  # modules without __all__, and what is public in them
     "whatwhere.classification.protocol": ("choose", "evaluate"),

@@ -182,7 +182,7 @@ def test_six_channels_go_from_training_to_the_page(tmp_path: Path) -> None:
 
 def test_anomaly_denoise_and_inpaint(folder: Path) -> None:
     home = folder.parent
-    whatwhere("anomaly", "fit", folder, "--out", home / "detector", "--set", "memory=1")
+    whatwhere("anomaly", "fit", folder, "--out", home / "detector")
     whatwhere("anomaly", "score", home / "detector", folder, "--out", home / "scores")
     whatwhere(
         "denoise",

@@ -91,7 +91,8 @@ def test_the_estimator_and_the_describer_follow_the_choice() -> None:
     model, recipe = small()
     metric = learn_anywhere(model, images, recipe, engine="reference").metric
     describe = Describer(model, recipe, None, (1, 32, 32), "reference", metric)
-    assert set(describe.tensors()) == {"anywhere.mean", "anywhere.matrix", "anywhere.variances"}
+    kept = {name for name in describe.tensors() if not name.startswith("model.")}
+    assert kept == {"anywhere.mean", "anywhere.matrix", "anywhere.variances"}
     assert describe(ww.data.load(images)).shape[0] == 12
 
 

@@ -34,7 +34,7 @@ def test_a_pipeline_and_a_labelling_session_take_the_same_callable() -> None:
     )
     assert pipeline.fit(digits[:200], labels[:200]).score(digits[200:], labels[200:]) > 0.6
     session = ww.Labelling(digits[:60], features=strokes)
-    assert session.rows.shape == (60, 12)
+    assert session.rows.shape == (60, 15), "three maps of the whole picture and of its quarters"
     session.label({0: "a", 1: "b"})
     assert set(session.predict().classes) <= {"a", "b"}
 

@@ -3,13 +3,11 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import tiny_run as tiny
 import whatwhere as ww
@@ -95,6 +93,19 @@ def test_a_damaged_or_foreign_file_raises_an_error(session: ww.Labelling, tmp_pa
         ww.load_classifier(other)
     with pytest.raises(ImageError, match="The labels have 0 classes; expected at least two"):
         ww.Labelling(np.eye(5, dtype=np.float32)).save(tmp_path / "none.safetensors")
+
+
+def test_an_unknown_number_of_the_format_is_refused(tmp_path: Path) -> None:
+    from whatwhere.model.files import checked_bytes
+
+    file = tmp_path / "classifier.safetensors"
+    file.write_bytes(checked_bytes("whatwhere picture classifier 999", {}, {}))
+    with pytest.raises(
+        RunError, match="its format is 'whatwhere picture classifier 999'"
+    ) as raised:
+        ww.load_classifier(file)
+    assert "expected 'whatwhere picture classifier 1'" in str(raised.value)
+    assert "Another version of whatwhere may have written it" in str(raised.value)
 
 
 def test_every_flipped_bit_is_noticed(tmp_path: Path) -> None:
@@ -254,16 +265,3 @@ def test_rows_far_away_have_probabilities(far: float) -> None:
         np.testing.assert_allclose(shares.sum(1), 1, atol=1e-6)
     with pytest.raises(ImageError, match="NaN or infinite"):
         session.classifier().predict_proba(np.full((1, 4), np.nan, np.float32))
-
-
-def test_a_classifier_of_an_earlier_version_loads() -> None:
-    """It has one metric, of places, and a recipe that does not say where."""
-    classifier = ww.load_classifier(Path(__file__).with_name("earlier_classifier.safetensors"))
-    assert classifier.describe is not None
-    assert classifier.describe.anywhere is None
-    classifier = replace(classifier, describe=replace(classifier.describe, engine="reference"))
-    images = torch.zeros(12, 1, 8, 8)
-    images[:6, :, 2:4] = 1
-    images[6:, :, :, 2:4] = 1
-    images += 0.1 * torch.rand(images.shape, generator=torch.Generator().manual_seed(0))
-    assert classifier.predict(images).tolist() == ["across"] * 6 + ["along"] * 6

@@ -109,7 +109,7 @@ from whatwhere.engines.reference.pooling_update import start_pooling
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
 from whatwhere.model import Problem
-from whatwhere.spec import Fixed, InferenceSpec, LayerSpec, LineSearch, ModelSpec, Phase, Schedule, StepSpec
+from whatwhere.spec import Fixed, InferenceSpec, LayerSpec, LineSearch, ModelSpec, Phase, Power, Schedule, StepSpec
 
 class NoDevice:  # a driver that only says what to compile for
     get_current_device = lambda self: 0

@@ -74,14 +74,30 @@ def name_class(opened: Opened, name: str) -> None:
     opened.tab.locator("#class-name").press("Enter")
 
 
-def label_truly(tab: Opened, session: Session, count: int) -> None:
-    """Label the next suggestions with their right names, by keys."""
+def label_truly(tab: Opened, session: Session, count: int) -> int:
+    """Label the next suggestions with their right names, by keys, until so many have a label and
+    two classes are there.
+
+    returns  the number of labels
+    """
     made, shown, _ = session
-    for _ in range(count):
+    while len(shown.session.said) < count or len(shown.session.classes) < 2:
         row = chosen_row(tab)
         before = len(shown.session.said)
         press(tab, f"{made.truth(row)} <Enter>")
         until_said(tab, shown, before + 1)
+    return len(shown.session.said)
+
+
+def on_map(tab: Opened, shown: LabelPage, row: int) -> tuple[float, float]:
+    """Where a picture is on the whole map, in pixels of the page."""
+    box = tab.box("#map")
+    x, y = shown.places[row]
+    margin = float(tab.tab.locator("#size").input_value()) / 2 + 10
+    return (
+        box["x"] + margin + x * (box["width"] - 2 * margin),
+        box["y"] + margin + y * (box["height"] - 2 * margin),
+    )
 
 
 def chosen_row(tab: Opened) -> int:
@@ -401,6 +417,7 @@ def test_originals_are_sent_as_they_are_in_their_files_and_bounded(tmp_path: Pat
 def test_pictures_on_the_map_are_framed_whole_and_their_size_can_be_changed(
     tab: Opened, served: Session
 ) -> None:
+    _, shown, _ = served
     label_truly(tab, served, 3)
     tab.until(lambda: bool((tab.pixels("#map")[..., 3] > 0).mean() > 0.01))  # the sheet is here
     tab.tab.locator("#size").fill("24")
@@ -410,8 +427,13 @@ def test_pictures_on_the_map_are_framed_whole_and_their_size_can_be_changed(
     tab.next_frame()
     large = tab.pixels("#map")
     assert (small[..., 3] > 0).mean() < 0.5 * (large[..., 3] > 0).mean()
-    for shown in (small, large):
-        for edge in (shown[:2], shown[-2:], shown[:, :2], shown[:, -2:]):
+    outermost = []
+    for row in {*np.argmin(shown.places, 0).tolist(), *np.argmax(shown.places, 0).tolist()}:
+        tab.tab.mouse.click(*on_map(tab, shown, row))
+        tab.next_frame()
+        outermost.append(tab.pixels("#map"))
+    for drawn in (small, large, *outermost):
+        for edge in (drawn[:2], drawn[-2:], drawn[:, :2], drawn[:, -2:]):
             assert (edge[..., 3] == 0).all(), "nothing is cut off at an edge"
     # a picture is seen as it is: in its middle there is its own grey, not the colour of a class
     grey = np.ptp(large[..., :3], axis=2)[large[..., 3] == 255]
@@ -684,7 +706,7 @@ def test_a_blind_check_measures_the_error_and_its_answers_become_labels(
     tab: Opened, served: Session
 ) -> None:
     made, shown, _ = served
-    label_truly(tab, served, 3)
+    count = label_truly(tab, served, 3)
     tab.tab.locator("#check-begin").click()
     tab.tab.locator("body.checking").wait_for()
     assert tab.text("#check-words") == "Check: picture 1 of 30. What is it?"
@@ -697,14 +719,14 @@ def test_a_blind_check_measures_the_error_and_its_answers_become_labels(
         asked.append(row)
         press(tab, f"{made.truth(row)} <Enter>")
         tab.until(lambda n=number: f"picture {n + 2} of 30" in tab.text("#check-words"))
-    assert len(shown.session.said) == 3, "answers are no labels yet"
+    assert len(shown.session.said) == count, "answers are no labels yet"
     press(tab, "u")
     tab.until(lambda: "picture 5 of 30" in tab.text("#check-words"))
     tab.tab.reload()
     tab.settle()
     assert "picture 5 of 30" in tab.text("#check-words"), "a check outlives the tab"
     tab.tab.locator("#check-end").click()
-    until_said(tab, shown, 7)
+    until_said(tab, shown, count + 4)
     assert {row: shown.session.said[row] for row in asked[:4]} == {
         row: made.truth(row) for row in asked[:4]
     }
@@ -778,15 +800,8 @@ def test_the_map_is_zoomed_by_wheel_keys_and_buttons_and_fits_again(
     _, shown, _ = served
     tab.until(lambda: bool((tab.pixels("#map")[..., 3] > 0).mean() > 0.01))
     whole = tab.pixels("#map")
-    box = tab.box("#map")
     row = int(np.argsort(np.hypot(*(np.array(shown.places).T - 0.5)))[0])
-    x, y = shown.places[row]
-    side = float(tab.tab.locator("#size").input_value())
-    margin = side / 2 + 7
-    at = (
-        box["x"] + margin + x * (box["width"] - 2 * margin),
-        box["y"] + margin + y * (box["height"] - 2 * margin),
-    )
+    at = on_map(tab, shown, row)
     tab.tab.mouse.move(*at)
     tab.tab.mouse.wheel(0, -600)
     tab.next_frame()

@@ -76,8 +76,7 @@ def test_features_change_more_the_farther_an_image_moves(material: Material) -> 
         near, far = (change_when_moved(material, shift=shift) for shift in (0.25, 2.0))
         still = change_when_moved(material, shift=0.0)
     for name in ("Gaussian pooling", "max pooling"):
-        assert max(still[name]) < 0.1
-        assert sum(near[name]) < sum(far[name])
+        assert sum(still[name]) < sum(near[name]) < sum(far[name])
 
 
 @pytest.mark.parametrize(

@@ -278,7 +278,7 @@ class Metrics(NamedTuple):
 
 
 def read_metrics(tensors: Mapping[str, Tensor], how: Distortions) -> Metrics:
-    """The metrics that a file holds; a file of an earlier version has only that of places."""
+    """The metrics that a file holds, one or both."""
     place = Metric.from_tensors(tensors, how) if "metric.mean" in tensors else None
     anywhere = None
     if f"{ANYWHERE}.mean" in tensors:

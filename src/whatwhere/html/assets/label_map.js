@@ -6,7 +6,7 @@ import { drawSmall, rowsOfSheet, whenSheetArrives } from "./label_small.js";
 import { counted, shared, wordsOf } from "./label_state.js";
 import { MapWindow } from "./label_zoom.js";
 
-const EDGE = 7; // pixels around the outermost pictures, for their frames
+const EDGE = 10; // pixels around the outermost pictures, for their frames: that of a chosen one takes 8
 const NEAR = 40; // pixels from a picture at which a click still means it
 const SMALL_MARK = 20; // pixels of a picture from which on its mark fits; smaller ones are many
 const UNSURE = 60; // % of certainty
