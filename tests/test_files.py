@@ -163,6 +163,19 @@ def test_other_files_are_replaced_only_with_overwrite(tmp_path: Path) -> None:
     claim([tmp_path / "0.png"], overwrite=True)
 
 
+def test_a_folder_that_cannot_be_made_is_an_error_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for folder, problem in (
+        (tmp_path / "file", "Not a directory"),
+        (tmp_path / "file" / "new" / "out", "Not a directory"),
+        (tmp_path / ("x" * 300), "File name too long"),
+    ):
+        for results in (None, folder):
+            with pytest.raises(RunError, match=rf"failed: {problem} .*Choose another folder"):
+                claim([folder / "0.png"], folder=results)
+    assert os.listdir(tmp_path) == ["file"]
+
+
 def test_results_in_their_own_folder_may_be_made_again(tmp_path: Path) -> None:
     out = tmp_path / "new" / "out"
     claim([out / "0.png"], folder=out)

@@ -358,6 +358,7 @@ def claim(
     _check_distinct(paths)
     existing = [path for path in paths if os.path.lexists(path)]
     _check_replaceable(existing, _files(inputs, folder))
+    _check_folders({path.parent for path in paths})
     results = read_results(folder) if folder is not None else {}
     others = [path for path in existing if not _is_own(path, folder, results)]
     if others and not overwrite:
@@ -408,6 +409,25 @@ def _check_replaceable(existing: list[Path], inputs: Iterable[Path]) -> None:
                 f"Cannot write to {printable(path)}: it is a folder. Choose another name for the"
                 " file."
             )
+
+
+def _check_folders(folders: Iterable[Path]) -> None:
+    """Raise a RunError for a folder that cannot be written or created."""
+    for folder in sorted(folders):
+        with disk_errors(f"writing to {folder}", "choose another folder"):
+            place = folder.absolute()
+            while True:
+                with suppress(FileNotFoundError):
+                    mode = os.stat(place).st_mode
+                    break
+                place = place.parent
+            problem = 0
+            if not stat.S_ISDIR(mode):
+                problem = errno.ENOTDIR
+            elif not os.access(place, os.W_OK | os.X_OK):
+                problem = errno.EACCES
+            if problem:
+                raise OSError(problem, os.strerror(problem), os.fspath(place))
 
 
 def _is_own(path: Path, folder: Path | None, results: Mapping[str, Result]) -> bool:

@@ -218,7 +218,7 @@ def test_bad_input_raises_and_leaves_nothing_behind(
     with pytest.raises(SpecError, match="evice 'nonsense'"):
         whatwhere("encode", run, images, "--out", tmp_path / "codes.npz", "--device", "nonsense")
     (tmp_path / "file").touch()
-    with pytest.raises(RunError, match=r"Writing .* failed: File exists"):
+    with pytest.raises(RunError, match=r"Writing .* failed: Not a directory"):
         whatwhere("encode", run, images, "--out", tmp_path / "file" / "codes.npz", *FEW_STEPS)
     with pytest.raises(RunError, match=r"Writing .* failed: File name too long"):
         whatwhere("encode", run, images, "--out", tmp_path / ("x" * 256), *FEW_STEPS)

@@ -27,7 +27,9 @@ from whatwhere.spec.toml import to_toml
 
 def make_run(folder, pooling: str = "gaussian"):
     spec = tiny_spec(pooling)
-    settings = ww.InferenceSpec(lam=20.0, alpha=0.5, steps=3, step=LineSearch(per="batch"))
+    settings = ww.InferenceSpec(
+        lam=20.0, penalty=ww.Power(alpha=0.5), steps=3, step=LineSearch(per="batch")
+    )
     learning = ww.LearningSpec(inference=settings, epochs=10, update=EveryEpoch(reset_at=(4,)))
     folder.mkdir()
     (folder / "recipe.toml").write_text(
@@ -225,7 +227,8 @@ def test_a_model_that_ships_with_a_recipe_is_drawn_with_it():
 def test_figures_use_the_settings_of_the_training(runs):
     recipe = read_run(runs[0]).recipe
     settings = training_settings(recipe, 2)
-    assert (settings.lam, settings.alpha, settings.step) == (20.0, 0.5, LineSearch())
+    assert (settings.lam, settings.penalty) == (20.0, ww.Power(alpha=0.5))
+    assert settings.step == LineSearch()
     assert settings.steps == 3 * 6  # of ten epochs, six since the reset
     assert training_settings(ww.Recipe.paper(), 1).steps == 200  # of 2,500
 

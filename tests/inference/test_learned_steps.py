@@ -131,7 +131,7 @@ def test_what_contradicts_learned_steps_is_an_error(saved: tuple[Path, LearnedSt
     ):
         with pytest.raises(SpecError, match="steps with spec or plan; expected steps alone"):
             ww.infer(MODEL, IMAGES, steps=learned, **other)  # type: ignore[arg-type]
-    for steps in ("learnt", "learned-0", "learned-x", 5):
+    for steps in ("learnt", "learned-0", "learned-x", 5.0):
         with pytest.raises(SpecError, match="expected 'learned', or 'learned-5'"):
             ww.infer(ww.load(path), IMAGES, steps=steps)  # type: ignore[arg-type]
     with pytest.raises(SpecError, match="with a schedule"):

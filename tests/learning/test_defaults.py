@@ -163,7 +163,9 @@ def test_a_data_loader_with_a_length_needs_no_image_count() -> None:
 
 
 def test_recordings_have_the_recipe_for_signals() -> None:
-    recordings = ww.data.load(np.random.default_rng(0).normal(size=(3, 2, 400)), signals=True)
+    values = np.random.default_rng(0).normal(size=(3, 2, 400))
+    values[:, :, 40::60] += 40  # events
+    recordings = ww.data.load(values, signals=True)
     recipe = choose_defaults(recordings).recipe
     assert recipe.model.for_signals
     assert recipe.model.channels == 2

@@ -108,7 +108,7 @@ def damage_a_byte(path):
         ),
         (
             lambda path: np.savez(path, p=np.zeros((1, 2, 3, 4), object)),
-            "Object arrays cannot be loaded",
+            "it holds Python objects; expected numbers",
         ),
         (damage_a_byte, "Cannot read the latents of batch 3"),
     ],

@@ -14,7 +14,7 @@ from whatwhere.data import load as load_data
 from whatwhere.engines.reference import ista
 from whatwhere.explorer.page import pack_model, pack_settings
 from whatwhere.model import DeconvNet, Problem, load
-from whatwhere.spec import InferenceSpec, InputSpec, LayerSpec, ModelSpec, MomentFit
+from whatwhere.spec import InferenceSpec, InputSpec, LayerSpec, ModelSpec, MomentFit, Power
 from whatwhere.spec.recipe import joint
 
 TRAINED = models.path("mnist")
@@ -65,7 +65,7 @@ CASES = {
     "signed, α ½": (
         lambda: drawn(LayerSpec(maps=6), LayerSpec(maps=8, fan_in=3), nonnegative=False),
         lambda: blob(1, 16, 16) - 0.3,
-        {"alpha": 0.5, "lam": 2.0, "pooling_step": 1.0},
+        {"penalty": Power(alpha=0.5), "lam": 2.0, "pooling_step": 1.0},
     ),
     "ON and OFF": (
         lambda: drawn(
@@ -93,7 +93,7 @@ CASES = {
         lambda: blob(1, 16, 21),
         {"lam": 10.0},
     ),
-    "α ¾": (lambda: load(TRAINED), digit, {"alpha": 0.75}),
+    "α ¾": (lambda: load(TRAINED), digit, {"penalty": Power(alpha=0.75)}),
 }
 
 

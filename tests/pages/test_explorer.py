@@ -159,7 +159,8 @@ def test_models_and_images_that_the_page_cannot_show_raise_an_error() -> None:
 
 def test_the_codes_are_inferred_with_the_settings_of_training(page: str) -> None:
     data, training = carried(page), Recipe.paper().learning[-1].inference
-    assert (data["settings"]["lambda"], data["settings"]["alpha"]) == (training.lam, training.alpha)
+    assert data["settings"]["lambda"] == training.lam
+    assert data["settings"]["alpha"] == training.penalty.alpha
     assert data["examples"]["steps"] == CODE_STEPS
     assert data["testSettings"] == {"lambda": 5.0, "alpha": 1.0, "steps": 50, "poolingStep": 3.0}
 

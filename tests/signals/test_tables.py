@@ -62,6 +62,12 @@ def test_other_columns_are_channels(tmp_path: Path, lines: tuple[str, ...]) -> N
 
 def test_a_heading_has_names_and_a_unit(tmp_path: Path) -> None:
     assert split_unit(' "EMG left [µV]" ') == ("EMG left", "µV")
+    assert split_unit("EMG (left) (µV)") == ("EMG (left)", "µV")
+    assert split_unit("left) [[µV]") == ("left)", "[µV")
+    assert split_unit("EMG (left") == ("EMG (left", "")
+    assert split_unit("left)") == ("left)", "")
+    for hostile in ("[" * 200_000, "(" * 200_000 + ")x)", " " * 200_000 + "x)"):
+        assert split_unit(hostile) == (hostile.strip(), "")  # in no time
     path = written(tmp_path, "time (s),I (mV),II (mV)", "0,1,2", "0.01,3,4", "0.02,5,6")
     signals = ww.data.load(path)
     assert isinstance(signals, ww.data.Signals)

@@ -193,6 +193,8 @@ def read_pictures(folder: Path, content: _FolderContent) -> list[Picture]:
 
     Files that are not pictures, or damaged ones, are skipped with a warning that names them.
     """
+    if content.pictures:
+        _check_pillow()  # without it, every picture would be skipped
     pictures: list[Picture] = []
     skipped = dict.fromkeys(content.others, "not a picture")
     for file, place in content.pictures.items():
@@ -388,13 +390,18 @@ def _open(file: Path) -> Iterator[Any]:
         yield picture
 
 
+def _check_pillow() -> None:
+    try:
+        import PIL.Image  # noqa: F401
+    except ImportError:
+        raise MissingExtra("Pillow", "reading pictures") from None
+
+
 @contextmanager
 def open_picture(stream: BinaryIO, name: str) -> Iterator[Any]:
     """An open picture of a stream of bytes; any problem raises an ImageError with this name."""
-    try:
-        from PIL import Image, UnidentifiedImageError
-    except ImportError:
-        raise MissingExtra("Pillow", "reading pictures") from None
+    _check_pillow()
+    from PIL import Image, UnidentifiedImageError
 
     with warnings.catch_warnings(), readable(Path(name), "picture", REMEDY, ImageError):
         warnings.simplefilter("error", Image.DecompressionBombWarning)

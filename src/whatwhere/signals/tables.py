@@ -361,8 +361,14 @@ class UnknownTimeUnit(ImageError):
 def split_unit(field: str) -> tuple[str, str]:
     """The name and the unit of a heading such as 'ECG (mV)' or 'ECG [mV]'."""
     field = field.strip().strip("\"'").strip()
-    match = re.fullmatch(r"(.*?)\s*[\[(]([^\])]*)[\])]", field)
-    return (match[1].strip(" \"'"), match[2]) if match else (field, "")
+    if not field.endswith(("]", ")")):
+        return field, ""
+    # the first bracket that opens after the last pair has closed
+    begin = 1 + max(field.rfind(bracket, 0, -1) for bracket in "])")
+    opens = re.compile(r"[\[(]").search(field, begin, len(field) - 1)
+    if opens is None:
+        return field, ""
+    return field[: opens.start()].rstrip().strip(" \"'"), field[opens.end() : -1]
 
 
 def holds_times(table: Table) -> bool:
