@@ -2,10 +2,10 @@
 
     python -m benchmarks.labels.views ROWS --out FILE.json [--sets fruit steel] [--draws 10]
 
-ROWS is a folder with a file NAME.npz for each set (`views_rows.py` writes it): the rows of every
-view, and the classes `y`. Errors are those of all pictures without a label, with 1, 3 and 10 labels
-a class (at most half of a class), in per cent. *Nearest* takes the class of the nearest label;
-*hand* is colour and edges side by side.
+ROWS is a folder with a file NAME.npz for each set (`benchmarks/labels/views_rows.py` writes it):
+the rows of every view, and the classes `y`. Errors are those of all pictures without a label, with
+1, 3 and 10 labels a class (at most half of a class), in per cent. *Nearest* takes the class of the
+nearest label; *hand* is colour and edges side by side.
 """
 
 from __future__ import annotations
