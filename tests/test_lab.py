@@ -26,6 +26,7 @@ EXCEPTIONS = {
     "benchmarks/labels/plain_views.py": "the views that the page begins with",
     "benchmarks/labels/pose.py": "the metric, and its distortions",
     "benchmarks/labels/ten_labels.py": "compares other forms of the metric and of the graph",
+    "benchmarks/labels/views_rows.py": "describes pictures as `label` does",
     "benchmarks/learning/cluster.py": "starts processes that train and describe",
     "benchmarks/learning/few_images.py": "varies what the defaults choose",
     "benchmarks/learning/learning_curve.py": "notes the model in the course of a training",

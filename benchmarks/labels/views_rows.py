@@ -4,7 +4,8 @@
 
 Each FOLDER holds a folder of pictures for each class; the rows go to ROWS/NAME.npz. The learned
 features are those of a model of these pictures, at most SIDE pixels wide: what is at each place
-(*place*) and what is anywhere (*anywhere*), each in its metric. With the extra `network`, its rows come, too.
+(*place*) and what is anywhere (*anywhere*), each in its metric. With the extra `network`, its rows
+are written, too.
 """
 
 from __future__ import annotations
