@@ -327,7 +327,7 @@ class RecordingFigures:
     >>> recording = ww.data.load(np.random.default_rng(0).normal(size=3000), signals=True)
     >>> short = {"inference": {"steps": 2}, "learning": {"each": {"epochs": 1}}}
     >>> run = ww.train(recording, ww.override(ww.read_recipe("signals"), short))
-    >>> "waveforms" in ww.figures.RecordingFigures(run, recording).names
+    >>> "waveforms" in ww.signals.RecordingFigures(run, recording).names
     True
     """
 
