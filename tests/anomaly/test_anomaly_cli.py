@@ -510,3 +510,9 @@ def test_a_report_among_the_pictures_is_an_error_before_torch_is_imported(tmp_pa
     )
     assert "is the folder of the pictures" in done.stderr
     assert done.stdout.strip() == "False"
+
+
+def test_a_folder_in_place_of_a_command_is_answered_with_a_line_to_type() -> None:
+    ended = CliRunner().invoke(app, ["anomaly", "my pictures"])
+    assert ended.exit_code == 2
+    assert "run: whatwhere anomaly odd 'my pictures' --out odd" in " ".join(ended.output.split())

@@ -155,8 +155,9 @@ def test_noise_is_given_in_many_ways() -> None:
     assert read_noise((0.1, 0.2, -0.3)) == NoiseEstimate(0.1, 0.2, -0.3)
     assert read_noise_text("0.1,0.2,-0.3") == (0.1, 0.2, -0.3)
     assert read_noise_text("0.1") == 0.1
-    with pytest.raises(SpecError):
-        read_noise_text("0.1,x")
+    for wrong in ("0.1,x", "abc", "-0.1", "0,1"):
+        with pytest.raises(SpecError, match=f"Got --noise {wrong}; .* that --keep-noise wrote"):
+            read_noise_text(wrong)
 
 
 def test_poisson_means_one_step_of_the_values() -> None:

@@ -9,14 +9,16 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from whatwhere.anomaly.settings import AnomalySpec
-from whatwhere.commands.builder import Settings, app, command
+from whatwhere.commands.builder import Settings, UsageError, app, command
 from whatwhere.commands.inputs import SHARD, open_shard
 from whatwhere.errors import ImageError, SpecError
+from whatwhere.errors import command as shell_line
 from whatwhere.spec.checks import Checked, Within
 
 if TYPE_CHECKING:
@@ -40,8 +42,25 @@ OTHER_KIND = (
     " fit again to normal pictures of now. For printed graphics whose layout changes, compare each"
     " picture with its template instead."
 )
+
+
+class _AnomalyCommands(TyperGroup):
+    """Says what to write where a folder stands in the place of a command."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command, or raise an error with a line to type."""
+        if args[0] not in self.commands and not args[0].startswith("-"):
+            line = shell_line("whatwhere", "anomaly", "odd", args[0], "--out", "odd")
+            raise UsageError(
+                f"Got {args[0]!r}; expected fit, score or odd. To find the odd"
+                f" pictures of a folder, run: {line}"
+            )
+        return super().resolve_command(ctx, args)
+
+
 group = typer.Typer(
     name="anomaly",
+    cls=_AnomalyCommands,
     help="Find defects and odd pictures, and show where they are.",
     no_args_is_help=True,
 )

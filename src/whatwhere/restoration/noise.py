@@ -182,7 +182,13 @@ def read_noise_text(text: str | None) -> Noise:
             return NoiseEstimate.from_json(path.read_text(encoding="utf-8"), text)
         numbers = ()
     noise: Noise = numbers[0] if len(numbers) == 1 else numbers or text
-    read_noise(noise)
+    try:
+        read_noise(noise)
+    except SpecError:
+        raise SpecError(
+            f"Got --noise {text}; expected a standard deviation such as 0.1 (white is 1), poisson,"
+            " GAIN,SIGMA or GAIN,SIGMA,OFFSET with GAIN > 0, or a file that --keep-noise wrote."
+        ) from None
     return noise
 
 
