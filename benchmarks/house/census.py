@@ -1,8 +1,9 @@
 """Count what a stranger must know of each folder: constants, open names and ``Any``.
 
-``python -m benchmarks.house.census`` prints a row per folder of ``src/whatwhere``; ``--list FOLDER`` names what it
-counted there. A *constant* is an upper-case module-level name bound to a number (or to a tuple of numbers), an *open
-name* a module-level name without an underscore that no other module of the package and no ``__init__`` mentions.
+``python -m benchmarks.house.census`` prints a row per folder of ``src/whatwhere``, with
+``--list FOLDER`` it names what it counted there. A *constant* is an upper-case name of a module
+bound to a number (or to a tuple of numbers), an *open name* a name of a module without an
+underscore that no other module of the package and no ``__init__`` mentions.
 """
 
 from __future__ import annotations
@@ -35,18 +36,24 @@ def bindings(tree: ast.Module) -> Iterator[tuple[str, ast.expr | None]]:
     """Walk over the names that a module binds at its top level, with the value of an assignment."""
     for node in tree.body:
         match node:
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            case (
+                ast.FunctionDef(name=name)
+                | ast.AsyncFunctionDef(name=name)
+                | ast.ClassDef(name=name)
+            ):
                 yield name, None
             case ast.Assign(targets=targets, value=value):
-                yield from ((target.id, value) for target in targets if isinstance(target, ast.Name))
+                names = [target.id for target in targets if isinstance(target, ast.Name)]
+                yield from ((name, value) for name in names)
             case ast.AnnAssign(target=ast.Name(id=name), value=value):
                 yield name, value
 
 
 def mentions(tree: ast.Module) -> set[str]:
     """Collect the names that a module imports or reads as attributes."""
-    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
-    return names | {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    attributes = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    return attributes | {alias.name for node in imports for alias in node.names}
 
 
 def census(source: Path) -> dict[Path, dict[str, list[str]]]:
@@ -58,14 +65,17 @@ def census(source: Path) -> dict[Path, dict[str, list[str]]]:
     for path, tree in trees.items():
         elsewhere = set().union(*(names for other, names in used.items() if other != path))
         names = dict(bindings(tree))
+        anything = [
+            node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == "Any"
+        ]
         counts[path] = {
-            "constants": [name for name, value in names.items() if name.isupper() and is_number(value)],
+            "constants": [name for name in names if name.isupper() and is_number(names[name])],
             "open names": [
-                name for name in names if not name.startswith("_") and name not in elsewhere and name not in stubs
+                name
+                for name in names
+                if not name.startswith("_") and name not in elsewhere and name not in stubs
             ],
-            "Any": [
-                f"line {node.lineno}" for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == "Any"
-            ],
+            "Any": [f"line {node.lineno}" for node in anything],
         }
     return counts
 
@@ -79,19 +89,18 @@ def main() -> None:
     if chosen:
         for path, found in counts.items():
             if path.is_relative_to(SOURCE / chosen):
-                print(path, *(f"\n  {kind}: {', '.join(names)}" for kind, names in found.items() if names))
+                print(path, *(f"\n  {kind}: {', '.join(found[kind])}" for kind in found))
         return
-    rooms = sorted({path.relative_to(SOURCE).parts[0] for path in counts})
-    print(f"{'folder':<18}{'lines':>7}{'constants':>11}{'open names':>12}{'Any':>6}   (per 1,000 lines: constants, open)")
-    for room in [*rooms, ""]:
-        inside = {path: found for path, found in counts.items() if path.is_relative_to(SOURCE / room)}
+    print("folder               lines  constants  open names   Any   (per 1,000 lines)")
+    for room in [*sorted({path.relative_to(SOURCE).parts[0] for path in counts}), ""]:
+        inside = [path for path in counts if path.is_relative_to(SOURCE / room)]
         lines = sum(len(path.read_text().splitlines()) for path in inside)
-        total = {kind: sum(len(found[kind]) for found in inside.values()) for kind in ("constants", "open names", "Any")}
-        rates = (1000 * total["constants"] / max(lines, 1), 1000 * total["open names"] / max(lines, 1))
-        print(
-            f"{room or 'all':<18}{lines:>7}{total['constants']:>11}{total['open names']:>12}{total['Any']:>6}"
-            f"   {rates[0]:.1f}, {rates[1]:.1f}"
+        constants, names, anything = (
+            sum(len(counts[path][kind]) for path in inside)
+            for kind in ("constants", "open names", "Any")
         )
+        rates = f"{1000 * constants / max(lines, 1):.1f}, {1000 * names / max(lines, 1):.1f}"
+        print(f"{room or 'all':<18}{lines:>8}{constants:>11}{names:>12}{anything:>6}   {rates}")
 
 
 if __name__ == "__main__":
