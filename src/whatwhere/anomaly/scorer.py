@@ -113,12 +113,14 @@ class Learned(NamedTuple):
     normal_scores    [N]
     normal_evidence  [N, k]
     normal_pixels    [N, n], of their maps at n places drawn at random
+    normal_peaks     [N], the largest values of their maps
     """
 
     scorer: Scorer
     normal_scores: Tensor
     normal_evidence: Tensor
     normal_pixels: Tensor
+    normal_peaks: Tensor
 
 
 def learn_scorer(
@@ -167,11 +169,13 @@ def learn_scorer(
         # Identical pictures: folds with fewer copies do not represent all of them.
         one = evidence_of(normal, cells[0], kinds)[0] - scorer.usual(surfaces[0])
         scores = scores.clamp_min(float(soft_maximum(in_units(one, units))))
-    pixels = [
-        drawn(scorer.by_pixel(maps, one, picture.shape[1:]), picture, PIXELS // len(pictures))
-        for (_, maps), one, picture in zip(found, cells, pictures, strict=True)
-    ]
-    return Learned(scorer, scores, by_kind, torch.stack(pixels))
+    pixels = []
+    peaks = []
+    for (_, maps), shown, picture in zip(found, cells, pictures, strict=True):
+        values = scorer.by_pixel(maps, shown, picture.shape[1:])
+        pixels.append(drawn(values, picture, PIXELS // len(pictures)))
+        peaks.append(values[picture.isfinite().all(0)].amax())
+    return Learned(scorer, scores, by_kind, torch.stack(pixels), torch.stack(peaks))
 
 
 def drawn(values: Tensor, picture: Tensor, count: int) -> Tensor:
