@@ -50,9 +50,7 @@ class UnknownSetting(SpecError):
     known  the settings that exist there
     """
 
-    def __init__(
-        self, given: str, owner: str, near: Sequence[str], known: Sequence[str]
-    ) -> None:
+    def __init__(self, given: str, owner: str, near: Sequence[str], known: Sequence[str]) -> None:
         self.given = given
         self.owner = owner
         self.near = tuple(near)
