@@ -347,6 +347,18 @@ class Labelling:
             return []
         return [(int(self.at[one]), near) for one, near in self.graph.nearest(row, among, count)]
 
+    def similar(self, key: Any, count: int = 10) -> list[int]:
+        """The rows without a label that are most like a picture, the nearest first. They count as
+        suggested: whoever confirms them did not choose them at random."""
+        row = int(self._place[self.labels.row(key)])
+        if row < 0:
+            return []
+        open_ = np.flatnonzero([int(one) not in self.said for one in self.at]).tolist()
+        near = self.graph.nearest(row, open_, count)
+        found = [int(self.at[one]) for one, _ in near]
+        self.labels.prompted |= set(found)
+        return found
+
     def _described_of(self, said: Mapping[int, str]) -> dict[int, str]:
         """Labels of described pictures, by their places among these."""
         return {int(self._place[row]): name for row, name in said.items() if self._place[row] >= 0}
