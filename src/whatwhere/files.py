@@ -54,7 +54,7 @@ LEFTOVER = re.compile(r"\..{0,40}-[0-9a-f]{16}\.part", re.DOTALL)
 
 @contextmanager
 def open_atomic(path: Path) -> Iterator[BinaryIO]:
-    """A new file to write. When the block ends, its content replaces `path` in one step.
+    """Open a new file to write. When the block ends, its content replaces `path` in one step.
 
     If the block raises, or is interrupted, `path` keeps its old content and the temporary file is
     removed. A process that is killed leaves it behind; `claim` removes it the next time.
@@ -273,7 +273,7 @@ def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
 
 
 def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
-    """The content of a regular file. Raises OSError if it has more than `limit` bytes."""
+    """Return the content of a regular file. Raises OSError if it has more than `limit` bytes."""
     with open_regular(path) as file:
         content = file.read(limit + 1)
     if len(content) > limit:
@@ -328,7 +328,7 @@ def check_format(given: object, expected: str) -> None:
 
 
 def read_results(folder: Path) -> dict[str, Result]:
-    """The files that the program wrote into a folder, by their paths from there."""
+    """Return the files that the program wrote into a folder, by their paths from there."""
     record = folder / RECORD
     if not os.path.lexists(record):
         return {}
@@ -374,7 +374,7 @@ def write_result(folder: Path, path: Path, content: bytes, remedy: str) -> None:
 
 
 def file_checksum(path: Path) -> str:
-    """sha256 of the content of a regular file."""
+    """Compute sha256 of the content of a regular file."""
     with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -476,7 +476,7 @@ def _check_folders(folders: Iterable[Path]) -> None:
 
 
 def _is_own(path: Path, folder: Path | None, results: Mapping[str, Result]) -> bool:
-    """Whether the program wrote a file that exists into this folder of results."""
+    """Tell whether the program wrote a file that exists into this folder of results."""
     if folder is None or os.path.isdir(path):
         return False
     result = results.get(os.path.relpath(path, folder))
@@ -486,8 +486,8 @@ def _is_own(path: Path, folder: Path | None, results: Mapping[str, Result]) -> b
 
 
 def _files(inputs: Iterable[Path], results: Path | None) -> Iterator[Path]:
-    """The files of all inputs, those in folders and their sub-folders as well, except a sub-folder
-    of results."""
+    """Yield the files of all inputs, those in folders and their sub-folders as well, except a
+    sub-folder of results."""
     left_out = None if results is None else results.resolve()
     for path in inputs:
         if not os.path.isdir(path):
@@ -500,6 +500,6 @@ def _files(inputs: Iterable[Path], results: Path | None) -> Iterator[Path]:
 
 
 def _identity(path: Path) -> tuple[int, int]:
-    """An identity that is the same for all names of one file."""
+    """Return an identity that is the same for all names of one file."""
     status = os.stat(path)
     return status.st_dev, status.st_ino
