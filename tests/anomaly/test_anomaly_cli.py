@@ -18,13 +18,12 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import whatwhere as ww
-from surfaces import scratched, surface
+from surfaces import save_pictures, scratched, surface
 from tiny_run import whatwhere
 from whatwhere.anomaly import Detection, Patch
 from whatwhere.anomaly.aligned import OBJECT
 from whatwhere.anomaly.command import check_outside
 from whatwhere.anomaly.evidence import SURFACE
-from whatwhere.anomaly.marks import Marks, MarksError
 from whatwhere.anomaly.page import (
     KINDS,
     Gallery,
@@ -37,16 +36,9 @@ from whatwhere.anomaly.page import (
     outline_path,
 )
 from whatwhere.anomaly.pictures import open_pictures
-from whatwhere.anomaly.report import learned_from
 from whatwhere.anomaly.threshold import Recall, Threshold, choose_threshold
 from whatwhere.app import app
 from whatwhere.errors import ImageError, RunError, SpecError
-
-
-def save_pictures(folder: Path, pictures: torch.Tensor, prefix: str) -> None:
-    folder.mkdir(exist_ok=True)
-    for n, picture in enumerate((255 * pictures[:, 0]).round().to(torch.uint8).numpy()):
-        Image.fromarray(picture).save(folder / f"{prefix}{n}.png")
 
 
 def embedded(page: str, id: str = "data") -> Any:
@@ -164,13 +156,6 @@ def test_few_pictures_are_reported(tmp_path: Path) -> None:
     (new / "known.png").write_bytes(known[numbers[0]].read_bytes())
     printed = whatwhere("anomaly", "score", file, new, "--out", tmp_path / "report3")
     assert "The detector learned from 1 of these pictures" in printed
-
-
-def test_a_random_sample_is_reported() -> None:
-    """A picture of 32 x 32 pixels needs 0.39 MB, so that 1 MB is enough for two."""
-    detector = ww.AnomalyDetector(memory=1).fit(surface(5, height=32, width=32))
-    expected = "learned from 2 of 5 pictures; it kept a random sample of 2 (setting `memory`)"
-    assert learned_from(detector) == expected
 
 
 def test_the_help_of_odd_has_its_own_default() -> None:
@@ -413,115 +398,6 @@ def test_a_thin_line_is_seen_in_the_small_map_of_a_large_picture() -> None:
     heat[:, 450] = 2.0
     small = pixels_of(gallery_of(torch.rand(1, 900, 900), heat).small[0][1])
     assert (small[:, :, 3] > 0).any(1).all()
-
-
-# Masks, marks, the truth --------------------------------------------------------------------------
-
-
-def test_the_masks_of_alarms_are_the_insides_of_outlines(tmp_path: Path) -> None:
-    save_pictures(tmp_path / "normal", surface(12), "n")
-    save_pictures(tmp_path / "new", scratched(surface(2, seed=6))[0], "bad")
-    save_pictures(tmp_path / "new", surface(2, seed=5), "good")
-    file, out = tmp_path / "detector", tmp_path / "report"
-    whatwhere("anomaly", "fit", tmp_path / "normal", "--out", file)
-    whatwhere("anomaly", "score", file, tmp_path / "new", "--out", out)
-    detector = ww.AnomalyDetector.load(file)
-    expected = {}
-    for found in detector.detect(open_pictures(tmp_path / "new")):
-        inside = (found.anomaly_map > detector.outline_).numpy()
-        if found.score > detector.threshold_.value and inside.any():
-            expected[found.name] = inside
-    assert {"bad0.png", "bad1.png"} <= set(expected)
-    written = {mask.name: np.asarray(Image.open(mask)) for mask in (out / "masks").iterdir()}
-    assert written.keys() == expected.keys()
-    for name, mask in written.items():
-        assert np.array_equal(mask, 255 * expected[name])
-    for picture in (tmp_path / "new").glob("bad*"):
-        picture.unlink()
-    whatwhere("anomaly", "score", file, tmp_path / "new", "--out", out)
-    assert not {"bad0.png", "bad1.png"} & {mask.name for mask in (out / "masks").iterdir()}
-
-
-def write_marks(file: Path, folder: Path, marks: dict[str, str]) -> None:
-    with file.open("w", newline="") as table:
-        lines = csv.writer(table)
-        lines.writerow(["picture", "mark", "folder"])
-        lines.writerows([name, mark, str(folder)] for name, mark in marks.items())
-
-
-def test_marks_make_false_alarms_normal_and_defects_choose_the_threshold(tmp_path: Path) -> None:
-    save_pictures(tmp_path / "normal", surface(12), "n")
-    save_pictures(tmp_path / "new", scratched(surface(2, seed=6))[0], "bad")
-    save_pictures(tmp_path / "new", surface(3, seed=5), "good")
-    marks = tmp_path / "marks.csv"
-    given = {"bad0.png": "defect", "bad1.png": "defect", "good0.png": "false alarm"}
-    write_marks(marks, tmp_path / "new", given | {"good1.png": "not sure"})
-    file = tmp_path / "detector"
-    normal = tmp_path / "normal"
-    printed = whatwhere("anomaly", "fit", normal, "--out", file, "--marks", marks)
-    assert "learned from 13 normal pictures" in printed
-    assert "of the 2 given ones" in printed
-    pictures = [normal / f"n{n}.png" for n in sorted(range(12), key=str)]
-    new = tmp_path / "new"
-    detector = ww.AnomalyDetector().fit([*pictures, new / "good0.png"])
-    detector.choose_threshold_by_defects([new / "bad0.png", new / "bad1.png"])
-    loaded = ww.AnomalyDetector.load(file)
-    assert loaded.threshold_ == detector.threshold_
-    assert np.array_equal(loaded.normal_scores_, detector.normal_scores_)
-
-
-def test_marks_of_the_normal_pictures_take_defects_out(tmp_path: Path) -> None:
-    normal = tmp_path / "normal"
-    save_pictures(normal, surface(12), "n")
-    marks = tmp_path / "marks.csv"
-    write_marks(marks, normal, {"n3.png": "defect", "n4.png": "not sure", "n5.png": "false alarm"})
-    kept = Marks.read(marks).normal(open_pictures(normal), str(normal))
-    assert sorted(kept.names) == sorted(f"n{n}.png" for n in range(12) if n not in (3, 4))
-
-
-@pytest.mark.parametrize(
-    ("text", "given"),
-    [("", "first line is 'nothing'"), ("picture,mark,folder\na.png,bad,x\n", "line 2 is 'a.png")],
-)
-def test_a_table_that_is_none_of_marks_says_so(tmp_path: Path, text: str, given: str) -> None:
-    file = tmp_path / "marks.csv"
-    file.write_text(text)
-    with pytest.raises(MarksError, match=given) as raised:
-        Marks.read(file)
-    assert raised.value.file == file
-    write_marks(file, tmp_path, {"missing.png": "defect"})
-    save_pictures(tmp_path, surface(1), "n")
-    with pytest.raises(ImageError, match=r"marks 'missing\.png'"):
-        Marks.read(file).defects()
-
-
-def test_score_is_compared_with_the_truth_and_with_a_second_detector(
-    normal: SimpleNamespace, tmp_path: Path
-) -> None:
-    test = tmp_path / "test"
-    test.mkdir()
-    save_pictures(test / "good", surface(4, seed=5), "a")
-    damaged, mask = scratched(surface(3, seed=6))
-    save_pictures(test / "bad", damaged, "b")
-    save_pictures(tmp_path / "masks", mask[:, None].float(), "b")
-    for name in [f"b{n}" for n in range(3)]:
-        (tmp_path / "masks" / f"{name}.png").rename(tmp_path / "masks" / f"{name}_mask.png")
-    out = tmp_path / "report"
-    arguments = ("anomaly", "score", normal.detector, test, "--out", out)
-    printed = whatwhere(*arguments, "--evaluate", test)
-    assert "Against the truth: AUROC of pictures" in printed
-    measured = json.loads((out / "evaluation.json").read_text())
-    assert measured["pictures"]["pictures with a defect"] == 3
-    assert measured["pictures"]["recall"]["of"] == 3
-    assert measured["places"] == {}
-    whatwhere(*arguments, "--evaluate", tmp_path / "masks", "--compare", normal.detector)
-    measured = json.loads((out / "evaluation.json").read_text())
-    assert measured["pictures"]["pictures with a defect"] == 3
-    assert measured["places"]["regions"] == 3
-    assert measured["compared by places"]["found by the first only"] == 0
-    assert measured["second detector"]["places"] == measured["places"]
-    with pytest.raises(SpecError, match="--compare needs --evaluate"):
-        whatwhere(*arguments, "--compare", normal.detector)
 
 
 # Another threshold, detectors in files ------------------------------------------------------------
