@@ -66,6 +66,8 @@ BEST = ("best", "best_few", "best_fashion")  # beyond the paper, as all that fol
 EXTRA = (
     "finetuning",
     "fashion",
+    "deep",
+    "deep_fashion",
     *BEST,
     "choice",
     "fashion_choice",
