@@ -410,7 +410,14 @@ def measure(
     results.put(key, {**values, "history": history})
 
 
-def explore(scale: Scale, names: list[str], results: Results, device: str, deadline: float) -> None:
+def explore(
+    scale: Scale,
+    names: list[str],
+    counts: list[int],
+    results: Results,
+    device: str,
+    deadline: float,
+) -> None:
     """Every variant on validation images: the last sixth of the training images."""
     train, test = replace(scale.data, eval_split="validation").load()
     published = read_model(RESULTS / scale.name / "models.zip", "gaussian-2layers-seed0")
