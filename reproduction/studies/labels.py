@@ -243,7 +243,9 @@ def learn(
                     scores = network.head(F.dropout(rows, variant.dropout))
                 else:
                     both = torch.stack([rows @ w.T + b for w, b in heads])
-                    scores = both[1 - half[chosen].to(at.device), torch.arange(len(at))]
+                    scores = both[
+                        1 - half[chosen].to(at.device), torch.arange(len(at), device=at.device)
+                    ]
                 losses = hinge(scores, data.targets[at])
                 cost = objective.cost.mean()
                 if data.few:
@@ -329,7 +331,7 @@ def gradient_of(network: Network, data: Labelled, C: float, seed: int) -> dict[s
         with torch.enable_grad():
             described, _ = network(data.images[at])
             both = torch.stack([described @ w.T + b for w, b in heads])
-            scores = both[1 - half[chosen].to(at.device), torch.arange(len(at))]
+            scores = both[1 - half[chosen].to(at.device), torch.arange(len(at), device=at.device)]
             losses = hinge(scores, data.targets[at])
             share = losses >= losses.quantile(0.9)
             parts = {
