@@ -157,8 +157,18 @@ class Network(nn.Module):
 
     @torch.no_grad()
     def set_head(self, svm: LinearSVM) -> None:
-        self.head.weight.copy_(torch.from_numpy(svm.weights))
-        self.head.bias.copy_(torch.from_numpy(svm.intercepts))
+        weight, bias = head_of(svm, self.head.weight)
+        self.head.weight.copy_(weight)
+        self.head.bias.copy_(bias)
+
+
+def head_of(svm: LinearSVM, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Weights and intercepts of all ten digits; a digit that the SVM does not know scores -1."""
+    weight, bias = like.new_zeros(10, svm.weights.shape[1]), like.new_full((10,), -1.0)
+    known = torch.from_numpy(svm.classes.astype(np.int64)).to(like.device)
+    weight[known] = torch.from_numpy(svm.weights).to(like)
+    bias[known] = torch.from_numpy(svm.intercepts).to(like)
+    return weight, bias
 
 
 @dataclass
@@ -283,9 +293,7 @@ def half_heads(
         svm = fit_svm(
             rows[chosen.to(rows.device)], data.labels[chosen.numpy()], C, device=rows.device
         )
-        parts = (torch.from_numpy(part).to(rows) for part in (svm.weights, svm.intercepts))
-        weight, bias = parts
-        heads.append((weight, bias))
+        heads.append(head_of(svm, rows))
     return heads
 
 
@@ -322,7 +330,7 @@ def gradient_of(network: Network, data: Labelled, C: float, seed: int) -> dict[s
     half = torch.randint(0, 2, (len(data.images),), generator=generator)
     rows, _ = network.describe(data.images)
     svm = fit_svm(rows, data.labels, C, device=rows.device)
-    own = tuple(torch.from_numpy(part).to(rows) for part in (svm.weights, svm.intercepts))
+    own = head_of(svm, rows)
     other = half_heads(network, data, half, C)
     chosen = torch.randperm(len(data.images), generator=generator)[:2000]
     at = chosen.to(rows.device)
