@@ -9,7 +9,7 @@ import whatwhere as ww
 from pictures_to_restore import discs, error
 from whatwhere.errors import SpecError
 from whatwhere.restoration import NoiseEstimate, denoise, estimate_noise, load_denoiser
-from whatwhere.restoration.estimate import half_size, sigma_at_half_size
+from whatwhere.restoration.correlation import half_size, sigma_at_half_size
 from whatwhere.restoration.noise import counts_noise, read_noise, read_noise_text
 
 DENOISER = load_denoiser()
@@ -53,6 +53,34 @@ def test_white_noise_is_one_number(sigma: float) -> None:
     noise = estimate_noise(noisy[None])
     assert (noise.gain, noise.correlation) == (0, 0)
     assert noise.sigma == pytest.approx(sigma, rel=0.06)
+
+
+def test_faint_noise_stays_unless_it_is_given() -> None:
+    """A picture that counts as clean may have as much."""
+    white = torch.randn(128, 128, generator=torch.Generator().manual_seed(0))
+    truth = torch.nn.functional.avg_pool2d(discs(128, 128, 2)[None], 9, 1, 4)[0]
+    for sigma, removed in ((0.008, 0), (0.0125, 0.5), (0.03, 1)):
+        given = (truth + sigma * white)[None, None]
+        noise = estimate_noise(given[0])
+        assert noise.sigma == pytest.approx(sigma, rel=0.1)
+        assert noise.removed == pytest.approx(removed, abs=0.3)
+        assert noise.is_zero == (removed == 0)
+        assert ("too faint to show" in noise.summary()) == (removed < 1)
+        left = error(denoise(given, DENOISER), truth) / error(given, truth)
+        assert left == pytest.approx(1 - removed, abs=0.4)
+        assert NoiseEstimate.from_json(noise.to_json(), "a.json") == noise
+    assert error(denoise(given, DENOISER, 0.01), truth) < error(given, truth)
+
+
+def test_a_drawing_on_an_even_ground_has_no_noise() -> None:
+    """The ground is not noise that is weak; its values are cut off."""
+    rows, columns = torch.meshgrid(torch.arange(28.0), torch.arange(28.0), indexing="ij")
+    for seed in range(10):
+        random = torch.Generator().manual_seed(seed)
+        a, b, radius = (14 + 3 * torch.randn(3, generator=random)).tolist()
+        distance = ((rows - a).square() + (columns - b).square()).sqrt()
+        stroke = (1.5 - (distance - radius / 2).abs() / 2).clamp(0, 1)
+        assert estimate_noise(stroke[None]).is_zero
 
 
 @pytest.mark.parametrize("side", [48, 64, 128])
