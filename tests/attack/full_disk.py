@@ -73,8 +73,8 @@ def commands(inputs: Path) -> dict[str, Command]:
         "inpaint": same(*mask, out="filled", option=(), settings=("--device", "cpu")),
         "classify": same(
             "classify",
-            "RUN",
             images,
+            "RUN",
             "--labels",
             inputs / "labels.csv",
             out="classes",
