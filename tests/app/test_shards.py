@@ -239,7 +239,7 @@ def test_codes_of_pictures_that_changed_are_an_error(
     """The second part would begin with a picture that the first part has already."""
     import whatwhere as ww
 
-    run, bars = commands["descriptors"].arguments[1:3]
+    bars, run = commands["descriptors"].arguments[1:3]
     folder = tmp_path / "pictures"
     shutil.copytree(str(bars), folder)
     out = tmp_path / "codes"
@@ -291,7 +291,7 @@ def test_masks_that_change_between_shards_are_an_error(
     commands: dict[str, Command], tmp_path: Path
 ) -> None:
     """The masks of all shards are as many as their pictures, even where those of a shard are."""
-    run, folder = commands["descriptors"].arguments[1:3]
+    folder, run = commands["descriptors"].arguments[1:3]
     masks = tmp_path / "masks"
     masks.mkdir()
     for number in range(6):
@@ -335,7 +335,7 @@ def test_a_shard_opens_its_own_pictures_only(
 def test_a_shard_of_codes_opens_its_own_pictures_and_masks_only(
     commands: dict[str, Command], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, folder = commands["descriptors"].arguments[1:3]
+    folder, run = commands["descriptors"].arguments[1:3]
     masks = tmp_path / "masks"
     masks.mkdir()
     for number in range(5):

@@ -127,12 +127,13 @@ def inpaint(
     """Fill in missing pixels of a picture or of all pictures of a folder, or missing samples of a
     recording.
 
-    Known pixels and samples stay as they are, unless you give --noise.
+    Known pixels and samples stay as they are, unless you give --noise. The masks in a folder have
+    the names of their pictures. The mask of a recording is a file of the same length, 0 where
+    samples are missing; in a .csv file, `nan` also takes empty cells.
 
-    mask       a picture that is black where pixels are missing. For a folder: one mask for all
-               pictures, or a folder of masks with the same names. `alpha`: transparent pixels are
-               missing. For a recording: a file of the same length that is 0 where samples are
-               missing, or `nan` if missing samples are NaN (empty in a .csv file)
+    mask       unknown pixels: a picture, a folder or an array file that is white where pixels are
+               known and black elsewhere, one for all images or one for each. `alpha`: transparent
+               pixels are unknown. `nan`: NaN is unknown, in a file of floats
     out        the picture to write, or a folder for the pictures of a folder. The ending sets the
                format. A recording (.npy, .csv or .wav) keeps its ending
     model      for a recording: the run or the file of a model of its waveforms
