@@ -95,7 +95,7 @@ def test_classify_figures_and_explore_take_squares_of_the_size_of_training(
     table = run.parent / "labels.csv"
     table.write_text("spots-03.jpg,spots\nstripes-01.jpg,stripes\nshapes-02.jpg,shapes\n")
     fast = ("--set", "copies=2", *PLAIN)
-    whatwhere("classify", run, folder, "--labels", table, "--out", run.parent / "classes", *fast)
+    whatwhere("classify", folder, run, "--labels", table, "--out", run.parent / "classes", *fast)
     lines = (run.parent / "classes" / "predictions.csv").read_text().splitlines()
     assert len(lines) == 1 + len(ww.data.load(folder))
     whatwhere(

@@ -8,7 +8,7 @@ import shlex
 import sys
 import unicodedata
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import FrameType
 
 _PACKAGE = os.path.dirname(__file__) + os.sep
@@ -39,6 +39,27 @@ class SpecErrorAt(SpecError):
         self.where = where
         self.problem = problem
         super().__init__(f"In {where}: {problem}.")
+
+
+class UnknownSetting(SpecError):
+    """A setting that does not exist, such as a misspelt one.
+
+    given  its name; in a recipe, with the tables that it is in
+    owner  the class of settings that was given it; empty in a recipe, whose name says the place
+    near   the settings that it may mean
+    known  the settings that exist there
+    """
+
+    def __init__(self, given: str, owner: str, near: Sequence[str], known: Sequence[str]) -> None:
+        self.given = given
+        self.owner = owner
+        self.near = tuple(near)
+        self.known = tuple(known)
+        place = f" of {owner}" if owner else ""
+        advice = f"The settings here are {', '.join(known)}."
+        if near:
+            advice = f"Did you mean {' or '.join(map(repr, near))}?"
+        super().__init__(f"{given} is not a setting{place}. {advice}")
 
 
 class ImageError(WhatwhereError, ValueError):
@@ -193,8 +214,13 @@ def did_you_mean(given: str, known: Iterable[str]) -> str:
     >>> did_you_mean("minst", ["digits", "mnist"])
     " Did you mean 'mnist'?"
     """
-    close = difflib.get_close_matches(given, list(known), n=1, cutoff=0.6)
+    close = nearest_names(given, known)
     return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def nearest_names(given: str, known: Iterable[str]) -> list[str]:
+    """Find the known name that is spelt most like the given one: a list of one, or of none."""
+    return difflib.get_close_matches(given, list(known), n=1, cutoff=0.6)
 
 
 def listed(items: Iterable[object]) -> str:

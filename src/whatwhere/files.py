@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from typing import BinaryIO, NamedTuple, TypeVar
 
 from whatwhere.errors import (
     ImageError,
@@ -249,12 +249,26 @@ def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
     return content
 
 
-def read_json(path: Path) -> Any:
-    """The value in a JSON file; whatever the file holds, an error is a RunError that names it."""
-    with readable(path, "JSON file", "remove it, or restore it"):
+def write_json(path: Path, form: str, fields: Mapping[str, object]) -> None:
+    """Write fields as a JSON file that names its format, complete or not at all.
+
+    form  the name and the number of the format, such as "whatwhere part 1"
+    """
+    write_atomic(path, (json.dumps({"format": form, **fields}, indent=1) + "\n").encode())
+
+
+def read_json(path: Path, form: str, kind: str, remedy: str) -> dict[str, object]:
+    """Read the fields that `write_json` wrote. Whatever else the file holds, such as another
+    format, raises a RunError that names it.
+
+    kind, remedy  as for `readable`
+    """
+    with readable(path, kind, remedy):
         content = read_regular(path, _LARGEST_JSON)
         with untrusted():  # such as a million brackets
-            return json.loads(content)
+            fields: dict[str, object] = checked(json.loads(content), dict, "its content")
+        check_format(fields.pop("format", None), form)
+        return fields
 
 
 # What may be overwritten
@@ -286,10 +300,9 @@ def read_results(folder: Path) -> dict[str, Result]:
     record = folder / RECORD
     if not os.path.lexists(record):
         return {}
+    content = read_json(record, _RECORD_FORMAT, "record of results", "remove it")
     with readable(record, "record of results", "remove it"):
-        content = checked(read_json(record), dict, "the record")
-        check_format(content.get("format"), _RECORD_FORMAT)
-        entries = checked(content["files"], dict, "files")
+        entries: dict[str, object] = checked(content["files"], dict, "files")
         return {name: _result(entry) for name, entry in entries.items()}
 
 
@@ -301,10 +314,9 @@ def _result(entry: object) -> Result:
 def _write_results(folder: Path, results: Mapping[str, Result]) -> None:
     """Replace the record of a folder, which is created if it does not exist."""
     entries = {name: {"sha256": results[name].sha256} for name in sorted(results)}
-    content = json.dumps({"format": _RECORD_FORMAT, "files": entries}, indent=1).encode()
     with disk_errors(f"writing {folder / RECORD}", "choose another folder"):
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomic(folder / RECORD, content)
+        write_json(folder / RECORD, _RECORD_FORMAT, {"files": entries})
 
 
 def write_result(folder: Path, path: Path, content: bytes, remedy: str) -> None:

@@ -60,7 +60,7 @@ CASES: dict[str, Callable[[Place], Case]] = {
     "events": lambda a: Case((a.recording, a.waveforms, "--out", OUT), reads=a.recording),
     "describe": lambda a: Case((a.picture, a.run, "--out", OUT, *FEW), reads=a.picture),
     "classify": lambda a: Case(
-        (a.run, a.pictures, "--labels", a.labels, "--out", OUT), "predictions.csv"
+        (a.pictures, a.run, "--labels", a.labels, "--out", OUT), "predictions.csv"
     ),
     "figures": lambda a: Case((a.run, "--images", a.pictures, "--out", OUT), "report.html"),
     "denoise": lambda a: Case((a.picture, "--out", OUT, "--noise", 0.1), reads=a.picture),
@@ -72,6 +72,7 @@ CASES: dict[str, Callable[[Place], Case]] = {
 WITHOUT_A_FILE_OF_THE_USERS_CHOICE = {
     "train",  # a run is a folder, and one that exists is an error
     "distill",  # next to the model, under a name of its own
+    "svm",
     "info",
     "download",  # into the cache
     "bench",

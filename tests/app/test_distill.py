@@ -91,7 +91,7 @@ def test_classify_describes_images_by_the_learned_steps(
 
     original = anywhere.describe_where
     monkeypatch.setattr(anywhere, "describe_where", describe_where)
-    arguments = ("classify", run, run / "bars.npz", "--set", "C=[1]", "--preset", "learned-3")
+    arguments = ("svm", run / "bars.npz", run, "--set", "C=[1]", "--preset", "learned-3")
     assert json.loads(whatwhere(*arguments, "--json", *PLAIN))["error"] < 0.5
     assert seen == [ww.LearnedSteps.load(run).spec] * 2
     with pytest.raises(SpecError, match=r"descriptor of layers \(1,\) with learned steps"):
@@ -103,4 +103,4 @@ def test_what_is_missing_is_named(run: Path, tmp_path: Path) -> None:
     with pytest.raises(ImageError, match="expected at least 2"):
         whatwhere("distill", run, "--images", tmp_path / "one.npy", *QUICK)
     with pytest.raises(RunError, match=r"7 learned steps.*whatwhere distill .* --steps 7"):
-        whatwhere("classify", run, run / "bars.npz", "--preset", "learned-7", *PLAIN)
+        whatwhere("svm", run / "bars.npz", run, "--preset", "learned-7", *PLAIN)

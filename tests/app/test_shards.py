@@ -109,7 +109,7 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Command]:
     whatwhere(*describe, "--out", place / "metric.npz")
     denoise = ("denoise", crops, "--noise", "0.1")
     score = ("anomaly", "score", whole, place / "detector")
-    classify = ("classify", place / "classifier", bar_pictures)
+    classify = ("classify", bar_pictures, place / "classifier")
     out = ("--out",)
     return {
         "denoise": Command(denoise, out, pictures_of, "3.png"),

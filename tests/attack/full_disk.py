@@ -52,13 +52,12 @@ def commands(inputs: Path) -> dict[str, Command]:
         *words: object,
         out: str,
         settings: Sequence[object] = (),
-        option: Sequence[str] = ("--out",),
     ) -> Command:
         def begin(disk: Path) -> list[object]:
-            if str(words[1]) == "RUN":
+            if "RUN" in words:
                 shutil.copytree(inputs / "run", disk / "run", dirs_exist_ok=True)
             known = [disk / "run" if word == "RUN" else word for word in words]
-            return [*known, *option, disk / out, *settings, "--quiet"]
+            return [*known, "--out", disk / out, *settings, "--quiet"]
 
         return Command(
             begin, lambda disk: [*begin(disk), *(["--overwrite"] if (disk / out).is_file() else [])]
@@ -73,8 +72,8 @@ def commands(inputs: Path) -> dict[str, Command]:
         "inpaint": same(*mask, out="filled", settings=("--device", "cpu")),
         "classify": same(
             "classify",
-            "RUN",
             images,
+            "RUN",
             "--labels",
             inputs / "labels.csv",
             out="classes",

@@ -123,10 +123,10 @@ def commands(inputs: Path) -> dict[str, Command]:
 
     def classify(out: Path) -> list[object]:
         table = ("--labels", inputs / "labels.csv", "--out", out / "classes")
-        return ["classify", run, images, *table, *PLAIN]
+        return ["classify", images, run, *table, *PLAIN]
 
     def classify_new(out: Path) -> list[object]:
-        return ["classify", inputs / "classifier.safetensors", images, "--out", out / "classes"]
+        return ["classify", images, inputs / "classifier.safetensors", "--out", out / "classes"]
 
     def figures(out: Path) -> list[object]:
         options = ("--only", "filters", "--only", "cost-1", "--set", "engine=reference")

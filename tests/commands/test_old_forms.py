@@ -66,7 +66,7 @@ def test_a_form_of_earlier_answers_with_the_line_to_type(words: list[str], line:
     assert answer(words).endswith(f"Run: {line}")
 
 
-@pytest.mark.parametrize("command", ["encode", "describe", "decode", "events"])
+@pytest.mark.parametrize("command", ["encode", "describe", "decode", "events", "classify"])
 def test_a_model_before_the_pictures_answers_with_the_other_order(
     command: str, tmp_path: Path
 ) -> None:

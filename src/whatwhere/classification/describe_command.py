@@ -148,6 +148,7 @@ def _write(
     rows = describe_pictures(images, run, how, options, None, stage)[1].numpy()
     found = {"descriptors": rows, "names": picture_names(images.pixels), "labels": images.labels}
     arrays = {name: np.asarray(value) for name, value in found.items() if value is not None}
+    arrays["format"] = np.array("whatwhere rows 1")
     if record is not None:
         arrays |= record.arrays()
     write_npz(out, arrays)

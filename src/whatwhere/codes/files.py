@@ -26,7 +26,15 @@ from whatwhere.codes.small_codes import expand
 from whatwhere.data.arrays import check_members, open_npz
 from whatwhere.data.parts import UNKNOWN, PartRecord, find_parts, read_record
 from whatwhere.errors import ImageError, printable, sentence
-from whatwhere.files import disk_errors, new_folder, open_atomic, open_regular, readable, untrusted
+from whatwhere.files import (
+    check_format,
+    disk_errors,
+    new_folder,
+    open_atomic,
+    open_regular,
+    readable,
+    untrusted,
+)
 from whatwhere.latents import Background, Latents, SparseLatents, SparseMap
 
 Array = np.ndarray[Any, Any]
@@ -138,8 +146,8 @@ class Codes:
             )
 
     def _check_model(self, model: Any) -> None:
-        """Raise an ImageError if another model made the codes. Files of earlier versions do not
-        record their model."""
+        """Raise an ImageError if another model made the codes. A file of one block does not
+        record its model."""
         if self.model and model.checksum != self.model:
             given = "this model" if model.source is None else printable(model.source)
             raise ImageError(
@@ -339,10 +347,10 @@ def load_codes(path: str | os.PathLike[str]) -> Codes:
 def _stored_blocks(path: Path) -> list[_StoredBlock]:
     """The blocks of one file; a file of the former format is one block, read at once."""
     with open_npz(path, "file of codes", REMEDY) as archive:
-        kind = str(archive.get("format"))
-        if kind != BLOCKS:
+        if _format_of(archive) == FORMAT:
             block = _checked_block(archive, str(path))
             return [_StoredBlock(len(block), lambda: block)]
+        check_format(_format_of(archive), BLOCKS)
         counts = np.asarray(archive["counts"])
         if counts.ndim != 1 or counts.dtype.kind != "i" or (counts < 1).any():
             raise ValueError("the counts of images in its blocks are wrong")
@@ -350,6 +358,11 @@ def _stored_blocks(path: Path) -> list[_StoredBlock]:
             if block_name(number) not in archive.files:
                 raise ValueError(f"block {number + 1} of {len(counts)} is missing")
     return [_stored_block(path, number, int(count)) for number, count in enumerate(counts)]
+
+
+def _format_of(archive: Mapping[str, Array]) -> str | None:
+    """Return the format that an archive names; None if it names none."""
+    return str(archive["format"]) if "format" in archive else None
 
 
 def _stored_block(path: Path, number: int, count: int) -> _StoredBlock:
@@ -372,8 +385,7 @@ def _stored_block(path: Path, number: int, count: int) -> _StoredBlock:
 def _checked_block(archive: Mapping[str, Array], name: str) -> _CodeBlock:
     """The arrays of a block, after checking that they belong together; raises a ValueError
     otherwise."""
-    if str(archive.get("format")) != FORMAT:
-        raise ValueError("`whatwhere encode` did not write it")
+    check_format(_format_of(archive), FORMAT)
     with untrusted():  # arrays of any types and shapes
         arrays = expand(archive)
     arrays = {key: values for key, values in arrays.items() if KNOWN.fullmatch(key)}

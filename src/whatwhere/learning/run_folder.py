@@ -18,7 +18,7 @@ from whatwhere.data.formats import recordings
 from whatwhere.data.mixed import Recorded
 from whatwhere.data.models import names, resolve
 from whatwhere.data.pictures import SUFFIXES as PICTURE_SUFFIXES
-from whatwhere.errors import RunError, as_clause, command, did_you_mean, printable
+from whatwhere.errors import RunError, command, did_you_mean, printable
 from whatwhere.learning.checkpoint import (
     STATE,
     Checkpoint,
@@ -38,7 +38,7 @@ from whatwhere.spec import DescriptorSpec, Recipe
 from whatwhere.spec.toml import INCLUDED, read_recipe, to_toml
 
 ARRAYS = (".npy", ".npz")
-LONGEST_HISTORY = 2**25  # bytes
+_HISTORY_FORMAT = "whatwhere history 1"
 
 
 @dataclass(frozen=True)
@@ -209,18 +209,26 @@ class NoRun(RunError):
         super().__init__(f"Cannot find a run or a model at {name}: {words}. {remedy}")
 
 
-def read_history(path: Path) -> tuple[EpochReport, ...]:
-    """The epochs of a run, one JSON object per line; empty if there is no such file."""
+def read_history(path: Path, longest: int = 2**25) -> tuple[EpochReport, ...]:
+    """Read the epochs of a run, one JSON object per line; empty if there is no such file.
+
+    longest  bytes that the file may have, so that a device or a stream is not read for ever
+    """
     if not os.path.lexists(path):
         return ()
-    try:
-        lines = files.read_regular(path, LONGEST_HISTORY).splitlines()
-        return tuple(EpochReport.of(json.loads(line)) for line in lines if line.strip())
-    except (OSError, ValueError, RecursionError) as error:
-        raise RunError(
-            f"{printable(path)} is damaged: {as_clause(error)}. Expected one epoch per line. Run"
-            f" `{resume_command(path.parent)}` to write it again."
-        ) from None
+    remedy = f"run `{resume_command(path.parent)}` to write it again"
+    with files.readable(path, "history", remedy):
+        lines = files.read_regular(path, longest).splitlines()
+        with files.untrusted():
+            epochs = [json.loads(line) for line in lines if line.strip()]
+        return tuple(map(_epoch_of, epochs))
+
+
+def _epoch_of(line: object) -> EpochReport:
+    """Read a line of the history."""
+    epoch = files.checked(line, dict, "a line")
+    files.check_format(epoch.get("format"), _HISTORY_FORMAT)
+    return EpochReport.of(epoch)
 
 
 @dataclass(frozen=True)
@@ -262,7 +270,8 @@ class RunFolder:
 
     def write_history(self, history: Iterable[EpochReport]) -> None:
         if self.processes.is_main:
-            lines = "".join(json.dumps(report.table()) + "\n" for report in history)
+            tables = [{"format": _HISTORY_FORMAT, **report.table()} for report in history]
+            lines = "".join(json.dumps(table) + "\n" for table in tables)
             files.write_atomic(self.layout.history, lines.encode())
 
     def save(self, state: TrainingState) -> None:

@@ -17,9 +17,11 @@ import types
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import (
+    TYPE_CHECKING,
     Annotated,
     Any,
     Literal,
+    Self,
     Union,
     cast,
     get_args,
@@ -27,7 +29,10 @@ from typing import (
     get_type_hints,
 )
 
-from whatwhere.errors import SpecError
+from whatwhere.errors import SpecError, UnknownSetting, nearest_names
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 LARGEST = 2**63 - 1  # what a TOML file can hold
 _PAIR = "a pair of numbers (height, width)"
@@ -118,6 +123,14 @@ class Checked:
     """
 
     __signature__ = _ShownSignature()
+
+    def __new__(cls, *values: object, **settings: object) -> Self:
+        """Make a spec, unless a setting of another name is given."""
+        known = [f.name for f in fields(cast(type["DataclassInstance"], cls)) if f.init]
+        for name in settings:
+            if name not in known:
+                raise UnknownSetting(name, cls.__name__, nearest_names(name, known), known)
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         for name, hint in _cached_hints(cast(Hashable, type(self)), include_extras=True).items():

@@ -25,7 +25,7 @@ from dataclasses import MISSING, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast, get_args, get_origin
 
-from whatwhere.errors import SpecError, SpecErrorAt, as_clause, did_you_mean
+from whatwhere.errors import SpecError, SpecErrorAt, UnknownSetting, as_clause, did_you_mean
 from whatwhere.files import read_regular, readable, untrusted
 from whatwhere.spec.checks import (
     choose_kind,
@@ -147,7 +147,8 @@ def _parse_fields(
     # the model first: the learning settings follow it
     for key in sorted(content, key=lambda key: key != "model"):
         if key not in hints:
-            raise SpecError(f"{where}{key} is not a setting{_suggestion(key, kind, where)}")
+            near = _near_settings(key, kind, where)
+            raise UnknownSetting(f"{where}{key}", "", near, list(hints))
         before = getattr(old, key, None)
         if key == "learning" and "model" in new and before:
             before = before[: new["model"].depth]
@@ -253,17 +254,13 @@ def _table(name: str, value: Any) -> dict[str, Any]:
     return value
 
 
-def _suggestion(key: str, kind: type, where: str) -> str:
-    """What to write for an unknown key: settings here or deeper down, of this name or spelt
+def _near_settings(key: str, kind: type, where: str) -> list[str]:
+    """Find what an unknown key may mean: settings here or deeper down, of this name or spelt
     alike."""
-    known = list(settable(kind))
-    paths = {f"{where}{name}": name for name in known}
+    paths = {f"{where}{name}": name for name in settable(kind)}
     paths |= {found.path: found.name for found in _paths(kind, where)}
     near = difflib.get_close_matches(key, list(dict.fromkeys(paths.values())), n=1, cutoff=0.5)
-    close = sorted((path for path, name in paths.items() if name in near), key=len)
-    if close:
-        return f". Did you mean {' or '.join(map(repr, close))}?"
-    return f". The settings here are {', '.join(known)}."
+    return sorted((path for path, name in paths.items() if name in near), key=len)
 
 
 @functools.cache
