@@ -124,6 +124,14 @@ def test_a_recording_without_events_is_an_error(kind: str) -> None:
     assert caught.value.events == 0
 
 
+def test_peaks_that_long_noise_has_are_no_events() -> None:
+    """In two million values of this white noise, three are beyond five deviations."""
+    x = np.random.default_rng(5).standard_normal((2, 1_000_000), np.float32)
+    assert (np.abs(x) > 5).sum() >= 3
+    with pytest.raises(NoEvents):
+        choose_settings(ww.data.load(x, signals=True, rate=30_000))
+
+
 def test_nothing_is_trained_on_noise(tmp_path: Path) -> None:
     np.save(tmp_path / "noise.npy", np.random.default_rng(1).normal(size=20_000))
     run = tmp_path / "run"

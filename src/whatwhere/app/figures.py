@@ -70,7 +70,7 @@ def figures(
 def _open_figures(
     run: Path, source: str, only: list[str] | None, engine: str, stages: Stages
 ) -> "ww.signals.RecordingFigures | ww.figures.RunFigures":
-    """The figures of a run; those of a recording if the model has waveforms."""
+    """Draw the figures of a run; those of a recording if the model has waveforms."""
     from whatwhere.inference.target import in_model_units
 
     trained = ww.read_run(run)
@@ -86,7 +86,7 @@ def _open_figures(
 
 
 def _encode_figure(figure: Any, format: Format) -> bytes:
-    """The file of a figure of matplotlib; an animation is a file already."""
+    """Return the file of a figure of matplotlib; an animation is a file already."""
     if isinstance(figure, bytes):
         return figure
     content = io.BytesIO()
@@ -95,7 +95,7 @@ def _encode_figure(figure: Any, format: Format) -> bytes:
 
 
 def choose_images(images: "ww.data.Images") -> Any:
-    """A random choice of images, always the same."""
+    """Return a random choice of images, always the same."""
     import numpy as np
 
     count = max(FEWEST, min(MOST, VALUES // math.prod(images.shape)))

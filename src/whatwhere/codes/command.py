@@ -151,7 +151,7 @@ def _report(
 
 
 def _preset_words(preset: str, recipe: Recipe) -> str:
-    """How images are inferred, for the title of the progress display."""
+    """Return how images are inferred, for the title of the progress display."""
     if preset.startswith("learned"):
         return f"{recipe.inference.steps} learned steps"
     return f"--preset {preset}"
@@ -209,7 +209,7 @@ def decode(
 def _write_pictures(
     folder: Path, files: list[Path], images: "Iterator[Tensor]", model: "ww.DeconvNet"
 ) -> None:
-    """An 8-bit PNG of each image."""
+    """Write an 8-bit PNG of each image."""
     from whatwhere.html import png
 
     for file, image in zip(files, images, strict=True):
@@ -218,8 +218,8 @@ def _write_pictures(
 
 
 def picture_names(names: list[str]) -> list[str]:
-    """A file for each image: cats/a.jpg becomes cats_a.png. If two of them would be one file, all
-    are numbered."""
+    """Return a file for each image: cats/a.jpg becomes cats_a.png. If two of them would be one
+    file, all are numbered."""
     stems = [re.sub(r"[^\w. -]", "_", name).rsplit(".", 1)[0][:200] for name in names]
     # some systems do not distinguish a.png and A.png
     if len({stem.casefold() for stem in stems}) < len(stems):

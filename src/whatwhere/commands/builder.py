@@ -120,7 +120,7 @@ class Setting:
 
 
 def _value_types(hint: Any) -> list[Any]:
-    """The types besides None in a type hint."""
+    """Return the types besides None in a type hint."""
     if get_origin(hint) in (tuple, list):
         return [hint]
     members = get_args(hint) or (hint,)
@@ -128,7 +128,8 @@ def _value_types(hint: Any) -> list[Any]:
 
 
 def metavar(hint: Any) -> str:
-    """The placeholder for a value of this type in the help: its possible values, or its type."""
+    """Return the placeholder for a value of this type in the help: its possible values, or its
+    type."""
     words = [
         word
         for member in (hint, *_value_types(hint))
@@ -141,8 +142,8 @@ def metavar(hint: Any) -> str:
 
 
 def known_settings(kinds: Iterable[Kind]) -> dict[str, Setting]:
-    """The settings of dataclasses by name; for a pair (dataclass, 'name name'), only the named
-    ones."""
+    """Return the settings of dataclasses by name; for a pair (dataclass, 'name name'), only the
+    named ones."""
     known = {}
     for entry in kinds:
         kind, names = entry if isinstance(entry, tuple) else (entry, "")
@@ -170,22 +171,22 @@ class Settings:
         )
 
     def of(self, kind: type[Spec]) -> Spec:
-        """A spec of this kind with the given settings, and defaults for all others."""
+        """Return a spec of this kind with the given settings, and defaults for all others."""
         return self.override(kind())
 
     def override(self, spec: Spec) -> Spec:
-        """The spec with the given settings in place of its own."""
+        """Return the spec with the given settings in place of its own."""
         own = {
             name: value for name, value in self.table.items() if self.known[name].kind is type(spec)
         }
         return override(spec, own)
 
     def given(self, name: str) -> bool:
-        """Whether a setting, or one inside it, was given."""
+        """Tell whether a setting, or one inside it, was given."""
         return name in self.table
 
     def _split(self, change: str) -> tuple[str, str]:
-        """The name and the value of NAME=VALUE."""
+        """Return the name and the value of NAME=VALUE."""
         name, equals, value = change.partition("=")
         name = name.strip().replace("-", "_")
         if not equals or not all(
@@ -204,7 +205,7 @@ class Settings:
         return name, value
 
     def _toml(self, name: str, value: str | bool) -> str:
-        """A value in TOML: where text is expected, it stays unchanged, and a word needs no
+        """Return a value in TOML: where text is expected, it stays unchanged, and a word needs no
         quotes."""
         if isinstance(value, bool):
             return str(value).lower()
@@ -218,8 +219,8 @@ class Settings:
 
 
 def nearest(name: str, known: Mapping[str, Setting], others: Iterable[str] = ()) -> list[str]:
-    """The settings that an unknown name may mean: those of this name at a deeper level, or those
-    that are spelt alike.
+    """Return the settings that an unknown name may mean: those of this name at a deeper level, or
+    those that are spelt alike.
 
     others  other names that it may mean; if one of them is nearer, it is the result
     """
@@ -304,7 +305,8 @@ def command(
 def _settings_parameters(
     known: Mapping[str, Setting], flags: Sequence[str]
 ) -> list[inspect.Parameter]:
-    """The flags, `--set` for all other settings, and `--help-settings`, which lists those."""
+    """Return the flags, `--set` for all other settings, and `--help-settings`, which lists
+    those."""
     parameters = [flag(known[name]) for name in flags]
     others = [setting for name, setting in known.items() if name not in flags]
     if not others:
@@ -340,8 +342,8 @@ def _settings_parameters(
 
 
 def settings_rows(settings: Iterable[Setting]) -> Iterator[tuple[str, str]]:
-    """Settings with their defaults, what they mean and the values that they take. The defaults of
-    the settings inside a recipe are those of that recipe; the paper's are shown."""
+    """Yield settings with their defaults, what they mean and the values that they take. The
+    defaults of the settings inside a recipe are those of that recipe; the paper's are shown."""
     for setting in settings:
         described = described_paths(setting.kind)
         if setting.nested:
@@ -356,19 +358,19 @@ def settings_rows(settings: Iterable[Setting]) -> Iterator[tuple[str, str]]:
 
 
 def _paper_value(kind: type, path: str) -> str:
-    """The value of a setting in the paper's recipe, where it has one."""
+    """Return the value of a setting in the paper's recipe, where it has one."""
     value = value_of(kind.paper(), path) if hasattr(kind, "paper") else None
     return "" if value in (None, ()) else f"recipe paper: {value_in_words(value)}"
 
 
 def noted(*notes: str) -> str:
-    """Notes at the end of a description."""
+    """Return notes at the end of a description."""
     given = [note for note in notes if note and note != "text"]
     return f" ({'; '.join(given)})" if given else ""
 
 
 def _examples_text(examples: Sequence[str]) -> str | None:
-    """The examples, one a line, below the options of the help."""
+    """Return the examples, one a line, below the options of the help."""
     if not examples:
         return None
     lines = "\n".join(f"  {line}" for line in examples)
@@ -417,7 +419,7 @@ class _SuggestingCommand(TyperCommand):
 
 
 def _own_parameter(p: inspect.Parameter, hint: Any, words: Mapping[str, str]) -> inspect.Parameter:
-    """A parameter of the function as an argument or an option."""
+    """Return a parameter of the function as an argument or an option."""
     name = p.name.rstrip("_")
     text = sentence(words[name] if name in words else SHARED[name])
     info: Any
@@ -431,8 +433,8 @@ def _own_parameter(p: inspect.Parameter, hint: Any, words: Mapping[str, str]) ->
 
 
 def flag(setting: Setting) -> inspect.Parameter:
-    """A setting as an option. Its value is text that is read as `--set` reads it, so that only the
-    dataclass checks it."""
+    """Return a setting as an option. Its value is text that is read as `--set` reads it, so that
+    only the dataclass checks it."""
     text = sentence(setting.words)
     if setting.hint is bool:
         option = typer.Option(spelled(setting.name, setting.default), help=text, show_default=False)
@@ -450,7 +452,7 @@ def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 
 
 def spelled(name: str, default: Any = None) -> str:
-    """The option for a name; a flag that is on by default can be switched off."""
+    """Return the option for a name; a flag that is on by default can be switched off."""
     dashed = name.replace("_", "-")
     return f"--{dashed}/--no-{dashed}" if default is True else f"--{dashed}"
 
