@@ -14,7 +14,7 @@ from whatwhere.codes.files import load_codes, write_block
 from whatwhere.codes.rows import block_arrays, code_rows
 from whatwhere.codes.small_codes import CodeRows
 from whatwhere.data import arrays
-from whatwhere.errors import ImageError
+from whatwhere.errors import ImageError, UnknownFormat, UnusableImageFile
 from whatwhere.inference import infer
 from whatwhere.latents import SparseLatents, SparseMap
 from whatwhere.model import DeconvNet
@@ -117,8 +117,12 @@ def test_files_that_are_not_codes_raise(tmp_path: Path) -> None:
     with pytest.raises(ImageError, match=r"noise\.npz is not a usable"):
         load_codes(tmp_path / "noise.npz")
     np.savez(tmp_path / "other.npz", features=np.zeros((2, 3, 4, 4)))
-    with pytest.raises(ImageError, match="`whatwhere encode` did not write it"):
-        load_codes(tmp_path / "other.npz")
+    np.savez(tmp_path / "later.npz", format=np.array("whatwhere codes 3"))
+    for name, given in (("other.npz", None), ("later.npz", "whatwhere codes 3")):
+        with pytest.raises(UnusableImageFile) as caught:
+            load_codes(tmp_path / name)
+        assert isinstance(caught.value.__cause__, UnknownFormat)
+        assert caught.value.__cause__.given == given
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")

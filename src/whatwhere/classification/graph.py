@@ -1,7 +1,7 @@
 """A classifier for few labels: they spread over the graph that connects every row to its nearest
 neighbours."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere.classification import calibration
+from whatwhere.classification.cell_index import CellSettings
 from whatwhere.classification.label_scores import label_scores
 from whatwhere.classification.neighbours import Neighbours
 from whatwhere.classification.new_rows import NewRows
@@ -20,6 +21,7 @@ from whatwhere.classification.view_join import ViewJoin
 from whatwhere.classification.view_weights import ViewWeighting, ViewWeights
 from whatwhere.engines.devices import choose_device
 from whatwhere.errors import ImageError, MissingExtra, SpecError, warn
+from whatwhere.progress import Stage, no_stage
 from whatwhere.spec.checks import require_count
 
 try:
@@ -74,6 +76,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         None means that X is one description
     weighting : how the views are weighed, a `ViewWeighting`
     device : 'cpu', 'cuda', or 'auto', which selects a GPU if there is one
+    stage : shows the progress of finding neighbours among many rows, a `Stage`
 
     Attributes
     ----------
@@ -106,12 +109,14 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         views: Mapping[str, int] | None = None,
         weighting: ViewWeighting | None = None,
         device: str = "cpu",
+        stage: Stage = no_stage,
     ) -> None:
         self.n_neighbors = n_neighbors
         self.class_prior = class_prior
         self.views = views
         self.weighting = weighting
         self.device = device
+        self.stage = stage
 
     def fit(self, X: Any, y: Any) -> "GraphClassifier":
         """Spread the labels.
@@ -122,22 +127,29 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         require_count("n_neighbors", self.n_neighbors)
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32])
         device = choose_device(self.device)
-        rows = torch.tensor(X)
+        rows = torch.from_numpy(np.require(X, requirements="W"))
         self.view_graphs_: ViewGraphs | None = None
         self.weights_: ViewWeights | None = None
         self.join_: ViewJoin | None = None
         self.row_graph_: RowGraph | None = None
         self.graph_: Tensor | None = None
-        if self.views is not None and len(X) > 1:
+        is_long = len(X) >= CellSettings().fewest
+        stage = self.stage if is_long else no_stage
+        with stage("finding neighbours", len(X) * len(self.views or [X])) as advance:
+            self._connect(rows, device, advance)
+        return self.refit(y)
+
+    def _connect(self, rows: Tensor, device: torch.device, advance: Callable[[int], None]) -> None:
+        """Connect each row [N, d] to its nearest neighbours."""
+        if self.views is not None and len(rows) > 1:
             join = ViewJoin.of(self.views, rows)
             how = self.weighting or ViewWeighting()
-            self.view_graphs_ = ViewGraphs.of(join, rows, device, self.n_neighbors, how)
+            self.view_graphs_ = ViewGraphs.of(join, rows, device, self.n_neighbors, how, advance)
             self._use(self.view_graphs_.equal)
         else:
             self.neighbours_ = Neighbours(rows, device)
-            if len(X) > 1:
-                self._use_graph(RowGraph.of(self.neighbours_, self.n_neighbors))
-        return self.refit(y)
+            if len(rows) > 1:
+                self._use_graph(RowGraph.of(self.neighbours_, self.n_neighbors, advance))
 
     def refit(self, y: Any) -> "GraphClassifier":
         """Spread other labels (n,) over the graph that `fit` made. Making the graph takes most of
@@ -233,7 +245,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         """The probabilities of the classes for new rows, (n, n_classes)."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        rows = torch.tensor(X)
+        rows = torch.from_numpy(np.require(X, requirements="W"))
         if self.join_ is not None:
             rows = self.join_(rows)
         return np.asarray(self.new_rows_(rows).cpu().numpy())

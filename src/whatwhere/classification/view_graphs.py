@@ -1,6 +1,8 @@
 """One graph for each view of the same pictures, added to one graph by the weights of the views."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,6 +14,7 @@ from whatwhere.classification.poisson import label_sources, tau_for
 from whatwhere.classification.row_graph import RowGraph, joined_graph
 from whatwhere.classification.view_join import ViewJoin
 from whatwhere.classification.view_weights import ViewEvidence, ViewWeighting, ViewWeights
+from whatwhere.progress import no_op
 
 
 @dataclass(frozen=True)
@@ -44,11 +47,20 @@ class ViewGraphs:
 
     @classmethod
     def of(
-        cls, join: ViewJoin, rows: Tensor, device: object, count: int, weighting: ViewWeighting
+        cls,
+        join: ViewJoin,
+        rows: Tensor,
+        device: object,
+        count: int,
+        weighting: ViewWeighting,
+        progress: Callable[[int], Any] = no_op,
     ) -> "ViewGraphs":
-        """Connect the rows [N, Σ d] by each view, every row to `count` others."""
+        """Connect the rows [N, Σ d] by each view, every row to `count` others.
+
+        progress  called with the number of rows that were just connected by a view
+        """
         parts = join.parts(rows)
-        views = [RowGraph.of(Neighbours(part, str(device)), count) for part in parts]
+        views = [RowGraph.of(Neighbours(part, str(device)), count, progress) for part in parts]
         return cls(join, parts, views, weighting)
 
     def weighed(self, rows: Tensor, labels: Tensor, classes: int) -> Joined:

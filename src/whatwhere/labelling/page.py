@@ -42,14 +42,17 @@ SHARED = 5  # features in "Why?"
 
 @dataclass(frozen=True)
 class PageSettings:
-    """How the page waits.
+    """How the page waits, and how much it shows at once.
 
     patience  seconds that small pictures wait for labels
     news      seconds that a request for news waits for some, before the page asks again
+    alike     pictures that light up after a label, because they are most like it: a person sees in
+              a second whether ten small pictures show the same
     """
 
     patience: float = 10.0
     news: float = 4.0
+    alike: int = 10
 
 
 ACTIONS = ("label", "undo", "save", "import", "folders", "check", "answer")
@@ -197,6 +200,9 @@ class LabelPage:
             return self._safely(lambda: Content(self.pictures.original(row), "image/png"))
         if kind == "why":
             return self._safely(lambda: as_json(self._why(session, row)))
+        if kind == "like":
+            with self.lock:
+                return as_json({"rows": session.similar(row, self.settings.alike)})
         return None
 
     def act(self, path: str, sent: Any) -> Content | None:
@@ -531,8 +537,8 @@ def save_classifier(session: Labelling, file: Path) -> None:
 
 
 def classify_command(file: Path) -> str:
-    """The command that gives new pictures the classes of a saved classifier."""
-    return shlex.join(["whatwhere", "classify", str(file), "new/", "--out", "new_sorted"])
+    """Write the command that gives new pictures the classes of a saved classifier."""
+    return shlex.join(["whatwhere", "classify", "new/", str(file), "--out", "new_sorted"])
 
 
 def as_json(value: Any) -> Content:

@@ -39,6 +39,7 @@ import { byId } from "./dom.js";
  * @property {number} current the row chosen last, -1 for none
  * @property {string | null} armed the class that a click gives while no picture is chosen
  * @property {Set<number>} takenOut rows that are not to be confirmed
+ * @property {import("./label_lit.js").Lit | null} lit pictures most like the one that was labelled last
  */
 
 /** @type {Shared} */
@@ -68,6 +69,7 @@ export const shared = {
   current: -1,
   armed: null,
   takenOut: new Set(),
+  lit: null,
 };
 
 /** Show a message. @param {string} text */
