@@ -54,7 +54,7 @@ def _program(
         ),
     ] = False,
 ) -> None:
-    """Options of the program itself."""
+    """Take options of the program itself."""
 
 
 def main() -> None:
