@@ -176,8 +176,8 @@ def _is_ours(file: str) -> bool:
 
 
 def printable(text: object) -> str:
-    r"""The text with control characters, line breaks and undecodable bytes written as escapes such
-    as \x1b."""
+    r"""Return the text with control characters, line breaks and undecodable bytes written as
+    escapes such as \x1b."""
     return "".join(
         char.encode("unicode_escape").decode() if unicodedata.category(char) in _ESCAPED else char
         for char in str(text)
@@ -194,7 +194,7 @@ _ESCAPE = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|[ntr\\])")
 
 
 def unique_printable(text: str) -> str:
-    r"""The text as `printable` writes it, but never the same for two texts.
+    r"""Return the text as `printable` writes it, but never the same for two texts.
 
     A name that looks as if it had been escaped gets two backslashes in place of each.
 
@@ -208,8 +208,8 @@ def unique_printable(text: str) -> str:
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:
-    """A question for the end of an error message: the known name that is spelt most like the given
-    one, if there is one.
+    """Return a question for the end of an error message: the known name that is spelt most like the
+    given one, if there is one.
 
     >>> did_you_mean("minst", ["digits", "mnist"])
     " Did you mean 'mnist'?"
@@ -224,36 +224,36 @@ def nearest_names(given: str, known: Iterable[str]) -> list[str]:
 
 
 def listed(items: Iterable[object]) -> str:
-    """Things in a row: '4, 6 and 8'."""
+    """Return things in a row: '4, 6 and 8'."""
     *first, last = map(str, items)
     return f"{', '.join(first)} and {last}" if first else last
 
 
 def sentence(words: str) -> str:
-    """The words with a capital letter and a full stop: 'Make room.'"""
+    """Return the words with a capital letter and a full stop: 'Make room.'"""
     return f"{words[0].upper()}{words[1:]}."
 
 
 def as_clause(error: object) -> str:
-    """The message of an error as a part of another sentence: without its full stop, and without
-    the number and the file of an OSError."""
+    """Return the message of an error as a part of another sentence: without its full stop, and
+    without the number and the file of an OSError."""
     clause = (getattr(error, "strerror", None) or str(error)).removesuffix(".")
     return f"got {clause.removeprefix('Got ')}" if clause.startswith("Got ") else clause
 
 
 def one_or(count: int) -> str:
-    """How many channels a mask may have: '1 or 3', or '1'."""
+    """Return how many channels a mask may have: '1 or 3', or '1'."""
     return "1" if count == 1 else f"1 or {count:,}"
 
 
 def command(*words: str | os.PathLike[str]) -> str:
-    """A command line that can be pasted; control characters in names are escaped, so that it can
-    be shown."""
+    """Return a command line that can be pasted; control characters in names are escaped, so that it
+    can be shown."""
     return " ".join(shlex.quote(printable(os.fspath(word))) for word in words)
 
 
 def plural(count: int, noun: str, several: str | None = None) -> str:
-    """A number of things: 1 event, 2 events, 1,000 events.
+    """Return a number of things: 1 event, 2 events, 1,000 events.
 
     several  the plural of a noun that takes more than an s: 2 classes
     """

@@ -22,12 +22,12 @@ function that it yields is called with the number of pieces just done."""
 
 
 def no_stage(title: str, total: int) -> AbstractContextManager[Callable[[int], None]]:
-    """A `Stage` that shows nothing."""
+    """Return a `Stage` that shows nothing."""
     return nullcontext(no_op)
 
 
 def time_left(seconds: float) -> str:
-    """A time that is left, in words."""
+    """Return a time that is left, in words."""
     if seconds < _MINUTES:
         return f"{seconds:.0f} s left"
     return f"{seconds / 60:,.0f} min left"

@@ -1016,7 +1016,7 @@ def test_the_classifier_is_saved_by_a_key(tab: Opened, served: Session) -> None:
     made.classifier.unlink(missing_ok=True)
     press(tab, "<Control+s>")
     tab.tab.locator("#message", has_text="Saved").wait_for()
-    command = f"whatwhere classify {made.classifier} new/ --out new_sorted"
+    command = f"whatwhere classify new/ {made.classifier} --out new_sorted"
     assert tab.text("#message").endswith(f"To classify new pictures with it: {command}")
     assert ww.load_classifier(made.classifier).classes == tuple(shown.session.classes)
 

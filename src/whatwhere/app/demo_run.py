@@ -46,7 +46,7 @@ FILES = (*_RUN_FILES, RESULT, REPORT, _EXPLORER)
 
 
 def svm_errors(result: dict[str, Any]) -> dict[str, str]:
-    """The errors of a linear SVM in words, for the pixels and for every layer."""
+    """Return the errors of a linear SVM in words, for the pixels and for every layer."""
     return {
         row["name"]: (
             "{error:.2%} ({errors} of {images:,}; {interval[0]:.2%} to {interval[1]:.2%}), ".format(
@@ -59,7 +59,7 @@ def svm_errors(result: dict[str, Any]) -> dict[str, str]:
 
 
 def few_label_errors(result: dict[str, Any]) -> dict[str, str]:
-    """The errors with a few labels, which were drawn several times, in words."""
+    """Return the errors with a few labels, which were drawn several times, in words."""
     return {
         f"{labels} labels": (
             f"{mean:.2%} (mean of {len(errors)} draws: {min(errors):.2%} to {max(errors):.2%})"
@@ -142,8 +142,8 @@ def learn(recipe: Recipe, images: Images, folder: Path, stage: Stage, engine: st
 def descriptions(
     run: TrainedRun, training: Images, test: Images, engine: str, stage: Stage
 ) -> Iterator[tuple[str, Matrix, Matrix]]:
-    """The images described by their pixels, scaled to unit length like the model's descriptors,
-    then by every layer."""
+    """Yield the images described by their pixels, scaled to unit length like the model's
+    descriptors, then by every layer."""
     pixels, pixels_test = (
         F.normalize(part[:].flatten(1), dim=1).numpy() for part in (training, test)
     )
@@ -167,7 +167,7 @@ def _few_label_scores(
     engine: str,
     stage: Stage,
 ) -> list[dict[str, Any]]:
-    """Errors on test images, with a few labels of the training images, drawn several times.
+    """Measure errors on test images, with a few labels of the training images, drawn several times.
 
     A graph assigns a class to every training image, and a linear SVM learns from these classes.
 
@@ -205,7 +205,7 @@ def _few_label_scores(
 
 
 def demo_page(run: TrainedRun, result: dict[str, Any], test: Images) -> str:
-    """The report as one HTML file; it needs no other file, and links to the explorer."""
+    """Return the report as one HTML file; it needs no other file, and links to the explorer."""
     from whatwhere.figures import RunFigures, Section, report
 
     inference = run.recipe.inference

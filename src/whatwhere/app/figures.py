@@ -10,6 +10,7 @@ import typer
 import whatwhere as ww
 from whatwhere.commands.builder import Settings, command
 from whatwhere.commands.inputs import read_examples, read_recording, source_of
+from whatwhere.commands.old_forms import Reordered
 from whatwhere.commands.outputs import Stages, claim, write
 from whatwhere.spec.execution import Execution
 
@@ -19,11 +20,11 @@ MOST = 200
 VALUES = 100_000  # pixels × channels of all images together, which bounds the time of inference
 
 
-@command((Execution, "engine"))
+@command((Execution, "engine"), old=(Reordered("run images", "run --images"),))
 def figures(
     run: Path,
-    images: str | None = None,
     *,
+    images: str | None = None,
     only: list[str] | None = None,
     format: Format = "png",
     out: Path | None = None,
@@ -69,7 +70,7 @@ def figures(
 def _open_figures(
     run: Path, source: str, only: list[str] | None, engine: str, stages: Stages
 ) -> "ww.signals.RecordingFigures | ww.figures.RunFigures":
-    """The figures of a run; those of a recording if the model has waveforms."""
+    """Draw the figures of a run; those of a recording if the model has waveforms."""
     from whatwhere.inference.target import in_model_units
 
     trained = ww.read_run(run)
@@ -85,7 +86,7 @@ def _open_figures(
 
 
 def _encode_figure(figure: Any, format: Format) -> bytes:
-    """The file of a figure of matplotlib; an animation is a file already."""
+    """Return the file of a figure of matplotlib; an animation is a file already."""
     if isinstance(figure, bytes):
         return figure
     content = io.BytesIO()
@@ -94,7 +95,7 @@ def _encode_figure(figure: Any, format: Format) -> bytes:
 
 
 def choose_images(images: "ww.data.Images") -> Any:
-    """A random choice of images, always the same."""
+    """Return a random choice of images, always the same."""
     import numpy as np
 
     count = max(FEWEST, min(MOST, VALUES // math.prod(images.shape)))

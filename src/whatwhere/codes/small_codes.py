@@ -58,7 +58,7 @@ class _MapRows:
 
     @classmethod
     def of(cls, values: Tensor, chosen: Tensor) -> "_MapRows":
-        """The chosen places [N, B, H, W] of values [N, V, B, H, W]."""
+        """Return the chosen places [N, B, H, W] of values [N, V, B, H, W]."""
         N, V, B, H, W = values.shape
         _require_places((B, H, W))
         image, place = chosen.reshape(N, -1).nonzero(as_tuple=True)
@@ -68,7 +68,7 @@ class _MapRows:
 
     @classmethod
     def of_sparse(cls, layer: SparseMap) -> "_MapRows":
-        """The places of one image, which may be in any order."""
+        """Return the places of one image, which may be in any order."""
         _require_places(layer.grid)
         places = layer.indices.cpu().numpy()
         order = np.argsort(places)
@@ -76,7 +76,7 @@ class _MapRows:
         return cls(layer.grid, np.array([len(places)]), places[order], values[order])
 
     def arrays(self, name: str) -> dict[str, Array]:
-        """Its places, exact."""
+        """Return its places, exact."""
         N = len(self.counts)
         return {
             f"{name}_shape": np.tile(np.array(self.grid, np.int64), (N, 1)),
@@ -106,7 +106,7 @@ class CodeRows:
     def of(
         cls, latents: Latents, used: Sequence[Tensor], shape: tuple[int, int, int]
     ) -> "CodeRows":
-        """The codes in the latents of a batch.
+        """Return the codes in the latents of a batch.
 
         used  the regions of each layer whose pooling variables are kept, [N, B, H, W]; empty keeps
               none
@@ -121,12 +121,12 @@ class CodeRows:
 
     @classmethod
     def of_sparse(cls, code: SparseLatents, shape: tuple[int, int, int]) -> "CodeRows":
-        """The code of one picture."""
+        """Return the code of one picture."""
         where = tuple(_MapRows.of_sparse(layer) for layer in code.where)
         return cls(shape, _MapRows.of_sparse(code.features), where, _background(code, where))
 
     def stored(self) -> dict[str, Array]:
-        """Its values as arrays, bit by bit; `of_stored` is the inverse."""
+        """Return its values as arrays, bit by bit; `of_stored` is the inverse."""
         arrays = {"shape": np.array(self.shape)}
         for number, layer in enumerate((self.features, *self.where)):
             arrays[f"{number}_grid"] = np.array(layer.grid)
@@ -137,7 +137,7 @@ class CodeRows:
 
     @classmethod
     def of_stored(cls, arrays: Mapping[str, Array]) -> "CodeRows":
-        """The codes in arrays that `stored` returned."""
+        """Return the codes in arrays that `stored` returned."""
         C, H, W = arrays["shape"].tolist()
         layers: list[_MapRows] = []
         while (name := f"{len(layers)}_grid") in arrays:
@@ -148,7 +148,7 @@ class CodeRows:
         return cls((C, H, W), layers[0], tuple(layers[1:]), background)
 
     def exact(self) -> dict[str, Array]:
-        """The arrays of a block in 32 bits."""
+        """Return the arrays of a block in 32 bits."""
         arrays = self.features.arrays("features")
         arrays["features_values"] = self.features.values[:, 0]
         for k, layer in enumerate(self.where, start=1):
@@ -160,8 +160,8 @@ class CodeRows:
 
 
 def _background(code: Latents | SparseLatents, where: Sequence[_MapRows]) -> dict[str, Array]:
-    """What decoding adds back; nothing without pooling variables, because such codes cannot be
-    decoded."""
+    """Return what decoding adds back; nothing without pooling variables, because such codes cannot
+    be decoded."""
     arrays = {}
     for name in ("low", "scale"):
         pixels = getattr(code.background, name)
@@ -176,7 +176,8 @@ def _require_places(grid: tuple[int, int, int]) -> None:
 
 
 def join(rows: Sequence[CodeRows]) -> dict[str, Array]:
-    """The exact arrays of several batches, which may be of several sizes, one after the other."""
+    """Return the exact arrays of several batches, which may be of several sizes, one after the
+    other."""
     parts = [one.exact() for one in rows]
     joined = {}
     for name in parts[0]:
@@ -192,7 +193,7 @@ def join(rows: Sequence[CodeRows]) -> dict[str, Array]:
 
 
 def effective(stage: Tensor, theta: PoolingParams, two: bool) -> Tensor:
-    """Where the pooling variables of a layer change the reconstruction, [N, B, H, W].
+    """Return where the pooling variables of a layer change the reconstruction, [N, B, H, W].
 
     stage  p̂ of the layer, [N, B, H, W]
     two    whether its regions have two elements along every axis
@@ -215,7 +216,7 @@ def angle(product: Tensor) -> Tensor:
 
 
 def shrink(arrays: Mapping[str, Array], two: Sequence[bool], reach: Sequence[Array]) -> Any:
-    """The arrays of a block in few bits.
+    """Return the arrays of a block in few bits.
 
     two    whether the regions of each layer have two elements along every axis
     reach  the largest |μ| of each layer along every axis
@@ -253,7 +254,7 @@ def shrink(arrays: Mapping[str, Array], two: Sequence[bool], reach: Sequence[Arr
 
 
 def expand(stored: Mapping[str, Array]) -> dict[str, Array]:
-    """The exact arrays of a block, from those of `shrink`; others come back as they are."""
+    """Return the exact arrays of a block, from those of `shrink`; others come back as they are."""
     arrays = {name: np.asarray(stored[name]) for name in stored}
     for name in ("low", "scale"):
         if name in arrays and arrays[name].dtype == np.float16:
@@ -268,7 +269,7 @@ def expand(stored: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def _expand_places(name: str, arrays: dict[str, Array]) -> None:
-    """The places of every image, ascending, from the gaps between them."""
+    """Restore the places of every image, ascending, from the gaps between them."""
     counts = arrays.pop(f"{name}_counts").astype(np.int64)
     steps = arrays.pop(f"{name}_gaps").astype(np.int64) + 1
     indptr = np.concatenate([[0], np.cumsum(counts)])
@@ -284,7 +285,8 @@ def _expand_places(name: str, arrays: dict[str, Array]) -> None:
 
 
 def _expand_values(arrays: dict[str, Array]) -> None:
-    """The values of features from their levels, which count from 0 to the image's largest."""
+    """Restore the values of features from their levels, which count from 0 to the image's
+    largest."""
     counts = np.diff(arrays["features_indptr"])
     levels = arrays.pop("features_levels").astype(np.float32)
     largest = arrays.pop("features_largest")
@@ -294,7 +296,7 @@ def _expand_values(arrays: dict[str, Array]) -> None:
 
 
 def _expand_gaussians(k: str, arrays: dict[str, Array]) -> None:
-    """μ and γ of layer k from their levels."""
+    """Restore μ and γ of layer k from their levels."""
     if f"angle{k}" in arrays:
         level = arrays.pop(f"angle{k}").T.astype(np.float64)
         # at the last level the tangent is infinite: all weight is on one element
@@ -311,14 +313,14 @@ def _expand_gaussians(k: str, arrays: dict[str, Array]) -> None:
 
 
 def _gamma_levels(gamma: Array) -> Array:
-    """γ on a logarithmic scale; -128 for 0."""
+    """Write γ on a logarithmic scale; -128 for 0."""
     with np.errstate(divide="ignore"):
         levels = np.rint(_GAMMA_OCTAVE * np.log2(gamma)).clip(-127, 127)
     return np.where(gamma > 0, levels, -128).astype(np.int8)
 
 
 def _places(name: str, arrays: Mapping[str, Array], counts: Array, indices: Array) -> Any:
-    """Places as gaps within each image, in as few bytes as the largest needs."""
+    """Write places as gaps within each image, in as few bytes as the largest needs."""
     first = np.zeros(len(indices), bool)
     begins = np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(np.int64)
     first[begins[counts > 0]] = True

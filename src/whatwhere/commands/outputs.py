@@ -75,13 +75,13 @@ class Stages:
         self.console = Console(stderr=True, quiet=quiet, highlight=False, markup=False)
 
     def note(self, text: str) -> None:
-        """A line between two stages."""
+        """Print a line between two stages."""
         self.console.print(text, soft_wrap=True)
 
     @contextmanager
     def stage(self, title: str, total: int, done: int = 0) -> Iterator[Callable[[int], None]]:
-        """One stage of `total` pieces; some may be done already. Call the function that it yields
-        with the number of pieces just done."""
+        """Show one stage of `total` pieces; some may be done already. Call the function that it
+        yields with the number of pieces just done."""
         import rich.progress as bars
 
         columns = (
@@ -116,6 +116,6 @@ class Stages:
 
 
 def _pace_words(pace: Pace) -> str:
-    """How much is done, and, once they are known, the rate and the time that is left."""
+    """Return how much is done, and, once they are known, the rate and the time that is left."""
     words = [f"{pace.done:,} of {pace.total:,}", pace.rate, pace.time_left]
     return ", ".join(word for word in words if word)

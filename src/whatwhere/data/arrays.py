@@ -42,7 +42,7 @@ REMEDY = "copy, download or save it again"
 
 
 def read_array(path: Path, largest: int | None = None) -> AnyArray:
-    """The array of an .npy or IDX file; a gzipped IDX file is decompressed into memory.
+    """Return the array of an .npy or IDX file; a gzipped IDX file is decompressed into memory.
 
     largest  number of bytes up to which a file is read into memory; None means LARGEST_READ
     """
@@ -76,7 +76,8 @@ def read_array(path: Path, largest: int | None = None) -> AnyArray:
 
 
 def _read_idx_header(stream: IO[bytes]) -> tuple[np.dtype, tuple[int, ...]]:
-    """Two zero bytes, a type, the number of axes, their sizes (big-endian); values follow."""
+    """Return two zero bytes, a type, the number of axes, their sizes (big-endian); values
+    follow."""
     start = stream.read(4)
     if (
         len(start) < 4
@@ -129,7 +130,7 @@ def _check_decompressed(length: int) -> None:
 
 @contextmanager
 def open_npz(path: Path, kind: str = ".npz file", remedy: str = REMEDY) -> Iterator[NpzFile]:
-    """The arrays of an .npz file by name; each is read into memory when it is asked for."""
+    """Open the arrays of an .npz file by name; each is read into memory when it is asked for."""
     damage = readable(path, kind, remedy, ImageError)
     with damage, open_regular(path) as file, ExitStack() as opened:
         if not file.peek(len(_ZIP_MAGIC)).startswith(_ZIP_MAGIC):
@@ -167,8 +168,8 @@ colour and alpha."""
 
 
 def read_file(path: Path, largest: int | None = None) -> tuple[AnyArray, np.ndarray | None]:
-    """The images of a file and, from an .npz, its labels; the first bytes show what kind of file
-    it is.
+    """Return the images of a file and, from an .npz, its labels; the first bytes show what kind of
+    file it is.
 
     largest  as in `read_array`
     """
@@ -194,7 +195,7 @@ def read_file(path: Path, largest: int | None = None) -> tuple[AnyArray, np.ndar
 
 
 def _is_text(start: bytes) -> bool:
-    """Whether a file that begins like this is text: letters, digits and marks, and lines."""
+    """Tell whether a file that begins like this is text: letters, digits and marks, and lines."""
     try:
         text = codecs.getincrementaldecoder("utf-8")().decode(start)  # it may end inside a letter
     except UnicodeDecodeError:
@@ -212,7 +213,7 @@ def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def as_array(values: Any) -> np.ndarray:
-    """A tensor, an array or a sequence of numbers as an array."""
+    """Return a tensor, an array or a sequence of numbers as an array."""
     if isinstance(values, torch.Tensor):
         values = values.detach().cpu()
         return np.asarray((values.float() if values.dtype == torch.bfloat16 else values).numpy())
@@ -229,7 +230,8 @@ def check_dtype(dtype: np.dtype, name: str) -> None:
 
 
 def as_pixels(values: AnyArray, name: str, channels: Channels | None = None) -> Any:
-    """Raw pixels [N, C, H, W] of values [N, H, W], [N, C, H, W] or [N, H, W, C]; not copied."""
+    """Return raw pixels [N, C, H, W] of values [N, H, W], [N, C, H, W] or [N, H, W, C]; not
+    copied."""
     shape = values.shape
     if len(shape) not in (3, 4) or 0 in shape:
         raise ImageError(_shape_words(shape, name))
@@ -241,8 +243,8 @@ def as_pixels(values: AnyArray, name: str, channels: Channels | None = None) -> 
 
 
 def _shape_words(shape: tuple[int, ...], name: str) -> str:
-    """The error message for values whose axes are not those of images; it begins with what they
-    look like."""
+    """Return the error message for values whose axes are not those of images; it begins with what
+    they look like."""
     images = "[N, H, W], [N, C, H, W] or [N, H, W, C]"
     if len(shape) not in (1, 2) or 0 in shape:
         return f"{name} has the shape {shape}; expected {images}."
@@ -258,8 +260,8 @@ def _shape_words(shape: tuple[int, ...], name: str) -> str:
 
 
 def channel_axis(shape: tuple[int, ...], name: str) -> Channels:
-    """Whether the second or the last axis of [N, a, b, c] values holds the channels: the one with
-    at most 4 entries, if only one of them has so few.
+    """Tell whether the second or the last axis of [N, a, b, c] values holds the channels: the one
+    with at most 4 entries, if only one of them has so few.
 
     If both have so few, it is the second, and a warning says so. If neither has, it is the one that
     is the shortest of the three axes; if neither is, an error asks the user.
@@ -285,7 +287,7 @@ def channel_axis(shape: tuple[int, ...], name: str) -> Channels:
 
 
 def as_labels(stored: AnyArray, name: str) -> np.ndarray:
-    """Labels as int64 [N]."""
+    """Return labels as int64 [N]."""
     values = stored[:]
     if len(values.shape) != 1 or values.dtype.kind not in "iu":
         raise ImageError(

@@ -91,7 +91,7 @@ class DeepPng:
         return self._kind in (_GREY_ALPHA, _HIGH["RGBA"])
 
     def _alpha_values(self) -> np.ndarray:
-        """The transparency, uint16 [H, W]: a channel, or a colour that is transparent."""
+        """Return the transparency, uint16 [H, W]: a channel, or a colour that is transparent."""
         if self._has_alpha:
             return self._values[..., -1]
         if self._transparent is None:

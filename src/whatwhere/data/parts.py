@@ -88,8 +88,8 @@ class PartRecord:
         write_json(file, arrays.pop("record"), arrays)
 
     def other_pictures(self, earlier: "PartRecord") -> str:
-        """How the pictures differ from those of an earlier record, in words; empty if they do
-        not."""
+        """Return how the pictures differ from those of an earlier record, in words; empty if they
+        do not."""
         ours = self.all_pictures
         theirs = earlier.all_pictures
         if ours is None or theirs is None or ours == theirs:
@@ -99,8 +99,8 @@ class PartRecord:
         return f"{theirs.count:,} and {ours.count:,}"
 
     def other_source(self, earlier: "PartRecord") -> str:
-        """Whether the model or the settings differ from those of an earlier record, in words; empty
-        if they do not."""
+        """Tell whether the model or the settings differ from those of an earlier record, in words;
+        empty if they do not."""
         models_known = bool(self.model and earlier.model)
         if models_known and self.model != earlier.model:
             return "another model"
@@ -262,6 +262,6 @@ def begin_part(folder: Path, shard: Shard, record: PartRecord, *, overwrite: boo
 
 
 def end_part(folder: Path, shard: Shard) -> None:
-    """All results of a part are in its folder."""
+    """Record that all results of a part are in its folder."""
     if not shard.is_all:
         (folder / UNFINISHED).unlink(missing_ok=True)

@@ -113,8 +113,8 @@ class _FolderContent(NamedTuple):
         return AllPictures.of(len(names), names)
 
     def split(self, shard: Shard) -> "tuple[_FolderContent, list[Path]]":
-        """The pictures of a shard, and the files of all other shards. The first shard has the files
-        that are not pictures."""
+        """Return the pictures of a shard, and the files of all other shards. The first shard has
+        the files that are not pictures."""
         files = list(self.pictures)
         if not files:
             return self, []
@@ -168,8 +168,8 @@ class Picture:
 
 
 def pictures_of_files(files: Sequence[str | Path]) -> list[Picture]:
-    """The pictures of a list of files, in their order; all of them are decoded once. Their names
-    are their paths from the folder that holds all of them."""
+    """Return the pictures of a list of files, in their order; all of them are decoded once. Their
+    names are their paths from the folder that holds all of them."""
     paths = [Path(file) for file in files]
     common = Path(os.path.commonpath([path.absolute().parent for path in paths]))
     pictures: list[Picture] = []
@@ -182,14 +182,14 @@ def pictures_of_files(files: Sequence[str | Path]) -> list[Picture]:
 
 
 def is_picture(path: Path) -> bool:
-    """Whether a file is named like a picture or begins like one."""
+    """Tell whether a file is named like a picture or begins like one."""
     with open_regular(path) as file:
         return path.suffix.lower() in SUFFIXES or file.read(4).startswith(_MAGICS)
 
 
 def read_pictures(folder: Path, content: _FolderContent) -> list[Picture]:
-    """The pictures of a folder, or of a shard of it, in the order of their paths; all of them are
-    decoded once.
+    """Return the pictures of a folder, or of a shard of it, in the order of their paths; all of
+    them are decoded once.
 
     Files that are not pictures, or damaged ones, are skipped with a warning that names them.
     """
@@ -210,7 +210,8 @@ def read_pictures(folder: Path, content: _FolderContent) -> list[Picture]:
 
 
 def largest_of(file: Path) -> int:
-    """The largest value of a file's 16-bit pixels; 0 if it has none, or is not a usable picture."""
+    """Return the largest value of a file's 16-bit pixels; 0 if it has none, or is not a usable
+    picture."""
     try:
         return max(page.largest for page in find_pages(file))
     except ImageError:
@@ -218,7 +219,7 @@ def largest_of(file: Path) -> int:
 
 
 def _no_pictures(folder: Path, content: _FolderContent, skipped: Mapping[Path, str]) -> str:
-    """The message about a folder, or a shard of it, without a usable picture."""
+    """Return the message about a folder, or a shard of it, without a usable picture."""
     if content.pictures:
         words = "none of its pictures can be read."
         files = list(content.pictures)
@@ -240,8 +241,8 @@ def _skipped_files(folder: Path, skipped: Mapping[Path, str]) -> str:
 
 
 def decode(picture: Picture, *, known: bool = False, blend: bool = True) -> np.ndarray:
-    """The pixels of one picture, [C, H, W]: uint8; uint16 or float32 where the file has such grey
-    values, or is TIFF.
+    """Return the pixels of one picture, [C, H, W]: uint8; uint16 or float32 where the file has such
+    grey values, or is TIFF.
 
     known  return instead which pixels are known, bool [1, H, W]: all except those with alpha 0
     blend  blend transparent pixels with black, the background of the model: colour · alpha.
@@ -260,7 +261,8 @@ def decode(picture: Picture, *, known: bool = False, blend: bool = True) -> np.n
 
 
 def folder_content(folder: Path, but: Path | None = None) -> _FolderContent:
-    """The files of a folder and of its sub-folders, at any depth, in the order of their paths.
+    """Return the files of a folder and of its sub-folders, at any depth, in the order of their
+    paths.
 
     Sub-folders are labels if every picture lies directly in one: folder/label/picture. Other
     folders have no labels. Hidden files and folders are left out, and so are folders that the
@@ -282,8 +284,9 @@ def folder_content(folder: Path, but: Path | None = None) -> _FolderContent:
 
 
 def _own_files(folder: Path) -> set[Path]:
-    """The files that the program wrote directly into a folder of pictures: results, which are in
-    its record, and what belongs to a table of labels. Sub-folders with a record are not walked."""
+    """Return the files that the program wrote directly into a folder of pictures: results, which
+    are in its record, and what belongs to a table of labels. Sub-folders with a record are not
+    walked."""
     try:
         own = {folder / name for name in read_results(folder)}
     except RunError:  # a damaged record names no files
@@ -296,15 +299,16 @@ def _own_files(folder: Path) -> set[Path]:
 
 
 def _left_out(folder: Path, but: Path | None) -> set[tuple[int, int]]:
-    """The identity of a folder that is left out, unless it is the folder that is walked itself."""
+    """Return the identity of a folder that is left out, unless it is the folder that is walked
+    itself."""
     if but is None or not os.path.isdir(but) or os.path.samefile(but, folder):
         return set()
     return {_folder_identity(but)}
 
 
 def _walk(folder: Path, seen: set[tuple[int, int]], inside: Path = Path()) -> Iterator[Path]:
-    """The paths of files from a folder down. Links are followed, to each folder once, so that a
-    circle of links ends."""
+    """Yield the paths of files from a folder down. Links are followed, to each folder once, so that
+    a circle of links ends."""
     identity = _folder_identity(folder / inside)
     if identity in seen:
         return
@@ -322,13 +326,14 @@ def _walk(folder: Path, seen: set[tuple[int, int]], inside: Path = Path()) -> It
 
 
 def _folder_identity(folder: Path) -> tuple[int, int]:
-    """An identity that is the same for all names of one folder."""
+    """Return an identity that is the same for all names of one folder."""
     status = os.stat(folder)
     return status.st_dev, status.st_ino
 
 
 def _is_result(folder: Path) -> bool:
-    """Whether the program wrote a folder: a run, or results, which have a record of their files."""
+    """Tell whether the program wrote a folder: a run, or results, which have a record of their
+    files."""
     return os.path.lexists(folder / RECORD) or os.path.lexists(folder / "recipe.toml")
 
 
@@ -339,25 +344,25 @@ class Pictures(LazyPixels):
     pictures: Sequence[Picture]
 
     def of_rows(self, rows: np.ndarray) -> "Pictures":
-        """The pixels and the names of these rows."""
+        """Return the pixels and the names of these rows."""
         some = super().of_rows(rows)
         return Pictures(some.shape, some.dtype, some.read, [self.pictures[row] for row in rows])
 
 
 def picture_names(pixels: object) -> list[str] | None:
-    """The names of pictures; None for other images."""
+    """Return the names of pictures; None for other images."""
     return [picture.name for picture in pixels.pictures] if isinstance(pixels, Pictures) else None
 
 
 def row_names(images: Images) -> list[str]:
-    """The names of images in tables: pictures have their names, others their numbers."""
+    """Return the names of images in tables: pictures have their names, others their numbers."""
     named = picture_names(images.pixels)
     return named or [str(number) for number in range(len(images))]
 
 
 def earlier_names(pixels: object) -> dict[str, str]:
-    """The names of pages by their names in earlier versions, except those that are now the name of
-    a file."""
+    """Return the names of pages by their names in earlier versions, except those that are now the
+    name of a file."""
     pictures = pixels.pictures if isinstance(pixels, Pictures) else ()
     names = {picture.name for picture in pictures}
     earlier = {picture.earlier_name: picture.name for picture in pictures}
@@ -365,7 +370,7 @@ def earlier_names(pixels: object) -> dict[str, str]:
 
 
 def find_pages(file: Path, place: Place = TOP) -> Iterator[Picture]:
-    """The pages of a file; each is decoded once."""
+    """Yield the pages of a file; each is decoded once."""
     with _open(file) as picture:
         stamp = FileStamp.of(os.stat(file))
         with untrusted():
@@ -381,7 +386,7 @@ def find_pages(file: Path, place: Place = TOP) -> Iterator[Picture]:
 
 @contextmanager
 def _open(file: Path) -> Iterator[Any]:
-    """An open picture; any problem with its file raises an ImageError that names it."""
+    """Open a picture; any problem with its file raises an ImageError that names it."""
     with (
         readable(file, "picture", REMEDY, ImageError),
         open_regular(file) as stream,
@@ -399,7 +404,7 @@ def _check_pillow() -> None:
 
 @contextmanager
 def open_picture(stream: BinaryIO, name: str) -> Iterator[Any]:
-    """An open picture of a stream of bytes; any problem raises an ImageError with this name."""
+    """Open a picture of a stream of bytes; any problem raises an ImageError with this name."""
     _check_pillow()
     from PIL import Image, UnidentifiedImageError
 
@@ -411,12 +416,13 @@ def open_picture(stream: BinaryIO, name: str) -> Iterator[Any]:
 
 
 def read_page(picture: Any, page: int = 0) -> np.ndarray:
-    """The pixels [C, H, W] of a page of an open picture."""
+    """Return the pixels [C, H, W] of a page of an open picture."""
     return _read_page(picture, page, _pixels)
 
 
 def _open_stream(stream: BinaryIO, image: Any, unidentified: type[Exception]) -> Any:
-    """What reads the pages: Pillow, or tifffile for a TIFF that Pillow would reject or reduce."""
+    """Return what reads the pages: Pillow, or tifffile for a TIFF that Pillow would reject or
+    reduce."""
     try:
         picture = image.open(stream, formats=FORMATS)
         if is_deep(picture):
@@ -432,8 +438,8 @@ def _open_stream(stream: BinaryIO, image: Any, unidentified: type[Exception]) ->
 
 
 def _read_page(picture: Any, page: int, read: Callable[[Any], np.ndarray]) -> np.ndarray:
-    """What `read` returns for a page, [H, W] or [H, W, C], as [C, H, W]. A page that cannot be used
-    is rejected by its header."""
+    """Return what `read` returns for a page, [H, W] or [H, W, C], as [C, H, W]. A page that cannot
+    be used is rejected by its header."""
     from PIL import ImageOps
 
     if page:
@@ -460,7 +466,7 @@ def _read_page(picture: Any, page: int, read: Callable[[Any], np.ndarray]) -> np
 
 
 def _pixels(picture: Any) -> np.ndarray:
-    """The pixels [H, W] or [H, W, C] of an open picture."""
+    """Return the pixels [H, W] or [H, W, C] of an open picture."""
     if isinstance(picture, _ChannelTiff | DeepPng):
         return picture.pixels()
     if picture.mode in _DEEP_MODES:
@@ -475,8 +481,8 @@ def _pixels(picture: Any) -> np.ndarray:
 
 
 def _deep_grey(picture: Any) -> np.ndarray:
-    """The pixels [H, W] of an open picture of one channel with more than 8 bits, in which 0 is
-    black."""
+    """Return the pixels [H, W] of an open picture of one channel with more than 8 bits, in which 0
+    is black."""
     values: np.ndarray = np.asarray(picture).astype(_DEEP_MODES[picture.mode])
     if values.dtype == np.uint16 and picture.format == "TIFF":
         tags = picture.tag_v2
@@ -486,12 +492,12 @@ def _deep_grey(picture: Any) -> np.ndarray:
 
 
 def _has_alpha(picture: Any) -> bool:
-    """Whether an open picture has an alpha channel, or a colour that is transparent."""
+    """Tell whether an open picture has an alpha channel, or a colour that is transparent."""
     return picture.mode in _ALPHA_MODES and bool(picture.has_transparency_data)
 
 
 def _colours(picture: Any) -> np.ndarray:
-    """The pixels [H, W] or [H, W, C] of an open picture without its alpha channel."""
+    """Return the pixels [H, W] or [H, W, C] of an open picture without its alpha channel."""
     if isinstance(picture, DeepPng):
         return picture.colours()
     if isinstance(picture, _ChannelTiff) or not _has_alpha(picture):
@@ -501,7 +507,7 @@ def _colours(picture: Any) -> np.ndarray:
 
 
 def _alpha(picture: Any) -> np.ndarray:
-    """The alpha channel [H, W] of an open picture."""
+    """Return the alpha channel [H, W] of an open picture."""
     if isinstance(picture, DeepPng):
         return picture.alpha()
     if isinstance(picture, _ChannelTiff) or not _has_alpha(picture):
@@ -527,7 +533,7 @@ NO_EXTRAS = Extras()
 
 
 def read_extras(file: Path, *, filled_in: bool = False) -> Extras:
-    """What the file of a picture has besides colours.
+    """Return what the file of a picture has besides colours.
 
     filled_in  pixels of alpha 0 become opaque
     """
@@ -548,7 +554,7 @@ def read_extras(file: Path, *, filled_in: bool = False) -> Extras:
 
 
 def _checked_dpi(values: Any) -> tuple[float, float] | None:
-    """A resolution that a file can have; None for an invalid one, as in damaged files."""
+    """Return a resolution that a file can have; None for an invalid one, as in damaged files."""
     try:
         across, down = map(float, values)
     except (TypeError, ValueError, ZeroDivisionError):
@@ -558,7 +564,7 @@ def _checked_dpi(values: Any) -> tuple[float, float] | None:
 
 
 def _known(picture: Any) -> np.ndarray:
-    """Whether each pixel [H, W] of an open picture has an alpha above 0."""
+    """Tell whether each pixel [H, W] of an open picture has an alpha above 0."""
     if isinstance(picture, DeepPng):
         return picture.known()
     if not picture.has_transparency_data:
@@ -571,7 +577,7 @@ def _known(picture: Any) -> np.ndarray:
 
 
 def _is_reduced(picture: Any) -> bool:
-    """Whether Pillow drops channels or bits of an open picture."""
+    """Tell whether Pillow drops channels or bits of an open picture."""
     if picture.format != "TIFF":
         return False
     samples = picture.tag_v2.get(SAMPLES, 1)
@@ -615,7 +621,7 @@ class _ChannelTiff:
         return _checked_dpi([scale * value for value in self._page.resolution])
 
     def pixels(self) -> np.ndarray:
-        """The pixels of the page, [H, W, C]."""
+        """Return the pixels of the page, [H, W, C]."""
         page = self._page
         axes = page.axes.replace("S", "") == "YX" and page.photometric.name in ("MINISBLACK", "RGB")
         if not axes or page.dtype is None or page.dtype.name not in _TIFF_DTYPES:

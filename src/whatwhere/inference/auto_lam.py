@@ -87,7 +87,7 @@ def resolve_recipe(
     mask: ImageSource | None = None,
     start: DeconvNet | None = None,
 ) -> Recipe:
-    """The same recipe with every λ as a number, chosen with the filters that training starts
+    """Return the same recipe with every λ as a number, chosen with the filters that training starts
     from."""
     specs = [recipe.inference, *(learning.inference for learning in recipe.learning)]
     auto = [spec.lam for spec in specs if isinstance(spec.lam, AutoLam)]
@@ -108,8 +108,8 @@ def resolve_recipe(
 
 
 def strength(seen: Iterable[Target]) -> float:
-    """The strength of images, in units of STROKES: the largest length of a patch of an image's
-    signal, as the median over images."""
+    """Return the strength of images, in units of STROKES: the largest length of a patch of an
+    image's signal, as the median over images."""
     lengths = []
     for target in seen:
         power = target.v.square().sum(1, keepdim=True)
@@ -124,8 +124,8 @@ def strength(seen: Iterable[Target]) -> float:
 
 
 def noise_level(seen: Iterable[Target]) -> float:
-    """σ of white noise, by the median rule: median |a - 2 b + c| / √6 / 0.6745 over all neighbours
-    a b c in rows."""
+    """Estimate σ of white noise, by the median rule: median |a - 2 b + c| / √6 / 0.6745 over all
+    neighbours a b c in rows."""
     levels = []
     for target in seen:
         v = target.v
@@ -140,7 +140,7 @@ def noise_level(seen: Iterable[Target]) -> float:
 
 
 def sample_rows(images: int) -> list[int]:
-    """At most SAMPLE images, spread evenly over the set."""
+    """Choose at most SAMPLE images, spread evenly over the set."""
     count = min(images, SAMPLE)
     return [images * i // count for i in range(count)]
 
@@ -148,8 +148,8 @@ def sample_rows(images: int) -> list[int]:
 def sample_targets(
     model: DeconvNet, images: ImageSource, mask: ImageSource | None = None
 ) -> Iterator[Target]:
-    """The images of `sample_rows` one by one, after the input stage; one without a known pixel,
-    such as a tile in a gap, is left out."""
+    """Yield the images of `sample_rows` one by one, after the input stage; one without a known
+    pixel, such as a tile in a gap, is left out."""
     is_known = False
     for row in sample_rows(len(images)):
         one = slice(row, row + 1)
@@ -166,8 +166,8 @@ def sample_targets(
 
 
 def largest_correlation(model: DeconvNet, target: Target, layer: int, spec: InferenceSpec) -> float:
-    """max |Rᵀ M² v|, the smallest 1/λ that leaves no feature; only positive correlations count if
-    features are ≥ 0."""
+    """Compute max |Rᵀ M² v|, the smallest 1/λ that leaves no feature; only positive correlations
+    count if features are ≥ 0."""
     problem = Problem(model, target.v, Phase(layer=layer), replace(spec, lam=1.0), mask=target.mask)
     g = problem.sized.propagate(problem.signal, problem.sized.weights(start_pooling(problem)))
     return float((g if model.spec.nonnegative else g.abs()).max())

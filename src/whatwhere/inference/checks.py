@@ -47,7 +47,7 @@ def check_settings(spec: object, plan: Iterable[object]) -> None:
 
 
 def convert_latents(model: DeconvNet, latents: Latents) -> Latents:
-    """Latents on the model's device and in its dtype."""
+    """Return latents on the model's device and in its dtype."""
     tensor: Any  # a user may have put anything there
     for tensor in latents.tensors():
         if (

@@ -111,7 +111,7 @@ class UnrolledInference(nn.Module):
         )
 
     def sizes(self) -> list[ista.LearnedSizes]:
-        """The sizes of every step; the logarithms that are learned keep them positive."""
+        """Return the sizes of every step; the logarithms that are learned keep them positive."""
         sizes = self.log_sizes.exp()
         extrapolation = self.extrapolation.clamp(min=0)
         return [
@@ -122,7 +122,7 @@ class UnrolledInference(nn.Module):
         ]
 
     def start_scales(self, k: int) -> tuple[Tensor, Tensor]:
-        """The factors of the fitted μ and γ of layer k."""
+        """Return the factors of the fitted μ and γ of layer k."""
         mu, gamma = self.log_scales[k - 1].exp().unbind()
         return mu, gamma
 
@@ -154,26 +154,26 @@ class UnrolledInference(nn.Module):
         return LearnedSteps(self.spec, self.model.checksum, upward)
 
     def forward(self, images: Tensor, mask: Tensor | None = None) -> Latents:
-        """Images [N, C, H, W] → latents: the features p of the top layer and the pooling variables
-        of every layer."""
+        """Return images [N, C, H, W] → latents: the features p of the top layer and the pooling
+        variables of every layer."""
         return self.unroll(images, mask)[0]
 
     def unroll(self, images: Tensor, mask: Tensor | None = None) -> tuple[Latents, Objective]:
-        """The latents after all steps, and the objective of every image there."""
+        """Return the latents after all steps, and the objective of every image there."""
         target = make_target(self.model, images, mask)
         problem = self.problem(self.model, target.v, target.mask)
         latents = self.run(problem)
         return replace(latents, background=target.background), problem.objective(latents)
 
     def problem(self, model: DeconvNet, v: Tensor, mask: Tensor | None = None) -> Problem:
-        """The problem that the steps solve, with this model and the output of its input stage: all
-        layers jointly."""
+        """Return the problem that the steps solve, with this model and the output of its input
+        stage: all layers jointly."""
         # torch.compile cannot make the values that are left out, so none is
         nothing_known = Latents(None, (), Background())
         return Problem(model, v, self.phase, self.settings, nothing_known, mask, pairs=True)
 
     def run(self, problem: Problem) -> Latents:
-        """All steps. No branch depends on a value, so that they can be exported."""
+        """Return all steps. No branch depends on a value, so that they can be exported."""
         state = ista.start(problem, self.start_scales)
         rate = pooling_rate(problem.images, problem.mask, self.contrast)
         state = replace(state, pooling_rate=rate.view_as(state.pooling_rate))
@@ -183,8 +183,8 @@ class UnrolledInference(nn.Module):
 
 
 def first_guess(model: DeconvNet, steps: int, inference: InferenceSpec) -> list[StepSpec]:
-    """FISTA's momentum, and twice the safe step, because images seldom contain what the filters
-    amplify most."""
+    """Start from FISTA's momentum, and twice the safe step, because images seldom contain what the
+    filters amplify most."""
     beta = 2 * safe_step(model, model.spec.depth, lam_of(inference))
     t = torch.ones((), dtype=torch.float64)
     schedule = []
@@ -261,7 +261,7 @@ def distill(
 
 
 def make_optimizer(unrolled: UnrolledInference, spec: DistillSpec) -> torch.optim.Adam:
-    """Adam on the sizes of the steps and, at a rate of their own, on untied filters."""
+    """Make Adam on the sizes of the steps and, at a rate of their own, on untied filters."""
     groups: list[dict[str, Any]] = [
         {"params": [unrolled.log_sizes, unrolled.extrapolation, unrolled.log_scales]},
         {"params": list(unrolled.upward or ()), "lr": spec.filter_rate * spec.learning_rate},
@@ -270,7 +270,8 @@ def make_optimizer(unrolled: UnrolledInference, spec: DistillSpec) -> torch.opti
 
 
 def loss(p: Tensor, cost: Tensor, target: Tensor | None, imitation: float) -> Tensor:
-    """log mean C + imitation · ‖p - p_T‖² / ‖p_T‖², where p_T are the features of the teacher."""
+    """Compute log mean C + imitation · ‖p - p_T‖² / ‖p_T‖², where p_T are the features of the
+    teacher."""
     value = cost.mean().log()
     if target is None:
         return value
@@ -280,7 +281,7 @@ def loss(p: Tensor, cost: Tensor, target: Tensor | None, imitation: float) -> Te
 
 
 def mean_contrast(model: DeconvNet, images: ImageSource) -> float | None:
-    """The mean over some images of the largest |v|; None if they are all black."""
+    """Return the mean over some images of the largest |v|; None if they are all black."""
     contrast = float(
         torch.stack([target.v.abs().amax() for target in sample_targets(model, images)]).mean()
     )

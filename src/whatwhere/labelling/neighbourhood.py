@@ -13,6 +13,7 @@ from whatwhere.classification.neighbour_graph import scipy_matrix
 from whatwhere.errors import ImageError
 from whatwhere.labelling.label_tables import NOT_SURE
 from whatwhere.labelling.map_places import map_places
+from whatwhere.progress import Stage, no_stage
 
 _LEAST_DEGREE = 1e-300  # a row without neighbours keeps the value 0
 
@@ -57,6 +58,7 @@ class Neighbourhood:
     walks        how far a label reaches
     views        number of columns of each view in the rows, as for `GraphClassifier`; None for one
                  description
+    stage        shows the progress of finding neighbours among many rows
 
     Public attributes: `matrix`, the weights [N, N]; `distances`, the mean square distance of each
     row to its neighbours [N]; `parts`, the number of the connected part of each row [N].
@@ -68,10 +70,11 @@ class Neighbourhood:
         class_prior: Any = None,
         walks: WalkSettings | None = None,
         views: Mapping[str, int] | None = None,
+        stage: Stage = no_stage,
     ) -> None:
         self.rows = rows
         self.walks = walks or WalkSettings()
-        self.classifier = GraphClassifier(class_prior=class_prior, views=views)
+        self.classifier = GraphClassifier(class_prior=class_prior, views=views, stage=stage)
         self.classifier.fit(rows.numpy(), np.zeros(len(rows)))
         self._places: np.ndarray | None = None
         self._unit: torch.Tensor | None = None

@@ -524,8 +524,8 @@ def save_classifier(session: Labelling, file: Path) -> None:
 
 
 def classify_command(file: Path) -> str:
-    """The command that gives new pictures the classes of a saved classifier."""
-    return shlex.join(["whatwhere", "classify", str(file), "new/", "--out", "new_sorted"])
+    """Write the command that gives new pictures the classes of a saved classifier."""
+    return shlex.join(["whatwhere", "classify", "new/", str(file), "--out", "new_sorted"])
 
 
 def as_json(value: Any) -> Content:

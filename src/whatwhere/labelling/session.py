@@ -132,6 +132,7 @@ class Labelling:
             raise ImageError(f"Got {plural(count, 'picture')}; expected at least two.")
         self.labels = Labels(*_names(self.images, count), table)
         self._class_prior = class_prior
+        self._stage = stage
         # numbers of labels, and the error that was estimated with them
         self.curve: list[tuple[int, float]] = []
         self.use(description)
@@ -176,7 +177,7 @@ class Labelling:
         """
         self.description = description
         self.graph = graph or Neighbourhood(
-            description.rows, self._class_prior, views=description.columns
+            description.rows, self._class_prior, views=description.columns, stage=self._stage
         )
         count = len(self.names)
         self.at = np.arange(count) if description.at is None else description.at

@@ -85,7 +85,7 @@ class OwnSettings(Protocol):
         """Choose the recipe and the model to begin with."""
 
     def for_training(self, spec: ModelSpec | None) -> Images:
-        """What a model of this spec learns from; None: what settings are chosen from."""
+        """Return what a model of this spec learns from; None: what settings are chosen from."""
 
 
 def choose_defaults(
@@ -133,7 +133,7 @@ def choose_defaults(
 
 
 def _pictures_recipe(sample: Tensor) -> tuple[Recipe, str]:
-    """The recipe for pictures like these, and the reason for its input stage."""
+    """Return the recipe for pictures like these, and the reason for its input stage."""
     stage, words = _choose_input(sample)
     recipe = read_recipe("pictures")
     learning = tuple(
@@ -147,7 +147,7 @@ def _pictures_recipe(sample: Tensor) -> tuple[Recipe, str]:
 
 
 def _choose_input(sample: Tensor) -> tuple[InputSpec, str]:
-    """The input stage for images like these, and the reason."""
+    """Return the input stage for images like these, and the reason."""
     values = sample.nan_to_num(0)
     white = max(1.0, float(values.max()))
     dark = float((values.abs() <= NEAR * white).all(1).float().mean())
@@ -163,7 +163,7 @@ def _choose_input(sample: Tensor) -> tuple[InputSpec, str]:
 
 
 def _suited(spec: InferenceSpec, stage: InputSpec) -> InferenceSpec:
-    """The same settings with the λ for this input stage."""
+    """Return the same settings with the λ for this input stage."""
     lam = cast(AutoLam, spec.lam)
     return replace(
         spec, lam=replace(lam, relative=lam.relative * (1 if stage.kind == "none" else _DETAIL_LAM))
@@ -171,8 +171,8 @@ def _suited(spec: InferenceSpec, stage: InputSpec) -> InferenceSpec:
 
 
 def start_from_pieces(model: DeconvNet, images: ImageSource, seed: int) -> DeconvNet:
-    """The same model with pieces of signals [N, C, 1, T] as its waveforms, each around a peak of
-    energy.
+    """Return the same model with pieces of signals [N, C, 1, T] as its waveforms, each around a
+    peak of energy.
 
     Random filters first become all alike, the mean of many events; pieces differ from the start.
     They are drawn in proportion to the energy that those before do not explain at any shift

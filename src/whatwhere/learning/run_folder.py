@@ -179,7 +179,9 @@ def _check_not_data(path: Path) -> None:
     for kind, endings in kinds.items():
         if ending in endings and os.path.isfile(path):
             name = printable(path)
-            raise RunError(f"{name} is {kind}, not a run. Give a run or a model first: RUN {name}")
+            raise RunError(
+                f"{name} is {kind}, not a run or a model. Give the pictures first, then the model."
+            )
 
 
 class NoRun(RunError):
@@ -201,7 +203,7 @@ class NoRun(RunError):
             if any(file.suffix.lower() in PICTURE_SUFFIXES for file in path.iterdir()):
                 words = "it is a folder of pictures"
                 remedy = (
-                    f"Give a run or a model first: RUN {name}."
+                    "Give a run or a model after the pictures."
                     f" `{command('whatwhere', 'train', path, '--out', 'RUN')}` makes one."
                 )
         super().__init__(f"Cannot find a run or a model at {name}: {words}. {remedy}")
@@ -259,7 +261,7 @@ class RunFolder:
         self._write_texts(state)
 
     def resume(self, device: torch.device) -> TrainingState:
-        """The state of the last checkpoint; files that a kill left inconsistent with it are
+        """Return the state of the last checkpoint; files that a kill left inconsistent with it are
         rewritten."""
         self.processes.main_first(self._check)
         state = self._load(device)
@@ -298,7 +300,8 @@ class RunFolder:
         self._require_same("images", "" if same_images else "their fingerprint differs")
 
     def _load(self, device: torch.device) -> TrainingState:
-        """The state in the checkpoint, and the latents of this process's batches in the store."""
+        """Return the state in the checkpoint, and the latents of this process's batches in the
+        store."""
         checkpoint = Checkpoint.load(self.layout.checkpoint)
         with usable_checkpoint(self.layout.checkpoint / STATE), files.untrusted():
             state = checkpoint.state(self.facts.recipe, device)
@@ -341,13 +344,13 @@ class RunFolder:
 
 
 def notes_of(path: Path) -> dict[str, Any]:
-    """The inputs of the command that began a run; empty for a model file or a name."""
+    """Return the inputs of the command that began a run; empty for a model file or a name."""
     return Checkpoint.load(path / "checkpoint").notes if has_checkpoint(path / "checkpoint") else {}
 
 
 def recorded_by(path: Path) -> Recorded:
-    """The shorter side and the white of the images that a run was trained on, where it recorded
-    them."""
+    """Return the shorter side and the white of the images that a run was trained on, where it
+    recorded them."""
     notes = notes_of(path)
     shape = notes.get("image_shape")
     return Recorded(min(shape[1:]) if shape else None, notes.get("deep_white"))
@@ -371,7 +374,7 @@ def check_new_run(path: Path) -> None:
 
 
 def resume_command(path: Path) -> str:
-    """The command that continues a run, with as many processes as now."""
+    """Return the command that continues a run, with as many processes as now."""
     return command(*torchrun_words(), "train", "--resume", path)
 
 

@@ -79,7 +79,7 @@ class TrainingSession:
     # Epochs ---------------------------------------------------------------------------------------
 
     def epochs(self, layer: int) -> Iterator[int]:
-        """The epochs of a layer that are left, from 1."""
+        """Yield the epochs of a layer that are left, from 1."""
         while self.state.layer == layer:
             self._began = time.perf_counter()
             model = self.state.model
@@ -132,8 +132,8 @@ class TrainingSession:
     # The batches of an epoch ----------------------------------------------------------------------
 
     def batches(self) -> Iterator[int]:
-        """This process's batches of the epoch that are left; raises `TrainingStopped` if someone
-        asks to stop."""
+        """Yield this process's batches of the epoch that are left; raises `TrainingStopped` if
+        someone asks to stop."""
         # A GPU works on one batch while the numbers of the one before come to the host, so that
         # neither waits.
         ahead = 1 if self.state.model.device.type == "cuda" else 0
@@ -169,16 +169,16 @@ class TrainingSession:
         self._measured = reports.AsyncHostCopy(reports.measure_batch(solution, zero_cost))
 
     def sum_over_processes(self, total: Tensor) -> Tensor:
-        """The sums of all processes for a filter update; raises `TrainingDiverged` if they are not
-        finite."""
+        """Return the sums of all processes for a filter update; raises `TrainingDiverged` if they
+        are not finite."""
         total = self.processes.all_reduce_sum(total)
         if not total.isfinite().all():
             raise self._diverged("the sums for the filter update have NaN or infinite values")
         return total
 
     def same_filters(self, model: DeconvNet, k: int) -> DeconvNet:
-        """The model with process 0's filters of layer k: processors of another kind may round
-        differently."""
+        """Return the model with process 0's filters of layer k: processors of another kind may
+        round differently."""
         if self.processes.world_size == 1:
             return model
         return model.with_filters(k, self.processes.broadcast(model.filters[k - 1]))
@@ -210,8 +210,8 @@ class TrainingSession:
         return self._agree(count)
 
     def _agree(self, count: int) -> bool:
-        """Whether anyone asks to stop, after `count` rounds. All processes also choose the same
-        number of rounds until the next time, by the pace of the slowest."""
+        """Tell whether anyone asks to stop, after `count` rounds. All processes also choose the
+        same number of rounds until the next time, by the pace of the slowest."""
         processes = self.processes
         now = time.monotonic()
         answers = torch.zeros(1 + processes.world_size, dtype=torch.float64)
@@ -248,7 +248,7 @@ class TrainingSession:
     # Stops and checkpoints ------------------------------------------------------------------------
 
     def save_within_epoch(self) -> None:
-        """A checkpoint of the batches that are done."""
+        """Write a checkpoint of the batches that are done."""
         if self._pending:
             self._end_rounds(len(self._pending))
         self._stats.seconds += time.perf_counter() - self._began
@@ -263,7 +263,7 @@ class TrainingSession:
             self._saving = self._saved - start
 
     def _checkpoint_due(self) -> bool:
-        """Every n epochs, or as often as a tenth of the time allows."""
+        """Return every n epochs, or as often as a tenth of the time allows."""
         if self.folder is None:
             return False
         if self.checkpoint_every is not None:
@@ -293,7 +293,7 @@ class TrainingSession:
         return f"layer {self.state.layer}, epoch {self.state.epoch}"
 
     def _diverged(self, problem: str) -> TrainingDiverged:
-        """The error, with the most frequent cause of such numbers and its remedy."""
+        """Return the error, with the most frequent cause of such numbers and its remedy."""
         spec = self._learning.inference
         cause = (
             f"The contrast of the images or lam = {spec.lam:g} may be too large. Scale the images"

@@ -49,8 +49,8 @@ class Stats:
         return f"Stats({T} steps of {plural(N, 'image')}, mean cost {first:.4g} → {last:.4g})"
 
     def padded(self, steps: int) -> "Stats":
-        """A copy with this many steps: those that are added have size 0 and leave all measures as
-        they were."""
+        """Return a copy with this many steps: those that are added have size 0 and leave all
+        measures as they were."""
         more = steps - len(self.step)
 
         def held(trace: Tensor) -> Tensor:
@@ -60,7 +60,7 @@ class Stats:
         return Stats(held(self.reconstruction), held(self.penalty), held(self.nonzeros), step)
 
     def of_images(self, images: Tensor) -> "Stats":
-        """The statistics of some images, chosen by a mask [N]."""
+        """Return the statistics of some images, chosen by a mask [N]."""
         return Stats(
             self.reconstruction[:, images],
             self.penalty[:, images],
@@ -69,7 +69,7 @@ class Stats:
         )
 
     def put(self, images: Tensor, part: "Stats") -> "Stats":
-        """A copy with the statistics of some images, chosen by a mask [N], replaced."""
+        """Return a copy with the statistics of some images, chosen by a mask [N], replaced."""
 
         def put(trace: Tensor, new: Tensor) -> Tensor:
             return trace.T.index_put((images,), new.T).T
@@ -139,7 +139,7 @@ class Solution:
         return self.decoder
 
     def to(self, *args: Any, **kwargs: Any) -> "Solution":
-        """The same on another device, in another dtype."""
+        """Return the same on another device, in another dtype."""
         decoder = None if self.decoder is None else self.decoder.to(*args, **kwargs)
         return replace(self, latents=self.latents.to(*args, **kwargs), decoder=decoder)
 
@@ -151,7 +151,8 @@ class Solution:
         return images.squeeze(2) if self.signals else images
 
     def events(self, threshold: float = 0.0) -> Events:
-        """The events in signals (what happened, and when), as a structured array (see `Events`).
+        """Return the events in signals (what happened, and when), as a structured array (see
+        `Events`).
 
         threshold  the smallest amplitude of an event, in units of the signals
 

@@ -30,7 +30,7 @@ OUTPUTS = 64  # places that a row of this matrix product has
 
 
 def baseline_reach(span: int, hum: float) -> int:
-    """How far away, in samples, a sample can influence the baseline."""
+    """Return how far away, in samples, a sample can influence the baseline."""
     step = _tap_distance(span)
     slow = _TAPS // 2 * step + step // 2 + _gaussian_reach(span / _SMOOTH)
     if not hum:
@@ -39,7 +39,7 @@ def baseline_reach(span: int, hum: float) -> int:
 
 
 def baseline(x: Tensor, span: int, hum: float = 0.0, weight: Tensor | None = None) -> Tensor:
-    """The slow part of signals [N, C, 1, T], and their hum.
+    """Compute the slow part of signals [N, C, 1, T], and their hum.
 
     span    samples of the running median
     hum     cycles per sample; 0: there is none
@@ -55,7 +55,8 @@ def baseline(x: Tensor, span: int, hum: float = 0.0, weight: Tensor | None = Non
 
 
 def slow_part(x: Tensor, known: Tensor, span: int) -> Tensor:
-    """The smoothed running median; where no sample is known within reach, the mean of all."""
+    """Compute the smoothed running median; where no sample is known within reach, the mean of
+    all."""
     step = _tap_distance(span)
     medians = _running_median(x, known, step)
     mean = (x.sum(-1) / known.sum(-1).clamp(min=1))[..., None]
@@ -69,8 +70,8 @@ def slow_part(x: Tensor, known: Tensor, span: int) -> Tensor:
 
 
 def _running_median(x: Tensor, known: Tensor, step: int) -> Tensor:
-    """The median of TAPS + 1 local means around every place, `step` samples apart; NaN without a
-    known one."""
+    """Compute the median of TAPS + 1 local means around every place, `step` samples apart; NaN
+    without a known one."""
     box = torch.full((step,), 1 / step, dtype=x.dtype, device=x.device)
     count = convolve(known, box)
     enough = count > 0.5 / step
@@ -90,7 +91,7 @@ def _running_median(x: Tensor, known: Tensor, step: int) -> Tensor:
 
 
 def median_of(values: list[Tensor]) -> Tensor:
-    """The median of an odd number of tensors, element by element.
+    """Compute the median of an odd number of tensors, element by element.
 
     The smallest and the largest of a few of them cannot be the median, so both are dropped and
     the next one is taken, until one is left: a hundred comparisons of whole tensors, which take a
@@ -119,8 +120,8 @@ def _sort_pair(values: list[Tensor], low: int, high: int) -> None:
 
 
 def _hum_part(x: Tensor, known: Tensor, span: int, hum: float) -> Tensor:
-    """The hum of signals; unknown samples are 0. The mean over a period is subtracted before, so
-    that a drift has no influence."""
+    """Compute the hum of signals; unknown samples are 0. The mean over a period is subtracted
+    before, so that a drift has no influence."""
     local = gaussian(HALF / hum, x)
     level = convolve(x, local) / convolve(known, local).clamp(min=1e-6)
     x = (x - level) * known
@@ -134,12 +135,12 @@ def _hum_part(x: Tensor, known: Tensor, span: int, hum: float) -> Tensor:
 
 
 def _tap_distance(span: int) -> int:
-    """An odd number of samples, so that a local mean has a centre."""
+    """Compute an odd number of samples, so that a local mean has a centre."""
     return max(1, span // _TAPS) | 1
 
 
 def _hum_deviation(span: int, hum: float) -> float:
-    """The deviation of the Gaussian within which the hum keeps its amplitude and phase, in
+    """Compute the deviation of the Gaussian within which the hum keeps its amplitude and phase, in
     samples."""
     return max(_PERIODS / hum, SPANS * span)
 
@@ -149,7 +150,7 @@ def _gaussian_reach(deviation: float) -> int:
 
 
 def gaussian(deviation: float, like: Tensor) -> Tensor:
-    """A Gaussian of sum 1, cut off at its reach."""
+    """Compute a Gaussian of sum 1, cut off at its reach."""
     reach = _gaussian_reach(deviation)
     place = torch.arange(-reach, reach + 1, dtype=torch.float64)
     kernel = torch.exp(-(place**2) / (2 * deviation**2))
@@ -170,9 +171,9 @@ def convolve(x: Tensor, kernel: Tensor) -> Tensor:
 
 
 def _convolve_by_matrix(x: Tensor, kernel: Tensor) -> Tensor:
-    """The same as a product of overlapping pieces of x and a matrix [taps + OUTPUTS - 1, OUTPUTS],
-    whose columns are the kernel, each a place further: `conv1d` of one channel is several times
-    slower."""
+    """Compute the same as a product of overlapping pieces of x and a matrix [taps + OUTPUTS - 1,
+    OUTPUTS], whose columns are the kernel, each a place further: `conv1d` of one channel is several
+    times slower."""
     length = x.shape[-1]
     taps = len(kernel)
     reach = taps // 2
