@@ -26,14 +26,13 @@ class StabilitySettings(Checked):
     enough   held-out labels from which on it is no longer measured: they say more, and it takes
              time
     power    the accuracy above chance is this power of the stability above chance. Between 1.5
-             and 2, probabilities of eleven sets are calibrated best with one label a class; with
-             2, they are seldom too sure
+             and 2, probabilities of eleven sets are calibrated best with one label a class
     """
 
     repeats: Count = 4
     numbers: Count = 1 << 18
     enough: Count = 50
-    power: Positive = 2.0
+    power: Positive = 1.75
 
     def draws(self, rows: int, classes: int) -> int:
         """The number of repeats for so many rows and classes."""
