@@ -115,6 +115,21 @@ def test_leftovers_of_killed_processes_are_removed_and_other_files_are_not(tmp_p
     assert sorted(os.listdir(tmp_path)) == sorted(names[1:])
 
 
+def test_the_next_command_removes_what_a_killed_one_left_of_its_file(tmp_path: Path) -> None:
+    """Not the temporary file of a process that still writes, nor those of other files."""
+    dead = tmp_path / ".events.csv-0123456789abcdef.part"
+    other = tmp_path / ".other.csv-0123456789abcdef.part"
+    for path in (dead, other):
+        path.touch()
+        os.utime(path, (0, 0))
+    with open_atomic(tmp_path / "events.csv") as file:
+        os.utime(file.fileno(), (0, 0))
+        claim([tmp_path / "events.csv"])
+        file.write(b"complete")
+    assert sorted(os.listdir(tmp_path)) == [other.name, "events.csv"]
+    assert (tmp_path / "events.csv").read_bytes() == b"complete"
+
+
 def test_a_folder_created_for_nothing_is_removed(tmp_path: Path) -> None:
     def fail_in(folder: Path, *, after_writing: bool = False) -> None:
         with new_folder(folder):

@@ -55,11 +55,13 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
     """Open a new file to write. When the block ends, its content replaces `path` in one step.
 
     If the block raises, or is interrupted, `path` keeps its old content and the temporary file is
-    removed.
+    removed. A process that is killed leaves it behind; `claim` removes it the next time.
     """
-    temporary = path.with_name(f".{path.name[:40]}-{secrets.token_hex(8)}.part")
+    temporary = path.with_name(f"{_leftover_stem(path)}{secrets.token_hex(8)}.part")
     try:
         with open(temporary, "x+b") as file:
+            with suppress(OSError):  # some file systems have no locks
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -84,6 +86,36 @@ def remove_leftovers(folder: Path) -> None:
     for path in folder.iterdir():
         if LEFTOVER.fullmatch(path.name):
             path.unlink(missing_ok=True)
+
+
+def _leftover_stem(path: Path) -> str:
+    """Return the first characters of the names of the temporary files of a file."""
+    return f".{path.name[:40]}-"
+
+
+def _remove_dead_leftovers(paths: list[Path]) -> None:
+    """Remove temporary files that killed processes left of these files: nobody locks them, and they
+    are not new."""
+    stems: dict[Path, set[str]] = {}
+    for path in paths:
+        stems.setdefault(path.parent, set()).add(_leftover_stem(path))
+    for folder, own in stems.items():
+        with suppress(OSError):  # a folder that does not exist yet has none
+            for entry in list(os.scandir(folder)):
+                is_leftover = LEFTOVER.fullmatch(entry.name) and entry.is_file(
+                    follow_symlinks=False
+                )
+                if is_leftover and entry.name[: -len("0123456789abcdef.part")] in own:
+                    _remove_unlocked(Path(entry.path))
+
+
+def _remove_unlocked(path: Path) -> None:
+    """Remove a temporary file unless a process writes it or has just made it."""
+    with suppress(OSError), open(path, "rb") as file:
+        if time.time() - os.fstat(file.fileno()).st_mtime < PATIENCE:
+            return
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises OSError if another one has it
+        path.unlink()
 
 
 @contextmanager
@@ -356,7 +388,7 @@ def claim(
 
     The rules of every command: each result has a separate file; an input is never overwritten;
     other files that exist are replaced only with `overwrite`, or if the program wrote them into the
-    same folder of results before.
+    same folder of results before. Temporary files that a killed process left of them are removed.
 
     outputs    the files to write
     inputs     the files that are read; a folder stands for the files in it and in its sub-folders,
@@ -379,6 +411,7 @@ def claim(
             f"{printable(others[0])} exists already{more}{origin}. Choose another path, or replace"
             " it with --overwrite (in Python: overwrite=True)."
         )
+    _remove_dead_leftovers(paths)
 
 
 def input_files(*sources: str | Path | None) -> list[Path]:

@@ -139,7 +139,7 @@ def test_the_folder_is_a_run(made, tmp_path):
     assert {path.name for path in folder.iterdir()} == FILES
     np.save(tmp_path / "bars.npy", tiny.bars(4)[0])
     out = ("--out", tmp_path / "codes.npz", "--preset", "recipe")
-    whatwhere("encode", folder, tmp_path / "bars.npy", *out, *tiny.PLAIN)
+    whatwhere("encode", tmp_path / "bars.npy", folder, *out, *tiny.PLAIN)
 
 
 @pytest.mark.usefixtures("no_drawing")

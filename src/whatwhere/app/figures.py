@@ -10,6 +10,7 @@ import typer
 import whatwhere as ww
 from whatwhere.commands.builder import Settings, command
 from whatwhere.commands.inputs import read_examples, read_recording, source_of
+from whatwhere.commands.old_forms import Reordered
 from whatwhere.commands.outputs import Stages, claim, write
 from whatwhere.spec.execution import Execution
 
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
 _Format = Literal["png", "pdf", "svg"]
 
 
-@command((Execution, "engine"))
+@command((Execution, "engine"), old=(Reordered("run images", "run --images"),))
 def figures(
     run: Path,
-    images: str | None = None,
     *,
+    images: str | None = None,
     only: list[str] | None = None,
     format: _Format = "png",
     out: Path | None = None,
