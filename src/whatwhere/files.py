@@ -112,7 +112,7 @@ def _remove_dead_leftovers(paths: list[Path]) -> None:
 def _remove_unlocked(path: Path) -> None:
     """Remove a temporary file unless a process writes it or has just made it."""
     with suppress(OSError), open(path, "rb") as file:
-        if time.time() - os.fstat(file.fileno()).st_mtime < PATIENCE:
+        if time.time() - os.fstat(file.fileno()).st_mtime < 10:  # seconds
             return
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises OSError if another one has it
         path.unlink()
