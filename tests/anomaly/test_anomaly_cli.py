@@ -66,7 +66,7 @@ def test_a_folder_of_normal_pictures_finds_the_scratched_ones(tmp_path: Path) ->
     detector = ww.AnomalyDetector(false_alarms=0.2).fit(tmp_path / "normal")
     assert printed["threshold"] == detector.threshold_.value
     assert printed["pictures"] == 12
-    summary = whatwhere("anomaly", "score", file, tmp_path / "new", "--out", out)
+    summary = whatwhere("anomaly", "score", tmp_path / "new", file, "--out", out)
     assert re.search(r"\d of 5 pictures are above the threshold\. About 15 % of", summary)
     assert "The least normal is <b>bad" in summary
     assert "learned from" not in summary
@@ -154,7 +154,7 @@ def test_few_pictures_are_reported(tmp_path: Path) -> None:
     known = sorted((tmp_path / "enough").iterdir())
     numbers = ww.AnomalyDetector.load(file).fitted_
     (new / "known.png").write_bytes(known[numbers[0]].read_bytes())
-    printed = whatwhere("anomaly", "score", file, new, "--out", tmp_path / "report3")
+    printed = whatwhere("anomaly", "score", new, file, "--out", tmp_path / "report3")
     assert "The detector learned from 1 of these pictures" in printed
 
 
@@ -183,11 +183,11 @@ def test_a_detector_that_cannot_be_used_says_why(tmp_path: Path) -> None:
     save_pictures(tmp_path / "normal", surface(3), "n")
     for name, problem in {"missing": "Cannot find .*missing", "normal": "is a folder, not"}.items():
         with pytest.raises(RunError, match=f"{problem}.*whatwhere anomaly fit"):
-            whatwhere("anomaly", "score", tmp_path / name, tmp_path / "normal", "--out", tmp_path)
+            whatwhere("anomaly", "score", tmp_path / "normal", tmp_path / name, "--out", tmp_path)
     file = tmp_path / "detector"
     ww.AnomalyDetector(features=lambda x: x[:, :, ::8, ::8]).fit(surface(3)).save(file)
     with pytest.raises(RunError, match="the command line cannot load it"):
-        whatwhere("anomaly", "score", file, tmp_path / "normal", "--out", tmp_path / "report")
+        whatwhere("anomaly", "score", tmp_path / "normal", file, "--out", tmp_path / "report")
 
 
 def test_aligned_pictures_of_several_sizes_raise_before_the_work(tmp_path: Path) -> None:
@@ -272,8 +272,8 @@ def test_a_recording_is_scored_and_drawn_as_a_curve(tmp_path: Path) -> None:
     whatwhere(
         "anomaly",
         "score",
-        tmp_path / "detector",
         tmp_path / "new.csv",
+        tmp_path / "detector",
         "--out",
         tmp_path / "report",
     )
@@ -335,7 +335,7 @@ def test_the_table_has_the_least_normal_place(tmp_path: Path) -> None:
     save_pictures(tmp_path / "new", damaged, "bad")
     file, out = tmp_path / "detector", tmp_path / "report"
     whatwhere("anomaly", "fit", tmp_path / "normal", "--out", file)
-    whatwhere("anomaly", "score", file, tmp_path / "new", "--out", out)
+    whatwhere("anomaly", "score", tmp_path / "new", file, "--out", out)
     detector = ww.AnomalyDetector.load(file)
     rows = {row["name"]: row for row in rows_of(out)}
     for n, found in enumerate(detector.detect(open_pictures(tmp_path / "new"))):
@@ -419,7 +419,7 @@ def test_score_chooses_the_threshold_again(normal: SimpleNamespace, tmp_path: Pa
     expected = choose_threshold(detector.normal_scores_, 0.4)
     assert expected.value < detector.threshold_.value
     wanted = ("--false-alarms", 0.4)
-    whatwhere("anomaly", "score", normal.detector, normal.new, "--out", tmp_path, *wanted)
+    whatwhere("anomaly", "score", normal.new, normal.detector, "--out", tmp_path, *wanted)
     rows = rows_of(tmp_path)
     for row in rows:
         assert int(row["anomaly"]) == (float(row["score"]) > expected.value)
@@ -433,7 +433,7 @@ def test_score_chooses_the_threshold_again(normal: SimpleNamespace, tmp_path: Pa
 def test_a_rate_that_needs_more_normal_pictures_is_reported(
     normal: SimpleNamespace, tmp_path: Path
 ) -> None:
-    arguments = ("anomaly", "score", normal.detector, normal.new, "--out", tmp_path / "report")
+    arguments = ("anomaly", "score", normal.new, normal.detector, "--out", tmp_path / "report")
     printed = whatwhere(*arguments, "--false-alarms", 0.01)
     assert "The detector learned from 12 normal pictures. That is too few" in printed
     assert "To reach 1 %, give at least 99 pictures." in printed
@@ -455,7 +455,7 @@ def test_odd_writes_the_detector_that_it_fitted(tmp_path: Path) -> None:
     learned = {names[n]: s for n, s in zip(detector.fitted_, detector.normal_scores_, strict=True)}
     assert {name: in_table[name] for name in learned} == pytest.approx(learned, abs=1e-4)
     assert set(in_table) - set(learned) == {"bad0.png"}
-    whatwhere("anomaly", "score", file, pictures, "--out", tmp_path / "score")
+    whatwhere("anomaly", "score", pictures, file, "--out", tmp_path / "score")
     by_detector = {row["name"]: float(row["score"]) for row in rows_of(tmp_path / "score")}
     assert in_table["bad0.png"] == by_detector["bad0.png"]
     assert by_detector["n0.png"] != in_table["n0.png"]
@@ -465,7 +465,7 @@ def test_odd_writes_the_detector_that_it_fitted(tmp_path: Path) -> None:
 
 def test_one_picture_is_scored_and_counted_as_one(normal: SimpleNamespace, tmp_path: Path) -> None:
     [picture] = (normal.folder / "one").iterdir()
-    arguments = ["anomaly", "score", str(normal.detector), str(picture), "--out", str(tmp_path)]
+    arguments = ["anomaly", "score", str(picture), str(normal.detector), "--out", str(tmp_path)]
     shown = CliRunner().invoke(app, arguments)
     assert "scoring 1 picture:" in shown.stderr
     assert "scoring 1 pictures" not in shown.stderr
@@ -487,7 +487,7 @@ def test_loading_is_a_stage_and_measures_no_picture(
 
     monkeypatch.setattr("whatwhere.anomaly.detector.Contrast.of", measure)
     assert ww.AnomalyDetector.load(normal.detector).contrast_ == expected
-    arguments = ["anomaly", "score", str(normal.detector), str(normal.new), "--out", str(tmp_path)]
+    arguments = ["anomaly", "score", str(normal.new), str(normal.detector), "--out", str(tmp_path)]
     shown = CliRunner().invoke(app, arguments)
     assert shown.exit_code == 0
     assert shown.stderr.startswith("loading the detector …")

@@ -141,7 +141,7 @@ def test_score_is_compared_with_the_truth_and_with_a_second_detector(tmp_path: P
     for name in [f"b{n}" for n in range(3)]:
         (tmp_path / "masks" / f"{name}.png").rename(tmp_path / "masks" / f"{name}_mask.png")
     out = tmp_path / "report"
-    arguments = ("anomaly", "score", detector, test, "--out", out)
+    arguments = ("anomaly", "score", test, detector, "--out", out)
     printed = whatwhere(*arguments, "--evaluate", test)
     assert "Against the truth: AUROC of pictures" in printed
     measured = json.loads((out / "evaluation.json").read_text())

@@ -18,7 +18,7 @@ def test_the_masks_of_alarms_are_the_insides_of_outlines(tmp_path: Path) -> None
     save_pictures(tmp_path / "new", surface(2, seed=5), "good")
     file, out = tmp_path / "detector", tmp_path / "report"
     whatwhere("anomaly", "fit", tmp_path / "normal", "--out", file)
-    whatwhere("anomaly", "score", file, tmp_path / "new", "--out", out)
+    whatwhere("anomaly", "score", tmp_path / "new", file, "--out", out)
     detector = ww.AnomalyDetector.load(file)
     expected = {}
     for found in detector.detect(open_pictures(tmp_path / "new")):
@@ -32,7 +32,7 @@ def test_the_masks_of_alarms_are_the_insides_of_outlines(tmp_path: Path) -> None
         assert np.array_equal(mask, 255 * expected[name])
     for picture in (tmp_path / "new").glob("bad*"):
         picture.unlink()
-    whatwhere("anomaly", "score", file, tmp_path / "new", "--out", out)
+    whatwhere("anomaly", "score", tmp_path / "new", file, "--out", out)
     assert not {"bad0.png", "bad1.png"} & {mask.name for mask in (out / "masks").iterdir()}
 
 

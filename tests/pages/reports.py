@@ -40,7 +40,7 @@ def anomalies_report(folder: Path) -> Path:
             Image.fromarray(shades).save(folder / name / f"{number}.png")
     detector = folder / "detector"
     tiny.whatwhere("anomaly", "fit", folder / "normal", "--out", detector, "--quiet")
-    tiny.whatwhere("anomaly", "score", detector, folder / "new", "--out", folder / "anomalies")
+    tiny.whatwhere("anomaly", "score", folder / "new", detector, "--out", folder / "anomalies")
     return folder / "anomalies" / "index.html"
 
 

@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from whatwhere.anomaly.settings import AnomalySpec
 from whatwhere.commands.builder import Settings, UsageError, app, command
 from whatwhere.commands.inputs import SHARD, open_shard
+from whatwhere.commands.old_forms import model_first
 from whatwhere.errors import ImageError, SpecError
 from whatwhere.errors import command as shell_line
 from whatwhere.spec.checks import Checked, Within
@@ -270,10 +271,16 @@ class ScoreSpec(Checked):
     false_alarms: Annotated[float, Within(0, 0.5, above=True)] | None = None
 
 
-@command(SHARD, ScoreSpec, app=group, flags="shard false_alarms")
+@command(
+    SHARD,
+    ScoreSpec,
+    app=group,
+    flags="shard false_alarms",
+    old=(model_first("pictures", "detector"),),
+)
 def score(
-    detector: Path,
     pictures: str,
+    detector: Path,
     *,
     out: Path,
     expected: str | None = None,
@@ -312,9 +319,9 @@ def score(
     overwrite  also replace files that whatwhere did not write, or that have changed since. The
                command replaces results of whatwhere in this folder without asking
 
-    $ whatwhere anomaly score detector new_pictures/ --out report
-    $ whatwhere anomaly score detector test/ --out report --evaluate test/
-    $ whatwhere anomaly score detector new_pictures/ --out report --false-alarms 0.1
+    $ whatwhere anomaly score new_pictures/ detector --out report
+    $ whatwhere anomaly score test/ detector --out report --evaluate test/
+    $ whatwhere anomaly score new_pictures/ detector --out report --false-alarms 0.1
     """
     from whatwhere.anomaly.threshold import read_share
     from whatwhere.commands.outputs import Stages, claim
@@ -358,7 +365,7 @@ def score(
         rival=rival,
     )
     commands = Commands(
-        score=shell_line("whatwhere", "anomaly", "score", detector, pictures, "--out", out),
+        score=shell_line("whatwhere", "anomaly", "score", pictures, detector, "--out", out),
         fit=shell_line("whatwhere", "anomaly", "fit", "normal/", "--out", detector)
         + " --overwrite --marks marks.csv",
     )
