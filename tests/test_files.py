@@ -19,6 +19,7 @@ from whatwhere.errors import (
     SpecError,
     UnknownFormat,
     UnusableFile,
+    UnusableRunFile,
     WhatwhereError,
     command,
     did_you_mean,
@@ -40,6 +41,7 @@ from whatwhere.files import (
     remove_leftovers,
     untrusted,
     write_atomic,
+    write_json,
     write_result,
 )
 
@@ -111,6 +113,21 @@ def test_leftovers_of_killed_processes_are_removed_and_other_files_are_not(tmp_p
         (tmp_path / name).touch()
     remove_leftovers(tmp_path)
     assert sorted(os.listdir(tmp_path)) == sorted(names[1:])
+
+
+def test_the_next_command_removes_what_a_killed_one_left_of_its_file(tmp_path: Path) -> None:
+    """Not the temporary file of a process that still writes, nor those of other files."""
+    dead = tmp_path / ".events.csv-0123456789abcdef.part"
+    other = tmp_path / ".other.csv-0123456789abcdef.part"
+    for path in (dead, other):
+        path.touch()
+        os.utime(path, (0, 0))
+    with open_atomic(tmp_path / "events.csv") as file:
+        os.utime(file.fileno(), (0, 0))
+        claim([tmp_path / "events.csv"])
+        file.write(b"complete")
+    assert sorted(os.listdir(tmp_path)) == [other.name, "events.csv"]
+    assert (tmp_path / "events.csv").read_bytes() == b"complete"
 
 
 def test_a_folder_created_for_nothing_is_removed(tmp_path: Path) -> None:
@@ -215,7 +232,7 @@ def test_json_of_any_content_is_an_error_of_ours_without_the_content(
 ) -> None:
     (tmp_path / "file.json").write_bytes(content)
     with pytest.raises(RunError, match=problem) as caught:
-        read_json(tmp_path / "file.json")
+        read_json(tmp_path / "file.json", "test 1", "record", "remove it")
     assert len(str(caught.value)) < 400
 
 
@@ -223,8 +240,22 @@ def test_json_of_any_content_is_an_error_of_ours_without_the_content(
 def test_json_is_read_from_regular_files_only(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.json")
     for path in (tmp_path, tmp_path / "pipe.json", tmp_path / "missing.json"):
-        with pytest.raises(RunError, match="not a usable JSON file"):
-            read_json(path)
+        with pytest.raises(UnusableRunFile) as caught:
+            read_json(path, "test 1", "record", "remove it")
+        assert caught.value.kind == "record"
+
+
+def test_json_names_its_format_and_another_one_is_reported(tmp_path: Path) -> None:
+    file = tmp_path / "file.json"
+    write_json(file, "test 1", {"a": [1, 2]})
+    assert read_json(file, "test 1", "record", "remove it") == {"a": [1, 2]}
+    for content, given in (('{"format": "test 2"}', "test 2"), ('{"a": 1}', None)):
+        file.write_text(content)
+        with pytest.raises(UnusableRunFile) as caught:
+            read_json(file, "test 1", "record", "remove it")
+        cause = caught.value.__cause__
+        assert isinstance(cause, UnknownFormat)
+        assert (cause.given, cause.expected) == (given, "test 1")
 
 
 # Only regular files are opened, and nothing else is waited for ------------------------------------

@@ -28,7 +28,7 @@ def test_the_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         r"```sh\n(whatwhere train .*?)```", START.read_text(encoding="utf-8"), re.DOTALL
     )
     commands = [shlex.split(line) for line in block.replace("\\\n", " ").splitlines()]
-    assert [command[1] for command in commands] == ["train", "encode", "figures", "classify"]
+    assert [command[1] for command in commands] == ["train", "encode", "figures", "svm"]
     monkeypatch.chdir(tmp_path)
     # the others take their time
     monkeypatch.setattr(RunFigures, "names", ["reconstructions", "cost-2"])

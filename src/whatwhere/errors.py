@@ -8,7 +8,7 @@ import shlex
 import sys
 import unicodedata
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import FrameType
 
 _PACKAGE = os.path.dirname(__file__) + os.sep
@@ -41,6 +41,27 @@ class SpecErrorAt(SpecError):
         super().__init__(f"In {where}: {problem}.")
 
 
+class UnknownSetting(SpecError):
+    """A setting that does not exist, such as a misspelt one.
+
+    given  its name; in a recipe, with the tables that it is in
+    owner  the class of settings that was given it; empty in a recipe, whose name says the place
+    near   the settings that it may mean
+    known  the settings that exist there
+    """
+
+    def __init__(self, given: str, owner: str, near: Sequence[str], known: Sequence[str]) -> None:
+        self.given = given
+        self.owner = owner
+        self.near = tuple(near)
+        self.known = tuple(known)
+        place = f" of {owner}" if owner else ""
+        advice = f"The settings here are {', '.join(known)}."
+        if near:
+            advice = f"Did you mean {' or '.join(map(repr, near))}?"
+        super().__init__(f"{given} is not a setting{place}. {advice}")
+
+
 class ImageError(WhatwhereError, ValueError):
     """Images that the model does not support, or a file that does not contain images."""
 
@@ -71,11 +92,9 @@ class UnusableFile(WhatwhereError):
         self.kind = kind
         self.reason = reason
         self.remedy = remedy
-        problem = f"{os.fspath(path)} is not a usable {kind}: {reason[:_LONGEST_REASON]}."
+        short = reason[:500]  # the text of a library may quote the whole file
+        problem = f"{os.fspath(path)} is not a usable {kind}: {short}."
         super().__init__(f"{problem} {sentence(remedy)}")
-
-
-_LONGEST_REASON = 500  # characters: the text of a library may quote the whole file
 
 
 class UnusableRunFile(UnusableFile, RunError):
@@ -155,8 +174,8 @@ def _is_ours(file: str) -> bool:
 
 
 def printable(text: object) -> str:
-    r"""The text with control characters, line breaks and undecodable bytes written as escapes such
-    as \x1b."""
+    r"""Return the text with control characters, line breaks and undecodable bytes written as
+    escapes such as \x1b."""
     return "".join(
         char.encode("unicode_escape").decode() if unicodedata.category(char) in _ESCAPED else char
         for char in str(text)
@@ -173,7 +192,7 @@ _ESCAPE = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|[ntr\\])")
 
 
 def unique_printable(text: str) -> str:
-    r"""The text as `printable` writes it, but never the same for two texts.
+    r"""Return the text as `printable` writes it, but never the same for two texts.
 
     A name that looks as if it had been escaped gets two backslashes in place of each.
 
@@ -187,47 +206,52 @@ def unique_printable(text: str) -> str:
 
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:
-    """A question for the end of an error message: the known name that is spelt most like the given
-    one, if there is one.
+    """Return a question for the end of an error message: the known name that is spelt most like the
+    given one, if there is one.
 
     >>> did_you_mean("minst", ["digits", "mnist"])
     " Did you mean 'mnist'?"
     """
-    close = difflib.get_close_matches(given, list(known), n=1, cutoff=0.6)
+    close = nearest_names(given, known)
     return f" Did you mean {close[0]!r}?" if close else ""
 
 
+def nearest_names(given: str, known: Iterable[str]) -> list[str]:
+    """Find the known name that is spelt most like the given one: a list of one, or of none."""
+    return difflib.get_close_matches(given, list(known), n=1, cutoff=0.6)
+
+
 def listed(items: Iterable[object]) -> str:
-    """Things in a row: '4, 6 and 8'."""
+    """Return things in a row: '4, 6 and 8'."""
     *first, last = map(str, items)
     return f"{', '.join(first)} and {last}" if first else last
 
 
 def sentence(words: str) -> str:
-    """The words with a capital letter and a full stop: 'Make room.'"""
+    """Return the words with a capital letter and a full stop: 'Make room.'"""
     return f"{words[0].upper()}{words[1:]}."
 
 
 def as_clause(error: object) -> str:
-    """The message of an error as a part of another sentence: without its full stop, and without
-    the number and the file of an OSError."""
+    """Return the message of an error as a part of another sentence: without its full stop, and
+    without the number and the file of an OSError."""
     clause = (getattr(error, "strerror", None) or str(error)).removesuffix(".")
     return f"got {clause.removeprefix('Got ')}" if clause.startswith("Got ") else clause
 
 
 def one_or(count: int) -> str:
-    """How many channels a mask may have: '1 or 3', or '1'."""
+    """Return how many channels a mask may have: '1 or 3', or '1'."""
     return "1" if count == 1 else f"1 or {count:,}"
 
 
 def command(*words: str | os.PathLike[str]) -> str:
-    """A command line that can be pasted; control characters in names are escaped, so that it can
-    be shown."""
+    """Return a command line that can be pasted; control characters in names are escaped, so that it
+    can be shown."""
     return " ".join(shlex.quote(printable(os.fspath(word))) for word in words)
 
 
 def plural(count: int, noun: str, several: str | None = None) -> str:
-    """A number of things: 1 event, 2 events, 1,000 events.
+    """Return a number of things: 1 event, 2 events, 1,000 events.
 
     several  the plural of a noun that takes more than an s: 2 classes
     """

@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from typing import BinaryIO, NamedTuple, TypeVar
 
 from whatwhere.errors import (
     ImageError,
@@ -45,23 +45,23 @@ RECORD = ".whatwhere.json"
 """The record in a folder of results: what the program knows about the files that it wrote there."""
 
 _RECORD_FORMAT = "whatwhere results 1"
-PATIENCE = 10.0  # seconds that a process waits for another one that writes in the same folder
 
-_LARGEST_JSON = 1 << 26
 LEFTOVER = re.compile(r"\..{0,40}-[0-9a-f]{16}\.part", re.DOTALL)
 """Names of temporary files. Only a process that was killed leaves one behind."""
 
 
 @contextmanager
 def open_atomic(path: Path) -> Iterator[BinaryIO]:
-    """A new file to write. When the block ends, its content replaces `path` in one step.
+    """Open a new file to write. When the block ends, its content replaces `path` in one step.
 
     If the block raises, or is interrupted, `path` keeps its old content and the temporary file is
-    removed.
+    removed. A process that is killed leaves it behind; `claim` removes it the next time.
     """
-    temporary = path.with_name(f".{path.name[:40]}-{secrets.token_hex(8)}.part")
+    temporary = path.with_name(f"{_leftover_stem(path)}{secrets.token_hex(8)}.part")
     try:
         with open(temporary, "x+b") as file:
+            with suppress(OSError):  # some file systems have no locks
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -86,6 +86,36 @@ def remove_leftovers(folder: Path) -> None:
     for path in folder.iterdir():
         if LEFTOVER.fullmatch(path.name):
             path.unlink(missing_ok=True)
+
+
+def _leftover_stem(path: Path) -> str:
+    """Return the first characters of the names of the temporary files of a file."""
+    return f".{path.name[:40]}-"
+
+
+def _remove_dead_leftovers(paths: list[Path]) -> None:
+    """Remove temporary files that killed processes left of these files: nobody locks them, and they
+    are not new."""
+    stems: dict[Path, set[str]] = {}
+    for path in paths:
+        stems.setdefault(path.parent, set()).add(_leftover_stem(path))
+    for folder, own in stems.items():
+        with suppress(OSError):  # a folder that does not exist yet has none
+            for entry in list(os.scandir(folder)):
+                is_leftover = LEFTOVER.fullmatch(entry.name) and entry.is_file(
+                    follow_symlinks=False
+                )
+                if is_leftover and entry.name[: -len("0123456789abcdef.part")] in own:
+                    _remove_unlocked(Path(entry.path))
+
+
+def _remove_unlocked(path: Path) -> None:
+    """Remove a temporary file unless a process writes it or has just made it."""
+    with suppress(OSError), open(path, "rb") as file:
+        if time.time() - os.fstat(file.fileno()).st_mtime < 10:  # seconds
+            return
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises OSError if another one has it
+        path.unlink()
 
 
 @contextmanager
@@ -241,7 +271,7 @@ def open_regular(path: str | os.PathLike[str]) -> BufferedReader:
 
 
 def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
-    """The content of a regular file. Raises OSError if it has more than `limit` bytes."""
+    """Return the content of a regular file. Raises OSError if it has more than `limit` bytes."""
     with open_regular(path) as file:
         content = file.read(limit + 1)
     if len(content) > limit:
@@ -249,12 +279,26 @@ def read_regular(path: str | os.PathLike[str], limit: int) -> bytes:
     return content
 
 
-def read_json(path: Path) -> Any:
-    """The value in a JSON file; whatever the file holds, an error is a RunError that names it."""
-    with readable(path, "JSON file", "remove it, or restore it"):
-        content = read_regular(path, _LARGEST_JSON)
+def write_json(path: Path, form: str, fields: Mapping[str, object]) -> None:
+    """Write fields as a JSON file that names its format, complete or not at all.
+
+    form  the name and the number of the format, such as "whatwhere part 1"
+    """
+    write_atomic(path, (json.dumps({"format": form, **fields}, indent=1) + "\n").encode())
+
+
+def read_json(path: Path, form: str, kind: str, remedy: str) -> dict[str, object]:
+    """Read the fields that `write_json` wrote. Whatever else the file holds, such as another
+    format, raises a RunError that names it.
+
+    kind, remedy  as for `readable`
+    """
+    with readable(path, kind, remedy):
+        content = read_regular(path, 1 << 26)  # bytes
         with untrusted():  # such as a million brackets
-            return json.loads(content)
+            fields: dict[str, object] = checked(json.loads(content), dict, "its content")
+        check_format(fields.pop("format", None), form)
+        return fields
 
 
 # What may be overwritten
@@ -282,14 +326,13 @@ def check_format(given: object, expected: str) -> None:
 
 
 def read_results(folder: Path) -> dict[str, Result]:
-    """The files that the program wrote into a folder, by their paths from there."""
+    """Return the files that the program wrote into a folder, by their paths from there."""
     record = folder / RECORD
     if not os.path.lexists(record):
         return {}
+    content = read_json(record, _RECORD_FORMAT, "record of results", "remove it")
     with readable(record, "record of results", "remove it"):
-        content = checked(read_json(record), dict, "the record")
-        check_format(content.get("format"), _RECORD_FORMAT)
-        entries = checked(content["files"], dict, "files")
+        entries: dict[str, object] = checked(content["files"], dict, "files")
         return {name: _result(entry) for name, entry in entries.items()}
 
 
@@ -301,10 +344,9 @@ def _result(entry: object) -> Result:
 def _write_results(folder: Path, results: Mapping[str, Result]) -> None:
     """Replace the record of a folder, which is created if it does not exist."""
     entries = {name: {"sha256": results[name].sha256} for name in sorted(results)}
-    content = json.dumps({"format": _RECORD_FORMAT, "files": entries}, indent=1).encode()
     with disk_errors(f"writing {folder / RECORD}", "choose another folder"):
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomic(folder / RECORD, content)
+        write_json(folder / RECORD, _RECORD_FORMAT, {"files": entries})
 
 
 def write_result(folder: Path, path: Path, content: bytes, remedy: str) -> None:
@@ -318,7 +360,7 @@ def write_result(folder: Path, path: Path, content: bytes, remedy: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         path.parent.mkdir(parents=True, exist_ok=True)
         busy = f"Another process is writing to {folder}. Wait for it, or choose another folder."
-        with locked(folder, busy, PATIENCE):
+        with locked(folder, busy, 10.0):  # seconds
             results = read_results(folder)
             before = results.get(name)
             current = (file_checksum(path),) if os.path.isfile(path) else ()
@@ -330,7 +372,7 @@ def write_result(folder: Path, path: Path, content: bytes, remedy: str) -> None:
 
 
 def file_checksum(path: Path) -> str:
-    """sha256 of the content of a regular file."""
+    """Compute sha256 of the content of a regular file."""
     with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -346,7 +388,7 @@ def claim(
 
     The rules of every command: each result has a separate file; an input is never overwritten;
     other files that exist are replaced only with `overwrite`, or if the program wrote them into the
-    same folder of results before.
+    same folder of results before. Temporary files that a killed process left of them are removed.
 
     outputs    the files to write
     inputs     the files that are read; a folder stands for the files in it and in its sub-folders,
@@ -369,6 +411,7 @@ def claim(
             f"{printable(others[0])} exists already{more}{origin}. Choose another path, or replace"
             " it with --overwrite (in Python: overwrite=True)."
         )
+    _remove_dead_leftovers(paths)
 
 
 def input_files(*sources: str | Path | None) -> list[Path]:
@@ -431,7 +474,7 @@ def _check_folders(folders: Iterable[Path]) -> None:
 
 
 def _is_own(path: Path, folder: Path | None, results: Mapping[str, Result]) -> bool:
-    """Whether the program wrote a file that exists into this folder of results."""
+    """Tell whether the program wrote a file that exists into this folder of results."""
     if folder is None or os.path.isdir(path):
         return False
     result = results.get(os.path.relpath(path, folder))
@@ -441,8 +484,8 @@ def _is_own(path: Path, folder: Path | None, results: Mapping[str, Result]) -> b
 
 
 def _files(inputs: Iterable[Path], results: Path | None) -> Iterator[Path]:
-    """The files of all inputs, those in folders and their sub-folders as well, except a sub-folder
-    of results."""
+    """Yield the files of all inputs, those in folders and their sub-folders as well, except a
+    sub-folder of results."""
     left_out = None if results is None else results.resolve()
     for path in inputs:
         if not os.path.isdir(path):
@@ -455,6 +498,6 @@ def _files(inputs: Iterable[Path], results: Path | None) -> Iterator[Path]:
 
 
 def _identity(path: Path) -> tuple[int, int]:
-    """An identity that is the same for all names of one file."""
+    """Return an identity that is the same for all names of one file."""
     status = os.stat(path)
     return status.st_dev, status.st_ino

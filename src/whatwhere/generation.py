@@ -33,7 +33,7 @@ def generate(
     sweeps: int = 2,
     seed: int = 0,
 ) -> Tensor:
-    """New images [count, C, H, W] that resemble the examples.
+    """Make new images [count, C, H, W] that resemble the examples.
 
     examples    the solution of `infer` for several hundred or more images of the wanted kind
     count       number of new images
@@ -73,8 +73,8 @@ def generate(
 
 @torch.no_grad()
 def transfer(what: Solution, where: Solution) -> Tensor:
-    """Images [N, C, H, W] with the features of one solution, placed by the pooling variables of
-    another.
+    """Return images [N, C, H, W] with the features of one solution, placed by the pooling variables
+    of another.
 
     what, where   solutions of the same model, for as many images of the same size
 
@@ -88,8 +88,8 @@ def transfer(what: Solution, where: Solution) -> Tensor:
 
 @torch.no_grad()
 def morph(first: Solution, second: Solution, count: int = 8) -> Tensor:
-    """Images [count, N, C, H, W] in equal steps from those of the first solution to those of the
-    second, including both ends.
+    """Return images [count, N, C, H, W] in equal steps from those of the first solution to those of
+    the second, including both ends.
 
     first, second  solutions of the same model, for as many images of the same size
     count          number of images, with both ends
@@ -109,8 +109,8 @@ def morph(first: Solution, second: Solution, count: int = 8) -> Tensor:
 def combine(
     first: Latents, second: Latents, function: Callable[[Tensor, Tensor], Tensor]
 ) -> Latents:
-    """Latents whose tensors are each a function of those of two others, which must have the same
-    shapes."""
+    """Return latents whose tensors are each a function of those of two others, which must have the
+    same shapes."""
     if [tensor.shape for tensor in first.tensors()] != [
         tensor.shape for tensor in second.tensors()
     ]:
@@ -124,14 +124,14 @@ def combine(
 
 
 def _similarity_maps(p: Tensor) -> Tensor:
-    """The maps for comparing codes, [N, B, H, W]: features, blurred by an element so that small
-    shifts matter little."""
+    """Return the maps for comparing codes, [N, B, H, W]: features, blurred by an element so that
+    small shifts matter little."""
     blurred = F.avg_pool2d(p.square(), 3, stride=1, padding=1).sqrt()
     return F.normalize(blurred.flatten(1)).view_as(blurred)
 
 
 def covering_windows(extent: torch.Size, side: int, generator: torch.Generator) -> list[Window]:
-    """Windows that cover the map, with a random offset, in random order; some stick out."""
+    """Yield windows that cover the map, with a random offset, in random order; some stick out."""
     down, right = torch.randint(side, (2,), generator=generator).tolist()
     rows = range(-down, extent[0], side)
     columns = range(-right, extent[1], side)
@@ -143,8 +143,8 @@ def covering_windows(extent: torch.Size, side: int, generator: torch.Generator) 
 def nearest_elsewhere(
     known: Tensor, maps: Tensor, inside: Window, own: Tensor, neighbours: int
 ) -> Tensor:
-    """For every map, the examples that are most similar outside the window, [count, neighbours],
-    without its own example."""
+    """Find, for every map, the examples that are most similar outside the window, [count,
+    neighbours], without its own example."""
     outside = torch.ones(known.shape[2:], dtype=torch.bool, device=known.device)
     outside[inside] = False
     distances = torch.cdist(maps[:, :, outside].flatten(1), known[:, :, outside].flatten(1))
@@ -152,8 +152,8 @@ def nearest_elsewhere(
 
 
 def replace_window(drawn: Latents, donors: Latents, inside: Window, extent: torch.Size) -> Latents:
-    """The latents with what and where of a window taken from others; the window is scaled to the
-    maps of each layer."""
+    """Return the latents with what and where of a window taken from others; the window is scaled to
+    the maps of each layer."""
 
     def replaced(old: Tensor, new: Tensor) -> Tensor:
         places = zip(inside, old.shape[-2:], extent, strict=True)

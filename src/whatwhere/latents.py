@@ -36,19 +36,19 @@ class PoolingParams:
         return iter((self.mu, self.gamma))
 
     def __getitem__(self, index: int) -> Tensor:
-        """μ for 0 and γ for 1, so that programs recorded by torch.fx can unpack it."""
+        """Return μ for 0 and γ for 1, so that programs recorded by torch.fx can unpack it."""
         return (self.mu, self.gamma)[index]
 
     def map(self, function: TensorMap) -> "PoolingParams":
-        """The same with `function` applied to μ and to γ."""
+        """Apply `function` applied to μ and to γ."""
         return PoolingParams(function(self.mu), function(self.gamma))
 
     def to(self, *args: Any, **kwargs: Any) -> "PoolingParams":
-        """The same on another device, in another dtype."""
+        """Return the same on another device, in another dtype."""
         return self.map(lambda theta: theta.to(*args, **kwargs))
 
     def detach(self) -> "PoolingParams":
-        """The same values, through which no gradient flows."""
+        """Return the same values, through which no gradient flows."""
         return self.map(Tensor.detach)
 
     def __repr__(self) -> str:
@@ -71,7 +71,7 @@ class Background:
     scale: Tensor | None = None
 
     def map(self, function: TensorMap) -> "Background":
-        """The same with `function` applied to every tensor that is not None."""
+        """Apply `function` applied to every tensor that is not None."""
         return Background(
             None if self.low is None else function(self.low),
             None if self.scale is None else function(self.scale),
@@ -109,7 +109,7 @@ class Latents:
         return self.p
 
     def map(self, function: TensorMap) -> "Latents":
-        """The same latents with `function` applied to every tensor."""
+        """Return the same latents with `function` applied to every tensor."""
         return Latents(
             None if self.p is None else function(self.p),
             tuple(theta.map(function) for theta in self.pooling_params),
@@ -131,16 +131,17 @@ class Latents:
         return self.map(lambda tensor: tensor[images])
 
     def to(self, *args: Any, **kwargs: Any) -> "Latents":
-        """The same on another device, in another dtype."""
+        """Return the same on another device, in another dtype."""
         return self.map(lambda tensor: tensor.to(*args, **kwargs))
 
     def put(self, images: Tensor, latents: "Latents") -> "Latents":
-        """The same latents with those of some images, chosen by a mask [N], replaced."""
+        """Return the same latents with those of some images, chosen by a mask [N], replaced."""
         new = iter(latents.tensors())
         return self.map(lambda old: old.index_put((images,), next(new)))
 
     def tensors(self) -> list[Tensor]:
-        """Every tensor, in a fixed order: p, then μ and γ of layer 1, 2, …, then the background."""
+        """Return every tensor, in a fixed order: p, then μ and γ of layer 1, 2, …, then the
+        background."""
         tensors = [] if self.p is None else [self.p]
         for theta in self.pooling_params:
             tensors += [theta.mu, theta.gamma]
@@ -177,7 +178,7 @@ class SparseMap:
         grid: tuple[int, int, int],
         corner: tuple[int, int] = (0, 0),
     ) -> "SparseMap":
-        """The chosen places [B, h, w] of values [V, B, h, w] whose first row and column are
+        """Return the chosen places [B, h, w] of values [V, B, h, w] whose first row and column are
         `corner` in the grid."""
         b, y, x = chosen.nonzero(as_tuple=True)
         _, height, width = grid
@@ -185,7 +186,7 @@ class SparseMap:
         return cls(grid, indices, dense[:, b, y, x].T)
 
     def dense(self) -> Tensor:
-        """[V, B, H, W], 0 where nothing is stored."""
+        """Return [V, B, H, W], 0 where nothing is stored."""
         flat = self.values.new_zeros(self.values.shape[1], math.prod(self.grid))
         flat[:, self.indices] = self.values.T
         return flat.view(-1, *self.grid)
@@ -224,8 +225,8 @@ class SparseLatents:
         return len(self.features.indices)
 
     def dense(self) -> Latents:
-        """The same latents as `infer` returns them, for one image; μ and γ of regions that are not
-        in use are 0."""
+        """Return the same latents as `infer` returns them, for one image; μ and γ of regions that
+        are not in use are 0."""
         thetas = []
         for layer in self.where:
             mu, gamma = layer.dense().chunk(2)

@@ -175,7 +175,8 @@ class Score:
 
 
 def same_sizes(pictures: Array) -> Iterator[tuple[list[int], Any]]:
-    """The pictures of a column in groups of one size: their numbers, and the `Images` of them."""
+    """Yield the pictures of a column in groups of one size: their numbers, and the `Images` of
+    them."""
     groups: dict[tuple[int, ...], list[int]] = {}
     decoded = [as_array(picture) for picture in pictures]
     for number, picture in enumerate(decoded):
@@ -187,12 +188,13 @@ def same_sizes(pictures: Array) -> Iterator[tuple[list[int], Any]]:
 
 
 def stacked(pictures: Array) -> Array:
-    """The pictures of a column as one array [N, H, W] or [N, H, W, C]."""
+    """Return the pictures of a column as one array [N, H, W] or [N, H, W, C]."""
     return np.stack([as_array(picture) for picture in pictures])
 
 
 def as_array(picture: Any) -> Array:
-    """A picture of a column as [H, W] or [H, W, C]: an array, or the bytes of a file, decoded."""
+    """Return a picture of a column as [H, W] or [H, W, C]: an array, or the bytes of a file,
+    decoded."""
     if not is_cell(picture):
         return np.asarray(picture)
     pixels = cell_pixels(picture)
@@ -200,7 +202,7 @@ def as_array(picture: Any) -> Array:
 
 
 def split_rows(codes: CodeRows) -> Iterator[Columns]:
-    """The code of every image by itself, as columns."""
+    """Yield the code of every image by itself, as columns."""
     ends = np.cumsum(codes.features.counts)
     layer_ends = [np.cumsum(layer.counts) for layer in codes.where]
     for row in range(len(codes)):
@@ -223,8 +225,8 @@ def split_rows(codes: CodeRows) -> Iterator[Columns]:
 
 
 def latents_of(row: Mapping[str, Any], model: DeconvNet) -> SparseLatents:
-    """What and where of one row that `Encode` wrote, as read from Parquet. Without `where=True` it
-    has no pooling variables.
+    """Return what and where of one row that `Encode` wrote, as read from Parquet. Without
+    `where=True` it has no pooling variables.
 
     row    the columns of one picture: a row of a pandas table, or a dictionary
     model  the model that encoded it
@@ -254,7 +256,7 @@ def latents_of(row: Mapping[str, Any], model: DeconvNet) -> SparseLatents:
 
 
 def _sparse_map(grid: Any, indices: Any, values: Sequence[Any], each: int) -> SparseMap:
-    """Values at places of a grid; every place has `each` values of each kind."""
+    """Return values at places of a grid; every place has `each` values of each kind."""
     places = torch.tensor(np.asarray(indices, np.int64))
     columns = [torch.tensor(np.asarray(part, np.float32)) for part in values]
     table = [part.reshape(len(places), each) for part in columns]
@@ -262,7 +264,8 @@ def _sparse_map(grid: Any, indices: Any, values: Sequence[Any], each: int) -> Sp
 
 
 def added(batch: Columns, column: str, rows: list[Columns]) -> Columns:
-    """The other columns of a batch, and those of its rows, whose values may differ in length."""
+    """Return the other columns of a batch, and those of its rows, whose values may differ in
+    length."""
     kept = {name: values for name, values in batch.items() if name != column}
     for name in rows[0]:
         values = np.empty(len(rows), object)

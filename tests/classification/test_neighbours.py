@@ -1,14 +1,10 @@
-"""Exact neighbours against all distances, copies of rows, many rows."""
-
-import sys
-import types
+"""Exact neighbours against all distances, copies of rows."""
 
 import numpy as np
 import pytest
 import torch
 
 from whatwhere.classification.neighbours import Neighbours, neighbour_weights
-from whatwhere.errors import MissingExtra
 
 
 def rows(count: int, columns: int = 6, seed: int = 0) -> torch.Tensor:
@@ -58,33 +54,7 @@ def test_weights_fall_from_one_to_exp_minus_four() -> None:
     )
 
 
-def test_many_rows_need_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynndescent", None)
-    with pytest.raises(MissingExtra, match="pip install pynndescent"):
-        Neighbours(rows(11), exact_rows=10).others(3)
-    Neighbours(rows(10), exact_rows=10).others(3)
-
-
-def test_many_rows_take_the_approximate_index(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The index is asked for what the exact search returns, in the units that PyNNDescent has."""
-
-    asked: list[int] = []
-
-    class Index:
-        def __init__(self, x: np.ndarray, n_neighbors: int, random_state: int) -> None:
-            self.x = torch.from_numpy(x)
-
-        def query(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-            asked.append(len(queries))
-            nearest = torch.cdist(torch.from_numpy(queries), self.x).topk(k, largest=False)
-            return nearest.indices.numpy().astype(np.int32), nearest.values.numpy()
-
-    x, queries = rows(60), rows(5, seed=1)
-    wanted = [Neighbours(x).nearest(queries, 4), Neighbours(x).others(6)]
-    monkeypatch.setitem(sys.modules, "pynndescent", types.SimpleNamespace(NNDescent=Index))
-    approximate = Neighbours(x, exact_rows=10)
-    found = [approximate.nearest(queries, 4), approximate.others(6)]
-    assert sum(asked) == len(queries) + len(x)
-    for (squares, numbers), (exact_squares, exact_numbers) in zip(found, wanted, strict=True):
-        assert torch.equal(numbers, exact_numbers)
-        torch.testing.assert_close(squares, exact_squares, rtol=1e-3, atol=1e-4)
+def test_many_rows_are_centred_in_blocks_as_at_once() -> None:
+    x = rows(3000, 6000).half().float()
+    wanted = (x.double() - x.double().mean(0)).float()
+    torch.testing.assert_close(Neighbours(x).rows, wanted)

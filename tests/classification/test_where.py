@@ -14,7 +14,7 @@ from whatwhere.classification.where import (
     read_choice,
     with_choice,
 )
-from whatwhere.errors import SpecError
+from whatwhere.errors import SpecError, UnknownFormat, UnusableRunFile
 
 
 def small_model() -> ww.DeconvNet:
@@ -101,8 +101,13 @@ def test_a_choice_is_kept_and_taken_again(tmp_path: Path) -> None:
     assert read_choice(file) == first
     assert choose_where(model, textures(), recipe, "reference", kept_in=file) == first
     assert with_choice(recipe, first).descriptor.where == "keep"
-    file.write_text('{"where": "auto", "line": ""}')
-    with pytest.raises(Exception, match="expected keep, forget or both"):
+    known = file.read_text()
+    file.write_text(known.replace('"keep"', '"auto"'))
+    with pytest.raises(UnusableRunFile, match="expected keep, forget or both"):
         read_choice(file)
+    file.write_text(known.replace("whatwhere where 1", "whatwhere where 2"))
+    with pytest.raises(UnusableRunFile) as caught:
+        read_choice(file)
+    assert isinstance(caught.value.__cause__, UnknownFormat)
     assert read_choice(None) is None
     assert WhereChoice("keep", "a").line == "a"

@@ -5,7 +5,7 @@ import pytest
 
 from whatwhere.data.images import AllPictures
 from whatwhere.data.parts import PartRecord, begin_part, check_part_of, end_part, find_parts
-from whatwhere.errors import ImageError
+from whatwhere.errors import ImageError, UnknownFormat, UnusableFile
 from whatwhere.spec.execution import Shard
 
 
@@ -80,9 +80,29 @@ def test_parts_of_other_pictures_or_settings_raise(tmp_path, other, message):
         find_parts(files)
 
 
-def test_parts_of_earlier_versions_have_no_record(tmp_path):
+def test_parts_without_a_record_are_not_compared(tmp_path):
     (tmp_path / "part-00001-of-00002").mkdir()
     shard = Shard(2, 2)
     begin_part(shard.part_of(tmp_path), shard, RECORD)
     end_part(shard.part_of(tmp_path), shard)
     assert len(find_parts(tmp_path)) == 2
+
+
+def test_a_record_of_another_format_is_reported(tmp_path):
+    shard = Shard(1, 2)
+    part = shard.part_of(tmp_path)
+    begin_part(part, shard, RECORD)
+    end_part(part, shard)
+    record = part / ".part.json"
+    record.write_text(record.read_text().replace("whatwhere part 1", "whatwhere part 2"))
+    other = tmp_path / "files"
+    other.mkdir()
+    arrays = RECORD.arrays() | {"record": np.array("whatwhere part 2")}
+    np.savez(other / "part-00001-of-00002.npz", **arrays)
+    for folder in (tmp_path, other):
+        with pytest.raises(UnusableFile) as caught:
+            begin_part(Shard(2, 2).part_of(folder), Shard(2, 2), RECORD)
+        assert isinstance(caught.value.__cause__, UnknownFormat)
+        assert caught.value.__cause__.given == "whatwhere part 2"
+    begin_part(part, shard, RECORD, overwrite=True)
+    assert "whatwhere part 1" in record.read_text()

@@ -36,7 +36,9 @@ def make_run(folder, pooling: str = "gaussian"):
         to_toml(ww.Recipe(model=spec, learning=(learning, learning)))
     )
     ww.save(ww.DeconvNet(spec, seed=1), folder / "model.safetensors")
-    (folder / "history.jsonl").write_text("".join(json.dumps(epoch) + "\n" for epoch in HISTORY))
+    (folder / "history.jsonl").write_text(
+        "".join(json.dumps({"format": "whatwhere history 1", **epoch}) + "\n" for epoch in HISTORY)
+    )
     return folder
 
 

@@ -556,3 +556,13 @@ def test_every_other_suggestion_is_where_classes_meet() -> None:
         doubtful = [row for place, row in enumerate(session.said) if place >= 10 and place % 2]
         found.append(np.abs(points[doubtful, 0]).mean())
     assert np.mean(found) < 0.3, "the mean of all points is 0.5"
+
+
+def test_what_is_most_like_a_picture_has_no_label_and_counts_as_suggested() -> None:
+    rows = np.concatenate([np.arange(12)[:, None] / 100 + 1, np.ones((12, 1))], 1)
+    session = ww.Labelling(rows)
+    session.label({0: "a", 2: "a"})
+    assert session.similar(0, 4) == [1, 3, 4, 5], "the nearest first, without those with a label"
+    session.label(dict.fromkeys([1, 3], "a"))
+    assert session.labels.unprompted == {0, 2}
+    assert session.similar(1, 2) == [4, 5]

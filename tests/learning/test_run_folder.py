@@ -12,10 +12,10 @@ import whatwhere as ww
 import whatwhere.engines.reference.filter_map
 import whatwhere.files
 import whatwhere.learning.algorithm
-from whatwhere.errors import RunError, WhatwhereError
+from whatwhere.errors import RunError, UnknownFormat, UnusableRunFile, WhatwhereError
 from whatwhere.learning import TrainingOptions, TrainingStopped, read_run, train
 from whatwhere.learning.reports import EpochReport
-from whatwhere.learning.run_folder import NoRun, open_folder
+from whatwhere.learning.run_folder import NoRun, open_folder, read_history
 from whatwhere.model import DeconvNet, load, save
 from whatwhere.spec import DescriptorSpec, LayerSpec, ModelSpec, Recipe
 from whatwhere.spec.toml import to_toml
@@ -266,7 +266,10 @@ def test_a_recipe_of_another_model_is_named(run):
         read_run(run)
 
 
-GOOD = b'{"layer": 1, "epoch": 1, "reconstruction": 3.0, "penalty": 4.0, "nonzeros": 2.5}'
+GOOD = (
+    b'{"format": "whatwhere history 1", "layer": 1, "epoch": 1, "reconstruction": 3.0,'
+    b' "penalty": 4.0, "nonzeros": 2.5}'
+)
 
 
 @pytest.mark.parametrize(
@@ -274,7 +277,7 @@ GOOD = b'{"layer": 1, "epoch": 1, "reconstruction": 3.0, "penalty": 4.0, "nonzer
     [
         (b"{", "Expecting property name"),
         (GOOD + b'\n{"lay', "Unterminated string"),
-        (GOOD + b"\n\n[1, 2]\n", "layer is missing"),
+        (GOOD + b"\n\n[1, 2]\n", "a line is list; expected dict"),
         (GOOD.replace(b"3.0", b"null"), "reconstruction = None; expected a number"),
         (GOOD.replace(b"4.0", b"NaN"), "penalty = .*; expected a finite number"),
         (
@@ -290,26 +293,33 @@ GOOD = b'{"layer": 1, "epoch": 1, "reconstruction": 3.0, "penalty": 4.0, "nonzer
 )
 def test_a_damaged_history_is_named(content, message, run):
     (run / "history.jsonl").write_bytes(content)
-    with pytest.raises(
-        RunError,
-        match=rf"history\.jsonl is damaged: .*{message}.*train --resume .* to write it again",
-    ):
+    with pytest.raises(UnusableRunFile, match=message) as caught:
         read_run(run)
+    assert caught.value.path == run / "history.jsonl"
+    assert "train --resume" in caught.value.remedy
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
-def test_a_history_is_read_from_a_regular_file_of_limited_size(run, monkeypatch):
+def test_a_history_is_read_from_a_regular_file_of_limited_size(run):
     (run / "history.jsonl").write_bytes(GOOD)
-    monkeypatch.setattr("whatwhere.learning.run_folder.LONGEST_HISTORY", 10)
-    with pytest.raises(
-        RunError, match=r"history\.jsonl is damaged: .*The file has more than 10 bytes"
-    ):
-        read_run(run)
+    with pytest.raises(UnusableRunFile) as caught:
+        read_history(run / "history.jsonl", longest=10)
+    assert caught.value.reason == "The file has more than 10 bytes"
     for make in (os.mkfifo, os.mkdir):
         (run / "history.jsonl").unlink()
         make(run / "history.jsonl")
-        with pytest.raises(RunError, match=r"history\.jsonl is damaged: it is a (pipe|folder)"):
+        with pytest.raises(UnusableRunFile) as caught:
             read_run(run)
+        assert caught.value.reason.startswith(("it is a pipe", "it is a folder"))
+
+
+def test_a_history_of_another_format_is_named(run):
+    for form in (b'"whatwhere history 2"', b"null", b"[3]"):
+        (run / "history.jsonl").write_bytes(GOOD.replace(b'"whatwhere history 1"', form))
+        with pytest.raises(UnusableRunFile) as caught:
+            read_run(run)
+        assert isinstance(caught.value.__cause__, UnknownFormat)
+        assert caught.value.__cause__.expected == "whatwhere history 1"
 
 
 def test_a_history_needs_no_more_than_the_costs(run):

@@ -204,6 +204,12 @@ def test_a_phone_has_the_classes_within_reach_of_the_grid(browser: Any, session:
         until_said(opened, shown, 3)
         assert shown.session is not None
         assert shown.session.said[4] == "one"
+        strip = opened.tab.locator("#like")
+        strip.wait_for()
+        both = opened.box("#like"), opened.box("#reach")
+        assert both[0]["y"] + both[0]["height"] <= both[1]["y"] + 1, "above the classes"
+        press(opened, "<Escape>")
+        assert strip.is_hidden()
         press(opened, "<Escape>")
         assert bar.is_hidden(), "no picture is chosen"
         opened.tab.locator("#grid .cell").nth(5).tap()

@@ -419,6 +419,7 @@ def test_pictures_on_the_map_are_framed_whole_and_their_size_can_be_changed(
 ) -> None:
     _, shown, _ = served
     label_truly(tab, served, 3)
+    tab.tab.locator("#tray .cell").nth(1).click()  # whatever lit up goes out
     tab.until(lambda: bool((tab.pixels("#map")[..., 3] > 0).mean() > 0.01))  # the sheet is here
     tab.tab.locator("#size").fill("24")
     tab.next_frame()
@@ -426,7 +427,7 @@ def test_pictures_on_the_map_are_framed_whole_and_their_size_can_be_changed(
     tab.tab.locator("#size").fill("96")
     tab.next_frame()
     large = tab.pixels("#map")
-    assert (small[..., 3] > 0).mean() < 0.5 * (large[..., 3] > 0).mean()
+    assert (small[..., 3] > 0).mean() < 0.6 * (large[..., 3] > 0).mean()
     outermost = []
     for row in {*np.argmin(shown.places, 0).tolist(), *np.argmax(shown.places, 0).tolist()}:
         tab.tab.mouse.click(*on_map(tab, shown, row))
@@ -440,7 +441,7 @@ def test_pictures_on_the_map_are_framed_whole_and_their_size_can_be_changed(
     assert (grey == 0).mean() > 0.8
     opaque = large[large[..., 3] == 255][:, :3]
     for colour in class_colours(tab):
-        assert (opaque == colour).all(1).mean() > 0.01, "frames have the colours of the classes"
+        assert (opaque == colour).all(1).mean() > 0.003, "frames have the colours of the classes"
 
 
 def class_colours(tab: Opened) -> list[tuple[int, ...]]:
@@ -480,9 +481,15 @@ def test_classes_have_a_mark_next_to_their_colour(tab: Opened, served: Session) 
     record_texts(tab)
     tab.tab.locator("#size").fill("60")
     tab.next_frame()
-    assert sum(text in marks for text in written_on(tab, "")) == COUNT, (
-        "one on every picture of the map"
-    )
+    written = written_on(tab, "")
+    joined = [int(text[1:]) for text in written if text.startswith("×")]
+    tiles = sum(text in marks for text in written)
+    assert tiles + sum(joined) - len(joined) == COUNT, "one on every picture or tile of the map"
+    assert joined, "pictures of this size would cover each other"
+    record_texts(tab)
+    tab.tab.locator("#size").fill("12")
+    tab.next_frame()
+    assert not [text for text in written_on(tab, "") if text in marks], "too small for marks"
 
 
 @pytest.mark.browser
@@ -510,7 +517,12 @@ def test_why_shows_this_picture_next_to_its_neighbours(tab: Opened, served: Sess
     assert names[0].startswith("This picture")
     assert len(names) == 4
     assert all(", labelled " in name for name in names[1:])
+    assert tab.text("#reasons .why-words").startswith("Most like these 3 labelled pictures (")
+    assert tab.tab.locator("#reasons .heat").evaluate("one => one.naturalWidth") == 288
     drawn = tab.tab.locator("#reasons canvas[aria-label^=Feature]")
+    assert not drawn.first.is_visible(), "behind Details"
+    tab.tab.locator("#reasons summary").click()
+    assert drawn.first.is_visible()
     assert drawn.count() % 4 == 0
     assert drawn.count() > 0
 
@@ -687,6 +699,51 @@ def test_a_picture_of_a_class_is_seen_large_without_being_taken_out(
 
 
 @pytest.mark.browser
+def test_what_is_most_like_a_labelled_picture_lights_up_and_enter_confirms_it(
+    tab: Opened, served: Session
+) -> None:
+    _, shown, _ = served
+    session = shown.session
+    first = chosen_row(tab)
+    press(tab, "bar <Enter>")
+    tab.tab.locator("#like").wait_for()
+    lit = [int(one.get_attribute("data-lit")) for one in tab.tab.locator("#like-cells .cell").all()]
+    asked = chosen_row(tab)
+    cosines = dict(session.graph.nearest(first, range(COUNT), COUNT))
+    nearest = [row for row in cosines if row not in (first, asked)]
+    assert lit == [row for row in session.similar(first) if row != asked]
+    assert cosines[lit[-1]] >= max(cosines[row] for row in nearest if row not in lit) - 1e-6
+    tab.tab.wait_for_timeout(450)  # an Enter at once would be that of the name
+    press(tab, "<ArrowDown> <ArrowRight> <ArrowDown>")
+    assert tab.text("#like-give").startswith(f"{len(lit) - 1} pictures: bar")
+    press(tab, "<Enter>")
+    until_said(tab, shown, len(lit))
+    assert set(session.said) == {first, *lit} - {lit[1]}
+    assert tab.tab.locator("#like").is_hidden()
+    press(tab, "u")
+    until_said(tab, shown, 1)
+    tab.tab.locator("#tray .cell").first.click()
+    press(tab, "stripe <Enter>")
+    tab.tab.locator("#like").wait_for()
+    tab.tab.locator("#like-cells .cell").first.click()
+    assert tab.tab.locator("#like-cells .out").count() == 1
+    press(tab, "<Escape>")
+    assert tab.tab.locator("#like").is_hidden()
+    assert sorted(session.said.values()) == ["bar", "stripe"]
+
+
+@pytest.mark.browser
+def test_a_double_click_on_a_class_is_one_label(tab: Opened, served: Session) -> None:
+    _, shown, _ = served
+    press(tab, "bar <Enter>")
+    until_said(tab, shown, 1)
+    tab.tab.locator("#classes .class").first.dblclick()
+    until_said(tab, shown, 2)
+    tab.tab.wait_for_timeout(100)
+    assert len(shown.session.said) == 2
+
+
+@pytest.mark.browser
 def test_a_class_without_a_chosen_picture_stays_pressed_and_every_click_gives_it(
     tab: Opened, served: Session
 ) -> None:
@@ -695,10 +752,13 @@ def test_a_class_without_a_chosen_picture_stays_pressed_and_every_click_gives_it
     name_class(tab, "bar")
     assert "Every picture that you click gets the class bar" in tab.text("#armed")
     for count in (1, 2):
+        tab.tab.wait_for_timeout(400)  # a click at once would belong to the one before
         tab.tab.locator("#tray .cell").first.click()
+        assert tab.text("#at-pointer") == "bar", "shown where the click is"
         until_said(tab, shown, count)
     assert set(shown.session.said.values()) == {"bar"}
     press(tab, "<Escape>")
+    assert tab.tab.locator("#at-pointer").is_hidden()
 
 
 @pytest.mark.browser
@@ -736,7 +796,7 @@ def test_a_blind_check_measures_the_error_and_its_answers_become_labels(
 
 
 @needs_node
-@pytest.mark.parametrize("name", ["zoom", "names"])
+@pytest.mark.parametrize("name", ["clicks", "lit", "names", "tiles", "zoom"])
 def test_a_module_of_the_page_alone(name: str) -> None:
     script = Path(__file__).with_name(f"{name}.mjs")
     done = subprocess.run(["node", "--test", script], capture_output=True, text=True, check=False)
@@ -956,7 +1016,7 @@ def test_the_classifier_is_saved_by_a_key(tab: Opened, served: Session) -> None:
     made.classifier.unlink(missing_ok=True)
     press(tab, "<Control+s>")
     tab.tab.locator("#message", has_text="Saved").wait_for()
-    command = f"whatwhere classify {made.classifier} new/ --out new_sorted"
+    command = f"whatwhere classify new/ {made.classifier} --out new_sorted"
     assert tab.text("#message").endswith(f"To classify new pictures with it: {command}")
     assert ww.load_classifier(made.classifier).classes == tuple(shown.session.classes)
 
@@ -1021,7 +1081,7 @@ def test_a_map_of_many_pictures_has_the_colours_of_their_classes(
         drawn = opened.pixels("#map")
         opaque = drawn[drawn[..., 3] == 255][:, :3]
         for colour in ((0x00, 0x72, 0xB2), (0xE6, 0x9F, 0x00)):
-            assert (opaque == colour).all(1).mean() > 0.03
+            assert (opaque == colour).all(1).mean() > 0.02
         assert (np.ptp(opaque, axis=1) == 0).mean() > 0.2, "pictures are grey"
         assert max(at_once) == 1
         for edge in (drawn[:2], drawn[-2:], drawn[:, :2], drawn[:, -2:]):

@@ -92,6 +92,7 @@ def test_the_walk_by_mouse(walked: tuple[Served, LabelPage, Opened]) -> None:
             opened.tab.locator("#give").click()
         else:
             name = made.truth(current(opened))
+            opened.tab.wait_for_timeout(400)  # a click at once would belong to the one before
             opened.tab.locator(".class", has_text=name).click()
         opened.settle()
     check_end(made, shown, opened)

@@ -15,6 +15,7 @@ from whatwhere.errors import ImageError
 from whatwhere.model.events import Events
 from whatwhere.model.sized import LayerPlaces
 from whatwhere.signals.event_table import write_events
+from whatwhere.signals.find import EventSettings
 from whatwhere.signals.recording import Signals
 
 LENGTH = 32
@@ -331,6 +332,11 @@ def test_neither_statistics_nor_events_of_earlier_tiles_stay_in_memory(
     assert count == len(table) == pytest.approx(len(times), abs=5)
     table.to_csv(tmp_path / "whole.csv")
     assert path.read_bytes() == (tmp_path / "whole.csv").read_bytes()
+
+
+def test_the_recipe_infers_as_events_does() -> None:
+    inference = ww.read_recipe("signals").inference
+    assert EventSettings().inference(inference) == inference
 
 
 def test_noise_sets_lambda() -> None:

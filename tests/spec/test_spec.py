@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import numpy as np
 import pytest
 
-from whatwhere.errors import SpecError
+from whatwhere.errors import SpecError, UnknownSetting
 from whatwhere.spec import (
     AutoLam,
     DescriptorSpec,
@@ -214,3 +214,17 @@ def test_the_values_of_settings_in_words() -> None:
     assert value_of(Recipe.paper(), "learning.each.epochs") == 50
     assert value_of(Recipe.paper(), "plan.each.layer") is None
     assert value_of(Recipe.paper(), "inference.lam.share") is None
+
+
+@pytest.mark.parametrize("spec", [InferenceSpec, LineSearch, Recipe, Oven])
+def test_a_misspelt_setting_raises_an_error_that_names_the_nearest(spec: type) -> None:
+    for name in inspect.signature(spec).parameters:
+        misspelt = f"{name[:-1]}zx"
+        with pytest.raises(UnknownSetting) as caught:
+            spec(**{misspelt: 3})
+        error = caught.value
+        assert (error.given, error.owner) == (misspelt, spec.__name__)
+        assert name in error.known
+        assert len(name) < 5 or error.near[0].startswith(name[:4])
+    with pytest.raises(UnknownSetting):
+        replace(Oven(), shelfs=3)  # type: ignore[call-arg]

@@ -17,7 +17,8 @@ COMMANDS = (
     "codes.command",
     "signals.command",
     "classification.describe_command",
-    "app.classify",
+    "labelling.classify_command",
+    "classification.svm_command",
     "app.figures",
     "app.distill",
     "restoration.command",
@@ -30,7 +31,7 @@ for module in COMMANDS:
     import_module(f"whatwhere.{module}")
 Program.sections = {
     "Do": ("label", "classify", "anomaly", "denoise", "inpaint", "events"),
-    "Model": ("train", "encode", "decode", "describe", "distill"),
+    "Model": ("train", "encode", "decode", "describe", "svm", "distill"),
     "Look": ("demo", "explore", "figures"),
     "Admin": ("info", "download", "bench"),
 }
@@ -53,7 +54,7 @@ def _program(
         ),
     ] = False,
 ) -> None:
-    """Options of the program itself."""
+    """Take options of the program itself."""
 
 
 def main() -> None:

@@ -55,7 +55,7 @@ def bench(
 
 
 def cases(steps: int) -> dict[str, tuple[Phase, InferenceSpec]]:
-    """The paper's settings in training and at test, for the top layer and for layer 1."""
+    """Return the paper's settings in training and at test, for the top layer and for layer 1."""
     training = InferenceSpec(
         lam=0.5, penalty=Power(alpha=0.5), step=LineSearch(per="batch"), steps=steps
     )
@@ -73,7 +73,7 @@ def cases(steps: int) -> dict[str, tuple[Phase, InferenceSpec]]:
 def bench_inference(
     device: Any, *, images: int, steps: int, repeats: int
 ) -> Iterator[dict[str, Any]]:
-    """The image-iterations per second of every engine that supports a case, on a CPU with one
+    """Yield the image-iterations per second of every engine that supports a case, on a CPU with one
     thread and with two.
 
     `speedup` compares an engine's best time with the reference engine's best time, with the same

@@ -7,7 +7,8 @@ from typing import Any
 
 import typer
 
-from whatwhere.commands.builder import Moved, command
+from whatwhere.commands.builder import command
+from whatwhere.commands.old_forms import Moved
 
 PACKAGES = (
     "whatwhere",
@@ -21,7 +22,7 @@ PACKAGES = (
 )
 
 
-@command(moved=(Moved("--download", "download"),))
+@command(old=(Moved("--download", "download"),))
 def info(name: str | None = None, *, json_: bool = False) -> None:
     """Show what is installed: versions, devices, engines, models and data sets.
 
@@ -89,7 +90,7 @@ def _show_run(run: Path, as_json: bool) -> None:
 
 
 def find(name: str) -> dict[str, Any]:
-    """The data set and the model of this name; at least one of them exists."""
+    """Return the data set and the model of this name; at least one of them exists."""
     from whatwhere.data import models
     from whatwhere.data.catalogue import CATALOGUE
     from whatwhere.errors import SpecError, did_you_mean
@@ -109,7 +110,7 @@ def find(name: str) -> dict[str, Any]:
 
 
 def _facts_of(entry: Any) -> dict[str, Any]:
-    """What is known about a model or a data set, and the state of its files."""
+    """Return what is known about a model or a data set, and the state of its files."""
     from whatwhere.data.catalogue import folder_of, missing_files, verify
 
     facts = {"title": entry.title, **entry.facts, "folder": str(folder_of(entry))}
@@ -118,7 +119,7 @@ def _facts_of(entry: Any) -> dict[str, Any]:
 
 
 def description(facts: dict[str, Any], entry: Any) -> list[str]:
-    """A model's card, or the facts of a data set, and the state of the files."""
+    """Return a model's card, or the facts of a data set, and the state of the files."""
     known = [row(fact) for fact in facts.items() if fact[0] != "files"]
     if entry.card:
         known = _card_as_text(entry.card)
@@ -129,7 +130,8 @@ def description(facts: dict[str, Any], entry: Any) -> list[str]:
 
 
 def _card_as_text(card: str) -> list[str]:
-    """A card in Markdown as text: without its title and its pictures; rows of a table as facts."""
+    """Return a card in Markdown as text: without its title and its pictures; rows of a table as
+    facts."""
     lines = []
     for line in card.splitlines()[1:]:
         text = line.replace("`", "")
@@ -151,7 +153,8 @@ def row(item: tuple[str, Any]) -> str:
 
 
 def gather() -> dict[str, Any]:
-    """The installed versions, the devices, the state of each engine, models and data sets."""
+    """Return the installed versions, the devices, the state of each engine, models and data
+    sets."""
     import platform
 
     import torch
@@ -195,7 +198,7 @@ def summary(entry: Any) -> str:
 
 
 def _engine_states() -> dict[str, str]:
-    """For every engine: 'supported', or why not."""
+    """Tell for every engine: 'supported', or why not."""
     import torch
 
     from whatwhere.engines import unsupported_reasons

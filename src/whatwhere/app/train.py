@@ -114,7 +114,7 @@ def train(
 
 
 def _folder_of_run(out: Path | None, resume: Path | None) -> Path:
-    """The folder of a new run, or of one to continue: exactly one of them is given."""
+    """Return the folder of a new run, or of one to continue: exactly one of them is given."""
     if out is not None and resume is None:
         return out
     if resume is not None and out is None:
@@ -136,22 +136,22 @@ def _check_new(folder: Path) -> None:
 
 
 def _read_notes(run: Path) -> dict[str, Any]:
-    """The images and options that a run began with."""
+    """Return the images and options that a run began with."""
     from whatwhere.learning.checkpoint import Checkpoint
 
     return Checkpoint.load(run / "checkpoint").notes
 
 
 def _with_default_count(given: ImageInput, defaults: "Defaults", settings: Settings) -> ImageInput:
-    """The input with the default number of images, unless the user gave a number or settings of
-    learning."""
+    """Return the input with the default number of images, unless the user gave a number or settings
+    of learning."""
     if given.image_count is not None or settings.given("learning"):
         return given
     return replace(given, image_count=defaults.image_count)
 
 
 def _from_notes(kind: type[Kind], notes: dict[str, Any]) -> Kind:
-    """The options of this kind that a run recorded, and defaults for those that it did not
+    """Return the options of this kind that a run recorded, and defaults for those that it did not
     record."""
     names = [f.name for f in fields(kind)]  # type: ignore[arg-type]
     return kind(**{name: notes[name] for name in names if name in notes})
@@ -178,7 +178,7 @@ def _report_interrupts(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def stop_on_signal() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C (or SIGTERM) asks training to stop after its batch; a second one ends it at once.
+    """Let Ctrl-C (or SIGTERM) ask training to stop after its batch; a second one ends it at once.
 
     A process of torchrun may get one Ctrl-C twice, from the terminal and from torchrun, so for such
     a process several signals count as one.

@@ -1,7 +1,8 @@
 """A classifier for few labels: they spread over the graph that connects every row to its nearest
 neighbours."""
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -10,16 +11,19 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere.classification import calibration
+from whatwhere.classification.cell_index import CellSettings
 from whatwhere.classification.label_scores import label_scores
 from whatwhere.classification.neighbours import Neighbours
 from whatwhere.classification.new_rows import NewRows
 from whatwhere.classification.poisson import grow_regions, poisson_learning
 from whatwhere.classification.row_graph import RowGraph
+from whatwhere.classification.stability import expected_accuracy, stability
 from whatwhere.classification.view_graphs import Joined, ViewGraphs
 from whatwhere.classification.view_join import ViewJoin
 from whatwhere.classification.view_weights import ViewWeighting, ViewWeights
 from whatwhere.engines.devices import choose_device
 from whatwhere.errors import ImageError, MissingExtra, SpecError, warn
+from whatwhere.progress import Stage, no_stage
 from whatwhere.spec.checks import require_count
 
 try:
@@ -74,6 +78,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         None means that X is one description
     weighting : how the views are weighed, a `ViewWeighting`
     device : 'cpu', 'cuda', or 'auto', which selects a GPU if there is one
+    stage : shows the progress of finding neighbours among many rows, a `Stage`
 
     Attributes
     ----------
@@ -106,12 +111,14 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         views: Mapping[str, int] | None = None,
         weighting: ViewWeighting | None = None,
         device: str = "cpu",
+        stage: Stage = no_stage,
     ) -> None:
         self.n_neighbors = n_neighbors
         self.class_prior = class_prior
         self.views = views
         self.weighting = weighting
         self.device = device
+        self.stage = stage
 
     def fit(self, X: Any, y: Any) -> "GraphClassifier":
         """Spread the labels.
@@ -122,22 +129,29 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         require_count("n_neighbors", self.n_neighbors)
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32])
         device = choose_device(self.device)
-        rows = torch.tensor(X)
+        rows = torch.from_numpy(np.require(X, requirements="W"))
         self.view_graphs_: ViewGraphs | None = None
         self.weights_: ViewWeights | None = None
         self.join_: ViewJoin | None = None
         self.row_graph_: RowGraph | None = None
         self.graph_: Tensor | None = None
-        if self.views is not None and len(X) > 1:
+        is_long = len(X) >= CellSettings().fewest
+        stage = self.stage if is_long else no_stage
+        with stage("finding neighbours", len(X) * len(self.views or [X])) as advance:
+            self._connect(rows, device, advance)
+        return self.refit(y)
+
+    def _connect(self, rows: Tensor, device: torch.device, advance: Callable[[int], None]) -> None:
+        """Connect each row [N, d] to its nearest neighbours."""
+        if self.views is not None and len(rows) > 1:
             join = ViewJoin.of(self.views, rows)
             how = self.weighting or ViewWeighting()
-            self.view_graphs_ = ViewGraphs.of(join, rows, device, self.n_neighbors, how)
-            self._use(self.view_graphs_.equal)
+            self.view_graphs_ = ViewGraphs.of(join, rows, device, self.n_neighbors, how, advance)
+            self._use(self.view_graphs_.start)
         else:
             self.neighbours_ = Neighbours(rows, device)
-            if len(X) > 1:
-                self._use_graph(RowGraph.of(self.neighbours_, self.n_neighbors))
-        return self.refit(y)
+            if len(rows) > 1:
+                self._use_graph(RowGraph.of(self.neighbours_, self.n_neighbors, advance))
 
     def refit(self, y: Any) -> "GraphClassifier":
         """Spread other labels (n,) over the graph that `fit` made. Making the graph takes most of
@@ -151,7 +165,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             )
         # text that stood next to -1 in an array of objects becomes text
         known = np.array(y[labelled].tolist())
-        check_classification_targets(known)
+        with warnings.catch_warnings():  # one label a class is no sign of a regression
+            warnings.simplefilter("ignore", UserWarning)
+            check_classification_targets(known)
         self.classes_, labels = np.unique(known, return_inverse=True)
         device = self.neighbours_.device
         rows = torch.from_numpy(np.flatnonzero(labelled)).to(device)
@@ -198,14 +214,25 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         return result
 
     def _calibrated(self, graph: RowGraph, rows: Tensor, labels: Tensor) -> Tensor:
-        """Probabilities [N, K] from scores, calibrated on labels that are held out in turn."""
-        scores = label_scores(graph, rows, labels, len(self.classes_))
-        found = calibration.calibrate(scores.held_out_scores, scores.held_out_labels)
+        """Probabilities [N, K] from scores, calibrated on labels that are held out in turn; while
+        these are few, also on the accuracy that the stability of the classes lets expect."""
+        classes = len(self.classes_)
+        scores = label_scores(graph, rows, labels, classes)
+        how = (self.weighting or ViewWeighting()).stability
+        usual = None
+        if len(scores.held_out) < how.enough:
+            of_rows = scores.all_rows.argmax(1)
+            stable = stability(graph, of_rows, classes, len(labels), how)
+            others = torch.ones(len(of_rows), dtype=torch.bool, device=rows.device)
+            others[rows] = False
+            accuracy = expected_accuracy(stable, classes, how)
+            usual = calibration.usual_sharpness(scores.all_rows[others], accuracy)
+        found = calibration.calibrate(scores.held_out_scores, scores.held_out_labels, usual)
         known = found.probabilities(scores.held_out_scores)
         self.held_out_ = HeldOut(scores.held_out, scores.held_out_labels, known)
         probabilities = found.probabilities(scores.all_rows)
-        usual = calibration.usual_distance(graph.distances)
-        return calibration.mix_isolated(probabilities, graph.distances, usual)
+        distance = calibration.usual_distance(graph.distances)
+        return calibration.mix_isolated(probabilities, graph.distances, distance)
 
     def _regions(self, rows: Tensor, labels: Tensor, shares: Tensor) -> Tensor:
         """Shares [N, K] of walks that end in the regions of the classes, whose sizes are known."""
@@ -233,7 +260,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         """The probabilities of the classes for new rows, (n, n_classes)."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        rows = torch.tensor(X)
+        rows = torch.from_numpy(np.require(X, requirements="W"))
         if self.join_ is not None:
             rows = self.join_(rows)
         return np.asarray(self.new_rows_(rows).cpu().numpy())

@@ -1,45 +1,26 @@
 """The nearest rows of a row, and weights that fall with their distance."""
 
+from collections.abc import Callable
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from whatwhere.errors import MissingExtra
+from whatwhere.classification.cell_index import CellIndex, CellSettings
+from whatwhere.classification.nearest import Nearest, nearest_of_all
+from whatwhere.progress import no_op
 
-EXACT_ROWS = 200_000
-DISTANCES = 1 << 26
-FAR = 1e15  # values of rows whose squared distances need float64
-NARROWING = 4.0  # weights fall to exp(-4) at the farthest neighbour (Calder et al. 2020)
-
-
-class Nearest(NamedTuple):
-    """The nearest rows of each of n queries, nearest first.
-
-    squares  squared distances, [n, count]
-    rows     numbers of the rows, [n, count]
-    """
-
-    squares: Tensor
-    rows: Tensor
-
-    def without(self, itself: Tensor) -> "Nearest":
-        """The same less one for each query: the row `itself` [n], or the farthest if it is not
-        among them, as a row with many copies may be."""
-        count = self.rows.shape[1] - 1
-        if count == 0:
-            return self
-        dropped = self.rows == itself[:, None]
-        dropped[:, -1] |= ~dropped.any(1)
-        return Nearest(self.squares[~dropped].view(-1, count), self.rows[~dropped].view(-1, count))
+_DISTANCES = 1 << 26
+_NARROWING = 4.0  # weights fall to exp(-4) at the farthest neighbour (Calder et al. 2020)
+_BLOCK = 1 << 24  # numbers that are computed in float64 at a time
 
 
 class Neighbours:
     """Finds the nearest of some rows [N, D], which are kept as float32 on a device.
 
-    exact_rows  number of rows above which an approximate index finds them
-    distances   number of distances to hold in memory at a time
+    cells      how neighbours are found among many rows
+    distances  number of distances to hold in memory at a time
     """
 
     def __init__(
@@ -47,69 +28,65 @@ class Neighbours:
         rows: Tensor,
         device: torch.device | str = "cpu",
         *,
-        exact_rows: int = EXACT_ROWS,
-        distances: int = DISTANCES,
+        cells: CellSettings | None = None,
+        distances: int = _DISTANCES,
     ) -> None:
         self.distances = distances
-        self.mean = rows.mean(0, keepdim=True, dtype=torch.float64)
+        self.mean = _mean(rows)
         self.device = torch.device(device)
         self.rows = self.centred(rows)
         self.squares = self.rows.square().sum(1)
-        self.exact_rows = exact_rows
+        self.cells = cells or CellSettings()
 
     def __len__(self) -> int:
         return len(self.rows)
 
     @cached_property
-    def index(self) -> Any:
-        """An approximate index of many rows, made on first use; None for few rows."""
-        return approximate_index(self.rows) if len(self.rows) > self.exact_rows else None
+    def index(self) -> CellIndex | None:
+        """An index of many rows, made on first use; None for few rows."""
+        if len(self.rows) < self.cells.fewest:
+            return None
+        return CellIndex(self.rows, self.squares, self.distances, self.cells)
 
     def nearest(self, queries: Tensor, count: int) -> Nearest:
         """The `count` nearest rows of each query."""
         return self.nearest_centred(self.centred(queries), count)
 
-    def others(self, count: int) -> Nearest:
-        """The same for the rows themselves, without each row itself."""
-        nearest = self.nearest_centred(self.rows, count + 1)
+    def others(self, count: int, progress: Callable[[int], Any] = no_op) -> Nearest:
+        """The same for the rows themselves, without each row itself.
+
+        progress  called with the number of rows that were just done
+        """
+        nearest = self.nearest_centred(self.rows, count + 1, progress)
         return nearest.without(torch.arange(len(self), device=self.device))
 
     def centred(self, rows: Tensor) -> Tensor:
         """Rows less the mean of the known rows."""
-        return (rows.double() - self.mean.to(rows.device)).float().to(self.device)
+        blocks = rows.split(max(1, _BLOCK // max(1, rows.shape[1])))
+        mean = self.mean.to(rows.device)
+        result = torch.empty(rows.shape, dtype=torch.float32, device=self.device)
+        place = 0
+        for block in blocks:
+            result[place : place + len(block)] = (block.double() - mean).float().to(self.device)
+            place += len(block)
+        return result
 
-    def nearest_centred(self, queries: Tensor, count: int) -> Nearest:
+    def nearest_centred(
+        self, queries: Tensor, count: int, progress: Callable[[int], Any] = no_op
+    ) -> Nearest:
         """The `count` nearest rows of queries that are centred."""
         if self.index is not None:
-            return self._approximately(queries, count)
-        blocks = queries.split(max(1, self.distances // len(self.rows)))
-        parts = [self._nearest_of_block(block, count) for block in blocks]
-        squares = torch.cat([part.squares for part in parts])
-        return Nearest(squares, torch.cat([part.rows for part in parts]))
+            return self.index.nearest(queries, count, progress)
+        nearest = nearest_of_all(queries, self.rows, self.squares, count, self.distances)
+        progress(len(queries))
+        return nearest
 
-    def _approximately(self, queries: Tensor, count: int) -> Nearest:
-        assert self.index is not None
-        numbers, distances = self.index.query(queries.cpu().numpy(), k=count)
-        squares = torch.from_numpy(distances).to(self.device).square()
-        return Nearest(squares, torch.from_numpy(numbers).to(self.device).long())
 
-    def _nearest_of_block(self, queries: Tensor, count: int) -> Nearest:
-        if len(queries) and float(queries.abs().max()) > FAR:
-            # the squares of such rows are beyond the range of float32
-            all_squares = torch.cdist(queries.double(), self.rows.double()).square()
-            nearest = all_squares.topk(count, dim=1, largest=False)
-            return Nearest(nearest.values, nearest.indices)
-        # |q - x|² = |q|² - 2 (q x - |x|² / 2): what is in brackets orders the rows of a query.
-        closeness = queries @ self.rows.T
-        closeness -= self.squares / 2
-        found = closeness.topk(count, dim=1).indices
-        # Products lose digits where rows are close, so the distances of those that were found are
-        # computed again.
-        step = max(1, self.distances // (count * max(self.rows.shape[1], 1)))
-        pairs = zip(queries.split(step), found.split(step), strict=True)
-        squares = torch.cat([(q[:, None] - self.rows[f]).square().sum(2) for q, f in pairs])
-        order = squares.argsort(dim=1, stable=True)
-        return Nearest(squares.gather(1, order), found.gather(1, order))
+def _mean(rows: Tensor) -> Tensor:
+    """The mean of rows [1, D], in float64, without such a copy of all of them."""
+    blocks = rows.split(max(1, _BLOCK // max(1, rows.shape[1])))
+    sums = [block.sum(0, keepdim=True, dtype=torch.float64) for block in blocks]
+    return torch.stack(sums).sum(0) / len(rows)
 
 
 def neighbour_weights(squares: Tensor) -> Tensor:
@@ -117,13 +94,4 @@ def neighbour_weights(squares: Tensor) -> Tensor:
     where all are equal."""
     farthest = squares[:, -1:]
     scaled = squares / farthest.clamp(min=torch.finfo(squares.dtype).tiny)
-    return torch.where(farthest > 0, (-NARROWING * scaled).exp(), 1.0)
-
-
-def approximate_index(rows: Tensor) -> Any:
-    """PyNNDescent's index of many rows."""
-    try:
-        from pynndescent import NNDescent
-    except ImportError:
-        raise MissingExtra("pynndescent", f"a graph of more than {EXACT_ROWS:,} rows") from None
-    return NNDescent(rows.cpu().numpy(), n_neighbors=31, random_state=0)
+    return torch.where(farthest > 0, (-_NARROWING * scaled).exp(), 1.0)

@@ -7,7 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere.classification.calibration import mix_isolated, usual_distance
-from whatwhere.classification.neighbours import Nearest, Neighbours, neighbour_weights
+from whatwhere.classification.nearest import Nearest
+from whatwhere.classification.neighbours import Neighbours, neighbour_weights
 from whatwhere.classification.ridge import SMALLEST, ridge_weights
 
 RIDGE = 0.1  # penalty, as a share of the mean variance of a column
@@ -55,7 +56,7 @@ class NewRows:
         """Weights [d, K] of the linear score, scaled."""
         classes = F.one_hot(self.probabilities.argmax(1), self.probabilities.shape[1]).double()
         rows = self.neighbours.rows
-        penalty = RIDGE * rows.double().square().sum() / rows.shape[1]
+        penalty = RIDGE * self.neighbours.squares.sum(dtype=torch.float64) / rows.shape[1]
         weights = ridge_weights(rows, classes - classes.mean(0), penalty)
         return weights / (rows @ weights).std(correction=0).clamp(min=SMALLEST)
 

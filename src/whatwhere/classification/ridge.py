@@ -16,6 +16,7 @@ from torch import Tensor
 from whatwhere.classification.calibration import Fold
 
 SMALLEST = 1e-30
+_BLOCK = 1 << 16  # rows that are computed in float64 at a time
 PENALTY = 0.3  # penalty, as a share of the mean squared length of the labelled rows
 WEIGHT = 3.0  # weight of the regression next to the scores of the graph, with many labels
 HALF = 10  # labels of a class at which the regression has half of this weight
@@ -29,7 +30,9 @@ def ridge_weights(rows: Tensor, targets: Tensor, penalty: Tensor) -> Tensor:
     system = gram + penalty.clamp(min=SMALLEST) * diagonal
     if few_rows:
         return (rows.T.double() @ torch.linalg.solve(system, targets)).float()
-    solution: Tensor = torch.linalg.solve(system, rows.T.double() @ targets)
+    blocks = zip(rows.split(_BLOCK), targets.split(_BLOCK), strict=True)
+    right = sum((block.T.double() @ part for block, part in blocks), targets.new_zeros(()))
+    solution: Tensor = torch.linalg.solve(system, right)
     return solution.float()
 
 
@@ -60,7 +63,8 @@ class LabelRegression:
         penalty = PENALTY * known.square().sum() / len(known)
         weights = ridge_weights(known, targets - share, penalty)
         asked = self.rows if rows is None else self.rows[rows]
-        found = ((asked - centre.float()) @ weights).double() + share
+        # no centred copy of all rows
+        found = (asked @ weights).double() - (centre.float() @ weights).double() + share
         return self.weight * (found - found.mean(1, keepdim=True))
 
     def held_out_scores(self, labelled: Tensor, labels: Tensor, folds: Sequence[Fold]) -> Tensor:

@@ -1,7 +1,9 @@
 """Rows, their nearest neighbours, and the graph that labels spread along."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,6 +17,7 @@ from whatwhere.classification.neighbour_graph import (
     symmetric_graph,
 )
 from whatwhere.classification.neighbours import Neighbours, neighbour_weights
+from whatwhere.progress import no_op
 
 
 @dataclass(frozen=True)
@@ -31,9 +34,14 @@ class RowGraph:
     distances: Tensor
 
     @classmethod
-    def of(cls, neighbours: Neighbours, count: int) -> "RowGraph":
-        """Connect every row to `count` others; the weight of a pair falls with its distance."""
-        nearest = neighbours.others(min(count, len(neighbours) - 1))
+    def of(
+        cls, neighbours: Neighbours, count: int, progress: Callable[[int], Any] = no_op
+    ) -> "RowGraph":
+        """Connect every row to `count` others; the weight of a pair falls with its distance.
+
+        progress  called with the number of rows that were just connected
+        """
+        nearest = neighbours.others(min(count, len(neighbours) - 1), progress)
         graph = symmetric_graph(neighbour_weights(nearest.squares), nearest.rows)
         return cls(neighbours, graph, nearest.squares.double().mean(1))
 

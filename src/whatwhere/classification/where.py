@@ -6,7 +6,6 @@ is at a place, what is anywhere, or both side by side, which is the safe choice 
 (benchmarks/labels/any_folder.py).
 """
 
-import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ import torch
 from torch import Tensor
 
 from whatwhere.errors import SpecError
-from whatwhere.files import disk_errors, read_json, readable, write_atomic
+from whatwhere.files import disk_errors, read_json, readable, write_json
 from whatwhere.inference import infer
 from whatwhere.inference.target import ImageSource, in_model_units
 from whatwhere.model import DeconvNet
@@ -27,6 +26,7 @@ FORGET = 0.05  # share of the variance below which only what is anywhere is desc
 KEEP = 0.25  # share above which only what is at a place is described
 SAMPLE = 100  # images that are looked at
 WHERE_FILE = "where.json"  # in the folder of a run
+_FORMAT = "whatwhere where 1"
 
 
 WORDS: dict[Where, str] = {
@@ -88,7 +88,7 @@ def choose_where(
     choice = choose_by_share(model, images, recipe, engine)
     if kept_in is not None and os.access(kept_in.parent, os.W_OK):
         with disk_errors(f"writing {kept_in}", "free some disk space"):
-            write_atomic(kept_in, json.dumps(choice._asdict(), indent=1).encode())
+            write_json(kept_in, _FORMAT, choice._asdict())
     return choice
 
 
@@ -96,8 +96,8 @@ def read_choice(file: Path | None) -> WhereChoice | None:
     """The choice that a file records; None without a file."""
     if file is None or not file.exists():
         return None
+    kept = read_json(file, _FORMAT, "choice of what rows describe", "remove it")
     with readable(file, "choice of what rows describe", "remove it"):
-        kept = read_json(file)
         if kept["where"] not in ("keep", "forget", "both"):
             raise SpecError(f"Got where = {kept['where']!r}; expected keep, forget or both.")
         return WhereChoice(kept["where"], str(kept["line"]))

@@ -29,7 +29,7 @@ from whatwhere.errors import RunError
 from whatwhere.files import disk_errors, new_folder
 from whatwhere.inference import infer
 from whatwhere.inference.target import in_model_units
-from whatwhere.inference.tiled import TILE, TileGrid, infer_tiled
+from whatwhere.inference.tiled import TILING, TileGrid, infer_tiled
 from whatwhere.latents import SparseLatents
 from whatwhere.model import DeconvNet
 from whatwhere.spec import Recipe
@@ -109,7 +109,7 @@ class Encoder:
         return sum(len(images) * self._tiles_of(images) for images, _ in self.groups)
 
     def done(self, out: Path) -> _Done:
-        """What a stopped command has left of this work."""
+        """Return what a stopped command has left of this work."""
         kept = KeptBlocks(out, self._identity)
         if not kept.continues:
             return _Done(0, 0)
@@ -121,7 +121,7 @@ class Encoder:
         return _Done(images, sum(self._pieces_of(batch) for batch in batches))
 
     def has_written(self, out: Path) -> bool:
-        """Whether a file has the codes of these images, with this model and these settings."""
+        """Tell whether a file has the codes of these images, with this model and these settings."""
         same_settings = read_record(out).settings == self.record.settings
         return same_settings and made_of(out) == self._images_checksum
 
@@ -174,7 +174,8 @@ class Encoder:
             raise
 
     def _map(self) -> AbstractContextManager[Callable[..., Iterator[Any]]]:
-        """`map` for batches: pictures of different sizes at the same time, each in one thread."""
+        """Yield `map` for batches: pictures of different sizes at the same time, each in one
+        thread."""
         return workers() if self._in_threads else nullcontext(map)
 
     @property
@@ -188,7 +189,8 @@ class Encoder:
         return self.model.device.type == "cpu"
 
     def _plan(self) -> Iterator[list[Batch]]:
-        """Batches in blocks of about as many images as the limits say, fewer of large ones."""
+        """Yield batches in blocks of about as many images as the limits say, fewer of large
+        ones."""
         limits = self.options.limits
         block: list[Batch] = []
         images = 0
@@ -206,8 +208,8 @@ class Encoder:
             yield block
 
     def _batches(self) -> Iterator[Batch]:
-        """Batches of as many images as the recipe says, or fewer if images are large or need many
-        steps; pictures that are cut into tiles come one by one."""
+        """Yield batches of as many images as the recipe says, or fewer if images are large or need
+        many steps; pictures that are cut into tiles come one by one."""
         for images, masks in self.groups:
             size = 1 if self._tiles_of(images) > 1 else self.recipe.batch_size
             if not self.recipe.inference.per_batch:  # then an image does not depend on its batch
@@ -217,8 +219,8 @@ class Encoder:
                 yield Batch(images, masks, rows, names)
 
     def _most_images(self, pixels: int) -> int:
-        """How many images of this size fit into memory and, on CPUs, into the time of a batch; at
-        least one for each thread."""
+        """Return how many images of this size fit into memory and, on CPUs, into the time of a
+        batch; at least one for each thread."""
         threads = 1 if self._in_threads else torch.get_num_threads()
         most = self.options.limits.batch_pixels // pixels
         if self._on_cpu:
@@ -229,7 +231,7 @@ class Encoder:
         return max(threads, most)
 
     def _codes(self, advance: Advance, batch: Batch) -> CodeRows:
-        """The codes of a batch."""
+        """Return the codes of a batch."""
         if self._tiles_of(batch.images) > 1:
             return self._tiled_codes(advance, batch)
         images, masks, rows, _ = batch
@@ -252,7 +254,7 @@ class Encoder:
         )
 
     def _tiled_codes(self, advance: Advance, batch: Batch) -> CodeRows:
-        """The code of one large picture."""
+        """Return the code of one large picture."""
         images, masks, rows, _ = batch
         tiled = infer_tiled(
             self.model,
@@ -262,7 +264,7 @@ class Encoder:
             mask=None if masks is None else PictureWindows(masks, rows.start),
             engine=self.engine,
             progress=advance,
-            tile=self.options.tile or TILE,
+            tile=self.options.tile or TILING.tile,
             overlap=self.options.overlap,
         )
         self.engine_used = tiled.engine
@@ -272,7 +274,7 @@ class Encoder:
         return CodeRows.of_sparse(code, images.shape)
 
     def _arrays(self, block: list[Batch], parts: list[CodeRows]) -> dict[str, Array]:
-        """The arrays of a block, with labels and names where all of its images have them."""
+        """Return the arrays of a block, with labels and names where all of its images have them."""
         more: dict[str, Array] = {}
         labels = [batch.labels for batch in block]
         names = [batch.picture_names for batch in block]
@@ -286,13 +288,15 @@ class Encoder:
         return batch.length * self._tiles_of(batch.images)
 
     def _tiles_of(self, images: Images) -> int:
-        """The number of tiles of each image; 1 if it is inferred as a whole."""
+        """Return the number of tiles of each image; 1 if it is inferred as a whole."""
         _, height, width = images.shape
         tile = self.options.tile
         if tile == 0 or (tile is None and height * width <= self.options.limits.large_picture):
             return 1
         return len(
-            TileGrid.of(self.model.spec, height, width, tile or TILE, self.options.overlap).tiles
+            TileGrid.of(
+                self.model.spec, height, width, tile or TILING.tile, self.options.overlap
+            ).tiles
         )
 
     @cached_property
@@ -342,8 +346,9 @@ def record_of(
     options: EncodeOptions,
     all_pictures: AllPictures | None = None,
 ) -> PartRecord:
-    """The record of codes: the model, the settings that change codes, and the pictures of all
-    shards. It is the same for all shards and engines, because all engines give the same codes."""
+    """Return the record of codes: the model, the settings that change codes, and the pictures of
+    all shards. It is the same for all shards and engines, because all engines give the same
+    codes."""
     codes = (options.where, options.exact, options.tile, options.overlap)
     settings = (recipe.inference, recipe.plan, codes)
     return PartRecord(model.checksum, text_checksum(f"{model.checksum} {settings}"), all_pictures)

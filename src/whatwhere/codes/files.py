@@ -26,7 +26,15 @@ from whatwhere.codes.small_codes import expand
 from whatwhere.data.arrays import check_members, open_npz
 from whatwhere.data.parts import UNKNOWN, PartRecord, find_parts, read_record
 from whatwhere.errors import ImageError, printable, sentence
-from whatwhere.files import disk_errors, new_folder, open_atomic, open_regular, readable, untrusted
+from whatwhere.files import (
+    check_format,
+    disk_errors,
+    new_folder,
+    open_atomic,
+    open_regular,
+    readable,
+    untrusted,
+)
 from whatwhere.latents import Background, Latents, SparseLatents, SparseMap
 
 Array = np.ndarray[Any, Any]
@@ -110,16 +118,16 @@ class Codes:
         return np.concatenate([self._block(number).features for number in range(len(self._blocks))])
 
     def __getitem__(self, image: int) -> SparseLatents:
-        """What and where of one image."""
+        """Return what and where of one image."""
         block, row = self._find(image)
         return block[row]
 
     def latents(self, image: int) -> Latents:
-        """What and where of one image, dense, as `infer` returns them."""
+        """Return what and where of one image, dense, as `infer` returns them."""
         return self[image].dense()
 
     def decode(self, model: Any, image: int) -> Tensor:
-        """The image [C, H, W] that a code reconstructs with the model that made it, a
+        """Return the image [C, H, W] that a code reconstructs with the model that made it, a
         `DeconvNet`.
 
         With another model, it raises an error. `model.at(H, W).decode(codes.latents(i))` decodes
@@ -138,8 +146,8 @@ class Codes:
             )
 
     def _check_model(self, model: Any) -> None:
-        """Raise an ImageError if another model made the codes. Files of earlier versions do not
-        record their model."""
+        """Raise an ImageError if another model made the codes. A file of one block does not
+        record its model."""
         if self.model and model.checksum != self.model:
             given = "this model" if model.source is None else printable(model.source)
             raise ImageError(
@@ -149,7 +157,7 @@ class Codes:
             )
 
     def _find(self, image: int) -> "tuple[_CodeBlock, int]":
-        """The block of an image, and its row there."""
+        """Return the block of an image, and its row there."""
         image = range(len(self))[image]
         number = int(np.searchsorted(self._starts, image, side="right")) - 1
         return self._block(number), image - int(self._starts[number])
@@ -160,7 +168,7 @@ class Codes:
         return self._loaded[1]
 
     def _joined(self, name: str) -> Array | None:
-        """An array of all images; None if not all blocks have it."""
+        """Return an array of all images; None if not all blocks have it."""
         parts = [self._block(number).arrays.get(name) for number in range(len(self._blocks))]
         present = [part for part in parts if part is not None]
         return np.concatenate(present) if len(present) == len(parts) else None
@@ -198,13 +206,13 @@ class _CodeBlock:
         )
 
     def __getitem__(self, image: int) -> SparseLatents:
-        """What and where of one image."""
+        """Return what and where of one image."""
         image = range(len(self))[image]
         where = tuple(self._map(f"where{k}", image) for k in range(1, self.depth + 1))
         return SparseLatents(self._map("features", image), where, self._background(image))
 
     def decode(self, model: Any, image: int) -> Tensor:
-        """The image [C, H, W] that a code reconstructs with the model that made it, a
+        """Return the image [C, H, W] that a code reconstructs with the model that made it, a
         `DeconvNet`."""
         if not self.depth:
             raise ImageError(
@@ -301,7 +309,7 @@ def join_blocks(
 
 
 def made_of(path: Path) -> str:
-    """The checksum of the images in a file of codes; empty in any other file."""
+    """Return the checksum of the images in a file of codes; empty in any other file."""
     try:
         with open_npz(path, "file of codes", REMEDY) as archive:
             return str(archive.get("made_of", ""))
@@ -310,7 +318,7 @@ def made_of(path: Path) -> str:
 
 
 def block_name(number: int) -> str:
-    """The name of a block in a file of codes."""
+    """Return the name of a block in a file of codes."""
     return f"block{number:07}.npz"
 
 
@@ -323,11 +331,8 @@ def load_codes(path: str | os.PathLike[str]) -> Codes:
 
     path  path of the file or the folder
 
-    >>> from whatwhere.app import app
-    >>> np.save("three.npy", ww.data.load("digits").pixels[:3])
-    >>> command = ["encode", "mnist", "three.npy", "--out", "codes.npz", "--quiet"]
-    >>> app([*command, "--set", "inference.steps=2"], standalone_mode=False)
-    codes.npz: ...
+    >>> images, few = ww.data.load("digits").pixels[:3], ww.InferenceSpec(steps=2)
+    >>> _ = ww.codes.write_codes("codes.npz", ww.load("mnist"), images, few)
     >>> ww.load_codes("codes.npz").features.shape
     (3, 48, 10, 10)
     """
@@ -340,12 +345,12 @@ def load_codes(path: str | os.PathLike[str]) -> Codes:
 
 
 def _stored_blocks(path: Path) -> list[_StoredBlock]:
-    """The blocks of one file; a file of the former format is one block, read at once."""
+    """Return the blocks of one file; a file of the former format is one block, read at once."""
     with open_npz(path, "file of codes", REMEDY) as archive:
-        kind = str(archive.get("format"))
-        if kind != BLOCKS:
+        if _format_of(archive) == FORMAT:
             block = _checked_block(archive, str(path))
             return [_StoredBlock(len(block), lambda: block)]
+        check_format(_format_of(archive), BLOCKS)
         counts = np.asarray(archive["counts"])
         if counts.ndim != 1 or counts.dtype.kind != "i" or (counts < 1).any():
             raise ValueError("the counts of images in its blocks are wrong")
@@ -353,6 +358,11 @@ def _stored_blocks(path: Path) -> list[_StoredBlock]:
             if block_name(number) not in archive.files:
                 raise ValueError(f"block {number + 1} of {len(counts)} is missing")
     return [_stored_block(path, number, int(count)) for number, count in enumerate(counts)]
+
+
+def _format_of(archive: Mapping[str, Array]) -> str | None:
+    """Return the format that an archive names; None if it names none."""
+    return str(archive["format"]) if "format" in archive else None
 
 
 def _stored_block(path: Path, number: int, count: int) -> _StoredBlock:
@@ -373,10 +383,9 @@ def _stored_block(path: Path, number: int, count: int) -> _StoredBlock:
 
 
 def _checked_block(archive: Mapping[str, Array], name: str) -> _CodeBlock:
-    """The arrays of a block, after checking that they belong together; raises a ValueError
+    """Return the arrays of a block, after checking that they belong together; raises a ValueError
     otherwise."""
-    if str(archive.get("format")) != FORMAT:
-        raise ValueError("`whatwhere encode` did not write it")
+    check_format(_format_of(archive), FORMAT)
     with untrusted():  # arrays of any types and shapes
         arrays = expand(archive)
     arrays = {key: values for key, values in arrays.items() if KNOWN.fullmatch(key)}
@@ -432,7 +441,7 @@ def _check_map(layer: str, arrays: Mapping[str, Array]) -> None:
 
 
 def _ascend_in_grids(indices: Array, counts: Array, grid_sizes: Array) -> bool:
-    """Whether the places of every image ascend and lie in its grid."""
+    """Tell whether the places of every image ascend and lie in its grid."""
     inside = (indices >= 0) & (indices < np.repeat(grid_sizes, counts))
     images = np.repeat(np.arange(len(counts)), counts)
     ascending = (np.diff(indices) > 0) | (np.diff(images) > 0)

@@ -56,7 +56,7 @@ class KeptBlocks:
         return self.about.is_file() and self.about.read_bytes() == self.identity.encode()
 
     def block(self, number: int) -> Path:
-        """The file of a complete block."""
+        """Return the file of a complete block."""
         return self.folder / block_name(number)
 
     def has_block(self, number: int) -> bool:
@@ -73,7 +73,7 @@ class KeptBlocks:
             begun.unlink()
 
     def batches(self, number: int) -> list[CodeRows]:
-        """The first batches of a block that is not complete."""
+        """Return the first batches of a block that is not complete."""
         batches: list[CodeRows] = []
         for file in self._begun(number):
             if not _is_whole(file, FileStamp.of(file.stat())):
@@ -104,7 +104,7 @@ class KeptBlocks:
             write_atomic(file, content.getvalue())
 
     def _begun(self, number: int) -> list[Path]:
-        """The files of the first batches of a block, in their order."""
+        """Return the files of the first batches of a block, in their order."""
         return sorted(self.folder.glob(f"begun{number:07}-*.npz"))
 
     @contextmanager

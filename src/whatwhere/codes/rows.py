@@ -22,7 +22,7 @@ def code_rows(
     where: bool = True,
     exact: bool = False,
 ) -> CodeRows:
-    """The codes in the latents of a batch of images.
+    """Return the codes in the latents of a batch of images.
 
     shape  shape of the images: channels, height, width
     where  whether to keep the pooling variables, too
@@ -50,7 +50,7 @@ def block_arrays(
     exact: bool = False,
     more: Mapping[str, Array] | None = None,
 ) -> dict[str, Array]:
-    """The arrays of a block of codes, which `codes.files.write_block` writes.
+    """Return the arrays of a block of codes, which `codes.files.write_block` writes.
 
     more  arrays of all images: labels, names
     """
@@ -67,6 +67,6 @@ def block_arrays(
 
 
 def _two_elements(model: DeconvNet) -> list[bool]:
-    """For each layer, whether its regions have two elements along every axis."""
+    """Tell for each layer whether its regions have two elements along every axis."""
     layers = model.spec.layers
     return [layer.pool_shape == (2, 2) and layer.pool_maps in (1, 2) for layer in layers]

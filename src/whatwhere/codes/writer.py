@@ -138,9 +138,9 @@ def open_codes_file(
 def _may_have_written(
     file: Path | None, recipe: Recipe, model: DeconvNet, options: EncodeOptions, hint: str
 ) -> bool:
-    """Whether a file of codes exists that this command may have written. Codes of another model or
-    of other settings raise a RunError; a λ that is still to be chosen from the images is not
-    compared.
+    """Tell whether a file of codes exists that this command may have written. Codes of another
+    model or of other settings raise a RunError; a λ that is still to be chosen from the images is
+    not compared.
 
     hint  a sentence about other settings
     """
@@ -155,7 +155,7 @@ def _may_have_written(
 
 
 def _exists_already(file: Path, words: str, hint: str = "") -> RunError:
-    """The error for codes that exist already, but are not those of this command.
+    """Make the error for codes that exist already, but are not those of this command.
 
     words  what they were made with instead
     hint   a sentence about other settings

@@ -24,14 +24,15 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_ori
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from whatwhere.commands.old_forms import Grammar, OldForm
 from whatwhere.errors import SpecError
-from whatwhere.errors import command as command_line
 from whatwhere.spec.checks import type_hints, value_in_words
 from whatwhere.spec.docstrings import docstring, parse
 from whatwhere.spec.toml import described_paths, override, parse_toml, setting_paths, value_of
 
 Spec = TypeVar("Spec")
 Kind = Any  # a dataclass, or a pair (dataclass, names of some fields)
+_ARGUMENTS = {"images": "pictures", "run": "model"}  # how the help calls arguments
 _METAVARS = {int: "N", float: "NUMBER", Path: "PATH", list[str]: "NAME"}
 
 
@@ -72,7 +73,7 @@ app = typer.Typer(
         "Examples:\n\n\b\n"
         "  whatwhere label pictures/\n"
         "  whatwhere anomaly odd pictures/ --out odd\n"
-        "  whatwhere denoise noisy.png clean.png\n"
+        "  whatwhere denoise noisy.png --out clean.png\n"
         "  whatwhere train recording.wav --out runs/signals\n"
         "\n`whatwhere COMMAND --help` shows the options of a command, with examples."
     ),
@@ -119,7 +120,7 @@ class Setting:
 
 
 def _value_types(hint: Any) -> list[Any]:
-    """The types besides None in a type hint."""
+    """Return the types besides None in a type hint."""
     if get_origin(hint) in (tuple, list):
         return [hint]
     members = get_args(hint) or (hint,)
@@ -127,7 +128,8 @@ def _value_types(hint: Any) -> list[Any]:
 
 
 def metavar(hint: Any) -> str:
-    """The placeholder for a value of this type in the help: its possible values, or its type."""
+    """Return the placeholder for a value of this type in the help: its possible values, or its
+    type."""
     words = [
         word
         for member in (hint, *_value_types(hint))
@@ -140,8 +142,8 @@ def metavar(hint: Any) -> str:
 
 
 def known_settings(kinds: Iterable[Kind]) -> dict[str, Setting]:
-    """The settings of dataclasses by name; for a pair (dataclass, 'name name'), only the named
-    ones."""
+    """Return the settings of dataclasses by name; for a pair (dataclass, 'name name'), only the
+    named ones."""
     known = {}
     for entry in kinds:
         kind, names = entry if isinstance(entry, tuple) else (entry, "")
@@ -169,22 +171,22 @@ class Settings:
         )
 
     def of(self, kind: type[Spec]) -> Spec:
-        """A spec of this kind with the given settings, and defaults for all others."""
+        """Return a spec of this kind with the given settings, and defaults for all others."""
         return self.override(kind())
 
     def override(self, spec: Spec) -> Spec:
-        """The spec with the given settings in place of its own."""
+        """Return the spec with the given settings in place of its own."""
         own = {
             name: value for name, value in self.table.items() if self.known[name].kind is type(spec)
         }
         return override(spec, own)
 
     def given(self, name: str) -> bool:
-        """Whether a setting, or one inside it, was given."""
+        """Tell whether a setting, or one inside it, was given."""
         return name in self.table
 
     def _split(self, change: str) -> tuple[str, str]:
-        """The name and the value of NAME=VALUE."""
+        """Return the name and the value of NAME=VALUE."""
         name, equals, value = change.partition("=")
         name = name.strip().replace("-", "_")
         if not equals or not all(
@@ -203,7 +205,7 @@ class Settings:
         return name, value
 
     def _toml(self, name: str, value: str | bool) -> str:
-        """A value in TOML: where text is expected, it stays unchanged, and a word needs no
+        """Return a value in TOML: where text is expected, it stays unchanged, and a word needs no
         quotes."""
         if isinstance(value, bool):
             return str(value).lower()
@@ -217,8 +219,8 @@ class Settings:
 
 
 def nearest(name: str, known: Mapping[str, Setting], others: Iterable[str] = ()) -> list[str]:
-    """The settings that an unknown name may mean: those of this name at a deeper level, or those
-    that are spelt alike.
+    """Return the settings that an unknown name may mean: those of this name at a deeper level, or
+    those that are spelt alike.
 
     others  other names that it may mean; if one of them is nearer, it is the result
     """
@@ -252,47 +254,15 @@ SHARED = parse("""Parameters that several commands share.
     """).entries
 
 
-@dataclass(frozen=True)
-class Moved:
-    """An option of a command that is a command of its own now.
-
-    option   the option
-    command  the name of the new command
-    becomes  the option of the new command that takes its value; None if it has no value
-    """
-
-    option: str
-    command: str
-    becomes: str | None = None
-
-    def new_line(self, words: Sequence[str]) -> str:
-        """Write the command line of the new command.
-
-        words  of the old one, without the names of the program and the command
-        """
-        given = [part for word in words for part in _split_option(word)]
-        if self.becomes is not None and self.becomes in given:
-            at = given.index(self.becomes)
-            del given[at : at + 2]
-        new = [self.becomes if word == self.option else word for word in given]
-        return command_line("whatwhere", self.command, *(word for word in new if word is not None))
-
-
-def _split_option(word: str) -> list[str]:
-    """Split --option=value into its two words."""
-    name, equals, value = word.partition("=")
-    return [name, value] if equals and name.startswith("--") else [word]
-
-
 def command(
-    *kinds: Kind, flags: str = "", moved: Sequence[Moved] = (), app: typer.Typer = app
+    *kinds: Kind, flags: str = "", old: Sequence[OldForm] = (), app: typer.Typer = app
 ) -> Callable[[Function], Function]:
     """Make a command of a function.
 
     kinds  dataclasses whose fields are settings, or pairs of a dataclass and the names of some of
            its fields
     flags  names of settings that are also options
-    moved  options that are commands of their own now
+    old    forms of the command line that answer with the line to type now
     app    the program, or a group of its commands
     """
     known = known_settings(kinds)
@@ -317,7 +287,7 @@ def command(
             function(**given)
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        content = {"known": known, "flags": chosen, "examples": own.shell, "moved": moved}
+        content = {"known": known, "flags": chosen, "examples": own.shell, "old": old}
         cls = type("_SuggestingCommand", (_SuggestingCommand,), content)
         # the list of commands shows all of `short_help`, but cuts a text from `help`
         app.command(
@@ -335,7 +305,8 @@ def command(
 def _settings_parameters(
     known: Mapping[str, Setting], flags: Sequence[str]
 ) -> list[inspect.Parameter]:
-    """The flags, `--set` for all other settings, and `--help-settings`, which lists those."""
+    """Return the flags, `--set` for all other settings, and `--help-settings`, which lists
+    those."""
     parameters = [flag(known[name]) for name in flags]
     others = [setting for name, setting in known.items() if name not in flags]
     if not others:
@@ -371,8 +342,8 @@ def _settings_parameters(
 
 
 def settings_rows(settings: Iterable[Setting]) -> Iterator[tuple[str, str]]:
-    """Settings with their defaults, what they mean and the values that they take. The defaults of
-    the settings inside a recipe are those of that recipe; the paper's are shown."""
+    """Yield settings with their defaults, what they mean and the values that they take. The
+    defaults of the settings inside a recipe are those of that recipe; the paper's are shown."""
     for setting in settings:
         described = described_paths(setting.kind)
         if setting.nested:
@@ -387,19 +358,19 @@ def settings_rows(settings: Iterable[Setting]) -> Iterator[tuple[str, str]]:
 
 
 def _paper_value(kind: type, path: str) -> str:
-    """The value of a setting in the paper's recipe, where it has one."""
+    """Return the value of a setting in the paper's recipe, where it has one."""
     value = value_of(kind.paper(), path) if hasattr(kind, "paper") else None
     return "" if value in (None, ()) else f"recipe paper: {value_in_words(value)}"
 
 
 def noted(*notes: str) -> str:
-    """Notes at the end of a description."""
+    """Return notes at the end of a description."""
     given = [note for note in notes if note and note != "text"]
     return f" ({'; '.join(given)})" if given else ""
 
 
 def _examples_text(examples: Sequence[str]) -> str | None:
-    """The examples, one a line, below the options of the help."""
+    """Return the examples, one a line, below the options of the help."""
     if not examples:
         return None
     lines = "\n".join(f"  {line}" for line in examples)
@@ -412,21 +383,27 @@ class _SuggestingCommand(TyperCommand):
     known     its settings
     flags     the names of those that are also options
     examples  command lines for its help
-    moved     options that are commands of their own now
+    old       forms of the command line that answer with the line to type now
     """
 
     known: Mapping[str, Setting] = {}
     flags: Sequence[str] = ()
     examples: Sequence[str] = ()
-    moved: Sequence[Moved] = ()
+    old: Sequence[OldForm] = ()
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        given = {part for word in args for part in _split_option(word)}
-        for old in self.moved:
-            if old.option in given:
-                raise UsageError(
-                    f"{old.option} is a command of its own now. Run: {old.new_line(args)}"
-                )
+        grammar = Grammar(
+            command=ctx.command_path.split()[1:],
+            takes=frozenset(
+                name
+                for p in self.params
+                if p.param_type_name == "option" and not getattr(p, "is_flag", False)
+                for name in p.opts
+            ),
+        )
+        for old in self.old:
+            if line := old.new_line(args, grammar):
+                raise UsageError(f"This command line has changed. Run: {line}")
         try:
             return super().parse_args(ctx, args)
         except UsageError as error:
@@ -442,12 +419,13 @@ class _SuggestingCommand(TyperCommand):
 
 
 def _own_parameter(p: inspect.Parameter, hint: Any, words: Mapping[str, str]) -> inspect.Parameter:
-    """A parameter of the function as an argument or an option."""
+    """Return a parameter of the function as an argument or an option."""
     name = p.name.rstrip("_")
     text = sentence(words[name] if name in words else SHARED[name])
     info: Any
     if p.kind is not p.KEYWORD_ONLY:
-        info = typer.Argument(metavar=name.upper(), help=text, show_default=p.default is not None)
+        shown = _ARGUMENTS.get(name, name).upper()
+        info = typer.Argument(metavar=shown, help=text, show_default=p.default is not None)
     else:
         value = None if hint is bool else metavar(hint)
         info = typer.Option(spelled(name, p.default), help=text, metavar=value)
@@ -455,8 +433,8 @@ def _own_parameter(p: inspect.Parameter, hint: Any, words: Mapping[str, str]) ->
 
 
 def flag(setting: Setting) -> inspect.Parameter:
-    """A setting as an option. Its value is text that is read as `--set` reads it, so that only the
-    dataclass checks it."""
+    """Return a setting as an option. Its value is text that is read as `--set` reads it, so that
+    only the dataclass checks it."""
     text = sentence(setting.words)
     if setting.hint is bool:
         option = typer.Option(spelled(setting.name, setting.default), help=text, show_default=False)
@@ -474,7 +452,7 @@ def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 
 
 def spelled(name: str, default: Any = None) -> str:
-    """The option for a name; a flag that is on by default can be switched off."""
+    """Return the option for a name; a flag that is on by default can be switched off."""
     dashed = name.replace("_", "-")
     return f"--{dashed}/--no-{dashed}" if default is True else f"--{dashed}"
 

@@ -67,7 +67,7 @@ class ImageInput(Checked):
         return (self.rate, self.waveforms, self.length) != (None, None, None)
 
     def absolute(self) -> "ImageInput":
-        """The same with paths in full; names, `alpha` and `nan` stay as they are."""
+        """Return the same with paths in full; names, `alpha` and `nan` stay as they are."""
         from whatwhere.data.catalogue import absolute_source
 
         mask = self.mask if self.mask in (None, "alpha", "nan") else absolute_source(self.mask)
@@ -76,7 +76,8 @@ class ImageInput(Checked):
     def for_training(
         self, *, signals: bool = False
     ) -> "tuple[ww.data.Images, ww.data.Images | None]":
-        """Images of one size, or their crops, and their masks; only the first `limit` of both."""
+        """Return images of one size, or their crops, and their masks; only the first `limit` of
+        both."""
         import numpy as np
 
         images, masks = ww.data.load_for_training(
@@ -93,7 +94,8 @@ class ImageInput(Checked):
 
 
 def open_shard(settings: Settings, out: Path | None, *, quiet: bool = False) -> Shard:
-    """The part of the pictures that this command processes; the first line of its output says so.
+    """Return the part of the pictures that this command processes; the first line of its output
+    says so.
 
     out  the folder of the parts; parts of another number of shards in it raise an error
     """
@@ -113,7 +115,7 @@ def open_shard(settings: Settings, out: Path | None, *, quiet: bool = False) -> 
 def read_images(
     run: Path, source: str, labels: Path | None = None, size: int | None = None
 ) -> "ww.data.Images":
-    """The images of a name or a path, with their labels, if there are any.
+    """Return the images of a name or a path, with their labels, if there are any.
 
     The value of white, and the side of squares from images of several sizes, are those of the run.
 
@@ -126,27 +128,27 @@ def read_images(
 
 
 def read_recording(run: Path, source: str, rate: float | None = None) -> "ww.data.Signals":
-    """A recording with its rate: the given one, that of its file, or that of the run."""
+    """Return a recording with its rate: the given one, that of its file, or that of the run."""
     signals: Any = ww.data.load(source, signals=True, rate=rate)
     return signals if signals.rate is not None else signals.with_rate(notes_of(run).get("rate"))
 
 
 def read_examples(run: Path, source: str) -> "ww.data.Images":
-    """The test images of a data set known by name, all images of another source."""
+    """Return the test images of a data set known by name, all images of another source."""
     from whatwhere.data.catalogue import CATALOGUE
 
     return read_images(run, f"{source}:test" if source in CATALOGUE else source)
 
 
 def recorded_by(run: Path) -> Any:
-    """What a run recorded about the images that it was trained on."""
+    """Return what a run recorded about the images that it was trained on."""
     from whatwhere.learning import run_folder
 
     return run_folder.recorded_by(run)
 
 
 def open_run(run: Path, device: str, engine: str = "auto") -> "tuple[Recipe, ww.DeconvNet]":
-    """The recipe and the model of a run folder, a model file or a name, on the device for an
+    """Return the recipe and the model of a run folder, a model file or a name, on the device for an
     engine. A line says if the run is not finished."""
     from whatwhere.engines.devices import choose_device
     from whatwhere.learning.run_folder import resume_command
@@ -195,7 +197,7 @@ def source_of(run: Path) -> str:
 
 
 def notes_of(run: Path) -> dict[str, Any]:
-    """The inputs of the command that began a run; empty for a model file or a name."""
+    """Return the inputs of the command that began a run; empty for a model file or a name."""
     from whatwhere.learning import run_folder
 
     return run_folder.notes_of(run)
@@ -214,8 +216,8 @@ def usual_preset(model: "ww.DeconvNet", settings: Settings) -> str:
 def with_preset(
     recipe: Recipe, model: "ww.DeconvNet", preset: str, settings: Settings
 ) -> "tuple[Recipe, ww.DeconvNet]":
-    """The recipe with the inference settings of --preset and --set, and the model to use with
-    them."""
+    """Return the recipe with the inference settings of --preset and --set, and the model to use
+    with them."""
     from whatwhere.inference.learned_steps import resolve_steps
 
     if preset == "coding":

@@ -44,9 +44,6 @@ def write(path: Path, content: bytes, folder: Path | None = None) -> None:
         write_atomic(path, content)
 
 
-_LINE_SECONDS = 10.0  # between two lines about progress, where there is no bar
-
-
 @dataclass(frozen=True)
 class Report:
     """The result of a command, which it prints at its end.
@@ -75,13 +72,13 @@ class Stages:
         self.console = Console(stderr=True, quiet=quiet, highlight=False, markup=False)
 
     def note(self, text: str) -> None:
-        """A line between two stages."""
+        """Print a line between two stages."""
         self.console.print(text, soft_wrap=True)
 
     @contextmanager
     def stage(self, title: str, total: int, done: int = 0) -> Iterator[Callable[[int], None]]:
-        """One stage of `total` pieces; some may be done already. Call the function that it yields
-        with the number of pieces just done."""
+        """Show one stage of `total` pieces; some may be done already. Call the function that it
+        yields with the number of pieces just done."""
         import rich.progress as bars
 
         columns = (
@@ -107,7 +104,7 @@ class Stages:
                 pace.add(pieces)
                 display.update(task, advance=pieces, rate=pace.rate, time_left=pace.time_left)
                 now = time.monotonic()
-                if no_bar and pace.done < total and now - last_line >= _LINE_SECONDS:
+                if no_bar and pace.done < total and now - last_line >= 10:  # seconds
                     last_line = now
                     self.console.print(f"{title}: {_pace_words(pace)}", soft_wrap=True)
 
@@ -116,6 +113,6 @@ class Stages:
 
 
 def _pace_words(pace: Pace) -> str:
-    """How much is done, and, once they are known, the rate and the time that is left."""
+    """Return how much is done, and, once they are known, the rate and the time that is left."""
     words = [f"{pace.done:,} of {pace.total:,}", pace.rate, pace.time_left]
     return ", ".join(word for word in words if word)

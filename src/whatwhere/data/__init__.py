@@ -35,12 +35,9 @@ __all__ = [
     "load_groups",
 ]
 
-_LARGEST_USUAL_FLOAT = 2.0
-"""Non-negative floats beyond this are probably bytes that were not scaled."""
-
 
 def __getattr__(name: str) -> Any:
-    """`Signals`, loaded on first use."""
+    """Return `Signals`, loaded on first use."""
     if name == "Signals":
         return signals_class()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -178,7 +175,8 @@ def load_groups(
 
 
 def _load_masks(mask: Source, shard: Shard) -> Images:
-    """The masks of the images of a shard; a single mask applies to the images of all shards."""
+    """Return the masks of the images of a shard; a single mask applies to the images of all
+    shards."""
     if not shard.is_all and is_folder(mask):
         has_one = len(folder_content(Path(mask)).pictures) == 1  # type: ignore[arg-type]
         return load(mask, shard=ALL if has_one else shard)
@@ -200,14 +198,14 @@ def _check_number(masks: Images, images: Images) -> None:
 
 
 def is_folder(source: object) -> bool:
-    """Whether a source is a folder of pictures."""
+    """Tell whether a source is a folder of pictures."""
     if isinstance(source, str) and source.partition(":")[0] in catalogue.CATALOGUE:
         return False
     return isinstance(source, str | Path) and os.path.isdir(source)
 
 
 def _images_of_shard(images: Images, shard: Shard, source: Source) -> Images:
-    """The images of a shard."""
+    """Return the images of a shard."""
     rows = shard.rows_of_pictures(len(images))
     if shard.is_all:
         return images
@@ -278,7 +276,7 @@ def _open(
     signals: bool = False,
     shard: Shard = ALL,
 ) -> MixedPictures | Images:
-    """The pictures of a shard, of any sizes; or all images of one size, or signals."""
+    """Return the pictures of a shard, of any sizes; or all images of one size, or signals."""
     if isinstance(source, str):
         name, _, part = source.partition(":")
         if name in catalogue.CATALOGUE:
@@ -336,8 +334,8 @@ def _load_named(entry: catalogue.Entry, split: str) -> Images:
 def _open_path(
     source: str | Path, recorded: Recorded, signals: bool, shard: Shard
 ) -> "MixedPictures | Signals | tuple[AnyArray, np.ndarray | None]":
-    """The pictures of a shard of a file or of a folder; a recording; or the values of an array
-    file, and its labels. Recordings of any size are read part by part."""
+    """Return the pictures of a shard of a file or of a folder; a recording; or the values of an
+    array file, and its labels. Recordings of any size are read part by part."""
     if source == "":
         raise ImageError("The path is empty; expected a file, a folder or the name of a data set.")
     path = Path(source)
@@ -363,8 +361,8 @@ def _open_path(
 
 
 def _one_size(pictures: MixedPictures, size: int | None) -> Images:
-    """Pictures of one size as they are; pictures of several sizes, or all if a size is given, as
-    squares."""
+    """Return pictures of one size as they are; pictures of several sizes, or all if a size is
+    given, as squares."""
     if size is None and len(pictures.sizes) == 1:
         return pictures.by_size()[0][0]
     squares = pictures.same_size(size or pictures.recorded.side)
@@ -378,7 +376,7 @@ def _from_pixels(pixels: Pixels, name: str, allow_nan: bool, recorded: Recorded)
     batches = images.parts()
     if pixels.dtype.kind == "f":
         lows, highs = zip(*(check_finite(batch, name, allow_nan) for batch in batches), strict=True)
-        if min(lows) >= 0 and max(highs) > _LARGEST_USUAL_FLOAT:
+        if min(lows) >= 0 and max(highs) > 2:  # probably bytes that were not scaled
             warn(
                 f"{name} has floats up to {max(highs):g}. whatwhere takes floats as they are, and"
                 " the paper's settings expect values in [0, 1]. Divide by 255, or give bytes as"

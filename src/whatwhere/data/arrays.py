@@ -20,33 +20,25 @@ import torch
 from numpy.lib import format as npy
 from numpy.lib.npyio import NpzFile
 
+from whatwhere.data.limits import limits
 from whatwhere.data.stored_array import AnyArray, StoredArray, with_new_axis
 from whatwhere.errors import ImageError, plural, printable, warn
 from whatwhere.files import disk_errors, new_folder, open_atomic, open_regular, readable, untrusted
 
-CHUNK_BYTES = 1 << 18
 NPY_MAGIC = b"\x93NUMPY"
-_TEXT_BYTES = 512  # bytes at the start of a file that show whether it is text
 _ZIP_MAGIC = b"PK\x03\x04"
 _GZIP_MAGIC = b"\x1f\x8b"
 _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-_IDX_AXES = 4
-DECOMPRESSED_LIMIT = 1 << 30
-"""The largest number of bytes that are decompressed into memory; uncompressed files may have any
-size."""
-
-LARGEST_READ = 1 << 28
-"""Array files of up to this many bytes are read into memory; larger ones are read part by part."""
-
 REMEDY = "copy, download or save it again"
 
 
 def read_array(path: Path, largest: int | None = None) -> AnyArray:
-    """The array of an .npy or IDX file; a gzipped IDX file is decompressed into memory.
+    """Return the array of an .npy or IDX file; a gzipped IDX file is decompressed into memory.
 
-    largest  number of bytes up to which a file is read into memory; None means LARGEST_READ
+    largest  number of bytes up to which a file is read into memory; None means the
+             limit in force
     """
-    largest = LARGEST_READ if largest is None else largest
+    largest = limits().in_memory if largest is None else largest
     with open_regular(path) as file, readable(path, "array file", REMEDY, ImageError):
         start = file.peek(len(NPY_MAGIC))
         if start.startswith(NPY_MAGIC):
@@ -69,20 +61,21 @@ def read_array(path: Path, largest: int | None = None) -> AnyArray:
         length = math.prod(shape) * dtype.itemsize
         _check_decompressed(length)
         # in chunks, so that memory grows only with what the file really holds
-        while len(content) <= length and (chunk := stream.read(CHUNK_BYTES)):
+        while len(content) <= length and (chunk := stream.read(1 << 18)):
             content += chunk
         _check_length(shape, dtype, len(content))
         return np.ndarray(shape, dtype, content)
 
 
 def _read_idx_header(stream: IO[bytes]) -> tuple[np.dtype, tuple[int, ...]]:
-    """Two zero bytes, a type, the number of axes, their sizes (big-endian); values follow."""
+    """Return two zero bytes, a type, the number of axes, their sizes (big-endian); values
+    follow."""
     start = stream.read(4)
     if (
         len(start) < 4
         or start[:2] != b"\0\0"
         or start[2] not in _IDX_TYPES
-        or not 1 <= start[3] <= _IDX_AXES
+        or not 1 <= start[3] <= 4  # axes
     ):
         raise ValueError(
             f"it is not a picture, .npy, .npz or IDX file (first bytes: {start.hex(' ') or 'none'})"
@@ -121,15 +114,14 @@ def _check_length(
 
 
 def _check_decompressed(length: int) -> None:
-    if length > DECOMPRESSED_LIMIT:
-        raise ValueError(
-            f"it decompresses to {length:,} bytes; expected at most {DECOMPRESSED_LIMIT:,}"
-        )
+    most = limits().decompressed
+    if length > most:
+        raise ValueError(f"it decompresses to {length:,} bytes; expected at most {most:,}")
 
 
 @contextmanager
 def open_npz(path: Path, kind: str = ".npz file", remedy: str = REMEDY) -> Iterator[NpzFile]:
-    """The arrays of an .npz file by name; each is read into memory when it is asked for."""
+    """Open the arrays of an .npz file by name; each is read into memory when it is asked for."""
     damage = readable(path, kind, remedy, ImageError)
     with damage, open_regular(path) as file, ExitStack() as opened:
         if not file.peek(len(_ZIP_MAGIC)).startswith(_ZIP_MAGIC):
@@ -158,22 +150,16 @@ def check_members(archive: NpzFile) -> None:
 
 
 Channels = Literal["first", "last"]
-LONG = 50
-"""Samples for each channel of an array that looks like a recording: pictures are not so long."""
-
-_FEW_CHANNELS = 4
-"""An axis with at most as many entries is taken for the channels: grey, grey and alpha, colour,
-colour and alpha."""
 
 
 def read_file(path: Path, largest: int | None = None) -> tuple[AnyArray, np.ndarray | None]:
-    """The images of a file and, from an .npz, its labels; the first bytes show what kind of file
-    it is.
+    """Return the images of a file and, from an .npz, its labels; the first bytes show what kind of
+    file it is.
 
     largest  as in `read_array`
     """
     with open_regular(path) as file:
-        start = file.read(_TEXT_BYTES)
+        start = file.read(512)
     if _is_text(start):
         raise ImageError(
             f"{printable(path)} is text. Expected images (a picture, .npy, .npz or IDX) or a"
@@ -194,7 +180,7 @@ def read_file(path: Path, largest: int | None = None) -> tuple[AnyArray, np.ndar
 
 
 def _is_text(start: bytes) -> bool:
-    """Whether a file that begins like this is text: letters, digits and marks, and lines."""
+    """Tell whether a file that begins like this is text: letters, digits and marks, and lines."""
     try:
         text = codecs.getincrementaldecoder("utf-8")().decode(start)  # it may end inside a letter
     except UnicodeDecodeError:
@@ -212,7 +198,7 @@ def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def as_array(values: Any) -> np.ndarray:
-    """A tensor, an array or a sequence of numbers as an array."""
+    """Return a tensor, an array or a sequence of numbers as an array."""
     if isinstance(values, torch.Tensor):
         values = values.detach().cpu()
         return np.asarray((values.float() if values.dtype == torch.bfloat16 else values).numpy())
@@ -229,7 +215,8 @@ def check_dtype(dtype: np.dtype, name: str) -> None:
 
 
 def as_pixels(values: AnyArray, name: str, channels: Channels | None = None) -> Any:
-    """Raw pixels [N, C, H, W] of values [N, H, W], [N, C, H, W] or [N, H, W, C]; not copied."""
+    """Return raw pixels [N, C, H, W] of values [N, H, W], [N, C, H, W] or [N, H, W, C]; not
+    copied."""
     shape = values.shape
     if len(shape) not in (3, 4) or 0 in shape:
         raise ImageError(_shape_words(shape, name))
@@ -241,14 +228,14 @@ def as_pixels(values: AnyArray, name: str, channels: Channels | None = None) -> 
 
 
 def _shape_words(shape: tuple[int, ...], name: str) -> str:
-    """The error message for values whose axes are not those of images; it begins with what they
-    look like."""
+    """Return the error message for values whose axes are not those of images; it begins with what
+    they look like."""
     images = "[N, H, W], [N, C, H, W] or [N, H, W, C]"
     if len(shape) not in (1, 2) or 0 in shape:
         return f"{name} has the shape {shape}; expected {images}."
     rate = "Give its samples per second: --rate RATE (in Python: signals=True, rate=RATE)."
     channels = 1 if len(shape) == 1 else min(shape)
-    if len(shape) == 1 or max(shape) >= LONG * channels:
+    if len(shape) == 1 or max(shape) >= 50 * channels:  # pictures are not so long
         looks = f"looks like a recording of {plural(channels, 'channel')}"
         return f"{name} {looks}: its shape is {shape}. {rate} Images are {images}."
     return (
@@ -258,15 +245,16 @@ def _shape_words(shape: tuple[int, ...], name: str) -> str:
 
 
 def channel_axis(shape: tuple[int, ...], name: str) -> Channels:
-    """Whether the second or the last axis of [N, a, b, c] values holds the channels: the one with
-    at most 4 entries, if only one of them has so few.
+    """Tell whether the second or the last axis of [N, a, b, c] values holds the channels: the one
+    with at most 4 entries, if only one of them has so few.
 
     If both have so few, it is the second, and a warning says so. If neither has, it is the one that
     is the shortest of the three axes; if neither is, an error asks the user.
     """
     _, a, b, c = shape
-    first_is_short = a <= _FEW_CHANNELS
-    last_is_short = c <= _FEW_CHANNELS
+    most_channels = 4  # colour and alpha
+    first_is_short = a <= most_channels
+    last_is_short = c <= most_channels
     if first_is_short and last_is_short and (a > 1 or c == 1) and b > 1:
         warn(
             f"{name} has the shape {shape}; reading axis 1 as the {a} channels. If axis 3 holds"
@@ -285,7 +273,7 @@ def channel_axis(shape: tuple[int, ...], name: str) -> Channels:
 
 
 def as_labels(stored: AnyArray, name: str) -> np.ndarray:
-    """Labels as int64 [N]."""
+    """Return labels as int64 [N]."""
     values = stored[:]
     if len(values.shape) != 1 or values.dtype.kind not in "iu":
         raise ImageError(

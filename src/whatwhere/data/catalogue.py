@@ -69,7 +69,7 @@ class Entry:
 
     @classmethod
     def of(cls, name: str, table: dict[str, Any]) -> "Entry":
-        """The data set that a table of catalogue.toml describes."""
+        """Return the data set that a table of catalogue.toml describes."""
         files = tuple(
             File(**table[split][kind])
             for split in ("train", "test")
@@ -92,7 +92,7 @@ CATALOGUE = {
 
 
 def checksums(name: str) -> list[str]:
-    """The SHA-256 sums of the files of a data set, which identify its images and labels.
+    """Return the SHA-256 sums of the files of a data set, which identify its images and labels.
 
     name  name of a data set (`digits`, `mnist`, `fashion-mnist`, `kmnist`)
 
@@ -103,7 +103,7 @@ def checksums(name: str) -> list[str]:
 
 
 def find(name: str) -> Entry:
-    """The data set of this name."""
+    """Return the data set of this name."""
     if name not in CATALOGUE:
         known = ", ".join(CATALOGUE)
         raise ImageError(
@@ -112,13 +112,12 @@ def find(name: str) -> Entry:
     return CATALOGUE[name]
 
 
-CHUNK_BYTES = 1 << 18
-_TIMEOUT = 30
 """Seconds without an answer after which the next mirror is tried."""
 
 
 def cache_folder() -> Path:
-    """WHATWHERE_DATA if it is set, otherwise the program's own folder in the user's cache."""
+    """Return WHATWHERE_DATA if it is set, otherwise the program's own folder in the user's
+    cache."""
     if chosen := os.environ.get("WHATWHERE_DATA"):
         return Path(chosen).expanduser()
     if sys.platform == "darwin":
@@ -127,12 +126,12 @@ def cache_folder() -> Path:
 
 
 def folder_of(entry: Entry) -> Path:
-    """The folder of a data set's files."""
+    """Return the folder of a data set's files."""
     return entry.embedded or cache_folder() / entry.name
 
 
 def missing_files(entry: Entry) -> list[File]:
-    """The files of a data set that are not in its folder with the right size."""
+    """Return the files of a data set that are not in its folder with the right size."""
     paths = {file: folder_of(entry) / file.name for file in entry.files}
     return [
         file
@@ -155,7 +154,7 @@ def verify(entry: Entry, file: File) -> Literal["verified", "missing", "damaged"
 
 
 def verified_path(entry: Entry, file: File) -> Path:
-    """The path of a file of the cache, after its checksum is verified."""
+    """Return the path of a file of the cache, after its checksum is verified."""
     path = folder_of(entry) / file.name
     if verify(entry, file) != "verified":
         remedy = "Install whatwhere again." if entry.embedded else f"Run `{entry.how_to_get}`."
@@ -202,9 +201,7 @@ def _fetch(entry: Entry, file: File) -> None:
     for mirror in entry.mirrors:
         url = mirror + file.download_name
         try:
-            with urlopen(
-                Request(url, headers={"User-Agent": "whatwhere"}), timeout=_TIMEOUT
-            ) as answer:
+            with urlopen(Request(url, headers={"User-Agent": "whatwhere"}), timeout=30) as answer:
                 store(entry, file, answer, url)
             return
         except (OSError, HTTPException, ImageError) as error:
@@ -227,7 +224,7 @@ def store(entry: Entry, file: File, source: IO[bytes], name: str) -> None:
     )
     try:
         with new_folder(folder), open_atomic(folder / file.name) as target:
-            while size <= file.size and (chunk := stream.read(CHUNK_BYTES)):
+            while size <= file.size and (chunk := stream.read(1 << 18)):
                 size += len(chunk)
                 digest.update(chunk)
                 target.write(chunk)

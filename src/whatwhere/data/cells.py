@@ -25,12 +25,13 @@ _LABEL_COLUMNS = ("label", "labels", "cls", "fine_label")
 
 
 def is_dataset(source: object) -> bool:
-    """Whether this is a Hugging Face `Dataset`: a table with named columns and their features."""
+    """Tell whether this is a Hugging Face `Dataset`: a table with named columns and their
+    features."""
     return all(hasattr(source, name) for name in ("column_names", "features", "__len__"))
 
 
 def is_list_of_paths(source: object) -> bool:
-    """Whether this is a list of files."""
+    """Tell whether this is a list of files."""
     return (
         isinstance(source, list | tuple)
         and len(source) > 0
@@ -39,14 +40,15 @@ def is_list_of_paths(source: object) -> bool:
 
 
 def is_cell(value: object) -> bool:
-    """Whether this is one picture as a table holds it, other than an array."""
+    """Tell whether this is one picture as a table holds it, other than an array."""
     if isinstance(value, Mapping):
         return value.get("bytes") is not None or value.get("path") is not None
     return isinstance(value, bytes | bytearray) or hasattr(value, "getbands")
 
 
 def cell_pixels(cell: Any) -> np.ndarray:
-    """The pixels of a cell, [C, H, W]: uint8, or uint16 or float32 where it has such values."""
+    """Return the pixels of a cell, [C, H, W]: uint8, or uint16 or float32 where it has such
+    values."""
     if isinstance(cell, Mapping):
         cell = Path(cell["path"]) if cell.get("bytes") is None else cell["bytes"]
     if isinstance(cell, bytes | bytearray | memoryview):
@@ -67,8 +69,8 @@ def cell_pixels(cell: Any) -> np.ndarray:
 
 
 def picture_of_sample(sample: Any) -> Any:
-    """The picture of one sample of a stream: its entry that is named like one, its first entry, or
-    the sample itself."""
+    """Return the picture of one sample of a stream: its entry that is named like one, its first
+    entry, or the sample itself."""
     if isinstance(sample, Mapping) and not is_cell(sample):
         named = next((name for name in _PICTURE_COLUMNS if name in sample), None)
         if named is None:
@@ -92,7 +94,7 @@ class _Column:
 
 
 def read_dataset(table: Any, recorded: Recorded, shard: Shard, size: int | None) -> Images:
-    """The pictures of a Hugging Face `Dataset`, with its labels if it has any.
+    """Return the pictures of a Hugging Face `Dataset`, with its labels if it has any.
 
     Every picture is decoded once here, and again when it is used.
 
@@ -158,7 +160,7 @@ def _read_rows(
 def _common_kind(
     channels: set[int], dtypes: set[np.dtype], deep_white: int | None, name: str
 ) -> Kind:
-    """The kind that pictures of these channels and types become."""
+    """Return the kind that pictures of these channels and types become."""
     if len(channels - {1}) > 1:
         raise ImageError(
             f"{name} has pictures of {listed(sorted(channels))} channels; expected the same number"
@@ -173,7 +175,8 @@ def _common_kind(
 
 
 def _picture_column(features: Mapping[str, Any]) -> str:
-    """The column with the pictures: the only one of the type `Image`, or one named like it."""
+    """Return the column with the pictures: the only one of the type `Image`, or one named like
+    it."""
     typed = [name for name, feature in features.items() if type(feature).__name__ == "Image"]
     named = [name for name in _PICTURE_COLUMNS if name in features]
     if len(typed) == 1:
@@ -190,7 +193,7 @@ def _picture_column(features: Mapping[str, Any]) -> str:
 def _labels(
     table: Any, features: Mapping[str, Any], numbers: np.ndarray
 ) -> tuple[np.ndarray | None, tuple[str, ...] | None]:
-    """The labels of these rows and the names of the classes, if the table has them."""
+    """Return the labels of these rows and the names of the classes, if the table has them."""
     classed = [name for name, feature in features.items() if hasattr(feature, "names")]
     named = [name for name in _LABEL_COLUMNS if name in features]
     if not classed and not named:
@@ -205,7 +208,7 @@ def _labels(
 
 
 def stream_images(given: Any, channels: int | None) -> torch.Tensor | None:
-    """A batch [n, C, H, W] of what a stream yields: a batch, or one picture.
+    """Return a batch [n, C, H, W] of what a stream yields: a batch, or one picture.
 
     channels  those of the model, if they are known: a batch [n, H, W] is grey for a model of one
     returns   None for anything else

@@ -31,28 +31,28 @@ class Format(Protocol):
         """Read a file with one of the suffixes."""
 
     def of_values(self, values: AnyArray, name: str) -> "Signals":
-        """Signals of values [T], [C, T] or [N, C, T]."""
+        """Return signals of values [T], [C, T] or [N, C, T]."""
 
     def of_object(self, source: object) -> "Signals | None":
-        """Signals of an object of another library; None if it is not one of those."""
+        """Return signals of an object of another library; None if it is not one of those."""
 
     def encode(self, values: "np.ndarray", source: Path) -> bytes:
-        """The content of a file of signals [N, C, T] in the form of `source`."""
+        """Return the content of a file of signals [N, C, T] in the form of `source`."""
 
     def holds_unknown(self, source: Path) -> bool:
-        """Whether a file like `source` can mark samples as unknown."""
+        """Tell whether a file like `source` can mark samples as unknown."""
 
 
 def recordings() -> Format:
-    """The format of recordings."""
+    """Return the format of recordings."""
     return cast(Format, importlib.import_module(_RECORDINGS))
 
 
 def signals_class() -> "type[Signals]":
-    """The class of recordings."""
+    """Return the class of recordings."""
     return cast("type[Signals]", importlib.import_module(_SIGNALS).Signals)
 
 
 def is_recording_file(source: object) -> bool:
-    """Whether this is a path of a file that holds nothing but a recording."""
+    """Tell whether this is a path of a file that holds nothing but a recording."""
     return isinstance(source, str | Path) and Path(source).suffix.lower() in recordings().SUFFIXES

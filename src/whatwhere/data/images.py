@@ -12,19 +12,14 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from whatwhere.data.limits import limits
 from whatwhere.data.stored_array import StoredArray
 from whatwhere.errors import ImageError, SpecError, plural, warn
 from whatwhere.html import notebook_strip
 
 Rows = int | slice | Sequence[int] | np.ndarray | torch.Tensor
-BATCH_BYTES = 1 << 26
-_SHOWN = 12  # images in a notebook
 SCALES = {"b1": 1, "u1": 255, "u2": 65535, "i1": 128, "i2": 32768}
 """The divisor of integers: unsigned ones become values in [0, 1], signed ones in [-1, 1)."""
-
-_DEPTHS = (10, 12)
-"""Bits of sensors whose pixels are stored in 16 bits. (14 bits cannot be distinguished from a dark
-picture with 16.)"""
 
 
 class Pixels(Protocol):
@@ -51,7 +46,7 @@ class LazyPixels:
         return self.read(chosen) if len(chosen) else np.empty((0, *self.shape[1:]), self.dtype)
 
     def of_rows(self, rows: np.ndarray) -> "LazyPixels":
-        """The pixels of these rows."""
+        """Return the pixels of these rows."""
         read = partial(_read_chosen, self, rows)
         return replace(self, shape=(len(rows), *self.shape[1:]), read=read)
 
@@ -69,7 +64,7 @@ class AllPictures:
 
     @classmethod
     def of(cls, count: int, names: Iterable[str]) -> "AllPictures":
-        """The record of pictures with these names, in their order."""
+        """Return the record of pictures with these names, in their order."""
         digest = hashlib.sha256()
         for name in names:
             digest.update(os.fsencode(name) + b"\0")
@@ -123,7 +118,7 @@ class Images:
         return self.pixels.shape[0]
 
     def __getitem__(self, rows: Rows) -> torch.Tensor:
-        """The images of these rows, [n, C, H, W]; of a single row, [C, H, W]."""
+        """Return the images of these rows, [n, C, H, W]; of a single row, [C, H, W]."""
         if isinstance(rows, int | np.integer):
             return self[np.array([rows])][0]
         if isinstance(rows, torch.Tensor):
@@ -133,7 +128,8 @@ class Images:
         return torch.from_numpy(self.scale(self.pixels[rows]))
 
     def __getitems__(self, rows: Sequence[int]) -> list[Any]:
-        """The items of a batch of PyTorch's `DataLoader`: (image, label), or the image alone.
+        """Return the items of a batch of PyTorch's `DataLoader`: (image, label), or the image
+        alone.
 
         >>> digits = ww.data.load("digits")
         >>> x, y = next(iter(torch.utils.data.DataLoader(digits, batch_size=8)))
@@ -147,7 +143,7 @@ class Images:
 
     def _repr_html_(self) -> str:
         """Show the first images in a notebook, under the line of `repr`."""
-        return notebook_strip(repr(self), list(self[:_SHOWN]))
+        return notebook_strip(repr(self), list(self[:12]))
 
     def __repr__(self) -> str:
         labelled = "unlabelled" if self.labels is None else "labelled"
@@ -162,8 +158,8 @@ class Images:
 
     @cached_property
     def fingerprint(self) -> str:
-        """sha256 of the raw pixels, their type and shape: the same for the same images in any kind
-        of file."""
+        """Compute sha256 of the raw pixels, their type and shape: the same for the same images in
+        any kind of file."""
         dtype = self.pixels.dtype.newbyteorder("<")
         digest = hashlib.sha256(f"{dtype.str} {self.pixels.shape}".encode())
         for part in self.parts():
@@ -171,8 +167,8 @@ class Images:
         return digest.hexdigest()
 
     def parts(self) -> Iterator[np.ndarray]:
-        """All raw pixels in their order, in parts of at most about 64 MB."""
-        values = BATCH_BYTES // self.pixels.dtype.itemsize
+        """Yield all raw pixels in their order, in parts of at most about 64 MB."""
+        values = limits().batch // self.pixels.dtype.itemsize
         if math.prod(self.shape) <= values:
             yield from (self.pixels[rows] for rows in self.batches())
             return
@@ -183,19 +179,21 @@ class Images:
                 yield picture[c : c + 1, h : h + 1, w : w + values]
 
     def batches(self, size: int | None = None) -> Iterator[slice]:
-        """The rows of successive batches of `size` images; by default batches of about 64 MB."""
-        size = size or max(1, BATCH_BYTES // (math.prod(self.shape) * self.pixels.dtype.itemsize))
+        """Yield the rows of successive batches of `size` images; by default batches of about 64
+        MB."""
+        image_bytes = math.prod(self.shape) * self.pixels.dtype.itemsize
+        size = size or max(1, limits().batch // image_bytes)
         for start in range(0, len(self), size):
             yield slice(start, min(start + size, len(self)))
 
     def with_white(self, white: float) -> "Images":
-        """The same images in the units of a model (`InputSpec.white`); floats are used as they
-        are."""
+        """Return the same images in the units of a model (`InputSpec.white`); floats are used as
+        they are."""
         return self if white == self.white else replace(self, white=white)
 
     def with_channels(self, channels: int) -> "Images":
-        """The same images for a model with this many channels: grey ones are repeated, colours
-        become their brightness."""
+        """Return the same images for a model with this many channels: grey ones are repeated,
+        colours become their brightness."""
         if channels == self.shape[0]:
             return self
         if 1 not in (channels, self.shape[0]):
@@ -209,14 +207,14 @@ class Images:
         return replace(self, pixels=pixels)
 
     def subset(self, rows: Sequence[int] | np.ndarray, name: str | None = None) -> "Images":
-        """These rows as `Images` of their own, still read only when they are used."""
+        """Return these rows as `Images` of their own, still read only when they are used."""
         chosen = np.arange(len(self))[np.asarray(rows)]
         labels = None if self.labels is None else self.labels[chosen]
         some = _lazy(self.pixels).of_rows(chosen)
         return replace(self, pixels=some, labels=labels, name=name or self.name)
 
     def scale(self, raw: np.ndarray) -> np.ndarray:
-        """Raw pixels as float32: integers divided by what is white, times `white`; floats
+        """Return raw pixels as float32: integers divided by what is white, times `white`; floats
         unchanged."""
         if raw.dtype.kind == "f":
             check_finite(raw, self.name, self.allow_nan)
@@ -252,13 +250,13 @@ class Windows(Protocol):
 
 
 def picture_of(pixels: Pixels, row: int) -> Windows:
-    """One of the pictures: a view of an array, a part of an array file, or a decoded picture
+    """Return one of the pictures: a view of an array, a part of an array file, or a decoded picture
     file."""
     return pixels.row(row) if isinstance(pixels, StoredArray) else pixels[row : row + 1][0]
 
 
 def _lazy(pixels: Pixels) -> LazyPixels:
-    """Pixels that are read when they are needed; those of pictures stay pictures, with their
+    """Return pixels that are read when they are needed; those of pictures stay pictures, with their
     names."""
     if isinstance(pixels, LazyPixels):
         return pixels
@@ -280,14 +278,15 @@ def _read_channels(pixels: Pixels, channels: int, rows: np.ndarray) -> np.ndarra
 
 
 def brightest_of(dtype: np.dtype) -> int:
-    """What integers of this type are divided by."""
+    """Return what integers of this type are divided by."""
     return SCALES[dtype.kind + str(dtype.itemsize)]
 
 
 def white_used(largest: int, name: str) -> int:
-    """The white of 16-bit pixels up to `largest`, with a warning where they use 10 or 12 bits
-    only."""
-    for bits in _DEPTHS:
+    """Return the white of 16-bit pixels up to `largest`, with a warning where they use 10 or 12
+    bits only."""
+    # Sensors store 10 or 12 bits in 16. (14 bits cannot be told from a dark picture with 16.)
+    for bits in (10, 12):
         if 0 < largest < 2**bits:
             white = 2**bits - 1
             warn(f"{name} has 16-bit pixels that use only {bits} bits. Using {white} as white.")
@@ -296,8 +295,8 @@ def white_used(largest: int, name: str) -> int:
 
 
 def check_finite(raw: np.ndarray, name: str, allow_nan: bool = False) -> tuple[float, float]:
-    """The range of floats, including 0; raises an error if a value is infinite, too large for
-    float32 or (by default) NaN."""
+    """Return the range of floats, including 0; raises an error if a value is infinite, too large
+    for float32 or (by default) NaN."""
     with np.errstate(invalid="ignore"):
         known = ~np.isnan(raw) if allow_nan else True
         low = raw.min(initial=0, where=known)

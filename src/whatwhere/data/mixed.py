@@ -32,7 +32,6 @@ from whatwhere.errors import ImageError, one_or, plural, printable, unique_print
 from whatwhere.spec.execution import Shard
 
 USUAL_SIDE = 64
-_MOST_CROPS = 10_000
 Group = tuple[Images, Images | None]
 """Images of one size, and their masks if there are any."""
 
@@ -76,7 +75,7 @@ class MixedPictures:
 
     @classmethod
     def of_folder(cls, folder: Path, recorded: Recorded, shard: Shard) -> "MixedPictures":
-        """The pictures of a shard of a folder; no other file is opened."""
+        """Return the pictures of a shard of a folder; no other file is opened."""
         content = folder_content(folder)
         own, elsewhere = content.split(shard)
         name = printable(folder.name or folder.absolute().name)
@@ -92,7 +91,7 @@ class MixedPictures:
 
     @classmethod
     def of_file(cls, file: Path, recorded: Recorded, shard: Shard) -> "MixedPictures":
-        """The pages of a shard of a file."""
+        """Return the pages of a shard of a file."""
         pages = list(find_pages(file))
         rows = shard.rows_of_pictures(len(pages))
         own = pages[rows.start : rows.stop]
@@ -103,7 +102,7 @@ class MixedPictures:
     def of_files(
         cls, files: Sequence[str | Path], recorded: Recorded, shard: Shard
     ) -> "MixedPictures":
-        """The pictures of a shard of a list of files."""
+        """Return the pictures of a shard of a list of files."""
         rows = shard.rows_of_pictures(len(files))
         all_pictures = AllPictures.of(len(files), map(str, files))
         own = pictures_of_files(files[rows.start : rows.stop])
@@ -116,7 +115,7 @@ class MixedPictures:
         return sorted(dict.fromkeys(sizes), key=lambda size: -sizes.count(size))
 
     def kind(self) -> Kind:
-        """The kind that all of them become."""
+        """Return the kind that all of them become."""
         dtypes = {picture.dtype for picture in self.pictures}
         numbers = sorted({picture.shape[0] for picture in self.pictures})
         if len(set(numbers) - {1}) > 1:
@@ -146,7 +145,8 @@ class MixedPictures:
         return white_used(largest, self.name)
 
     def by_size(self, *, alpha: bool = False) -> list[Group]:
-        """Whole pictures, in a group for each size; with `alpha`, transparent pixels are masked."""
+        """Return whole pictures, in a group for each size; with `alpha`, transparent pixels are
+        masked."""
         groups = []
         for size in self.sizes:
             chosen = [picture for picture in self.pictures if picture.shape[1:] == size]
@@ -155,7 +155,7 @@ class MixedPictures:
         return groups
 
     def same_size(self, side: int | None = None) -> Images:
-        """All of them as squares: scaled so that the shorter side is `side`, and cut at the
+        """Return all of them as squares: scaled so that the shorter side is `side`, and cut at the
         centre."""
         side = side or usual_side(self.sizes)
         return self._group(
@@ -202,8 +202,8 @@ class MixedPictures:
 
 
 def usual_side(sizes: Sequence[tuple[int, int]]) -> int:
-    """The side of squares from pictures of these sizes: 64, or the smallest side of all pictures
-    if that is less."""
+    """Return the side of squares from pictures of these sizes: 64, or the smallest side of all
+    pictures if that is less."""
     return min(USUAL_SIDE, *(min(size) for size in sizes))
 
 
@@ -245,8 +245,8 @@ class PicturesBecomeSquares(UserWarning):
 
 
 def convert(pixels: np.ndarray, white: int | None, kind: Kind) -> np.ndarray:
-    """Pixels [C, H, W] of a picture as another kind; `white` is their value of white (None for
-    floats)."""
+    """Return pixels [C, H, W] of a picture as another kind; `white` is their value of white (None
+    for floats)."""
     pixels = np.broadcast_to(pixels, (kind.channels, *pixels.shape[1:]))
     if white == kind.brightest:
         return pixels
@@ -255,8 +255,8 @@ def convert(pixels: np.ndarray, white: int | None, kind: Kind) -> np.ndarray:
 
 
 def centre_square(pixels: np.ndarray, side: int) -> np.ndarray:
-    """Pixels [C, H, W] scaled so that the shorter side is `side`, and cut at the centre, [C, side,
-    side]."""
+    """Return pixels [C, H, W] scaled so that the shorter side is `side`, and cut at the centre, [C,
+    side, side]."""
     _, height, width = pixels.shape
     scale = side / min(height, width)
     rows = max(side, round(height * scale))
@@ -275,7 +275,8 @@ def centre_square(pixels: np.ndarray, side: int) -> np.ndarray:
 def random_crops(
     groups: Sequence[Group], size: int | None = None, count: int | None = None, seed: int = 0
 ) -> Group:
-    """Crops of size × size pixels from pictures of any sizes, in random order, with their masks.
+    """Cut crops of size × size pixels from pictures of any sizes, in random order, with their
+    masks.
 
     The number of crops from a picture is proportional to its area; their places are drawn
     uniformly. Pictures smaller than a crop are left out.
@@ -299,7 +300,8 @@ def random_crops(
 
 
 def _large_enough(groups: Sequence[Group], size: int) -> list[Group]:
-    """The groups of pictures that a crop of size × size fits into; a warning counts the others."""
+    """Return the groups of pictures that a crop of size × size fits into; a warning counts the
+    others."""
     large = [group for group in groups if min(group[0].shape[1:]) >= size]
     if not large:
         largest = max(min(images.shape[1:]) for images, _ in groups)
@@ -316,10 +318,10 @@ def _large_enough(groups: Sequence[Group], size: int) -> list[Group]:
 def _random_corners(
     extents: Sequence[tuple[int, ...]], size: int, count: int | None, rng: np.random.Generator
 ) -> list[np.ndarray]:
-    """Upper left corners of crops, [n, 2] for each picture of height × width pixels."""
+    """Draw the upper left corners of crops, [n, 2] for each picture of height × width pixels."""
     areas = np.array([height * width for height, width in extents])
     if count is None:
-        count = min(_MOST_CROPS, max(len(areas), int(areas.sum()) // size**2))
+        count = min(10_000, max(len(areas), int(areas.sum()) // size**2))
     # rounded cumulative sums, so that the shares add up to `count`
     shares = np.diff(np.rint(np.cumsum(areas) / areas.sum() * count).astype(int), prepend=0)
     return [
@@ -331,7 +333,7 @@ def _random_corners(
 def cut(
     groups: Sequence[Images], corners: Sequence[np.ndarray], size: int, order: np.ndarray, name: str
 ) -> Images:
-    """The crops at these corners [n, 2] of each picture of all groups, in this order."""
+    """Return the crops at these corners [n, 2] of each picture of all groups, in this order."""
     pieces: list[np.ndarray] = []
     labels: list[int] = []
     places = iter(corners)
@@ -351,7 +353,7 @@ def cut(
 
 
 def _like_all(groups: Sequence[Images], pixels: np.ndarray, name: str) -> Images:
-    """Pixels of all these images together, with what they say about values."""
+    """Return pixels of all these images together, with what they say about values."""
     deep_white = max(images.deep_white or 0 for images in groups)
     return Images(
         pixels,
@@ -364,7 +366,8 @@ def _like_all(groups: Sequence[Images], pixels: np.ndarray, name: str) -> Images
 
 
 def match_mask(mask: Images, images: Images) -> Images:
-    """One mask for each of the images, [N, 1 or C, H, W]; a single mask is used for all of them."""
+    """Return one mask for each of the images, [N, 1 or C, H, W]; a single mask is used for all of
+    them."""
     (C, H, W), (channels, height, width) = images.shape, mask.shape
     if len(mask) not in (1, len(images)) or channels not in (1, C) or (height, width) != (H, W):
         raise ImageError(

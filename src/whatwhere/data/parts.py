@@ -1,19 +1,25 @@
 """The parts that the shards of a command write into one folder, and which of them are missing."""
 
 import hashlib
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from whatwhere.data.arrays import open_npz
 from whatwhere.data.images import AllPictures
-from whatwhere.errors import ImageError, RunError, plural, printable
-from whatwhere.files import checked, disk_errors, read_json, remove_leftovers, write_atomic
+from whatwhere.errors import ImageError, plural, printable
+from whatwhere.files import (
+    check_format,
+    checked,
+    disk_errors,
+    read_json,
+    readable,
+    remove_leftovers,
+    write_json,
+)
 from whatwhere.spec.execution import Shard, part_number
 
 UNFINISHED = ".unfinished"
@@ -22,14 +28,18 @@ UNFINISHED = ".unfinished"
 _PART_RECORD = ".part.json"
 """The file in a part that is a folder with its `PartRecord`."""
 
+_RECORD_FORMAT = "whatwhere part 1"
+_RECORD_ARRAYS = frozenset({"record", "made_with", "model", "all_pictures", "all_names"})
+
 REMEDY = "free some disk space, or choose another folder"
+_MAKE_AGAIN = "make the part again, with --overwrite"
 
 
 @dataclass(frozen=True)
 class PartRecord:
     """What a part was made from. All parts of one command have it in common.
 
-    An empty text or None is not known, as in parts of earlier versions.
+    An empty text or None is not known.
 
     model         a checksum of the model
     settings      a checksum of the settings, or of settings and model
@@ -41,38 +51,45 @@ class PartRecord:
     all_pictures: AllPictures | None = None
 
     @classmethod
-    def of_arrays(cls, arrays: Mapping[str, Any]) -> "PartRecord":
-        """The record in an .npz file."""
+    def of_arrays(cls, arrays: Mapping[str, np.ndarray]) -> "PartRecord":
+        """Read the record in an .npz file; empty if it has none."""
+        if "record" not in arrays:
+            return UNKNOWN
+        check_format(str(arrays["record"]), _RECORD_FORMAT)
         pictures = None
         if "all_pictures" in arrays:
             pictures = AllPictures(int(arrays["all_pictures"]), str(arrays["all_names"]))
         return cls(str(arrays.get("model", "")), str(arrays.get("made_with", "")), pictures)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The arrays for an .npz file; what is not known is left out."""
-        arrays = {"made_with": np.array(self.settings), "model": np.array(self.model)}
+        """Return the record as arrays for an .npz file; what is not known is left out."""
+        arrays = {
+            "record": np.array(_RECORD_FORMAT),
+            "made_with": np.array(self.settings),
+            "model": np.array(self.model),
+        }
         if self.all_pictures is not None:
             arrays["all_pictures"] = np.array(self.all_pictures.count)
             arrays["all_names"] = np.array(self.all_pictures.names)
         return arrays
 
     @classmethod
-    def of_json(cls, values: object) -> "PartRecord":
-        """The record in the folder of a part."""
-        known = checked(values, dict, "the record")
+    def read(cls, file: Path) -> "PartRecord":
+        """Read the record in the folder of a part."""
+        known = read_json(file, _RECORD_FORMAT, "record of a part", _MAKE_AGAIN)
         pictures = AllPictures(
             checked(known["all_pictures"], int, "all_pictures"), str(known["all_names"])
         )
         return cls(str(known["model"]), str(known["made_with"]), pictures)
 
-    def json(self) -> bytes:
-        """The content of the file in the folder of a part."""
-        values = {name: array.item() for name, array in self.arrays().items()}
-        return (json.dumps(values, indent=1) + "\n").encode()
+    def write(self, file: Path) -> None:
+        """Write the record into the folder of a part."""
+        arrays = {name: array.item() for name, array in self.arrays().items()}
+        write_json(file, arrays.pop("record"), arrays)
 
     def other_pictures(self, earlier: "PartRecord") -> str:
-        """How the pictures differ from those of an earlier record, in words; empty if they do
-        not."""
+        """Return how the pictures differ from those of an earlier record, in words; empty if they
+        do not."""
         ours = self.all_pictures
         theirs = earlier.all_pictures
         if ours is None or theirs is None or ours == theirs:
@@ -82,8 +99,8 @@ class PartRecord:
         return f"{theirs.count:,} and {ours.count:,}"
 
     def other_source(self, earlier: "PartRecord") -> str:
-        """Whether the model or the settings differ from those of an earlier record, in words; empty
-        if they do not."""
+        """Tell whether the model or the settings differ from those of an earlier record, in words;
+        empty if they do not."""
         models_known = bool(self.model and earlier.model)
         if models_known and self.model != earlier.model:
             return "another model"
@@ -101,16 +118,19 @@ def text_checksum(text: str) -> str:
 
 
 def read_record(part: Path) -> PartRecord:
-    """The record of a part. It is empty if an earlier version wrote the part, or if the part cannot
-    be read, which is an error where it is used."""
+    """Read the record of a part. It is empty if the part has none, or if an .npz file cannot be
+    read, which is an error where it is used; a record of another format raises an error."""
+    if part.is_dir():
+        file = part / _PART_RECORD
+        return PartRecord.read(file) if file.exists() else UNKNOWN
     try:
-        if part.is_dir():
-            file = part / _PART_RECORD
-            return PartRecord.of_json(read_json(file)) if file.exists() else UNKNOWN
         with open_npz(part) as archive:
-            return PartRecord.of_arrays(archive)
-    except (ImageError, RunError, OSError, KeyError, ValueError):
+            names = [name for name in archive.files if name in _RECORD_ARRAYS]
+            arrays = {name: archive[name] for name in names}
+    except (ImageError, OSError):
         return UNKNOWN
+    with readable(part, "part", _MAKE_AGAIN, ImageError):
+        return PartRecord.of_arrays(arrays)
 
 
 def find_parts(folder: str | os.PathLike[str]) -> list[Path]:
@@ -238,10 +258,10 @@ def begin_part(folder: Path, shard: Shard, record: PartRecord, *, overwrite: boo
         folder.mkdir(parents=True, exist_ok=True)
         (folder / UNFINISHED).touch()
         remove_leftovers(folder)
-        write_atomic(folder / _PART_RECORD, record.json())
+        record.write(folder / _PART_RECORD)
 
 
 def end_part(folder: Path, shard: Shard) -> None:
-    """All results of a part are in its folder."""
+    """Record that all results of a part are in its folder."""
     if not shard.is_all:
         (folder / UNFINISHED).unlink(missing_ok=True)

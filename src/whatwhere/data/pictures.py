@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from whatwhere.data.deep_png import DeepPng, is_deep
 from whatwhere.data.images import AllPictures, Images, LazyPixels
+from whatwhere.data.limits import limits
 from whatwhere.errors import (
     ImageError,
     MissingExtra,
@@ -32,13 +34,9 @@ _TIFF_MAGICS = (b"II*\0", b"MM\0*")
 _MAGICS = (b"\x89PNG", b"\xff\xd8\xff", b"BM", b"RIFF", *_TIFF_MAGICS)
 """How files of these formats begin."""
 
-_LARGEST_PICTURE = 1 << 25
-"""Pixels of one picture (8192 × 4096); a larger one is rejected before it is decoded."""
-
 _LABEL_FILES = (".csv", ".codes.safetensors", ".classifier.safetensors")
 """What `whatwhere label` writes next to the pictures, if its table of labels is there."""
 
-_MOST_PAGES = 10_000
 REMEDY = "give PNG, JPEG, BMP, TIFF or WebP files"
 _PLAIN_MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB"}
 _ALPHA_MODES = {
@@ -53,16 +51,24 @@ _ALPHA_MODES = {
 """How Pillow's modes are read: as grey or colour, without and with transparency."""
 
 _TIFF_DTYPES = ("uint8", "uint16", "float32")
-MOST_VALUES = 1 << 27
-"""The largest number of values in one page of a TIFF, in all its channels."""
-SAMPLES = 277  # tag: channels of a pixel
-_BITS = 258  # tag: bits of each channel
-_PHOTOMETRIC = 262  # tag: what the values mean
-_WHITE_IS_ZERO = 0  # a value of it
-_ORIENTATION = 274  # tag: where the first row and the first column are seen
-_LARGEST_DPI = 1e6
-_INCH = 2  # units of a TIFF's resolution
-_CENTIMETRE = 3
+
+
+class _Tag(IntEnum):
+    """Tags of a TIFF: bits of each channel, what the values mean, where the first row and the first
+    column are seen, channels of a pixel."""
+
+    BITS = 258
+    PHOTOMETRIC = 262
+    ORIENTATION = 274
+    SAMPLES = 277
+
+
+class _Unit(IntEnum):
+    """Units of a TIFF's resolution."""
+
+    INCH = 2
+    CENTIMETRE = 3
+
 
 _DEEP_MODES = {
     "I;16": np.uint16,
@@ -113,8 +119,8 @@ class _FolderContent(NamedTuple):
         return AllPictures.of(len(names), names)
 
     def split(self, shard: Shard) -> "tuple[_FolderContent, list[Path]]":
-        """The pictures of a shard, and the files of all other shards. The first shard has the files
-        that are not pictures."""
+        """Return the pictures of a shard, and the files of all other shards. The first shard has
+        the files that are not pictures."""
         files = list(self.pictures)
         if not files:
             return self, []
@@ -168,8 +174,8 @@ class Picture:
 
 
 def pictures_of_files(files: Sequence[str | Path]) -> list[Picture]:
-    """The pictures of a list of files, in their order; all of them are decoded once. Their names
-    are their paths from the folder that holds all of them."""
+    """Return the pictures of a list of files, in their order; all of them are decoded once. Their
+    names are their paths from the folder that holds all of them."""
     paths = [Path(file) for file in files]
     common = Path(os.path.commonpath([path.absolute().parent for path in paths]))
     pictures: list[Picture] = []
@@ -182,14 +188,14 @@ def pictures_of_files(files: Sequence[str | Path]) -> list[Picture]:
 
 
 def is_picture(path: Path) -> bool:
-    """Whether a file is named like a picture or begins like one."""
+    """Tell whether a file is named like a picture or begins like one."""
     with open_regular(path) as file:
         return path.suffix.lower() in SUFFIXES or file.read(4).startswith(_MAGICS)
 
 
 def read_pictures(folder: Path, content: _FolderContent) -> list[Picture]:
-    """The pictures of a folder, or of a shard of it, in the order of their paths; all of them are
-    decoded once.
+    """Return the pictures of a folder, or of a shard of it, in the order of their paths; all of
+    them are decoded once.
 
     Files that are not pictures, or damaged ones, are skipped with a warning that names them.
     """
@@ -210,7 +216,8 @@ def read_pictures(folder: Path, content: _FolderContent) -> list[Picture]:
 
 
 def largest_of(file: Path) -> int:
-    """The largest value of a file's 16-bit pixels; 0 if it has none, or is not a usable picture."""
+    """Return the largest value of a file's 16-bit pixels; 0 if it has none, or is not a usable
+    picture."""
     try:
         return max(page.largest for page in find_pages(file))
     except ImageError:
@@ -218,7 +225,7 @@ def largest_of(file: Path) -> int:
 
 
 def _no_pictures(folder: Path, content: _FolderContent, skipped: Mapping[Path, str]) -> str:
-    """The message about a folder, or a shard of it, without a usable picture."""
+    """Return the message about a folder, or a shard of it, without a usable picture."""
     if content.pictures:
         words = "none of its pictures can be read."
         files = list(content.pictures)
@@ -240,8 +247,8 @@ def _skipped_files(folder: Path, skipped: Mapping[Path, str]) -> str:
 
 
 def decode(picture: Picture, *, known: bool = False, blend: bool = True) -> np.ndarray:
-    """The pixels of one picture, [C, H, W]: uint8; uint16 or float32 where the file has such grey
-    values, or is TIFF.
+    """Return the pixels of one picture, [C, H, W]: uint8; uint16 or float32 where the file has such
+    grey values, or is TIFF.
 
     known  return instead which pixels are known, bool [1, H, W]: all except those with alpha 0
     blend  blend transparent pixels with black, the background of the model: colour · alpha.
@@ -260,7 +267,8 @@ def decode(picture: Picture, *, known: bool = False, blend: bool = True) -> np.n
 
 
 def folder_content(folder: Path, but: Path | None = None) -> _FolderContent:
-    """The files of a folder and of its sub-folders, at any depth, in the order of their paths.
+    """Return the files of a folder and of its sub-folders, at any depth, in the order of their
+    paths.
 
     Sub-folders are labels if every picture lies directly in one: folder/label/picture. Other
     folders have no labels. Hidden files and folders are left out, and so are folders that the
@@ -282,8 +290,9 @@ def folder_content(folder: Path, but: Path | None = None) -> _FolderContent:
 
 
 def _own_files(folder: Path) -> set[Path]:
-    """The files that the program wrote directly into a folder of pictures: results, which are in
-    its record, and what belongs to a table of labels. Sub-folders with a record are not walked."""
+    """Return the files that the program wrote directly into a folder of pictures: results, which
+    are in its record, and what belongs to a table of labels. Sub-folders with a record are not
+    walked."""
     try:
         own = {folder / name for name in read_results(folder)}
     except RunError:  # a damaged record names no files
@@ -296,15 +305,16 @@ def _own_files(folder: Path) -> set[Path]:
 
 
 def _left_out(folder: Path, but: Path | None) -> set[tuple[int, int]]:
-    """The identity of a folder that is left out, unless it is the folder that is walked itself."""
+    """Return the identity of a folder that is left out, unless it is the folder that is walked
+    itself."""
     if but is None or not os.path.isdir(but) or os.path.samefile(but, folder):
         return set()
     return {_folder_identity(but)}
 
 
 def _walk(folder: Path, seen: set[tuple[int, int]], inside: Path = Path()) -> Iterator[Path]:
-    """The paths of files from a folder down. Links are followed, to each folder once, so that a
-    circle of links ends."""
+    """Yield the paths of files from a folder down. Links are followed, to each folder once, so that
+    a circle of links ends."""
     identity = _folder_identity(folder / inside)
     if identity in seen:
         return
@@ -322,13 +332,14 @@ def _walk(folder: Path, seen: set[tuple[int, int]], inside: Path = Path()) -> It
 
 
 def _folder_identity(folder: Path) -> tuple[int, int]:
-    """An identity that is the same for all names of one folder."""
+    """Return an identity that is the same for all names of one folder."""
     status = os.stat(folder)
     return status.st_dev, status.st_ino
 
 
 def _is_result(folder: Path) -> bool:
-    """Whether the program wrote a folder: a run, or results, which have a record of their files."""
+    """Tell whether the program wrote a folder: a run, or results, which have a record of their
+    files."""
     return os.path.lexists(folder / RECORD) or os.path.lexists(folder / "recipe.toml")
 
 
@@ -339,25 +350,25 @@ class Pictures(LazyPixels):
     pictures: Sequence[Picture]
 
     def of_rows(self, rows: np.ndarray) -> "Pictures":
-        """The pixels and the names of these rows."""
+        """Return the pixels and the names of these rows."""
         some = super().of_rows(rows)
         return Pictures(some.shape, some.dtype, some.read, [self.pictures[row] for row in rows])
 
 
 def picture_names(pixels: object) -> list[str] | None:
-    """The names of pictures; None for other images."""
+    """Return the names of pictures; None for other images."""
     return [picture.name for picture in pixels.pictures] if isinstance(pixels, Pictures) else None
 
 
 def row_names(images: Images) -> list[str]:
-    """The names of images in tables: pictures have their names, others their numbers."""
+    """Return the names of images in tables: pictures have their names, others their numbers."""
     named = picture_names(images.pixels)
     return named or [str(number) for number in range(len(images))]
 
 
 def earlier_names(pixels: object) -> dict[str, str]:
-    """The names of pages by their names in earlier versions, except those that are now the name of
-    a file."""
+    """Return the names of pages by their names in earlier versions, except those that are now the
+    name of a file."""
     pictures = pixels.pictures if isinstance(pixels, Pictures) else ()
     names = {picture.name for picture in pictures}
     earlier = {picture.earlier_name: picture.name for picture in pictures}
@@ -365,13 +376,13 @@ def earlier_names(pixels: object) -> dict[str, str]:
 
 
 def find_pages(file: Path, place: Place = TOP) -> Iterator[Picture]:
-    """The pages of a file; each is decoded once."""
+    """Yield the pages of a file; each is decoded once."""
     with _open(file) as picture:
         stamp = FileStamp.of(os.stat(file))
         with untrusted():
             pages = getattr(picture, "n_frames", 1)
-        if pages > _MOST_PAGES:
-            raise ValueError(f"it has {pages:,} pages; expected at most {_MOST_PAGES:,}")
+        if pages > limits().pages:
+            raise ValueError(f"it has {pages:,} pages; expected at most {limits().pages:,}")
         for page in range(pages):
             pixels = _read_page(picture, page, _pixels)
             largest = int(pixels.max()) if pixels.dtype == np.uint16 else 0
@@ -381,7 +392,7 @@ def find_pages(file: Path, place: Place = TOP) -> Iterator[Picture]:
 
 @contextmanager
 def _open(file: Path) -> Iterator[Any]:
-    """An open picture; any problem with its file raises an ImageError that names it."""
+    """Open a picture; any problem with its file raises an ImageError that names it."""
     with (
         readable(file, "picture", REMEDY, ImageError),
         open_regular(file) as stream,
@@ -399,7 +410,7 @@ def _check_pillow() -> None:
 
 @contextmanager
 def open_picture(stream: BinaryIO, name: str) -> Iterator[Any]:
-    """An open picture of a stream of bytes; any problem raises an ImageError with this name."""
+    """Open a picture of a stream of bytes; any problem raises an ImageError with this name."""
     _check_pillow()
     from PIL import Image, UnidentifiedImageError
 
@@ -411,12 +422,13 @@ def open_picture(stream: BinaryIO, name: str) -> Iterator[Any]:
 
 
 def read_page(picture: Any, page: int = 0) -> np.ndarray:
-    """The pixels [C, H, W] of a page of an open picture."""
+    """Return the pixels [C, H, W] of a page of an open picture."""
     return _read_page(picture, page, _pixels)
 
 
 def _open_stream(stream: BinaryIO, image: Any, unidentified: type[Exception]) -> Any:
-    """What reads the pages: Pillow, or tifffile for a TIFF that Pillow would reject or reduce."""
+    """Return what reads the pages: Pillow, or tifffile for a TIFF that Pillow would reject or
+    reduce."""
     try:
         picture = image.open(stream, formats=FORMATS)
         if is_deep(picture):
@@ -432,17 +444,17 @@ def _open_stream(stream: BinaryIO, image: Any, unidentified: type[Exception]) ->
 
 
 def _read_page(picture: Any, page: int, read: Callable[[Any], np.ndarray]) -> np.ndarray:
-    """What `read` returns for a page, [H, W] or [H, W, C], as [C, H, W]. A page that cannot be used
-    is rejected by its header."""
+    """Return what `read` returns for a page, [H, W] or [H, W, C], as [C, H, W]. A page that cannot
+    be used is rejected by its header."""
     from PIL import ImageOps
 
     if page:
         with untrusted():
             picture.seek(page)
-    if not 0 < picture.width * picture.height <= _LARGEST_PICTURE:
+    if not 0 < picture.width * picture.height <= limits().picture_pixels:
         raise ValueError(
             f"it has {picture.width} × {picture.height} pixels; expected at most"
-            f" {_LARGEST_PICTURE:,}"
+            f" {limits().picture_pixels:,}"
         )
     if not isinstance(picture, _ChannelTiff | DeepPng):
         if picture.mode not in _PLAIN_MODES | _ALPHA_MODES | _DEEP_MODES:
@@ -460,7 +472,7 @@ def _read_page(picture: Any, page: int, read: Callable[[Any], np.ndarray]) -> np
 
 
 def _pixels(picture: Any) -> np.ndarray:
-    """The pixels [H, W] or [H, W, C] of an open picture."""
+    """Return the pixels [H, W] or [H, W, C] of an open picture."""
     if isinstance(picture, _ChannelTiff | DeepPng):
         return picture.pixels()
     if picture.mode in _DEEP_MODES:
@@ -475,23 +487,23 @@ def _pixels(picture: Any) -> np.ndarray:
 
 
 def _deep_grey(picture: Any) -> np.ndarray:
-    """The pixels [H, W] of an open picture of one channel with more than 8 bits, in which 0 is
-    black."""
+    """Return the pixels [H, W] of an open picture of one channel with more than 8 bits, in which 0
+    is black."""
     values: np.ndarray = np.asarray(picture).astype(_DEEP_MODES[picture.mode])
     if values.dtype == np.uint16 and picture.format == "TIFF":
         tags = picture.tag_v2
-        if tags.get(_PHOTOMETRIC) == _WHITE_IS_ZERO:  # which Pillow ignores in 16 bits
-            return (1 << tags.get(_BITS, (16,))[0]) - 1 - values
+        if tags.get(_Tag.PHOTOMETRIC) == 0:  # white is 0, which Pillow ignores in 16 bits
+            return (1 << tags.get(_Tag.BITS, (16,))[0]) - 1 - values
     return values
 
 
 def _has_alpha(picture: Any) -> bool:
-    """Whether an open picture has an alpha channel, or a colour that is transparent."""
+    """Tell whether an open picture has an alpha channel, or a colour that is transparent."""
     return picture.mode in _ALPHA_MODES and bool(picture.has_transparency_data)
 
 
 def _colours(picture: Any) -> np.ndarray:
-    """The pixels [H, W] or [H, W, C] of an open picture without its alpha channel."""
+    """Return the pixels [H, W] or [H, W, C] of an open picture without its alpha channel."""
     if isinstance(picture, DeepPng):
         return picture.colours()
     if isinstance(picture, _ChannelTiff) or not _has_alpha(picture):
@@ -501,7 +513,7 @@ def _colours(picture: Any) -> np.ndarray:
 
 
 def _alpha(picture: Any) -> np.ndarray:
-    """The alpha channel [H, W] of an open picture."""
+    """Return the alpha channel [H, W] of an open picture."""
     if isinstance(picture, DeepPng):
         return picture.alpha()
     if isinstance(picture, _ChannelTiff) or not _has_alpha(picture):
@@ -527,7 +539,7 @@ NO_EXTRAS = Extras()
 
 
 def read_extras(file: Path, *, filled_in: bool = False) -> Extras:
-    """What the file of a picture has besides colours.
+    """Return what the file of a picture has besides colours.
 
     filled_in  pixels of alpha 0 become opaque
     """
@@ -548,17 +560,17 @@ def read_extras(file: Path, *, filled_in: bool = False) -> Extras:
 
 
 def _checked_dpi(values: Any) -> tuple[float, float] | None:
-    """A resolution that a file can have; None for an invalid one, as in damaged files."""
+    """Return a resolution that a file can have; None for an invalid one, as in damaged files."""
     try:
         across, down = map(float, values)
     except (TypeError, ValueError, ZeroDivisionError):
         return None
-    plausible = 0 < across < _LARGEST_DPI and 0 < down < _LARGEST_DPI
+    plausible = 0 < across < 1e6 and 0 < down < 1e6
     return (across, down) if plausible else None
 
 
 def _known(picture: Any) -> np.ndarray:
-    """Whether each pixel [H, W] of an open picture has an alpha above 0."""
+    """Tell whether each pixel [H, W] of an open picture has an alpha above 0."""
     if isinstance(picture, DeepPng):
         return picture.known()
     if not picture.has_transparency_data:
@@ -571,11 +583,11 @@ def _known(picture: Any) -> np.ndarray:
 
 
 def _is_reduced(picture: Any) -> bool:
-    """Whether Pillow drops channels or bits of an open picture."""
+    """Tell whether Pillow drops channels or bits of an open picture."""
     if picture.format != "TIFF":
         return False
-    samples = picture.tag_v2.get(SAMPLES, 1)
-    bits = picture.tag_v2.get(_BITS, (1,))
+    samples = picture.tag_v2.get(_Tag.SAMPLES, 1)
+    bits = picture.tag_v2.get(_Tag.BITS, (1,))
     return bool(
         samples != len(picture.getbands())
         or picture.mode == "RGBX"
@@ -609,13 +621,13 @@ class _ChannelTiff:
     def dpi(self) -> tuple[float, float] | None:
         """Pixels per inch of the page, across and down."""
         unit = int(self._page.resolutionunit)
-        if unit not in (_INCH, _CENTIMETRE):
+        if unit not in (_Unit.INCH, _Unit.CENTIMETRE):
             return None
-        scale = 1.0 if unit == _INCH else 2.54
+        scale = 1.0 if unit == _Unit.INCH else 2.54
         return _checked_dpi([scale * value for value in self._page.resolution])
 
     def pixels(self) -> np.ndarray:
-        """The pixels of the page, [H, W, C]."""
+        """Return the pixels of the page, [H, W, C]."""
         page = self._page
         axes = page.axes.replace("S", "") == "YX" and page.photometric.name in ("MINISBLACK", "RGB")
         if not axes or page.dtype is None or page.dtype.name not in _TIFF_DTYPES:
@@ -628,13 +640,14 @@ class _ChannelTiff:
                 f"it has {page.samplesperpixel} channels of {page.dtype} with compression or"
                 " transparency; save it without them, or as .npy"
             )
-        if page.size > MOST_VALUES:
+        most = limits().page_values
+        if page.size > most:
             raise ValueError(
-                f"one of its pages has {page.size:,} values; expected at most {MOST_VALUES:,}"
+                f"one of its pages has {page.size:,} values; expected at most {most:,}"
             )
         values: np.ndarray = page.asarray().astype(page.dtype.newbyteorder("="), copy=False)
         values = np.atleast_3d(np.moveaxis(values, 0, -1) if page.axes == "SYX" else values)
-        tag = page.tags.get(_ORIENTATION)
+        tag = page.tags.get(_Tag.ORIENTATION)
         return _upright(values, 1 if tag is None else int(tag.value))
 
 
@@ -653,7 +666,7 @@ def write_tiff(file: BinaryIO, pages: Sequence[np.ndarray], extras: Extras = NO_
     if extras.icc_profile:
         options["iccprofile"] = extras.icc_profile
     if extras.dpi:
-        options |= {"resolution": extras.dpi, "resolutionunit": _INCH}
+        options |= {"resolution": extras.dpi, "resolutionunit": int(_Unit.INCH)}
     with _tifffile("writing").TiffWriter(file) as writer:
         for page in pages:
             kind = "rgb" if len(page) == 3 else "minisblack"

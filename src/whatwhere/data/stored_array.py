@@ -39,7 +39,7 @@ class StoredArray:
 
     @classmethod
     def of_map(cls, path: Path, values: np.memmap) -> "StoredArray":
-        """The array that a library has mapped from a file; the map is not used any more."""
+        """Return the array that a library has mapped from a file; the map is not used any more."""
         return cls(
             path,
             FileStamp.of(os.stat(path)),
@@ -61,19 +61,19 @@ class StoredArray:
         return self.transpose(*reversed(range(self.ndim)))
 
     def transpose(self, *axes: int) -> "StoredArray":
-        """The same values with their axes in this order; nothing is read."""
+        """Return the same values with their axes in this order; nothing is read."""
         shape = tuple(self.shape[axis] for axis in axes)
         strides = tuple(self.strides[axis] for axis in axes)
         return replace(self, shape=shape, strides=strides)
 
     def with_new_axis(self, axis: int) -> "StoredArray":
-        """The same values with one more axis, of one entry; nothing is read."""
+        """Return the same values with one more axis, of one entry; nothing is read."""
         shape = (*self.shape[:axis], 1, *self.shape[axis:])
         strides = (*self.strides[:axis], 0, *self.strides[axis:])
         return replace(self, shape=shape, strides=strides)
 
     def row(self, number: int) -> "StoredArray":
-        """One entry of the first axis; nothing is read."""
+        """Return one entry of the first axis; nothing is read."""
         offset = self.offset + number * self.strides[0]
         return replace(self, offset=offset, shape=self.shape[1:], strides=self.strides[1:])
 
@@ -94,7 +94,7 @@ class StoredArray:
         return values[tuple(slice(None) if isinstance(part, slice) else 0 for part in index)]
 
     def _read(self, ranges: list[range]) -> np.ndarray:
-        """The values of these ranges of the axes."""
+        """Return the values of these ranges of the axes."""
         order = sorted(range(self.ndim), key=lambda axis: -self.strides[axis])
         shape = tuple(len(ranges[axis]) for axis in order)
         values = np.empty(shape, self.dtype)
@@ -124,8 +124,8 @@ class StoredArray:
             self._check(os.fstat(file.fileno()))
 
     def _axes_outside_runs(self, ranges: list[range], order: list[int]) -> int:
-        """How many of the axes, in the order of the file, lie outside what can be read at once: a
-        range of one axis, with all of the axes inside it."""
+        """Return how many of the axes, in the order of the file, lie outside what can be read at
+        once: a range of one axis, with all of the axes inside it."""
         expected = self.dtype.itemsize
         for place in reversed(range(len(order))):
             axis = order[place]
@@ -157,14 +157,14 @@ AnyArray = np.ndarray | StoredArray
 
 
 def with_new_axis(values: AnyArray, axis: int) -> Any:
-    """An array with one more axis, of one entry; nothing is read or copied."""
+    """Return an array with one more axis, of one entry; nothing is read or copied."""
     if isinstance(values, StoredArray):
         return values.with_new_axis(axis)
     return np.expand_dims(values, axis)
 
 
 def _range(part: Any, size: int, axis: int) -> range:
-    """The entries of an axis that a number or a slice names."""
+    """Return the entries of an axis that a number or a slice names."""
     if isinstance(part, slice):
         chosen = range(*part.indices(size))
         if chosen.step != 1:

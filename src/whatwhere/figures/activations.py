@@ -65,7 +65,7 @@ class Gaussians:
         return len(self.centre)
 
     def in_pixels(self, model: DeconvNet, layer: int) -> "Gaussians":
-        """The same in pixels of the image."""
+        """Return the same in pixels of the image."""
         stride, offset = np.transpose([map_places(model, layer, axis) for axis in (1, 0)])
         return Gaussians(self.centre * stride + offset, self.sigma * stride)
 
@@ -73,8 +73,8 @@ class Gaussians:
 def gaussians(
     model: DeconvNet, images: Tensor, latents: Latents, layer: int, feature: int
 ) -> Gaussians:
-    """The Gaussians of a feature of any layer up to that of the latents, in the regions where p̂ ≠
-    0; at most `MOST`.
+    """Return the Gaussians of a feature of any layer up to that of the latents, in the regions
+    where p̂ ≠ 0; at most `MOST`.
 
     Below the top layer, p̂ is the reconstruction from the layers above.
     """
@@ -97,8 +97,8 @@ def gaussians(
 
 
 def map_places(model: DeconvNet, layer: int, axis: int) -> tuple[int, float]:
-    """Element i of the map z of a layer is centred at pixel stride · i + offset, along rows (axis
-    0) or columns (1)."""
+    """Map an element i of the map z of a layer is centred at pixel stride · i + offset, along rows
+    (axis 0) or columns (1)."""
     return LayerPlaces.of(model.spec, axis)[layer - 1].unpooled(
         model.spec.layers[layer - 1].filter_shape[axis]
     )
@@ -107,8 +107,8 @@ def map_places(model: DeconvNet, layer: int, axis: int) -> tuple[int, float]:
 def project(
     model: DeconvNet, latents: Latents, drawn: _Activations, height: int, width: int
 ) -> Tensor:
-    """Each activation on its own, with the pooling variables of its image, projected to the pixels:
-    [n, C, h, w].
+    """Return each activation on its own, with the pooling variables of its image, projected to the
+    pixels: [n, C, h, w].
 
     Returns the pixels that each activation can affect; `height` and `width` are those of the
     images.
@@ -137,7 +137,7 @@ def project(
 def where_map(
     model: DeconvNet, images: Tensor, latents: Latents, layer: int, feature: int
 ) -> Figure:
-    """The Gaussians of one feature on the grid of pooling regions, over the mean image.
+    """Draw the Gaussians of one feature on the grid of pooling regions, over the mean image.
 
     model    the model
     images   [N, C, H, W]
@@ -183,7 +183,7 @@ def where_map(
 def draw_ellipses(
     axes: Axes, active: Gaussians, colour: Any, *, fill: float = 0.0, edge: float = 1.0
 ) -> None:
-    """An ellipse for each Gaussian, as wide as two standard deviations; `fill` and `edge` are
+    """Draw an ellipse for each Gaussian, as wide as two standard deviations; `fill` and `edge` are
     opacities."""
     axes.add_collection(
         EllipseCollection(

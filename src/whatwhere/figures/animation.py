@@ -49,8 +49,8 @@ def animation(
     spec: InferenceSpec,
     progress: Callable[[int], None] = lambda steps: None,
 ) -> bytes:
-    """The joint inference of one image as the bytes of a GIF, which repeats after a pause on the
-    last frame.
+    """Return the joint inference of one image as the bytes of a GIF, which repeats after a pause on
+    the last frame.
 
     model     the model
     image     [C, H, W]
@@ -80,7 +80,7 @@ def _one_thread() -> Iterator[None]:
 
 @_one_thread()
 def draw_steps(model: DeconvNet, image: Tensor, steps: list[Step]) -> bytes:
-    """The steps of an inference, which `trace` followed, as the bytes of a GIF."""
+    """Return the steps of an inference, which `trace` followed, as the bytes of a GIF."""
     last = len(steps) - 1
     # every one of the first steps, then increasingly far apart, and the last
     shown = {*range(min(last, 5)), *(np.geomspace(1, last + 1, FRAMES) - 1).astype(int)}
@@ -113,8 +113,8 @@ def draw_steps(model: DeconvNet, image: Tensor, steps: list[Step]) -> bytes:
 def trace(
     model: DeconvNet, image: Tensor, spec: InferenceSpec, progress: Callable[[int], None]
 ) -> list[Step]:
-    """The joint inference of one image, before the first step and after each, until it is finished
-    as in `infer` (`engines.convergence`)."""
+    """Return the joint inference of one image, before the first step and after each, until it is
+    finished as in `infer` (`engines.convergence`)."""
     signal, background = model.input_stage.forward(image[None])
     spec = resolve_lam(model, image[None], spec)
     problem = Problem(model, signal, joint(model.spec.depth)[0], spec)
@@ -201,7 +201,7 @@ class Drawing:
         return style.image_to_rgb(image, self.limit, ink=style.is_ink(self.image))
 
     def show(self, now: int) -> Figure:
-        """The figure, with inference after step `now`."""
+        """Draw the figure, with inference after step `now`."""
         step = self.steps[now]
         for heading, picture, (words, rgb) in zip(
             self.headings, self.pictures, self.panels(now).items(), strict=True
@@ -217,7 +217,7 @@ class Drawing:
         return self.figure
 
     def panels(self, now: int) -> dict[str, np.ndarray]:
-        """The pictures of a step as RGB, by their headings."""
+        """Return the pictures of a step as RGB, by their headings."""
         latents = self.steps[now].latents
         size = self.image.shape[1:]
         explained = decompose(self.model, latents, *size)
@@ -236,7 +236,7 @@ class Drawing:
 
 
 def to_pixels(figure: Figure) -> np.ndarray:
-    """A figure as RGB pixels [H, W, 3]."""
+    """Return a figure as RGB pixels [H, W, 3]."""
     figure.set_dpi(_FRAME_DPI)
     canvas: Any = FigureCanvasAgg(figure)  # matplotlib declares no types of it
     canvas.draw()

@@ -34,7 +34,7 @@ _Panel = tuple[str, np.ndarray]
 def reconstruction_panel(
     model: DeconvNet, images: Tensor, latents: Latents, columns: int = 4
 ) -> _Panel:
-    """Pairs of an image and, to its right, its reconstruction; `columns` pairs in a row."""
+    """Show pairs of an image and, to its right, its reconstruction; `columns` pairs in a row."""
     v_hat = model.at(*images.shape[2:]).decode(latents)
     ink = style.is_ink(images)
     v_hat = v_hat.clamp(min=min(0.0, float(images.min())))  # values that no image has are not drawn
@@ -58,13 +58,14 @@ def filter_panel(model: DeconvNet) -> _Panel:
 
 
 def filters_as_images(model: DeconvNet) -> Tensor:
-    """The filters of layer 1 as images [B, C, K, K]: with ON and OFF channels, ON minus OFF."""
+    """Return the filters of layer 1 as images [B, C, K, K]: with ON and OFF channels, ON minus
+    OFF."""
     return model.input_stage.inverse(model.filters[0].detach().cpu().transpose(0, 1), Background())
 
 
 def plane_panel(model: DeconvNet, layer: int = 2, columns: int = 8) -> _Panel:
-    """The filter planes of a layer, one group for each map below; grey between maps that are not
-    connected.
+    """Return the filter planes of a layer, one group for each map below; grey between maps that are
+    not connected.
 
     Each filter is scaled by the largest weight of all its planes.
     """
@@ -87,8 +88,8 @@ def plane_panel(model: DeconvNet, layer: int = 2, columns: int = 8) -> _Panel:
 def sample_panel(
     model: DeconvNet, latents: Latents, size: Sequence[int], columns: int | None = None
 ) -> _Panel:
-    """A square of samples for every map, each scaled by its largest pixel; missing samples are
-    grey.
+    """Return a square of samples for every map, each scaled by its largest pixel; missing samples
+    are grey.
 
     size  height and width of the images
     """
@@ -108,7 +109,7 @@ def sample_panel(
 
 
 def reconstructions(model: DeconvNet, images: Tensor, latents: Latents) -> Figure:
-    """Images, each with its reconstruction from the top layer of the latents to its right.
+    """Draw images, each with its reconstruction from the top layer of the latents to its right.
 
     model    the model
     images   [N, C, H, W]
@@ -124,7 +125,7 @@ def reconstructions(model: DeconvNet, images: Tensor, latents: Latents) -> Figur
 
 
 def filters(model: DeconvNet) -> Figure:
-    """The filters of layer 1.
+    """Draw the filters of layer 1.
 
     model  the model
 
@@ -134,7 +135,7 @@ def filters(model: DeconvNet) -> Figure:
 
 
 def composite(model: DeconvNet, images: Tensor, latents: Sequence[Latents]) -> Figure:
-    """Reconstructions, filters and samples of every layer on one page.
+    """Draw reconstructions, filters and samples of every layer on one page.
 
     model    the model
     images   [N, C, H, W]
@@ -156,7 +157,7 @@ def composite(model: DeconvNet, images: Tensor, latents: Sequence[Latents]) -> F
 
 @style.styled
 def page(rows: Sequence[Sequence[_Panel]], width: float = style.PAGE) -> Figure:
-    """Rows of panels; the first of several is twice as wide as each of the others."""
+    """Arrange rows of panels; the first of several is twice as wide as each of the others."""
     placed = []
     y = 0.0
     for row in rows:
@@ -188,7 +189,8 @@ _Epoch = EpochReport | Mapping[str, Any]
 
 
 def cost_curves(history: Sequence[_Epoch], layer: int) -> dict[str, np.ndarray]:
-    """`epoch`, `cost`, its parts and `nonzeros` while `layer` was trained, per image: [E] each."""
+    """Return `epoch`, `cost`, its parts and `nonzeros` while `layer` was trained, per image: [E]
+    each."""
     epochs = map(_as_mapping, history)
     rows = [epoch for epoch in epochs if epoch["layer"] == layer]
     curves = {
@@ -201,14 +203,14 @@ def cost_curves(history: Sequence[_Epoch], layer: int) -> dict[str, np.ndarray]:
 
 
 def _as_mapping(epoch: _Epoch) -> Mapping[str, Any]:
-    """The fields of an epoch by name."""
+    """Return the fields of an epoch by name."""
     return epoch.table() if isinstance(epoch, EpochReport) else epoch
 
 
 @style.styled
 def cost(histories: Mapping[str, Sequence[_Epoch]], layer: int = 2) -> Figure:
-    """Cost, reconstruction, penalty and non-zeros per image against the epoch; one curve for each
-    named run.
+    """Draw cost, reconstruction, penalty and non-zeros per image against the epoch; one curve for
+    each named run.
 
     histories  name → the epochs of a run, as `EpochReport` or as mappings with its fields
     layer      the layer whose epochs are drawn

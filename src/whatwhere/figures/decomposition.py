@@ -52,8 +52,8 @@ class Contributions:
         return style.feature_colours(self.maps)[self.active]
 
     def coloured(self, limit: float | None = None) -> np.ndarray:
-        """The reconstruction with every pixel in the colours of the maps it comes from: [H, W,
-        3]."""
+        """Return the reconstruction with every pixel in the colours of the maps it comes from: [H,
+        W, 3]."""
         return style.mix_colours(self.pixels.mean(1), self.colours, limit)
 
 
@@ -85,7 +85,7 @@ def decompose(model: DeconvNet, latents: Latents, height: int, width: int) -> Co
 
 @style.styled
 def decomposition(model: DeconvNet, image: Tensor, latents: Latents) -> Figure:
-    """The reconstruction of one image stage by stage, from its active maps down to the pixels.
+    """Draw the reconstruction of one image stage by stage, from its active maps down to the pixels.
 
     The top row shows the active maps. The rows below show their contributions, in their colours,
     and an ellipse on the image for the Gaussian of every active feature.
@@ -157,7 +157,7 @@ class _Row:
 
 
 def _rows(model: DeconvNet, contributions: Contributions) -> list[_Row]:
-    """Features, unpooled maps, … down to the filters of layer 1."""
+    """Return features, unpooled maps, … down to the filters of layer 1."""
     depth = len(contributions.pooled)
     rows = []
     active = contributions.active

@@ -65,7 +65,7 @@ class Section:
 def report(
     title: str, sections: Sequence[Section], lead: str = "", facts: Mapping[str, str] | None = None
 ) -> str:
-    """The HTML page: title, lead and facts, then the sections. It needs no other file.
+    """Return the HTML page: title, lead and facts, then the sections. It needs no other file.
 
     title     title of the page
     sections  sections of the page, from top to bottom
@@ -114,7 +114,8 @@ def _facts(facts: Mapping[str, str]) -> str:
 
 
 def _embedded(figure: Figure | bytes) -> str:
-    """A figure as a data URL, with its size in CSS pixels: '"data:…" width="…" height="…"'."""
+    """Return a figure as a data URL, with its size in CSS pixels: '"data:…" width="…"
+    height="…"'."""
     if isinstance(figure, bytes):
         width, height = Image.open(io.BytesIO(figure)).size
         return f'"{data_url(figure, "gif")}" width="{width}" height="{height}"'
@@ -130,8 +131,8 @@ PAIRS = 24  # images that are shown with their reconstruction
 
 
 def training_settings(recipe: Recipe, layer: int) -> InferenceSpec:
-    """The settings of a layer's training, so that figures show features as sparse as they were
-    learned.
+    """Return the settings of a layer's training, so that figures show features as sparse as they
+    were learned.
 
     In training, the features of an image continue from epoch to epoch, so they receive the steps of
     all epochs since the last reset. Figures use the same number of steps, up to a limit, and a
@@ -205,7 +206,7 @@ class RunFigures:
         return list(self._figures)
 
     def draw(self, name: str) -> Section:
-        """One figure by name, with its heading and explanation."""
+        """Return one figure by name, with its heading and explanation."""
         self.check(name)
         with torch.no_grad():
             return self._figures[name]()
@@ -219,7 +220,8 @@ class RunFigures:
             )
 
     def report(self, drawn: Mapping[str, Section]) -> str:
-        """The HTML report of the run: its settings, then the figures by name, which `draw` made.
+        """Return the HTML report of the run: its settings, then the figures by name, which `draw`
+        made.
 
         The composite is left out, because its panels are figures of their own.
         """
@@ -252,8 +254,8 @@ class RunFigures:
         )
 
     def latents(self, layer: int) -> Latents:
-        """The latents of all images inferred from this layer, updating the pooling of all layers
-        up to it."""
+        """Return the latents of all images inferred from this layer, updating the pooling of all
+        layers up to it."""
         if layer not in self._latents:
             plan = (Phase(layer=layer, update_pooling=tuple(range(1, layer + 1))),)
             settings = self.inference or training_settings(self.run.recipe, layer)

@@ -77,7 +77,7 @@ def save(figure: Figure, file: Path | IO[bytes], format: str | None = None) -> N
 
 
 def add_panel(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
-    """Axes without frame or ticks; positions are in inches from the upper left corner of the
+    """Add axes without frame or ticks; positions are in inches from the upper left corner of the
     figure."""
     page_width, page_height = figure.get_size_inches()
     box = (
@@ -92,7 +92,8 @@ def add_panel(figure: Figure, left: float, top: float, width: float, height: flo
 
 
 def add_text(figure: Figure, left: float, top: float, text: str, **kwargs: Any) -> Text:
-    """Text with its upper left corner (or as `ha` and `va` say) at this position in inches."""
+    """Write text with its upper left corner (or as `ha` and `va` say) at this position in
+    inches."""
     page_width, page_height = figure.get_size_inches()
     settings: dict[str, Any] = {"ha": "left", "va": "top", "fontsize": 7, **kwargs}
     return figure.text(left / page_width, 1 - top / page_height, text, **settings)
@@ -122,7 +123,8 @@ def add_picture(
 
 
 def curve_styles() -> Iterator[dict[str, Any]]:
-    """A colour and a marker for each curve in turn, without end: keywords of matplotlib's `plot`.
+    """Return a colour and a marker for each curve in turn, without end: keywords of matplotlib's
+    `plot`.
 
     >>> next(ww.figures.curve_styles())
     {'color': '#0072B2', 'marker': 'o'}
@@ -141,7 +143,7 @@ _SIGNS = np.array([to_rgb(MISSING), to_rgb(EXCESS)])
 
 
 def shade(values: np.ndarray, limit: float | None = None, signed: bool | None = None) -> np.ndarray:
-    """Values as dark ink on white paper, [..., H, W] → [..., H, W, 3].
+    """Return values as dark ink on white paper, [..., H, W] → [..., H, W, 3].
 
     limit    the value that is drawn black; default: the largest absolute value
     signed   draw negative values orange and positive ones purple; default: if there are negative
@@ -159,14 +161,14 @@ def shade(values: np.ndarray, limit: float | None = None, signed: bool | None = 
 
 
 def is_ink(images: Tensor) -> bool:
-    """Whether images are strokes on an empty ground, like digits: most of their pixels are almost
-    0."""
+    """Tell whether images are strokes on an empty ground, like digits: most of their pixels are
+    almost 0."""
     size = images.abs()
     return bool((size <= _EMPTY * size.max()).double().mean() > 0.5)
 
 
 def image_to_rgb(image: Tensor, limit: float | None = None, *, ink: bool) -> np.ndarray:
-    """An image [..., C, H, W] as RGB [..., H, W, 3]: three channels are colours, others are
+    """Return an image [..., C, H, W] as RGB [..., H, W, 3]: three channels are colours, others are
     averaged.
 
     limit  the value that is drawn at full intensity; default: the largest, or 1 for colours
@@ -183,8 +185,8 @@ def image_to_rgb(image: Tensor, limit: float | None = None, *, ink: bool) -> np.
 
 
 def part_to_rgb(part: Tensor) -> np.ndarray:
-    """Filters, or what single features draw, [..., C, H, W] → [..., H, W, 3], each scaled by its
-    largest value.
+    """Show filters, or what single features draw, [..., C, H, W] → [..., H, W, 3], each scaled by
+    its largest value.
 
     Where colours are signed, 0 is grey.
     """
@@ -196,7 +198,7 @@ def part_to_rgb(part: Tensor) -> np.ndarray:
 
 
 def mix_colours(amounts: np.ndarray, colours: np.ndarray, limit: float | None = None) -> np.ndarray:
-    """Amounts of several colours mixed like inks, [A, ..., H, W] and [A, 3] → [..., H, W, 3].
+    """Mix amounts of several colours like inks, [A, ..., H, W] and [A, 3] → [..., H, W, 3].
 
     An amount sets the saturation of its colour: 0 is white, `limit` (default: the largest sum) the
     full colour. Colours subtract light, so mixtures become darker and brownish.
@@ -213,8 +215,8 @@ def tile(
     gap: int = 1,
     between: np.ndarray = GAP,
 ) -> np.ndarray:
-    """Pictures [n, h, w, 3] row by row on one sheet, `gap` pixels of the colour `between` between
-    and around them."""
+    """Return pictures [n, h, w, 3] row by row on one sheet, `gap` pixels of the colour `between`
+    between and around them."""
     pictures = np.asarray(pictures)
     n, height, width, _ = pictures.shape
     rows = -(-n // columns)
@@ -229,7 +231,8 @@ def tile(
 
 
 def enlarge(pictures: np.ndarray, min_width: int = 10) -> np.ndarray:
-    """Pictures [..., h, w, 3] with every pixel repeated until they are about `min_width` wide.
+    """Return pictures [..., h, w, 3] with every pixel repeated until they are about `min_width`
+    wide.
 
     The gaps of `tile` stay one pixel wide, so they become thin lines.
     """
@@ -238,15 +241,15 @@ def enlarge(pictures: np.ndarray, min_width: int = 10) -> np.ndarray:
 
 
 def columns_for(n: int) -> int:
-    """The number of columns that makes a sheet of n pictures nearly square, without empty cells
-    where possible."""
+    """Return the number of columns that makes a sheet of n pictures nearly square, without empty
+    cells where possible."""
     root = max(1, round(n**0.5))
     divisors = [c for c in range(root, min(n, 2 * root) + 1) if n % c == 0]
     return divisors[0] if divisors else root
 
 
 def feature_colours(features: int) -> np.ndarray:
-    """A colour for each feature: [B, 3] in RGB, as saturated as a screen can show.
+    """Return a colour for each feature: [B, 3] in RGB, as saturated as a screen can show.
 
     Hues are evenly spaced around the perceptual colour circle and ordered so that consecutive
     features have very different hues. Neighbouring hues differ in lightness too, so that
@@ -264,8 +267,8 @@ def feature_colours(features: int) -> np.ndarray:
 
 
 def _most_saturated(lightness: float, hue: float) -> np.ndarray:
-    """The colour of this lightness and hue with the largest chroma that sRGB contains, up to a
-    common limit."""
+    """Return the colour of this lightness and hue with the largest chroma that sRGB contains, up to
+    a common limit."""
     chroma = np.linspace(0, 0.17, 60)
     colours = _oklch_to_rgb(np.full_like(chroma, lightness), chroma, np.full_like(chroma, hue))
     in_gamut = ((colours >= 0) & (colours <= 1)).all(1)
@@ -273,8 +276,8 @@ def _most_saturated(lightness: float, hue: float) -> np.ndarray:
 
 
 def _oklch_to_rgb(lightness: np.ndarray, chroma: np.ndarray, hue: np.ndarray) -> np.ndarray:
-    """Björn Ottosson's Oklab in polar form to sRGB: three arrays [n] → [n, 3]; outside [0, 1] if
-    not in sRGB."""
+    """Convert Björn Ottosson's Oklab in polar form to sRGB: three arrays [n] → [n, 3]; outside [0,
+    1] if not in sRGB."""
     a = chroma * np.cos(hue)
     b = chroma * np.sin(hue)
     long = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3

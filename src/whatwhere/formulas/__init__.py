@@ -28,8 +28,8 @@ SOURCES = [Path(module.__file__ or "") for module in (pooling, penalty, step)]
 
 
 def compile_formulas(decorate: Callable[..., Any], **names: Any) -> ModuleType:
-    """The formulas for another backend: `decorate` compiles them over its functions `names` in
-    place of torch's."""
+    """Compile the formulas for another backend: `decorate` compiles them over its functions `names`
+    in place of torch's."""
     compiled = ModuleType("formulas")
     scope = vars(compiled)
     scope.update(names)

@@ -28,8 +28,8 @@ def coordinates(size: int, axis: int, like: Tensor) -> Tensor:
 def moments(
     s: Tensor, axes: Sequence[int], gamma_min: float, gamma_max: float, power: int
 ) -> tuple[Tensor, Tensor]:
-    """The Gaussian of each region: μ is the mean of the position weighted by |s|^power, γ is 1 /
-    its variance, bounded.
+    """Compute the Gaussian of each region: μ is the mean of the position weighted by |s|^power, γ
+    is 1 / its variance, bounded.
 
     A region without signal is centred and flat.
     """
@@ -52,7 +52,7 @@ def moments(
 
 
 def switches(s: Tensor, axes: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """All weight on the largest |s| of each region; on the first if several are equal."""
+    """Put all weight on the largest |s| of each region; on the first if several are equal."""
     where = s.abs().flatten(2, 4).argmax(2)
     sizes = s.shape[2:5]
     index = {
@@ -66,7 +66,7 @@ def switches(s: Tensor, axes: Sequence[int]) -> tuple[Tensor, Tensor]:
 
 
 def flat(s: Tensor, axes: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """The same weight everywhere."""
+    """Give all elements the same weight."""
     maps, rows, columns = s.shape[1], s.shape[5], s.shape[6]
     mu = s.new_zeros(s.shape[0], len(axes), maps, rows, columns)
     return mu, torch.zeros_like(mu)

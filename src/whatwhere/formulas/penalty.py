@@ -9,12 +9,12 @@ from torch import abs, clamp, pow, rsqrt, sqrt, where
 
 
 def cost(p, penalty):
-    """What a feature p costs."""
+    """Return what a feature p costs."""
     return powered(p, penalty[1])
 
 
 def shrink(p, beta, penalty):
-    """The feature after a step of size β on its penalty."""
+    """Return the feature after a step of size β on its penalty."""
     return shrink_powered(p, beta, penalty[1])
 
 
@@ -34,7 +34,7 @@ def powered(p, alpha):
 
 
 def shrink_powered(p, beta, alpha):
-    """One gradient step of size β on |p|^α, p - β α |p|^(α-1) sign p, that stops at zero.
+    """Take one gradient step of size β on |p|^α, p - β α |p|^(α-1) sign p, that stops at zero.
 
     α = 1 is the soft threshold (Eqn. shrink), α = ½ the printed step (Eqn. shrinkL05).
     Deviation: where the step would cross zero, and at zero, where the print is undefined, p becomes

@@ -18,8 +18,8 @@ def exponent(x, mu, gamma):
 
 
 def pair_weights(mu, gamma):
-    """The weights of two elements, x = ±½, q = σ(-γμ) and σ(γμ): the larger is 1/√(1 + t²), the
-    smaller t/√(1 + t²)."""
+    """Compute the weights of two elements, x = ±½, q = σ(-γμ) and σ(γμ): the larger is 1/√(1 + t²),
+    the smaller t/√(1 + t²)."""
     a = mu * gamma * 0.5
     t = exp(where(a > 0, -a, a))  # not by an absolute value: torch takes 0 as its derivative at 0
     larger = rsqrt(1 + t * t)
@@ -37,7 +37,7 @@ def pair_difference(mu, gamma):
 
 
 def weights_from_difference(d):
-    """The inverse of `pair_difference`: the two weights."""
+    """Compute the inverse of `pair_difference`: the two weights."""
     s = sqrt(2 - d * d)
     return (s - d) * 0.5, (s + d) * 0.5
 
@@ -75,7 +75,7 @@ def step_theta(theta, gradient, step, bounds):
 
 
 def or_one(size):
-    """A safe divisor: 1 in place of 0, where the dividend is 0 as well.
+    """Return a safe divisor: 1 in place of 0, where the dividend is 0 as well.
 
     A number below the normal numbers of float32 counts as 0, because its inverse can overflow.
     """
@@ -83,14 +83,14 @@ def or_one(size):
 
 
 def strength(relative, power):
-    """The weight |s|^power of a signal in its moments. `relative` is s divided by the largest |s|
-    of its region: moments depend on the shape of the signal, not on its size."""
+    """Compute the weight |s|^power of a signal in its moments. `relative` is s divided by the
+    largest |s| of its region: moments depend on the shape of the signal, not on its size."""
     size = abs(relative)
     return size * size if power == 2 else size
 
 
 def strength_slope(relative, power):
-    """The derivative of `strength`: 2 s, or the sign of s."""
+    """Compute the derivative of `strength`: 2 s, or the sign of s."""
     return 2 * relative if power == 2 else relative / or_one(abs(relative))
 
 
@@ -105,8 +105,8 @@ def precision(variance, total, low, high):
 
 
 def fit_slope(theta, variance, slopes, unit):
-    """The derivatives of Σ w z and θ by the strength of an element at x, along one axis: a (x - μ)
-    + b ((x - μ)² - v).
+    """Compute the derivatives of Σ w z and θ by the strength of an element at x, along one axis: a
+    (x - μ) + b ((x - μ)² - v).
 
     `slopes` by μ and γ; `unit` = ∂ strength / Σ strength. Where a bound determines γ, b is 0.
     Returns a, b and b v.

@@ -9,8 +9,8 @@ def line_search(above, below):
 
 
 def next_momentum(t, uphill):
-    """FISTA's next t, and the share (t - 1) / t' of the last change by which the next point is
-    ahead.
+    """Compute FISTA's next t, and the share (t - 1) / t' of the last change by which the next point
+    is ahead.
 
     Restarted where the last step led uphill (O'Donoghue, Candès).
     """
@@ -20,5 +20,5 @@ def next_momentum(t, uphill):
 
 
 def ahead(p, p_old, share):
-    """The point ahead of p by a share of its last change."""
+    """Compute the point ahead of p by a share of its last change."""
     return p + share * (p - p_old)

@@ -30,8 +30,8 @@ EXPORT = re.compile(r"^export (?=const |let |class |function |async function )",
 
 
 def bundle(folder: Path, entry: str) -> str:
-    """The module of this name in a folder with all that it imports, each module once, after those
-    it imports."""
+    """Return the module of this name in a folder with all that it imports, each module once, after
+    those it imports."""
     written: dict[str, str] = {}
 
     def add(name: str) -> None:
@@ -48,7 +48,7 @@ def bundle(folder: Path, entry: str) -> str:
 def assemble(
     template: Path, entry: str, style: str, sources: str, data: dict[str, Any], **more: Any
 ) -> str:
-    """A page with its data. Its content policy allows only its own script, its own style and
+    """Return a page with its data. Its content policy allows only its own script, its own style and
     `sources`.
 
     template  an HTML file with places for the parts
@@ -79,12 +79,12 @@ def assemble(
 
 
 def report_style() -> str:
-    """The style of all reports."""
+    """Return the style of all reports."""
     return (Path(__file__).parent / "report.css").read_text(encoding="utf-8")
 
 
 def static_page(title: str, style: str, body: str) -> str:
-    """A page without scripts that needs no other file."""
+    """Return a page without scripts that needs no other file."""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -94,23 +94,25 @@ def static_page(title: str, style: str, body: str) -> str:
 
 
 def _embed(value: Any) -> str:
-    """JSON that no HTML parser mistakes for markup, whatever the names and labels in it are."""
+    """Return JSON that no HTML parser mistakes for markup, whatever the names and labels in it
+    are."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def sha256(content: str) -> str:
-    """A source expression of a content security policy that allows exactly this script or style."""
+    """Return a source expression of a content security policy that allows exactly this script or
+    style."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode('ascii')}'"
 
 
 def data_url(content: bytes, form: str) -> str:
-    """The content of a picture as an address."""
+    """Return the content of a picture as an address."""
     return f"data:image/{form};base64,{base64.b64encode(content).decode('ascii')}"
 
 
 def png(pixels: Tensor) -> bytes:
-    """Bytes [H, W] or [H, W, 3] as a PNG file, in grey or RGB."""
+    """Return bytes [H, W] or [H, W, 3] as a PNG file, in grey or RGB."""
     height, width = pixels.shape[:2]
     rows = pixels.cpu().contiguous().numpy().reshape(height, -1)
 
@@ -127,8 +129,8 @@ def png(pixels: Tensor) -> bytes:
 
 
 def thumbnail(image: Tensor, side: int) -> Tensor:
-    """An image [C, H, W] as bytes [h, w] or [h, w, 3], its sides at most `side`; other channels
-    become their mean."""
+    """Return an image [C, H, W] as bytes [h, w] or [h, w, 3], its sides at most `side`; other
+    channels become their mean."""
     largest = max(image.shape[1:])
     if largest > side:
         size = [max(1, round(extent * side / largest)) for extent in image.shape[1:]]
@@ -140,8 +142,8 @@ def thumbnail(image: Tensor, side: int) -> Tensor:
 
 
 def sheet(images: Sequence[Tensor], side: int, columns: int) -> Tensor:
-    """Thumbnails [h, w] or [h, w, 3] in a grid of squares of `side`, row by row, each in the
-    middle of its own."""
+    """Arrange thumbnails [h, w] or [h, w, 3] in a grid of squares of `side`, row by row, each in
+    the middle of its own."""
     rows = -(-len(images) // columns)
     result = torch.zeros(rows * side, columns * side, *images[0].shape[2:], dtype=torch.uint8)
     for number, image in enumerate(images):

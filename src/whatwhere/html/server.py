@@ -37,11 +37,11 @@ class Content(NamedTuple):
 
 
 Answer = Callable[[str], Content | None]
-_Act = Callable[[str, Any], Content | None]
+Act = Callable[[str, Any], Content | None]
 
 
 def is_number(text: str, most_digits: int = 9) -> bool:
-    """Whether a text is a whole number ≥ 0 of a size that a page may ask for."""
+    """Tell whether a text is a whole number ≥ 0 of a size that a page may ask for."""
     return text.isascii() and text.isdecimal() and len(text) <= most_digits
 
 
@@ -61,7 +61,7 @@ class PageServer(ThreadingHTTPServer):
     def __init__(
         self,
         answer: Answer,
-        act: _Act | None = None,
+        act: Act | None = None,
         port: int = 0,
         settings: _ServerSettings | None = None,
     ) -> None:
@@ -128,7 +128,8 @@ class _PageHandler(BaseHTTPRequestHandler):
                     self._send_result(lambda: act(path, value))
 
     def _path(self) -> str | None:
-        """The path below the token; None, and an error is sent, for another host or token."""
+        """Return the path below the token; None, and an error is sent, for another host or
+        token."""
         if self.headers.get("Host") != f"127.0.0.1:{self.server.server_port}":
             # another site's name that was pointed at this machine
             self.send_error(403, "Unknown host")
@@ -174,4 +175,4 @@ class _PageHandler(BaseHTTPRequestHandler):
         self.wfile.write(content.body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Requests are not logged: an address holds the token."""
+        """Do not log requests: an address holds the token."""

@@ -32,8 +32,6 @@ from whatwhere.spec import InferenceSpec, LineSearch, Phase
 from whatwhere.spec.checks import require, require_count
 from whatwhere.spec.recipe import joint
 
-ROUNDING = 1e-6  # a smaller relative decrease of an objective may be rounding
-
 
 def infer(
     model: DeconvNet,
@@ -159,7 +157,7 @@ class GivenImages:
     are_signals: bool
 
     def target(self, model: DeconvNet, batch: slice) -> Target:
-        """What the model explains in a batch."""
+        """Return what the model explains in a batch."""
         weights = None if self.mask is None else self.mask[batch]
         if self.checked:
             return input_target(model, self.images[batch], weights)
@@ -169,7 +167,8 @@ class GivenImages:
 def check_input(
     model: DeconvNet, images: ImageSource | np.ndarray, mask: Tensor | None
 ) -> GivenImages:
-    """The images in the model's units. A tensor is checked here, before anything is computed."""
+    """Return the images in the model's units. A tensor is checked here, before anything is
+    computed."""
     given, are_signals = as_image_source(images, model.spec)
     source = in_model_units(model.spec, given)
     if are_signals and mask is not None and mask.ndim == 3:
@@ -201,7 +200,8 @@ def check_same_size(target: Target, first: Target) -> None:
 
 
 def run_plan(engine: Engine, problem: Problem, plan: Sequence[Phase]) -> Solution:
-    """One batch through every phase; each starts from the latents that the one before left."""
+    """Return one batch through every phase; each starts from the latents that the one before
+    left."""
     solution: Solution | None = None
     for phase in plan:
         if solution is not None:
@@ -221,23 +221,23 @@ def run_plan(engine: Engine, problem: Problem, plan: Sequence[Phase]) -> Solutio
 
 
 def first_and_last_cost(stats: Stats) -> tuple[Tensor, Tensor]:
-    """The objectives before the first and after the last step, [N] each, on the host: a device is
-    waited for once."""
+    """Return the objectives before the first and after the last step, [N] each, on the host: a
+    device is waited for once."""
     ends = slice(None, None, max(len(stats.step), 1))
     cost = (stats.reconstruction[ends] + stats.penalty[ends]).cpu()
     return cost[0], cost[-1]
 
 
 def take_plain_steps(engine: Engine, problem: Problem, solution: Solution) -> Solution:
-    """If a schedule did not lower an image's objective, take as many steps of a line search
-    instead.
+    """Take as many steps of a line search instead, if a schedule did not lower an image's
+    objective.
 
     The sizes of a schedule suit images like those that it was learned from; on others a step may be
     too long.
     """
     cost = solution.stats.cost
-    # an objective of 0 cannot be lowered
-    worse = ~(cost[-1] < (1 - ROUNDING) * cost[0]) & (cost[0] > 0)
+    # A smaller relative decrease than 1e-6 may be rounding; an objective of 0 cannot be lowered.
+    worse = ~(cost[-1] < (1 - 1e-6) * cost[0]) & (cost[0] > 0)
     if not worse.any():
         return solution
     searched = replace(problem.spec, step=LineSearch())

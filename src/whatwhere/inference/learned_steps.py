@@ -54,7 +54,7 @@ class LearnedSteps:
             )
 
     def __len__(self) -> int:
-        """The number of steps."""
+        """Return the number of steps."""
         return self.spec.steps
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -93,7 +93,7 @@ class LearnedSteps:
         return read_steps(saved[max(saved) if steps is None else steps])
 
     def model_for(self, model: DeconvNet) -> DeconvNet:
-        """The model with the filters of the steps on the pass up, for use with `spec`.
+        """Return the model with the filters of the steps on the pass up, for use with `spec`.
 
         Raises a RunError if the steps were learned for another model.
         """
@@ -118,7 +118,7 @@ themselves."""
 
 
 def resolve_steps(model: DeconvNet, steps: Steps) -> tuple[DeconvNet, InferenceSpec]:
-    """The model, with the filters of the steps on the pass up, and the settings for them."""
+    """Return the model, with the filters of the steps on the pass up, and the settings for them."""
     if not isinstance(steps, LearnedSteps):
         name = re.fullmatch(r"learned(?:-([1-9]\d{0,5}))?", str(steps))
         if name is None:
@@ -135,7 +135,7 @@ def resolve_steps(model: DeconvNet, steps: Steps) -> tuple[DeconvNet, InferenceS
 
 
 def saved_steps(path: str | os.PathLike[str]) -> dict[int, Path]:
-    """The files of learned steps next to a model, by their number of steps."""
+    """Return the files of learned steps next to a model, by their number of steps."""
     file = model_file(path)
     pattern = re.compile(re.escape(_prefix(file)) + r"inference-([1-9]\d{0,5})\.safetensors")
     names = (pattern.fullmatch(other.name) for other in file.parent.iterdir())
@@ -143,8 +143,8 @@ def saved_steps(path: str | os.PathLike[str]) -> dict[int, Path]:
 
 
 def _prefix(file: Path) -> str:
-    """The part of a file name that tells the steps of one model in a folder from those of another;
-    a run's folder has one model."""
+    """Return the part of a file name that tells the steps of one model in a folder from those of
+    another; a run's folder has one model."""
     return "" if file.name == FILE_NAME else f"{file.stem}."
 
 

@@ -30,8 +30,8 @@ class ImageSource(Protocol):
 
 
 def as_image_source(images: object, spec: ModelSpec) -> tuple[ImageSource, bool]:
-    """Images as `infer` takes them: a tensor [N, C, H, W], or an object that returns tensors for
-    slices. Arrays and PIL images become tensors, and one image a batch of one.
+    """Return images as `infer` takes them: a tensor [N, C, H, W], or an object that returns tensors
+    for slices. Arrays and PIL images become tensors, and one image a batch of one.
 
     Also returns whether they were signals [N, C, T], for a model of signals: from here on they are
     images of height 1.
@@ -58,7 +58,7 @@ def as_image_source(images: object, spec: ModelSpec) -> tuple[ImageSource, bool]
 
 
 def _tensor_source(images: Tensor, spec: ModelSpec) -> tuple[Tensor, bool]:
-    """A tensor without its gradient, and whether it holds signals."""
+    """Return a tensor without its gradient, and whether it holds signals."""
     if images.requires_grad:
         warn(
             "The images require a gradient, but infer computes none. Use"
@@ -71,7 +71,8 @@ def _tensor_source(images: Tensor, spec: ModelSpec) -> tuple[Tensor, bool]:
 
 
 def _as_batch(images: Tensor, channels: int) -> Tensor:
-    """One image [H, W], [C, H, W] or [H, W, C], or grey images [N, H, W], as [N, C, H, W]."""
+    """Return one image [H, W], [C, H, W] or [H, W, C], or grey images [N, H, W], as [N, C, H,
+    W]."""
     if images.ndim == 2:
         return images[None, None]
     if images.ndim != 3:
@@ -84,8 +85,8 @@ def _as_batch(images: Tensor, channels: int) -> Tensor:
 
 
 def in_model_units(spec: ModelSpec, images: Any) -> Any:
-    """`data.Images` in a model's units and with its channels; integers of 8 or 16 bits divided by
-    the largest."""
+    """Return `data.Images` in a model's units and with its channels; integers of 8 or 16 bits
+    divided by the largest."""
     if hasattr(images, "as_images"):  # signals
         images = images.as_images()
     if hasattr(images, "with_white"):
@@ -94,7 +95,7 @@ def in_model_units(spec: ModelSpec, images: Any) -> Any:
 
 
 def scaled(images: Tensor, white: float) -> Tensor:
-    """Integers of 8 or 16 bits divided by the largest, times white; floats as they are."""
+    """Scale integers of 8 or 16 bits divided by the largest, times white; floats as they are."""
     if images.dtype not in SCALED:
         return images
     largest = 1 if images.dtype == torch.bool else torch.iinfo(images.dtype).max
@@ -143,7 +144,7 @@ def make_target(
 
 
 def input_target(model: DeconvNet, images: Tensor, mask: Tensor | None) -> Target:
-    """The model's input stage, applied to what `check_target` returned."""
+    """Return the model's input stage, applied to what `check_target` returned."""
     if mask is not None:
         mask = mask.to(model.device, model.dtype)
     images = images.to(model.device, model.dtype)
@@ -172,7 +173,8 @@ class CheckedImages(NamedTuple):
 def check_target(
     model: DeconvNet, images: Tensor, mask: Tensor | None = None, *, allow_unknown: bool = False
 ) -> CheckedImages:
-    """Images and mask with unknown pixels separated, once both are what the model can explain."""
+    """Return images and mask with unknown pixels separated, once both are what the model can
+    explain."""
     given: Any = images  # a user may have given anything
     values = None
     if mask is None and isinstance(given, Tensor) and given.is_floating_point():
@@ -187,7 +189,7 @@ def check_target(
 
 
 def as_weights(mask: object) -> Tensor:
-    """A mask that was given as a tensor or an array, as a tensor of real numbers."""
+    """Return a mask that was given as a tensor or an array, as a tensor of real numbers."""
     if isinstance(mask, np.ndarray) and mask.dtype.kind in "biuf":
         mask = torch.from_numpy(mask.astype(mask.dtype.newbyteorder("=")))
     if not isinstance(mask, Tensor) or mask.is_complex():
@@ -199,7 +201,7 @@ def as_weights(mask: object) -> Tensor:
 
 
 def separate_unknown(images: Any, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Unknown pixels, by mask or by NaN, become 0 in the images and 0 in the mask."""
+    """Separate unknown pixels, by mask or by NaN, become 0 in the images and 0 in the mask."""
     if not isinstance(images, Tensor) or not images.is_floating_point() or images.ndim != 4:
         return images, mask  # the checks that follow say what is wrong
     if mask is not None and not _fits(images, mask):

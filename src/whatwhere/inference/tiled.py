@@ -35,12 +35,27 @@ from whatwhere.spec import InferenceSpec, ModelSpec, Phase
 from whatwhere.spec.checks import require, require_count
 from whatwhere.spec.recipe import joint
 
-TILE = 256
-OVERLAP = 64
-GPU_BATCH = 16
-ENGINE_SAMPLE = 8  # tiles, spread over the picture, from which the engine is chosen
-# the ramp is this part of the overlap: short, since tiles are less exact towards their borders
-RAMP_SHARE = 8
+
+@dataclass(frozen=True)
+class Tiling:
+    """How a picture is cut into tiles, and how many are inferred together.
+
+    tile           side of a tile in pixels, overlap included
+    overlap        pixels that neighbouring tiles share, at least
+    ramp_share     the ramp between two tiles is the overlap divided by this: short, since tiles are
+                   less exact towards their borders
+    gpu_batch      tiles that a GPU infers together; a CPU infers one in each thread
+    engine_sample  tiles, spread over the picture, from which the engine is chosen
+    """
+
+    tile: int = 256
+    overlap: int = 64
+    ramp_share: int = 8
+    gpu_batch: int = 16
+    engine_sample: int = 8
+
+
+TILING = Tiling()
 
 
 # Where tiles are ----------------------------------------------------------------------------------
@@ -59,8 +74,8 @@ class TileAxis:
 
     @classmethod
     def split(cls, length: int, tile: int, overlap: int, stride: int) -> "TileAxis":
-        """The fewest tiles of at most `tile` pixels such that each shares at least `overlap` pixels
-        with the next."""
+        """Return the fewest tiles of at most `tile` pixels such that each shares at least `overlap`
+        pixels with the next."""
         if length <= tile:
             return cls(length, length, (0,), (), 0)
         size = tile - (tile - length) % stride  # so that the last tile ends with the picture
@@ -76,22 +91,22 @@ class TileAxis:
         starts = tuple(room * i // (count - 1) * stride for i in range(count))
         cuts = tuple((left + size + right) // 2 for left, right in pairwise(starts))
         narrowest = min((right - left for left, right in pairwise(cuts)), default=size)
-        return cls(length, size, starts, cuts, min(overlap // RAMP_SHARE, narrowest))
+        return cls(length, size, starts, cuts, min(overlap // TILING.ramp_share, narrowest))
 
     def core(self, tile: int, places: LayerPlaces, count: int) -> tuple[int, int]:
-        """The features of a layer (or the pixels) that are taken from a tile, as a range among the
-        `count` of the picture."""
+        """Return the features of a layer (or the pixels) that are taken from a tile, as a range
+        among the `count` of the picture."""
         first = 0 if tile == 0 else places.first_from(self.cuts[tile - 1])
         last = count if tile == len(self.starts) - 1 else places.first_from(self.cuts[tile])
         return first, last
 
     def weights(self, tile: int) -> Tensor:
-        """The share of a tile in the reconstruction of its pixels, float64 [size]; all tiles'
-        shares add up to 1."""
+        """Return the share of a tile in the reconstruction of its pixels, float64 [size]; all
+        tiles' shares add up to 1."""
         place = self.starts[tile] + torch.arange(self.size, dtype=torch.float64) + 0.5
 
         def rise(cut: int) -> Tensor:
-            """From 0 before a cut to 1 after it."""
+            """Rise from 0 before a cut to 1 after it."""
             if self.ramp == 0:
                 return (place > cut).double()
             return ((place - cut) / self.ramp + 0.5).clamp(0, 1)
@@ -140,8 +155,8 @@ class TileGrid:
 
     @classmethod
     def of(cls, spec: ModelSpec, height: int, width: int, tile: int, overlap: int) -> "TileGrid":
-        """Tiles of at most tile × tile pixels with at least `overlap` pixels in common with each
-        neighbour."""
+        """Cut tiles of at most tile × tile pixels with at least `overlap` pixels in common with
+        each neighbour."""
         require_count("tile", tile)
         require_count("overlap", overlap, least=0)
         row_places = LayerPlaces.of(spec, 0)
@@ -158,13 +173,14 @@ class TileGrid:
         return [TilePlace(row, column) for row in rows for column in columns]
 
     def window(self, tile: TilePlace) -> Window:
-        """The pixels of a tile in the picture."""
+        """Return the pixels of a tile in the picture."""
         top = self.rows.starts[tile.row]
         left = self.columns.starts[tile.column]
         return Window(slice(top, top + self.rows.size), slice(left, left + self.columns.size))
 
     def core(self, tile: TilePlace, layer: int, rows: int, columns: int) -> Core:
-        """What is taken from a tile, of a layer with this many rows and columns in the picture."""
+        """Return what is taken from a tile, of a layer with this many rows and columns in the
+        picture."""
         top, bottom = self.rows.core(tile.row, self.row_places[layer], rows)
         left, right = self.columns.core(tile.column, self.column_places[layer], columns)
         y = self.rows.starts[tile.row] // self.row_places[layer].stride
@@ -175,7 +191,8 @@ class TileGrid:
         )
 
     def weights(self, tile: TilePlace) -> Tensor:
-        """The share of a tile in the reconstruction of each of its pixels, float64 [h, w]."""
+        """Return the share of a tile in the reconstruction of each of its pixels, float64 [h,
+        w]."""
         return self.rows.weights(tile.row)[:, None] * self.columns.weights(tile.column)
 
 
@@ -256,8 +273,8 @@ def infer_tiled(
     plan: Sequence[Phase] = (),
     *,
     mask: Picture | None = None,
-    tile: int = TILE,
-    overlap: int = OVERLAP,
+    tile: int = TILING.tile,
+    overlap: int = TILING.overlap,
     engine: str = "auto",
     progress: Callable[[int], None] | None = None,
 ) -> TiledSolution:
@@ -323,12 +340,12 @@ def infer_tiles(
     plan: Sequence[Phase] = (),
     *,
     mask: Picture | None = None,
-    tile: int = TILE,
-    overlap: int = OVERLAP,
+    tile: int = TILING.tile,
+    overlap: int = TILING.overlap,
     engine: str = "auto",
 ) -> Iterator[SolvedTile]:
-    """The tiles of `infer_tiled` one after the other, row by row, in memory that does not grow
-    with the picture."""
+    """Yield the tiles of `infer_tiled` one after the other, row by row, in memory that does not
+    grow with the picture."""
     check_picture(model, picture, mask)
     _, height, width = picture.shape
     grid = TileGrid.of(model.spec, height, width, tile, overlap)
@@ -346,7 +363,7 @@ def infer_latents(
     mask: Picture | None = None,
     engine: str = "auto",
 ) -> Iterator[InferredTile]:
-    """What inference finds in each tile of a grid, row by row."""
+    """Yield what inference finds in each tile of a grid, row by row."""
     spec = spec or InferenceSpec()
     require(
         not spec.per_batch,
@@ -358,11 +375,11 @@ def infer_latents(
     plan = tuple(plan) or joint(model.spec.depth)
     masks = None if mask is None else TileImages(mask, grid)
     spec = resolve_lam(model, TileImages(picture, grid), spec, plan, mask=masks)
-    batch_size = torch.get_num_threads() if model.device.type == "cpu" else GPU_BATCH
+    batch_size = torch.get_num_threads() if model.device.type == "cpu" else TILING.gpu_batch
     highest = max(plan, key=lambda phase: phase.layer)
     tiles = grid.tiles
     # one engine for all tiles: another one for a few would take memory for its machine code
-    sample = tiles[:: -(-len(tiles) // ENGINE_SAMPLE)]
+    sample = tiles[:: -(-len(tiles) // TILING.engine_sample)]
     targets = [read_tile(model, picture, mask, *grid.window(tile)) for tile in sample]
     resolved = resolve(engine, tiles_problem(model, targets, highest, spec))
     unfinished = torch.zeros(0)  # one tensor: a list of empty ones would grow with the picture
@@ -390,13 +407,13 @@ def infer_latents(
 def tiles_problem(
     model: DeconvNet, targets: Sequence[Target], highest: Phase, spec: InferenceSpec
 ) -> Problem:
-    """The inference of several tiles."""
+    """Return the inference of several tiles."""
     v = torch.cat([target.v for target in targets])
     return Problem(model, v, highest, spec, mask=join_masks(targets))
 
 
 def join_masks(targets: Sequence[Target]) -> Tensor | None:
-    """The masks of several tiles, [n, C, h, w]; None if no tile has one."""
+    """Return the masks of several tiles, [n, C, h, w]; None if no tile has one."""
     if all(target.mask is None for target in targets):
         return None
     weights = []
@@ -447,8 +464,8 @@ def check_picture(model: DeconvNet, picture: Picture, mask: Picture | None) -> N
 def read_tile(
     model: DeconvNet, picture: Picture, mask: Picture | None, rows: slice, columns: slice
 ) -> Target:
-    """What the model explains of these pixels, [1, C, h, w]: the input stage sees as far beyond
-    them as it reaches."""
+    """Return what the model explains of these pixels, [1, C, h, w]: the input stage sees as far
+    beyond them as it reaches."""
     reach = model.input_stage.reach
 
     def widen(side: slice) -> slice:
@@ -474,7 +491,7 @@ def read_tile(
 
 
 def read_window(picture: Picture, window: Window) -> Tensor:
-    """Some pixels of a picture, [1, C, h, w]."""
+    """Return some pixels of a picture, [1, C, h, w]."""
     pixels = picture[:, window.rows, window.columns]
     if not isinstance(pixels, Tensor):
         pixels = torch.from_numpy(np.array(pixels))
@@ -490,8 +507,8 @@ def finish_tile(model: DeconvNet, grid: TileGrid, inferred: InferredTile) -> Sol
     image = model.input_stage.inverse(stages[0], latents.background)[0]
 
     def take(k: int, values: Tensor) -> SparseMap:
-        """The values [V, B, h, w] of layer k that are taken from this tile, where its features are
-        not 0."""
+        """Return the values [V, B, h, w] of layer k that are taken from this tile, where its
+        features are not 0."""
         maps_of_picture = whole.regions[k - 1].grid
         core = grid.core(inferred.place, k, *maps_of_picture[1:])
         corner = core.in_picture.rows.start, core.in_picture.columns.start

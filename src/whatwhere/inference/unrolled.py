@@ -36,8 +36,6 @@ from whatwhere.spec.checks import require, require_count, shown
 from whatwhere.spec.inference import DistillSpec
 from whatwhere.spec.recipe import joint
 
-SMALLEST = 1e-12  # a step of 0 has no logarithm
-
 
 class UnrolledInference(nn.Module):
     """K steps of inference with sizes of their own, as a differentiable function of images and
@@ -89,7 +87,7 @@ class UnrolledInference(nn.Module):
         self.settings = replace(inference, step=LineSearch(), steps=steps, tolerance=0.0)
         # made once: torch.compile does not follow the checks of a setting
         self.phase = joint(depth)[0]
-        positive = torch.tensor(sizes, dtype=model.dtype).clamp(min=SMALLEST)
+        positive = torch.tensor(sizes, dtype=model.dtype).clamp(min=1e-12)  # 0 has no logarithm
         self.log_sizes = nn.Parameter(positive.log())
         extrapolation = [step.extrapolation for step in schedule.steps]
         self.extrapolation = nn.Parameter(torch.tensor(extrapolation, dtype=model.dtype))
@@ -112,7 +110,7 @@ class UnrolledInference(nn.Module):
         )
 
     def sizes(self) -> list[ista.LearnedSizes]:
-        """The sizes of every step; the logarithms that are learned keep them positive."""
+        """Return the sizes of every step; the logarithms that are learned keep them positive."""
         sizes = self.log_sizes.exp()
         extrapolation = self.extrapolation.clamp(min=0)
         return [
@@ -123,7 +121,7 @@ class UnrolledInference(nn.Module):
         ]
 
     def start_scales(self, k: int) -> tuple[Tensor, Tensor]:
-        """The factors of the fitted μ and γ of layer k."""
+        """Return the factors of the fitted μ and γ of layer k."""
         mu, gamma = self.log_scales[k - 1].exp().unbind()
         return mu, gamma
 
@@ -155,26 +153,26 @@ class UnrolledInference(nn.Module):
         return LearnedSteps(self.spec, self.model.checksum, upward)
 
     def forward(self, images: Tensor, mask: Tensor | None = None) -> Latents:
-        """Images [N, C, H, W] → latents: the features p of the top layer and the pooling variables
-        of every layer."""
+        """Return images [N, C, H, W] → latents: the features p of the top layer and the pooling
+        variables of every layer."""
         return self.unroll(images, mask)[0]
 
     def unroll(self, images: Tensor, mask: Tensor | None = None) -> tuple[Latents, Objective]:
-        """The latents after all steps, and the objective of every image there."""
+        """Return the latents after all steps, and the objective of every image there."""
         target = make_target(self.model, images, mask)
         problem = self.problem(self.model, target.v, target.mask)
         latents = self.run(problem)
         return replace(latents, background=target.background), problem.objective(latents)
 
     def problem(self, model: DeconvNet, v: Tensor, mask: Tensor | None = None) -> Problem:
-        """The problem that the steps solve, with this model and the output of its input stage: all
-        layers jointly."""
+        """Return the problem that the steps solve, with this model and the output of its input
+        stage: all layers jointly."""
         # torch.compile cannot make the values that are left out, so none is
         nothing_known = Latents(None, (), Background())
         return Problem(model, v, self.phase, self.settings, nothing_known, mask, pairs=True)
 
     def run(self, problem: Problem) -> Latents:
-        """All steps. No branch depends on a value, so that they can be exported."""
+"""Return the latents after all steps. No branch depends on a value: it can be exported."""
         rate = pooling_rate(problem.images, problem.mask, self.contrast)
         return run_steps(problem, self.sizes(), self.start_scales, rate)
 
@@ -182,7 +180,7 @@ class UnrolledInference(nn.Module):
 def run_steps(
     problem: Problem, steps: Sequence[ista.LearnedSizes], scales: Scales, rate: Tensor
 ) -> Latents:
-    """Steps of these sizes.
+    """Return the latents after steps of these sizes.
 
     scales  factors of the fitted μ and γ of each layer
     rate    factors of β_U of each image, [N]
@@ -195,8 +193,8 @@ def run_steps(
 
 
 def first_guess(model: DeconvNet, steps: int, inference: InferenceSpec) -> list[StepSpec]:
-    """FISTA's momentum, and twice the safe step, because images seldom contain what the filters
-    amplify most."""
+    """Start from FISTA's momentum, and twice the safe step, because images seldom contain what the
+    filters amplify most."""
     beta = 2 * safe_step(model, model.spec.depth, lam_of(inference))
     t = torch.ones((), dtype=torch.float64)
     schedule = []
@@ -273,7 +271,7 @@ def distill(
 
 
 def make_optimizer(unrolled: UnrolledInference, spec: DistillSpec) -> torch.optim.Adam:
-    """Adam on the sizes of the steps and, at a rate of their own, on untied filters."""
+    """Make Adam on the sizes of the steps and, at a rate of their own, on untied filters."""
     groups: list[dict[str, Any]] = [
         {"params": [unrolled.log_sizes, unrolled.extrapolation, unrolled.log_scales]},
         {"params": list(unrolled.upward or ()), "lr": spec.filter_rate * spec.learning_rate},
@@ -282,17 +280,17 @@ def make_optimizer(unrolled: UnrolledInference, spec: DistillSpec) -> torch.opti
 
 
 def loss(p: Tensor, cost: Tensor, target: Tensor | None, imitation: float) -> Tensor:
-    """log mean C + imitation · ‖p - p_T‖² / ‖p_T‖², where p_T are the features of the teacher."""
+    """Compute log mean C + imitation · ‖p - p_T‖² / ‖p_T‖², where p_T are the features of the
+    teacher."""
     value = cost.mean().log()
     if target is None:
         return value
-    return value + imitation * (p - target).square().sum() / target.square().sum().clamp(
-        min=SMALLEST
-    )
+    power = target.square().sum().clamp(min=1e-12)  # of no features
+    return value + imitation * (p - target).square().sum() / power
 
 
 def mean_contrast(model: DeconvNet, images: ImageSource) -> float | None:
-    """The mean over some images of the largest |v|; None if they are all black."""
+    """Return the mean over some images of the largest |v|; None if they are all black."""
     contrast = float(
         torch.stack([target.v.abs().amax() for target in sample_targets(model, images)]).mean()
     )

@@ -109,8 +109,8 @@ def labels_of_pictures(
         raise ImageError(
             f"{printable(file)} labels {quoted(others[0])}; expected the name of one of the"
             f" pictures, such as {names[0]!r}. Labels are for pictures of this folder. To classify"
-            " new pictures, use the classifier that this command writes: whatwhere classify"
-            " OUT/classifier.safetensors NEW/ --out NEW_OUT"
+            " new pictures, use the classifier that this command writes: whatwhere classify NEW/"
+            " OUT/classifier.safetensors --out NEW_OUT"
         )
     classes = {check_class(label) for label in matched.values()} - {NOT_SURE}
     if not classes:

@@ -13,6 +13,7 @@ from whatwhere.classification.neighbour_graph import scipy_matrix
 from whatwhere.errors import ImageError
 from whatwhere.labelling.label_tables import NOT_SURE
 from whatwhere.labelling.map_places import map_places
+from whatwhere.progress import Stage, no_stage
 
 _LEAST_DEGREE = 1e-300  # a row without neighbours keeps the value 0
 
@@ -57,6 +58,7 @@ class Neighbourhood:
     walks        how far a label reaches
     views        number of columns of each view in the rows, as for `GraphClassifier`; None for one
                  description
+    stage        shows the progress of finding neighbours among many rows
 
     Public attributes: `matrix`, the weights [N, N]; `distances`, the mean square distance of each
     row to its neighbours [N]; `parts`, the number of the connected part of each row [N].
@@ -68,12 +70,14 @@ class Neighbourhood:
         class_prior: Any = None,
         walks: WalkSettings | None = None,
         views: Mapping[str, int] | None = None,
+        stage: Stage = no_stage,
     ) -> None:
         self.rows = rows
         self.walks = walks or WalkSettings()
-        self.classifier = GraphClassifier(class_prior=class_prior, views=views)
+        self.classifier = GraphClassifier(class_prior=class_prior, views=views, stage=stage)
         self.classifier.fit(rows.numpy(), np.zeros(len(rows)))
         self._places: np.ndarray | None = None
+        self._unit: torch.Tensor | None = None
         self._take_graph()
 
     def _take_graph(self) -> None:
@@ -84,6 +88,7 @@ class Neighbourhood:
         self.distances = self.classifier.distances_.cpu().numpy()
         self.parts = self.classifier.parts_.cpu().numpy()
         self._degrees = np.asarray(self.matrix.sum(1)).ravel()
+        self._unit = None  # follows the weights of the views
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -144,11 +149,20 @@ class Neighbourhood:
     def nearest(self, row: int, among: Sequence[int], count: int) -> list[tuple[int, float]]:
         """The rows among some that are nearest to a row, and the cosines of their descriptors."""
         others = np.array([other for other in among if other != row], dtype=int)
-        join = self.classifier.join_
-        unit = torch.nn.functional.normalize(self.rows if join is None else join(self.rows), dim=1)
-        cosines = (unit[torch.from_numpy(others)] @ unit[row]).numpy()
+        unit = self._unit_rows()
+        cosines = (unit @ unit[row]).numpy()[others]
         order = np.argsort(-cosines, kind="stable")[:count]
         return [(int(others[i]), float(cosines[i])) for i in order]
+
+    def _unit_rows(self) -> torch.Tensor:
+        """The descriptors scaled to length 1, their views weighed as the labels say."""
+        unit = self._unit  # another thread may let it go
+        if unit is None:
+            join = self.classifier.join_
+            rows = self.rows if join is None else join(self.rows)
+            unit = torch.nn.functional.normalize(rows, dim=1)
+            self._unit = unit
+        return unit
 
 
 def checked_rows(rows: np.ndarray | torch.Tensor, largest_value: float = 1e15) -> torch.Tensor:

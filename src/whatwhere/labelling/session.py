@@ -132,6 +132,7 @@ class Labelling:
             raise ImageError(f"Got {plural(count, 'picture')}; expected at least two.")
         self.labels = Labels(*_names(self.images, count), table)
         self._class_prior = class_prior
+        self._stage = stage
         # numbers of labels, and the error that was estimated with them
         self.curve: list[tuple[int, float]] = []
         self.use(description)
@@ -176,7 +177,7 @@ class Labelling:
         """
         self.description = description
         self.graph = graph or Neighbourhood(
-            description.rows, self._class_prior, views=description.columns
+            description.rows, self._class_prior, views=description.columns, stage=self._stage
         )
         count = len(self.names)
         self.at = np.arange(count) if description.at is None else description.at
@@ -345,6 +346,18 @@ class Labelling:
         if row < 0:
             return []
         return [(int(self.at[one]), near) for one, near in self.graph.nearest(row, among, count)]
+
+    def similar(self, key: Any, count: int = 10) -> list[int]:
+        """The rows without a label that are most like a picture, the nearest first. They count as
+        suggested: whoever confirms them did not choose them at random."""
+        row = int(self._place[self.labels.row(key)])
+        if row < 0:
+            return []
+        open_ = np.flatnonzero([int(one) not in self.said for one in self.at]).tolist()
+        near = self.graph.nearest(row, open_, count)
+        found = [int(self.at[one]) for one, _ in near]
+        self.labels.prompted |= set(found)
+        return found
 
     def _described_of(self, said: Mapping[int, str]) -> dict[int, str]:
         """Labels of described pictures, by their places among these."""

@@ -118,7 +118,7 @@ def infer_batch(problem: Problem, recipe: Recipe, engines: Sequence[Engine]) -> 
 
 
 def training_phase(layer: int, learning: LearningSpec) -> Phase:
-    """What inference updates while `layer` is trained."""
+    """Return what inference updates while `layer` is trained."""
     return Phase(
         layer=layer,
         update_pooling=tuple(range(1 if learning.update_lower_pooling else layer, layer + 1)),
@@ -126,5 +126,5 @@ def training_phase(layer: int, learning: LearningSpec) -> Phase:
 
 
 def _moving_filters(layer: int, learning: LearningSpec) -> tuple[int, ...]:
-    """The layers whose filters are updated while `layer` is trained, the top one first."""
+    """Return the layers whose filters are updated while `layer` is trained, the top one first."""
     return tuple(range(layer, 0, -1)) if learning.update_lower_filters else (layer,)

@@ -64,7 +64,7 @@ class Checkpoint(Checked):
 
     @classmethod
     def of(cls, state: TrainingState, latents: Tensor, facts: RunFacts) -> "Checkpoint":
-        """The checkpoint of a state, with the table of its latents (`LatentStore`)."""
+        """Return the checkpoint of a state, with the table of its latents (`LatentStore`)."""
         tensors = {"latents.table": latents}
         if state.stats is not None:
             tensors |= state.stats.tensors()
@@ -82,7 +82,8 @@ class Checkpoint(Checked):
         )
 
     def state(self, recipe: Recipe, device: torch.device) -> TrainingState:
-        """The state of training, with a recipe whose settings of training are those of the run."""
+        """Return the state of training, with a recipe whose settings of training are those of the
+        run."""
         layers = range(1, recipe.model.depth + 1)
         filters = [self.tensors[f"layer{k}.filters"] for k in layers]
         connectivity = [self.tensors[f"layer{k}.connectivity"] for k in layers]
@@ -130,7 +131,7 @@ def usable_checkpoint(path: Path) -> AbstractContextManager[None]:
 
 
 def has_checkpoint(folder: Path) -> bool:
-    """Whether training can be resumed from a folder.
+    """Tell whether training can be resumed from a folder.
 
     folder  folder of checkpoints, RUN/checkpoint
 
@@ -142,15 +143,16 @@ def has_checkpoint(folder: Path) -> bool:
 
 
 def training_changes(old: str, new: Recipe) -> str:
-    """The settings of training, except epochs, in which a recipe differs from an earlier one, in
-    words."""
+    """Return the settings of training, except epochs, in which a recipe differs from an earlier
+    one, in words."""
     # settings added since: defaults
     earlier = override(Recipe.paper(), parse_toml(old, "the checkpoint's recipe"))
     return difference(earlier, new, but=_MAY_CHANGE)
 
 
 def position(state: TrainingState, recipe: Recipe) -> tuple[int, int]:
-    """Layer and epoch that come next by this recipe, whose numbers of epochs may have changed.
+    """Return layer and epoch that come next by this recipe, whose numbers of epochs may have
+    changed.
 
     The epochs of a finished layer cannot change, except those of the top one, because the layers
     above were trained on it.
@@ -177,7 +179,7 @@ def position(state: TrainingState, recipe: Recipe) -> tuple[int, int]:
 
 
 def difference(before: Any, after: Any, name: str = "", but: str = "") -> str:
-    """The settings in which two specs differ, in words; empty if they are the same.
+    """Return the settings in which two specs differ, in words; empty if they are the same.
 
     name  name of both in a recipe
     but   a pattern of settings that do not count
@@ -194,7 +196,7 @@ def difference(before: Any, after: Any, name: str = "", but: str = "") -> str:
 
 
 def settings(value: Any, name: str = "") -> dict[str, Any]:
-    """Every setting of a spec as a dict, by its full name; layers by their number."""
+    """Return every setting of a spec as a dict, by its full name; layers by their number."""
     if isinstance(value, tuple) and value and isinstance(value[0], dict):
         value = {str(number): item for number, item in enumerate(value, start=1)}
     if not isinstance(value, dict):

@@ -23,7 +23,7 @@ Reduce = Callable[[Tensor], Tensor]  # adds up the sums of all processes, or rai
 
 
 def project_filters(model: DeconvNet, k: int, f: Tensor) -> DeconvNet:
-    """The model with new filters at layer k, masked, projected, normalised.
+    """Return the model with new filters at layer k, masked, projected, normalised.
 
     A filter that the projection would wipe out keeps its old values: at zero it could never come
     back.
@@ -42,7 +42,8 @@ def solve_filters(
     reduce: Reduce = lambda total: total,
     engine: Engine = REFERENCE,
 ) -> Tensor:
-    """Filters of layer k after `steps` conjugate-gradient steps on ½ Σ ‖A f - v‖², in float64.
+    """Return filters of layer k after `steps` conjugate-gradient steps on ½ Σ ‖A f - v‖², in
+    float64.
 
     engine  the engine that inferred the latents, and applies A
     """
@@ -66,7 +67,7 @@ def solve_filters(
 
 
 def mean_over(total: Tensor, images: int, reduce: Reduce) -> Tensor:
-    """The mean over the images of all processes, in float64, of this process's sum."""
+    """Return the mean over the images of all processes, in float64, of this process's sum."""
     return reduce(total.double()) / images
 
 
@@ -78,8 +79,8 @@ def step_filters(
     last: Tensor | None,
     learning: LearningSpec,
 ) -> tuple[Tensor, Tensor]:
-    """Filters of layer k after `cg_steps` conjugate steps, in float64, and the direction for the
-    stream's next batch.
+    """Return filters of layer k after `cg_steps` conjugate steps, in float64, and the direction for
+    the stream's next batch.
 
     The problem of one batch differs from that of all images, so a step must not rely on it alone:
     the first direction keeps a share of the last batch's,

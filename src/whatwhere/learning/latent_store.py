@@ -55,7 +55,7 @@ class LatentStore:
         self._unsaved: set[int] = set()
 
     def read(self, batch: int) -> Latents:
-        """The latents of a batch on the device; empty before its first inference."""
+        """Return the latents of a batch on the device; empty before its first inference."""
         if self._memory is not None:
             return self._memory[batch]
         return self._read_file(batch).to(self.device)
@@ -79,8 +79,8 @@ class LatentStore:
         return rows
 
     def retain(self, table: Tensor) -> None:
-        """This table is in the checkpoint now: its files are not written to until there is another
-        one."""
+        """Note that this table is in the checkpoint now: its files are not written to until there
+        is another one."""
         self.table = table.clone()
         self.retained = table.clone()
 
@@ -108,7 +108,7 @@ class LatentStore:
         self.table[batch] = torch.tensor((generation, _checksum(arrays)))
 
     def _read_file(self, batch: int) -> Latents:
-        """The latents of one batch as they were written last; empty before that."""
+        """Return the latents of one batch as they were written last; empty before that."""
         generation = int(self.table[batch, 0])
         if not generation:
             return Latents()
@@ -131,7 +131,7 @@ class LatentStore:
 
 
 def names(depth: int) -> list[str]:
-    """The arrays of latents of this many layers, in the order of `Latents.tensors`."""
+    """Return the arrays of latents of this many layers, in the order of `Latents.tensors`."""
     return ["p", *(f"{name}{k}" for k in range(1, depth + 1) for name in ("mu", "gamma"))]
 
 
@@ -142,14 +142,11 @@ def _checksum(arrays: Iterable[np.ndarray]) -> int:
     return checksum
 
 
-_LATENT_SHARE = 0.5  # of the memory that is free: inference needs room for its own work
-
-
 def latents_fit(needed: int, device: torch.device, folder: Path) -> bool:
-    """Whether memory has room for this many bytes of latents; otherwise they are stored in files.
-    Raises an error if the disk has no room either."""
+    """Tell whether memory has room for this many bytes of latents; otherwise they are stored in
+    files. Raises an error if the disk has no room either."""
     free = free_memory(device)
-    if needed <= _LATENT_SHARE * free:
+    if needed <= 0.5 * free:  # inference needs room for its own work
         return True
     on_disk = next(path for path in (folder, *folder.resolve().parents) if path.exists())
     space = shutil.disk_usage(on_disk).free
@@ -164,7 +161,8 @@ def latents_fit(needed: int, device: torch.device, folder: Path) -> bool:
 
 
 def latents_per_image(spec: ModelSpec, height: int, width: int) -> int:
-    """How many numbers the latents of one image are, in the layer of training that has most."""
+    """Return how many numbers the latents of one image are, in the layer of training that has
+    most."""
     largest = 0
     pooling = 0
     for regions in layer_regions(spec, height, width):
@@ -175,8 +173,8 @@ def latents_per_image(spec: ModelSpec, height: int, width: int) -> int:
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that this process may still take: of the GPU, of the machine, or of its container
-    where that is less."""
+    """Return bytes that this process may still take: of the GPU, of the machine, or of its
+    container where that is less."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     try:

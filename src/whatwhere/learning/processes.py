@@ -47,7 +47,8 @@ class Meeting:
         self.store.set(f"sums/{self.rank}", str(self.sums))
 
     def absent(self) -> list[int]:
-        """The processes that have not begun this sum; process 0 if the store ended with it."""
+        """Return the processes that have not begun this sum; process 0 if the store ended with
+        it."""
         others = [rank for rank in range(self.world_size) if rank != self.rank]
         absent: list[int] = []
         try:
@@ -89,18 +90,19 @@ class ProcessGroup:
         return self.rank == 0
 
     def share(self, count: int) -> range:
-        """The numbers below `count` that are this process's: each belongs to exactly one."""
+        """Return the numbers below `count` that are this process's: each belongs to exactly one."""
         return range(self.rank, count, self.world_size)
 
     def part(self, start: int, stop: int) -> tuple[int, int]:
-        """The begin and end of this process's piece of a range; the pieces join without gaps."""
+        """Return the begin and end of this process's piece of a range; the pieces join without
+        gaps."""
         length = stop - start
         first = start + length * self.rank // self.world_size
         last = start + length * (self.rank + 1) // self.world_size
         return first, last
 
     def all_reduce_sum(self, tensor: Tensor) -> Tensor:
-        """The sum of a tensor over all processes, the same bits on each."""
+        """Return the sum of a tensor over all processes, the same bits on each."""
         if self.meeting is None:
             return tensor
         if tensor.is_cuda:
@@ -110,14 +112,14 @@ class ProcessGroup:
         return summed
 
     def broadcast(self, tensor: Tensor) -> Tensor:
-        """Process 0's tensor, on every process."""
+        """Send process 0's tensor, on every process."""
         if self.meeting is None:
             return tensor
         own = tensor if self.is_main else torch.zeros_like(tensor)
         return self.all_reduce_sum(own)
 
     def any(self, holds: bool) -> bool:
-        """Does it hold for any of the processes? All of them get the same answer."""
+        """Tell whether it holds for any of the processes. All of them get the same answer."""
         if self.meeting is None:
             return holds
         return bool(self.all_reduce_sum(torch.tensor([float(holds)])) > 0)
@@ -144,8 +146,8 @@ class ProcessGroup:
             self.any(bool(problem))
 
     def _problem(self, key: str) -> str:
-        """The message that process 0 stored about its error; the store may have ended with the
-        process."""
+        """Return the message that process 0 stored about its error; the store may have ended with
+        the process."""
         assert self.meeting is not None
         try:
             return str(self.meeting.store.get(key).decode())
@@ -163,7 +165,7 @@ class ProcessGroup:
             raise ProcessLost(self._lost()) from error
 
     def _lost(self) -> str:
-        """Which process does not answer."""
+        """Return which process does not answer."""
         absent = [] if self.meeting is None else self.meeting.absent()
         names = "another process"
         if absent:
@@ -183,7 +185,8 @@ class ProcessLost(RunError):
 
 
 def torchrun_words() -> list[str]:
-    """The words that start `whatwhere` as this process was started: by torchrun, or alone."""
+    """Return the words that start `whatwhere` as this process was started: by torchrun, or
+    alone."""
     if not started_by_torchrun():
         return ["whatwhere"]
     local = os.environ.get("LOCAL_WORLD_SIZE", os.environ["WORLD_SIZE"])
@@ -193,7 +196,7 @@ def torchrun_words() -> list[str]:
 
 
 def processes_line() -> str:
-    """How many processes train together, and in how many threads; empty for one process."""
+    """Return how many processes train together, and in how many threads; empty for one process."""
     if not started_by_torchrun():
         return ""
     count = int(os.environ["WORLD_SIZE"])
@@ -204,19 +207,20 @@ def processes_line() -> str:
 
 
 def started_by_torchrun() -> bool:
-    """Did torchrun, or something that sets its variables, start several processes?"""
+    """Tell whether torchrun, or something that sets its variables, started several processes."""
     return int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
 
 
 def is_main_process() -> bool:
-    """Is this the process that talks to the user? Known before the processes have met."""
+    """Tell whether this is the process that talks to the user. Known before the processes have
+    met."""
     return not started_by_torchrun() or os.environ["RANK"] == "0"
 
 
 @contextmanager
 def open_processes(device: torch.device, timeout: float) -> Iterator[ProcessGroup]:
-    """The processes that torchrun started, for as long as the block lasts; this one alone without
-    torchrun."""
+    """Join the processes that torchrun started, for as long as the block lasts; this one alone
+    without torchrun."""
     if not started_by_torchrun():
         yield ProcessGroup()
         return
@@ -253,6 +257,6 @@ def joined(device: torch.device, timeout: float) -> Iterator[ProcessGroup]:
 
 
 def first_line(error: Exception) -> str:
-    """The first line of a message; the name of the error if it has none."""
+    """Return the first line of a message; the name of the error if it has none."""
     lines = str(error).splitlines()
     return lines[0] if lines else type(error).__name__

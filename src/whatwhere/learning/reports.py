@@ -59,7 +59,7 @@ class EpochReport(Checked):
         return self.images * self.steps / self.seconds if self.seconds else 0.0
 
     def table(self) -> dict[str, Any]:
-        """The line of the history."""
+        """Return the line of the history."""
         derived = {
             "cost": self.cost,
             "image_iterations_per_second": self.image_iterations_per_second,
@@ -68,7 +68,7 @@ class EpochReport(Checked):
 
     @classmethod
     def of(cls, table: Any) -> "EpochReport":
-        """The report in a line of the history; raises a ValueError for anything else."""
+        """Return the report in a line of the history; raises a ValueError for anything else."""
         given = table if isinstance(table, dict) else {}
         return build(cls, {f.name: given[f.name] for f in fields(cls) if f.name in given})
 
@@ -140,7 +140,7 @@ class TrainingState:
 
 
 def first_epoch(recipe: Recipe, layer: int = 1, epoch: int = 1) -> tuple[int, int]:
-    """This layer and epoch, or the first after them that the recipe has; past the top layer
+    """Return this layer and epoch, or the first after them that the recipe has; past the top layer
     training is finished."""
     while layer <= recipe.model.depth and epoch > recipe.learning[layer - 1].epochs:
         layer = layer + 1
@@ -148,12 +148,9 @@ def first_epoch(recipe: Recipe, layer: int = 1, epoch: int = 1) -> tuple[int, in
     return layer, epoch
 
 
-BATCH_SUMS = 5  # numbers that `measure_batch` returns
-
-
 def measure_batch(solution: Solution, zero_cost: Tensor) -> Tensor:
-    """Sums over one batch, [5], left on the device: the two terms of the cost, non-zeros, images,
-    and `zero_cost`."""
+    """Compute sums over one batch, [5], left on the device: the two terms of the cost, non-zeros,
+    images, and `zero_cost`."""
     stats = solution.stats
     sums = [
         part[-1].sum(dtype=torch.float64)
@@ -163,14 +160,19 @@ def measure_batch(solution: Solution, zero_cost: Tensor) -> Tensor:
     return torch.stack([*sums, images, zero_cost.double()])
 
 
+def no_sums(*shape: int) -> Tensor:
+    """Return zeros in place of what `measure_batch` returns, in a tensor [*shape, 5]."""
+    return torch.zeros(*shape, 5, dtype=torch.float64)
+
+
 def no_batch() -> "AsyncHostCopy":
-    """The sums of a process that has no batch in a round."""
-    return AsyncHostCopy(torch.zeros(BATCH_SUMS, dtype=torch.float64))
+    """Return the sums of a process that has no batch in a round."""
+    return AsyncHostCopy(no_sums())
 
 
 def per_image(sums: Tensor) -> dict[str, Any]:
-    """The two terms of the cost and the non-zeros, per image, from sums [4 or 5]; and the number of
-    images."""
+    """Return the two terms of the cost and the non-zeros, per image, from sums [4 or 5]; and the
+    number of images."""
     reconstruction, penalty, nonzeros, images = sums[:4].tolist()
     means = {
         "reconstruction": reconstruction / images,
@@ -193,7 +195,7 @@ class EpochStats:
     seconds: float = 0.0
 
     def tensors(self) -> dict[str, Tensor]:
-        """The statistics as tensors for a checkpoint."""
+        """Return the statistics as tensors for a checkpoint."""
         return {
             "epoch.active": self.active,
             "epoch.sums": F.pad(self.sums, (0, 1), value=self.seconds),
@@ -203,7 +205,7 @@ class EpochStats:
     def from_tensors(
         cls, tensors: Mapping[str, Tensor], device: torch.device
     ) -> "EpochStats | None":
-        """The statistics from `tensors`; None in the checkpoint of a complete epoch."""
+        """Return the statistics from `tensors`; None in the checkpoint of a complete epoch."""
         if "epoch.active" not in tensors:
             return None
         sums = tensors["epoch.sums"]
@@ -229,8 +231,8 @@ class AsyncHostCopy:
 
 
 def _missed_resets(recipe: Recipe) -> list[str]:
-    """A line for every reset of the features that never happens, because it is after the last
-    epoch."""
+    """Return a line for every reset of the features that never happens, because it is after the
+    last epoch."""
     missed: dict[tuple[int, int], list[int]] = {}
     for layer, learning in enumerate(recipe.learning, start=1):
         for reset in learning.reset_at:
@@ -280,7 +282,7 @@ class TrainingProgress:
         self.task = self.display.add_task("starting", total=sum(self.work))
 
     def callbacks(self) -> TrainingCallbacks:
-        """The given callbacks with the display added to them."""
+        """Return the given callbacks with the display added to them."""
         return replace(self.given, on_batch=self._on_batch, on_epoch=self._on_epoch)
 
     def _on_batch(self, report: BatchReport) -> None:
@@ -308,7 +310,7 @@ class TrainingProgress:
         self.given.on_epoch(report)
 
     def _remark(self, report: EpochReport) -> str:
-        """That this epoch compiled machine code; otherwise, how long all other epochs take.
+        """Return that this epoch compiled machine code; otherwise, how long all other epochs take.
 
         A step of a later layer takes as long as one of this layer, or longer.
         """

@@ -18,7 +18,7 @@ from whatwhere.data.formats import recordings
 from whatwhere.data.mixed import Recorded
 from whatwhere.data.models import names, resolve
 from whatwhere.data.pictures import SUFFIXES as PICTURE_SUFFIXES
-from whatwhere.errors import RunError, as_clause, command, did_you_mean, printable
+from whatwhere.errors import RunError, command, did_you_mean, printable
 from whatwhere.learning.checkpoint import (
     STATE,
     Checkpoint,
@@ -38,7 +38,7 @@ from whatwhere.spec import DescriptorSpec, Recipe
 from whatwhere.spec.toml import INCLUDED, read_recipe, to_toml
 
 ARRAYS = (".npy", ".npz")
-LONGEST_HISTORY = 2**25  # bytes
+_HISTORY_FORMAT = "whatwhere history 1"
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,9 @@ def _check_not_data(path: Path) -> None:
     for kind, endings in kinds.items():
         if ending in endings and os.path.isfile(path):
             name = printable(path)
-            raise RunError(f"{name} is {kind}, not a run. Give a run or a model first: RUN {name}")
+            raise RunError(
+                f"{name} is {kind}, not a run or a model. Give the pictures first, then the model."
+            )
 
 
 class NoRun(RunError):
@@ -201,24 +203,32 @@ class NoRun(RunError):
             if any(file.suffix.lower() in PICTURE_SUFFIXES for file in path.iterdir()):
                 words = "it is a folder of pictures"
                 remedy = (
-                    f"Give a run or a model first: RUN {name}."
+                    "Give a run or a model after the pictures."
                     f" `{command('whatwhere', 'train', path, '--out', 'RUN')}` makes one."
                 )
         super().__init__(f"Cannot find a run or a model at {name}: {words}. {remedy}")
 
 
-def read_history(path: Path) -> tuple[EpochReport, ...]:
-    """The epochs of a run, one JSON object per line; empty if there is no such file."""
+def read_history(path: Path, longest: int = 2**25) -> tuple[EpochReport, ...]:
+    """Read the epochs of a run, one JSON object per line; empty if there is no such file.
+
+    longest  bytes that the file may have, so that a device or a stream is not read for ever
+    """
     if not os.path.lexists(path):
         return ()
-    try:
-        lines = files.read_regular(path, LONGEST_HISTORY).splitlines()
-        return tuple(EpochReport.of(json.loads(line)) for line in lines if line.strip())
-    except (OSError, ValueError, RecursionError) as error:
-        raise RunError(
-            f"{printable(path)} is damaged: {as_clause(error)}. Expected one epoch per line. Run"
-            f" `{resume_command(path.parent)}` to write it again."
-        ) from None
+    remedy = f"run `{resume_command(path.parent)}` to write it again"
+    with files.readable(path, "history", remedy):
+        lines = files.read_regular(path, longest).splitlines()
+        with files.untrusted():
+            epochs = [json.loads(line) for line in lines if line.strip()]
+        return tuple(map(_epoch_of, epochs))
+
+
+def _epoch_of(line: object) -> EpochReport:
+    """Read a line of the history."""
+    epoch = files.checked(line, dict, "a line")
+    files.check_format(epoch.get("format"), _HISTORY_FORMAT)
+    return EpochReport.of(epoch)
 
 
 @dataclass(frozen=True)
@@ -251,7 +261,7 @@ class RunFolder:
         self._write_texts(state)
 
     def resume(self, device: torch.device) -> TrainingState:
-        """The state of the last checkpoint; files that a kill left inconsistent with it are
+        """Return the state of the last checkpoint; files that a kill left inconsistent with it are
         rewritten."""
         self.processes.main_first(self._check)
         state = self._load(device)
@@ -260,7 +270,8 @@ class RunFolder:
 
     def write_history(self, history: Iterable[EpochReport]) -> None:
         if self.processes.is_main:
-            lines = "".join(json.dumps(report.table()) + "\n" for report in history)
+            tables = [{"format": _HISTORY_FORMAT, **report.table()} for report in history]
+            lines = "".join(json.dumps(table) + "\n" for table in tables)
             files.write_atomic(self.layout.history, lines.encode())
 
     def save(self, state: TrainingState) -> None:
@@ -289,7 +300,8 @@ class RunFolder:
         self._require_same("images", "" if same_images else "their fingerprint differs")
 
     def _load(self, device: torch.device) -> TrainingState:
-        """The state in the checkpoint, and the latents of this process's batches in the store."""
+        """Return the state in the checkpoint, and the latents of this process's batches in the
+        store."""
         checkpoint = Checkpoint.load(self.layout.checkpoint)
         with usable_checkpoint(self.layout.checkpoint / STATE), files.untrusted():
             state = checkpoint.state(self.facts.recipe, device)
@@ -332,13 +344,13 @@ class RunFolder:
 
 
 def notes_of(path: Path) -> dict[str, Any]:
-    """The inputs of the command that began a run; empty for a model file or a name."""
+    """Return the inputs of the command that began a run; empty for a model file or a name."""
     return Checkpoint.load(path / "checkpoint").notes if has_checkpoint(path / "checkpoint") else {}
 
 
 def recorded_by(path: Path) -> Recorded:
-    """The shorter side and the white of the images that a run was trained on, where it recorded
-    them."""
+    """Return the shorter side and the white of the images that a run was trained on, where it
+    recorded them."""
     notes = notes_of(path)
     shape = notes.get("image_shape")
     return Recorded(min(shape[1:]) if shape else None, notes.get("deep_white"))
@@ -362,7 +374,7 @@ def check_new_run(path: Path) -> None:
 
 
 def resume_command(path: Path) -> str:
-    """The command that continues a run, with as many processes as now."""
+    """Return the command that continues a run, with as many processes as now."""
     return command(*torchrun_words(), "train", "--resume", path)
 
 

@@ -19,11 +19,25 @@ from whatwhere.model.problem import lam_of
 from whatwhere.model.solution import Solution
 from whatwhere.spec import LearningSpec, Recipe
 
-_CHECKPOINT_SHARE = 0.1  # of the time, for writing checkpoints
-# times the cost of an empty reconstruction: far from anything that inference would choose
-_RUNAWAY = 10.0
-_SECONDS_APART = 2.0  # how long processes work before they add up what they measured
-_MOST_ROUNDS = 32  # rounds that they add up at a time, at most
+
+@dataclass(frozen=True)
+class SessionRules:
+    """When a session writes checkpoints, stops, and adds up what its processes measured.
+
+    checkpoint_share  of the time, for writing checkpoints
+    runaway           the cost at which training stops, in costs of an empty reconstruction: far
+                      from anything that inference would choose
+    seconds_apart     how long processes work before they add up what they measured
+    most_rounds       rounds that they add up at a time, at most
+    """
+
+    checkpoint_share: float = 0.1
+    runaway: float = 10.0
+    seconds_apart: float = 2.0
+    most_rounds: int = 32
+
+
+_USUAL = SessionRules()
 
 
 class TrainingStopped(RunError):
@@ -50,10 +64,10 @@ class _Round:
 class TrainingSession:
     """The context of a training algorithm: the remaining work, and the callbacks to report to.
 
-    Several processes infer batches in rounds. Every few rounds, about `_SECONDS_APART`, they add up
-    some numbers: the costs of the batches, and whether anyone wants to stop. So all of them stop at
-    the same batch, notice a killed process within seconds, and do not wait for one that is slower
-    for a moment.
+    Several processes infer batches in rounds. Every few rounds, after about `rules.seconds_apart`,
+    they add up some numbers: the costs of the batches, and whether anyone wants to stop. So all of
+    them stop at the same batch, notice a killed process within seconds, and do not wait for one
+    that is slower for a moment.
 
     engines           the name of each layer's engine, for reports
     folder            folder of the run; None without one
@@ -68,6 +82,7 @@ class TrainingSession:
     folder: RunFolder | None = None
     checkpoint_every: int | None = None
     processes: ProcessGroup = field(default_factory=ProcessGroup)
+    rules: SessionRules = _USUAL
     # rounds that are not added up yet
     _pending: deque[_Round] = field(default_factory=deque, init=False)
     _rounds: int = field(default=1, init=False)  # rounds that are added up at a time
@@ -79,7 +94,7 @@ class TrainingSession:
     # Epochs ---------------------------------------------------------------------------------------
 
     def epochs(self, layer: int) -> Iterator[int]:
-        """The epochs of a layer that are left, from 1."""
+        """Yield the epochs of a layer that are left, from 1."""
         while self.state.layer == layer:
             self._began = time.perf_counter()
             model = self.state.model
@@ -132,8 +147,8 @@ class TrainingSession:
     # The batches of an epoch ----------------------------------------------------------------------
 
     def batches(self) -> Iterator[int]:
-        """This process's batches of the epoch that are left; raises `TrainingStopped` if someone
-        asks to stop."""
+        """Yield this process's batches of the epoch that are left; raises `TrainingStopped` if
+        someone asks to stop."""
         # A GPU works on one batch while the numbers of the one before come to the host, so that
         # neither waits.
         ahead = 1 if self.state.model.device.type == "cuda" else 0
@@ -169,16 +184,16 @@ class TrainingSession:
         self._measured = reports.AsyncHostCopy(reports.measure_batch(solution, zero_cost))
 
     def sum_over_processes(self, total: Tensor) -> Tensor:
-        """The sums of all processes for a filter update; raises `TrainingDiverged` if they are not
-        finite."""
+        """Return the sums of all processes for a filter update; raises `TrainingDiverged` if they
+        are not finite."""
         total = self.processes.all_reduce_sum(total)
         if not total.isfinite().all():
             raise self._diverged("the sums for the filter update have NaN or infinite values")
         return total
 
     def same_filters(self, model: DeconvNet, k: int) -> DeconvNet:
-        """The model with process 0's filters of layer k: processors of another kind may round
-        differently."""
+        """Return the model with process 0's filters of layer k: processors of another kind may
+        round differently."""
         if self.processes.world_size == 1:
             return model
         return model.with_filters(k, self.processes.broadcast(model.filters[k - 1]))
@@ -196,7 +211,7 @@ class TrainingSession:
         done = [self._pending.popleft() for _ in range(count)]
         processes = self.processes
         # a table for each round, with a row for each process: the numbers of its batch
-        tables = torch.zeros(count, processes.world_size, reports.BATCH_SUMS, dtype=torch.float64)
+        tables = reports.no_sums(count, processes.world_size)
         for number, one in enumerate(done):
             tables[number, processes.rank] = one.measured.value()
         tables = processes.all_reduce_sum(tables)
@@ -210,8 +225,8 @@ class TrainingSession:
         return self._agree(count)
 
     def _agree(self, count: int) -> bool:
-        """Whether anyone asks to stop, after `count` rounds. All processes also choose the same
-        number of rounds until the next time, by the pace of the slowest."""
+        """Tell whether anyone asks to stop, after `count` rounds. All processes also choose the
+        same number of rounds until the next time, by the pace of the slowest."""
         processes = self.processes
         now = time.monotonic()
         answers = torch.zeros(1 + processes.world_size, dtype=torch.float64)
@@ -220,14 +235,15 @@ class TrainingSession:
         answers = processes.all_reduce_sum(answers)
         slowest = max(float(answers[1:].max()), 1e-9)
         if processes.world_size > 1:
-            self._rounds = min(max(1, int(_SECONDS_APART / slowest)), _MOST_ROUNDS)
+            rounds = max(1, int(self.rules.seconds_apart / slowest))
+            self._rounds = min(rounds, self.rules.most_rounds)
         self._added_up = now
         return bool(answers[0] > 0)
 
     def _check_cost(self, sums: Tensor, batch: int) -> None:
         cost = float(sums[0] + sums[1])
         zero_cost = float(sums[4])
-        if not cost <= _RUNAWAY * zero_cost:  # also if it is NaN
+        if not cost <= self.rules.runaway * zero_cost:  # also if it is NaN
             raise self._diverged(
                 f"the cost of batch {batch} of {self._batch_count} is {cost:.3g}, but an empty"
                 f" reconstruction costs only {zero_cost:.3g}"
@@ -248,7 +264,7 @@ class TrainingSession:
     # Stops and checkpoints ------------------------------------------------------------------------
 
     def save_within_epoch(self) -> None:
-        """A checkpoint of the batches that are done."""
+        """Write a checkpoint of the batches that are done."""
         if self._pending:
             self._end_rounds(len(self._pending))
         self._stats.seconds += time.perf_counter() - self._began
@@ -263,13 +279,13 @@ class TrainingSession:
             self._saving = self._saved - start
 
     def _checkpoint_due(self) -> bool:
-        """Every n epochs, or as often as a tenth of the time allows."""
+        """Return every n epochs, or as often as a tenth of the time allows."""
         if self.folder is None:
             return False
         if self.checkpoint_every is not None:
             epochs = len(self.state.history)
             return self.checkpoint_every > 0 and epochs % self.checkpoint_every == 0
-        due = self._saving <= _CHECKPOINT_SHARE * (time.monotonic() - self._saved)
+        due = self._saving <= self.rules.checkpoint_share * (time.monotonic() - self._saved)
         return self.processes.any(self.processes.is_main and due)
 
     def _raise_stopped(self) -> None:
@@ -293,7 +309,7 @@ class TrainingSession:
         return f"layer {self.state.layer}, epoch {self.state.epoch}"
 
     def _diverged(self, problem: str) -> TrainingDiverged:
-        """The error, with the most frequent cause of such numbers and its remedy."""
+        """Return the error, with the most frequent cause of such numbers and its remedy."""
         spec = self._learning.inference
         cause = (
             f"The contrast of the images or lam = {spec.lam:g} may be too large. Scale the images"

@@ -154,7 +154,7 @@ class _TrainingInput:
 
 
 def _stream_length(source: ImageStream) -> int | None:
-    """How many images an iterable gives, where it says so; None for data sets."""
+    """Return how many images an iterable gives, where it says so; None for data sets."""
     return source.length if isinstance(source, IterableStream) else None
 
 
@@ -165,7 +165,8 @@ def choose_settings(
     waveforms: int | None = None,
     length: int | str | None = None,
 ) -> _TrainingInput:
-    """Settings for images without a recipe, chosen from them; a warning reports the choice."""
+    """Return settings for images without a recipe, chosen from them; a warning reports the
+    choice."""
     if isinstance(images, str | Path):
         images = load_for_training(images)[0]
     if isinstance(images, OwnSettings):
@@ -187,7 +188,7 @@ def choose_settings(
 
 
 def _complete_recipe(given: _TrainingInput, mask: ImageSource | None) -> Recipe:
-    """The recipe with the images' channels, and with every λ as a number."""
+    """Return the recipe with the images' channels, and with every λ as a number."""
     recipe = stream_recipe(given.recipe, given.images, given.image_count, mask)
     if given.start is None:  # channels are those of the images
         channels = given.images.first_images().shape[1]
@@ -253,8 +254,8 @@ def _run_training(job: TrainingJob, folder: Path | None, resume: bool = False) -
 
 
 def _run_facts(job: TrainingJob, first: torch.Tensor, processes: ProcessGroup) -> RunFacts:
-    """What a checkpoint records about its run. Process 0 writes it, so the others do not read all
-    images for their fingerprint."""
+    """Return what a checkpoint records about its run. Process 0 writes it, so the others do not
+    read all images for their fingerprint."""
     notes = {**job.options.notes, "image_shape": list(first.shape[1:])}
     images = getattr(job.images, "images", None)
     if isinstance(images, Images):
@@ -271,7 +272,7 @@ def _run_facts(job: TrainingJob, first: torch.Tensor, processes: ProcessGroup) -
 
 
 def _first_model(recipe: Recipe, images: ImageStream) -> DeconvNet:
-    """Random filters; for signals, pieces of them."""
+    """Draw random filters; for signals, pieces of them."""
     model = DeconvNet(recipe.model, seed=recipe.seed)
     pieces = recipe.model.for_signals and recipe.model.signed_filters
     return start_from_pieces(model, images.known_images(), recipe.seed) if pieces else model
@@ -280,8 +281,8 @@ def _first_model(recipe: Recipe, images: ImageStream) -> DeconvNet:
 def resolve_engines(
     name: str, model: DeconvNet, image: torch.Tensor, recipe: Recipe
 ) -> tuple[Engine, ...]:
-    """The engine of each layer's training; an unsupported one raises an error before anything is
-    written."""
+    """Return the engine of each layer's training; an unsupported one raises an error before
+    anything is written."""
     return tuple(
         resolve(name, Problem(model, image, training_phase(layer, learning), learning.inference))
         for layer, learning in enumerate(recipe.learning, start=1)
@@ -292,7 +293,7 @@ def resolve_engines(
 def open_data(
     job: TrainingJob, model: DeconvNet, folder: Path | None, processes: ProcessGroup | None = None
 ) -> Iterator[TrainingData | StreamData]:
-    """A stream; or checked images, and a store for their latents, whose files are temporary
+    """Open a stream; or checked images, and a store for their latents, whose files are temporary
     without a folder."""
     processes = processes or ProcessGroup()
     if job.recipe.learning[0].streams:
@@ -321,7 +322,7 @@ def open_data(
 
 
 def _latent_bytes(model: DeconvNet, images: ImageSource, processes: ProcessGroup) -> int:
-    """The bytes that the latents of an image take, for all processes that share this one's
+    """Return the bytes that the latents of an image take, for all processes that share this one's
     memory."""
     # The processes of a machine share its memory; a GPU has one process.
     sharing = processes.local_size if model.device.type == "cpu" else 1

@@ -23,8 +23,6 @@ from whatwhere.model import DeconvNet
 from whatwhere.spec import EveryBatch, ModelSpec, Recipe
 from whatwhere.spec.checks import require, require_count
 
-_FINGERPRINT_BATCH = 1000
-
 
 class StreamError(ImageError):
     """A stream ended early, or gave something that the model cannot explain.
@@ -57,8 +55,8 @@ class SizedStream:
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def shuffled(self) -> "SizedStream":
-        """The same images in a random order, always the same; images that can be read by slices
-        alone keep theirs."""
+        """Return the same images in a random order, always the same; images that can be read by
+        slices alone keep theirs."""
         if not isinstance(self.images, Tensor | Images):
             return self
         return replace(self, order=np.random.default_rng(0).permutation(len(self.images)))
@@ -67,12 +65,12 @@ class SizedStream:
         return self.images[slice(0, 1)]
 
     def known_images(self) -> ImageSource:
-        """The images that settings are chosen from before training: all of them, or the first ones
-        of a stream."""
+        """Return the images that settings are chosen from before training: all of them, or the
+        first ones of a stream."""
         return self.images
 
     def fingerprint(self) -> str:
-        """A fingerprint of these images: their own, or a hash of all values."""
+        """Return a fingerprint of these images: their own, or a hash of all values."""
         own: Any = getattr(self.images, "fingerprint", None)
         return own if isinstance(own, str) else fingerprint(self.images)
 
@@ -110,8 +108,8 @@ class IterableStream:
         return wanted
 
     def first_images(self) -> Tensor:
-        """The first images, at least one, without taking them from the stream; only before the
-        first `read`."""
+        """Return the first images, at least one, without taking them from the stream; only before
+        the first `read`."""
         if not self._waiting:
             self._pull(1)
         return self._waiting[0]
@@ -119,7 +117,7 @@ class IterableStream:
     known_images = first_images
 
     def fingerprint(self) -> str:
-        """A fingerprint of this stream, from its first images."""
+        """Return a fingerprint of this stream, from its first images."""
         return f"stream {fingerprint(self.first_images())}"
 
     @property
@@ -150,7 +148,7 @@ class IterableStream:
         self._waiting.append(scaled(images, 1 if self._spec is None else self._spec.input.white))
 
     def _is_batch(self, images: Tensor) -> bool:
-        """Whether this is a batch of images of the stream's shape."""
+        """Tell whether this is a batch of images of the stream's shape."""
         if len(images) == 0:
             return False
         return not self._waiting or images.shape[1:] == self._waiting[0].shape[1:]
@@ -161,8 +159,8 @@ ImageStream = SizedStream | IterableStream
 
 
 def open_images(images: Any, spec: ModelSpec | None) -> ImageStream:
-    """What `train` was given: a path or name, an array, `Images`, a tensor, an iterable; in the
-    units of a model."""
+    """Return what `train` was given: a path or name, an array, `Images`, a tensor, an iterable; in
+    the units of a model."""
     images = _load_images(images, spec)
     if isinstance(images, OwnSettings):
         images = images.for_training(spec)
@@ -177,8 +175,8 @@ def open_images(images: Any, spec: ModelSpec | None) -> ImageStream:
 
 
 def _load_images(images: Any, spec: ModelSpec | None) -> Any:
-    """Paths, names and arrays as `Images`, or as signals for a model of signals; everything else as
-    it is."""
+    """Read paths, names and arrays as `Images`, or as signals for a model of signals; everything
+    else as it is."""
     signals = spec is not None and spec.for_signals
     if isinstance(images, str | Path) or is_dataset(images) or is_list_of_paths(images):
         return load_for_training(images, signals=signals)[0]
@@ -190,17 +188,15 @@ def _load_images(images: Any, spec: ModelSpec | None) -> Any:
 
 
 def fingerprint(images: ImageSource) -> str:
-    """A hash of all values."""
+    """Return a hash of all values."""
     digest = hashlib.sha256()
-    for start in range(0, len(images), _FINGERPRINT_BATCH):
-        rows = slice(start, min(start + _FINGERPRINT_BATCH, len(images)))
+    batch = 1000  # images in memory at a time; another number would give other fingerprints
+    for start in range(0, len(images), batch):
+        rows = slice(start, min(start + batch, len(images)))
         values = images[rows].detach().cpu().contiguous()
         digest.update(f"{values.dtype} {list(values.shape)}".encode())
         digest.update(values.numpy().data)
     return digest.hexdigest()
-
-
-_BATCHES_PER_EPOCH = 100
 
 
 @dataclass(frozen=True)
@@ -233,8 +229,8 @@ class TrainingData:
         return self.processes.share(len(self.batches))
 
     def checked(self, *, keep: bool) -> "TrainingData":
-        """The same data, after checking that the model can explain all images; with `keep`, they
-        stay in the memory of the device."""
+        """Return the same data, after checking that the model can explain all images; with `keep`,
+        they stay in the memory of the device."""
         targets = {}
         for batch in self.local_batches:
             target = self.read(batch)
@@ -243,11 +239,11 @@ class TrainingData:
         return replace(self, targets=targets) if keep else self
 
     def batch_count(self, epoch: int) -> int:
-        """How many batches an epoch has."""
+        """Return how many batches an epoch has."""
         return len(self.batches)
 
     def read(self, batch: int) -> Target:
-        """What the model explains in a batch, on its device."""
+        """Return what the model explains in a batch, on its device."""
         if self.targets is not None:
             return self.targets[batch]
         rows = self.batches[batch]
@@ -255,7 +251,7 @@ class TrainingData:
         return make_target(self.model, self.images[rows], masks)
 
     def stored(self) -> Iterator[tuple[Tensor, Latents, Tensor | None]]:
-        """Images, latents and masks of every batch of this process."""
+        """Yield images, latents and masks of every batch of this process."""
         for batch in self.local_batches:
             target = self.read(batch)
             yield target.v, self.store.read(batch), target.mask
@@ -282,13 +278,13 @@ class StreamData:
     batches_per_round = 1  # which all processes infer together
 
     def batch_count(self, epoch: int) -> int:
-        """How many batches an epoch has."""
+        """Return how many batches an epoch has."""
         if self.passes:
             return self._batches
         return self._batches * epoch // self.epochs - self._batches * (epoch - 1) // self.epochs
 
     def read(self, layer: int, epoch: int, batch: int) -> Target:
-        """What the model explains of this process's piece of a batch, on its device.
+        """Return what the model explains of this process's piece of a batch, on its device.
 
         A stream that ends is an error in all processes at the same batch.
         """
@@ -309,12 +305,12 @@ class StreamData:
         return target
 
     def images_in(self, layer: int, epoch: int, batch: int) -> int:
-        """How many images a batch has, over all processes."""
+        """Return how many images a batch has, over all processes."""
         start, stop = self.rows(layer, epoch, batch)
         return stop - start
 
     def rows(self, layer: int, epoch: int, batch: int) -> tuple[int, int]:
-        """Where in the stream the images of a batch begin and end."""
+        """Return where in the stream the images of a batch begin and end."""
         before = 0
         if not self.passes:
             before = (layer - 1) * self.count
@@ -340,8 +336,8 @@ class StreamData:
 def stream_recipe(
     recipe: Recipe, images: ImageStream, image_count: int | None, mask: object = None
 ) -> Recipe:
-    """The recipe with the epochs that a stream of `image_count` images for each layer is
-    cut into."""
+    """Return the recipe with the epochs that a stream of `image_count` images for each layer is cut
+    into."""
     streaming = recipe.learning[0].streams
     once = isinstance(images, IterableStream)
     require(
@@ -367,7 +363,8 @@ def stream_recipe(
         f"image_count = {image_count} with update = 'epoch'",
         "update = 'batch', or no image_count",
     )
-    epochs = max(1, round(image_count / recipe.batch_size / _BATCHES_PER_EPOCH))
+    batches = image_count / recipe.batch_size
+    epochs = max(1, round(batches / 100))  # an epoch in a stream is a report: one in 100 batches
     learning = (replace(layer, epochs=min(1, layer.epochs) * epochs) for layer in recipe.learning)
     return replace(recipe, learning=tuple(learning))
 
@@ -380,7 +377,7 @@ def open_stream(
     mask: ImageSource | None = None,
     processes: ProcessGroup | None = None,
 ) -> StreamData:
-    """The batches of a run by this recipe (see `stream_recipe`)."""
+    """Return the batches of a run by this recipe (see `stream_recipe`)."""
     processes = processes or ProcessGroup()
     update = recipe.learning[0].update
     count = image_count or 0

@@ -15,8 +15,8 @@ from whatwhere.spec.toml import build
 
 
 def checksum(spec: str, tensors: Mapping[str, Tensor]) -> str:
-    """sha256 of the spec and of every tensor's name, dtype, shape and bytes, in the order of their
-    names."""
+    """Compute sha256 of the spec and of every tensor's name, dtype, shape and bytes, in the order
+    of their names."""
     digest = hashlib.sha256(spec.encode())
     for name in sorted(tensors):
         tensor = tensors[name]
@@ -26,7 +26,7 @@ def checksum(spec: str, tensors: Mapping[str, Tensor]) -> str:
 
 
 def canonical(fields: dict[str, Any]) -> str:
-    """JSON with sorted keys and no spaces: one text for one value."""
+    """Return JSON with sorted keys and no spaces: one text for one value."""
     return json.dumps(fields, sort_keys=True, separators=(",", ":"))
 
 
@@ -58,7 +58,7 @@ def spec_of_fields(fields: dict[str, Any]) -> ModelSpec:
 
 
 def layer_tensors(filters: Sequence[Tensor], connectivity: Sequence[Tensor]) -> dict[str, Tensor]:
-    """The tensors of a model's layers by their names in a file, on the CPU."""
+    """Return the tensors of a model's layers by their names in a file, on the CPU."""
     tensors = {}
     for k, (f, connected) in enumerate(zip(filters, connectivity, strict=True), start=1):
         tensors[f"layer{k}.filters"] = f.detach().cpu().contiguous()

@@ -76,7 +76,8 @@ class DeconvNet:
         *,
         source: Path | None = None,
     ) -> "DeconvNet":
-        """A model with these filters, without projection. Shapes and dtypes must match the spec."""
+        """Return a model with these filters, without projection. Shapes and dtypes must match the
+        spec."""
         model = cls.__new__(cls)
         model._set(spec, filters, connectivity)
         if upward is not None:
@@ -133,17 +134,17 @@ class DeconvNet:
     # Other models ---------------------------------------------------------------------------------
 
     def project(self, k: int, f: Tensor) -> Tensor:
-        """Filters of layer k masked, projected to ≥ 0 where the model is non-negative, and of unit
-        length."""
+        """Return filters of layer k masked, projected to ≥ 0 where the model is non-negative, and
+        of unit length."""
         return _project(self.spec, k, f, self.connectivity[k - 1])
 
     def with_filters(self, k: int, f: Tensor) -> "DeconvNet":
-        """The same model with other filters at layer k."""
+        """Return the same model with other filters at layer k."""
         filters = [f if i == k else old for i, old in enumerate(self.filters, start=1)]
         return self.from_parts(self.spec, filters, self.connectivity)
 
     def with_upward(self, filters: Sequence[Tensor] | None) -> "DeconvNet":
-        """The same model with these filters on the pass up; None: with its own."""
+        """Return the same model with these filters on the pass up; None: with its own."""
         return self.from_parts(
             self.spec, self.filters, self.connectivity, filters, source=self.source
         )
@@ -154,7 +155,7 @@ class DeconvNet:
         return self.upward is self.filters
 
     def to(self, *args: Any, **kwargs: Any) -> "DeconvNet":
-        """The same model on another device, in another dtype."""
+        """Return the same model on another device, in another dtype."""
         filters = move_filters(self.filters, *args, **kwargs)
         connectivity = [c.to(f.device) for c, f in zip(self.connectivity, filters, strict=True)]
         upward = None if self.tied else move_filters(self.upward, *args, **kwargs)
@@ -166,7 +167,7 @@ class DeconvNet:
         return InputStage(self.spec.input)
 
     def at(self, height: int, width: int) -> SizedModel:
-        """The model for images of this size, which reconstructs and propagates."""
+        """Return the model for images of this size, which reconstructs and propagates."""
         regions = layer_regions(self.spec, height, width)
         return SizedModel(self.spec, self.filters, self.upward, height, width, regions)
 
@@ -235,7 +236,7 @@ class ValueRange(NamedTuple):
 
     @classmethod
     def of(cls, x: Tensor) -> "ValueRange":
-        """Both in one pass, and for a GPU in one wait."""
+        """Return both in one pass, and for a GPU in one wait."""
         if x.numel() == 0:
             return cls(0.0, 0.0)
         return cls(*torch.stack(torch.aminmax(x)).tolist())
@@ -250,8 +251,8 @@ class ValueRange(NamedTuple):
 
 
 def all_finite(x: Tensor) -> bool:
-    """Whether there is no NaN and no Inf. If there is one, the sum of all values has one, too, and
-    the sum takes a quarter of the time."""
+    """Tell whether there is no NaN and no Inf. If there is one, the sum of all values has one, too,
+    and the sum takes a quarter of the time."""
     return math.isfinite(x.sum().item()) or bool(x.isfinite().all())
 
 
@@ -264,12 +265,12 @@ def _project(spec: ModelSpec, k: int, f: Tensor, connected: Tensor) -> Tensor:
 
 
 def times(shape: Sequence[int]) -> str:
-    """A shape as a message shows it: 5×5."""
+    """Return a shape as a message shows it: 5×5."""
     return "×".join(map(str, shape))
 
 
 def _describe(layer: LayerSpec) -> str:
-    """One layer in a few words: 48 maps 5×5, fan-in 8, gaussian 2×2."""
+    """Return one layer in a few words: 48 maps 5×5, fan-in 8, gaussian 2×2."""
     words = [f"{layer.maps} maps {times(layer.filter_shape)}"]
     if layer.fan_in is not None:
         words.append(f"fan-in {layer.fan_in}")

@@ -11,7 +11,7 @@ so t has a fraction of a sample, by μ and γ together: μ alone is not the mean
 have few places, and a large γ leaves one of them.
 
 Regions next to each other share an event that lies between them. Features of one map and one sign
-are one event if they are no farther apart than a region is long, or than NEAREST elements. Its a, t
+are one event if they are no farther apart than a region is long, or than 1.5 elements. Its a, t
 and s are those of all its coefficients.
 """
 
@@ -31,7 +31,6 @@ from whatwhere.ops.pooling import Weights
 from whatwhere.spec import ModelSpec
 from whatwhere.spec.checks import require
 
-NEAREST = 1.5  # elements of z: without pooling, coefficients next to each other
 OVERLAP = 0.5  # share of a waveform's length; events nearer to each other are doubtful
 
 # The table ----------------------------------------------------------------------------------------
@@ -87,18 +86,18 @@ class Events(np.ndarray):
     """
 
     def __getitem__(self, rows: Any) -> Any:
-        """Some rows as a table, or a column, by its name, as an array."""
+        """Return some rows as a table, or a column, by its name, as an array."""
         if isinstance(rows, str):
             return super().__getitem__(rows).view(np.ndarray)
         return super().__getitem__(rows)
 
     @classmethod
     def of(cls, rows: Any) -> "Events":
-        """A table of rows, tuples or another structured array."""
+        """Return a table of rows, tuples or another structured array."""
         return np.array(rows, FIELDS).view(cls)
 
     def to_pandas(self) -> Any:
-        """The table as a pandas.DataFrame."""
+        """Return the table as a pandas.DataFrame."""
         try:
             import pandas
         except ImportError:
@@ -140,7 +139,8 @@ class Events(np.ndarray):
         )
 
     def to_mne(self) -> Any:
-        """The events as `mne.Annotations`: onset, no duration, 'waveform 3' as the description.
+        """Return the events as `mne.Annotations`: onset, no duration, 'waveform 3' as the
+        description.
 
         Their onsets are seconds since the first sample, if the recording starts at 0.
         """
@@ -158,7 +158,8 @@ class Events(np.ndarray):
 
 
 def _with_channel_names(table: np.ndarray, names: Sequence[str]) -> np.ndarray:
-    """A table with the names of channels in place of their numbers, quoted as a .csv file needs."""
+    """Return a table with the names of channels in place of their numbers, quoted as a .csv file
+    needs."""
     quoted = np.array([_csv_field(name) for name in names])
     columns = table.dtype.names or ()
     kinds = [(name, quoted.dtype if name == "channel" else table.dtype[name]) for name in columns]
@@ -169,7 +170,8 @@ def _with_channel_names(table: np.ndarray, names: Sequence[str]) -> np.ndarray:
 
 
 def _csv_field(text: str) -> str:
-    """A text as a field of a .csv file: quoted if it has a comma, a quote or a line break."""
+    """Return a text as a field of a .csv file: quoted if it has a comma, a quote or a line
+    break."""
     line = io.StringIO()
     csv.writer(line, lineterminator="").writerow([text])
     return line.getvalue()
@@ -179,8 +181,8 @@ def _csv_field(text: str) -> str:
 
 
 def events_of(sized: SizedModel, latents: Latents, threshold: float = 0.0) -> Events:
-    """The events of signals from their latents; those with an amplitude below the threshold are
-    left out.
+    """Return the events of signals from their latents; those with an amplitude below the threshold
+    are left out.
 
     sized      the model at the signals' length
     latents    latents as `infer` returned them
@@ -236,7 +238,7 @@ def set_peaks(events: Events, f: np.ndarray) -> None:
 
 
 def overlapping(events: Events, distance: float) -> np.ndarray:
-    """Which events are nearer than this to another one of their signal."""
+    """Return which events are nearer than this to another one of their signal."""
     order = np.lexsort((events["sample"], events["signal"]))
     near = np.diff(events["sample"][order]) < distance
     near &= np.diff(events["signal"][order]) == 0
@@ -271,18 +273,20 @@ class _ActiveFeatures(NamedTuple):
     variance: np.ndarray
 
     def sorted(self) -> "_ActiveFeatures":
-        """By signal, map, sign and time, so that the features of an event follow each other."""
+        """Sort by signal, map, sign and time, so that the features of an event follow each
+        other."""
         order = np.lexsort((self.time, self.sign, self.feature, self.signal))
         return _ActiveFeatures(*(column[order] for column in self))
 
 
 def _layer_events(spec: ModelSpec, k: int, p: Tensor, weights: Weights, threshold: float) -> Events:
-    """Events of layer k, by signal and feature, in the order of time; without parents."""
+    """Find the events of layer k, by signal and feature, in the order of time; without parents."""
     features = _active_features(p, weights).sorted()
-    first = _first_of_events(features, max(NEAREST, weights.regions.size[2]))
+    # 1.5 elements of z: without pooling, coefficients next to each other are one event
+    first = _first_of_events(features, max(1.5, weights.regions.size[2]))
 
     def total(column: np.ndarray) -> np.ndarray:
-        """The sums over the features of each event."""
+        """Return the sums over the features of each event."""
         return np.add.reduceat(column, first) if len(first) else column
 
     # an event has the sum of the coefficients, their mean place, and the variance around it
@@ -309,7 +313,7 @@ def _layer_events(spec: ModelSpec, k: int, p: Tensor, weights: Weights, threshol
 
 
 def _active_features(p: Tensor, weights: Weights) -> _ActiveFeatures:
-    """Amplitude, time and variance of every feature that is not 0."""
+    """Collect amplitude, time and variance of every feature that is not 0."""
     active = p.nonzero(as_tuple=True)
     signal, feature, _, j = (index.cpu().numpy() for index in active)
     n, b, row, column = active
@@ -325,8 +329,8 @@ def _active_features(p: Tensor, weights: Weights) -> _ActiveFeatures:
 
 
 def _first_of_events(features: _ActiveFeatures, distance: float) -> np.ndarray:
-    """The rows of sorted features that begin an event: another signal, map or sign than the row
-    before, or farther away than this."""
+    """Return the rows of sorted features that begin an event: another signal, map or sign than the
+    row before, or farther away than this."""
     if not len(features.time):
         return np.empty(0, np.int64)
     apart = np.diff(features.time) > distance
@@ -339,8 +343,8 @@ def _first_of_events(features: _ActiveFeatures, distance: float) -> np.ndarray:
 
 
 def _parents(sized: SizedModel, k: int, events: Events, above: Events, before: int) -> np.ndarray:
-    """For each event of layer k, the row of the event of layer k + 1 that contributes most at its
-    time.
+    """Find, for each event of layer k, the row of the event of layer k + 1 that contributes most at
+    its time.
 
     above   the events of layer k + 1
     before  rows of the table before them
@@ -368,7 +372,7 @@ def _parents(sized: SizedModel, k: int, events: Events, above: Events, before: i
 
 
 def _sorted(tables: Sequence[Events]) -> Events:
-    """All tables in one, sorted; parents follow their rows."""
+    """Return all tables in one, sorted; parents follow their rows."""
     table = Events.of(np.concatenate(tables))
     order = np.lexsort((table["sample"], -table["layer"], table["signal"]))
     # the new row of each old one; the last place is that of -1, which means no parent
@@ -380,8 +384,8 @@ def _sorted(tables: Sequence[Events]) -> Events:
 
 
 def join_events(parts: Sequence[Events]) -> Events:
-    """The events of successive tiles, whose times and signals are those of the whole recording
-    already."""
+    """Return the events of successive tiles, whose times and signals are those of the whole
+    recording already."""
     if not parts:
         return Events.of([])
     moved = []

@@ -92,7 +92,7 @@ def load(path: str | os.PathLike[str]) -> DeconvNet:
 
 
 def model_tensors(model: DeconvNet) -> dict[str, Tensor]:
-    """The tensors of a model by their names in a file, on the CPU."""
+    """Return the tensors of a model by their names in a file, on the CPU."""
     return layer_tensors(model.filters, model.connectivity)
 
 
@@ -130,7 +130,7 @@ def _is_ours(path: Path) -> bool:
 def checked_bytes(
     form: str, settings: Any, tensors: Mapping[str, Tensor], *, key: str = "settings"
 ) -> bytes:
-    """The content of the file that `write_checked` writes."""
+    """Return the content of the file that `write_checked` writes."""
     text = canonical(settings)
     metadata = {"format": form, "sha256": checksum(text, tensors), key: text}
     return _tensor_bytes(tensors, metadata)
@@ -142,7 +142,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str,
 
 
 def _tensor_bytes(tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> bytes:
-    """The content of a safetensors file. Equal tensors and metadata give equal bytes."""
+    """Return the content of a safetensors file. Equal tensors and metadata give equal bytes."""
     from safetensors.torch import save as to_bytes
 
     content = to_bytes({name: tensor.contiguous() for name, tensor in tensors.items()}, metadata)
@@ -165,7 +165,7 @@ def read_checked(path: Path, form: str, *, key: str = "settings") -> tuple[Any, 
 
 
 def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """The metadata and the tensors of a safetensors file; a ValueError for damaged ones."""
+    """Return the metadata and the tensors of a safetensors file; a ValueError for damaged ones."""
     from safetensors import SafetensorError, safe_open
 
     open_regular(path).close()  # a pipe would be waited for
@@ -178,7 +178,7 @@ def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
 
 
 def model_file(path: str | os.PathLike[str]) -> Path:
-    """The file of a path: the path itself, or the model in a run's folder."""
+    """Return the file of a path: the path itself, or the model in a run's folder."""
     file = Path(path) / FILE_NAME if os.path.isdir(path) else Path(path)
     if not os.path.isfile(file):
         raise RunError(f"Cannot find the model {file}: there is no such file.")

@@ -20,8 +20,8 @@ from whatwhere.model.sized import masked
 
 @torch.no_grad()
 def relative_gap(problem: Problem, latents: Latents) -> Tensor:
-    """(P - D) / P of every image, [N]: its features' objective is at most this share above the
-    minimum for its pooling variables. 0 for an objective of 0; sums are float64 on a CPU."""
+    """Compute (P - D) / P of every image, [N]: its features' objective is at most this share above
+    the minimum for its pooling variables. 0 for an objective of 0; sums are float64 on a CPU."""
     sized = replace(problem.sized, upward=problem.sized.filters)  # the adjoint of the pass down
     weights = sized.weights(latents.pooling_params)
     p = latents.features

@@ -66,12 +66,12 @@ class Problem:
         check_latents(sized, self.latents, N)
 
     def __getitem__(self, images: Any) -> "Problem":
-        """The same problem for some of the images."""
+        """Return the same problem for some of the images."""
         mask = None if self.mask is None else self.mask[images]
         return replace(self, images=self.images[images], latents=self.latents[images], mask=mask)
 
     def detach(self) -> "Problem":
-        """The same problem without gradients, which compiled engines do not compute."""
+        """Return the same problem without gradients, which compiled engines do not compute."""
         mask = None if self.mask is None else self.mask.detach()
         return replace(
             self, images=self.images.detach(), latents=self.latents.map(Tensor.detach), mask=mask
@@ -101,7 +101,7 @@ class Problem:
         return self.latents.p is None and not self.latents.pooling_params
 
     def objective(self, latents: Latents) -> Objective:
-        """The cost of every image at these latents, in its parts (Eqn. 7)."""
+        """Return the cost of every image at these latents, in its parts (Eqn. 7)."""
         p = latents.features
         v_hat = self.sized.reconstruct(p, self.sized.weights(latents.pooling_params))
         e = residual(v_hat, self.images, self.mask)
@@ -121,7 +121,7 @@ class Problem:
 
 
 def lam_of(spec: InferenceSpec) -> float:
-    """λ as a number; raises a SpecError if it is still to be chosen from images."""
+    """Return λ as a number; raises a SpecError if it is still to be chosen from images."""
     if isinstance(spec.lam, AutoLam):
         raise SpecError(
             f"Got lam = {spec.lam}; expected a number. Call inference.resolve_lam to choose one."

@@ -77,22 +77,22 @@ class SizedModel:
         return self.filters[0].device
 
     def to(self, *args: Any, **kwargs: Any) -> "SizedModel":
-        """The same model on another device, in another dtype."""
+        """Return the same model on another device, in another dtype."""
         filters = move_filters(self.filters, *args, **kwargs)
         tied = self.upward is self.filters
         upward = filters if tied else move_filters(self.upward, *args, **kwargs)
         return replace(self, filters=filters, upward=upward)
 
     def weights(self, pooling_params: Sequence[PoolingParams]) -> tuple[Weights, ...]:
-        """The pooling weights of layers 1 … len(pooling_params)."""
+        """Return the pooling weights of layers 1 … len(pooling_params)."""
         return tuple(
             pair_weights(theta, r) if self.pairs and has_pairs(r) else gaussian_weights(theta, r)
             for theta, r in zip(pooling_params, self.regions, strict=False)
         )
 
     def descend(self, p: Tensor, weights: Sequence[Weights], to: int = 0) -> list[Tensor]:
-        """Every stage of the reconstruction from the top of `weights` down: [p̂_to, …, p̂_l], p̂_l
-        = p."""
+        """Return every stage of the reconstruction from the top of `weights` down: [p̂_to, …,
+        p̂_l], p̂_l = p."""
         stages = [p]
         for k in range(len(weights), to, -1):
             stages.append(convolve_down(weights[k - 1].unpool(stages[-1]), self.filters[k - 1]))
@@ -119,14 +119,14 @@ class SizedModel:
         return self.ascend(signal, weights, start)[0]
 
     def decode(self, latents: Latents) -> Tensor:
-        """The images that latents reconstruct, [N, C, H, W]: R p, plus what the input stage
+        """Return the images that latents reconstruct, [N, C, H, W]: R p, plus what the input stage
         removed."""
         target = self.reconstruct(latents.features, self.weights(latents.pooling_params))
         return InputStage(self.spec.input).inverse(target, latents.background)
 
     def sparse(self, latents: Latents, *, where: bool = True) -> list[SparseLatents]:
-        """The latents of each image without those that have no influence on its reconstruction;
-        `dense()` is the inverse.
+        """Return the latents of each image without those that have no influence on its
+        reconstruction; `dense()` is the inverse.
 
         where   whether to keep the pooling variables of the regions in use, too
         """
@@ -148,8 +148,8 @@ class SizedModel:
 
 
 def move_filters(filters: Sequence[Tensor], *args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
-    """Filters on another device, in another dtype; raises an EngineError for a device that this
-    machine does not offer."""
+    """Return filters on another device, in another dtype; raises an EngineError for a device that
+    this machine does not offer."""
     try:
         return tuple(f.to(*args, **kwargs) for f in filters)
     except (RuntimeError, AssertionError) as error:  # torch raises either for a missing device
@@ -169,7 +169,7 @@ def masked(x: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def objective(e: Tensor, p: Tensor, lam: float, penalty: Penalty) -> Objective:
-    """The parts of the cost from the residual e."""
+    """Return the parts of the cost from the residual e."""
     return Objective(
         reconstruction=lam / 2 * e.square().flatten(1).sum(1),
         penalty=penalty.cost(p).flatten(1).sum(1),
@@ -178,8 +178,8 @@ def objective(e: Tensor, p: Tensor, lam: float, penalty: Penalty) -> Objective:
 
 
 def layer_regions(spec: ModelSpec, height: int, width: int) -> tuple[Regions, ...]:
-    """The pooling regions of every layer for images of this size: they follow from the
-    size below."""
+    """Return the pooling regions of every layer for images of this size: they follow from the size
+    below."""
     regions: list[Regions] = []
     rows = height
     columns = width
@@ -204,8 +204,8 @@ class LayerPlaces:
 
     @classmethod
     def of(cls, spec: ModelSpec, axis: int) -> "tuple[LayerPlaces, ...]":
-        """The places of the pixels (layer 0) and of every layer's features, along rows (axis 0) or
-        columns (1)."""
+        """Return the places of the pixels (layer 0) and of every layer's features, along rows (axis
+        0) or columns (1)."""
         places = [cls(1, 0.0, 1)]
         for layer in spec.layers:
             below = places[-1]
@@ -218,15 +218,15 @@ class LayerPlaces:
         return tuple(places)
 
     def unpooled(self, filter_size: int) -> tuple[int, float]:
-        """Element i of the map z above, whose filters have this size, is centred at pixel stride ·
-        i + offset."""
+        """Map an element i of the map z above, whose filters have this size, is centred at pixel
+        stride · i + offset."""
         return self.stride, self.offset - self.stride * (filter_size - 1) / 2
 
     def first_from(self, pixel: int) -> int:
-        """The first feature that is centred at this pixel or after it."""
+        """Return the first feature that is centred at this pixel or after it."""
         return math.ceil((pixel - self.offset) / self.stride)
 
     def pixels_of(self, feature: int) -> tuple[int, int]:
-        """The first pixel that a feature draws on, and the one after the last."""
+        """Return the first pixel that a feature draws on, and the one after the last."""
         first = round(self.stride * feature + self.offset - (self.reach - 1) / 2)
         return first, first + self.reach

@@ -13,8 +13,6 @@ from whatwhere.latents import Latents
 from whatwhere.model.events import Events, events_of
 from whatwhere.model.sized import SizedModel
 
-_SHOWN = 12  # pictures of a solution in a notebook
-
 
 @dataclass(frozen=True, repr=False)
 class Stats:
@@ -49,8 +47,8 @@ class Stats:
         return f"Stats({T} steps of {plural(N, 'image')}, mean cost {first:.4g} → {last:.4g})"
 
     def padded(self, steps: int) -> "Stats":
-        """A copy with this many steps: those that are added have size 0 and leave all measures as
-        they were."""
+        """Return a copy with this many steps: those that are added have size 0 and leave all
+        measures as they were."""
         more = steps - len(self.step)
 
         def held(trace: Tensor) -> Tensor:
@@ -60,7 +58,7 @@ class Stats:
         return Stats(held(self.reconstruction), held(self.penalty), held(self.nonzeros), step)
 
     def of_images(self, images: Tensor) -> "Stats":
-        """The statistics of some images, chosen by a mask [N]."""
+        """Return the statistics of some images, chosen by a mask [N]."""
         return Stats(
             self.reconstruction[:, images],
             self.penalty[:, images],
@@ -69,7 +67,7 @@ class Stats:
         )
 
     def put(self, images: Tensor, part: "Stats") -> "Stats":
-        """A copy with the statistics of some images, chosen by a mask [N], replaced."""
+        """Return a copy with the statistics of some images, chosen by a mask [N], replaced."""
 
         def put(trace: Tensor, new: Tensor) -> Tensor:
             return trace.T.index_put((images,), new.T).T
@@ -139,7 +137,7 @@ class Solution:
         return self.decoder
 
     def to(self, *args: Any, **kwargs: Any) -> "Solution":
-        """The same on another device, in another dtype."""
+        """Return the same on another device, in another dtype."""
         decoder = None if self.decoder is None else self.decoder.to(*args, **kwargs)
         return replace(self, latents=self.latents.to(*args, **kwargs), decoder=decoder)
 
@@ -151,7 +149,8 @@ class Solution:
         return images.squeeze(2) if self.signals else images
 
     def events(self, threshold: float = 0.0) -> Events:
-        """The events in signals (what happened, and when), as a structured array (see `Events`).
+        """Return the events in signals (what happened, and when), as a structured array (see
+        `Events`).
 
         threshold  the smallest amplitude of an event, in units of the signals
 
@@ -166,7 +165,7 @@ class Solution:
         """Show the first reconstructions in a notebook, under the line of `repr`."""
         if self.signals or self.decoder is None:
             return notebook_strip(repr(self), ())
-        first = self.latents[:_SHOWN]
+        first = self.latents[:12]  # a row of a notebook
         return notebook_strip(repr(self), list(self.decoder.decode(first).detach()))
 
     def __repr__(self) -> str:

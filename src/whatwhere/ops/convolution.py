@@ -17,12 +17,12 @@ def convolve_down(z: Tensor, f: Tensor) -> Tensor:
 
 
 def convolve_up(v: Tensor, f: Tensor) -> Tensor:
-    """The adjoint of `convolve_down`:  [N, C, H, W] → [N, B, H + K - 1, W + L - 1]."""
+    """Compute the adjoint of `convolve_down`:  [N, C, H, W] → [N, B, H + K - 1, W + L - 1]."""
     return F.conv2d(v, f.transpose(0, 1), padding=(f.shape[2] - 1, f.shape[3] - 1))
 
 
 def filter_gradient(z: Tensor, v: Tensor) -> Tensor:
-    """The adjoint of f ↦ convolve_down(z, f), summed over images:  [C, B, K, L]."""
+    """Compute the adjoint of f ↦ convolve_down(z, f), summed over images:  [C, B, K, L]."""
     rows = z.shape[2] - v.shape[2] + 1
     columns = z.shape[3] - v.shape[3] + 1
     gradient: Tensor = conv2d_weight(z, (v.shape[1], z.shape[1], rows, columns), v)

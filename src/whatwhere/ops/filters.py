@@ -8,8 +8,8 @@ from torch import Tensor
 def random_connectivity(
     below: int, maps: int, fan_in: int | None, generator: torch.Generator
 ) -> Tensor:
-    """A map [below, maps] of booleans: each column connects one map to `fan_in` different maps
-    below."""
+    """Compute a map [below, maps] of booleans: each column connects one map to `fan_in` different
+    maps below."""
     if fan_in is None:
         return torch.ones(below, maps, dtype=torch.bool)
     order = torch.stack([torch.randperm(below, generator=generator) for _ in range(maps)], dim=1)

@@ -18,8 +18,6 @@ from whatwhere.latents import Background
 from whatwhere.ops.baseline import baseline, baseline_reach
 from whatwhere.spec import InputSpec
 
-REACH = 3.0  # standard deviations at which the Gaussian ends
-
 
 @dataclass(frozen=True)
 class InputStage:
@@ -49,8 +47,8 @@ class InputStage:
         return low + (radius(self.spec.contrast_sigma) if self.spec.contrast else 0)
 
     def forward(self, images: Tensor, weight: Tensor | None = None) -> tuple[Tensor, Background]:
-        """The target that the model explains, and the background; unknown pixels (weight 0) become
-        0."""
+        """Compute the target that the model explains, and the background; unknown pixels (weight 0)
+        become 0."""
         low = self.low_part(images, weight)
         detail = images if low is None else images - low
         if weight is not None:
@@ -64,7 +62,7 @@ class InputStage:
         return detail, Background(low, scale)
 
     def low_part(self, images: Tensor, weight: Tensor | None) -> Tensor | None:
-        """What is subtracted from images; None: nothing."""
+        """Return what is subtracted from images; None: nothing."""
         if self.spec.kind == "none":
             return None
         if self.spec.kind == "baseline":
@@ -72,7 +70,7 @@ class InputStage:
         return lowpass(images, self.spec.sigma, weight)
 
     def inverse(self, target: Tensor, background: Background) -> Tensor:
-        """The image that a target stands for, in the units that came in."""
+        """Compute the image that a target stands for, in the units that came in."""
         C = target.shape[1] // 2
         detail = target[:, :C] - target[:, C:] if self.spec.kind == "onoff" else target
         if background.scale is not None:
@@ -80,14 +78,14 @@ class InputStage:
         return detail if background.low is None else detail + background.low
 
     def spread_mask(self, mask: Tensor) -> Tensor:
-        """The mask of the target's channels, from that of the pixels [N, 1 or C, H, W]."""
+        """Compute the mask of the target's channels, from that of the pixels [N, 1 or C, H, W]."""
         return (
             torch.cat([mask, mask], 1) if self.spec.kind == "onoff" and mask.shape[1] > 1 else mask
         )
 
 
 def local_contrast(detail: Tensor, spec: InputSpec, weight: Tensor | None = None) -> Tensor:
-    """(local mean square over all channels + floor²)^(strength / 2), [N, 1, H, W]."""
+    """Compute (local mean square over all channels + floor²)^(strength / 2), [N, 1, H, W]."""
     power = detail.square().mean(1, keepdim=True)
     known = None if weight is None else weight.amax(1, keepdim=True)
     local = lowpass(power, spec.contrast_sigma, known).clamp(min=0)
@@ -95,8 +93,9 @@ def local_contrast(detail: Tensor, spec: InputSpec, weight: Tensor | None = None
 
 
 def radius(sigma: float) -> int:
-    """How many pixels away a pixel can still have influence."""
-    return math.ceil(REACH * sigma)
+    """Return how many pixels away a pixel can still have influence: the Gaussian ends at three
+    standard deviations."""
+    return math.ceil(3.0 * sigma)
 
 
 def blur(x: Tensor, sigma: float) -> Tensor:

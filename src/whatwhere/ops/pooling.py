@@ -95,8 +95,8 @@ class Regions:
         )
 
     def inside(self, axis: int) -> bool:
-        """Whether no region can reach beyond the map along an axis; False where a symbolic size
-        leaves it open."""
+        """Tell whether no region can reach beyond the map along an axis; False where a symbolic
+        size leaves it open."""
         return not self.padding[axis] and (
             not self.ceil or (self._extent(axis) == self.shape[axis]) is True
         )
@@ -120,7 +120,8 @@ class Regions:
         return fits.coordinates(self.size[axis], axis, like)
 
     def exists(self, axis: int, device: torch.device) -> Tensor | None:
-        """Which elements lie inside the map, shaped for a region's elements; None where all do."""
+        """Return which elements lie inside the map, shaped for a region's elements; None where all
+        do."""
         if self.inside(axis):
             return None
         s = self.size[axis]
@@ -194,8 +195,8 @@ class Weights:
 
 
 def _on_region(theta: Tensor) -> Tensor:
-    """A pooling variable of one axis, [N, B, H, W], made to stand on a region's elements, [N, B,
-    1, 1, 1, H, W]."""
+    """Compute a pooling variable of one axis, [N, B, H, W], made to stand on a region's elements,
+    [N, B, 1, 1, 1, H, W]."""
     return theta[:, :, None, None, None]
 
 
@@ -215,8 +216,8 @@ def gaussian_weights(pooling: PoolingParams, regions: Regions) -> Weights:
 
 
 def gather(z: Tensor, regions: Regions) -> Tensor:
-    """The elements of every region:  z [N, B, H, W] → [N, b, m, s, s, h, w]; zero beyond the map's
-    border."""
+    """Compute the elements of every region:  z [N, B, H, W] → [N, b, m, s, s, h, w]; zero beyond
+    the map's border."""
     if not (regions.inside(1) and regions.inside(2)):
         (_, height, width), (_, top, left), (_, rows, columns) = (
             regions.shape,
@@ -232,7 +233,7 @@ def gather(z: Tensor, regions: Regions) -> Tensor:
 
 
 def scatter(elements: Tensor, regions: Regions) -> Tensor:
-    """The adjoint of `gather`: add every region's elements to their places in the map."""
+    """Compute the adjoint of `gather`: add every region's elements to their places in the map."""
     (_, height, width), (_, top, left) = regions.shape, regions.padding
     n, b, m, s_y, s_x, h, w = elements.shape
     if regions.tiling:
@@ -246,8 +247,8 @@ def scatter(elements: Tensor, regions: Regions) -> Tensor:
 def bounds_of(
     regions: Regions, moments: MomentFit, like: Tensor
 ) -> tuple[float | Tensor, float, float]:
-    """The `bounds` of the formulas, which keep a mean inside its region and a precision between its
-    bounds, on all axes of pooling variables like these."""
+    """Compute the `bounds` of the formulas, which keep a mean inside its region and a precision
+    between its bounds, on all axes of pooling variables like these."""
     reaches = [(regions.size[axis] - 1) / 2 for axis in regions.axes]
     reach: float | Tensor = reaches[0]
     if len(set(reaches)) > 1:
@@ -264,7 +265,7 @@ def bound(pooling: PoolingParams, regions: Regions, moments: MomentFit) -> Pooli
 def fit(
     kind: Pooling, signal: Tensor, regions: Regions, moments: MomentFit | None = None
 ) -> PoolingParams:
-    """The pooling variables that a kind of pooling chooses by the bottom-up signal at z."""
+    """Compute the pooling variables that a kind of pooling chooses by the bottom-up signal at z."""
     elements = gather(signal, regions)
     return PoolingParams(*kind.fit(elements, regions.axes, moments or MomentFit()))
 
@@ -300,7 +301,7 @@ class PairWeights(Weights):
 
 
 def has_pairs(regions: Regions) -> bool:
-    """Whether all regions are 2 × 2 elements, side by side, inside the map."""
+    """Tell whether all regions are 2 × 2 elements, side by side, inside the map."""
     return regions.size == (1, 2, 2) and regions.tiling and regions.inside(1) and regions.inside(2)
 
 
@@ -311,7 +312,7 @@ def pair_weights(pooling: PoolingParams, regions: Regions) -> PairWeights:
 
 
 def planes(z: Tensor) -> tuple[Tensor, ...]:
-    """The elements of every region by their place in it, row by row: [N, B, 2 h, 2 w] → four of
-    [N, B, h, w]."""
+    """Compute the elements of every region by their place in it, row by row: [N, B, 2 h, 2 w] →
+    four of [N, B, h, w]."""
     elements: Tensor = F.pixel_unshuffle(z, 2).unflatten(1, (-1, 4))
     return elements.unbind(2)

@@ -32,6 +32,7 @@ from whatwhere.files import (
     file_checksum,
     read_json,
     write_atomic,
+    write_json,
     write_result,
 )
 from whatwhere.model.checksums import checksum
@@ -52,6 +53,7 @@ from whatwhere.restoration.settings import RestorationSpec
 from whatwhere.spec.execution import ALL, Shard
 
 RECORD = "restoration.json"
+_RECORD_FORMAT = "whatwhere restoration 1"
 """The record in a folder of results: the settings, the model, and the sources of every result that
 is made."""
 
@@ -257,7 +259,7 @@ def write_picture(job: Job, content: bytes) -> None:
         write_atomic(job.out, content)
         return
     write_result(job.folder, job.out, content, REMEDY)
-    record = read_json(job.folder / RECORD)
+    record = _read_record(job.folder)
     _write_record(job.folder, record | {job.name: job.sources})
 
 
@@ -417,7 +419,12 @@ def _checksums(job: Job) -> str:
 def _write_record(out: Path, record: dict[str, Any]) -> None:
     with disk_errors(f"writing {out / RECORD}", REMEDY):
         out.mkdir(parents=True, exist_ok=True)
-        write_atomic(out / RECORD, (json.dumps(record, indent=1) + "\n").encode())
+        write_json(out / RECORD, _RECORD_FORMAT, record)
+
+
+def _read_record(out: Path) -> dict[str, Any]:
+    remedy = "choose another folder, or use --overwrite"
+    return read_json(out / RECORD, _RECORD_FORMAT, "record of restored pictures", remedy)
 
 
 def _made(settings: dict[str, Any], jobs: Sequence[Job], out: Path) -> dict[str, Any]:
@@ -426,9 +433,7 @@ def _made(settings: dict[str, Any], jobs: Sequence[Job], out: Path) -> dict[str,
     Raises a RunError if some were made with other settings, with another model or from other
     sources.
     """
-    earlier = read_json(out / RECORD)
-    if not isinstance(earlier, dict):
-        earlier = {}
+    earlier = _read_record(out)
     finished = {job.name: job for job in jobs if job.name in earlier and job.out.exists()}
     made = {name: earlier[name] for name in finished}
     other = [key for key in settings if earlier.get(key) != settings[key]]

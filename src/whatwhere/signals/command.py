@@ -1,7 +1,7 @@
 """`whatwhere events`: the events of a recording as a table."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import typer
@@ -16,6 +16,7 @@ from whatwhere.commands.inputs import (
     usual_preset,
     with_preset,
 )
+from whatwhere.commands.old_forms import model_first
 from whatwhere.commands.outputs import Report, Stages, claim
 from whatwhere.errors import listed, plural, printable
 from whatwhere.spec import Recipe
@@ -44,10 +45,11 @@ class EventOptions(Checked):
     EXECUTION,
     (Recipe, "inference"),
     flags="threshold rate device",
+    old=(model_first("recording"),),
 )
 def events(
-    run: Path,
     recording: str,
+    run: Path,
     *,
     out: Path,
     preset: str | None = None,
@@ -61,15 +63,15 @@ def events(
 
     recording  a .wav, .csv or .npy file
     out        the .csv file to write
-    preset     how to infer: recipe, coding or learned, as for `encode`. Default: learned if the
-               model has learned steps, and coding if not
+    preset     how to infer: events (50 steps, which show all events), or recipe, coding or
+               learned, as for `encode`. Default: learned if the model has learned steps, and events
+               if not
 
-    $ whatwhere events runs/signals recording.wav --out events.csv
+    $ whatwhere events recording.wav runs/signals --out events.csv
     """
     execution = settings.of(Execution)
     opened = open_run(run, execution.device, execution.engine)
-    preset = preset or usual_preset(opened[1], settings)
-    recipe, model = with_preset(*opened, preset, settings)
+    recipe, model = _with_preset(*opened, preset, settings)
     claim([out], run, recording, overwrite=overwrite)
     signals = read_recording(run, recording, settings.of(ImageInput).rate)
     stages = Stages(quiet)
@@ -77,6 +79,20 @@ def events(
     trained = ww.TrainedRun(run.name, recipe, model)
     report = _write(out, trained, signals, settings, stages)
     typer.echo(report.text(json_))
+
+
+def _with_preset(
+    recipe: Recipe, model: "ww.DeconvNet", preset: str | None, settings: Settings
+) -> "tuple[Recipe, ww.DeconvNet]":
+    """Return the recipe with the inference settings of a preset, and the model to use with them."""
+    from whatwhere.signals.find import EventSettings
+
+    if preset is None and usual_preset(model, settings) == "coding":
+        preset = "events"
+    if preset != "events":
+        return with_preset(recipe, model, preset or "learned", settings)
+    recipe = replace(recipe, inference=EventSettings().inference(recipe.inference))
+    return settings.override(recipe), model
 
 
 def _write(

@@ -1,14 +1,14 @@
 """Events of recordings of any length: tile by tile, in memory that does not grow with the
 recording.
 
-A threshold can be given, in units of the recording. By default an event must exceed DEVIATIONS
-standard deviations of what its waveform finds in the recording's noise, and hold LEAST_SHARE of the
-recording's energy where it lies: an event with less is a correction of a larger one, whose shape
-varies. If waveforms cover a recording, as those of a pulse do, the limits are COVERED_DEVIATIONS of
-the residual and COVERED_SHARE.
+A threshold can be given, in units of the recording or in deviations. By default an event must
+exceed some standard deviations of what its waveform finds in the recording's noise, and hold a
+share of the recording's energy where it lies: an event with less is a correction of a larger one,
+whose shape varies. `EventSettings` has the limits.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,23 +21,50 @@ from whatwhere.model import DeconvNet
 from whatwhere.model.events import OVERLAP as OVERLAPPING
 from whatwhere.model.events import Events, events_of, join_events, overlapping, set_peaks
 from whatwhere.model.sized import LayerPlaces, SizedModel
-from whatwhere.signals.noise import DEVIATIONS, waveform_noise
+from whatwhere.signals.noise import waveform_noise
 from whatwhere.signals.overlaps import Limits, Stretch, explain_overlaps
 from whatwhere.signals.recording import Signals
-from whatwhere.spec import AutoLam, InferenceSpec, ModelSpec, Phase
+from whatwhere.spec import AutoLam, InferenceSpec, LineSearch, ModelSpec, Phase
 from whatwhere.spec.checks import require
 
-# Tiles
-TILE = 4096  # samples
-OVERLAP = 4  # tiles share the samples of this many waveforms
 
-# What an event must have
-NOISE = 4.0  # standard deviations of the noise: sets λ
-LEAST_SHARE = 0.2  # of the recording's energy where the event lies
-# the same where waveforms cover a recording: its noise is how far beats differ from each other
-COVERED_DEVIATIONS = 3.0
-COVERED_SHARE = 0.5
-VISIBLE = 0.5  # of a waveform's energy on known samples: at an end or a gap, less is a guess
+@dataclass(frozen=True)
+class EventSettings:
+    """How events are inferred, and what an event must have.
+
+    tile                samples of a tile
+    overlap             tiles share the samples of this many waveforms
+    steps               of inference, in each tile. Amplitudes are measured again and overlaps are
+                        explained again, so codes need not be converged: with 20 to 1,000 steps, the
+                        events of tetrodes are the same but for one in 300
+    lam_deviations      standard deviations of the noise, which sets λ
+    deviations          of the noise that an event exceeds: of a million places with nothing but
+                        white noise, 0.3 do
+    share               of the recording's energy where the event lies
+    covered_deviations  the same where waveforms cover a recording, as those of a pulse do: its
+                        noise is how far beats differ from each other
+    covered_share       the same where waveforms cover a recording
+    visible             share of a waveform's energy on known samples: with less, at an end or a
+                        gap, an event is a guess
+    """
+
+    tile: int = 4096
+    overlap: int = 4
+    steps: int = 50
+    lam_deviations: float = 4.0
+    deviations: float = 5.0
+    share: float = 0.2
+    covered_deviations: float = 3.0
+    covered_share: float = 0.5
+    visible: float = 0.5
+
+    def inference(self, spec: InferenceSpec) -> InferenceSpec:
+        """The same inference with these steps, whether or not codes converge."""
+        momentum = LineSearch(momentum=True)
+        return replace(spec, step=momentum, steps=self.steps, tolerance=0.0, gap=0.0)
+
+
+_SETTINGS = EventSettings()
 
 
 # Tile by tile -------------------------------------------------------------------------------------
@@ -50,7 +77,7 @@ def find_events(
     plan: Sequence[Phase] = (),
     *,
     threshold: float | None = None,
-    tile: int = TILE,
+    tile: int = _SETTINGS.tile,
     engine: str = "auto",
     progress: Callable[[int], None] | None = None,
 ) -> Events:
@@ -60,9 +87,8 @@ def find_events(
     recording  signals that `whatwhere.data.load` returned, or floats [T], [C, T] or [N, C, T] as a
                tensor or an array. A file of any size, or an array that NumPy maps from a file, is
                read part by part. NaN marks unknown samples
-    spec       how to infer, with one λ for a recording; None means
-               `InferenceSpec.coding(lam=AutoLam(deviations=4))`, with which hardly any event is
-               noise
+    spec       how to infer, with one λ for a recording; None means 50 steps with momentum and
+               λ = `AutoLam(deviations=4)`, with which hardly any event is noise
     plan       as in `infer`
     threshold  the smallest amplitude of an event, in units of the recording. None: an event must
                exceed five standard deviations of what its waveform finds in the noise, and have a
@@ -97,8 +123,8 @@ def find_events(
 
 def tile_count(model: DeconvNet, signals: Signals) -> int:
     """How many tiles `iter_events` reads, for progress."""
-    overlap = OVERLAP * LayerPlaces.of(model.spec, 1)[-1].reach
-    grid = TileGrid.of(model.spec, 1, signals.shape[2], TILE, overlap)
+    overlap = _SETTINGS.overlap * LayerPlaces.of(model.spec, 1)[-1].reach
+    grid = TileGrid.of(model.spec, 1, signals.shape[2], _SETTINGS.tile, overlap)
     return len(signals) * len(grid.tiles)
 
 
@@ -109,9 +135,10 @@ def iter_events(
     plan: Sequence[Phase] = (),
     *,
     threshold: float | None = None,
-    tile: int = TILE,
+    tile: int = _SETTINGS.tile,
     engine: str = "auto",
     progress: Callable[[int], None] | None = None,
+    settings: EventSettings = _SETTINGS,
 ) -> Iterator[Events]:
     """The events of `find_events`, a table for each tile, in memory that does not grow with their
     number.
@@ -126,8 +153,9 @@ def iter_events(
         f"threshold = {threshold}",
         "an amplitude ≥ 0, in units of the signals, or None",
     )
-    spec = spec or InferenceSpec.coding(lam=AutoLam(deviations=NOISE))
-    overlap = OVERLAP * LayerPlaces.of(model.spec, 1)[-1].reach
+    if spec is None:
+        spec = settings.inference(InferenceSpec(lam=AutoLam(deviations=settings.lam_deviations)))
+    overlap = settings.overlap * LayerPlaces.of(model.spec, 1)[-1].reach
     for row, picture in enumerate(pictures_of(recording, model.spec)):
         channels, _, samples = picture.shape
         if channels != model.spec.channels or samples == 0:
@@ -137,9 +165,9 @@ def iter_events(
                 f" long; expected {expected}, as the model has, and at least one sample."
             )
         grid = TileGrid.of(model.spec, 1, samples, tile, overlap)
-        least = least_amplitudes(model, picture, grid, spec, threshold)
+        least = least_amplitudes(model, picture, grid, spec, threshold, settings)
         for inferred in infer_latents(model, picture, grid, spec, plan, engine=engine):
-            events = tile_events(model, inferred, least)
+            events = tile_events(model, inferred, least, settings.visible)
             events = events_of_core(events, model, inferred, samples)
             events["signal"] = row
             if isinstance(recording, Signals) and recording.rate is not None:
@@ -175,6 +203,7 @@ def least_amplitudes(
     grid: TileGrid,
     spec: InferenceSpec,
     threshold: float | None,
+    settings: EventSettings,
 ) -> Limits | None:
     """The smallest amplitudes of events; None for everything that inference found."""
     if threshold == 0:
@@ -184,15 +213,16 @@ def least_amplitudes(
     if threshold is not None:
         return Limits(np.full(maps, threshold), 0.0, signed)
     noise = waveform_noise(model, picture, grid)
-    deviations = DEVIATIONS
-    share = LEAST_SHARE
+    deviations = settings.deviations
+    share = settings.share
     if noise.covers:
-        deviations = COVERED_DEVIATIONS
-        share = COVERED_SHARE
+        deviations = settings.covered_deviations
+        share = settings.covered_share
     amplitude = deviations * noise.deviations
     if not isinstance(spec.lam, AutoLam):
         # λ leaves out what is smaller than 1/λ; training chose it by the size of the events
-        amplitude = np.maximum(amplitude, DEVIATIONS / NOISE / spec.lam)
+        smallest = settings.deviations / settings.lam_deviations / spec.lam
+        amplitude = np.maximum(amplitude, smallest)
     return Limits(amplitude, share, signed)
 
 
@@ -205,7 +235,9 @@ def chosen_rows(events: Events, taken: np.ndarray) -> Events:
     return events[taken]
 
 
-def tile_events(model: DeconvNet, inferred: InferredTile, least: Limits | None) -> Events:
+def tile_events(
+    model: DeconvNet, inferred: InferredTile, least: Limits | None, visible: float
+) -> Events:
     """The events of a tile that are large enough, with their amplitudes and what they explain."""
     columns = inferred.window.columns
     sized = model.at(1, columns.stop - columns.start)
@@ -219,18 +251,18 @@ def tile_events(model: DeconvNet, inferred: InferredTile, least: Limits | None) 
     measure(events, stretch)
     set_peaks(events, stretch.f)
     if least is not None:
-        events = chosen_rows(events, are_large(events, stretch, least))
+        events = chosen_rows(events, are_large(events, stretch, least, visible))
     events["sample"] += columns.start
     return events
 
 
-def are_large(events: Events, stretch: Stretch, least: Limits) -> np.ndarray:
-    """Which events reach the limits. The limits are for layer 1, so all groups do."""
+def are_large(events: Events, stretch: Stretch, least: Limits, visible: float) -> np.ndarray:
+    """Tell which events reach the limits. The limits are for layer 1, so all groups do."""
     of_signal = events["layer"] == 1
     number = np.where(of_signal, events["waveform"], 0)
     large = np.abs(events["amplitude"]) >= least.amplitude[number]
     large &= events["explained"] >= least.share
-    large &= visible_share(events, stretch) >= VISIBLE
+    large &= visible_share(events, stretch) >= visible
     return large | ~of_signal
 
 

@@ -33,6 +33,7 @@ from whatwhere.signals.waveforms import (
     find_extent,
     find_peaks,
     find_waveforms,
+    peaks_of_noise,
     white_noise,
 )
 from whatwhere.spec import InputSpec
@@ -78,9 +79,10 @@ class NoEvents(ImageError):
         self.events = events
         super().__init__(
             f"{name} has no events to learn waveforms from: {plural(events, 'peak')} of it"
-            f" {'exceeds' if events == 1 else 'exceed'} {PEAK:g} standard deviations of the noise;"
-            f" expected at least {LEAST}, or one of {CLEAR:g}. Check the recording, or learn from"
-            " it without events: --recipe signals."
+            f" {'exceeds' if events == 1 else 'exceed'} {PEAK:g} standard deviations of the noise,"
+            f" as in noise alone; expected at least {LEAST} more than noise has, or one of"
+            f" {CLEAR:g} deviations. Check the recording, or learn from it without events:"
+            " --recipe signals."
         )
 
 
@@ -126,7 +128,7 @@ def choose_settings(
     warn_of_unequal_channels(v, signals.channel_names)
     pieces = read_pieces(signals.recorded_as or signals, stage, extent, seen.least)
     clearest = (pieces.values / pieces.deviations).abs().amax() if len(pieces.at) else 0
-    if len(pieces.at) < LEAST and clearest < CLEAR:
+    if len(pieces.at) < peaks_of_noise(pieces.seen) + LEAST and clearest < CLEAR:
         raise NoEvents(signals.name, len(pieces.at))
     found = find_waveforms(pieces, waveforms, seed)
     words = in_words(signals, found, waveforms, span, hum)
@@ -160,6 +162,7 @@ def read_pieces(
     values = []
     places = []
     count = 0
+    seen = 0
     length = signals.shape[2]
     for row, first in blocks:
         begin = max(0, first - beyond)
@@ -176,10 +179,11 @@ def read_pieces(
         values.append(cut[whole].clone())
         places.append(at[inside][whole] + row * 2 * length)
         count += int(whole.sum())
+        seen += signals.shape[0] * (last - first)
         if count >= settings.pieces:
             break
     at, order = torch.cat(places).sort()
-    return Pieces(torch.cat(values)[order], at, deviations, margin)
+    return Pieces(torch.cat(values)[order], at, deviations, margin, seen)
 
 
 def _blocks_of(signals: Signals) -> list[tuple[int, int]]:

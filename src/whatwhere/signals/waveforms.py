@@ -10,6 +10,7 @@ are.
                of that waveform
 """
 
+import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -79,6 +80,13 @@ def usual_largest(strength: Tensor) -> float:
     return float(strength.unfold(0, size, size).amax(1).median())
 
 
+def peaks_of_noise(values: int) -> float:
+    """Return the number of peaks that this many values of white noise hardly exceed: the values
+    beyond PEAK that are expected, and three deviations of their number more."""
+    expected = values * math.erfc(PEAK / 2**0.5)
+    return expected + 3 * expected**0.5
+
+
 class Extent(NamedTuple):
     """Samples of a waveform before and after its peak."""
 
@@ -138,9 +146,10 @@ def grow_extent(v: Tensor, strength: Tensor, least: float, longest: int) -> Exte
     Peaks inside of a waveform count as peaks until its extent is known, so that it grows in steps.
     """
     extent = Extent(SHORTEST, SHORTEST)
+    fewest = LEAST + (peaks_of_noise(v.numel()) if least >= PEAK else 0)
     for _ in range(GROWTH):
         peaks = large_peaks(strength, extent, least)
-        if len(peaks) < LEAST:
+        if len(peaks) < fewest:
             return None
         grown = coherent_extent(v, peaks, longest)
         if grown == extent:
@@ -305,12 +314,14 @@ class Pieces(NamedTuple):
     at          the samples of the peaks, [n], sorted
     deviations  standard deviation of the noise of each channel, [C, 1]
     margin      samples to each side by which a piece may be shifted
+    seen        values in which peaks were searched
     """
 
     values: Tensor
     at: Tensor
     deviations: Tensor
     margin: int
+    seen: int = 0
 
 
 class Waveforms(NamedTuple):

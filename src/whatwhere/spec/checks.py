@@ -17,9 +17,11 @@ import types
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import (
+    TYPE_CHECKING,
     Annotated,
     Any,
     Literal,
+    Self,
     Union,
     cast,
     get_args,
@@ -27,7 +29,10 @@ from typing import (
     get_type_hints,
 )
 
-from whatwhere.errors import SpecError
+from whatwhere.errors import SpecError, UnknownSetting, nearest_names
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 LARGEST = 2**63 - 1  # what a TOML file can hold
 _PAIR = "a pair of numbers (height, width)"
@@ -92,7 +97,7 @@ Size = Count | tuple[Count, Count]  # the same along both axes, or (height, widt
 
 
 def pair(size: Size) -> tuple[int, int]:
-    """A size along rows and columns."""
+    """Return a size along rows and columns."""
     return (size, size) if isinstance(size, int) else size
 
 
@@ -119,13 +124,21 @@ class Checked:
 
     __signature__ = _ShownSignature()
 
+    def __new__(cls, *values: object, **settings: object) -> Self:
+        """Make a spec, unless a setting of another name is given."""
+        known = [f.name for f in fields(cast(type["DataclassInstance"], cls)) if f.init]
+        for name in settings:
+            if name not in known:
+                raise UnknownSetting(name, cls.__name__, nearest_names(name, known), known)
+        return super().__new__(cls)
+
     def __post_init__(self) -> None:
         for name, hint in _cached_hints(cast(Hashable, type(self)), include_extras=True).items():
             object.__setattr__(self, name, convert(getattr(self, name), hint, name))
 
 
 def _without_ranges(hint: Any) -> Any:
-    """A type without its range: int for `Count`."""
+    """Return a type without its range: int for `Count`."""
     if get_origin(hint) is Annotated:
         return _without_ranges(get_args(hint)[0])
     if get_origin(hint) is Literal or not get_args(hint):
@@ -141,7 +154,7 @@ EXPECTED = {bool: "true or false", int: "an integer", float: "a number", str: "t
 
 
 def values_in_words(hint: Any) -> str:
-    """The values that a type takes, as a list of settings shows them: 'integer ≥ 1',
+    """Return the values that a type takes, as a list of settings shows them: 'integer ≥ 1',
     'image|batch'."""
     if get_origin(hint) is Annotated:
         plain_hint, bounds = get_args(hint)
@@ -165,14 +178,14 @@ def values_in_words(hint: Any) -> str:
 
 
 def value_in_words(value: Any) -> str:
-    """A value as `--set` takes it."""
+    """Return a value as `--set` takes it."""
     if is_choice(type(value)):
         return str(value.kind)
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def type_hints(kind: type, *, ranges: bool = False) -> dict[str, Any]:
-    """The name and the type of every setting of a spec.
+    """Return the name and the type of every setting of a spec.
 
     ranges  with their ranges, where they have any
     """
@@ -186,8 +199,8 @@ def _cached_hints(kind: Any, include_extras: bool = False) -> dict[str, Any]:
 
 
 def convert(value: Any, hint: Any, name: str) -> Any:
-    """The value as the type of its setting; only numbers, sequences and the names of choices are
-    converted, nothing is guessed."""
+    """Return the value as the type of its setting; only numbers, sequences and the names of choices
+    are converted, nothing is guessed."""
     if hint in _SCALARS:
         return _convert_scalar(value, hint, name)
     if get_origin(hint) is Annotated:
@@ -210,7 +223,7 @@ def convert(value: Any, hint: Any, name: str) -> Any:
 
 
 def _convert_union(value: Any, hint: Any, name: str) -> Any:
-    """A value that may be None, a choice of specs, a number, or several numbers."""
+    """Return a value that may be None, a choice of specs, a number, or several numbers."""
     members = [member for member in union_members(hint) if member is not type(None)]
     optional = len(members) < len(union_members(hint))
     if value is None and optional:
@@ -226,7 +239,7 @@ def _convert_union(value: Any, hint: Any, name: str) -> Any:
 
 
 def _convert_plain(value: Any, members: Sequence[Any], name: str) -> Any:
-    """A number, or several, by the first of the types that takes such a value."""
+    """Return a number, or several, by the first of the types that takes such a value."""
     forms = {member: _plain_form(member) for member in members}
     fitting = [member for member, (_, types) in forms.items() if isinstance(value, types)]
     if not fitting:
@@ -236,7 +249,7 @@ def _convert_plain(value: Any, members: Sequence[Any], name: str) -> Any:
 
 
 def is_choice(hint: Any) -> bool:
-    """Whether a type is a spec of a choice: it has a name, its `kind`, which cannot be set."""
+    """Tell whether a type is a spec of a choice: it has a name, its `kind`, which cannot be set."""
     return is_dataclass(hint) and _has_kind(hint if isinstance(hint, type) else type(hint))
 
 
@@ -246,7 +259,7 @@ def _has_kind(spec: Any) -> bool:
 
 
 def _convert_choice(value: Any, specs: Sequence[Any], name: str) -> Any:
-    """One of some specs: itself, its name, or a table with its name and its settings."""
+    """Return one of some specs: itself, its name, or a table with its name and its settings."""
     if type(value) in specs:
         return value
     if not isinstance(value, str | dict):
@@ -259,8 +272,8 @@ def _convert_choice(value: Any, specs: Sequence[Any], name: str) -> Any:
 def choose_kind(
     value: str | dict[str, Any], specs: Sequence[Any], name: str, old: Any = None
 ) -> tuple[Any, dict[str, Any]]:
-    """The spec that a table of a choice stands for, and its settings; a name alone stands for a
-    table with nothing else.
+    """Return the spec that a table of a choice stands for, and its settings; a name alone stands
+    for a table with nothing else.
 
     old  the spec that a table without a name keeps
     """
@@ -284,7 +297,7 @@ def choose_kind(
 
 
 def _convert_tuple(value: Any, hint: Any, name: str) -> tuple[Any, ...]:
-    """Several values of one type, or a pair."""
+    """Return several values of one type, or a pair."""
     items = get_args(hint)
     is_pair = ... not in items
     fits = isinstance(value, list | tuple) and (not is_pair or len(value) == len(items))
@@ -296,7 +309,7 @@ def _convert_tuple(value: Any, hint: Any, name: str) -> tuple[Any, ...]:
 
 
 def _convert_scalar(value: Any, hint: Any, name: str) -> Any:
-    """A number, a text, a truth value, a table (dict[str, Any] stays as it is) or a spec."""
+    """Return a number, a text, a truth value, a table (dict[str, Any] stays as it is) or a spec."""
     is_bool = isinstance(value, bool)
     if hint is float and isinstance(value, numbers.Real) and not is_bool:
         return finite(value, name)
@@ -316,8 +329,8 @@ def _convert_scalar(value: Any, hint: Any, name: str) -> Any:
 
 
 def _plain_form(hint: Any) -> tuple[str, tuple[type, ...]]:
-    """A member of a choice in words, and the types that are converted to it: none if it is
-    a spec."""
+    """Return a member of a choice in words, and the types that are converted to it: none if it is a
+    spec."""
     if is_dataclass(hint):
         return cast(type, hint).__name__, ()
     if get_origin(hint) is tuple:
@@ -326,7 +339,7 @@ def _plain_form(hint: Any) -> tuple[str, tuple[type, ...]]:
 
 
 def union_members(hint: Any) -> tuple[Any, ...]:
-    """The types that a value may have: the members of a union, or the type itself."""
+    """Return the types that a value may have: the members of a union, or the type itself."""
     return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
 
 
@@ -341,7 +354,7 @@ def finite(value: numbers.Real, name: str) -> float:
 
 
 def shown(value: object) -> str:
-    """A value as a message shows it: at most 60 characters, on one line."""
+    """Return a value as a message shows it: at most 60 characters, on one line."""
     try:
         text = repr(value)
     except ValueError:  # Python does not write integers of more than 4,300 digits

@@ -73,12 +73,13 @@ def parse(text: str | None) -> _Docstring:
 
 
 def _is_example(block: list[str]) -> bool:
-    """Whether a block has lines of Python's prompt."""
+    """Tell whether a block has lines of Python's prompt."""
     return any(line.lstrip().startswith(">>>") for line in block)
 
 
 def split(text: str) -> Iterator[list[str]]:
-    """Blocks of lines; empty lines separate them, and so does a heading with its underline."""
+    """Split lines into blocks; empty lines separate them, and so does a heading with its
+    underline."""
     block: list[str] = []
     for line in text.splitlines():
         if line.strip() and not _UNDERLINE.match(line):
@@ -97,7 +98,7 @@ def split(text: str) -> Iterator[list[str]]:
 
 
 def table(block: list[str]) -> list[tuple[list[str], str]] | None:
-    """The rows of a table as (names, text); None if the block is not a table."""
+    """Return the rows of a table as (names, text); None if the block is not a table."""
     rows: list[tuple[list[str], str]] = []
     for line in block:
         entry = _ENTRY.match(line)

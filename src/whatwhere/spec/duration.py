@@ -8,7 +8,7 @@ _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
 
 
 def samples_of(length: str | int, rate: float | None) -> int:
-    """A length such as '12ms', '0.5s' or '64', in samples.
+    """Return a length such as '12ms', '0.5s' or '64', in samples.
 
     >>> samples_of("12ms", 2000), samples_of("64", None)
     (24, 64)
@@ -27,7 +27,7 @@ def samples_of(length: str | int, rate: float | None) -> int:
 
 
 def read_length(length: str | int) -> tuple[float, str]:
-    """The number and the unit of a length; raises a SpecError for any other text."""
+    """Return the number and the unit of a length; raises a SpecError for any other text."""
     match = re.fullmatch(r"\s*(\d*\.?\d+)\s*(s|ms|us|µs|samples)?\s*", str(length))
     if match is None:
         raise SpecError(

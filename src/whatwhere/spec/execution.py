@@ -79,14 +79,14 @@ class Shard(Checked):
         return self.count == 1
 
     def rows(self, total: int) -> range:
-        """This part of `total` things in their order; the parts join without gaps."""
+        """Return this part of `total` things in their order; the parts join without gaps."""
         return range(
             total * (self.index - 1) // self.count,
             total * self.index // self.count,
         )
 
     def rows_of_pictures(self, total: int) -> range:
-        """This part of `total` pictures; raises a SpecError if some part would have none."""
+        """Return this part of `total` pictures; raises a SpecError if some part would have none."""
         require(
             self.is_all or self.count <= total,
             f"part {self} of {plural(total, 'picture')} ({self.origin})",
@@ -95,8 +95,8 @@ class Shard(Checked):
         return self.rows(total)
 
     def part_of(self, out: Path, suffix: str = "") -> Path:
-        """Where this part is written: `out` itself if it is the only one, otherwise a file with
-        this ending, or a folder, in the folder `out`."""
+        """Return where this part is written: `out` itself if it is the only one, otherwise a file
+        with this ending, or a folder, in the folder `out`."""
         if self.is_all:
             return out
         return out / f"part-{self.index:05}-of-{self.count:05}{suffix}"
@@ -109,8 +109,8 @@ ALL = Shard()  # the only part
 
 
 def choose_shard(given: str | None) -> Shard:
-    """The part that `--shard` names; without it, the part of this task of a Slurm array, or of this
-    process of torchrun."""
+    """Return the part that `--shard` names; without it, the part of this task of a Slurm array, or
+    of this process of torchrun."""
     if given is not None:
         match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", given)
         if match is None:
@@ -133,8 +133,8 @@ def choose_shard(given: str | None) -> Shard:
 
 
 def _shard_of_array() -> Shard:
-    """The part of this task of a Slurm array. An array with gaps raises a SpecError in all of its
-    tasks, because its parts would not be those of the array that it repeats."""
+    """Return the part of this task of a Slurm array. An array with gaps raises a SpecError in all
+    of its tasks, because its parts would not be those of the array that it repeats."""
     index = int(os.environ["SLURM_ARRAY_TASK_ID"])
     count = int(os.environ["SLURM_ARRAY_TASK_COUNT"])
     first = int(os.environ.get("SLURM_ARRAY_TASK_MIN", "0"))
@@ -171,7 +171,7 @@ def _check_srun() -> None:
 
 
 def part_number(path: Path) -> Shard:
-    """Which part a file is, by its name; raises a SpecError for any other name."""
+    """Return which part a file is, by its name; raises a SpecError for any other name."""
     match = re.fullmatch(r"part-([0-9]{5,9})-of-([0-9]{5,9})", path.stem)
     if match is None:
         raise SpecError(

@@ -73,7 +73,7 @@ class Fixed(Checked):
 
 
 def of_layer(values: tuple[float, ...], k: int) -> float:
-    """The value of layer k; the last one applies to every layer above."""
+    """Return the value of layer k; the last one applies to every layer above."""
     return values[min(k, len(values)) - 1]
 
 
@@ -97,7 +97,7 @@ class StepSpec(Checked):
     pooling_step: Annotated[tuple[NonNegative, ...], NotEmpty()] = (3.0,)
 
     def pooling_step_of(self, k: int) -> float:
-        """β_U of layer k."""
+        """Return β_U of layer k."""
         return of_layer(self.pooling_step, k)
 
 
@@ -181,8 +181,8 @@ class InferenceSpec(Checked):
 
     @classmethod
     def coding(cls, **overrides: Any) -> "InferenceSpec":
-        """Settings for codes that are sparse and converged: momentum, and steps until the cost no
-        longer changes.
+        """Return settings for codes that are sparse and converged: momentum, and steps until the
+        cost no longer changes.
 
         For coding, decoding and restoration. For classification the paper's few steps are better
         and faster. With `gap`, it alone decides when the steps end, which may be many.
@@ -209,7 +209,7 @@ class InferenceSpec(Checked):
         return isinstance(self.step, LineSearch) and self.step.per == "batch"
 
     def start_scales(self, k: int) -> tuple[float, float]:
-        """The factors of the fitted μ and γ of layer k."""
+        """Return the factors of the fitted μ and γ of layer k."""
         schedule = self.schedule
         if schedule is None:
             return 1.0, 1.0

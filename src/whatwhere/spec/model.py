@@ -200,14 +200,14 @@ class ModelSpec(Checked):
         return all(layer.filter_shape[0] == layer.pool_shape[0] == 1 for layer in self.layers)
 
     def maps_below(self, k: int) -> int:
-        """Maps of what layer k reconstructs: the input stage's channels, or the pooled
+        """Count the maps of what layer k reconstructs: the input stage's channels, or the pooled
         maps below."""
         return self.target_channels if k == 1 else self.layers[k - 2].pooled_maps
 
     @classmethod
     def paper(cls) -> "ModelSpec":
-        """16 and 48 maps, 5×5 filters, 2×2 regions, each map of layer 2 connected to 8 of the 16
-        below."""
+        """Return the paper's model: 16 and 48 maps, 5×5 filters, 2×2 regions, each map of layer 2
+        connected to 8 of the 16 below."""
         return cls(layers=(LayerSpec(maps=16), LayerSpec(maps=48, fan_in=8)))
 
     @classmethod
@@ -220,8 +220,8 @@ class ModelSpec(Checked):
         pool_size: int = 2,
         pool_stride: int = 1,
     ) -> "ModelSpec":
-        """Waveforms of signals [N, channels, T], of both signs, each with features ≥ 0: what, when
-        and how strongly.
+        """Return a model of waveforms of signals [N, channels, T], of both signs, each with
+        features ≥ 0: what, when and how strongly.
 
         maps       number of waveforms
         length     length of a waveform, in samples

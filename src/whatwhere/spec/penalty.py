@@ -23,14 +23,14 @@ class _PenaltyFormulas:
         raise NotImplementedError
 
     def cost(self, p: "Tensor") -> "Tensor":
-        """What every feature costs, shaped like p."""
+        """Return what every feature costs, shaped like p."""
         from whatwhere.formulas import penalty  # here, so that settings are read without torch
 
         result: Tensor = penalty.cost(p, self.code)
         return result
 
     def shrink(self, p: "Tensor", beta: "Tensor") -> "Tensor":
-        """The features after a step of size β on their cost."""
+        """Return the features after a step of size β on their cost."""
         from whatwhere.formulas import penalty
 
         result: Tensor = penalty.shrink(p, beta, self.code)

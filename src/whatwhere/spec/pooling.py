@@ -59,7 +59,7 @@ class Gaussian(Checked):
     kind: Literal["gaussian"] = field(default="gaussian", init=False, repr=False)
 
     def fit(self, s: "Tensor", axes: Sequence[int], moments: MomentFit) -> Fit:
-        """The Gaussian with the moments of |s|^power, for the elements s of every region."""
+        """Return the Gaussian with the moments of |s|^power, for the elements s of every region."""
         from whatwhere.formulas import fits  # settings are read without torch
 
         low = moments.gamma_min
@@ -81,7 +81,7 @@ class Max(Checked):
     kind: Literal["max"] = field(default="max", init=False, repr=False)
 
     def fit(self, s: "Tensor", axes: Sequence[int], moments: MomentFit) -> Fit:
-        """A switch at the largest |s|, for the elements s of every region."""
+        """Return a switch at the largest |s|, for the elements s of every region."""
         from whatwhere.formulas import fits
 
         return Fit(*fits.switches(s, axes))
@@ -101,7 +101,7 @@ class Sum(Checked):
     kind: Literal["sum"] = field(default="sum", init=False, repr=False)
 
     def fit(self, s: "Tensor", axes: Sequence[int], moments: MomentFit) -> Fit:
-        """The same weight everywhere."""
+        """Return the same weight everywhere."""
         from whatwhere.formulas import fits
 
         return Fit(*fits.flat(s, axes))
@@ -117,7 +117,7 @@ KINDS: Final[dict[str, Pooling]] = {pooling.kind: pooling for pooling in (Gaussi
 
 
 def pooling_of(kind: str) -> Pooling:
-    """The pooling of this name."""
+    """Return the pooling of this name."""
     names = "one of " + ", ".join(map(repr, KINDS))
     require(kind in KINDS, f"pooling_kind = {shown(kind)}", names)
     return KINDS[kind]

@@ -45,8 +45,8 @@ class Phase(Checked):
 
 @cache
 def joint(depth: int) -> tuple[Phase, ...]:
-    """One phase from the top, the pooling variables of every layer moving: the default for a model
-    of any depth."""
+    """Return one phase from the top, the pooling variables of every layer moving: the default for a
+    model of any depth."""
     return (Phase(layer=depth, update_pooling=tuple(range(1, depth + 1))),)
 
 
@@ -207,8 +207,9 @@ class Recipe(Checked):
 
     @classmethod
     def paper(cls, model: ModelSpec | None = None) -> "Recipe":
-        """The paper: λ 2 and 0.5, α ½, 100 steps, 50 epochs, reset after 25; tested at λ 5, α 1, 50
-        steps. Rows describe what is at each place, so runs with different pooling are comparable.
+        """Return the paper: λ 2 and 0.5, α ½, 100 steps, 50 epochs, reset after 25; tested at λ 5,
+        α 1, 50 steps. Rows describe what is at each place, so runs with different pooling are
+        comparable.
 
         Another model is trained with the same settings; layers above the second use the settings of
         the second.
@@ -227,6 +228,6 @@ class Recipe(Checked):
 
 
 def follow_depth(learning: tuple[LearningSpec, ...], depth: int) -> tuple[LearningSpec, ...]:
-    """Learning settings for this number of layers: those of layers above are dropped, and the last
-    one applies to all layers after it."""
+    """Return learning settings for this number of layers: those of layers above are dropped, and
+    the last one applies to all layers after it."""
     return (*learning[:depth], *learning[-1:] * (depth - len(learning)))

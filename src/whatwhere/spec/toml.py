@@ -25,7 +25,7 @@ from dataclasses import MISSING, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast, get_args, get_origin
 
-from whatwhere.errors import SpecError, SpecErrorAt, as_clause, did_you_mean
+from whatwhere.errors import SpecError, SpecErrorAt, UnknownSetting, as_clause, did_you_mean
 from whatwhere.files import read_regular, readable, untrusted
 from whatwhere.spec.checks import (
     choose_kind,
@@ -40,7 +40,6 @@ from whatwhere.spec.docstrings import docstring
 from whatwhere.spec.recipe import Recipe, follow_depth
 
 Spec = TypeVar("Spec")
-LONGEST = 2**20  # bytes of a recipe
 INCLUDED = {file.stem: file for file in sorted((Path(__file__).parent / "recipes").glob("*.toml"))}
 
 
@@ -59,7 +58,7 @@ def read_recipe(path: str | os.PathLike[str]) -> Recipe:
     included = f"the included recipes are {', '.join(INCLUDED)}"
     with readable(file, "recipe", included, SpecError):
         try:
-            text = read_regular(file, LONGEST).decode()
+            text = read_regular(file, 2**20).decode()  # bytes
         except FileNotFoundError:
             near = did_you_mean(file.name, INCLUDED)
             raise SpecError(
@@ -71,7 +70,7 @@ def read_recipe(path: str | os.PathLike[str]) -> Recipe:
 
 
 def parse_toml(text: str, name: str) -> dict[str, Any]:
-    """TOML as plain values; `name` says in an error where the text came from."""
+    """Return TOML as plain values; `name` says in an error where the text came from."""
     try:
         return tomllib.loads(text)
     except RecursionError:
@@ -81,7 +80,7 @@ def parse_toml(text: str, name: str) -> dict[str, Any]:
 
 
 def override(spec: Spec, changes: dict[str, Any], where: str = "") -> Spec:
-    """The same spec with the differences of a parsed TOML table.
+    """Return the same spec with the differences of a parsed TOML table.
 
     If the number of layers changes, the learning settings follow (see `follow_depth`).
 
@@ -141,13 +140,15 @@ def build(kind: type[Spec], content: dict[str, Any], where: str = "") -> Spec:
 def _parse_fields(
     kind: type, content: dict[str, Any], where: str, old: Any = None
 ) -> dict[str, Any]:
-    """The values of a table by field; `old` has the values that the tables in it leave out."""
+    """Return the values of a table by field; `old` has the values that the tables in it leave
+    out."""
     hints = settable(kind)
     new: dict[str, Any] = {}
     # the model first: the learning settings follow it
     for key in sorted(content, key=lambda key: key != "model"):
         if key not in hints:
-            raise SpecError(f"{where}{key} is not a setting{_suggestion(key, kind, where)}")
+            near = _near_settings(key, kind, where)
+            raise UnknownSetting(f"{where}{key}", "", near, list(hints))
         before = getattr(old, key, None)
         if key == "learning" and "model" in new and before:
             before = before[: new["model"].depth]
@@ -156,13 +157,13 @@ def _parse_fields(
 
 
 def settable(kind: type) -> dict[str, Any]:
-    """The name and the type of every setting that a table may have; the `kind` of a choice is read
-    before."""
+    """Return the name and the type of every setting that a table may have; the `kind` of a choice
+    is read before."""
     return {f.name: type_hints(kind)[f.name] for f in fields(cast(Any, kind)) if f.init}
 
 
 def _parse(hint: Any, old: Any, value: Any, name: str) -> Any:
-    """The value of a setting; `old`, if given, has the values that a table leaves out."""
+    """Return the value of a setting; `old`, if given, has the values that a table leaves out."""
     item = _item_spec(hint)
     if item is not None:
         return _override_items(item, old or (), value, name)
@@ -180,7 +181,7 @@ def _parse(hint: Any, old: Any, value: Any, name: str) -> Any:
 
 
 def to_toml(recipe: Recipe) -> str:
-    """A recipe as TOML text, every setting written out."""
+    """Return a recipe as TOML text, every setting written out."""
     return "\n".join(_lines(recipe, "")) + "\n"
 
 
@@ -208,7 +209,8 @@ def _is_list_of_specs(value: object) -> bool:
 
 
 def _override_items(kind: type, old: tuple[Any, ...], value: Any, name: str) -> tuple[Any, ...]:
-    """A tuple of specs from a list of tables, or from tables named by their number or `each`."""
+    """Return a tuple of specs from a list of tables, or from tables named by their number or
+    `each`."""
     if isinstance(value, list | tuple):
         return tuple(build(kind, item, f"{name}.{i}.") for i, item in enumerate(value, start=1))
     items: dict[int, Any] = dict(enumerate(old, start=1))
@@ -229,7 +231,7 @@ def _override_items(kind: type, old: tuple[Any, ...], value: Any, name: str) -> 
 
 
 def _not_a_number(kind: type, name: str, key: str, items: int) -> str:
-    """What to write in place of a key that is neither the number of an item nor 'each'."""
+    """Return what to write in place of a key that is neither the number of an item nor 'each'."""
     expected = f"expected a number from 1 to {items + 1}, or 'each'"
     near = [found.path for found in _paths(kind, f"{name}.each.") if found.name == key]
     suggestion = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
@@ -237,13 +239,13 @@ def _not_a_number(kind: type, name: str, key: str, items: int) -> str:
 
 
 def _item_spec(hint: Any) -> Any:
-    """The spec that a tuple holds, or None."""
+    """Return the spec that a tuple holds, or None."""
     item = get_args(hint)[0] if get_origin(hint) is tuple else None
     return item if is_dataclass(item) else None
 
 
 def _specs(hint: Any) -> list[Any]:
-    """The specs that a setting may be: several, if it is a choice between them."""
+    """Return the specs that a setting may be: several, if it is a choice between them."""
     return [member for member in union_members(hint) if is_dataclass(member)]
 
 
@@ -253,22 +255,18 @@ def _table(name: str, value: Any) -> dict[str, Any]:
     return value
 
 
-def _suggestion(key: str, kind: type, where: str) -> str:
-    """What to write for an unknown key: settings here or deeper down, of this name or spelt
+def _near_settings(key: str, kind: type, where: str) -> list[str]:
+    """Find what an unknown key may mean: settings here or deeper down, of this name or spelt
     alike."""
-    known = list(settable(kind))
-    paths = {f"{where}{name}": name for name in known}
+    paths = {f"{where}{name}": name for name in settable(kind)}
     paths |= {found.path: found.name for found in _paths(kind, where)}
     near = difflib.get_close_matches(key, list(dict.fromkeys(paths.values())), n=1, cutoff=0.5)
-    close = sorted((path for path, name in paths.items() if name in near), key=len)
-    if close:
-        return f". Did you mean {' or '.join(map(repr, close))}?"
-    return f". The settings here are {', '.join(known)}."
+    return sorted((path for path, name in paths.items() if name in near), key=len)
 
 
 @functools.cache
 def setting_paths(kind: type) -> tuple[str, ...]:
-    """The full name of every setting below a spec, as `override` and recipe files use it."""
+    """Return the full name of every setting below a spec, as `override` and recipe files use it."""
     return tuple(found.path for found in _paths(kind, ""))
 
 
@@ -280,7 +278,7 @@ class _DescribedSetting(NamedTuple):
 
 
 def described_paths(kind: type) -> dict[str, _DescribedSetting]:
-    """The full name of every setting below a spec, and what it is."""
+    """Return the full name of every setting below a spec, and what it is."""
     described: dict[str, _DescribedSetting] = {}
     for found in _paths(kind, ""):
         words = docstring(found.spec).entries.get(found.name, found.name)
@@ -290,8 +288,8 @@ def described_paths(kind: type) -> dict[str, _DescribedSetting]:
 
 
 def value_of(spec: Any, path: str) -> Any:
-    """The value of a setting by its full name; `each` is the last of a list. None where the spec
-    has no such setting, because it has another choice."""
+    """Return the value of a setting by its full name; `each` is the last of a list. None where the
+    spec has no such setting, because it has another choice."""
     for name in path.split("."):
         spec = (spec or (None,))[-1] if name == "each" else getattr(spec, name, None)
     return spec
@@ -306,7 +304,7 @@ class _SettingPath(NamedTuple):
 
 
 def _paths(kind: type, where: str) -> Iterator[_SettingPath]:
-    """Every setting below a spec; the full name of a layer's setting has `each`."""
+    """Yield every setting below a spec; the full name of a layer's setting has `each`."""
     for name, hint in settable(kind).items():
         item = _item_spec(hint)
         if item is not None:

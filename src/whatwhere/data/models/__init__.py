@@ -16,7 +16,7 @@ __all__ = ["card", "names", "path"]
 
 
 def names() -> tuple[str, ...]:
-    """The names of the trained models that come with the package or can be downloaded.
+    """Return the names of the trained models that come with the package or can be downloaded.
 
     >>> ww.models.names()
     ('digits-demo', 'fashion', 'mnist', 'photographs')
@@ -25,7 +25,7 @@ def names() -> tuple[str, ...]:
 
 
 def find(name: str) -> Entry:
-    """The model of this name, as its card describes it."""
+    """Return the model of this name, as its card describes it."""
     if name not in names():
         raise RunError(
             f"Unknown model {name!r}. Expected one of"
@@ -44,7 +44,7 @@ def find(name: str) -> Entry:
 
 
 def path(name: str) -> Path:
-    """The file of a model that is known by name, after its checksum is verified.
+    """Return the file of a model that is known by name, after its checksum is verified.
 
     name  one of `names`
 
@@ -56,7 +56,7 @@ def path(name: str) -> Path:
 
 
 def card(name: str) -> str:
-    """The card of a model, in Markdown: data, licence, recipe, error, checksum.
+    """Return the card of a model, in Markdown: data, licence, recipe, error, checksum.
 
     name  one of `names`
 
@@ -67,8 +67,8 @@ def card(name: str) -> str:
 
 
 def resolve(given: str | os.PathLike[str]) -> Path:
-    """What a path or a name stands for: a run folder or a model file of that name if there is one,
-    otherwise the model that is known by the name. An address hf://… is downloaded."""
+    """Return what a path or a name stands for: a run folder or a model file of that name if there
+    is one, otherwise the model that is known by the name. An address hf://… is downloaded."""
     if os.fspath(given).startswith(hub.PREFIX):
         return hub.download(os.fspath(given))
     file = Path(given)

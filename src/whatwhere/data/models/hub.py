@@ -30,8 +30,8 @@ class HubFile(NamedTuple):
 
 
 def parse(address: str) -> HubFile:
-    """The file of an address hf://owner/repository[/file][@revision][#sha256=…]; without a file,
-    model.safetensors.
+    """Return the file of an address hf://owner/repository[/file][@revision][#sha256=…]; without a
+    file, model.safetensors.
 
     >>> parse("hf://ada/strokes@v1").file
     'model.safetensors'
@@ -48,7 +48,7 @@ def parse(address: str) -> HubFile:
 
 
 def download(address: str) -> Path:
-    """The local copy of a file of the Hub; if the address has a checksum, it is verified."""
+    """Return the local copy of a file of the Hub; if the address has a checksum, it is verified."""
     wanted = parse(address)
     try:
         from huggingface_hub import hf_hub_download

@@ -5,16 +5,21 @@ import { changeWords } from "./label_change.js";
 import { answer, askedRow, checkPanel, lastAnswered, showCheck } from "./label_check.js";
 import { chosenPanel, prefetch, showChosen, toggleLarge } from "./label_chosen.js";
 import { nameField, showClasses } from "./label_classes.js";
+import { Clicks } from "./label_clicks.js";
+import { dropZone } from "./label_drop.js";
 import { showError } from "./label_error.js";
 import { exchangePanel } from "./label_exchange.js";
 import { keyboard, keysDialog } from "./label_keys.js";
+import { keyOfLit, lightUp, litStrip, showLit } from "./label_like.js";
 import { PictureMap } from "./label_map.js";
 import { reachBar, showReach } from "./label_reach.js";
 import { openRename, renameDialog } from "./label_rename.js";
 import { filteredRows, isOrdered, reviewedRows, reviewPanel, showFilter, showReview } from "./label_review.js";
 import { fetchSheets } from "./label_small.js";
 import { ask, counted, shared, tell, usedClasses, wordsOf } from "./label_state.js";
+import { followPointer, showPointer } from "./label_pointer.js";
 import { LABEL_STOPS } from "./label_tour.js";
+import { tryDialog } from "./label_try.js";
 import { showReasons } from "./label_why.js";
 import { tourGuide } from "./tour.js";
 
@@ -28,6 +33,7 @@ let anchor = -1; // where a range that shift selects begins
 let pointedRow = -1; // the picture in the grid that the pointer or an arrow key reached last
 let underway = 0; // requests that are not answered yet
 let given = 0; // labels, to tell a state from before a label from one after it
+const clicks = new Clicks(); // that label by an armed class
 let wasEmpty = false; // whether no picture was left to suggest
 /** @type {Promise<void>} */ let working = Promise.resolve(); // labels are given one after the other
 /** @type {Grid} */ let grid;
@@ -64,6 +70,7 @@ function say(rows, name) {
     return Promise.resolve();
   }
   tell("");
+  shared.lit = null;
   if (shared.check !== null) return answerHere(name);
   const following = nextInGrid(rows);
   for (const row of rows) {
@@ -77,7 +84,29 @@ function say(rows, name) {
     const state = await ask("label", { rows, name });
     if (state.failed) await reload();
     else takeLabels(state);
+    if (!state.failed && rows.length === 1 && name !== null) void light(rows[0], name);
   });
+}
+
+/** Let pictures light up that are most like one that got a class. @param {number} row @param {string} name */
+async function light(row, name) {
+  const mine = given;
+  const isLast = () => mine === given && shared.armed === null && reviewedRows() === null;
+  if ([shared.page.notSure, shared.page.noneOfThese].includes(name) || !isLast()) return;
+  if (!(await lightUp(row, name, isLast))) return;
+  showChoice();
+  speak(`${counted(shared.lit?.rows.length ?? 0, "picture")} like it: Enter gives them ${name}, too.`);
+}
+
+/** Give the pictures that light up their class. */
+function confirmLit() {
+  const { lit } = shared;
+  if (lit !== null && lit.meant.length > 0) void say(lit.meant, lit.name);
+}
+
+function putOut() {
+  shared.lit = null;
+  showChoice();
 }
 
 /** Answer the picture of a check that is asked for, and go on to the next. @param {string | null} name */
@@ -181,6 +210,7 @@ const undo = () => {
     if (state.failed) return;
     tell("");
     shared.armed = null;
+    shared.lit = null;
     takeLabels(state);
     // one picture can get its right label at once; to label many is for the user to choose
     if (state.undone?.length) choose(state.undone.length === 1 ? state.undone : []);
@@ -191,6 +221,7 @@ const undo = () => {
 const save = () =>
   afterwards(async () => {
     const { saved, command } = await ask("save", {});
+    if (saved) byId("try-open", HTMLElement).hidden = false;
     if (saved) tell(`Saved: ${saved}. To classify new pictures with it: ${command}`);
   });
 
@@ -215,7 +246,7 @@ function take(state) {
   const isAsked = shared.tray.includes(current) && shared.chosen.has(current) && state.said?.[current] === undefined;
   Object.assign(shared, state);
   if (isAsked && state.tray) shared.tray = [current, ...shared.tray.filter((/** @type {number} */ row) => row !== current)].slice(0, QUEUE);
-  if (shared.trouble) tell(shared.trouble);
+  if (shared.trouble) tell(shared.trouble, true);
   byId("behind", HTMLElement).textContent = shared.behind;
   prefetch(shared.tray);
   show();
@@ -250,6 +281,7 @@ function choose(rows, add = false) {
 
 /** Choose pictures, also while a class is pressed. @param {number[]} rows @param {boolean} [add] */
 function select(rows, add = false) {
+  shared.lit = null; // who goes elsewhere does not mean them
   if (!add) shared.chosen.clear();
   for (const row of rows) shared.chosen.add(row);
   const before = shared.current;
@@ -261,7 +293,7 @@ function select(rows, add = false) {
 
 /** A click on a cell. @param {number} row @param {MouseEvent} event @param {number[]} among the pictures next to it */
 function clickCell(row, event, among) {
-  if (shared.armed !== null && event.detail > 1) return; // the second click of a double one hits what moved up
+  if (shared.armed !== null && !clicks.isAlone(event)) return; // the second click of a double one hits what moved up
   const from = among.indexOf(anchor);
   const to = among.indexOf(row);
   if (event.shiftKey && from >= 0) {
@@ -338,8 +370,10 @@ function show() {
   byId("undo", HTMLButtonElement).disabled = shared.undo === 0 && shared.check === null;
   showClasses({ give, look, rename: openRename });
   showReach(give);
+  showPointer();
   showFilter();
   showView();
+  showLit();
   showChosenPanels();
 }
 
@@ -363,6 +397,7 @@ function showFirstSteps() {
 function showChoice() {
   showChosenPanels();
   showReach(give);
+  showLit();
   if (view === "grid") grid.redraw();
   else map.redrawChoice();
 }
@@ -477,7 +512,9 @@ function listen() {
   nameField(give);
   chosenPanel();
   reachBar();
+  followPointer();
   renameDialog(say);
+  tryDialog();
   exchangePanel(afterwards, (state) => {
     takeLabels(state);
     goOn(null);
@@ -488,18 +525,20 @@ function listen() {
   });
   reviewPanel(showView, () => setView("grid"));
   byId("grid", HTMLElement).addEventListener("pointermove", point);
+  litStrip(confirmLit, putOut, showChoice);
   const leave = () => {
-    if (shared.armed !== null) {
+    if (shared.lit !== null) putOut();
+    else if (shared.armed !== null) {
       shared.armed = null;
       show();
     } else choose([]);
   };
-  keyboard({ give, undo, why, large: showLarge, save, confirm: confirmReviewed, leave, pick: (row) => choose([row]), move });
+  keyboard({ give, undo, why, large: showLarge, save, confirm: confirmReviewed, leave, pick: (row) => choose([row]), move, lit: (key, isInside) => keyOfLit(key, isInside, confirmLit) });
   tourGuide(LABEL_STOPS);
 }
 
-/** The first side of a small picture on a map of `count`, in pixels. @param {number} count */
-const startSize = (count) => Math.max(14, Math.min(56, Math.round(560 / Math.sqrt(count))));
+/** The first side of a small picture on a map of `count`, in pixels: what is in it can be seen. @param {number} count */
+const startSize = (count) => Math.max(28, Math.min(56, Math.round(560 / Math.sqrt(count))));
 
 /** The state of a session that is ready; its progress is shown until then. Null if it failed. */
 async function firstState() {
@@ -507,6 +546,10 @@ async function firstState() {
     const state = await ask("state");
     if (state.names) return state;
     if (state.failed) return null;
+    if (state.drop) {
+      await dropZone(state.drop);
+      continue;
+    }
     byId("stage", HTMLElement).textContent = state.stage;
     byId("share", HTMLProgressElement).value = state.share;
     await new Promise((resolve) => setTimeout(resolve, 300));
@@ -568,6 +611,7 @@ async function start() {
   byId("labelling", HTMLElement).hidden = false;
   byId("exchange", HTMLElement).inert = false;
   byId("start-tour", HTMLButtonElement).disabled = false;
+  shared.page.name = state.source; // pictures that were dropped have a name only now
   byId("size", HTMLInputElement).value = String(startSize(state.names.length));
   grid = new Grid(clickGrid);
   map = new PictureMap(choose);

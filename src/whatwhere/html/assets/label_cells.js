@@ -30,6 +30,7 @@ function cell(row, onClick) {
   }
   button.classList.toggle("said", shared.said[row] !== undefined);
   button.classList.toggle("out", out);
+  button.classList.toggle("lit", shared.lit?.meant.includes(row) ?? false);
   return button;
 }
 

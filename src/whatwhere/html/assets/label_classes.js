@@ -1,8 +1,16 @@
 // The classes as buttons, and the field in which the chosen pictures get a name.
 import { byId, make } from "./dom.js";
+import { Clicks } from "./label_clicks.js";
 import { colourOf, markOf } from "./label_colours.js";
 import { nearDouble } from "./label_names.js";
 import { counted, keyOf, shared, usedClasses } from "./label_state.js";
+
+const classClicks = new Clicks();
+
+/** Call a function at a click on a class that is not the second of two. @param {() => void} action */
+export const onClick = (action) => (/** @type {MouseEvent} */ event) => {
+  if (classClicks.isAlone(event)) action();
+};
 
 /**
  * @typedef {object} ClassActions
@@ -39,7 +47,7 @@ function classRow(name, said, members, { give, look, rename }) {
   const words = `${name}: ${counted(said, "label")}, ${counted(members, "picture")}`;
   const button = make(
     "button",
-    { class: "class", "aria-pressed": String(shared.armed === name), title: `${words}${keyWords(name)}`, onclick: () => give(name) },
+    { class: "class", "aria-pressed": String(shared.armed === name), title: `${words}${keyWords(name)}`, onclick: onClick(() => give(name)) },
     make("span", { class: "mark", "aria-hidden": "true" }, markOf(name)),
     make("span", { class: "class-name" }, name),
     make("span", { class: "hidden" }, `, ${counted(said, "label")}, ${counted(members, "picture")}`),

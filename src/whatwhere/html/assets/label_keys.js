@@ -21,6 +21,7 @@ export const KEYS = [
   ["z", "show the picture large; while you check a class: the picture under the pointer, which stays in the class"],
   ["w", "why does it have this class?"],
   ["arrows", "go to another picture: in the suggestions, in the grid, on the map"],
+  ["Enter, ↓", "while pictures light up: give them the class, too; ↓ goes to them, then ← → and ↓ take one out, ↑ puts it back"],
   ["F2", "on a class: rename it, join it with another, or remove its labels"],
   ["+, −", "on the map: zoom; a wheel and two fingers zoom as well, Alt and a drag move the map"],
   ["Space", "choose the picture, or take it out"],
@@ -40,6 +41,7 @@ export const KEYS = [
  * @property {() => void} confirm
  * @property {() => void} leave what is pressed or chosen
  * @property {(row: number) => void} pick a picture by Enter
+ * @property {(key: string, isInside: boolean) => boolean} lit a key for pictures that light up; whether it was
  * @property {(key: string, cell: HTMLElement | null) => boolean} move by an arrow key; whether it moved
  */
 
@@ -100,6 +102,8 @@ export function keyboard(actions) {
       return true;
     }
     fire();
+    const isInside = target instanceof HTMLElement && target.closest("#like-cells") !== null;
+    if (!usesArrows(target) && (isInside || !usesEnter(target) || isCell(target)) && actions.lit(key, isInside)) return true;
     const cell = target instanceof HTMLElement && target.dataset.row !== undefined ? target : null;
     if (/^[0-9]$/.test(key)) {
       const name = classOfDigit(key);
@@ -129,7 +133,7 @@ export function keyboard(actions) {
       if (leaveOneThing(actions)) event.preventDefault();
       return;
     }
-    if (byId("keys", HTMLDialogElement).open || byId("rename", HTMLDialogElement).open || isText(event.target)) return;
+    if (byId("keys", HTMLDialogElement).open || byId("rename", HTMLDialogElement).open || byId("try", HTMLDialogElement).open || isText(event.target)) return;
     let used = false;
     if (event.ctrlKey || event.metaKey) used = withControl(event);
     else if (!event.altKey) used = outside(event);
@@ -139,7 +143,7 @@ export function keyboard(actions) {
 
 /** Leave what is in front; returns whether the browser is to do nothing else. @param {KeyActions} actions */
 function leaveOneThing(actions) {
-  for (const id of ["keys", "large", "rename"]) {
+  for (const id of ["keys", "large", "rename", "try"]) {
     const dialog = byId(id, HTMLDialogElement);
     if (dialog.open) {
       dialog.close();
@@ -157,6 +161,9 @@ function leaveOneThing(actions) {
   else actions.leave();
   return true;
 }
+
+/** Whether an element is a picture of the page. @param {EventTarget | null} target */
+const isCell = (target) => target instanceof HTMLElement && target.dataset.row !== undefined;
 
 /** @param {EventTarget | null} target */
 const isText = (target) => target instanceof HTMLInputElement && target.type !== "range" && target.type !== "file";

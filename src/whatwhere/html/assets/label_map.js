@@ -1,16 +1,18 @@
 // The map of all pictures: small pictures in frames of the colours of their classes, a lasso, arrow keys.
 import { byId, contextOf, pointerOn, styled } from "./dom.js";
 import { colourOf, markOf } from "./label_colours.js";
-import { PixelPictures, pixelOf } from "./label_pixels.js";
-import { drawSmall, rowsOfSheet, whenSheetArrives } from "./label_small.js";
+import { drawSmall, whenSheetArrives } from "./label_small.js";
 import { counted, shared, wordsOf } from "./label_state.js";
+import { classOfTile, tilesOf } from "./label_tiles.js";
 import { MapWindow } from "./label_zoom.js";
 
 const EDGE = 10; // pixels around the outermost pictures, for their frames: that of a chosen one takes 8
 const NEAR = 40; // pixels from a picture at which a click still means it
-const SMALL_MARK = 20; // pixels of a picture from which on its mark fits; smaller ones are many
+const SMALL_MARK = 20; // pixels of a picture from which on its mark fits
+const PALE = 0.12; // opacity of pictures that the filter leaves out
 const UNSURE = 60; // % of certainty
 const WHEEL_ZOOM = 0.0015; // zoom for each pixel that a wheel turns
+const TILE_ZOOM = 2.5; // zoom of a double click
 const LARGEST_ON_MAP = 160; // pixels of a picture on the map
 
 /** @typedef {{ x: number, y: number }} Point */
@@ -31,21 +33,20 @@ export class PictureMap {
     this.panned = false; // whether the pointer moves the map instead of enclosing pictures
     this.width = 0;
     this.height = 0;
-    /** @type {PixelPictures | null} */ this.tiny = null; // pictures that are too small for marks
     this.waiting = false;
     this.stale = true; // whether all pictures have to be drawn again
-    /** @type {number[]} */ this.arrived = []; // sheets whose pictures are not drawn yet
+    /** @type {import("./label_tiles.js").Tile[]} */ this.tiles = []; // of the pictures that are shown
+    /** @type {import("./label_tiles.js").Tile[]} */ this.pale = []; // of the others
+    this.tiledAs = ""; // the size and the zoom that the tiles were made for
     this.#listen();
     new ResizeObserver(() => this.redraw()).observe(this.canvas);
-    whenSheetArrives((sheet) => {
-      this.arrived.push(sheet);
-      this.redrawChoice();
-    });
+    whenSheetArrives(() => this.redraw());
   }
 
   /** Show these pictures; the others are pale. @param {number[]} rows @param {number} side pixels of a picture */
   show(rows, side) {
     this.shown = new Set(rows);
+    this.tiledAs = "";
     this.wholeSide = side;
     this.#zoomed();
   }
@@ -78,7 +79,7 @@ export class PictureMap {
     this.redrawChoice();
   }
 
-  /** Draw what is chosen, and pictures that have arrived, with the next frame: 20,000 pictures take a while. */
+  /** Draw what is chosen with the next frame. */
   redrawChoice() {
     if (this.waiting) return;
     this.waiting = true;
@@ -86,9 +87,7 @@ export class PictureMap {
       this.waiting = false;
       if (this.canvas.clientWidth === 0) return; // hidden
       if (this.stale) this.#drawPictures();
-      else for (const sheet of this.arrived) this.#drawRows(rowsOfSheet(sheet));
       this.stale = false;
-      this.arrived = [];
       this.drawChoice();
     });
   }
@@ -112,71 +111,63 @@ export class PictureMap {
       canvas.width = Math.round(this.width * ratio);
       canvas.height = Math.round(this.height * ratio);
     }
-    contextOf(this.pictures).scale(ratio, ratio);
-    const { width, height } = this.pictures;
-    const side = Math.round(this.side * ratio);
-    this.tiny = this.side < SMALL_MARK ? new PixelPictures(width, height, side, this.tiny) : null;
-    this.#drawRows({ first: 0, end: shared.names.length });
-  }
-
-  /** @param {{ first: number, end: number }} rows */
-  #drawRows({ first, end }) {
     const context = contextOf(this.pictures);
-    if (this.tiny) {
-      for (const isShown of [false, true]) this.#drawTiny(this.tiny, first, end, isShown);
-      context.putImageData(this.tiny.image, 0, 0);
-      return;
-    }
-    const colours = shared.classes.map(colourOf);
-    const marks = shared.classes.map(markOf);
-    for (let row = first; row < end; row++) {
-      const best = shared.best[row];
-      if (!this.#isSeen(row)) continue;
-      context.globalAlpha = this.shown.has(row) ? 1 : 0.12;
-      this.#drawPicture(context, row, best < 0 ? null : colours[best], best < 0 ? "" : marks[best]);
-    }
+    context.scale(ratio, ratio);
+    this.#joinTiles();
+    context.globalAlpha = PALE;
+    for (const tile of this.pale) this.#drawTile(context, tile);
+    context.globalAlpha = 1;
+    for (const tile of this.tiles) this.#drawTile(context, tile);
+  }
+
+  /** Join pictures into tiles, unless the map was only moved. */
+  #joinTiles() {
+    const { side, width, height, window } = this;
+    const wanted = [side, width, height, window.zoom, shared.generation].join(" ");
+    if (wanted === this.tiledAs) return;
+    this.tiledAs = wanted;
+    const count = shared.names.length;
+    const margin = side / 2 + EDGE;
+    const x = new Float64Array(count).fill(NaN);
+    const y = new Float64Array(count).fill(NaN);
+    shared.places.forEach((place, row) => {
+      if (!place) return;
+      x[row] = place[0] * window.zoom * (width - 2 * margin);
+      y[row] = place[1] * window.zoom * (height - 2 * margin);
+    });
+    const said = Object.keys(shared.said).map(Number); // the labels of a person are seen first
+    const order = new Set([...said, ...shared.tray, ...Array(count).keys()]);
+    const isShown = (/** @type {number} */ row) => this.shown.has(row);
+    this.tiles = tilesOf(x, y, side, [...order].filter(isShown)).reverse(); // the first lies on top
+    this.pale = this.shown.size === count ? [] : tilesOf(x, y, side, [...order].filter((row) => !isShown(row)));
   }
 
   /**
-   * @param {PixelPictures} tiny
-   * @param {number} first row
-   * @param {number} end
-   * @param {boolean} isShown whether those that the filter shows are drawn, or the others
-   */
-  #drawTiny(tiny, first, end, isShown) {
-    const ratio = devicePixelRatio || 1;
-    const colours = shared.classes.map((name) => pixelOf(colourOf(name)));
-    for (let row = first; row < end; row++) {
-      if (this.shown.has(row) !== isShown) continue;
-      const { x, y } = this.at(row);
-      const best = shared.best[row];
-      const frame = Math.round((shared.said[row] === undefined ? 2 : 3) * ratio);
-      if (best >= 0) tiny.drawFrame(x * ratio, y * ratio, frame, colours[best], shared.certainty[row] < UNSURE, isShown);
-      tiny.draw(row, x * ratio, y * ratio, isShown);
-    }
-  }
-
-  /**
-   * A picture in its frame: broken where its class is unsure, thick where a person said it.
+   * A tile in its frame: broken where its class is unsure or not the only one, thick where a person said it.
    * @param {CanvasRenderingContext2D} context
-   * @param {number} row
-   * @param {string | null} colour
-   * @param {string} mark
+   * @param {import("./label_tiles.js").Tile} tile
    */
-  #drawPicture(context, row, colour, mark) {
+  #drawTile(context, { row, rows }) {
+    if (!this.#isSeen(row)) return;
     const { side } = this;
     const { x, y } = this.at(row);
     const left = x - side / 2;
     const top = y - side / 2;
     drawSmall(context, row, left, top, side);
-    if (colour === null) return;
+    if (rows.length > 1) {
+      const words = `×${rows.length.toLocaleString("en")}`; // a bare number would be read as a class
+      drawMark(context, left + side + 1 - markWidth(context, words), top + side - 11, words, styled("--text"));
+    }
+    const { best, isOne } = classOfTile(rows, shared.best);
+    if (best < 0) return;
+    const name = shared.classes[best];
     const said = shared.said[row] !== undefined;
-    context.strokeStyle = colour;
+    context.strokeStyle = colourOf(name);
     context.lineWidth = said ? 4 : 2;
-    context.setLineDash(shared.certainty[row] < UNSURE ? [3, 3] : []);
+    context.setLineDash(isOne && shared.certainty[row] >= UNSURE ? [] : [3, 3]);
     context.strokeRect(left - 1, top - 1, side + 2, side + 2);
     context.setLineDash([]);
-    drawMark(context, left - 1, top - 1, mark, colour);
+    if (side >= SMALL_MARK) drawMark(context, left - 1, top - 1, markOf(name), colourOf(name));
   }
 
   /** Whether a picture is at least partly in the window. @param {number} row */
@@ -195,6 +186,7 @@ export class PictureMap {
     context.drawImage(this.pictures, 0, 0);
     context.scale(ratio, ratio);
     for (const row of shared.tray) this.#drawSuggestion(context, row);
+    for (const row of shared.lit?.meant ?? []) this.#drawLit(context, row);
     for (const row of shared.chosen) this.#drawChosen(context, row);
     if (this.lasso.length < 2) return;
     context.strokeStyle = styled("--text");
@@ -210,6 +202,20 @@ export class PictureMap {
   #drawSuggestion(context, row) {
     const { x, y } = this.at(row);
     drawMark(context, x + this.side / 2 - 9, y - this.side / 2 - 3, "?", styled("--text"));
+  }
+
+  /** A picture that lights up: whole, in a broken black and white frame. @param {CanvasRenderingContext2D} context @param {number} row */
+  #drawLit(context, row) {
+    const { x, y } = this.at(row);
+    const size = this.side + 7;
+    drawSmall(context, row, x - this.side / 2, y - this.side / 2, this.side);
+    context.lineWidth = 4;
+    context.strokeStyle = styled("--panel");
+    context.strokeRect(x - size / 2, y - size / 2, size, size);
+    context.strokeStyle = styled("--text");
+    context.setLineDash([5, 4]);
+    context.strokeRect(x - size / 2, y - size / 2, size, size);
+    context.setLineDash([]);
   }
 
   /** @param {CanvasRenderingContext2D} context @param {number} row */
@@ -289,7 +295,7 @@ export class PictureMap {
       }
       const point = this.#point(event);
       const near = this.#nearest(point);
-      canvas.title = near < 0 ? "" : `${wordsOf(near)}${shared.tray.includes(near) ? " (?: worth labelling next)" : ""}`;
+      canvas.title = near < 0 ? "" : `${this.#tileWords(near)}${shared.tray.includes(near) ? " (?: worth labelling next)" : ""}`;
       if (this.lasso.length === 0) return;
       this.lasso.push(point);
       this.drawChoice();
@@ -305,6 +311,16 @@ export class PictureMap {
       this.drawChoice();
     });
     canvas.addEventListener("keydown", (event) => this.#move(event));
+    canvas.addEventListener("dblclick", (event) => { // a tile opens
+      this.window.zoomAt(TILE_ZOOM, this.#share(event));
+      this.#zoomed();
+    });
+  }
+
+  /** A picture and those that its tile stands for, in words. @param {number} row */
+  #tileWords(row) {
+    const count = this.tiles.find((tile) => tile.row === row)?.rows.length ?? 1;
+    return count > 1 ? `${wordsOf(row)}, and ${counted(count - 1, "picture")} like it (a double click opens them)` : wordsOf(row);
   }
 
   /** @param {PointerEvent} event */
@@ -322,11 +338,11 @@ export class PictureMap {
     this.choose(row < 0 ? [] : [row], event.shiftKey || event.ctrlKey || event.metaKey);
   }
 
-  /** The shown picture nearest to a point, -1 if none is near. @param {Point} point */
+  /** The picture that is drawn nearest to a point, -1 if none is near. @param {Point} point */
   #nearest(point) {
     let best = -1;
     let least = NEAR ** 2;
-    for (const row of this.shown) {
+    for (const { row } of this.tiles) {
       const { x, y } = this.at(row);
       const distance = (x - point.x) ** 2 + (y - point.y) ** 2;
       if (distance < least) {
@@ -383,8 +399,7 @@ export class PictureMap {
  * @param {string} colour
  */
 function drawMark(context, left, top, text, colour) {
-  context.font = "bold 10px system-ui, sans-serif";
-  const width = context.measureText(text).width + 5;
+  const width = markWidth(context, text);
   context.fillStyle = styled("--panel");
   context.fillRect(left, top, width, 12);
   context.strokeStyle = colour;
@@ -392,6 +407,12 @@ function drawMark(context, left, top, text, colour) {
   context.strokeRect(left + 0.5, top + 0.5, width - 1, 11);
   context.fillStyle = styled("--text");
   context.fillText(text, left + 2.5, top + 9.5);
+}
+
+/** The width of a sign. @param {CanvasRenderingContext2D} context @param {string} text */
+function markWidth(context, text) {
+  context.font = "bold 10px system-ui, sans-serif";
+  return context.measureText(text).width + 5;
 }
 
 /** Whether a point lies inside a closed line. @param {Point} point @param {Point[]} line */

@@ -1,6 +1,6 @@
 // On a phone, a bar at the bottom: the chosen picture and the classes, within reach of the grid and of the suggestions.
 import { byId, make } from "./dom.js";
-import { enterField } from "./label_classes.js";
+import { enterField, onClick } from "./label_classes.js";
 import { colourOf } from "./label_colours.js";
 import { smallPicture } from "./label_small.js";
 import { counted, shared, usedClasses, wordsOf } from "./label_state.js";
@@ -19,7 +19,7 @@ export function showReach(give) {
   const names = [...usedClasses().filter((name) => name !== none), none];
   const buttons = names.map((name) => {
     const isPressed = String(shared.armed === name);
-    const button = make("button", { class: "reach-class", "aria-pressed": isPressed, onclick: () => give(name) }, name);
+    const button = make("button", { class: "reach-class", "aria-pressed": isPressed, onclick: onClick(() => give(name)) }, name);
     button.style.setProperty("--hue", colourOf(name));
     return button;
   });

@@ -16,12 +16,6 @@ export function whenSheetArrives(listener) {
 /** The number of the sheet that a row is on. @param {number} row */
 export const sheetNumber = (row) => Math.floor(row / shared.page.perSheet);
 
-/** The rows on a sheet. @param {number} sheet */
-export function rowsOfSheet(sheet) {
-  const { perSheet } = shared.page;
-  return { first: sheet * perSheet, end: Math.min((sheet + 1) * perSheet, shared.names.length) };
-}
-
 /** Fetch all sheets, one after the other. */
 export async function fetchSheets() {
   const count = sheetNumber(shared.names.length - 1) + 1;
@@ -71,11 +65,8 @@ export function drawSmall(context, row, x, y, side) {
   context.drawImage(image, column * from, line * from, from, from, x, y, side, side);
 }
 
-/** A sheet that has arrived. @param {number} number */
-export const sheetImage = (number) => sheets.get(number);
-
 /** @param {number} row */
-export function placeOnSheet(row) {
+function placeOnSheet(row) {
   const { columns, perSheet } = shared.page;
   const place = row % perSheet;
   return { column: place % columns, line: Math.floor(place / columns) };

@@ -39,6 +39,7 @@ import { byId } from "./dom.js";
  * @property {number} current the row chosen last, -1 for none
  * @property {string | null} armed the class that a click gives while no picture is chosen
  * @property {Set<number>} takenOut rows that are not to be confirmed
+ * @property {import("./label_lit.js").Lit | null} lit pictures most like the one that was labelled last
  */
 
 /** @type {Shared} */
@@ -68,22 +69,28 @@ export const shared = {
   current: -1,
   armed: null,
   takenOut: new Set(),
+  lit: null,
 };
 
-/** Show a message. @param {string} text */
-export function tell(text) {
-  byId("message", HTMLElement).textContent = text;
+/** Show a message. @param {string} text @param {boolean} [isBad] whether something went wrong */
+export function tell(text, isBad = false) {
+  const message = byId("message", HTMLElement);
+  message.textContent = text;
+  message.classList.toggle("bad", isBad);
 }
+
+const LOST = "whatwhere does not answer: it has stopped, or it is busy. Your labels are saved in the table of labels.";
 
 /** Ask the server. @param {string} path @param {object} [body] */
 export async function ask(path, body) {
   const post = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
   try {
     const answer = await (await fetch(path, body ? post : {})).json();
-    if (answer.failed) tell(answer.failed);
+    if (answer.failed) tell(answer.failed, true);
+    else if (byId("message", HTMLElement).textContent === LOST) tell(""); // it answers again
     return answer;
   } catch {
-    tell("whatwhere does not answer: it has stopped, or it is busy. Your labels are saved in the table of labels.");
+    tell(LOST, true);
     return { failed: true };
   }
 }

@@ -20,103 +20,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Path:
-    """Labelled training and test images, and the test images without labels."""
-    images, labels = tiny.bars(120, seed=1)
-    np.savez(tmp_path / "train.npz", images=images, labels=labels)
-    images, labels = tiny.bars(50, seed=2)
-    np.save(tmp_path / "test.npy", images)
-    np.savez(tmp_path / "test.npz", images=images, labels=labels)
-    return tmp_path
-
-
-def test_the_error_of_a_run_on_images_from_files(run: Path, files: Path) -> None:
-    test = ("--test", files / "test.npz")
-    output = whatwhere("classify", run, files / "train.npz", *test, "--json", *PLAIN)
-    result = json.loads(output)
-    assert result["images"] == 50
-    assert result["error"] == result["errors"] / 50 < 0.2
-    assert sum(map(sum, result["confusion"])) == 50
-    assert result["interval"][0] <= result["error"] <= result["interval"][1]
-    assert {trial["C"] for trial in result["validation"]} == {0.3, 3, 30}
-
-
-def test_without_images_it_uses_those_of_the_run(files: Path, tmp_path: Path) -> None:
-    training = ("--set", "learning.each.epochs=1", "--set", "learning.each.inference.steps=2")
-    training += ("--set", "model.layers=[{maps=4}]", "--set", "inference.steps=5")
-    whatwhere("train", files / "train.npz", "--out", tmp_path / "run", *training, "--quiet")
-    assert "train.npz" in whatwhere("classify", tmp_path / "run", "--set", "C=[1]", *PLAIN)
-
-
-def test_a_model_file_is_classified_with_the_papers_settings(run: Path, files: Path) -> None:
-    output = whatwhere(
-        "classify",
-        run / "model.safetensors",
-        files / "train.npz",
-        "--set",
-        "C=[1]",
-        "--json",
-        *PLAIN,
-    )
-    assert json.loads(output)["error"] < 0.3
-    assert json.loads(output)["run"].endswith("model.safetensors")
-
-
-def test_output_in_words_with_a_held_out_sixth(run: Path, files: Path) -> None:
-    output = whatwhere(
-        "classify",
-        run,
-        files / "train.npz",
-        "--set",
-        "C=[1]",
-        "--set",
-        "descriptor.layers=[1, 2]",
-        *PLAIN,
-    )
-    assert "(100 images), tested on a held-out sixth of" in output
-    assert "95 % interval" in output
-    assert "), C = 1\n" in output
-    assert "confusion" in output
-
-
-def test_progress_goes_to_standard_error_unless_quiet(run: Path, files: Path) -> None:
-    from typer.testing import CliRunner
-
-    from whatwhere.app import app
-
-    arguments = ["classify", str(run), str(files / "train.npz"), "--set", "C=[1]", *PLAIN]
-    result = CliRunner().invoke(app, arguments)
-    assert "describing 100 training images" in result.stderr
-    assert "describing" not in result.stdout
-    assert CliRunner().invoke(app, [*arguments, "--quiet"]).stderr == ""
-
-
-def test_unusable_input_raises_an_error(run: Path, files: Path) -> None:
-    with pytest.raises(RunError, match="Cannot find a run"):
-        whatwhere("classify", files, files / "train.npz", *PLAIN)
-    with pytest.raises(
-        ImageError,
-        match=r"has no labels\. .* a \.csv file with --labels",
-    ):
-        whatwhere("classify", run, files / "test.npy", *PLAIN)
-    np.save(files / "short.npy", np.arange(49))
-    with pytest.raises(ImageError, match="50 images and 49 labels"):
-        whatwhere("classify", run, files / "test.npy", "--labels", files / "short.npy", *PLAIN)
-    np.save(files / "same.npy", np.zeros(50, int))
-    with pytest.raises(ImageError, match="All 50 labels are 0; expected at least two classes"):
-        whatwhere("classify", run, files / "test.npy", "--labels", files / "same.npy", *PLAIN)
-    with pytest.raises(
-        ImageError,
-        match=r"has no labels\. .* a \.csv file with --labels",
-    ):
-        whatwhere("classify", run, files / "train.npz", "--test", files / "test.npy", *PLAIN)
-    with pytest.raises(SpecError, match="layer 3"):
-        whatwhere("classify", run, files / "train.npz", "--set", "descriptor.layers=[3]", *PLAIN)
-    with pytest.raises(SpecError, match="C = -1"):
-        whatwhere("classify", run, files / "train.npz", "--set", "C=[-1]", *PLAIN)
-
-
-@pytest.fixture
 def pictures(tmp_path: Path) -> Path:
     """A folder of pictures without labels, and a table of labels for one of each class and
     a half."""
@@ -139,8 +42,8 @@ def test_a_few_labels_give_every_picture_a_class(run: Path, pictures: Path) -> N
     table = pictures / "labels.csv"
     arguments = (
         "classify",
-        run,
         pictures / "pictures",
+        run,
         "--labels",
         table,
         "--out",
@@ -199,7 +102,7 @@ def test_a_saved_classifier_gives_new_pictures_a_class(run: Path, pictures: Path
         options=options,
     )
     session.save(pictures / "bars.safetensors")
-    arguments = ("classify", pictures / "bars.safetensors", pictures / "pictures", "--json")
+    arguments = ("classify", pictures / "pictures", pictures / "bars.safetensors", "--json")
     result = json.loads(whatwhere(*arguments, "--out", pictures / "out"))
     assert sum(result["classes"].values()) == 60
     with (pictures / "out" / "predictions.csv").open(newline="") as file:
@@ -207,8 +110,8 @@ def test_a_saved_classifier_gives_new_pictures_a_class(run: Path, pictures: Path
     same = [row["class"] == name for row, name in zip(rows, session.predict().classes, strict=True)]
     assert np.mean(same) > 0.9
     assert {row["source"] for row in rows} == {"predicted"}
-    with pytest.raises(SpecError, match=r"is a classifier\. Also give"):
-        whatwhere(*arguments[:-1])
+    with pytest.raises(SpecError, match="is a classifier, which needs no labels"):
+        whatwhere(*arguments, "--out", pictures / "out", "--labels", pictures / "labels.csv")
 
 
 @pytest.fixture
@@ -243,17 +146,17 @@ def test_a_table_gives_the_classifier_of_the_labelling_page(
     from whatwhere.labelling.page import save_classifier
 
     out = pictures / "my classes"
-    arguments = ("classify", run, pictures / "pictures", "--labels", pictures / "labels.csv")
+    arguments = ("classify", pictures / "pictures", run, "--labels", pictures / "labels.csv")
     printed = whatwhere(
         *arguments, "--out", out, "--set", "copies=2", "--set", 'views=["own"]', *PLAIN
     )
-    command = f"whatwhere classify '{out / 'classifier.safetensors'}' NEW/ --out NEW_OUT"
+    command = f"whatwhere classify NEW/ '{out / 'classifier.safetensors'}' --out NEW_OUT"
     assert printed.splitlines()[-1] == f"Sort new pictures with: {command}"
     save_classifier(page_session(run, pictures), pictures / "page.safetensors")
     tables = []
     for classifier in (out / "classifier.safetensors", pictures / "page.safetensors"):
         folder = pictures / f"sorted by {classifier.stem}"
-        whatwhere("classify", classifier, new_pictures, "--out", folder, "--quiet")
+        whatwhere("classify", new_pictures, classifier, "--out", folder, "--quiet")
         tables.append((folder / "predictions.csv").read_text())
     assert tables[0] == tables[1]
     assert tables[0].count("\n") == 21
@@ -270,7 +173,7 @@ def test_a_table_gives_the_classifier_of_the_labelling_page(
 
 
 def test_a_table_gives_the_estimate_of_the_labelling_page(run: Path, pictures: Path) -> None:
-    arguments = ("classify", run, pictures / "pictures", "--labels", pictures / "labels.csv")
+    arguments = ("classify", pictures / "pictures", run, "--labels", pictures / "labels.csv")
     own = ("--set", "copies=2", "--set", 'views=["own"]')
     arguments += ("--out", pictures / "out", *own, *PLAIN)
     session = page_session(run, pictures)
@@ -290,19 +193,20 @@ def test_a_table_gives_the_estimate_of_the_labelling_page(run: Path, pictures: P
 def test_labels_of_other_pictures_are_an_error_that_names_the_way_for_new_ones(
     run: Path, pictures: Path, new_pictures: Path
 ) -> None:
-    arguments = ("classify", run, new_pictures, "--labels", pictures / "labels.csv")
+    arguments = ("classify", new_pictures, run, "--labels", pictures / "labels.csv")
     words = r"one of the pictures, such as 'new_00\.png'\. Labels are for pictures of this folder\."
-    with pytest.raises(ImageError, match=rf"{words} .* OUT/classifier\.safetensors NEW/"):
+    with pytest.raises(ImageError, match=rf"{words} .* NEW/ OUT/classifier\.safetensors"):
         whatwhere(*arguments, "--out", pictures / "out", *PLAIN)
 
 
-def test_a_table_of_labels_and_a_folder_to_write_go_together(run: Path, pictures: Path) -> None:
-    with pytest.raises(SpecError, match="needs --out"):
-        whatwhere(
-            "classify", run, pictures / "pictures", "--labels", pictures / "labels.csv", *PLAIN
-        )
-    with pytest.raises(SpecError, match="--out needs a table of labels"):
-        whatwhere("classify", run, pictures / "pictures", "--out", pictures / "out", *PLAIN)
+def test_what_measures_a_model_answers_with_the_command_that_does(
+    run: Path, pictures: Path
+) -> None:
+    given = ("classify", pictures / "pictures", run, "--out", pictures / "out", *PLAIN)
+    with pytest.raises(SpecError, match=r"is not a classifier\. .* whatwhere svm .*pictures .*run"):
+        whatwhere(*given)
+    with pytest.raises(SpecError, match=r"whatwhere svm .*pictures .*run --labels .*truth\.npy"):
+        whatwhere(*given, "--labels", pictures / "truth.npy")
 
 
 def test_a_stage_says_when_it_begins_and_ends(capsys: pytest.CaptureFixture[str]) -> None:
@@ -317,7 +221,7 @@ def test_a_mistake_in_the_table_is_known_before_the_long_work(run, pictures, tmp
     table.write_text("file,class\nnowhere.png,cat\n")
     with pytest.raises(ImageError, match=r"labels 'nowhere\.png'; expected the name of one"):
         whatwhere(
-            *("classify", run, pictures / "pictures", "--labels", table),
+            *("classify", pictures / "pictures", run, "--labels", table),
             *("--out", tmp_path / "classes", *PLAIN),
         )
     assert "learning" not in capsys.readouterr().err
@@ -344,7 +248,7 @@ def test_a_hostile_table_is_an_error_and_nothing_is_written(run, pictures, tmp_p
     out = tmp_path / "classes"
     with pytest.raises(ImageError, match=r"labels\.csv|The class") as raised:
         whatwhere(
-            *("classify", run, pictures / "pictures", "--labels", table, "--out", out, *PLAIN)
+            *("classify", pictures / "pictures", run, "--labels", table, "--out", out, *PLAIN)
         )
     assert len(str(raised.value)) < 1000
     assert not list(out.rglob("*.csv"))
