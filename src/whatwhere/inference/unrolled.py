@@ -172,7 +172,7 @@ class UnrolledInference(nn.Module):
         return Problem(model, v, self.phase, self.settings, nothing_known, mask, pairs=True)
 
     def run(self, problem: Problem) -> Latents:
-"""Return the latents after all steps. No branch depends on a value: it can be exported."""
+        """Return the latents after all steps. No branch depends on a value: it can be exported."""
         rate = pooling_rate(problem.images, problem.mask, self.contrast)
         return run_steps(problem, self.sizes(), self.start_scales, rate)
 
