@@ -54,7 +54,7 @@ def shrink_powered(p, beta, alpha):
 
 
 def shrink_slopes(p, beta, alpha):
-    """Return the derivatives of `shrink_powered` by p and by β; both are 0 where its result is 0."""
+    """Return the derivatives of `shrink_powered` by p and β, 0 where its result is 0."""
     size = abs(p)
     size = where(size > 0, size, 1e-30)
     if alpha == 1:
