@@ -17,7 +17,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from whatwhere.data.images import AllPictures, Images, LazyPixels, white_used
+from whatwhere.data.images import AllPictures, Images, LazyPixels, brightest_of, white_used
 from whatwhere.data.pictures import (
     Picture,
     Pictures,
@@ -128,7 +128,9 @@ class MixedPictures:
         channels = numbers[-1]
         if dtypes == {np.dtype(np.uint8)}:
             return Kind(channels, np.dtype(np.uint8), 255)
-        if np.dtype(np.float32) in dtypes:
+        if dtypes == {np.dtype(np.int16)}:
+            return Kind(channels, np.dtype(np.int16), brightest_of(np.dtype(np.int16)))
+        if dtypes & {np.dtype(np.float32), np.dtype(np.int16)}:
             return Kind(channels, np.dtype(np.float32), None)
         white = self.deep_white if dtypes == {np.dtype(np.uint16)} else 65535
         return Kind(channels, np.dtype(np.uint16), white)
@@ -172,7 +174,7 @@ class MixedPictures:
         alpha: bool = False,
     ) -> Group:
         kind = self.kind()
-        whites = {"uint8": 255, "uint16": self.deep_white}
+        whites = {"uint8": 255, "uint16": self.deep_white, "int16": 32768}
         numbers = {label: number for number, label in enumerate(self.classes)}
         labels = np.array([numbers[p.label] for p in pictures if p.label is not None], np.int64)
 

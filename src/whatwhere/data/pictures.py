@@ -52,11 +52,16 @@ _ALPHA_MODES = {
 }
 """How Pillow's modes are read: as grey or colour, without and with transparency."""
 
-_TIFF_DTYPES = ("uint8", "uint16", "float32")
+_TIFF_DTYPES = ("uint8", "uint16", "int16", "float32")
 MOST_VALUES = 1 << 27
 """The largest number of values in one page of a TIFF, in all its channels."""
 SAMPLES = 277  # tag: channels of a pixel
 _BITS = 258  # tag: bits of each channel
+_SAMPLE_FORMAT = 339  # tag: kind of numbers of each channel
+_SIGNED = 2
+_NO_UNIT = 1  # of a resolution
+_DESCRIPTION = 270  # tag: text, in which ImageJ and OME keep axes, units and intervals
+_RESOLUTION = (282, 283, 296)  # tags: pixels per unit across and down, and the unit
 _PHOTOMETRIC = 262  # tag: what the values mean
 _WHITE_IS_ZERO = 0  # a value of it
 _ORIENTATION = 274  # tag: where the first row and the first column are seen
@@ -522,11 +527,15 @@ class Extras:
     alpha        alpha of each page, uint8 [H, W]; None where all pixels are opaque
     icc_profile  the profile of its colours
     dpi          pixels per inch, across and down
+    scale        of a TIFF: pixels per unit across and down, and the number of the unit
+    description  of a TIFF: text in which ImageJ and OME keep axes, units and intervals
     """
 
     alpha: tuple[np.ndarray, ...] | None = None
     icc_profile: bytes | None = None
     dpi: tuple[float, float] | None = None
+    scale: tuple[float, float, int] | None = None
+    description: bytes | None = None
 
 
 NO_EXTRAS = Extras()
@@ -540,9 +549,13 @@ def read_extras(file: Path, *, filled_in: bool = False) -> Extras:
     with _open(file) as picture:
         if isinstance(picture, _ChannelTiff):
             with untrusted():
-                return Extras(None, picture.icc_profile, picture.dpi)
+                return Extras(
+                    None, picture.icc_profile, picture.dpi, picture.scale, picture.description
+                )
         icc_profile = picture.info.get("icc_profile")
         dpi = _checked_dpi(picture.info.get("dpi"))
+        with untrusted():
+            scale, description = _tiff_notes(picture)
         pages = []
         with untrusted():
             count = getattr(picture, "n_frames", 1)
@@ -550,7 +563,26 @@ def read_extras(file: Path, *, filled_in: bool = False) -> Extras:
             alpha = _read_page(picture, page, _alpha)[0]
             pages.append(np.where(alpha == 0, 255, alpha).astype(np.uint8) if filled_in else alpha)
     opaque = all(int(alpha.min()) == 255 for alpha in pages)
-    return Extras(None if opaque else tuple(pages), icc_profile, dpi)
+    return Extras(None if opaque else tuple(pages), icc_profile, dpi, scale, description)
+
+
+def _tiff_notes(picture: Any) -> tuple[tuple[float, float, int] | None, bytes | None]:
+    """Return the scale and the description of a TIFF that Pillow reads."""
+    if picture.format != "TIFF":
+        return None, None
+    tags = picture.tag_v2
+    text = tags.get(_DESCRIPTION)
+    # Pillow reads the bytes of a text as characters
+    description = text.encode("latin-1", "replace") if isinstance(text, str) else None
+    return _checked_scale(*(tags.get(tag) for tag in _RESOLUTION)), description
+
+
+def _checked_scale(across: Any, down: Any, unit: Any) -> tuple[float, float, int] | None:
+    """Return a scale that a file can have; None for an invalid one."""
+    checked = _checked_dpi((across, down))
+    if checked is None or (checked == (1.0, 1.0) and unit == _NO_UNIT):
+        return None
+    return (*checked, int(unit or _INCH))
 
 
 def _checked_dpi(values: Any) -> tuple[float, float] | None:
@@ -586,6 +618,7 @@ def _is_reduced(picture: Any) -> bool:
         samples != len(picture.getbands())
         or picture.mode == "RGBX"
         or (picture.mode == "RGB" and max(bits) > 8)
+        or (max(bits) == 16 and _SIGNED in picture.tag_v2.get(_SAMPLE_FORMAT, ()))
     )
 
 
@@ -619,6 +652,16 @@ class _ChannelTiff:
             return None
         scale = 1.0 if unit == _INCH else 2.54
         return _checked_dpi([scale * value for value in self._page.resolution])
+
+    @property
+    def scale(self) -> tuple[float, float, int] | None:
+        """Pixels per unit of the page, and the unit."""
+        return _checked_scale(*self._page.resolution, self._page.resolutionunit)
+
+    @property
+    def description(self) -> bytes | None:
+        """The page's text."""
+        return self._page.description.encode() or None
 
     def pixels(self) -> np.ndarray:
         """Return the pixels of the page, [H, W, C]."""
@@ -655,15 +698,33 @@ def _upright(values: np.ndarray, orientation: int) -> np.ndarray:
 
 def write_tiff(file: BinaryIO, pages: Sequence[np.ndarray], extras: Extras = NO_EXTRAS) -> None:
     """Write pages [C, H, W]."""
-    options: dict[str, Any] = {"planarconfig": "separate", "metadata": None}
+    options: dict[str, Any] = {"metadata": None}
     if extras.icc_profile:
         options["iccprofile"] = extras.icc_profile
-    if extras.dpi:
+    if extras.scale:
+        options |= {"resolution": extras.scale[:2], "resolutionunit": extras.scale[2]}
+    elif extras.dpi:
         options |= {"resolution": extras.dpi, "resolutionunit": _INCH}
     with _tifffile("writing").TiffWriter(file) as writer:
-        for page in pages:
+        for number, page in enumerate(pages):
             kind = "rgb" if len(page) == 3 else "minisblack"
-            writer.write(page, photometric=kind, **options)
+            # the first page's text describes all
+            text = extras.description if number == 0 else None
+            layout = {"planarconfig": "separate"} if len(page) > 1 else {}
+            values = page if len(page) > 1 else page[0]
+            writer.write(values, photometric=kind, description=text, **layout, **options)
+
+
+def tiff_options(extras: Extras) -> dict[str, Any]:
+    """Return what Pillow needs to write the scale and the description of a TIFF."""
+    tags: dict[int, Any] = {}
+    if extras.description:
+        tags[_DESCRIPTION] = extras.description
+    if extras.scale:
+        tags |= dict(zip(_RESOLUTION, extras.scale, strict=True))
+    elif extras.dpi:
+        return {"dpi": extras.dpi, "tiffinfo": tags}
+    return {"tiffinfo": tags}
 
 
 def _tifffile(what: str) -> Any:
