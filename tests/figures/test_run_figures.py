@@ -18,7 +18,7 @@ from whatwhere.app.figures import choose_images
 from whatwhere.data import load
 from whatwhere.errors import RunError, SpecError
 from whatwhere.figures import RunFigures
-from whatwhere.figures.run_figures import Section, report, training_settings
+from whatwhere.figures.run_figures import Section, _training_settings, report
 from whatwhere.files import RECORD
 from whatwhere.learning import read_run
 from whatwhere.spec import EveryEpoch, LineSearch
@@ -228,11 +228,11 @@ def test_a_model_that_ships_with_a_recipe_is_drawn_with_it():
 
 def test_figures_use_the_settings_of_the_training(runs):
     recipe = read_run(runs[0]).recipe
-    settings = training_settings(recipe, 2)
+    settings = _training_settings(recipe, 2)
     assert (settings.lam, settings.penalty) == (20.0, ww.Power(alpha=0.5))
     assert settings.step == LineSearch()
     assert settings.steps == 3 * 6  # of ten epochs, six since the reset
-    assert training_settings(ww.Recipe.paper(), 1).steps == 200  # of 2,500
+    assert _training_settings(ww.Recipe.paper(), 1).steps == 200  # of 2,500
 
 
 # The report: valid HTML without external files, alternative text for every figure, legible on a pho

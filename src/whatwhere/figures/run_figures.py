@@ -33,8 +33,6 @@ from whatwhere.learning import TrainedRun
 from whatwhere.progress import Stage, no_stage
 from whatwhere.spec import AutoLam, InferenceSpec, LineSearch, Phase, Recipe
 
-_CSS_PIXELS_PER_INCH = 128  # so that 7 point text is 12 pixels high
-
 
 @dataclass(frozen=True)
 class Section:
@@ -121,16 +119,12 @@ def _embedded(figure: Figure | bytes) -> str:
         return f'"{data_url(figure, "gif")}" width="{width}" height="{height}"'
     file = io.BytesIO()
     save(figure, file, "png")
-    width, height = (round(side * _CSS_PIXELS_PER_INCH) for side in figure.get_size_inches())
+    # 128 CSS pixels an inch make text of 7 points 12 pixels high
+    width, height = (round(side * 128) for side in figure.get_size_inches())
     return f'"{data_url(file.getvalue(), "png")}" width="{width}" height="{height}"'
 
 
-_MAX_STEPS = 200  # steps of inference for a figure
-_BATCH_SIZE = 8  # images inferred between two reports of progress
-PAIRS = 24  # images that are shown with their reconstruction
-
-
-def training_settings(recipe: Recipe, layer: int) -> InferenceSpec:
+def _training_settings(recipe: Recipe, layer: int) -> InferenceSpec:
     """Return the settings of a layer's training, so that figures show features as sparse as they
     were learned.
 
@@ -143,9 +137,8 @@ def training_settings(recipe: Recipe, layer: int) -> InferenceSpec:
     since_reset = learning.epochs - max(
         (epoch for epoch in learning.reset_at if epoch < learning.epochs), default=0
     )
-    steps = min(
-        learning.inference.steps * max(1, since_reset), max(_MAX_STEPS, learning.inference.steps)
-    )
+    own = learning.inference.steps
+    steps = min(own * max(1, since_reset), max(200, own))
     return replace(
         learning.inference, steps=steps, step=LineSearch(momentum=learning.inference.momentum)
     )
@@ -258,7 +251,7 @@ class RunFigures:
         layers up to it."""
         if layer not in self._latents:
             plan = (Phase(layer=layer, update_pooling=tuple(range(1, layer + 1))),)
-            settings = self.inference or training_settings(self.run.recipe, layer)
+            settings = self.inference or _training_settings(self.run.recipe, layer)
             images = plural(len(self.images), "image")
             title = f"inferring {images} with {self.run.name}, layer {layer}"
             with self.stage(title, len(self.images)) as advance:
@@ -268,7 +261,7 @@ class RunFigures:
                     settings,
                     plan,
                     engine=self.engine,
-                    batch_size=_BATCH_SIZE,
+                    batch_size=8,
                     progress=advance,
                 ).latents
         return self._latents[layer]
@@ -299,12 +292,12 @@ class RunFigures:
             (model.at(*self.images.shape[2:]).decode(latents) - self.images).square().mean()
         )
         nonzeros = float((latents.features != 0).flatten(1).sum(1).double().mean())
-        shown = self.images[:PAIRS]
+        shown = self.images[:24]
         quality = (
             f"over {len(self.images)} images, mean squared error per pixel {error:.4f},"
             f" {nonzeros:.0f} non-zero features per image"
         )
-        _, pairs = reconstruction_panel(model, shown, latents[:PAIRS], columns=6)
+        _, pairs = reconstruction_panel(model, shown, latents[: len(shown)], columns=6)
         return Section(
             "Reconstructions",
             f"{len(shown)} images (left of each pair) and their reconstructions from layer"
@@ -367,7 +360,7 @@ class RunFigures:
     def _inference(self) -> Section:
         model = self.run.model
         image = self.images[self.shown]
-        settings = self.inference or training_settings(self.run.recipe, model.spec.depth)
+        settings = self.inference or _training_settings(self.run.recipe, model.spec.depth)
         with self.stage("following the inference of one image", settings.steps) as advance:
             steps = trace(model, image, settings, advance)
         return Section(
