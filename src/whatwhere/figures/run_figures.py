@@ -5,7 +5,7 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from html import escape
+from typing import NamedTuple
 
 import torch
 from matplotlib.figure import Figure
@@ -26,7 +26,7 @@ from whatwhere.figures.composite import (
 )
 from whatwhere.figures.decomposition import decomposition
 from whatwhere.figures.style import save
-from whatwhere.html import data_url, report_style, static_page
+from whatwhere.html import data_url, render
 from whatwhere.inference import infer
 from whatwhere.latents import Latents
 from whatwhere.learning import TrainedRun
@@ -55,9 +55,9 @@ class Section:
     links: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
-    def html(self) -> str:
-        """The section in a page; made once, because a report is written after every figure."""
-        return _section(self)
+    def image(self) -> "_Embedded | None":
+        """The figure in a page; made once, because a report is written after every figure."""
+        return None if self.figure is None else _embed(self.figure)
 
 
 def report(
@@ -73,55 +73,26 @@ def report(
     >>> report("My run", [Section("Filters", "The filters of layer 1.")])[:15]
     '<!DOCTYPE html>'
     """
-    body = "\n".join(section.html for section in sections)
-    head = f"<h1>{escape(title)}</h1>\n{_paragraphs(lead)}{_facts(facts or {})}"
-    return static_page(title, report_style(), f"<main>\n{head}{body}\n</main>\n")
+    return render("report.html", title, lead=lead, facts=facts or {}, sections=sections)
 
 
-def _section(section: Section) -> str:
-    links = "".join(
-        f'<p><a href="{escape(file)}">{escape(words)}</a></p>\n'
-        for words, file in section.links.items()
-    )
-    figure = ""
-    if section.figure is not None:
-        heading = escape(section.heading)
-        # On a phone a figure is scrolled, so keys have to reach it.
-        figure = (
-            f'<figure tabindex="0" aria-label="{heading}"><img src={_embedded(section.figure)}'
-            f' alt="{heading}"></figure>\n'
-        )
-    text = _paragraphs(section.text) + _facts(section.facts) + links
-    words = f'<div class="words">\n<h2>{escape(section.heading)}</h2>\n{text}</div>\n'
-    return f"<section>\n{words}{figure}</section>"
+class _Embedded(NamedTuple):
+    """A figure as a data URL, with its size in CSS pixels."""
+
+    address: str
+    width: int
+    height: int
 
 
-def _paragraphs(text: str) -> str:
-    return "".join(
-        f"<p>{escape(paragraph.strip())}</p>\n"
-        for paragraph in text.split("\n\n")
-        if paragraph.strip()
-    )
-
-
-def _facts(facts: Mapping[str, str]) -> str:
-    rows = "".join(
-        f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>\n" for name, value in facts.items()
-    )
-    return f"<dl>\n{rows}</dl>\n" if rows else ""
-
-
-def _embedded(figure: Figure | bytes) -> str:
-    """Return a figure as a data URL, with its size in CSS pixels: '"data:…" width="…"
-    height="…"'."""
+def _embed(figure: Figure | bytes) -> _Embedded:
+    """Make a figure a part of a page."""
     if isinstance(figure, bytes):
-        width, height = Image.open(io.BytesIO(figure)).size
-        return f'"{data_url(figure, "gif")}" width="{width}" height="{height}"'
+        return _Embedded(data_url(figure, "gif"), *Image.open(io.BytesIO(figure)).size)
     file = io.BytesIO()
     save(figure, file, "png")
     # 128 CSS pixels an inch make text of 7 points 12 pixels high
     width, height = (round(side * 128) for side in figure.get_size_inches())
-    return f'"{data_url(file.getvalue(), "png")}" width="{width}" height="{height}"'
+    return _Embedded(data_url(file.getvalue(), "png"), width, height)
 
 
 def _training_settings(recipe: Recipe, layer: int) -> InferenceSpec:
