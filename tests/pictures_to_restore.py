@@ -63,3 +63,14 @@ def discs(height: int, width: int, seed: int = 0) -> torch.Tensor:
         )
         image[np.hypot(y - centre[0], x - centre[1]) < radius] = generator.uniform(0.05, 0.95)
     return torch.from_numpy(image).float()
+
+
+def blurred(width: float, shape: tuple[int, int], seed: int = 0) -> torch.Tensor:
+    """White noise blurred by a Gaussian of this width, of standard deviation 1."""
+    random = torch.Generator().manual_seed(seed)
+    white = torch.randn(*shape, generator=random, dtype=torch.float64)
+    rows, columns = (torch.fft.fftfreq(side, dtype=torch.float64) for side in shape)
+    power = rows[:, None].square() + columns.square()
+    gain = torch.exp(-2 * (torch.pi * width) ** 2 * power)
+    noise = torch.fft.ifft2(torch.fft.fft2(white) * gain).real
+    return noise / noise.std()

@@ -72,8 +72,8 @@ def test_encode_accepts_what_train_accepted_and_decode_gives_it_back(
     found = json.loads(
         whatwhere(
             "encode",
-            run,
             folder / part,
+            run,
             "--out",
             codes,
             "--where",
@@ -85,7 +85,7 @@ def test_encode_accepts_what_train_accepted_and_decode_gives_it_back(
     )
     pictures = sum(len(images) for images, _ in ww.data.load_groups(folder / part))
     assert found["images"] == pictures >= 1
-    whatwhere("decode", run, codes, "--out", out)
+    whatwhere("decode", codes, run, "--out", out)
     assert len(list(out.glob("*.png"))) == pictures
 
 
@@ -111,6 +111,7 @@ def test_classify_figures_and_explore_take_squares_of_the_size_of_training(
     whatwhere(
         "explore",
         run,
+        "--images",
         folder / "spots-00.png",
         "--out",
         run.parent / "page.html",
@@ -156,8 +157,8 @@ def test_six_channels_go_from_training_to_the_page(tmp_path: Path) -> None:
     whatwhere("train", file, "--out", out, *SMALL, *PLAIN, "--quiet")
     whatwhere(
         "encode",
-        out,
         file,
+        out,
         "--out",
         tmp_path / "codes.npz",
         "--where",
@@ -165,7 +166,7 @@ def test_six_channels_go_from_training_to_the_page(tmp_path: Path) -> None:
         "--preset",
         "recipe",
     )
-    whatwhere("decode", out, tmp_path / "codes.npz", "--out", tmp_path / "decoded.npz")
+    whatwhere("decode", tmp_path / "codes.npz", out, "--out", tmp_path / "decoded.npz")
     assert np.load(tmp_path / "decoded.npz")["images"].shape == (6, 6, SIDE, SIDE)
     whatwhere(
         "figures",
@@ -183,10 +184,11 @@ def test_six_channels_go_from_training_to_the_page(tmp_path: Path) -> None:
 def test_anomaly_denoise_and_inpaint(folder: Path) -> None:
     home = folder.parent
     whatwhere("anomaly", "fit", folder, "--out", home / "detector")
-    whatwhere("anomaly", "score", home / "detector", folder, "--out", home / "scores")
+    whatwhere("anomaly", "score", folder, home / "detector", "--out", home / "scores")
     whatwhere(
         "denoise",
         folder / "spots-03.jpg",
+        "--out",
         home / "denoised.png",
         "--noise",
         "0.1",
@@ -202,7 +204,9 @@ def test_anomaly_denoise_and_inpaint(folder: Path) -> None:
     whatwhere(
         "inpaint",
         folder / "spots-03.jpg",
+        "--mask",
         home / "mask.png",
+        "--out",
         home / "filled.png",
         "--set",
         "quality=8",
@@ -226,10 +230,8 @@ def test_the_classes_in_python(folder: Path, run: Path, monkeypatch: pytest.Monk
     assert whole.reconstruction.shape[1:] == groups[0].shape
     grey = ww.data.load(folder / "spots-00.png")
     assert ww.infer(model, grey, spec, engine="reference").reconstruction.shape[1] == 3
-    monkeypatch.setattr(defaults, "VALUES", 1)
-    small = ww.override(
-        defaults.choose_defaults(images).recipe, {"model": {"layers": [{"maps": 2}]}}
-    )
+    chosen = defaults.choose_defaults(images, rules=defaults.DefaultRules(values=1))
+    small = ww.override(chosen.recipe, {"model": {"layers": [{"maps": 2}]}})
     assert (
         ww.train(
             folder, small, image_count=4, options=ww.TrainingOptions(engine="reference")

@@ -105,7 +105,7 @@ def seconds_of_epochs(folder: Path) -> float:
 def encoding_seconds(processes: int, images: Path, out: Path) -> float:
     """Seconds of the slowest shard, without the start of Python."""
     shards = [f"{number}/{processes}" for number in range(1, processes + 1)]
-    common = ["encode", "mnist", str(images), f"--out={out}", "--where", "--device=cpu"]
+    common = ["encode", str(images), "mnist", f"--out={out}", "--where", "--device=cpu"]
     errors = together([[*common, f"--shard={shard}"] for shard in shards], [{}] * processes)
     return max(float(re.findall(r": ([\d.]+) s$", text.strip())[-1]) for text in errors)
 

@@ -2,7 +2,7 @@
 
     python -m benchmarks.memory.codes OUT.json
 
-Runs `whatwhere encode mnist digits --where` as it is and with `exact=true`, after a run over a few
+Runs `whatwhere encode digits mnist --where` as it is and with `exact=true`, after a run over a few
 digits in which the engine compiles. Decoded digits of the small codes are compared with those of
 the exact ones. Where pyarrow is installed, the exact code is also written as Parquet (zstd).
 """
@@ -26,7 +26,7 @@ FORMS = {"small": [], "exact": ["--set", "exact=true"]}
 
 def encode(images: str, out: Path, *options: str) -> float:
     """Seconds of the command, the start of Python included."""
-    words = ["encode", "mnist", images, "--where", "--out", str(out), "--device", "cpu", *options]
+    words = ["encode", images, "mnist", "--where", "--out", str(out), "--device", "cpu", *options]
     start = time.perf_counter()
     subprocess.run([sys.executable, "-m", "whatwhere", *words], check=True)
     return time.perf_counter() - start

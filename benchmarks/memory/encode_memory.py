@@ -27,7 +27,7 @@ def encode(folder: str, count: int, answer: "multiprocessing.Queue[dict[str, int
     np.save(place / "images.npy", images)
     del images
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    words = ["encode", str(place / "model.safetensors"), str(place / "images.npy"), "--where"]
+    words = ["encode", str(place / "images.npy"), str(place / "model.safetensors"), "--where"]
     words += ["--out", str(place / "codes.npz"), "--preset", "recipe", "--quiet"]
     words += ["--set", "inference.steps=1", "--set", "engine=reference", "--device", "cpu"]
     app(words, standalone_mode=False)

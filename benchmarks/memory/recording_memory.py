@@ -5,7 +5,7 @@ own for each.
     benchmarks/memory/results/recording_memory.json
 
 A recording of ten waveforms of 64 samples, 20 events in 1,000 samples, with noise, lies in a .npy
-file of float32. Each process runs what `whatwhere events RUN recording.npy --out events.csv`
+file of float32. Each process runs what `whatwhere events recording.npy RUN --out events.csv`
 does, in one thread. The peak is that of its resident memory. `over_the_first_mb` compares it with
 that of the process for 10⁴ samples; on a busy machine start-up alone differs by up to 25 MB from
 process to process. `growth_mb` compares it with the peak that the same process has after its first

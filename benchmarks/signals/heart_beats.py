@@ -33,7 +33,7 @@ def by_commands(millivolts: np.ndarray) -> list[np.ndarray]:
         file = f"{folder}/record.npy"
         np.save(file, millivolts.astype(np.float32))
         run_command("train", file, "--rate", str(RATE), "--out", f"{folder}/run", "--quiet")
-        run_command("events", f"{folder}/run", file, "--out", f"{folder}/events.csv", "--quiet")
+        run_command("events", file, f"{folder}/run", "--out", f"{folder}/events.csv", "--quiet")
         table = np.genfromtxt(f"{folder}/events.csv", delimiter=",", names=True)
     return [np.sort(np.atleast_1d(table)["seconds"])]
 

@@ -312,7 +312,7 @@ def by_commands(given: Recorded, folder: Path) -> Table:
     np.save(file, given.values.astype(np.float32))
     run = str(folder / "run")
     run_command("train", str(file), "--rate", str(given.rate), "--out", run, "--quiet")
-    run_command("events", run, str(file), "--out", str(folder / "events.csv"))
+    run_command("events", str(file), run, "--out", str(folder / "events.csv"))
     table = np.genfromtxt(folder / "events.csv", delimiter=",", names=True)
     table = np.atleast_1d(table)
     return Table(table["seconds"], table["waveform"].astype(int), table["amplitude"])

@@ -12,7 +12,7 @@ within a tenth of its waveform's length (at least 2 samples), each counted once.
 only those of the right waveform, where every detected waveform stands for the true one that it is
 found at most often.
 
-whatwhere  `whatwhere train FILE --out RUN`, then `whatwhere events RUN FILE --out EVENTS`; a
+whatwhere  `whatwhere train FILE --out RUN`, then `whatwhere events FILE RUN --out EVENTS`; a
            .npy file has no rate, so that `--rate` is given
 threshold  as in spike sorting: a Butterworth band-pass of the third order whose edges are chosen
            for the true length of the waveforms, peaks above 4.5 deviations of the noise (median),
@@ -67,7 +67,7 @@ def by_commands(given: Recording, folder: Path) -> Found:
     rate = ["--rate", str(given.scene.rate)] if file.suffix == ".npy" else []
     run_command("train", str(file), *rate, "--out", str(folder / "run"), "--quiet")
     events = folder / "events.csv"
-    run_command("events", str(folder / "run"), str(file), "--out", str(events))
+    run_command("events", str(file), str(folder / "run"), "--out", str(events))
     table = np.genfromtxt(events, delimiter=",", names=True)
     table = np.atleast_1d(table)
     # seconds are what people use; the first sample is at 0

@@ -70,7 +70,7 @@ def by_commands(file: Path) -> Spikes:
     with tempfile.TemporaryDirectory() as folder:
         run = f"{folder}/run"
         run_command("train", str(file), "--rate", str(RATE), "--out", run, "--quiet")
-        run_command("events", run, str(file), "--out", f"{folder}/events.csv")
+        run_command("events", str(file), run, "--out", f"{folder}/events.csv")
         table = np.genfromtxt(f"{folder}/events.csv", delimiter=",", names=True)
     return Spikes(table["sample"], table["waveform"].astype(int))
 

@@ -50,23 +50,23 @@ OUT = "OUT"
 FEW = (*PLAIN, "--set", "inference.steps=1")
 CASES: dict[str, Callable[[Place], Case]] = {
     "demo": lambda a: Case(("--out", OUT), "demo.json"),
-    "explore": lambda a: Case((a.run, a.picture, "--out", OUT), reads=a.picture),
+    "explore": lambda a: Case((a.run, "--images", a.picture, "--out", OUT), reads=a.picture),
     "label": lambda a: Case(
         (a.pictures, "--labels-from", a.labels, "--export", OUT, "--out", a.labels.parent / "own"),
         reads=a.labels,
     ),
-    "encode": lambda a: Case((a.run, a.picture, "--out", OUT, *FEW), reads=a.picture),
-    "decode": lambda a: Case((a.run, a.codes, "--out", OUT), reads=a.codes),
-    "events": lambda a: Case((a.waveforms, a.recording, "--out", OUT), reads=a.recording),
-    "describe": lambda a: Case((a.run, a.picture, "--out", OUT, *FEW), reads=a.picture),
+    "encode": lambda a: Case((a.picture, a.run, "--out", OUT, *FEW), reads=a.picture),
+    "decode": lambda a: Case((a.codes, a.run, "--out", OUT), reads=a.codes),
+    "events": lambda a: Case((a.recording, a.waveforms, "--out", OUT), reads=a.recording),
+    "describe": lambda a: Case((a.picture, a.run, "--out", OUT, *FEW), reads=a.picture),
     "classify": lambda a: Case(
         (a.pictures, a.run, "--labels", a.labels, "--out", OUT), "predictions.csv"
     ),
-    "figures": lambda a: Case((a.run, a.pictures, "--out", OUT), "report.html"),
-    "denoise": lambda a: Case((a.picture, OUT, "--noise", 0.1), reads=a.picture),
-    "inpaint": lambda a: Case((a.picture, a.mask, OUT), reads=a.mask),
+    "figures": lambda a: Case((a.run, "--images", a.pictures, "--out", OUT), "report.html"),
+    "denoise": lambda a: Case((a.picture, "--out", OUT, "--noise", 0.1), reads=a.picture),
+    "inpaint": lambda a: Case((a.picture, "--mask", a.mask, "--out", OUT), reads=a.mask),
     "anomaly fit": lambda a: Case((a.pictures, "--out", OUT), reads=a.pictures / "0.png"),
-    "anomaly score": lambda a: Case((a.detector, a.pictures, "--out", OUT), "scores.csv"),
+    "anomaly score": lambda a: Case((a.pictures, a.detector, "--out", OUT), "scores.csv"),
     "anomaly odd": lambda a: Case((a.pictures, "--out", OUT), "scores.csv"),
 }
 WITHOUT_A_FILE_OF_THE_USERS_CHOICE = {

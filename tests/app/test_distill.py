@@ -20,13 +20,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tiny.make(tmp_path_factory.mktemp("distill") / "run")
     images, labels = tiny.bars(60, seed=1)
     np.savez(folder / "bars.npz", images=images, labels=labels)
-    whatwhere("distill", folder, folder / "bars.npz", "--steps", 3, *QUICK, "--quiet")
+    whatwhere("distill", folder, "--images", folder / "bars.npz", "--steps", 3, *QUICK, "--quiet")
     return folder
 
 
 def test_the_cost_after_the_learned_steps_is_reported_and_lower_than_before(run: Path) -> None:
     options = ("--steps", 2, "--set", "inference.lam=3", "--set", "imitation=0.1", *QUICK)
-    result = json.loads(whatwhere("distill", run, run / "bars.npz", *options, "--json"))
+    result = json.loads(whatwhere("distill", run, "--images", run / "bars.npz", *options, "--json"))
     assert result["images"] == 6
     assert result["file"] == str(run / "inference-2.safetensors")
     model, held_out = ww.load(run), ww.data.load(run / "bars.npz")[slice(54, 60)]
@@ -50,8 +50,8 @@ def test_the_cost_after_the_learned_steps_is_reported_and_lower_than_before(run:
 def test_encode_writes_the_codes_of_the_learned_steps(run: Path, tmp_path: Path) -> None:
     whatwhere(
         "encode",
-        run,
         run / "bars.npz",
+        run,
         "--out",
         tmp_path / "codes.npz",
         "--preset",
@@ -67,8 +67,8 @@ def test_encode_writes_the_codes_of_the_learned_steps(run: Path, tmp_path: Path)
     with pytest.raises(SpecError, match=r"--set inference\.… does not work with --preset learned"):
         whatwhere(
             "encode",
-            run,
             "digits",
+            run,
             "--out",
             "x.npz",
             "--preset",
@@ -101,6 +101,6 @@ def test_classify_describes_images_by_the_learned_steps(
 def test_what_is_missing_is_named(run: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "one.npy", tiny.bars(1)[0])
     with pytest.raises(ImageError, match="expected at least 2"):
-        whatwhere("distill", run, tmp_path / "one.npy", *QUICK)
+        whatwhere("distill", run, "--images", tmp_path / "one.npy", *QUICK)
     with pytest.raises(RunError, match=r"7 learned steps.*whatwhere distill .* --steps 7"):
         whatwhere("svm", run / "bars.npz", run, "--preset", "learned-7", *PLAIN)

@@ -136,7 +136,7 @@ def test_markup_in_a_path_is_shown_as_it_is(tmp_path: Path) -> None:
     source.parent.mkdir()
     np.save(source, tiny.bars(3)[0])
     printed = whatwhere(
-        "encode", run, source, "--out", tmp_path / "c[" / "b].npz", "--preset", "recipe", *PLAIN
+        "encode", source, run, "--out", tmp_path / "c[" / "b].npz", "--preset", "recipe", *PLAIN
     )
     assert "c[/b].npz: codes of 3 images" in printed
 
@@ -158,27 +158,27 @@ def test_a_command_never_writes_onto_what_it_reads(tmp_path: Path) -> None:
     for i in range(3):
         Image.fromarray(np.full((10, 10), 60 * i, np.uint8)).save(pictures / f"{i}.png")
     codes = ("--out", tmp_path / "codes.npz", "--where", "--preset", "recipe")
-    whatwhere("encode", run, pictures, *codes, *PLAIN)
+    whatwhere("encode", pictures, run, *codes, *PLAIN)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     commands = [
-        ("denoise", pictures, pictures),
-        ("denoise", pictures / "0.png", pictures / "0.png"),
+        ("denoise", pictures, "--out", pictures),
+        ("denoise", pictures / "0.png", "--out", pictures / "0.png"),
         ("anomaly", "fit", pictures, "--out", pictures / "0.png"),
-        ("encode", run, pictures, "--out", run / "model.safetensors"),
-        ("encode", run, pictures, "--out", pictures / "0.png"),
-        ("decode", run, tmp_path / "codes.npz", "--out", tmp_path / "codes.npz"),
-        ("explore", run, pictures, "--out", run / "recipe.toml"),
+        ("encode", pictures, run, "--out", run / "model.safetensors"),
+        ("encode", pictures, run, "--out", pictures / "0.png"),
+        ("decode", tmp_path / "codes.npz", run, "--out", tmp_path / "codes.npz"),
+        ("explore", run, "--images", pictures, "--out", run / "recipe.toml"),
     ]
     for command in commands:
         with pytest.raises(RunError, match="this command reads it"):
             whatwhere(*command, "--overwrite")
-    for command in (*commands, ("decode", run, tmp_path / "codes.npz", "--out", pictures)):
+    for command in (*commands, ("decode", tmp_path / "codes.npz", run, "--out", pictures)):
         with pytest.raises(RunError, match=r"this command reads it|exists already"):
             whatwhere(*command)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
-    whatwhere("decode", run, tmp_path / "codes.npz", "--out", tmp_path / "decoded")
+    whatwhere("decode", tmp_path / "codes.npz", run, "--out", tmp_path / "decoded")
     # its own results again
-    whatwhere("decode", run, tmp_path / "codes.npz", "--out", tmp_path / "decoded")
+    whatwhere("decode", tmp_path / "codes.npz", run, "--out", tmp_path / "decoded")
 
 
 @pytest.mark.parametrize("delay", [0.1, 0.8])

@@ -105,15 +105,17 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Command]:
         options=TrainingOptions(engine="reference", device="cpu"),
     )
     session.save(place / "classifier")
-    describe = ("describe", run, bar_pictures, "--set", "copies=2", *PLAIN)
+    describe = ("describe", bar_pictures, run, "--set", "copies=2", *PLAIN)
     whatwhere(*describe, "--out", place / "metric.npz")
     denoise = ("denoise", crops, "--noise", "0.1")
-    score = ("anomaly", "score", place / "detector", whole)
+    score = ("anomaly", "score", whole, place / "detector")
     classify = ("classify", bar_pictures, place / "classifier")
     out = ("--out",)
     return {
-        "denoise": Command(denoise, (), pictures_of, "3.png"),
-        "inpaint": Command(("inpaint", crops, place / "mask.png"), (), pictures_of, "3.png"),
+        "denoise": Command(denoise, out, pictures_of, "3.png"),
+        "inpaint": Command(
+            ("inpaint", crops, "--mask", place / "mask.png"), out, pictures_of, "3.png"
+        ),
         "score": Command(score, out, scores_of, "index.html"),
         "classify": Command(classify, out, classes_of, "predictions.csv"),
         "descriptors": Command(
@@ -189,8 +191,8 @@ def test_parts_of_a_folder_of_many_sizes_are_equal_and_keep_the_names(
     folder.mkdir()
     for side in range(10, 14):
         Image.fromarray(np.full((side, side), 90, np.uint8)).save(folder / f"{side}.png")
-    run = commands["descriptors"].arguments[1]
-    encode = ("encode", run, folder, "--preset", "recipe", *PLAIN)
+    run = commands["descriptors"].arguments[2]
+    encode = ("encode", folder, run, "--preset", "recipe", *PLAIN)
     for shard in ("1/2", "2/2"):
         whatwhere(*encode, "--out", tmp_path / "codes", "--shard", shard)
     assert ww.load_codes(tmp_path / "codes").names == [f"{side}.png" for side in range(10, 14)]
@@ -237,11 +239,11 @@ def test_codes_of_pictures_that_changed_are_an_error(
     """The second part would begin with a picture that the first part has already."""
     import whatwhere as ww
 
-    run, bars = commands["descriptors"].arguments[1:3]
+    bars, run = commands["descriptors"].arguments[1:3]
     folder = tmp_path / "pictures"
     shutil.copytree(str(bars), folder)
     out = tmp_path / "codes"
-    encode = ("encode", run, folder, "--where", "--preset", "recipe", *PLAIN, "--out", out)
+    encode = ("encode", folder, run, "--where", "--preset", "recipe", *PLAIN, "--out", out)
     whatwhere(*encode, "--shard", "1/2")
     shutil.copy(folder / "0.png", folder / "00.png")
     for shard in ("1/2", "2/2"):  # complete, and still to do
@@ -252,7 +254,7 @@ def test_codes_of_pictures_that_changed_are_an_error(
     with pytest.raises(ImageError, match=changed):
         ww.load_codes(out)
     with pytest.raises(ImageError, match=changed):
-        whatwhere("decode", run, out, "--out", tmp_path / "decoded")
+        whatwhere("decode", out, run, "--out", tmp_path / "decoded")
     whatwhere(*encode, "--shard", "1/2", "--overwrite")
     assert len(ww.load_codes(out)) == 6
     (folder / "00.png").rename(folder / "5.png")
@@ -262,22 +264,22 @@ def test_codes_of_pictures_that_changed_are_an_error(
 
 def test_parts_of_an_array_know_the_array(commands: dict[str, Command], tmp_path: Path) -> None:
     """By its name and its number of images, whatever folder it is in."""
-    run = commands["descriptors"].arguments[1]
+    run = commands["descriptors"].arguments[2]
     for place, count in (("here", 6), ("there", 6), ("later", 7)):
         (tmp_path / place).mkdir()
         np.save(tmp_path / place / "bars.npy", tiny.bars(count)[0])
     out = ("--out", tmp_path / "codes", "--preset", "recipe", *PLAIN)
-    whatwhere("encode", run, tmp_path / "here" / "bars.npy", *out, "--shard", "1/3")
-    whatwhere("encode", run, tmp_path / "there" / "bars.npy", *out, "--shard", "2/3")
+    whatwhere("encode", tmp_path / "here" / "bars.npy", run, *out, "--shard", "1/3")
+    whatwhere("encode", tmp_path / "there" / "bars.npy", run, *out, "--shard", "2/3")
     with pytest.raises(ImageError, match="was made: 6 and 7"):
-        whatwhere("encode", run, tmp_path / "later" / "bars.npy", *out, "--shard", "3/3")
+        whatwhere("encode", tmp_path / "later" / "bars.npy", run, *out, "--shard", "3/3")
 
 
 def test_parts_of_other_settings_are_an_error(commands: dict[str, Command], tmp_path: Path) -> None:
     crops = commands["denoise"].arguments[1]
     out = tmp_path / "parts"
-    whatwhere("denoise", crops, out, "--noise", "0.1", "--shard", "1/2")
-    other = ("denoise", crops, out, "--noise", "0.03", "--shard", "2/2")
+    whatwhere("denoise", crops, "--out", out, "--noise", "0.1", "--shard", "1/2")
+    other = ("denoise", crops, "--out", out, "--noise", "0.03", "--shard", "2/2")
     with pytest.raises(ImageError, match="part-00001-of-00002 was made with other settings"):
         whatwhere(*other)
     whatwhere(*other, "--overwrite")
@@ -289,12 +291,12 @@ def test_masks_that_change_between_shards_are_an_error(
     commands: dict[str, Command], tmp_path: Path
 ) -> None:
     """The masks of all shards are as many as their pictures, even where those of a shard are."""
-    run, folder = commands["descriptors"].arguments[1:3]
+    folder, run = commands["descriptors"].arguments[1:3]
     masks = tmp_path / "masks"
     masks.mkdir()
     for number in range(6):
         Image.fromarray(np.full((10, 10), 255, np.uint8)).save(masks / f"mask{number}.png")
-    words = ("encode", run, folder, "--mask", masks, "--preset", "recipe", *PLAIN)
+    words = ("encode", folder, run, "--mask", masks, "--preset", "recipe", *PLAIN)
     with pytest.raises(ImageError, match="has 6 masks for 5 pictures in all shards"):
         whatwhere(*words, "--out", tmp_path / "codes", "--shard", "1/2")
 
@@ -333,13 +335,13 @@ def test_a_shard_opens_its_own_pictures_only(
 def test_a_shard_of_codes_opens_its_own_pictures_and_masks_only(
     commands: dict[str, Command], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, folder = commands["descriptors"].arguments[1:3]
+    folder, run = commands["descriptors"].arguments[1:3]
     masks = tmp_path / "masks"
     masks.mkdir()
     for number in range(5):
         Image.fromarray(np.full((10, 10), 255, np.uint8)).save(masks / f"mask{number}.png")
     opened = opened_files(monkeypatch)
-    words = ("encode", run, folder, "--mask", masks, "--preset", "recipe", *PLAIN)
+    words = ("encode", folder, run, "--mask", masks, "--preset", "recipe", *PLAIN)
     whatwhere(*words, "--out", tmp_path / "codes", "--shard", "1/3")
     assert set(opened) == {"0.png", "mask0.png"}
 
@@ -352,7 +354,7 @@ def test_labels_are_the_same_in_all_shards(commands: dict[str, Command], tmp_pat
         (tmp_path / "trees" / label).mkdir(parents=True)
         picture = np.full((10, 10), 50 * number, np.uint8)
         Image.fromarray(picture).save(tmp_path / "trees" / label / "a.png")
-    encode = ("encode", commands["descriptors"].arguments[1], tmp_path / "trees", *PLAIN)
+    encode = ("encode", tmp_path / "trees", commands["descriptors"].arguments[2], *PLAIN)
     for number in (1, 2, 3):
         shard = ("--out", tmp_path / "codes", "--shard", f"{number}/3")
         whatwhere(*encode, *shard, "--preset", "recipe")
@@ -384,14 +386,14 @@ def test_a_shard_of_descriptors_does_not_learn_the_metric_again(
 ) -> None:
     """A shard of grey pictures of another size is made like those of the metric."""
     run = tmp_path / "run"
-    shutil.copytree(str(commands["descriptors"].arguments[1]), run)
+    shutil.copytree(str(commands["descriptors"].arguments[2]), run)
     folder = tmp_path / "pictures"
     folder.mkdir()
     rng = np.random.default_rng(0)
     for number in range(5):
         pixels = rng.integers(0, 255, (10, 10, 3), np.uint8)
         Image.fromarray(pixels).save(folder / f"{number}.png")
-    describe = ("describe", run, folder, "--set", "copies=2", *PLAIN)
+    describe = ("describe", folder, run, "--set", "copies=2", *PLAIN)
     whatwhere(*describe, "--out", tmp_path / "metric.npz")
     metric = (run / "metric.safetensors").read_bytes()
     for number in (3, 4):

@@ -52,25 +52,24 @@ def commands(inputs: Path) -> dict[str, Command]:
         *words: object,
         out: str,
         settings: Sequence[object] = (),
-        option: Sequence[str] = ("--out",),
     ) -> Command:
         def begin(disk: Path) -> list[object]:
-            if str(words[1]) == "RUN":
+            if "RUN" in words:
                 shutil.copytree(inputs / "run", disk / "run", dirs_exist_ok=True)
             known = [disk / "run" if word == "RUN" else word for word in words]
-            return [*known, *option, disk / out, *settings, "--quiet"]
+            return [*known, "--out", disk / out, *settings, "--quiet"]
 
         return Command(
             begin, lambda disk: [*begin(disk), *(["--overwrite"] if (disk / out).is_file() else [])]
         )
 
-    mask = ("inpaint", pictures, inputs / "mask.png")  # labelling has a test of its own
+    mask = ("inpaint", pictures, "--mask", inputs / "mask.png")  # labelling has a test of its own
     return {
         **{name: known for name, known in kills.commands(inputs).items() if name != "label"},
         "encode": same(
-            "encode", inputs / "run", images, "--preset", "recipe", out="codes.npz", settings=PLAIN
+            "encode", images, inputs / "run", "--preset", "recipe", out="codes.npz", settings=PLAIN
         ),
-        "inpaint": same(*mask, out="filled", option=(), settings=("--device", "cpu")),
+        "inpaint": same(*mask, out="filled", settings=("--device", "cpu")),
         "classify": same(
             "classify",
             images,
@@ -80,8 +79,12 @@ def commands(inputs: Path) -> dict[str, Command]:
             out="classes",
             settings=PLAIN,
         ),
-        "figures": same("figures", inputs / "run", images, out="figures", settings=engine),
-        "explore": same("explore", inputs / "run", images, out="page.html", settings=engine),
+        "figures": same(
+            "figures", inputs / "run", "--images", images, out="figures", settings=engine
+        ),
+        "explore": same(
+            "explore", inputs / "run", "--images", images, out="page.html", settings=engine
+        ),
     }
 
 

@@ -143,7 +143,7 @@ def readers(folder: Path) -> dict[str, Reader]:
     batch = latents.folder / "batch1-0.npz"
     add("latents", shutil.copy(batch, folder / "latents.npz"), lambda _: latents.read(0), batch)
 
-    whatwhere("encode", run, folder / "images.npy", "--out", folder / "codes.npz", *PLAIN)
+    whatwhere("encode", folder / "images.npy", run, "--out", folder / "codes.npz", *PLAIN)
     add("codes", folder / "codes.npz", lambda path: ww.load_codes(path).features)
     ww.AnomalyDetector(aligned=True).fit(images[:, None]).save(folder / "detector.safetensors")
     add(

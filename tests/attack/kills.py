@@ -92,16 +92,16 @@ def commands(inputs: Path) -> dict[str, Command]:
         )
 
     def denoise(out: Path) -> list[object]:
-        return ["denoise", pictures, out / "clean", "--noise", "0.1", "--device", "cpu"]
+        return ["denoise", pictures, "--out", out / "clean", "--noise", "0.1", "--device", "cpu"]
 
     def denoise_again(out: Path) -> list[object]:
         """Over results of other settings. Run again, it needs no --overwrite."""
         clean = out / "clean"
         options = ["--noise", "0.2", "--device", "cpu"]
         if clean.exists():
-            return ["denoise", pictures, clean, *options]
+            return ["denoise", pictures, "--out", clean, *options]
         shutil.copytree(inputs / "clean", clean)
-        return ["denoise", pictures, clean, *options, "--overwrite"]
+        return ["denoise", pictures, "--out", clean, *options, "--overwrite"]
 
     def denoise_again_or_continue(out: Path) -> list[object]:
         record = out / "clean" / "restoration.json"
@@ -110,7 +110,16 @@ def commands(inputs: Path) -> dict[str, Command]:
         return [*denoise_again(out), *([] if began else ["--overwrite"])]
 
     def inpaint(out: Path) -> list[object]:
-        return ["inpaint", pictures, inputs / "mask.png", out / "filled", "--device", "cpu"]
+        return [
+            "inpaint",
+            pictures,
+            "--mask",
+            inputs / "mask.png",
+            "--out",
+            out / "filled",
+            "--device",
+            "cpu",
+        ]
 
     def classify(out: Path) -> list[object]:
         table = ("--labels", inputs / "labels.csv", "--out", out / "classes")
@@ -121,7 +130,7 @@ def commands(inputs: Path) -> dict[str, Command]:
 
     def figures(out: Path) -> list[object]:
         options = ("--only", "filters", "--only", "cost-1", "--set", "engine=reference")
-        return ["figures", run, images, "--out", out / "figures", *options]
+        return ["figures", run, "--images", images, "--out", out / "figures", *options]
 
     def label(out: Path) -> list[object]:
         return ["labels one by one", out / "labels.csv"]
@@ -133,6 +142,7 @@ def commands(inputs: Path) -> dict[str, Command]:
         return [
             "distill",
             out / "run",
+            "--images",
             images,
             "--steps",
             "2",
@@ -146,20 +156,20 @@ def commands(inputs: Path) -> dict[str, Command]:
     return {
         "train": train(),
         "train in a stream": train("--set", "learning.each.update=batch"),
-        "encode": same("encode", run, images, "--preset", "recipe", name="codes.npz"),
-        "decode": same("decode", run, inputs / "codes.npz", name="pictures"),
+        "encode": same("encode", images, run, "--preset", "recipe", name="codes.npz"),
+        "decode": same("decode", inputs / "codes.npz", run, name="pictures"),
         "denoise": Command(denoise, denoise),
         "denoise --overwrite": Command(denoise_again, denoise_again_or_continue),
         "inpaint": Command(inpaint, inpaint),
         "classify": Command(classify, classify),
         "classify by a classifier": Command(classify_new, classify_new),
         "figures": Command(figures, figures),
-        "explore": same("explore", run, images, name="page.html"),
+        "explore": same("explore", run, "--images", images, name="page.html"),
         "label": Command(label, label),
         "distill": Command(distill, distill),
         "anomaly fit": same("anomaly", "fit", pictures, name="detector.safetensors"),
         "anomaly score": same(
-            "anomaly", "score", inputs / "detector.safetensors", pictures, name="report"
+            "anomaly", "score", pictures, inputs / "detector.safetensors", name="report"
         ),
     }
 
@@ -224,10 +234,10 @@ def make_inputs(folder: Path, only: Sequence[str] = ()) -> Path:
     shutil.copy(folder / "run" / "recipe.toml", folder)
     if not only or "decode" in only:
         options = ("--out", folder / "codes.npz", "--where", "--preset", "recipe", *PLAIN)
-        assert finish(["encode", folder / "run", folder / "images.npy", *options])
+        assert finish(["encode", folder / "images.npy", folder / "run", *options])
     if not only or "denoise --overwrite" in only:
         options = ("--noise", "0.1", "--device", "cpu")
-        assert finish(["denoise", folder / "pictures", folder / "clean", *options])
+        assert finish(["denoise", folder / "pictures", "--out", folder / "clean", *options])
     mask = np.full((10, 10), 255, np.uint8)
     mask[3:5, 3:5] = 0
     Image.fromarray(mask).save(folder / "mask.png")

@@ -69,9 +69,28 @@ def damaged_runs(whole: Path, earlier: Path, copy: Path) -> Iterator[str]:
 def commands(images: Path, copy: Path, out: Path) -> dict[str, list[object]]:
     """What reads a run; training comes last, as it writes into it."""
     return {
-        "encode": ["encode", copy, images, "--out", out / "codes.npz", *PLAIN, "--quiet"],
-        "explore": ["explore", copy, images, "--out", out / "page.html", *PLAIN[:2], "--quiet"],
-        "figures": ["figures", copy, images, "--out", out / "f", "--only", "filters", "--quiet"],
+        "encode": ["encode", images, copy, "--out", out / "codes.npz", *PLAIN, "--quiet"],
+        "explore": [
+            "explore",
+            copy,
+            "--images",
+            images,
+            "--out",
+            out / "page.html",
+            *PLAIN[:2],
+            "--quiet",
+        ],
+        "figures": [
+            "figures",
+            copy,
+            "--images",
+            images,
+            "--out",
+            out / "f",
+            "--only",
+            "filters",
+            "--quiet",
+        ],
         "train": ["train", images, "--resume", copy, *PLAIN, "--quiet"],
     }
 

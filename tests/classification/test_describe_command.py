@@ -31,7 +31,7 @@ def test_descriptors_in_the_metric_that_the_run_keeps(
     run: Path, images: Path, tmp_path: Path
 ) -> None:
     few = ("--set", "rotation=10", "--set", "copies=2", "--json", *PLAIN)
-    printed = whatwhere("describe", run, images, "--out", tmp_path / "rows.npz", *few)
+    printed = whatwhere("describe", images, run, "--out", tmp_path / "rows.npz", *few)
     recipe, model = tiny.recipe(), ww.load(run / "model.safetensors")
     bars, labels = tiny.bars(37, seed=1)
     _, tensors = read_tensors(run / "metric.safetensors")
@@ -44,13 +44,13 @@ def test_descriptors_in_the_metric_that_the_run_keeps(
         np.testing.assert_array_equal(written["labels"], labels)
         assert json.loads(printed)["arrays"] == {"descriptors": list(written["descriptors"].shape)}
     np.save(tmp_path / "some.npy", (255 * bars[:5]).astype(np.uint8))
-    whatwhere("describe", run, tmp_path / "some.npy", "--out", tmp_path / "some.npz", *few)
+    whatwhere("describe", tmp_path / "some.npy", run, "--out", tmp_path / "some.npz", *few)
     with np.load(tmp_path / "some.npz") as written:  # other images, in the same metric
         np.testing.assert_allclose(written["descriptors"], wanted[:5], atol=0.02)
     whatwhere(
         "describe",
-        run,
         images,
+        run,
         "--out",
         tmp_path / "other.npz",
         "--set",

@@ -47,7 +47,7 @@ def images(tmp_path: Path) -> Path:
 
 def test_features_pooling_variables_and_labels(run: Path, images: Path, tmp_path: Path) -> None:
     out = tmp_path / "new" / "codes.npz"
-    printed = whatwhere("encode", run, images, "--out", out, "--where", "--json", *FEW_STEPS)
+    printed = whatwhere("encode", images, run, "--out", out, "--where", "--json", *FEW_STEPS)
     pixels, labels = tiny.bars(37, seed=1)
     v = torch.from_numpy(pixels)[:, None]
     model = ww.load(run / "model.safetensors")
@@ -70,7 +70,7 @@ def test_features_pooling_variables_and_labels(run: Path, images: Path, tmp_path
 def test_features_alone_unless_asked(run: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "bars.npy", tiny.bars(5)[0])
     printed = whatwhere(
-        "encode", run, tmp_path / "bars.npy", "--out", tmp_path / "codes.npz", *FEW_STEPS
+        "encode", tmp_path / "bars.npy", run, "--out", tmp_path / "codes.npz", *FEW_STEPS
     )
     assert ww.load_codes(tmp_path / "codes.npz").depth == 0
     assert "codes of 5 images" in printed
@@ -96,7 +96,7 @@ def test_a_folder_of_several_sizes(run: Path, tmp_path: Path) -> None:
         tmp_path / "pictures", {"a.png": (9, 12), "b.png": (11, 10), "c.png": (9, 12)}
     )
     out = tmp_path / "codes.npz"
-    whatwhere("encode", run, tmp_path / "pictures", "--out", out, "--where", *FEW_STEPS)
+    whatwhere("encode", tmp_path / "pictures", run, "--out", out, "--where", *FEW_STEPS)
     codes, model = ww.load_codes(out), ww.load(run / "model.safetensors")
     assert codes.names == ["a.png", "c.png", "b.png"]
     for i, name in enumerate(codes.names):
@@ -139,8 +139,8 @@ def test_a_large_picture_in_tiles(tmp_path: Path) -> None:
     asked = ("--where", *size, "--preset", "recipe", *PLAIN, *EXACT)
     whatwhere(
         "encode",
-        tmp_path / "model.safetensors",
         tmp_path / "pictures",
+        tmp_path / "model.safetensors",
         "--out",
         tmp_path / "codes.npz",
         *asked,
@@ -163,7 +163,7 @@ def test_codes_are_converged_unless_asked_otherwise(run: Path, tmp_path: Path) -
     out = ("--out", tmp_path / "codes.npz", "--overwrite", *PLAIN, *EXACT)
 
     def features(*options: str) -> np.ndarray:
-        whatwhere("encode", run, tmp_path / "bars.npy", *out, *options)
+        whatwhere("encode", tmp_path / "bars.npy", run, *out, *options)
         return ww.load_codes(tmp_path / "codes.npz").features
 
     coding = ww.InferenceSpec.coding(steps=30)
@@ -192,7 +192,7 @@ def test_masked_pixels_have_no_influence(run: Path, tmp_path: Path) -> None:
     codes = {}
     for name, mask in (("a", tmp_path / "mask.png"), ("b", tmp_path / "mask.png"), ("c", "nan")):
         out = tmp_path / f"{name}.npz"
-        whatwhere("encode", run, tmp_path / f"{name}.npy", "--mask", mask, "--out", out, *FEW_STEPS)
+        whatwhere("encode", tmp_path / f"{name}.npy", run, "--mask", mask, "--out", out, *FEW_STEPS)
         codes[name] = ww.load_codes(out).features
     model, v = ww.load(run / "model.safetensors"), torch.from_numpy(pixels)[:, None]
     M = torch.from_numpy(known).float().expand(5, 1, 10, 10)
@@ -207,30 +207,30 @@ def test_bad_input_raises_and_leaves_nothing_behind(
 ) -> None:
     out = ("--out", tmp_path / "codes.npz", *FEW_STEPS)
     with pytest.raises(RunError, match="there is no such folder"):
-        whatwhere("encode", tmp_path / "nowhere", images, *out)
+        whatwhere("encode", images, tmp_path / "nowhere", *out)
     with pytest.raises(RunError, match=r"there is no recipe.toml and no model.safetensors in it"):
-        whatwhere("encode", tmp_path, images, *out)
+        whatwhere("encode", images, tmp_path, *out)
     with pytest.raises(ImageError, match=r"Cannot find \S*none\.npy\. Check the path"):
-        whatwhere("encode", run, tmp_path / "none.npy", *out)
+        whatwhere("encode", tmp_path / "none.npy", run, *out)
     np.save(tmp_path / "below.npy", np.full((2, 10, 10), -1, np.float32))
     with pytest.raises(ImageError, match="Images have values down to -1"):
-        whatwhere("encode", run, tmp_path / "below.npy", *out)
+        whatwhere("encode", tmp_path / "below.npy", run, *out)
     with pytest.raises(SpecError, match="evice 'nonsense'"):
-        whatwhere("encode", run, images, "--out", tmp_path / "codes.npz", "--device", "nonsense")
+        whatwhere("encode", images, run, "--out", tmp_path / "codes.npz", "--device", "nonsense")
     (tmp_path / "file").touch()
     with pytest.raises(RunError, match=r"Writing .* failed: Not a directory"):
-        whatwhere("encode", run, images, "--out", tmp_path / "file" / "codes.npz", *FEW_STEPS)
+        whatwhere("encode", images, run, "--out", tmp_path / "file" / "codes.npz", *FEW_STEPS)
     with pytest.raises(RunError, match=r"Writing .* failed: File name too long"):
-        whatwhere("encode", run, images, "--out", tmp_path / ("x" * 256), *FEW_STEPS)
+        whatwhere("encode", images, run, "--out", tmp_path / ("x" * 256), *FEW_STEPS)
     with pytest.raises(RunError, match="there is no such folder"):
-        whatwhere("encode", "x" * 300, images, *out)
+        whatwhere("encode", images, "x" * 300, *out)
     with pytest.raises(RunError, match="it is a folder"):
-        whatwhere("encode", run, images, "--out", run, *FEW_STEPS)
+        whatwhere("encode", images, run, "--out", run, *FEW_STEPS)
     with pytest.raises(ImageError, match="Images have values down to -1"):
         whatwhere(
             "encode",
-            run,
             tmp_path / "below.npy",
+            run,
             "--out",
             tmp_path / "new" / "newer" / "codes.npz",
             *FEW_STEPS,
@@ -245,7 +245,7 @@ def test_a_model_file_serves_like_its_run_with_the_papers_inference_settings(
     np.save(tmp_path / "bars.npy", pixels)
     model_file = run / "model.safetensors"
     whatwhere(
-        "encode", model_file, tmp_path / "bars.npy", "--out", tmp_path / "codes.npz", *FEW_STEPS
+        "encode", tmp_path / "bars.npy", model_file, "--out", tmp_path / "codes.npz", *FEW_STEPS
     )
     v = torch.from_numpy(pixels)[:, None]
     expected = ww.infer(
@@ -271,7 +271,7 @@ def test_a_stopped_command_continues_when_it_is_given_again(run: Path, tmp_path:
     out = tmp_path / "new" / "codes.npz"
     images = many_bars(tmp_path, 6)
     kept = out.parent / ".codes.npz.blocks"
-    encode = ("encode", run, images, "--out", out, *FEW_STEPS, *SMALL_BLOCKS)
+    encode = ("encode", images, run, "--out", out, *FEW_STEPS, *SMALL_BLOCKS)
     errors = tmp_path / "errors.txt"
 
     def blocks() -> dict[str, int]:
@@ -310,7 +310,7 @@ def test_batches_of_a_block_at_work_are_kept(run: Path, tmp_path: Path, number: 
     images = many_bars(tmp_path, 6)
     whole = tmp_path / "whole.npz"
     out = tmp_path / "codes.npz"
-    words = ("encode", run, images, "--where", "--out")
+    words = ("encode", images, run, "--where", "--out")
     whatwhere(*words, whole, *FEW_STEPS)
     errors = tmp_path / "errors.txt"
     saves_all = ("--set", "limits.save_seconds=0")  # each of the six batches
@@ -359,7 +359,7 @@ def test_learned_steps_that_came_later_are_named(run: Path, tmp_path: Path) -> N
     """`distill` between two submissions changes the default preset."""
     copy = shutil.copytree(run, tmp_path / "run")
     np.save(tmp_path / "bars.npy", tiny.bars(4)[0])
-    encode = ("encode", copy, tmp_path / "bars.npy", "--out", tmp_path / "codes", "--device", "cpu")
+    encode = ("encode", tmp_path / "bars.npy", copy, "--out", tmp_path / "codes", "--device", "cpu")
     steps = ("--set", "inference.steps=2")
     whatwhere(*encode, *steps, "--preset", "coding", "--shard", "1/2")
     ww.UnrolledInference(ww.load(copy), steps=2).learned.save(copy)
@@ -373,7 +373,7 @@ def test_two_processes_do_not_write_the_same_part(run: Path, tmp_path: Path) -> 
     np.save(tmp_path / "bars.npy", tiny.bars(5)[0])
     folder = tmp_path / ".codes.npz.blocks"
     folder.mkdir()
-    encode = ("encode", run, tmp_path / "bars.npy", "--out", tmp_path / "codes.npz", *FEW_STEPS)
+    encode = ("encode", tmp_path / "bars.npy", run, "--out", tmp_path / "codes.npz", *FEW_STEPS)
     with (
         locked(folder, "held"),
         pytest.raises(RunError, match=r"Another process is writing \S*codes\.npz\. Wait"),
@@ -408,10 +408,10 @@ def test_codes_of_another_model_are_an_error(run: Path, tmp_path: Path) -> None:
     other = tiny.make(tmp_path / "other", seed=1)
     np.save(tmp_path / "bars.npy", tiny.bars(3)[0])
     codes = tmp_path / "codes.npz"
-    whatwhere("encode", run, tmp_path / "bars.npy", "--out", codes, "--where", *FEW_STEPS)
+    whatwhere("encode", tmp_path / "bars.npy", run, "--out", codes, "--where", *FEW_STEPS)
     expected = rf"another model encoded it, with the checksum {ww.load(run).checksum[:8]}… instead"
     with pytest.raises(ImageError, match=expected):
-        whatwhere("decode", other, codes, "--out", tmp_path / "images.npz")
+        whatwhere("decode", codes, other, "--out", tmp_path / "images.npz")
     assert not (tmp_path / "images.npz").exists()
     loaded = ww.load_codes(codes)
     with pytest.raises(ImageError, match=expected):
@@ -425,7 +425,7 @@ def test_blocks_of_other_work_are_not_continued(run: Path, tmp_path: Path) -> No
     kept.mkdir()
     (kept / "made_for").write_text("other images")
     (kept / "block0000000.npz").write_bytes(b"of other images")
-    whatwhere("encode", run, tmp_path / "bars.npy", "--out", tmp_path / "codes.npz", *FEW_STEPS)
+    whatwhere("encode", tmp_path / "bars.npy", run, "--out", tmp_path / "codes.npz", *FEW_STEPS)
     assert len(ww.load_codes(tmp_path / "codes.npz")) == 5
     assert not kept.exists()
 
@@ -434,7 +434,7 @@ def test_blocks_of_other_work_are_not_continued(run: Path, tmp_path: Path) -> No
 def test_damaged_work_is_done_again(run: Path, tmp_path: Path, harm: bytes) -> None:
     """It ended with a BadZipFile, and a flipped bit came into the file."""
     out = tmp_path / "codes.npz"
-    encode = ("encode", run, many_bars(tmp_path, 3), "--out", out, *FEW_STEPS, *SMALL_BLOCKS)
+    encode = ("encode", many_bars(tmp_path, 3), run, "--out", out, *FEW_STEPS, *SMALL_BLOCKS)
     errors = tmp_path / "errors.txt"
     ending = programs.Ending(signal.SIGKILL, block_name(2))
     programs.start(encode, errors, ending=ending).join(120)
@@ -461,7 +461,7 @@ def test_work_is_kept_under_the_whole_name_of_its_file(tmp_path: Path) -> None:
 
 
 def shard_words(run: Path, images: Path, out: Path, shard: str) -> list[object]:
-    return ["encode", run, images, "--out", out, "--shard", shard, *FEW_STEPS, *ONE_STEP]
+    return ["encode", images, run, "--out", out, "--shard", shard, *FEW_STEPS, *ONE_STEP]
 
 
 def test_two_processes_write_parts_that_are_read_as_one(
@@ -477,7 +477,7 @@ def test_two_processes_write_parts_that_are_read_as_one(
         process.join(120)
         assert process.exitcode == 0, file.read_text()
     assert errors[0].read_text().splitlines()[0] == "part 1/2 of the pictures (--shard)"
-    whatwhere("encode", run, images, "--out", tmp_path / "whole.npz", *FEW_STEPS, *ONE_STEP)
+    whatwhere("encode", images, run, "--out", tmp_path / "whole.npz", *FEW_STEPS, *ONE_STEP)
     joined, whole = ww.load_codes(out), ww.load_codes(tmp_path / "whole.npz")
     np.testing.assert_array_equal(joined.features, whole.features)
     np.testing.assert_array_equal(joined.labels, whole.labels)
@@ -510,13 +510,13 @@ def test_a_killed_shard_is_named_and_run_again_alone(run: Path, tmp_path: Path) 
 def test_learned_steps_are_the_default_where_the_model_has_them(tmp_path: Path) -> None:
     np.save(tmp_path / "digits.npy", ww.data.load("digits").pixels[:3])
     out = ("--out", tmp_path / "codes.npz", "--where", "--overwrite", *PLAIN)
-    whatwhere("encode", "mnist", tmp_path / "digits.npy", *out, *EXACT)
+    whatwhere("encode", tmp_path / "digits.npy", "mnist", *out, *EXACT)
     model = ww.load("mnist")
     digits = ww.data.load("digits")[:3]
     learned = ww.infer(model, digits, steps="learned", engine="reference")
     codes = ww.load_codes(tmp_path / "codes.npz")
     np.testing.assert_allclose(codes.features, learned.features, atol=1e-6)
-    whatwhere("encode", "mnist", tmp_path / "digits.npy", *out)
+    whatwhere("encode", tmp_path / "digits.npy", "mnist", *out)
     small = ww.load_codes(tmp_path / "codes.npz")
     for i in range(3):
         error = (small.decode(model, i) - codes.decode(model, i)).square().mean()
@@ -529,7 +529,7 @@ def test_a_recipe_that_is_not_the_models_raises(run: Path, images: Path, tmp_pat
     for content in ("", "seed = 1\n"):
         (copy / "recipe.toml").write_text(content)
         with pytest.raises(RunError, match=r"recipe\.toml (lacks|does not match)"):
-            whatwhere("encode", copy, images, "--out", tmp_path / "codes.npz", *FEW_STEPS)
+            whatwhere("encode", images, copy, "--out", tmp_path / "codes.npz", *FEW_STEPS)
 
 
 # `whatwhere decode` as a person uses it -----------------------------------------------------------
@@ -543,14 +543,14 @@ def test_codes_become_the_reconstruction(run: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "bars.npz", images=pixels, labels=labels)
     whatwhere(
         "encode",
-        run,
         tmp_path / "bars.npz",
+        run,
         "--out",
         tmp_path / "codes.npz",
         "--where",
         *RECIPE_STEPS,
     )
-    whatwhere("decode", run, tmp_path / "codes.npz", "--out", tmp_path / "new" / "images.npz")
+    whatwhere("decode", tmp_path / "codes.npz", run, "--out", tmp_path / "new" / "images.npz")
     v = torch.from_numpy(pixels)[:, None]
     expected = ww.infer(ww.load(run), v, tiny.recipe().inference, engine="reference").reconstruction
     with np.load(tmp_path / "new" / "images.npz") as images:
@@ -566,14 +566,14 @@ def test_codes_of_several_sizes_become_pictures(run: Path, tmp_path: Path) -> No
         Image.fromarray(np.full(size, 200, np.uint8)).save(tmp_path / "pictures" / name)
     whatwhere(
         "encode",
-        run,
         tmp_path / "pictures",
+        run,
         "--out",
         tmp_path / "codes.npz",
         "--where",
         *RECIPE_STEPS,
     )
-    whatwhere("decode", run, tmp_path / "codes.npz", "--out", tmp_path / "decoded")
+    whatwhere("decode", tmp_path / "codes.npz", run, "--out", tmp_path / "decoded")
     assert sorted(path.name for path in (tmp_path / "decoded").iterdir()) == [
         RECORD,
         "a.png",
@@ -591,17 +591,17 @@ def test_codes_of_several_sizes_become_pictures(run: Path, tmp_path: Path) -> No
     with pytest.raises(
         ImageError, match=r"codes of several sizes; an \.npz file of images needs one"
     ):
-        whatwhere("decode", run, tmp_path / "codes.npz", "--out", tmp_path / "images.npz")
+        whatwhere("decode", tmp_path / "codes.npz", run, "--out", tmp_path / "images.npz")
 
 
 def test_codes_without_pooling_variables_raise_and_leave_nothing_behind(
     run: Path, tmp_path: Path
 ) -> None:
     np.save(tmp_path / "bars.npy", tiny.bars(3)[0])
-    whatwhere("encode", run, tmp_path / "bars.npy", "--out", tmp_path / "codes.npz", *RECIPE_STEPS)
+    whatwhere("encode", tmp_path / "bars.npy", run, "--out", tmp_path / "codes.npz", *RECIPE_STEPS)
     for out in ("images.npz", "decoded"):
         with pytest.raises(ImageError, match="Encode the images again with --where"):
-            whatwhere("decode", run, tmp_path / "codes.npz", "--out", tmp_path / out)
+            whatwhere("decode", tmp_path / "codes.npz", run, "--out", tmp_path / out)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bars.npy", "codes.npz"]
 
 
@@ -614,8 +614,8 @@ def test_every_picture_has_a_file_of_its_own(run: Path, tmp_path: Path) -> None:
         for i, name in enumerate(names):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(np.full((9, 12), 60 * i, np.uint8)).save(folder / name)
-        whatwhere("encode", run, folder, "--out", folder / "codes.npz", "--where", *RECIPE_STEPS)
-        whatwhere("decode", run, folder / "codes.npz", "--out", folder / "decoded")
+        whatwhere("encode", folder, run, "--out", folder / "codes.npz", "--where", *RECIPE_STEPS)
+        whatwhere("decode", folder / "codes.npz", run, "--out", folder / "decoded")
         assert len(list((folder / "decoded").glob("*.png"))) == 3
     assert picture_names(["a.png", "a.bmp"]) == ["0_a.png", "1_a.png"]
     assert picture_names(["x/a.png", "x_a.png"]) == ["0_x_a.png", "1_x_a.png"]

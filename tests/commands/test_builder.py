@@ -317,38 +317,6 @@ def test_help_imports_nothing_that_takes_long() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-# Options that became commands ---------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        (
-            ["encode", "runs/ecg", "a b.wav", "--events", "events.csv", "--json"],
-            "whatwhere events runs/ecg 'a b.wav' --out events.csv --json",
-        ),
-        (
-            ["encode", "m", "a.wav", "--events=e.csv", "--out", "codes.npz"],
-            "whatwhere events m a.wav --out e.csv",
-        ),
-        (
-            ["encode", "m", "pictures", "--out", "rows.npz", "--descriptors"],
-            "whatwhere describe m pictures --out rows.npz",
-        ),
-        (
-            ["info", "mnist", "--download", "--from", "~/mnist"],
-            "whatwhere download mnist --from '~/mnist'",
-        ),
-    ],
-)
-def test_an_option_that_became_a_command_answers_with_the_line_to_type(
-    words: list[str], line: str
-) -> None:
-    result = CliRunner().invoke(app, words)
-    assert result.exit_code == 2
-    assert line in " ".join(result.stderr.split())
-
-
 def test_commands_have_their_options_without_docstrings() -> None:
     """Python with -OO leaves docstrings out, from which the options come."""
     code = (

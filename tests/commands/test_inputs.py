@@ -55,7 +55,7 @@ def test_no_other_model_falls_back_to_the_digits(tmp_path: Path) -> None:
         with pytest.raises(ImagesUnknown):
             whatwhere(*words)
     np.save(tmp_path / "bars.npy", tiny.bars(6)[0])
-    drawn = ("figures", run, tmp_path / "bars.npy", "--only", "filters")
+    drawn = ("figures", run, "--images", tmp_path / "bars.npy", "--only", "filters")
     assert "filters.png" in whatwhere(*drawn)
 
 

@@ -54,7 +54,9 @@ def test_a_hostile_file_name_stays_text(tmp_path: Path) -> None:
     model.write_bytes(models.path("mnist").read_bytes())
     Image.fromarray(np.zeros((28, 28), np.uint8)).save(hostile / "a.png")
     out = tmp_path / "page.html"
-    whatwhere("explore", model, hostile, "--out", out, "--set", "engine=reference", "--quiet")
+    whatwhere(
+        "explore", model, "--images", hostile, "--out", out, "--set", "engine=reference", "--quiet"
+    )
     page = out.read_text(encoding="utf-8")
     assert carried(out)["name"] == '"><img src=x onerror=alert(1)>'
     assert "<img" not in page
@@ -151,6 +153,7 @@ def test_a_run_is_explored_with_its_own_recipe(tmp_path: Path) -> None:
     whatwhere(
         "explore",
         run,
+        "--images",
         tmp_path / "bars.npy",
         "--out",
         tmp_path / "page.html",

@@ -175,11 +175,11 @@ def test_never_worse_than_the_input(estimated: bool, least: int, most: int) -> N
         height, width = generator.integers(least, most, 2).tolist()
         clean = picture(height, width, seed)[None, None]
         y = noisy(clean, sigma, seed)
-        assert error(denoise(y, DENOISER, None if estimated else sigma), clean) < error(y, clean), (
-            sigma,
-            height,
-            width,
-        )
+        result = denoise(y, DENOISER, None if estimated else sigma)
+        # noise that is too faint to show stays
+        faint = estimated and sigma < 0.015 * float(clean.max() - clean.min())
+        limit = error(y, clean) if faint else 0.999 * error(y, clean)
+        assert error(result, clean) <= limit, (sigma, height, width)
 
 
 @pytest.mark.parametrize("period", [3, 4])

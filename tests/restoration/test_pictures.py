@@ -41,7 +41,7 @@ def pixels(dtype: type = np.uint8, size: int = 16, seed: int = 0) -> np.ndarray:
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
 def test_denoise_keeps_the_type_of_the_pixels(tmp_path: Path, dtype: type) -> None:
     Image.fromarray(pixels(dtype)).save(tmp_path / "in.png")
-    whatwhere("denoise", tmp_path / "in.png", tmp_path / "out.png", "--noise", 0.1, *SHORT)
+    whatwhere("denoise", tmp_path / "in.png", "--out", tmp_path / "out.png", "--noise", 0.1, *SHORT)
     result = np.asarray(Image.open(tmp_path / "out.png"))
     assert result.shape == (16, 16)
     assert result.max() > 255 if dtype is np.uint16 else result.dtype == np.uint8
@@ -59,8 +59,8 @@ def test_pages_of_many_channels_stay_as_they_are_stored(
     )
     written = encode_pictures(list(images[:].numpy()), images, "TIFF")
     (tmp_path / "in.tif").write_bytes(written)
-    whatwhere("denoise", tmp_path / "in.tif", tmp_path / "same.tif", "--noise", 0, *SHORT)
-    whatwhere("denoise", tmp_path / "in.tif", tmp_path / "out.tif", "--noise", 0.1, *SHORT)
+    whatwhere("denoise", tmp_path / "in.tif", "--out", tmp_path / "same.tif", "--noise", 0, *SHORT)
+    whatwhere("denoise", tmp_path / "in.tif", "--out", tmp_path / "out.tif", "--noise", 0.1, *SHORT)
     assert (tmp_path / "same.tif").read_bytes() == written
     result = load(tmp_path / "out.tif")
     assert (result.pixels.dtype, len(result), result.shape) == (dtype, 2, (channels, 16, 16))
@@ -75,7 +75,7 @@ def test_pages_of_many_channels_stay_as_they_are_stored(
 def test_without_noise_pictures_come_back_as_they_were(tmp_path: Path) -> None:
     colour = np.stack([pixels(seed=s) for s in range(3)], 2)
     Image.fromarray(colour).save(tmp_path / "in.png")
-    whatwhere("denoise", tmp_path / "in.png", tmp_path / "out.tif", "--noise", 0, *SHORT)
+    whatwhere("denoise", tmp_path / "in.png", "--out", tmp_path / "out.tif", "--noise", 0, *SHORT)
     np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / "out.tif")), colour)
 
 
@@ -84,7 +84,15 @@ def test_inpaint_keeps_known_pixels(tmp_path: Path, dtype: type) -> None:
     mask = np.random.default_rng(0).random((16, 16)) > 0.3
     Image.fromarray(pixels(dtype)).save(tmp_path / "in.png")
     Image.fromarray(mask.astype(np.uint8) * 255).save(tmp_path / "mask.png")
-    whatwhere("inpaint", tmp_path / "in.png", tmp_path / "mask.png", tmp_path / "out.png", *SHORT)
+    whatwhere(
+        "inpaint",
+        tmp_path / "in.png",
+        "--mask",
+        tmp_path / "mask.png",
+        "--out",
+        tmp_path / "out.png",
+        *SHORT,
+    )
     result = np.asarray(Image.open(tmp_path / "out.png"))
     np.testing.assert_array_equal(result[mask], pixels(dtype)[mask])
     assert (result[~mask] != pixels(dtype)[~mask]).any()
@@ -94,7 +102,9 @@ def test_transparent_pixels_are_filled_in(tmp_path: Path) -> None:
     colour = np.stack([pixels(seed=0)] * 3 + [np.full((16, 16), 255, np.uint8)], 2)
     colour[4:8, 4:8] = 0
     Image.fromarray(colour).save(tmp_path / "in.png")
-    whatwhere("inpaint", tmp_path / "in.png", "alpha", tmp_path / "out.png", *SHORT)
+    whatwhere(
+        "inpaint", tmp_path / "in.png", "--mask", "alpha", "--out", tmp_path / "out.png", *SHORT
+    )
     result = np.asarray(Image.open(tmp_path / "out.png"))
     assert result.shape == (16, 16, 3)
     assert result[4:8, 4:8].min() > 20  # 0 before
@@ -131,7 +141,7 @@ def test_an_interrupted_folder_continues_where_it_stopped(
 
     monkeypatch.setattr(pictures, "restore_picture", interrupted)
     with pytest.raises(AssertionError):
-        whatwhere("denoise", folder, out, *SHORT)
+        whatwhere("denoise", folder, "--out", out, *SHORT)
     assert sorted(path.name for path in out.iterdir()) == [
         ".whatwhere.json",
         "0.png",
@@ -139,12 +149,12 @@ def test_an_interrupted_folder_continues_where_it_stopped(
         "restoration.json",
     ]
     before = (out / "0.png").stat().st_mtime_ns
-    whatwhere("denoise", folder, out, *SHORT)
+    whatwhere("denoise", folder, "--out", out, *SHORT)
     assert restored == ["0.png", "1.png", "2.png", "2.png"]
     assert (out / "0.png").stat().st_mtime_ns == before
     with pytest.raises(RunError, match="other settings"):
-        whatwhere("denoise", folder, out, "--noise", 0.3, *SHORT)
-    whatwhere("denoise", folder, out, "--noise", 0, "--overwrite", *SHORT)
+        whatwhere("denoise", folder, "--out", out, "--noise", 0.3, *SHORT)
+    whatwhere("denoise", folder, "--out", out, "--noise", 0, "--overwrite", *SHORT)
     assert len(restored) == 7
 
 
@@ -209,7 +219,9 @@ def test_all_pages_are_restored_and_twelve_bits_stay_twelve(tmp_path: Path) -> N
     pages = [Image.fromarray(pixels(np.uint16, seed=seed) // 16) for seed in range(3)]
     pages[0].save(tmp_path / "in.tif", save_all=True, append_images=pages[1:])
     with pytest.warns(UserWarning, match="4095 as white"):
-        whatwhere("denoise", tmp_path / "in.tif", tmp_path / "out.tif", "--noise", 0.1, *SHORT)
+        whatwhere(
+            "denoise", tmp_path / "in.tif", "--out", tmp_path / "out.tif", "--noise", 0.1, *SHORT
+        )
     with Image.open(tmp_path / "out.tif") as result:
         assert result.n_frames == 3
         values = []
@@ -229,7 +241,7 @@ def test_a_failed_write_leaves_no_file(folder: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr("whatwhere.restoration.pictures.encode_pictures", failing)
     with pytest.raises(RunError, match="No space left"):
-        whatwhere("denoise", folder / "0.png", folder.parent / "out.png", *SHORT)
+        whatwhere("denoise", folder / "0.png", "--out", folder.parent / "out.png", *SHORT)
     assert sorted(path.name for path in folder.parent.iterdir()) == ["in"]
 
 
@@ -286,12 +298,22 @@ def test_pictures_that_differ_in_their_ending_keep_it(folder: Path) -> None:
 def test_the_estimated_noise_is_kept_and_given_again(folder: Path, tmp_path: Path) -> None:
     Image.fromarray(pixels(size=64)).save(folder / "2.png")
     kept = tmp_path / "noise.json"
-    whatwhere("denoise", folder / "2.png", tmp_path / "a.png", "--keep-noise", kept, *SHORT)
-    whatwhere("denoise", folder / "2.png", tmp_path / "b.png", "--noise", kept, *SHORT)
+    whatwhere(
+        "denoise", folder / "2.png", "--out", tmp_path / "a.png", "--keep-noise", kept, *SHORT
+    )
+    whatwhere("denoise", folder / "2.png", "--out", tmp_path / "b.png", "--noise", kept, *SHORT)
     a, b = (np.asarray(Image.open(tmp_path / f"{name}.png")) for name in "ab")
     np.testing.assert_array_equal(a, b)
     with pytest.raises(SpecError, match="keep-noise"):
-        whatwhere("denoise", folder, tmp_path / "out", "--keep-noise", tmp_path / "n.json", *SHORT)
+        whatwhere(
+            "denoise",
+            folder,
+            "--out",
+            tmp_path / "out",
+            "--keep-noise",
+            tmp_path / "n.json",
+            *SHORT,
+        )
 
 
 def test_values_are_rounded_and_cut_off() -> None:
@@ -311,8 +333,10 @@ def test_learning_from_the_picture_changes_the_result_and_the_noise_is_reported(
 ) -> None:
     monkeypatch.setattr("whatwhere.restoration.dictionary.BATCHES", 2)
     Image.fromarray(pixels(size=48)).save(folder / "2.png")
-    for name, option in (("a", ()), ("b", ("--learn",)), ("c", ("--model", "dictionary"))):
-        output = whatwhere("denoise", folder / "2.png", folder.parent / f"{name}.png", *option)
+    for name, option in (("a", ()), ("b", ("--learn",)), ("c", ("dictionary",))):
+        output = whatwhere(
+            "denoise", folder / "2.png", "--out", folder.parent / f"{name}.png", *option
+        )
         assert re.search(r"2.png: estimated noise σ = 0\.\d+", output)
     a, b = (np.asarray(Image.open(folder.parent / f"{name}.png")).astype(int) for name in "ab")
     assert (a != b).any()
@@ -327,12 +351,12 @@ def test_pictures_without_noise_are_counted_and_many_are_not_listed(
     for number in range(3):
         values = pixels(size=40) if number == 1 else flat
         Image.fromarray(values).save(tmp_path / "in" / f"{number}.png")
-    printed = whatwhere("denoise", tmp_path / "in", tmp_path / "few", "--device", "cpu")
+    printed = whatwhere("denoise", tmp_path / "in", "--out", tmp_path / "few", "--device", "cpu")
     assert "1.png: estimated noise σ = 0.0" in printed
     summary = "restored 1 picture; no white noise found in 2 pictures, which stay as they are"
     assert summary in printed
     monkeypatch.setattr(restoration, "SHOWN", 2)
-    printed = whatwhere("denoise", tmp_path / "in", tmp_path / "many", "--device", "cpu")
+    printed = whatwhere("denoise", tmp_path / "in", "--out", tmp_path / "many", "--device", "cpu")
     assert "estimated noise" not in printed
     assert summary in printed
 
@@ -340,7 +364,9 @@ def test_pictures_without_noise_are_counted_and_many_are_not_listed(
 def test_noise_may_be_counted_photons(folder: Path) -> None:
     """For whole numbers, poisson means a gain of 1 in their units."""
     for name, noise in (("a", "poisson"), ("b", f"{1 / 255},0"), ("c", "0.1")):
-        whatwhere("denoise", folder / "2.png", folder.parent / f"{name}.png", "--noise", noise)
+        whatwhere(
+            "denoise", folder / "2.png", "--out", folder.parent / f"{name}.png", "--noise", noise
+        )
     a, b, c = (np.asarray(Image.open(folder.parent / f"{name}.png")) for name in "abc")
     assert (a == b).all()
     assert (a != c).any()
@@ -367,7 +393,7 @@ def test_an_interrupted_overwrite_is_continued(
     from whatwhere.restoration import pictures
 
     out = folder.parent / "out"
-    whatwhere("denoise", folder, out, "--noise", 0, *SHORT)
+    whatwhere("denoise", folder, "--out", out, "--noise", 0, *SHORT)
     real = pictures.restore_picture
     restored = []
 
@@ -379,22 +405,26 @@ def test_an_interrupted_overwrite_is_continued(
 
     monkeypatch.setattr(pictures, "restore_picture", killed)
     with pytest.raises(AssertionError):
-        whatwhere("denoise", folder, out, "--noise", 0.1, "--overwrite", *SHORT)
+        whatwhere("denoise", folder, "--out", out, "--noise", 0.1, "--overwrite", *SHORT)
     assert "1.png" not in json.loads((out / "restoration.json").read_text())
     monkeypatch.setattr(pictures, "restore_picture", real)
-    assert "restored 2 pictures" in whatwhere("denoise", folder, out, "--noise", 0.1, *SHORT)
-    whatwhere("denoise", folder, folder.parent / "expected", "--noise", 0.1, *SHORT)
+    assert "restored 2 pictures" in whatwhere(
+        "denoise", folder, "--out", out, "--noise", 0.1, *SHORT
+    )
+    whatwhere("denoise", folder, "--out", folder.parent / "expected", "--noise", 0.1, *SHORT)
     for name in ("0.png", "1.png", "2.png"):
         assert (out / name).read_bytes() == (folder.parent / "expected" / name).read_bytes()
-    assert "all results exist already" in whatwhere("denoise", folder, out, "--noise", 0.1, *SHORT)
+    assert "all results exist already" in whatwhere(
+        "denoise", folder, "--out", out, "--noise", 0.1, *SHORT
+    )
 
 
 def test_a_result_that_somebody_replaced_is_not_overwritten(folder: Path) -> None:
     out = folder.parent / "out"
-    whatwhere("denoise", folder, out, "--noise", 0, *SHORT)
+    whatwhere("denoise", folder, "--out", out, "--noise", 0, *SHORT)
     (out / "1.png").write_bytes(b"somebody else's")
     with pytest.raises(RunError, match=r"1\.png exists already"):
-        whatwhere("denoise", folder, out, "--noise", 0, *SHORT)
+        whatwhere("denoise", folder, "--out", out, "--noise", 0, *SHORT)
     assert (out / "1.png").read_bytes() == b"somebody else's"
 
 
@@ -402,11 +432,13 @@ def test_results_in_a_folder_of_their_source_are_continued(folder: Path) -> None
     out = folder / "out"
     out.mkdir()
     Image.fromarray(pixels()).save(out / "not a source.png")
-    assert "restored 3 pictures" in whatwhere("denoise", folder, out, "--noise", 0, *SHORT)
+    assert "restored 3 pictures" in whatwhere("denoise", folder, "--out", out, "--noise", 0, *SHORT)
     (out / "not a source.png").unlink()
-    assert "all results exist already" in whatwhere("denoise", folder, out, "--noise", 0, *SHORT)
+    assert "all results exist already" in whatwhere(
+        "denoise", folder, "--out", out, "--noise", 0, *SHORT
+    )
     (out / "1.png").unlink()
-    assert "restored 1 picture" in whatwhere("denoise", folder, out, "--noise", 0, *SHORT)
+    assert "restored 1 picture" in whatwhere("denoise", folder, "--out", out, "--noise", 0, *SHORT)
     assert sorted(path.name for path in out.glob("*.png")) == ["0.png", "1.png", "2.png"]
 
 
@@ -429,7 +461,7 @@ def test_transparency_profile_and_resolution_are_kept(
     given.save(tmp_path / "in.png", icc_profile=profile, dpi=(300, 150))
     for noise in (0, 0.1):
         out = tmp_path / f"{noise}{suffix}"
-        whatwhere("denoise", tmp_path / "in.png", out, "--noise", noise, *SHORT)
+        whatwhere("denoise", tmp_path / "in.png", "--out", out, "--noise", noise, *SHORT)
         found = Image.open(out)
         assert found.info["icc_profile"] == profile
         if suffix != ".webp":  # which has none
@@ -456,7 +488,9 @@ def test_the_profile_and_resolution_of_deep_colour_are_kept(tmp_path: Path) -> N
             **options,
         )
         out = tmp_path / "out.tif"
-        whatwhere("denoise", tmp_path / "in.tif", out, "--noise", 0.1, "--overwrite", *SHORT)
+        whatwhere(
+            "denoise", tmp_path / "in.tif", "--out", out, "--noise", 0.1, "--overwrite", *SHORT
+        )
         page = tifffile.TiffFile(out).pages[0]
         assert page.iccprofile == b"profile!"
         assert page.resolution == pytest.approx((300, 150), rel=1e-3)
@@ -467,18 +501,20 @@ def test_formats_without_transparency_raise(tmp_path: Path) -> None:
     with_extras("RGBA").save(tmp_path / "in.png")
     for name in ("out.jpg", "out.bmp"):
         with pytest.raises(ImageError, match=r"has transparency, which .* cannot hold"):
-            whatwhere("denoise", tmp_path / "in.png", tmp_path / name, *SHORT)
+            whatwhere("denoise", tmp_path / "in.png", "--out", tmp_path / name, *SHORT)
 
 
 def test_nothing_to_fill_in_is_an_error(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ImageError, match="leaves nothing to fill in"):
-        whatwhere("inpaint", folder / "0.png", "alpha", tmp_path / "out.png", *SHORT)
+        whatwhere(
+            "inpaint", folder / "0.png", "--mask", "alpha", "--out", tmp_path / "out.png", *SHORT
+        )
     with pytest.raises(ImageError, match="3 of 3 pictures have nothing to fill in"):
-        whatwhere("inpaint", folder, "alpha", tmp_path / "out", *SHORT)
+        whatwhere("inpaint", folder, "--mask", "alpha", "--out", tmp_path / "out", *SHORT)
     gap = np.full((12, 12, 2), 255, np.uint8)
     gap[4:6, 4:6] = 0
     Image.fromarray(gap).save(folder / "gap.png")
     with pytest.warns(UserWarning, match="3 of 4 pictures have nothing to fill in"):
         assert "restored 4 pictures" in whatwhere(
-            "inpaint", folder, "alpha", tmp_path / "out", *SHORT
+            "inpaint", folder, "--mask", "alpha", "--out", tmp_path / "out", *SHORT
         )

@@ -76,7 +76,13 @@ def test_the_command_leaves_gaps_longer_than_a_waveform_unknown(
     np.save(tmp_path / "gaps.npy", recording)
     out = tmp_path / "filled.npy"
     output = whatwhere(
-        "inpaint", tmp_path / "gaps.npy", "nan", out, "--model", tmp_path / "model.safetensors"
+        "inpaint",
+        tmp_path / "gaps.npy",
+        tmp_path / "model.safetensors",
+        "--mask",
+        "nan",
+        "--out",
+        out,
     )
     assert "1 gap longer than a waveform" in output
     filled = np.load(out)
@@ -144,8 +150,8 @@ def test_commands_write_a_recording_as_it_was(
 
     save(source, written)
     save(mask, known)
-    name = ("--model", tmp_path / "model.safetensors")
-    whatwhere("inpaint", source, mask, out, *name, "--quiet")
+    name = (tmp_path / "model.safetensors",)
+    whatwhere("inpaint", source, "--mask", mask, "--out", out, *name, "--quiet")
     given, found = (ww.data.load(path, signals=True)[:] for path in (source, out))
     expected = ww.restoration.inpaint(given, torch.from_numpy(known)[None, None] > 0, model)
     step = 0 if "f" in kind else 1 / full
@@ -172,16 +178,26 @@ def test_commands_find_gaps_by_nan_and_remove_noise(
     model: ww.DeconvNet, clean: torch.Tensor, tmp_path: Path
 ) -> None:
     ww.save(model, tmp_path / "model.safetensors")
-    option = ("--model", tmp_path / "model.safetensors")
+    option = (tmp_path / "model.safetensors",)
     holes = clean.clone()
     holes[:, :, 90:94] = torch.nan
     np.save(tmp_path / "holes.npy", holes.numpy())
-    whatwhere("inpaint", tmp_path / "holes.npy", "nan", tmp_path / "filled.npy", *option)
+    whatwhere(
+        "inpaint",
+        tmp_path / "holes.npy",
+        "--mask",
+        "nan",
+        "--out",
+        tmp_path / "filled.npy",
+        *option,
+    )
     expected = ww.restoration.inpaint(holes, holes.isfinite(), model)
     assert np.array_equal(np.load(tmp_path / "filled.npy"), expected.numpy())
     noisy = clean + 0.3 * torch.randn(clean.shape, generator=torch.Generator().manual_seed(0))
     np.save(tmp_path / "noisy.npy", noisy.numpy())
-    whatwhere("denoise", tmp_path / "noisy.npy", tmp_path / "clean.npy", *option, "--noise", 0.3)
+    whatwhere(
+        "denoise", tmp_path / "noisy.npy", "--out", tmp_path / "clean.npy", *option, "--noise", 0.3
+    )
     assert np.array_equal(
         np.load(tmp_path / "clean.npy"), ww.restoration.denoise(noisy, model, 0.3).numpy()
     )
@@ -191,12 +207,14 @@ def test_a_command_leaves_gaps_that_no_waveform_reaches_across_unknown(
     model: ww.DeconvNet, tmp_path: Path
 ) -> None:
     ww.save(model, tmp_path / "model.safetensors")
-    option = ("--model", tmp_path / "model.safetensors")
+    option = (tmp_path / "model.safetensors",)
     signals = torch.randn(1, 1, 3000, generator=torch.Generator().manual_seed(0))
     signals[:, :, 500:2000] = torch.nan
     signals[:, :, 2100:2104] = torch.nan
     np.save(tmp_path / "holes.npy", signals.numpy())
-    said = whatwhere("inpaint", tmp_path / "holes.npy", "nan", tmp_path / "out.npy", *option)
+    said = whatwhere(
+        "inpaint", tmp_path / "holes.npy", "--mask", "nan", "--out", tmp_path / "out.npy", *option
+    )
     assert "1 gap longer than a waveform stays unknown" in said
     unknown = np.isnan(np.load(tmp_path / "out.npy"))[0, 0]
     assert np.flatnonzero(unknown).tolist() == list(range(500, 2000))
@@ -210,8 +228,9 @@ def test_a_long_gap_of_whole_numbers_is_left_at_0(model: ww.DeconvNet, tmp_path:
     mask[..., 200:400] = 0
     np.save(tmp_path / "holes.npy", samples)
     np.save(tmp_path / "mask.npy", mask)
-    paths = [tmp_path / name for name in ("holes.npy", "mask.npy", "out.npy")]
-    said = whatwhere("inpaint", *paths, "--model", tmp_path / "model.safetensors")
+    holes, mask_file, out = (tmp_path / name for name in ("holes.npy", "mask.npy", "out.npy"))
+    paths = [holes, "--mask", mask_file, "--out", out]
+    said = whatwhere("inpaint", *paths, tmp_path / "model.safetensors")
     assert "1 gap longer than a waveform stays at 0, because whole numbers have no NaN" in said
     written = np.load(tmp_path / "out.npy")
     assert written.dtype == np.int16
@@ -225,22 +244,25 @@ def test_what_is_wrong_with_a_recording_of_a_command(model: ww.DeconvNet, tmp_pa
     a, out, option = (
         tmp_path / "a.csv",
         tmp_path / "out.csv",
-        ("--model", tmp_path / "model.safetensors"),
+        (tmp_path / "model.safetensors",),
     )
     for arguments, message in (
-        (("denoise", a, out), "A recording needs a model"),
+        (("denoise", a, "--out", out), "A recording needs a model"),
         (
-            ("denoise", a, tmp_path / "out.wav", *option),
+            ("denoise", a, "--out", tmp_path / "out.wav", *option),
             "the result has the format of",
         ),
-        (("denoise", a, a, *option), "this command reads it"),
+        (("denoise", a, "--out", a, *option), "this command reads it"),
         (
-            ("denoise", a, tmp_path / "out.png", *option),
+            ("denoise", a, "--out", tmp_path / "out.png", *option),
             "the result has the format of",
         ),
-        (("denoise", tmp_path, tmp_path / "out", *option), "does not work for pictures"),
-        (("inpaint", tmp_path, "alpha", tmp_path / "out", *option), "does not work for pictures"),
-        (("denoise", a, out, *option, "--noise", "poisson"), "noise of counts"),
+        (("denoise", tmp_path, "--out", tmp_path / "out", *option), "does not work for pictures"),
+        (
+            ("inpaint", tmp_path, "--mask", "alpha", "--out", tmp_path / "out", *option),
+            "does not work for pictures",
+        ),
+        (("denoise", a, "--out", out, *option, "--noise", "poisson"), "noise of counts"),
     ):
         with pytest.raises((SpecError, RunError), match=message):
             whatwhere(*arguments)
@@ -263,7 +285,7 @@ def test_denoising_leaves_unknown_samples_unknown(
     np.save(tmp_path / "holes.npy", holes.numpy())
     out = tmp_path / "clean.npy"
     said = whatwhere(
-        "denoise", tmp_path / "holes.npy", out, "--model", tmp_path / "model.safetensors"
+        "denoise", tmp_path / "holes.npy", tmp_path / "model.safetensors", "--out", out
     )
     assert "120 unknown samples stay unknown" in said
     assert np.array_equal(np.isnan(np.load(out)), ~known.numpy())
@@ -275,8 +297,8 @@ def test_a_gap_of_two_channels_is_one(tmp_path: Path) -> None:
     values = np.random.default_rng(0).normal(size=(2, 400)).astype(np.float32)
     values[:, 100:200] = np.nan
     np.save(tmp_path / "two.npy", values)
-    paths = [tmp_path / "two.npy", "nan", tmp_path / "out.npy"]
-    said = whatwhere("inpaint", *paths, "--model", tmp_path / "model.safetensors")
+    paths = [tmp_path / "two.npy", "--mask", "nan", "--out", tmp_path / "out.npy"]
+    said = whatwhere("inpaint", *paths, tmp_path / "model.safetensors")
     assert "1 gap longer than a waveform stays unknown" in said
 
 
@@ -299,8 +321,8 @@ def test_without_its_baseline_a_recording_has_neither_drift_nor_hum(
     kept = ww.restoration.denoise(signal + slow, model, 0.05)
     assert float((kept - signal - slow)[..., inside].abs().mean()) < 0.1
     np.save(tmp_path / "a.npy", (signal + slow).numpy())
-    paths = [tmp_path / "a.npy", tmp_path / "flat.npy", "--noise", 0.05, "--no-baseline"]
-    whatwhere("denoise", *paths, "--model", tmp_path / "model.safetensors")
+    paths = [tmp_path / "a.npy", "--out", tmp_path / "flat.npy", "--noise", 0.05, "--no-baseline"]
+    whatwhere("denoise", *paths, tmp_path / "model.safetensors")
     np.testing.assert_allclose(np.load(tmp_path / "flat.npy"), restored.numpy(), atol=1e-6)
 
 

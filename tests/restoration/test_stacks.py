@@ -93,7 +93,9 @@ def test_the_command_restores_a_film(tmp_path: Path) -> None:
     tifffile.imwrite(tmp_path / "in.tif", pixels, photometric="minisblack")
     noise = ("--noise", 0.15, "--device", "cpu", "--set", "quality=8")
     for name, frames in (("one", ()), ("film", ("--frames", 4))):
-        whatwhere("denoise", tmp_path / "in.tif", tmp_path / f"{name}.tif", *noise, *frames)
+        whatwhere(
+            "denoise", tmp_path / "in.tif", "--out", tmp_path / f"{name}.tif", *noise, *frames
+        )
     one, many = (tifffile.imread(tmp_path / f"{name}.tif") / 255 for name in ("one", "film"))
     assert many.shape == (4, 96, 96)
     assert np.square(many - truth.numpy()).mean() < 0.7 * np.square(one - truth.numpy()).mean()

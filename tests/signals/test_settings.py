@@ -183,7 +183,7 @@ def test_the_commands_find_all_events_and_no_others(tmp_path: Path) -> None:
     run = tmp_path / "run"
     table = tmp_path / "events.csv"
     whatwhere("train", tmp_path / "x.npy", "--rate", "1000", "--out", run, "--quiet")
-    output = whatwhere("events", run, tmp_path / "x.npy", "--out", table)
+    output = whatwhere("events", tmp_path / "x.npy", run, "--out", table)
     assert "1 gap" in output
     events = np.genfromtxt(table, delimiter=",", names=True)
     negative = np.abs(shapes()[0]).max()  # a trough, the largest value of its waveform
@@ -222,7 +222,7 @@ def test_a_gap_longer_than_a_window_does_not_stop_training(tmp_path: Path) -> No
     run = tmp_path / "run"
     whatwhere("train", tmp_path / "a.csv", "--rate", RATE, "--out", run)
     table = tmp_path / "events.csv"
-    said = whatwhere("events", run, tmp_path / "a.csv", "--out", table)
+    said = whatwhere("events", tmp_path / "a.csv", run, "--out", table)
     assert "1 gap longer than a waveform" in said
     assert "samples): 5.000 to 10.500 s" in said
     with open(table, newline="") as file:
@@ -244,7 +244,7 @@ def test_an_unfinished_run_is_reported_where_it_is_used(
     history = (run / "history.jsonl").read_text().splitlines()
     (run / "history.jsonl").write_text(history[0] + "\n")
     assert not ww.read_run(run).is_finished
-    words = ["events", run, tmp_path / "a.csv", "--out", tmp_path / "events.csv"]
+    words = ["events", tmp_path / "a.csv", run, "--out", tmp_path / "events.csv"]
     result = CliRunner().invoke(app, [str(word) for word in words])
     assert result.exit_code == 0
     assert f"is not finished: it has 1 epoch of {len(history)}" in result.stderr
@@ -258,9 +258,9 @@ def test_a_recording_of_another_size_has_no_events_and_a_hint(tmp_path: Path) ->
     np.save(tmp_path / "x.npy", x)
     whatwhere("train", tmp_path / "x.npy", "--rate", RATE, "--out", run)
     np.save(tmp_path / "small.npy", x / 1000)
-    said = whatwhere("events", run, tmp_path / "small.npy", "--out", tmp_path / "none.csv")
+    said = whatwhere("events", tmp_path / "small.npy", run, "--out", tmp_path / "none.csv")
     assert "0 events. Check that the recording has the rate and the unit" in said
-    words = ["denoise", tmp_path / "x.npy", tmp_path / "clean.npy", "--model", run]
+    words = ["denoise", tmp_path / "x.npy", run, "--out", tmp_path / "clean.npy"]
     result = CliRunner().invoke(app, [str(word) for word in words])
     assert result.exit_code == 0
     assert f"denoise {tmp_path / 'x.npy'}" in result.stderr

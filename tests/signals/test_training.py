@@ -76,8 +76,8 @@ def test_waveforms_are_found_again(tmp_path: Path) -> None:
     table = tmp_path / "events.csv"
     whatwhere(
         "events",
-        tmp_path / "run",
         tmp_path / "x.npy",
+        tmp_path / "run",
         "--out",
         table,
         "--set",

@@ -9,6 +9,7 @@ import typer
 import whatwhere as ww
 from whatwhere.commands.builder import Settings, command
 from whatwhere.commands.inputs import EXECUTION, ImageInput, open_run, source_of
+from whatwhere.commands.old_forms import Reordered
 from whatwhere.commands.outputs import Stages
 from whatwhere.errors import ImageError, plural, printable
 from whatwhere.files import disk_errors
@@ -16,14 +17,18 @@ from whatwhere.spec import LineSearch, Recipe
 from whatwhere.spec.execution import Execution
 from whatwhere.spec.inference import DistillSpec
 
-HELD_OUT = 500  # images, but at most a tenth of all
 
-
-@command(DistillSpec, EXECUTION, (Recipe, "inference"), flags="device")
+@command(
+    DistillSpec,
+    EXECUTION,
+    (Recipe, "inference"),
+    flags="device",
+    old=(Reordered("run images", "run --images"),),
+)
 def distill(
     run: Path,
-    images: str | None = None,
     *,
+    images: str | None = None,
     steps: int = 5,
     settings: Settings,
     json_: bool = False,
@@ -40,7 +45,7 @@ def distill(
     steps   number of steps
 
     $ whatwhere distill runs/mine --steps 5
-    $ whatwhere encode runs/mine pictures/ --out codes.npz --preset learned
+    $ whatwhere encode pictures/ runs/mine --out codes.npz --preset learned
     """
     import numpy as np
 
@@ -59,7 +64,7 @@ def distill(
             " the cost on the others. Give more images."
         )
     rows = np.arange(len(given))
-    count = max(1, min(HELD_OUT, len(given) // 10))
+    count = max(1, min(500, len(given) // 10))
     training = given.subset(rows[:-count])
     held_out = given.subset(rows[-count:])
     inference = resolve_lam(model, training, settings.override(recipe).inference)

@@ -7,7 +7,8 @@ from typing import Any
 
 import typer
 
-from whatwhere.commands.builder import Moved, command
+from whatwhere.commands.builder import command
+from whatwhere.commands.old_forms import Moved
 
 PACKAGES = (
     "whatwhere",
@@ -21,7 +22,7 @@ PACKAGES = (
 )
 
 
-@command(moved=(Moved("--download", "download"),))
+@command(old=(Moved("--download", "download"),))
 def info(name: str | None = None, *, json_: bool = False) -> None:
     """Show what is installed: versions, devices, engines, models and data sets.
 

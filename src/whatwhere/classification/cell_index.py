@@ -35,7 +35,7 @@ class CellSettings(Checked):
     cell: Count = 500
     per_cell: Count = 40
     rounds: Count = 4
-    recall: Positive = 0.95
+    recall: Positive = 0.98
     sample: Count = 200
     neighbours: Count = 11
 

@@ -17,6 +17,7 @@ from whatwhere.commands.inputs import (
     recorded_by,
     with_preset,
 )
+from whatwhere.commands.old_forms import model_first
 from whatwhere.commands.outputs import Report, Stages, claim
 from whatwhere.errors import ImageError, SpecError, printable
 from whatwhere.files import file_checksum
@@ -29,10 +30,17 @@ if TYPE_CHECKING:
     from whatwhere.progress import Stage
 
 
-@command(DISTORTIONS, EXECUTION, SHARD, (Recipe, "inference descriptor"), flags="device shard")
+@command(
+    DISTORTIONS,
+    EXECUTION,
+    SHARD,
+    (Recipe, "inference descriptor"),
+    flags="device shard",
+    old=(model_first(),),
+)
 def describe(
-    run: Path,
     images: str,
+    run: Path,
     *,
     out: Path,
     preset: str = "recipe",
@@ -51,7 +59,7 @@ def describe(
 
     out  the .npz file to write; with --shard, the folder for the parts
 
-    $ whatwhere describe runs/mine pictures/ --out rows.npz
+    $ whatwhere describe pictures/ runs/mine --out rows.npz
     """
     from whatwhere.data.parts import check_next_part
 

@@ -1,6 +1,7 @@
 """A classifier for few labels: they spread over the graph that connects every row to its nearest
 neighbours."""
 
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -16,6 +17,7 @@ from whatwhere.classification.neighbours import Neighbours
 from whatwhere.classification.new_rows import NewRows
 from whatwhere.classification.poisson import grow_regions, poisson_learning
 from whatwhere.classification.row_graph import RowGraph
+from whatwhere.classification.stability import expected_accuracy, stability
 from whatwhere.classification.view_graphs import Joined, ViewGraphs
 from whatwhere.classification.view_join import ViewJoin
 from whatwhere.classification.view_weights import ViewWeighting, ViewWeights
@@ -145,7 +147,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             join = ViewJoin.of(self.views, rows)
             how = self.weighting or ViewWeighting()
             self.view_graphs_ = ViewGraphs.of(join, rows, device, self.n_neighbors, how, advance)
-            self._use(self.view_graphs_.equal)
+            self._use(self.view_graphs_.start)
         else:
             self.neighbours_ = Neighbours(rows, device)
             if len(rows) > 1:
@@ -163,7 +165,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             )
         # text that stood next to -1 in an array of objects becomes text
         known = np.array(y[labelled].tolist())
-        check_classification_targets(known)
+        with warnings.catch_warnings():  # one label a class is no sign of a regression
+            warnings.simplefilter("ignore", UserWarning)
+            check_classification_targets(known)
         self.classes_, labels = np.unique(known, return_inverse=True)
         device = self.neighbours_.device
         rows = torch.from_numpy(np.flatnonzero(labelled)).to(device)
@@ -210,14 +214,25 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         return result
 
     def _calibrated(self, graph: RowGraph, rows: Tensor, labels: Tensor) -> Tensor:
-        """Probabilities [N, K] from scores, calibrated on labels that are held out in turn."""
-        scores = label_scores(graph, rows, labels, len(self.classes_))
-        found = calibration.calibrate(scores.held_out_scores, scores.held_out_labels)
+        """Probabilities [N, K] from scores, calibrated on labels that are held out in turn; while
+        these are few, also on the accuracy that the stability of the classes lets expect."""
+        classes = len(self.classes_)
+        scores = label_scores(graph, rows, labels, classes)
+        how = (self.weighting or ViewWeighting()).stability
+        usual = None
+        if len(scores.held_out) < how.enough:
+            of_rows = scores.all_rows.argmax(1)
+            stable = stability(graph, of_rows, classes, len(labels), how)
+            others = torch.ones(len(of_rows), dtype=torch.bool, device=rows.device)
+            others[rows] = False
+            accuracy = expected_accuracy(stable, classes, how)
+            usual = calibration.usual_sharpness(scores.all_rows[others], accuracy)
+        found = calibration.calibrate(scores.held_out_scores, scores.held_out_labels, usual)
         known = found.probabilities(scores.held_out_scores)
         self.held_out_ = HeldOut(scores.held_out, scores.held_out_labels, known)
         probabilities = found.probabilities(scores.all_rows)
-        usual = calibration.usual_distance(graph.distances)
-        return calibration.mix_isolated(probabilities, graph.distances, usual)
+        distance = calibration.usual_distance(graph.distances)
+        return calibration.mix_isolated(probabilities, graph.distances, distance)
 
     def _regions(self, rows: Tensor, labels: Tensor, shares: Tensor) -> Tensor:
         """Shares [N, K] of walks that end in the regions of the classes, whose sizes are known."""

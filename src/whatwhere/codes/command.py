@@ -10,7 +10,7 @@ import typer
 
 import whatwhere as ww
 from whatwhere.codes.settings import EncodeOptions
-from whatwhere.commands.builder import Moved, Settings, command
+from whatwhere.commands.builder import Settings, command
 from whatwhere.commands.inputs import (
     EXECUTION,
     SHARD,
@@ -21,6 +21,7 @@ from whatwhere.commands.inputs import (
     usual_preset,
     with_preset,
 )
+from whatwhere.commands.old_forms import Moved, model_first
 from whatwhere.commands.outputs import Report, Stages, claim, write
 from whatwhere.errors import ImageError, plural, printable
 from whatwhere.spec import Recipe
@@ -45,11 +46,11 @@ _LEARNED_HINT = (
     SHARD,
     (Recipe, "inference"),
     flags="where mask device shard",
-    moved=(Moved("--events", "events", "--out"), Moved("--descriptors", "describe")),
+    old=(Moved("--events", "events", "--out"), Moved("--descriptors", "describe"), model_first()),
 )
 def encode(
-    run: Path,
     images: str,
+    run: Path,
     *,
     out: Path,
     preset: str | None = None,
@@ -74,8 +75,8 @@ def encode(
     preset  how to infer features: recipe, coding or learned, as for `classify`. Default: learned if
             the model has learned steps, and coding if not
 
-    $ whatwhere encode mnist mnist:test --out codes.npz
-    $ whatwhere encode runs/mine pictures/ --out codes.npz --where
+    $ whatwhere encode mnist:test mnist --out codes.npz
+    $ whatwhere encode pictures/ runs/mine --out codes.npz --where
     """
     from whatwhere.codes.writer import open_codes_file
 
@@ -156,9 +157,9 @@ def _preset_words(preset: str, recipe: Recipe) -> str:
     return f"--preset {preset}"
 
 
-@command()
+@command(old=(model_first("codes"),))
 def decode(
-    run: Path, codes: Path, *, out: Path, overwrite: bool = False, quiet: bool = False
+    codes: Path, run: Path, *, out: Path, overwrite: bool = False, quiet: bool = False
 ) -> None:
     """Reconstruct images from the codes that `encode` wrote.
 
@@ -169,8 +170,8 @@ def decode(
     codes  a file that `whatwhere encode --where` wrote, or the folder with the parts of all shards
     out    an .npz file for all images, or a folder for PNG pictures
 
-    $ whatwhere encode mnist mnist:test --out codes.npz --where
-    $ whatwhere decode mnist codes.npz --out reconstructed.npz
+    $ whatwhere encode mnist:test mnist --out codes.npz --where
+    $ whatwhere decode codes.npz mnist --out reconstructed.npz
     """
     import torch
 

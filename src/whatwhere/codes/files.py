@@ -331,11 +331,8 @@ def load_codes(path: str | os.PathLike[str]) -> Codes:
 
     path  path of the file or the folder
 
-    >>> from whatwhere.app import app
-    >>> np.save("three.npy", ww.data.load("digits").pixels[:3])
-    >>> command = ["encode", "mnist", "three.npy", "--out", "codes.npz", "--quiet"]
-    >>> app([*command, "--set", "inference.steps=2"], standalone_mode=False)
-    codes.npz: ...
+    >>> images, few = ww.data.load("digits").pixels[:3], ww.InferenceSpec(steps=2)
+    >>> _ = ww.codes.write_codes("codes.npz", ww.load("mnist"), images, few)
     >>> ww.load_codes("codes.npz").features.shape
     (3, 48, 10, 10)
     """

@@ -24,14 +24,15 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args, get_ori
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from whatwhere.commands.old_forms import Grammar, OldForm
 from whatwhere.errors import SpecError
-from whatwhere.errors import command as command_line
 from whatwhere.spec.checks import type_hints, value_in_words
 from whatwhere.spec.docstrings import docstring, parse
 from whatwhere.spec.toml import described_paths, override, parse_toml, setting_paths, value_of
 
 Spec = TypeVar("Spec")
 Kind = Any  # a dataclass, or a pair (dataclass, names of some fields)
+_ARGUMENTS = {"images": "pictures", "run": "model"}  # how the help calls arguments
 _METAVARS = {int: "N", float: "NUMBER", Path: "PATH", list[str]: "NAME"}
 
 
@@ -72,7 +73,7 @@ app = typer.Typer(
         "Examples:\n\n\b\n"
         "  whatwhere label pictures/\n"
         "  whatwhere anomaly odd pictures/ --out odd\n"
-        "  whatwhere denoise noisy.png clean.png\n"
+        "  whatwhere denoise noisy.png --out clean.png\n"
         "  whatwhere train recording.wav --out runs/signals\n"
         "\n`whatwhere COMMAND --help` shows the options of a command, with examples."
     ),
@@ -253,47 +254,15 @@ SHARED = parse("""Parameters that several commands share.
     """).entries
 
 
-@dataclass(frozen=True)
-class Moved:
-    """An option of a command that is a command of its own now.
-
-    option   the option
-    command  the name of the new command
-    becomes  the option of the new command that takes its value; None if it has no value
-    """
-
-    option: str
-    command: str
-    becomes: str | None = None
-
-    def new_line(self, words: Sequence[str]) -> str:
-        """Write the command line of the new command.
-
-        words  of the old one, without the names of the program and the command
-        """
-        given = [part for word in words for part in _split_option(word)]
-        if self.becomes is not None and self.becomes in given:
-            at = given.index(self.becomes)
-            del given[at : at + 2]
-        new = [self.becomes if word == self.option else word for word in given]
-        return command_line("whatwhere", self.command, *(word for word in new if word is not None))
-
-
-def _split_option(word: str) -> list[str]:
-    """Split --option=value into its two words."""
-    name, equals, value = word.partition("=")
-    return [name, value] if equals and name.startswith("--") else [word]
-
-
 def command(
-    *kinds: Kind, flags: str = "", moved: Sequence[Moved] = (), app: typer.Typer = app
+    *kinds: Kind, flags: str = "", old: Sequence[OldForm] = (), app: typer.Typer = app
 ) -> Callable[[Function], Function]:
     """Make a command of a function.
 
     kinds  dataclasses whose fields are settings, or pairs of a dataclass and the names of some of
            its fields
     flags  names of settings that are also options
-    moved  options that are commands of their own now
+    old    forms of the command line that answer with the line to type now
     app    the program, or a group of its commands
     """
     known = known_settings(kinds)
@@ -318,7 +287,7 @@ def command(
             function(**given)
 
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        content = {"known": known, "flags": chosen, "examples": own.shell, "moved": moved}
+        content = {"known": known, "flags": chosen, "examples": own.shell, "old": old}
         cls = type("_SuggestingCommand", (_SuggestingCommand,), content)
         # the list of commands shows all of `short_help`, but cuts a text from `help`
         app.command(
@@ -414,21 +383,27 @@ class _SuggestingCommand(TyperCommand):
     known     its settings
     flags     the names of those that are also options
     examples  command lines for its help
-    moved     options that are commands of their own now
+    old       forms of the command line that answer with the line to type now
     """
 
     known: Mapping[str, Setting] = {}
     flags: Sequence[str] = ()
     examples: Sequence[str] = ()
-    moved: Sequence[Moved] = ()
+    old: Sequence[OldForm] = ()
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        given = {part for word in args for part in _split_option(word)}
-        for old in self.moved:
-            if old.option in given:
-                raise UsageError(
-                    f"{old.option} is a command of its own now. Run: {old.new_line(args)}"
-                )
+        grammar = Grammar(
+            command=ctx.command_path.split()[1:],
+            takes=frozenset(
+                name
+                for p in self.params
+                if p.param_type_name == "option" and not getattr(p, "is_flag", False)
+                for name in p.opts
+            ),
+        )
+        for old in self.old:
+            if line := old.new_line(args, grammar):
+                raise UsageError(f"This command line has changed. Run: {line}")
         try:
             return super().parse_args(ctx, args)
         except UsageError as error:
@@ -449,7 +424,8 @@ def _own_parameter(p: inspect.Parameter, hint: Any, words: Mapping[str, str]) ->
     text = sentence(words[name] if name in words else SHARED[name])
     info: Any
     if p.kind is not p.KEYWORD_ONLY:
-        info = typer.Argument(metavar=name.upper(), help=text, show_default=p.default is not None)
+        shown = _ARGUMENTS.get(name, name).upper()
+        info = typer.Argument(metavar=shown, help=text, show_default=p.default is not None)
     else:
         value = None if hint is bool else metavar(hint)
         info = typer.Option(spelled(name, p.default), help=text, metavar=value)

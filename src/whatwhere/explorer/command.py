@@ -13,15 +13,16 @@ from whatwhere.commands.inputs import (
     read_examples,
     source_of,
 )
+from whatwhere.commands.old_forms import Reordered
 from whatwhere.commands.outputs import Stages, claim, write
 from whatwhere.spec.execution import Execution
 
 
-@command((Execution, "engine"))
+@command((Execution, "engine"), old=(Reordered("run images", "run --images"),))
 def explore(
     run: Path = Path("mnist"),
-    images: str | None = None,
     *,
+    images: str | None = None,
     out: Path | None = None,
     examples: int = 1000,
     port: int = 0,
@@ -40,7 +41,7 @@ def explore(
     browser   open the page in a browser
 
     $ whatwhere explore mnist
-    $ whatwhere explore runs/mine pictures/ --out explorer.html
+    $ whatwhere explore runs/mine --images pictures/ --out explorer.html
     """
     from whatwhere.explorer.page import Explorer
     from whatwhere.html.server import PageServer

@@ -16,6 +16,7 @@ from whatwhere.commands.inputs import (
     read_images,
     with_preset,
 )
+from whatwhere.commands.old_forms import model_first
 from whatwhere.commands.outputs import Report, Stages, claim, write
 from whatwhere.errors import SpecError, plural, printable
 from whatwhere.errors import command as command_line
@@ -54,6 +55,7 @@ class _LabelOptions(Checked):
     SHARD,
     (Recipe, "inference descriptor"),
     flags="device shard views",
+    old=(model_first(model="model"),),
 )
 def classify(
     images: str,

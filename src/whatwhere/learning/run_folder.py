@@ -179,7 +179,9 @@ def _check_not_data(path: Path) -> None:
     for kind, endings in kinds.items():
         if ending in endings and os.path.isfile(path):
             name = printable(path)
-            raise RunError(f"{name} is {kind}, not a run. Give a run or a model first: RUN {name}")
+            raise RunError(
+                f"{name} is {kind}, not a run or a model. Give the pictures first, then the model."
+            )
 
 
 class NoRun(RunError):
@@ -201,7 +203,7 @@ class NoRun(RunError):
             if any(file.suffix.lower() in PICTURE_SUFFIXES for file in path.iterdir()):
                 words = "it is a folder of pictures"
                 remedy = (
-                    f"Give a run or a model first: RUN {name}."
+                    "Give a run or a model after the pictures."
                     f" `{command('whatwhere', 'train', path, '--out', 'RUN')}` makes one."
                 )
         super().__init__(f"Cannot find a run or a model at {name}: {words}. {remedy}")

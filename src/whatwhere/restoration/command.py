@@ -11,6 +11,7 @@ import typer
 
 from whatwhere.commands.builder import Settings, command
 from whatwhere.commands.inputs import SHARD, open_shard
+from whatwhere.commands.old_forms import Reordered
 from whatwhere.errors import SpecError, plural, printable
 from whatwhere.restoration.settings import RestorationSpec
 from whatwhere.spec.execution import Execution, Shard
@@ -45,14 +46,20 @@ class Paths(NamedTuple):
         return read or self.out.suffix.lower() in RECORDINGS
 
 
-@command(RestorationSpec, (Execution, "device"), SHARD, flags="device learn baseline frames shard")
+@command(
+    RestorationSpec,
+    (Execution, "device"),
+    SHARD,
+    flags="device learn baseline frames shard",
+    old=(Reordered("pictures out", "pictures model --out", was_option="--model"),),
+)
 def denoise(
     pictures: Path,
-    out: Path,
+    model: Path | None = None,
     *,
+    out: Path,
     noise: str | None = None,
     keep_noise: Path | None = None,
-    model: Path | None = None,
     settings: Settings,
     overwrite: bool = False,
     quiet: bool = False,
@@ -60,7 +67,7 @@ def denoise(
     """Remove noise from a picture, from all pictures of a folder, or from a recording.
 
     8-bit pictures stay 8-bit, and 16-bit grey pictures stay 16-bit. An interrupted command
-    continues when you run it again. With --shard, each part writes to a sub-folder of OUT.
+    continues when you run it again. With --shard, each part writes to a sub-folder of --out.
 
     out        the picture to write, or a folder for the pictures of a folder. The ending sets the
                format. A recording (.npy, .csv or .wav) keeps its ending
@@ -72,13 +79,13 @@ def denoise(
                there is white noise of standard deviation SIGMA as well, and a pixel without light
                has the value OFFSET. Or a file that --keep-noise wrote
     keep_noise  for one picture: the file to write its estimated noise to, for --noise
-    overwrite  also restore pictures whose results are in OUT already
+    overwrite  also restore pictures whose results are in --out already
 
-    $ whatwhere denoise noisy.png clean.png
-    $ whatwhere denoise pictures/ clean/ --noise 0.1
-    $ whatwhere denoise film.tif clean.tif --frames 5
-    $ whatwhere denoise recording.wav clean.wav --model runs/signals
-    $ whatwhere denoise recording.wav flat.wav --model runs/signals --no-baseline
+    $ whatwhere denoise noisy.png --out clean.png
+    $ whatwhere denoise pictures/ --out clean/ --noise 0.1
+    $ whatwhere denoise film.tif --out clean.tif --frames 5
+    $ whatwhere denoise recording.wav runs/signals --out clean.wav
+    $ whatwhere denoise recording.wav runs/signals --out flat.wav --no-baseline
     """
     from whatwhere.restoration.noise import read_noise_text
     from whatwhere.restoration.pictures import Task
@@ -104,14 +111,15 @@ def denoise(
     (Execution, "device"),
     SHARD,
     flags="device baseline shard",
+    old=(Reordered("pictures mask out", "pictures model --mask --out", was_option="--model"),),
 )
 def inpaint(
     pictures: Path,
+    model: Path | None = None,
+    *,
     mask: str,
     out: Path,
-    *,
     noise: float = 0.0,
-    model: Path | None = None,
     settings: Settings,
     overwrite: bool = False,
     quiet: bool = False,
@@ -119,22 +127,23 @@ def inpaint(
     """Fill in missing pixels of a picture or of all pictures of a folder, or missing samples of a
     recording.
 
-    Known pixels and samples stay as they are, unless you give --noise.
+    Known pixels and samples stay as they are, unless you give --noise. The masks in a folder have
+    the names of their pictures. The mask of a recording is a file of the same length, 0 where
+    samples are missing; in a .csv file, `nan` also takes empty cells.
 
-    mask       a picture that is black where pixels are missing. For a folder: one mask for all
-               pictures, or a folder of masks with the same names. `alpha`: transparent pixels are
-               missing. For a recording: a file of the same length that is 0 where samples are
-               missing, or `nan` if missing samples are NaN (empty in a .csv file)
+    mask       unknown pixels: a picture, a folder or an array file that is white where pixels are
+               known and black elsewhere, one for all images or one for each. `alpha`: transparent
+               pixels are unknown. `nan`: NaN is unknown, in a file of floats
     out        the picture to write, or a folder for the pictures of a folder. The ending sets the
                format. A recording (.npy, .csv or .wav) keeps its ending
     model      for a recording: the run or the file of a model of its waveforms
     noise      standard deviation of the noise of known pixels, where white is 1; 0 leaves them as
                they are
-    overwrite  also restore pictures whose results are in OUT already
+    overwrite  also restore pictures whose results are in --out already
 
-    $ whatwhere inpaint damaged.png mask.png filled.png
-    $ whatwhere inpaint pictures/ alpha filled/
-    $ whatwhere inpaint recording.csv nan filled.csv --model runs/signals
+    $ whatwhere inpaint damaged.png --mask mask.png --out filled.png
+    $ whatwhere inpaint pictures/ --mask alpha --out filled/
+    $ whatwhere inpaint recording.csv runs/signals --mask nan --out filled.csv
     """
     from whatwhere.restoration.pictures import Task
 
@@ -183,8 +192,8 @@ def restore_pictures(
     from whatwhere.restoration.pictures import plan_jobs, restore_picture
 
     if model is not None and (str(model) != "dictionary" or task.name == "inpaint"):
-        known = "Remove it" if task.name == "inpaint" else "Give --model dictionary, or remove it"
-        raise SpecError(f"--model {printable(model)} does not work for pictures. {known}.")
+        known = "Leave it out" if task.name == "inpaint" else "Give dictionary, or leave it out"
+        raise SpecError(f"The model {printable(model)} does not work for pictures. {known}.")
     device = choose_device(execution.device, execution.engine)
     restorer = load_dictionary() if model else load_denoiser().to(device)
     folder = shard.part_of(paths.out)
@@ -260,7 +269,7 @@ def restore_recording(
         rate = " --rate RATE" if recording.suffix.lower() == ".npy" else ""
         raise SpecError(
             "A recording needs a model of its waveforms. Train one with `whatwhere train"
-            f" {printable(recording)}{rate} --out RUN`, then give --model RUN."
+            f" {printable(recording)}{rate} --out RUN`, then give RUN after the recording."
         )
     opened = open_run(model, execution.device, execution.engine)[1]
     claim([out], model, recording, mask, overwrite=overwrite)

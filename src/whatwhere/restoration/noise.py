@@ -36,6 +36,8 @@ class NoiseEstimate:
     error        standard error of the noise's standard deviation, as a share of it
     points       brightness, variance and number of blocks of the groups of blocks that the line
                  was fitted to
+    removed      share of the noise that `denoise` removes: below 1 for an estimate that is so weak
+                 that it does not show, and that a clean picture may have
 
     >>> ww.restoration.NoiseEstimate(gain=0.01, sigma=0.02).variance_at(0.5)
     0.0054
@@ -49,6 +51,7 @@ class NoiseEstimate:
     source: str = "given"
     error: float = 0.0
     points: tuple[tuple[float, float, int], ...] = ()
+    removed: float = 1.0
 
     def __post_init__(self) -> None:
         valid = all(map(_is_number, (self.gain, self.sigma, self.offset, self.correlation)))
@@ -61,8 +64,8 @@ class NoiseEstimate:
 
     @property
     def is_zero(self) -> bool:
-        """Whether there is no noise."""
-        return self.gain == 0 and self.sigma == 0
+        """Whether there is no noise to remove."""
+        return self.removed == 0 or (self.gain == 0 and self.sigma == 0)
 
     @property
     def is_uniform(self) -> bool:
@@ -107,7 +110,7 @@ class NoiseEstimate:
 
     def summary(self) -> str:
         """Return the noise in a few words."""
-        if self.is_zero:
+        if self.gain == self.sigma == 0:
             return "no white noise found"
         if self.is_uniform:
             words = f"σ = {self.sigma:.3g}"
@@ -115,6 +118,9 @@ class NoiseEstimate:
             words = f"gain {self.gain:.3g}, σ {self.sigma:.3g}, offset {self.offset:.3g}"
         if self.correlation:
             words += f", correlated over {self.correlation:.1f} pixels"
+        if self.removed < 1:
+            left = "stays" if self.removed == 0 else f"is removed by {self.removed:.0%}"
+            words += f", too faint to show, {left}"
         return words
 
     def to_json(self) -> str:

@@ -16,9 +16,10 @@ from whatwhere.inference import infer
 from whatwhere.inference.target import as_weights, check_mask
 from whatwhere.model import DeconvNet
 from whatwhere.model.solution import Solution
+from whatwhere.restoration.correlation import half_size, sigma_at_half_size
 from whatwhere.restoration.denoiser import Denoiser, load_denoiser, plane_restorer
 from whatwhere.restoration.dictionary import denoise_plane, learn_dictionary, load_dictionary
-from whatwhere.restoration.estimate import estimate_noise, half_size, sigma_at_half_size
+from whatwhere.restoration.estimate import estimate_noise
 from whatwhere.restoration.forms import open_form
 from whatwhere.restoration.noise import (
     Noise,
@@ -143,7 +144,10 @@ def _remove_noise(
     """Images [N, C, H, W] without their noise: those with white noise together, others one by
     one."""
     if all(noise.is_uniform and not noise.correlation for noise in noises):
-        return remove_white_noise(model, y, [noise.sigma for noise in noises], spec, progress)
+        sigmas = [0.0 if noise.is_zero else noise.sigma for noise in noises]
+        clean = remove_white_noise(model, y, sigmas, spec, progress)
+        shares = torch.tensor([noise.removed for noise in noises]).to(y)
+        return y.lerp(clean.to(y), shares[:, None, None, None])
     return torch.cat(
         [
             _remove_noise_of_one(model, y[i : i + 1], noise, spec, progress)
@@ -161,10 +165,15 @@ def _remove_noise_of_one(
 ) -> Tensor:
     """An image [1, C, H, W] without its noise, which is made white and of standard deviation 1
     before."""
+    if noise.is_zero:
+        return image
     if noise.is_uniform and not noise.correlation:
-        return remove_white_noise(model, image, [noise.sigma], spec, progress)
-    clean = _clean_stable(model, noise.stabilise(image.double()), noise, 1.0, spec, progress)
-    return noise.restore_units(clean).to(image)
+        clean = remove_white_noise(model, image, [noise.sigma], spec, progress).to(image)
+    else:
+        stable = noise.stabilise(image.double())
+        clean = _clean_stable(model, stable, noise, 1.0, spec, progress)
+        clean = noise.restore_units(clean).to(image)
+    return image.lerp(clean, noise.removed)
 
 
 def _clean_stable(

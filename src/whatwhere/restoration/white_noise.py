@@ -28,6 +28,7 @@ TRUSTED = 1.7  # times the variance of the noise is what they may have, texture 
 INDEPENDENT = 0.83  # measured on white noise of 48² to 512² pixels
 LEAST_SHARE = 0.7
 ENOUGH = 1000  # patches; of fewer, less is trusted
+CUT_OFF = 0.3  # share of a patch with extreme values, from which on it does not count
 
 
 def noise_of(image: Tensor) -> float:
@@ -39,19 +40,29 @@ def noise_of(image: Tensor) -> float:
     planes, factors = (
         (to_opponent(image), PLANE_NOISE) if len(image) == 3 else (image, [1.0] * len(image))
     )
+    ends = ((image <= image.min()) | (image >= image.max())).any(0)
     return min(
-        estimate_sigma(plane) / factor for plane, factor in zip(planes, factors, strict=True)
+        estimate_sigma(plane, ends) / factor for plane, factor in zip(planes, factors, strict=True)
     )
 
 
-def estimate_sigma(plane: Tensor) -> float:
+def estimate_sigma(plane: Tensor, ends: Tensor | None = None) -> float:
     """The standard deviation of white noise in a picture [H, W], in its units; 0 for one smaller
-    than a patch."""
+    than a patch.
+
+    ends  [H, W], where the picture has its lowest or its highest value. Many of them in a patch
+          show that values were cut off there, and with them the noise
+    """
     if min(plane.shape) < SIDE:
         return 0.0
     every = max(1, round((plane.numel() / MOST_PATCHES) ** 0.5))
     patches = windows(plane, SIDE, SIDE, every).flatten(2).flatten(0, 1).double()
     texture = derivative_energy(plane, every).flatten().double()
+    if ends is not None:
+        whole = windows(ends.to(plane), SIDE, SIDE, every).mean((2, 3)).flatten() < CUT_OFF
+        patches, texture = patches[whole], texture[whole]
+        if len(texture) < FEWEST_PATCHES:
+            return 0.0
     variance = smallest_variance(patches)
     for _ in range(ROUNDS):
         chosen = texture <= TAU * variance

@@ -16,6 +16,7 @@ from whatwhere.commands.inputs import (
     usual_preset,
     with_preset,
 )
+from whatwhere.commands.old_forms import model_first
 from whatwhere.commands.outputs import Report, Stages, claim
 from whatwhere.errors import listed, plural, printable
 from whatwhere.spec import Recipe
@@ -47,10 +48,11 @@ class EventOptions(Checked):
     EXECUTION,
     (Recipe, "inference"),
     flags="threshold rhythm rate device",
+    old=(model_first("recording"),),
 )
 def events(
-    run: Path,
     recording: str,
+    run: Path,
     *,
     out: Path,
     preset: str | None = None,
@@ -68,7 +70,7 @@ def events(
                learned, as for `encode`. Default: learned if the model has learned steps, and events
                if not
 
-    $ whatwhere events runs/signals recording.wav --out events.csv
+    $ whatwhere events recording.wav runs/signals --out events.csv
     """
     execution = settings.of(Execution)
     opened = open_run(run, execution.device, execution.engine)

@@ -1,0 +1,39 @@
+"""The noise of cameras, against noise that was made and against textures without noise."""
+
+import pytest
+import torch
+
+import whatwhere as ww
+from pictures_to_restore import blurred, discs, error
+from whatwhere.restoration import NoiseEstimate, denoise, estimate_noise, load_denoiser
+
+DENOISER = load_denoiser()
+
+
+def camera_picture() -> tuple[torch.Tensor, torch.Tensor]:
+    """A smooth colour picture, and the same with noise as interpolated colours have it."""
+    smooth = torch.nn.functional.avg_pool2d(discs(192, 192, 4)[None].double(), 9, 1, 4)[0]
+    truth = 0.2 + 0.5 * smooth * torch.tensor([1.0, 0.8, 0.6], dtype=torch.float64)[:, None, None]
+    light = blurred(0.75, (192, 192), 1)
+    colours = torch.stack([blurred(1.2, (192, 192), seed) for seed in (2, 3, 4)])
+    return truth, truth + 0.025 * light + 0.02 * colours
+
+
+def test_noise_of_a_camera_is_recognised_in_flat_blocks_and_removed() -> None:
+    truth, given = camera_picture()
+    noise = estimate_noise(given)
+    covariance = torch.tensor(noise.covariance)
+    assert noise.sigma == pytest.approx((0.025**2 + 0.02**2) ** 0.5, rel=0.15)
+    # the brightness is common to all channels
+    assert float(covariance[0, 1] / covariance[0, 0]) == pytest.approx(0.61, abs=0.15)
+    spec = ww.restoration.RestorationSpec(quality=8)
+    clean = denoise(given[None], DENOISER, spec=spec)[0]
+    assert error(clean, truth) < 0.5 * error(given, truth)
+    assert NoiseEstimate.from_json(noise.to_json(), "a.json") == noise
+
+
+def test_a_smooth_colour_picture_and_a_coarse_texture_have_no_noise() -> None:
+    truth, _ = camera_picture()
+    assert estimate_noise(truth).is_zero
+    texture = blurred(1.2, (192, 192)).sign() * blurred(0.8, (192, 192), 1).abs()
+    assert not estimate_noise(truth + 0.05 * texture).correlation
