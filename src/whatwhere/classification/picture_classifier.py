@@ -5,7 +5,7 @@ import json
 import os
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +21,13 @@ from whatwhere.classification.neighbours import Neighbours
 from whatwhere.classification.new_rows import NewRows
 from whatwhere.classification.settings import Distortions
 from whatwhere.classification.view_join import ViewJoin, read_join
-from whatwhere.classification.where import WHERE_FILE, choose_where, with_choice
+from whatwhere.classification.where import (
+    WEIGHED,
+    WHERE_FILE,
+    WhereChoice,
+    choose_where,
+    with_choice,
+)
 from whatwhere.data import Images, load
 from whatwhere.engines.devices import choose_device
 from whatwhere.errors import ImageError, SpecError, plural
@@ -288,6 +294,28 @@ def read_metrics(tensors: Mapping[str, Tensor], how: Distortions) -> Metrics:
     return Metrics(place, anywhere)
 
 
+@dataclass(frozen=True)
+class DescribingSettings:
+    """How pictures are described, besides what the recipe of their model says.
+
+    sample         pictures that the metric is learned from, at most; of 1,000, the covariance of
+                   distortions is known well enough
+    beside_others  whether other views stand next to the rows. Labels then weigh what is at a place
+                   and what is anywhere, unless the recipe sets one of them
+    change         changes the recipe, such as by settings that a person gave
+    """
+
+    sample: int = 1000
+    beside_others: bool = False
+    change: Callable[[Recipe], Recipe] = lambda recipe: recipe
+
+    def sample_of(self, images: Images) -> Images:
+        """Some of many images, at even distances; all of few."""
+        if len(images) <= self.sample:
+            return images
+        return images.subset(np.linspace(0, len(images) - 1, self.sample).astype(int))
+
+
 def describe_pictures(
     images: Images,
     run: str | os.PathLike[str] | TrainedRun | None,
@@ -295,14 +323,17 @@ def describe_pictures(
     options: Execution,
     labels: Path | None,
     stage: Stage,
+    settings: DescribingSettings | None = None,
 ) -> tuple[Describer, Tensor]:
     """The function that describes images, and the rows [N, r] of these images.
 
-    run     also keeps the metric, for all images of this size
-    labels  the table of labels next to which the learned run, the metric and the rows are kept;
-            None keeps nothing
-    stage   shows the progress
+    run       also keeps the metric, for all images of this size
+    labels    the table of labels next to which the learned run, the metric and the rows are kept;
+              None keeps nothing
+    stage     shows the progress
+    settings  how pictures are described besides what the recipe says
     """
+    settings = settings or DescribingSettings()
     kept = None if labels is None else labels.with_suffix(".run")
     if isinstance(run, TrainedRun):
         trained = run
@@ -312,13 +343,18 @@ def describe_pictures(
         trained = read_run(kept)
     else:
         trained = learn(images, kept, options, stage)
+    trained = replace(trained, recipe=settings.change(trained.recipe))
     model = trained.model.to(choose_device(options.device, options.engine))
     engine = options.engine
     file = None if trained.folder is None else trained.folder / WHERE_FILE
-    choice = choose_where(model, images, trained.recipe, engine, kept_in=file)
+    if settings.beside_others and trained.recipe.descriptor.where == "auto":
+        choice = WhereChoice("both", WEIGHED)
+    else:
+        choice = choose_where(model, images, trained.recipe, engine, kept_in=file)
     recipe = with_choice(trained.recipe, choice)
-    settings = recipe.inference, recipe.descriptor, images.shape, how
-    made_for = checksum(f"{model.checksum} {settings}", {})
+    facts = recipe.inference, recipe.descriptor, images.shape, how
+    made_for = checksum(f"{model.checksum} {facts}", {})
+    sample = settings.sample_of(images)
     where = recipe.descriptor.where
     anywhere_rows: list[Tensor] = []  # those that the metric was learned from
     ignored = "differences between parts of a picture"
@@ -327,14 +363,15 @@ def describe_pictures(
 
     def metric() -> dict[str, Tensor]:
         tensors: dict[str, Tensor] = {}
-        with stage(f"learning which {ignored} do not matter", len(images)) as progress:
+        with stage(f"learning which {ignored} do not matter", len(sample)) as progress:
             advance = progress_of_passes(progress, 2 if where == "both" else 1)
             if where != "keep":
-                anywhere = learn_anywhere(model, images, recipe, engine=engine, progress=advance)
-                anywhere_rows.append(anywhere.rows)
+                anywhere = learn_anywhere(model, sample, recipe, engine=engine, progress=advance)
+                if sample is images:
+                    anywhere_rows.append(anywhere.rows)
                 tensors |= anywhere.metric.tensors(ANYWHERE)
             if where != "forget":
-                place = learn_metric(model, images, recipe, how, engine=engine, progress=advance)
+                place = learn_metric(model, sample, recipe, how, engine=engine, progress=advance)
                 tensors |= place.tensors()
         return tensors
 

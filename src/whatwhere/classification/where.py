@@ -43,6 +43,10 @@ WORDS: dict[Where, str] = {
         " descriptor.where=forget or keep."
     ),
 }
+WEIGHED = (
+    "The rows describe which features a picture has and, apart from that, where they lie; the"
+    " labels weigh both. For one alone: --set descriptor.where=forget or keep."
+)
 
 
 class WhereChoice(NamedTuple):

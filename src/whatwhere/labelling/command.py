@@ -13,10 +13,11 @@ from whatwhere.commands.builder import Settings, command
 from whatwhere.commands.inputs import EXECUTION, ImageInput, read_images, recorded_by
 from whatwhere.commands.outputs import Stages, claim
 from whatwhere.errors import SpecError, plural, printable, warn
+from whatwhere.spec import Recipe
 from whatwhere.spec.execution import Execution
 
 
-@command(DISTORTIONS, EXECUTION, (ImageInput, "size"), flags="size")
+@command(DISTORTIONS, EXECUTION, (ImageInput, "size"), (Recipe, "descriptor"), flags="size")
 def label(
     images: str,
     run: str | None = None,
@@ -66,7 +67,7 @@ def label(
     from whatwhere.progress import Stage
 
     plain = PlainSettings()
-    behind = Behind(source, run, how, options, out, plain)
+    behind = Behind(source, run, how, options, out, plain, change=settings.override)
 
     def make(stage: Stage, first: int | None = plain.first) -> ww.Labelling:
         session = ww.Labelling(source, features=plain.views, labels=out, first=first, stage=stage)
