@@ -106,7 +106,6 @@ COVERED_BY = {
     "spec/inference.py": "spec/test_spec.py",
     "spec/model.py": "spec/test_spec.py",
     "engines/base.py": "engines/test_engines_base.py",
-    "engines/threads.py": "codes/test_encode.py",
     "engines/compiled.py": "engines/test_jit_cache.py",
     "labelling/session.py": "labelling/test_labelling.py",
     "labelling/suspects.py": "labelling/test_labelling.py",

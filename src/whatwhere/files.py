@@ -45,9 +45,7 @@ RECORD = ".whatwhere.json"
 """The record in a folder of results: what the program knows about the files that it wrote there."""
 
 _RECORD_FORMAT = "whatwhere results 1"
-PATIENCE = 10.0  # seconds that a process waits for another one that writes in the same folder
 
-_LARGEST_JSON = 1 << 26
 LEFTOVER = re.compile(r"\..{0,40}-[0-9a-f]{16}\.part", re.DOTALL)
 """Names of temporary files. Only a process that was killed leaves one behind."""
 
@@ -114,7 +112,7 @@ def _remove_dead_leftovers(paths: list[Path]) -> None:
 def _remove_unlocked(path: Path) -> None:
     """Remove a temporary file unless a process writes it or has just made it."""
     with suppress(OSError), open(path, "rb") as file:
-        if time.time() - os.fstat(file.fileno()).st_mtime < PATIENCE:
+        if time.time() - os.fstat(file.fileno()).st_mtime < 10:  # seconds
             return
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises OSError if another one has it
         path.unlink()
@@ -296,7 +294,7 @@ def read_json(path: Path, form: str, kind: str, remedy: str) -> dict[str, object
     kind, remedy  as for `readable`
     """
     with readable(path, kind, remedy):
-        content = read_regular(path, _LARGEST_JSON)
+        content = read_regular(path, 1 << 26)  # bytes
         with untrusted():  # such as a million brackets
             fields: dict[str, object] = checked(json.loads(content), dict, "its content")
         check_format(fields.pop("format", None), form)
@@ -362,7 +360,7 @@ def write_result(folder: Path, path: Path, content: bytes, remedy: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         path.parent.mkdir(parents=True, exist_ok=True)
         busy = f"Another process is writing to {folder}. Wait for it, or choose another folder."
-        with locked(folder, busy, PATIENCE):
+        with locked(folder, busy, 10.0):  # seconds
             results = read_results(folder)
             before = results.get(name)
             current = (file_checksum(path),) if os.path.isfile(path) else ()

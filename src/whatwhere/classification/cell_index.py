@@ -8,6 +8,7 @@ share of them (benchmarks/labels/many_rows.py).
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 import torch
@@ -22,7 +23,8 @@ from whatwhere.spec.checks import Checked, Count, Positive
 class CellSettings(Checked):
     """How the neighbours of many rows are found.
 
-    fewest      rows from which on cells are used; fewer are compared with each other in seconds
+    fewest      rows from which on cells are used; of fewer, all distances take less time
+    growth      how many times more cells are compared in the next try
     cell        rows of a cell, on average; time is least near here
     per_cell    rows of the sample that k-means takes, for each cell
     rounds      rounds of k-means
@@ -31,7 +33,8 @@ class CellSettings(Checked):
     neighbours  neighbours that are looked for then, as the graph does
     """
 
-    fewest: Count = 20_000
+    fewest: Count = 40_000
+    growth: Positive = 1.5
     cell: Count = 500
     per_cell: Count = 40
     rounds: Count = 4
@@ -123,7 +126,7 @@ class CellIndex:
             recall = float((found.squares <= farthest).double().mean())
             if recall >= how.recall or cells >= len(self._centres):
                 return cells, recall
-            cells = min(2 * cells, len(self._centres))
+            cells = min(ceil(how.growth * cells), len(self._centres))
 
 
 def _cell_centres(rows: Tensor, count: int, how: CellSettings) -> Tensor:

@@ -220,7 +220,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         scores = label_scores(graph, rows, labels, classes)
         how = (self.weighting or ViewWeighting()).stability
         usual = None
-        if len(scores.held_out) < how.enough:
+        if how.is_measured(len(scores.all_rows), classes, len(scores.held_out)):
             of_rows = scores.all_rows.argmax(1)
             stable = stability(graph, of_rows, classes, len(labels), how)
             others = torch.ones(len(of_rows), dtype=torch.bool, device=rows.device)

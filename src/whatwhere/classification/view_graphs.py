@@ -78,7 +78,7 @@ class ViewGraphs:
             held_out = len(scores.held_out)
             how = self.weighting.stability
             stable = None
-            if held_out < how.enough:
+            if how.is_measured(len(of_view), classes, held_out):
                 stable = stability(view, of_view, classes, len(rows), how)
             evidence.append(ViewEvidence(scores.found, held_out, agreement, stable))
         names = list(self.join.columns)

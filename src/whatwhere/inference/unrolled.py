@@ -35,8 +35,6 @@ from whatwhere.spec.checks import require, require_count, shown
 from whatwhere.spec.inference import DistillSpec
 from whatwhere.spec.recipe import joint
 
-SMALLEST = 1e-12  # a step of 0 has no logarithm
-
 
 class UnrolledInference(nn.Module):
     """K steps of inference with sizes of their own, as a differentiable function of images and
@@ -88,7 +86,7 @@ class UnrolledInference(nn.Module):
         self.settings = replace(inference, step=LineSearch(), steps=steps, tolerance=0.0)
         # made once: torch.compile does not follow the checks of a setting
         self.phase = joint(depth)[0]
-        positive = torch.tensor(sizes, dtype=model.dtype).clamp(min=SMALLEST)
+        positive = torch.tensor(sizes, dtype=model.dtype).clamp(min=1e-12)  # 0 has no logarithm
         self.log_sizes = nn.Parameter(positive.log())
         extrapolation = [step.extrapolation for step in schedule.steps]
         self.extrapolation = nn.Parameter(torch.tensor(extrapolation, dtype=model.dtype))
@@ -275,9 +273,8 @@ def loss(p: Tensor, cost: Tensor, target: Tensor | None, imitation: float) -> Te
     value = cost.mean().log()
     if target is None:
         return value
-    return value + imitation * (p - target).square().sum() / target.square().sum().clamp(
-        min=SMALLEST
-    )
+    power = target.square().sum().clamp(min=1e-12)  # of no features
+    return value + imitation * (p - target).square().sum() / power
 
 
 def mean_contrast(model: DeconvNet, images: ImageSource) -> float | None:
