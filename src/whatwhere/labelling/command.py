@@ -75,25 +75,6 @@ def label(
         claim([export], run, images, labels_from, out, own, overwrite=overwrite)
     opening = _Opening(stages, run, out, labels_from, settings)
     source = read_to_label(images, run, out, settings.of(ImageInput).size)
-<<<<<<< HEAD
-    # imported after the pictures are read, so that an error in them is reported sooner
-    from whatwhere.html.server import PageServer
-    from whatwhere.labelling.descriptions import Behind, PlainSettings
-    from whatwhere.labelling.page import LabelPage
-    from whatwhere.progress import Stage
-
-    plain = PlainSettings()
-    behind = Behind(source, run, how, options, out, plain, change=settings.override)
-
-    def make(stage: Stage, first: int | None = plain.first) -> ww.Labelling:
-        session = ww.Labelling(source, features=plain.views, labels=out, first=first, stage=stage)
-        if labels_from is not None and not session.import_labels(labels_from):
-            # a warning counts them if some are not for these pictures
-            stages.note(f"Imported {plural(len(session.labels.history[-1]), 'label')}.")
-        return session
-
-=======
->>>>>>> main
     if export is not None:
         session = opening.session(source, stages.stage, first=None)
         session.use_best(opening.behind(source).learned(stages.stage))
@@ -194,7 +175,9 @@ class _Opening:
         from whatwhere.labelling.descriptions import Behind
 
         how = self.settings.of(Distortions)
-        return Behind(source, self.run, how, self.settings.of(Execution), self.out)
+        options = self.settings.of(Execution)
+        change = self.settings.override
+        return Behind(source, self.run, how, options, self.out, change=change)
 
     def page(self, source: "ww.data.Images") -> "LabelPage":
         """Return the page of a session on pictures, which begins in a thread."""
