@@ -99,7 +99,7 @@ class CellIndex:
         return Nearest(squares, found)
 
     def _rows_near(self, cell: int, cells: int, fewest: int) -> Tensor:
-        """The numbers of the rows of the cells nearest to one, at least some."""
+        """Return the numbers of the rows of the cells nearest to one, at least some."""
         near = self._near[cell]
         reached = int((self._sizes[near].cumsum(0) < fewest).sum()) + 1
         chosen = near[: max(cells, reached)].tolist()
@@ -109,11 +109,12 @@ class CellIndex:
         return torch.cat(parts)
 
     def _cells_of(self, rows: Tensor) -> Tensor:
-        """The cell of each row, [n]."""
+        """Return the cell of each row, [n]."""
         return _nearest_of(rows, self._centres, self._distances)
 
     def _enough_cells(self, how: CellSettings) -> tuple[int, float]:
-        """The number of cells to compare with, and the share of the true neighbours it finds."""
+        """Return the number of cells to compare with, and the share of the true neighbours it
+        finds."""
         generator = torch.Generator().manual_seed(0)
         sample = torch.randperm(len(self._rows), generator=generator)[: how.sample]
         queries = self._rows[sample.to(self._rows.device)]
@@ -130,7 +131,7 @@ class CellIndex:
 
 
 def _cell_centres(rows: Tensor, count: int, how: CellSettings) -> Tensor:
-    """The centres of cells, by k-means of a sample."""
+    """Return the centres of cells, by k-means of a sample."""
     generator = torch.Generator().manual_seed(0)
     some = torch.randperm(len(rows), generator=generator)[: how.per_cell * count]
     sample = rows[some.to(rows.device)]
@@ -144,7 +145,7 @@ def _cell_centres(rows: Tensor, count: int, how: CellSettings) -> Tensor:
 
 
 def _nearest_of(rows: Tensor, centres: Tensor, distances: int = 1 << 24) -> Tensor:
-    """The number of the nearest centre of each row, [n]."""
+    """Return the number of the nearest centre of each row, [n]."""
     halves = centres.square().sum(1) / 2
     blocks = rows.split(max(1, distances // len(centres)))
     return torch.cat([(block @ centres.T - halves).argmax(1) for block in blocks])

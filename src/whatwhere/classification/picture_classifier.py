@@ -123,12 +123,12 @@ class Describer:
         return {name: len(metric.matrix) for name, metric in parts.items() if metric is not None}
 
     def settings(self) -> dict[str, Any]:
-        """What a file holds besides tensors."""
+        """Return what a file holds besides tensors."""
         how = Distortions() if self.metric is None else self.metric.how
         return {"how": asdict(how), "shape": self.shape, "recipe": to_toml(self.recipe)}
 
     def tensors(self) -> dict[str, Tensor]:
-        """Its model and its metrics, as a file holds them."""
+        """Return its model and its metrics, as a file holds them."""
         model = {f"model.{name}": tensor for name, tensor in model_tensors(self.model).items()}
         place = {} if self.metric is None else self.metric.tensors()
         anywhere = {} if self.anywhere is None else self.anywhere.tensors(ANYWHERE)
@@ -136,9 +136,8 @@ class Describer:
 
 
 def progress_of_passes(progress: Callable[[int], Any], passes: int) -> Callable[[int], None]:
-    """A function to call with the number of images just done in one of several passes over the same
-    images. It reports an image to `progress` once every pass has done as many images.
-    """
+    """Make a function to call with the number of images just done in one of several passes over the
+    same images. It reports an image to `progress` once every pass has done as many images."""
     done = 0
     reported = 0
 
@@ -174,7 +173,8 @@ class PictureClassifier:
     def predict_proba(
         self, images: Any, progress: Callable[[int], Any] = lambda images: None
     ) -> np.ndarray:
-        """The probabilities [n, K] of images as `data.load` takes them, or of rows [n, r]."""
+        """Return the probabilities [n, K] of images as `data.load` takes them, or of rows [n,
+        r]."""
         queries = images
         if self.describe is not None and getattr(images, "ndim", 0) != 2:
             queries = self.describe(images, progress)
@@ -191,7 +191,7 @@ class PictureClassifier:
         return np.asarray(known(values).numpy())
 
     def predict(self, images: Any) -> np.ndarray:
-        """The names of the classes, [n]."""
+        """Return the names of the classes, [n]."""
         return np.asarray(np.array(self.classes)[self.predict_proba(images).argmax(1)])
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -201,7 +201,7 @@ class PictureClassifier:
             write_atomic(Path(path), content)
 
     def to_bytes(self) -> bytes:
-        """The content of the file that `save` writes."""
+        """Return the content of the file that `save` writes."""
         tensors = {"rows": self.rows.float(), "probabilities": self.probabilities.float()}
         settings: dict[str, Any] = {"classes": self.classes, "n_neighbors": self.n_neighbors}
         if self.describe is not None:
@@ -249,7 +249,7 @@ def load_classifier(path: str | os.PathLike[str]) -> PictureClassifier:
 
 
 def is_classifier(path: Path) -> bool:
-    """Whether a file holds a classifier, by its beginning."""
+    """Tell whether a file holds a classifier, by its beginning."""
     try:
         with open_regular(path) as file:
             return FORMAT.encode() in file.read(1 << 16)
@@ -258,13 +258,13 @@ def is_classifier(path: Path) -> bool:
 
 
 def _describer(settings: dict[str, Any], tensors: dict[str, Tensor]) -> PictureDescriber | None:
-    """The describer that a file holds; None if it classifies rows only."""
+    """Return the describer that a file holds; None if it classifies rows only."""
     own = _own_describer(settings, tensors) if "recipe" in settings else None
     return read_joined(settings, own) if "views" in settings else own
 
 
 def _own_describer(settings: dict[str, Any], tensors: dict[str, Tensor]) -> Describer:
-    """The describer of learned features."""
+    """Return the describer of learned features."""
     recipe = override(Recipe.paper(), tomllib.loads(settings["recipe"]))
     layers = range(1, recipe.model.depth + 1)
     filters, connectivity = (
@@ -284,7 +284,7 @@ class Metrics(NamedTuple):
 
 
 def read_metrics(tensors: Mapping[str, Tensor], how: Distortions) -> Metrics:
-    """The metrics that a file holds, one or both."""
+    """Return the metrics that a file holds, one or both."""
     place = Metric.from_tensors(tensors, how) if "metric.mean" in tensors else None
     anywhere = None
     if f"{ANYWHERE}.mean" in tensors:
@@ -310,7 +310,7 @@ class DescribingSettings:
     change: Callable[[Recipe], Recipe] = lambda recipe: recipe
 
     def sample_of(self, images: Images) -> Images:
-        """Some of many images, at even distances; all of few."""
+        """Return some of many images, at even distances; all of few."""
         if len(images) <= self.sample:
             return images
         return images.subset(np.linspace(0, len(images) - 1, self.sample).astype(int))
@@ -325,7 +325,7 @@ def describe_pictures(
     stage: Stage,
     settings: DescribingSettings | None = None,
 ) -> tuple[Describer, Tensor]:
-    """The function that describes images, and the rows [N, r] of these images.
+    """Return the function that describes images, and the rows [N, r] of these images.
 
     run       also keeps the metric, for all images of this size
     labels    the table of labels next to which the learned run, the metric and the rows are kept;
@@ -404,8 +404,8 @@ def kept_tensors(
     make: Callable[[], dict[str, Tensor]],
     shape: tuple[int, int, int],
 ) -> dict[str, Tensor]:
-    """The value in a file, if it was made for the same inputs; otherwise a new one, saved if the
-    folder is writable.
+    """Return the value in a file, if it was made for the same inputs; otherwise a new one, saved if
+    the folder is writable.
 
     shape  of the images, which the file records
     """
@@ -429,8 +429,8 @@ def kept_tensors(
 
 
 def metric_shape(file: Path) -> tuple[int, int, int] | None:
-    """Channels, height and width of the images that a metric in a file learned from; None if an
-    earlier version wrote it."""
+    """Return channels, height and width of the images that a metric in a file learned from; None if
+    an earlier version wrote it."""
     with readable(file, "file of a metric", "remove it"):
         metadata, _ = read_tensors(file)
         if "image_shape" not in metadata:
@@ -440,7 +440,7 @@ def metric_shape(file: Path) -> tuple[int, int, int] | None:
 
 
 def is_finished(run: Path) -> bool:
-    """Whether a folder holds a run whose training is finished."""
+    """Tell whether a folder holds a run whose training is finished."""
     if not has_checkpoint(run / "checkpoint"):
         return (run / "model.safetensors").exists()
     depth = read_run(run).recipe.model.depth
@@ -448,8 +448,8 @@ def is_finished(run: Path) -> bool:
 
 
 def learn(images: Images, out: Path | None, options: Execution, stage: Stage) -> TrainedRun:
-    """A model of the images, learned in a stream, with settings chosen from them. An unfinished run
-    in `out` continues."""
+    """Make a model of the images, learned in a stream, with settings chosen from them. An
+    unfinished run in `out` continues."""
     chosen = choose_defaults(images)
     depth = chosen.recipe.model.depth
     if chosen.image_count is None:

@@ -36,11 +36,11 @@ class StabilitySettings(Checked):
     power: Positive = 1.75
 
     def draws(self, rows: int, classes: int) -> int:
-        """The number of repeats for so many rows and classes."""
+        """Return the number of repeats for so many rows and classes."""
         return min(self.repeats, self.numbers // (rows * classes))
 
     def is_measured(self, rows: int, classes: int, held_out: int) -> bool:
-        """Whether stability is measured with so many rows, classes and held-out labels."""
+        """Tell whether stability is measured with so many rows, classes and held-out labels."""
         return held_out < self.enough and self.draws(rows, classes) > 0
 
 
@@ -67,7 +67,7 @@ def stability(
 
 
 def expected_accuracy(stable: float, classes: int, how: StabilitySettings) -> float:
-    """The accuracy to expect of classes of a stability."""
+    """Return the accuracy to expect of classes of a stability."""
     chance = 1 / classes
     above = max(0.0, (stable - chance) / (1 - chance))
     return float(chance + (1 - chance) * above**how.power)

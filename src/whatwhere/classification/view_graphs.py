@@ -96,8 +96,8 @@ class ViewGraphs:
 
 
 def _overlaps(views: Sequence[RowGraph]) -> list[float]:
-    """The mean share of its pairs of neighbours that each view has in common with others, less
-    what chance gives.
+    """Return the mean share of its pairs of neighbours that each view has in common with others,
+    less what chance gives.
 
     The view with the largest overlap is left out of the mean, because two views of one source, such
     as features with and without their places, agree by nature.

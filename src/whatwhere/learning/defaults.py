@@ -88,7 +88,7 @@ class Defaults(NamedTuple):
         return "; ".join(part for part in parts if part) + self.remedy
 
     def _passes_for(self, recipe: Recipe) -> str:
-        """How long each layer is trained by a recipe."""
+        """Say how long a recipe trains each layer."""
         epochs = [layer.epochs for layer in recipe.learning]
         if not self.passes or epochs == [layer.epochs for layer in self.recipe.learning]:
             return self.passes
