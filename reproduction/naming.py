@@ -133,7 +133,8 @@ def changes(table: Any, base: Any, path: str = "") -> list[tuple[str, Any]]:
         and table
         and isinstance(table[0], dict)
     ):
-        padded = (*base, *[{}] * len(table))
+        # a layer above the base's is compared with its top one
+        padded = (*base, *(base[-1:] or ({},)) * len(table))
         return [
             change
             for value, other in zip(table, padded, strict=False)

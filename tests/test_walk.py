@@ -230,10 +230,8 @@ def test_the_classes_in_python(folder: Path, run: Path, monkeypatch: pytest.Monk
     assert whole.reconstruction.shape[1:] == groups[0].shape
     grey = ww.data.load(folder / "spots-00.png")
     assert ww.infer(model, grey, spec, engine="reference").reconstruction.shape[1] == 3
-    monkeypatch.setattr(defaults, "VALUES", 1)
-    small = ww.override(
-        defaults.choose_defaults(images).recipe, {"model": {"layers": [{"maps": 2}]}}
-    )
+    chosen = defaults.choose_defaults(images, rules=defaults.DefaultRules(values=1))
+    small = ww.override(chosen.recipe, {"model": {"layers": [{"maps": 2}]}})
     assert (
         ww.train(
             folder, small, image_count=4, options=ww.TrainingOptions(engine="reference")

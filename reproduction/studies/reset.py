@@ -33,6 +33,7 @@ from whatwhere.data import Images
 from whatwhere.engines import Engine, resolve
 from whatwhere.learning.algorithm import infer_batch, training_phase
 from whatwhere.learning.filter_problem import project_filters, solve_filters
+from whatwhere.learning.unused_maps import busiest, copy_maps, share_images
 from whatwhere.model import Problem
 from whatwhere.ops.convolution import convolve_down
 from whatwhere.spec import InferenceSpec, Recipe
@@ -53,38 +54,6 @@ def zero_features(latents: Latents) -> Latents:
 def forget(latents: Latents) -> Latents:
     """Features and θ go, so that inference begins as for a new image."""
     return Latents(background=latents.background)
-
-
-@dataclass(frozen=True)
-class Branch:
-    """One way through the second half of the training.
-
-    reset         what becomes of the latents after the first half
-    restart       give maps that no image uses a new filter after each epoch, from the places where
-                  the reconstruction misses most, but not in the last `settle` epochs
-    first_update  update the filters in the first epoch after the reset
-    lam           factor of λ in the first `eased` epochs after the reset
-    epochs        so many of the second half, to save time; None: all, and a classification
-    """
-
-    reset: Callable[[Latents], Latents] = zero_features
-    restart: bool = False
-    first_update: bool = True
-    lam: float = 1.0
-    eased: int = 5
-    settle: int = 5
-    epochs: int | None = None
-
-
-BRANCHES = {
-    "reset": Branch(),
-    "no reset": Branch(keep),
-    "reset, unused maps restart": Branch(restart=True),
-    "reset of features and θ": Branch(forget),
-    "no reset, unused maps restart": Branch(keep, restart=True),
-    "reset, filters wait an epoch": Branch(first_update=False, epochs=8),
-    "reset, twice λ for five epochs": Branch(lam=2.0, epochs=12),
-}
 
 
 @dataclass
@@ -112,6 +81,11 @@ class Training:
         )
         return cls(recipe, model, batches, engines, [Latents() for _ in batches])
 
+    @property
+    def count(self) -> int:
+        """The number of images."""
+        return sum(map(len, self.images))
+
     def branch(self) -> Training:
         """The same state; latents are never changed in place, so that copies share them."""
         return replace(self, latents=list(self.latents), history=list(self.history))
@@ -137,8 +111,7 @@ class Training:
                 self.model, TOP, self._stored, learning.cg_steps, engine=self.engines[TOP - 1]
             )
             self.model = project_filters(self.model, TOP, f)
-        count = sum(map(len, self.images))
-        reconstruction, penalty, nonzeros = (sums / count).tolist()
+        reconstruction, penalty, nonzeros = (sums / self.count).tolist()
         self.history.append(
             {
                 "epoch": len(self.history) + 1,
@@ -156,28 +129,72 @@ class Training:
     def _stored(self) -> Any:
         return ((v, latents, None) for v, latents in zip(self.images, self.latents, strict=True))
 
-    def restart(self, unused: Tensor) -> None:
-        """Give each unused map the patch of the residual, at layer 1, where it has most energy, of
-        another image for each map; the images of the first batch are searched."""
-        maps = unused.nonzero()[:, 0].tolist()
-        if not maps:
-            return
-        v, latents = self.images[0], self.latents[0]
-        sized = self.model.at(*v.shape[2:])
+
+def new_filters(training: Training, maps: Tensor, used: Tensor) -> None:
+    """Give each of these maps the patch of the residual, at layer 1, where it has most energy, of
+    another image for each map; the images of the first batch are searched."""
+    v, latents = training.images[0], training.latents[0]
+    sized = training.model.at(*v.shape[2:])
+    weights = sized.weights(latents.pooling_params)
+    residual = v - sized.reconstruct(latents.features, weights)
+    missed = sized.propagate(residual, weights[: TOP - 1]).clamp_min(0)
+    side = training.model.spec.layers[TOP - 1].filter_shape
+    energy = F.avg_pool2d(missed.square().sum(1, keepdim=True), side, stride=1)
+    best, place = energy.flatten(1).max(1)
+    old = training.model.filters[TOP - 1]
+    filters = old.clone()
+    chosen = best.topk(len(maps)).indices.tolist()
+    for map_, image in zip(maps.tolist(), chosen, strict=True):
+        row, column = divmod(int(place[image]), energy.shape[3])
+        filters[:, map_] = patch_filter(missed[image], row, column, side)
+    fresh = project_filters(training.model, TOP, filters.double()).filters[TOP - 1]
+    changed = torch.zeros(old.shape[1], dtype=torch.bool, device=old.device)
+    changed[maps] = True
+    training.model = training.model.with_filters(
+        TOP, torch.where(changed[None, :, None, None], fresh, old)
+    )
+
+
+def insert(training: Training, maps: Tensor, used: Tensor) -> None:
+    """As `new_filters`; the maps also get a feature in every image whose cost it lowers, at the
+    place where the residual fits best."""
+    new_filters(training, maps, used)
+    inference = training.recipe.learning[TOP - 1].inference
+    lam = float(inference.lam)
+    for i, v in enumerate(training.images):
+        latents = training.latents[i]
+        sized = training.model.at(*v.shape[2:])
         weights = sized.weights(latents.pooling_params)
-        residual = v - sized.reconstruct(latents.features, weights)
-        missed = sized.propagate(residual, weights[: TOP - 1]).clamp_min(0)
-        side = self.model.spec.layers[TOP - 1].filter_shape
-        energy = F.avg_pool2d(missed.square().sum(1, keepdim=True), side, stride=1)
-        best, place = energy.flatten(1).max(1)
-        filters = self.model.filters[TOP - 1].clone()
-        for map_, image in zip(maps, best.topk(len(maps)).indices.tolist(), strict=True):
-            row, column = divmod(int(place[image]), energy.shape[3])
-            filters[:, map_] = patch_filter(missed[image], row, column, side)
-        fresh = project_filters(self.model, TOP, filters.double())
-        self.model = self.model.with_filters(
-            TOP, torch.where(unused[None, :, None, None], fresh.filters[TOP - 1], filters)
-        )
+        p = latents.features.clone()
+        p[:, maps] = 0
+        for map_ in maps.tolist():
+            residual = v - sized.reconstruct(p, weights)
+            fits, place = sized.propagate(residual, weights)[:, map_].flatten(1).max(1)
+            one = torch.zeros_like(p)
+            one[:, map_].flatten(1).scatter_(1, place[:, None], 1.0)
+            drawn = sized.reconstruct(one, weights).square().sum((1, 2, 3)).clamp_min(1e-12)
+            size = (fits / drawn).clamp_min(0)
+            gain = lam / 2 * fits.clamp_min(0) * size - inference.penalty.cost(size)
+            p += one * torch.where(gain > 0, size, 0).view(-1, 1, 1, 1)
+        training.latents[i] = replace(latents, p=p)
+
+
+def split(training: Training, maps: Tensor, used: Tensor) -> None:
+    """Give each of these maps the filter of a map that many images use, and its features in the
+    worse explained half of these images, as `EveryEpoch.split_until` does."""
+    counts = used.clone()
+    counts[maps] = -1
+    pairs = list(zip(maps.tolist(), busiest(counts, len(maps)), strict=False))
+    for i, v in enumerate(training.images):
+        latents = training.latents[i]
+        rare = latents.features.clone()
+        rare[:, maps] = 0
+        latents = replace(latents, p=rare)
+        sized = training.model.at(*v.shape[2:])
+        weights = sized.weights(latents.pooling_params)
+        missed = (v - sized.reconstruct(latents.features, weights)).square().sum((1, 2, 3))
+        training.latents[i] = share_images(latents, pairs, missed)
+    training.model = copy_maps(training.model, TOP, pairs)
 
 
 def patch_filter(signal: Tensor, row: int, column: int, side: tuple[int, int]) -> Tensor:
@@ -194,6 +211,44 @@ def patch_filter(signal: Tensor, row: int, column: int, side: tuple[int, int]) -
     return f.grad[:, 0]
 
 
+@dataclass(frozen=True)
+class Branch:
+    """One way through the second half of the training.
+
+    reset         what becomes of the latents after the first half
+    revive        what becomes of maps that few images use, after each epoch but the last `settle`
+    rare          the share of the images that must use a map; 0 revives maps that none uses
+    first_update  update the filters in the first epoch after the reset
+    lam           factor of λ in the first `eased` epochs after the reset
+    epochs        so many of the second half, to save time; None: all, and a classification
+    """
+
+    reset: Callable[[Latents], Latents] = zero_features
+    revive: Callable[[Training, Tensor, Tensor], None] | None = None
+    rare: float = 0.0
+    first_update: bool = True
+    lam: float = 1.0
+    eased: int = 5
+    settle: int = 5
+    epochs: int | None = None
+
+
+BRANCHES = {
+    "reset": Branch(),
+    "no reset": Branch(keep),
+    "reset, unused maps restart": Branch(revive=new_filters),
+    "reset of features and θ": Branch(forget),
+    "no reset, unused maps restart": Branch(keep, revive=new_filters),
+    "no reset, unused maps split": Branch(keep, revive=split),
+    "no reset, rare maps split": Branch(keep, revive=split, rare=0.001),
+    "reset, unused maps split": Branch(revive=split),
+    "no reset, unused maps inserted": Branch(keep, revive=insert),
+    "reset, unused maps inserted": Branch(revive=insert),
+    "reset, filters wait an epoch": Branch(first_update=False, epochs=8),
+    "reset, twice λ for five epochs": Branch(lam=2.0, epochs=12),
+}
+
+
 def second_half(training: Training, branch: Branch, half: int) -> Training:
     """The rest of a training after the first half."""
     training = training.branch()
@@ -205,8 +260,9 @@ def second_half(training: Training, branch: Branch, half: int) -> Training:
         used = training.epoch(
             replace(learning.inference, lam=lam), branch.first_update or number > 1
         )
-        if branch.restart and number <= epochs - branch.settle:
-            training.restart(used == 0)
+        maps = (used <= branch.rare * training.count).nonzero()[:, 0]
+        if branch.revive is not None and len(maps) and number <= epochs - branch.settle:
+            branch.revive(training, maps, used)
     return training
 
 

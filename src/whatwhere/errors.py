@@ -92,11 +92,9 @@ class UnusableFile(WhatwhereError):
         self.kind = kind
         self.reason = reason
         self.remedy = remedy
-        problem = f"{os.fspath(path)} is not a usable {kind}: {reason[:_LONGEST_REASON]}."
+        short = reason[:500]  # the text of a library may quote the whole file
+        problem = f"{os.fspath(path)} is not a usable {kind}: {short}."
         super().__init__(f"{problem} {sentence(remedy)}")
-
-
-_LONGEST_REASON = 500  # characters: the text of a library may quote the whole file
 
 
 class UnusableRunFile(UnusableFile, RunError):

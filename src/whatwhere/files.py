@@ -7,7 +7,6 @@ program wrote into it.
 
 import csv
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -45,9 +44,7 @@ RECORD = ".whatwhere.json"
 """The record in a folder of results: what the program knows about the files that it wrote there."""
 
 _RECORD_FORMAT = "whatwhere results 1"
-PATIENCE = 10.0  # seconds that a process waits for another one that writes in the same folder
 
-_LARGEST_JSON = 1 << 26
 LEFTOVER = re.compile(r"\..{0,40}-[0-9a-f]{16}\.part", re.DOTALL)
 """Names of temporary files. Only a process that was killed leaves one behind."""
 
@@ -63,7 +60,7 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
     try:
         with open(temporary, "x+b") as file:
             with suppress(OSError):  # some file systems have no locks
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _lock(file.fileno())
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -114,9 +111,9 @@ def _remove_dead_leftovers(paths: list[Path]) -> None:
 def _remove_unlocked(path: Path) -> None:
     """Remove a temporary file unless a process writes it or has just made it."""
     with suppress(OSError), open(path, "rb") as file:
-        if time.time() - os.fstat(file.fileno()).st_mtime < PATIENCE:
+        if time.time() - os.fstat(file.fileno()).st_mtime < 10:  # seconds
             return
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises OSError if another one has it
+        _lock(file.fileno())  # raises OSError if another one has it
         path.unlink()
 
 
@@ -137,26 +134,51 @@ def new_folder(folder: Path) -> Iterator[None]:
 
 def sync_folder(folder: Path) -> None:
     """Flush the names in a folder to the disk, so that a rename survives a power failure."""
-    handle = os.open(folder, os.O_RDONLY)
+    with _opened(folder) as handle:
+        if handle is not None:
+            os.fsync(handle)
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[int | None]:
+    """Open a folder itself; None where that is not permitted, as on Windows."""
+    handle = None
+    with suppress(PermissionError):
+        handle = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        yield handle
     finally:
-        os.close(handle)
+        if handle is not None:
+            os.close(handle)
+
+
+try:
+    from fcntl import LOCK_EX, LOCK_NB, flock
+except ModuleNotFoundError:  # Windows, where folders have no locks
+
+    def _lock(handle: int) -> None:
+        """Raise an OSError, as on a file system without locks."""
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+else:
+
+    def _lock(handle: int) -> None:
+        """Lock an open file or folder; raise a BlockingIOError if another process holds it."""
+        flock(handle, LOCK_EX | LOCK_NB)
 
 
 @contextmanager
 def locked(folder: Path, busy: str, patience: float = 0.0) -> Iterator[None]:
-    """Hold the lock of a folder. It ends with the process, however the process ends.
+    """Hold the lock of a folder. It ends with the process, however the process ends. On Windows,
+    and on file systems without locks, nothing is held.
 
     busy      the message of the RunError if another process holds it
     patience  seconds to wait for that process
     """
     end = time.monotonic() + patience
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        while True:
+    with _opened(folder) as handle:
+        while handle is not None:
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _lock(handle)
                 break
             except BlockingIOError:
                 if time.monotonic() >= end:
@@ -165,8 +187,6 @@ def locked(folder: Path, busy: str, patience: float = 0.0) -> Iterator[None]:
             except OSError:  # a file system without such locks
                 break
         yield
-    finally:
-        os.close(handle)
 
 
 @contextmanager
@@ -296,7 +316,7 @@ def read_json(path: Path, form: str, kind: str, remedy: str) -> dict[str, object
     kind, remedy  as for `readable`
     """
     with readable(path, kind, remedy):
-        content = read_regular(path, _LARGEST_JSON)
+        content = read_regular(path, 1 << 26)  # bytes
         with untrusted():  # such as a million brackets
             fields: dict[str, object] = checked(json.loads(content), dict, "its content")
         check_format(fields.pop("format", None), form)
@@ -362,7 +382,7 @@ def write_result(folder: Path, path: Path, content: bytes, remedy: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         path.parent.mkdir(parents=True, exist_ok=True)
         busy = f"Another process is writing to {folder}. Wait for it, or choose another folder."
-        with locked(folder, busy, PATIENCE):
+        with locked(folder, busy, 10.0):  # seconds
             results = read_results(folder)
             before = results.get(name)
             current = (file_checksum(path),) if os.path.isfile(path) else ()

@@ -5,14 +5,9 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
-
-_ENOUGH_SHARE = 0.05  # of the pieces, from which on the rate is known
-_ENOUGH_SECONDS = 10.0  # from which on the rate is known, even of a smaller share
-_MINUTES = 120  # seconds from which on times are in minutes
 
 
-def no_op(*_: Any) -> None:
+def no_op(*_: object) -> None:
     """Ignore every argument."""
 
 
@@ -28,7 +23,7 @@ def no_stage(title: str, total: int) -> AbstractContextManager[Callable[[int], N
 
 def time_left(seconds: float) -> str:
     """Return a time that is left, in words."""
-    if seconds < _MINUTES:
+    if seconds < 120:
         return f"{seconds:.0f} s left"
     return f"{seconds / 60:,.0f} min left"
 
@@ -38,7 +33,7 @@ class Pace:
     """How far a stage is, and how long the rest takes.
 
     The first pieces may include compiling and loading, so time counts from when they are done. The
-    rate is known after ENOUGH_SHARE of all pieces or after ENOUGH_SECONDS.
+    rate is known after a twentieth of all pieces or after ten seconds.
 
     total  number of pieces of the stage
     done   number of pieces that are done
@@ -63,7 +58,7 @@ class Pace:
             return None
         pieces = self.done - self._first_done
         seconds = time.monotonic() - self._first_time
-        is_enough = pieces >= _ENOUGH_SHARE * self.total or seconds >= _ENOUGH_SECONDS
+        is_enough = pieces >= self.total / 20 or seconds >= 10
         if pieces == 0 or not is_enough:
             return None
         return pieces / max(seconds, 1e-9)

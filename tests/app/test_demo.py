@@ -28,6 +28,9 @@ FILES = {
 }
 
 
+SETTINGS = demo.DemoSettings(code_steps=2)
+
+
 def images():
     return tuple(load(*tiny.bars(count, seed)) for count, seed in ((60, 1), (20, 2)))
 
@@ -43,7 +46,7 @@ def streaming():
 
 
 def run(folder, stage=lambda title, total: nullcontext(lambda done: None), **given):
-    settings = {"recipe": streaming(), "images": images(), "code_steps": 2, **given}
+    settings = {"recipe": streaming(), "images": images(), "settings": SETTINGS, **given}
     return folder, demo.run_demo(folder, stage, engine="reference", **settings)
 
 
@@ -57,7 +60,7 @@ def few_steps():
 
 @pytest.fixture
 def no_drawing(monkeypatch):
-    monkeypatch.setattr(demo, "demo_page", lambda *_: "a page")
+    monkeypatch.setattr(demo, "_demo_page", lambda *_: "a page")
 
 
 def content_of(folder):
@@ -78,9 +81,8 @@ def made(tmp_path_factory):
 
         yield advance
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(demo, "LEARNED", 40)
-        return *run(tmp_path_factory.mktemp("demo") / "made", stage), stages
+    folder = tmp_path_factory.mktemp("demo") / "made"
+    return *run(folder, stage, settings=replace(SETTINGS, learned=40)), stages
 
 
 def test_pixels_and_every_layer_are_measured(made):
@@ -91,7 +93,7 @@ def test_pixels_and_every_layer_are_measured(made):
     few = result["few_labels"]
     assert [row["labels"] for row in few] == [3, 30]
     # chance: 0.67
-    assert all(len(row["errors"]) == demo.DRAWS and 0 <= row["mean"] < 0.5 for row in few)
+    assert all(len(row["errors"]) == SETTINGS.draws and 0 <= row["mean"] < 0.5 for row in few)
     assert 0 < result["learning_seconds"] < result["seconds"]
     assert json.dumps(json.loads((folder / "demo.json").read_text())) == json.dumps(result)
 
@@ -108,7 +110,7 @@ def test_the_metric_uses_the_descriptors_that_the_demo_made(tmp_path, monkeypatc
     monkeypatch.setattr(demo, "learn_metric", recorded)
     run(tmp_path)
     given, expected = found[0]
-    assert len(given) == 60 // demo.METRIC_SHARE
+    assert len(given) == 60 // SETTINGS.metric_share
     np.testing.assert_allclose(given, expected, rtol=1e-5, atol=1e-6)
 
 

@@ -16,6 +16,11 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import whatwhere as ww
 from whatwhere.classification import calibration, poisson
 from whatwhere.classification.ridge import LabelRegression
+from whatwhere.classification.stability import (
+    StabilitySettings,
+    expected_accuracy,
+    stability,
+)
 from whatwhere.errors import ImageError, SpecError
 
 MINUS_ONE = {
@@ -244,9 +249,13 @@ def test_classes_are_equally_strong_whatever_the_number_of_their_labels() -> Non
     held_out = torch.cat([potentials(f.kept, labels[f.kept])[f.held_out] for f in folds])
     held_out = calibration.scaled(held_out, length)
     held_out = held_out + regression.held_out_scores(labelled, labels, folds)
-    known = calibration.calibrate(held_out, labels[torch.cat([f.held_out for f in folds])])
     scores = calibration.scaled(u, length) + regression.scores(labelled, labels)
-    usual = calibration.usual_distance(classifier.distances_)
-    expected = calibration.mix_isolated(known.probabilities(scores), classifier.distances_, usual)
+    assert classifier.row_graph_ is not None
+    how = StabilitySettings()
+    stable = stability(classifier.row_graph_, scores.argmax(1), 3, 9, how)
+    usual = calibration.usual_sharpness(scores[9:], expected_accuracy(stable, 3, how))
+    known = calibration.calibrate(held_out, labels[torch.cat([f.held_out for f in folds])], usual)
+    far = calibration.usual_distance(classifier.distances_)
+    expected = calibration.mix_isolated(known.probabilities(scores), classifier.distances_, far)
     found = classifier.label_distributions_[9:]
     np.testing.assert_allclose(found, expected[9:], atol=2e-3)

@@ -72,6 +72,17 @@ def test_one_class_and_one_row_keep_equal_weights() -> None:
     ww.GraphClassifier(views={"good": 5, "bad": 5}).fit(X[:1], [1])
 
 
+def test_views_with_neighbours_of_others_count_more_before_there_are_labels() -> None:
+    generator = np.random.default_rng(0)
+    y = np.arange(COUNT) % 3
+    good = [np.eye(5)[y] * 4 + generator.normal(size=(COUNT, 5)) for _ in range(3)]
+    X = np.concatenate([*good, 10 * generator.normal(size=(COUNT, 5))], 1).astype(np.float32)
+    views = {"first": 5, "second": 5, "third": 5, "bad": 5}
+    classifier = ww.GraphClassifier(views=views).fit(X, np.zeros(COUNT))
+    *of_good, of_bad = classifier.weights_.values
+    assert min(of_good) > 2 * of_bad
+
+
 def test_the_columns_of_the_views_must_add_up() -> None:
     X, y = two_views()
     with pytest.raises(SpecError):

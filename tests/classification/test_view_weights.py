@@ -11,7 +11,7 @@ FINE = ViewWeighting(step=1e-6)
 
 def test_weights_follow_the_shares_of_labels_that_are_found() -> None:
     evidence = [ViewEvidence(100, 100, 1.0), ViewEvidence(50, 100, 0.5)]
-    weights = ViewWeights.of(["good", "bad"], evidence, FINE)
+    weights = ViewWeights.of(["good", "bad"], evidence, FINE, [0.2, 0.2])
     assert weights.values[1] / weights.values[0] == pytest.approx(math.exp(-12 * 0.5), rel=1e-3)
     assert sum(weights.values) == pytest.approx(1)
 
@@ -19,28 +19,49 @@ def test_weights_follow_the_shares_of_labels_that_are_found() -> None:
 def test_few_labels_do_not_choose_one_view_alone() -> None:
     """One view finds both held-out labels, the other none; they agree equally with all."""
     evidence = [ViewEvidence(2, 2, 0.8), ViewEvidence(0, 2, 0.8)]
-    weights = ViewWeights.of(["first", "second"], evidence, FINE)
+    weights = ViewWeights.of(["first", "second"], evidence, FINE, [0.2, 0.2])
     assert weights.values[1] > 0.1
     many = [ViewEvidence(200, 200, 0.8), ViewEvidence(0, 200, 0.8)]
-    assert ViewWeights.of(["first", "second"], many, FINE).values[1] < 0.01
+    assert ViewWeights.of(["first", "second"], many, FINE, [0.2, 0.2]).values[1] < 0.01
 
 
 def test_agreement_decides_without_held_out_labels() -> None:
     evidence = [ViewEvidence(0, 0, 0.9), ViewEvidence(0, 0, 0.3), ViewEvidence(0, 0, 0.9)]
-    first, second, third = ViewWeights.of("abc", evidence, FINE).values
+    first, second, third = ViewWeights.of("abc", evidence, FINE, [0.2] * 3).values
     assert first == pytest.approx(third)
     assert second / first == pytest.approx(math.exp(-12 * 0.6), rel=5e-2)
 
 
 def test_weights_are_rounded_and_said_in_a_line() -> None:
     evidence = [ViewEvidence(9, 10, 0.9), ViewEvidence(5, 10, 0.5), ViewEvidence(8, 10, 0.9)]
-    weights = ViewWeights.of(("colour", "edges", "own"), evidence, ViewWeighting(step=0.1))
+    weights = ViewWeights.of(
+        ("colour", "edges", "own"), evidence, ViewWeighting(step=0.1), [0.2] * 3
+    )
     assert all(value == pytest.approx(round(value, 1)) for value in weights.values)
     assert str(weights) == "colour 0.6, own 0.4"
-    assert str(ViewWeights.equal(["a", "b"])) == "a 0.5, b 0.5"
+    assert str(ViewWeights.before_labels(["a", "b"], [0.3, 0.3], FINE)) == "a 0.5, b 0.5"
+
+
+def test_a_view_counts_more_if_its_neighbours_are_those_of_others() -> None:
+    first, second = ViewWeights.before_labels("ab", [0.35, 0.05], FINE).values
+    assert second / first == pytest.approx(0.1 / 0.4)
+
+
+def test_what_counts_before_labels_fades_with_held_out_labels() -> None:
+    ratios = []
+    for held_out in (0, 30, 3000):
+        evidence = [ViewEvidence(held_out, held_out, 0.8)] * 2
+        first, second = ViewWeights.of("ab", evidence, FINE, [0.35, 0.05]).values
+        ratios.append(second / first)
+    assert ratios == pytest.approx([0.25, 0.25**0.25, 1], rel=1e-2)
+
+
+def test_a_network_counts_twice_before_labels_say() -> None:
+    network, colour = ViewWeights.before_labels(["network", "colour"], [0.2, 0.2], FINE).values
+    assert network == pytest.approx(2 * colour)
 
 
 def test_a_stable_view_counts_more_than_one_that_agrees_as_often() -> None:
     evidence = [ViewEvidence(0, 0, 0.6, 0.9), ViewEvidence(0, 0, 0.6, 0.5)]
-    first, second = ViewWeights.of("ab", evidence, FINE).values
+    first, second = ViewWeights.of("ab", evidence, FINE, [0.2, 0.2]).values
     assert second / first == pytest.approx(math.exp(-12 * 0.2), rel=1e-3)

@@ -13,7 +13,7 @@ from examples import SPECS, random_images
 from whatwhere.codes.files import load_codes, write_block
 from whatwhere.codes.rows import block_arrays, code_rows
 from whatwhere.codes.small_codes import CodeRows
-from whatwhere.data import arrays
+from whatwhere.data.limits import limited
 from whatwhere.errors import ImageError, UnknownFormat, UnusableImageFile
 from whatwhere.inference import infer
 from whatwhere.latents import SparseLatents, SparseMap
@@ -198,7 +198,7 @@ def test_places_in_any_order_are_written_in_order() -> None:
 
 
 def test_a_file_takes_no_more_memory_than_it_has_bytes(
-    tmp_path: Path, good: dict[str, np.ndarray], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, good: dict[str, np.ndarray]
 ) -> None:
     """Compressed arrays, and grids that only the header declares."""
     np.savez(
@@ -206,11 +206,11 @@ def test_a_file_takes_no_more_memory_than_it_has_bytes(
     )
     with pytest.raises(ImageError, match="values for grids of 3,200,000,000"):
         load_codes(tmp_path / "large.npz")
-    monkeypatch.setattr(arrays, "DECOMPRESSED_LIMIT", 10_000)
-    np.savez_compressed(
-        tmp_path / "bomb.npz", **{**good, "names": np.zeros(20_000, np.uint8).view("U4")}
-    )
-    with pytest.raises(ImageError, match="it decompresses to"):
-        load_codes(tmp_path / "bomb.npz")
-    np.savez(tmp_path / "more.npz", **good, other=np.zeros(20_000, np.uint8))
-    assert len(load_codes(tmp_path / "more.npz")) == 2
+    with limited(decompressed=10_000):
+        np.savez_compressed(
+            tmp_path / "bomb.npz", **{**good, "names": np.zeros(20_000, np.uint8).view("U4")}
+        )
+        with pytest.raises(ImageError, match="it decompresses to"):
+            load_codes(tmp_path / "bomb.npz")
+        np.savez(tmp_path / "more.npz", **good, other=np.zeros(20_000, np.uint8))
+        assert len(load_codes(tmp_path / "more.npz")) == 2

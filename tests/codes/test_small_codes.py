@@ -10,7 +10,7 @@ from examples import SPECS, random_images
 from whatwhere.codes import files as codes_module
 from whatwhere.codes.files import join_blocks, load_codes, write_block
 from whatwhere.codes.rows import block_arrays, code_rows
-from whatwhere.codes.small_codes import ANGLES, LEVELS, angle, expand, shrink
+from whatwhere.codes.small_codes import SMALL, angle, expand, shrink
 from whatwhere.errors import ImageError
 from whatwhere.inference import infer
 from whatwhere.model import DeconvNet
@@ -38,7 +38,7 @@ def test_features_are_off_by_at_most_half_a_level() -> None:
 
     largest = np.abs(dense(exact)).max(1, keepdims=True)
     error = np.abs(dense(exact) - dense(small))
-    assert (error <= largest / (2 * LEVELS) * 1.001).all()
+    assert (error <= largest / (2 * SMALL.levels) * 1.001).all()
     assert error.max() > 0, "it is not the exact code"
 
 
@@ -67,7 +67,7 @@ def test_weights_of_two_elements_are_off_by_at_most_half_an_angle() -> None:
         return np.sqrt(q / q.sum(-1, keepdims=True))
 
     error = np.abs(weights(mu, gamma) - weights(back["mu1"], back["gamma1"]))
-    assert error.max() <= np.pi / 4 / ANGLES / 2 + 1e-6
+    assert error.max() <= np.pi / 4 / SMALL.angles / 2 + 1e-6
     other = expand(shrink(arrays, [False], [np.array([0.5, 0.5])]))
     np.testing.assert_allclose(other["mu1"], mu, atol=0.5 / 127)
     np.testing.assert_allclose(other["gamma1"], gamma, rtol=0.023)

@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from data_files import write_idx
-from whatwhere.data import arrays, load
+from whatwhere.data import load
 from whatwhere.data.arrays import NPY_MAGIC, open_npz, read_array, write_npz
+from whatwhere.data.limits import limited
 from whatwhere.errors import ImageError
 
 
@@ -139,15 +140,13 @@ def test_nan_in_a_file_raises_when_it_is_loaded(tmp_path: Path) -> None:
         load(tmp_path / "a.npy")
 
 
-def test_a_large_file_is_read_batch_by_batch(
-    tmp_path: Path, little_memory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(arrays, "LARGEST_READ", 1 << 20)
-    np.save(tmp_path / "a.npy", np.zeros((20_000, 28, 28), np.uint8))  # 16 MB
-    with little_memory(1 << 20):
-        images = load(tmp_path / "a.npy")
-        assert images[5000:5100].shape == (100, 1, 28, 28)
-        assert images[[0, 19_999]].shape == (2, 1, 28, 28)
+def test_a_large_file_is_read_batch_by_batch(tmp_path: Path, little_memory) -> None:
+    with limited(in_memory=1 << 20):
+        np.save(tmp_path / "a.npy", np.zeros((20_000, 28, 28), np.uint8))  # 16 MB
+        with little_memory(1 << 20):
+            images = load(tmp_path / "a.npy")
+            assert images[5000:5100].shape == (100, 1, 28, 28)
+            assert images[[0, 19_999]].shape == (2, 1, 28, 28)
 
 
 def test_an_ambiguous_shape_warns_which_axis_holds_the_channels() -> None:
@@ -175,20 +174,20 @@ def test_the_axis_of_the_channels_can_be_stated() -> None:
 @pytest.mark.parametrize("dtype", ["u1", "<f4"])
 @pytest.mark.parametrize("fortran", [True, False])
 def test_a_large_array_takes_little_memory(
-    tmp_path: Path, dtype: str, fortran: bool, little_memory, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, dtype: str, fortran: bool, little_memory
 ) -> None:
     """A sparse file of 256 MB: opening one of bytes reads nothing, floats are checked batch by
     batch."""
-    monkeypatch.setattr("whatwhere.data.images.BATCH_BYTES", 1 << 22)
-    itemsize = np.dtype(dtype).itemsize
-    shape = ((1 << 28) // itemsize // 1024 + 1, 32, 32)
-    with open(tmp_path / "a.npy", "wb") as file:
-        np.lib.format.write_array_header_1_0(
-            file, {"descr": dtype, "fortran_order": fortran, "shape": shape}
-        )
-        file.truncate(file.tell() + itemsize * int(np.prod(shape)))
-    with little_memory(64 << 20):
-        assert load(tmp_path / "a.npy")[5:8].sum() == 0
+    with limited(batch=1 << 22):
+        itemsize = np.dtype(dtype).itemsize
+        shape = ((1 << 28) // itemsize // 1024 + 1, 32, 32)
+        with open(tmp_path / "a.npy", "wb") as file:
+            np.lib.format.write_array_header_1_0(
+                file, {"descr": dtype, "fortran_order": fortran, "shape": shape}
+            )
+            file.truncate(file.tell() + itemsize * int(np.prod(shape)))
+        with little_memory(64 << 20):
+            assert load(tmp_path / "a.npy")[5:8].sum() == 0
 
 
 def test_numpy_reads_what_was_written(tmp_path: Path) -> None:
@@ -496,17 +495,17 @@ def test_a_damaged_npz_raises_or_is_read(
         pass
 
 
-def test_what_decompresses_to_more_than_the_limit_raises(
-    tmp_path: Path, save_gzip, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(arrays, "DECOMPRESSED_LIMIT", 1000)
-    zeros = np.zeros((5, 15, 15), np.uint8)
-    np.savez_compressed(tmp_path / "bomb.npz", zeros)
-    with pytest.raises(ImageError, match="it decompresses to 1,253 bytes; expected at most 1,000"):
-        load(tmp_path / "bomb.npz")
-    write_idx(tmp_path / "idx", zeros)
-    with pytest.raises(ImageError, match="it decompresses to 1,125 bytes"):
-        read_array(save_gzip(tmp_path / "idx.gz", (tmp_path / "idx").read_bytes()))
+def test_what_decompresses_to_more_than_the_limit_raises(tmp_path: Path, save_gzip) -> None:
+    with limited(decompressed=1000):
+        zeros = np.zeros((5, 15, 15), np.uint8)
+        np.savez_compressed(tmp_path / "bomb.npz", zeros)
+        with pytest.raises(
+            ImageError, match="it decompresses to 1,253 bytes; expected at most 1,000"
+        ):
+            load(tmp_path / "bomb.npz")
+        write_idx(tmp_path / "idx", zeros)
+        with pytest.raises(ImageError, match="it decompresses to 1,125 bytes"):
+            read_array(save_gzip(tmp_path / "idx.gz", (tmp_path / "idx").read_bytes()))
 
 
 def test_a_file_that_is_overwritten_after_it_was_loaded_changes_nothing(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import torch
 import whatwhere as ww
 from whatwhere.data import Images, few_labels, load
 from whatwhere.data.images import PictureWindows
+from whatwhere.data.limits import limited
 from whatwhere.errors import ImageError, SpecError
 
 
@@ -130,12 +131,10 @@ def test_the_fingerprint_is_of_the_pixels_their_type_and_shape(grey: np.ndarray)
     assert len({first, *(load(other).fingerprint for other in others)}) == 7
 
 
-def test_the_fingerprint_does_not_depend_on_the_batches(
-    grey: np.ndarray, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_fingerprint_does_not_depend_on_the_batches(grey: np.ndarray) -> None:
     first = load(grey).fingerprint
-    monkeypatch.setattr("whatwhere.data.images.BATCH_BYTES", 1)
-    assert load(grey).fingerprint == first
+    with limited(batch=1):
+        assert load(grey).fingerprint == first
 
 
 def test_labels_must_match_the_images(grey: np.ndarray) -> None:

@@ -11,6 +11,7 @@ from numpy.testing import assert_array_equal
 
 import whatwhere as ww
 from whatwhere.data.arrays import read_array
+from whatwhere.data.limits import limited
 from whatwhere.data.stored_array import StoredArray, with_new_axis
 from whatwhere.errors import ImageError
 
@@ -118,15 +119,13 @@ def test_a_recording_that_is_cut_off_after_loading_is_an_error(suffix: str, tmp_
     assert "changed after you loaded it" in done.stdout
 
 
-def test_a_long_recording_has_the_fingerprint_of_its_array(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_recording_has_the_fingerprint_of_its_array(tmp_path: Path) -> None:
     """It is computed part by part; the same values in memory have the same."""
     values = np.random.default_rng(0).normal(size=(2, 700)).astype(np.float32)
     expected = ww.data.load(values, signals=True).fingerprint
     np.save(tmp_path / "a.npy", values)
-    monkeypatch.setattr("whatwhere.data.images.BATCH_BYTES", 1000)
-    assert ww.data.load(tmp_path / "a.npy", signals=True).fingerprint == expected
-    values[1, 650] += 1
-    np.save(tmp_path / "a.npy", values)
-    assert ww.data.load(tmp_path / "a.npy", signals=True).fingerprint != expected
+    with limited(batch=1000):
+        assert ww.data.load(tmp_path / "a.npy", signals=True).fingerprint == expected
+        values[1, 650] += 1
+        np.save(tmp_path / "a.npy", values)
+        assert ww.data.load(tmp_path / "a.npy", signals=True).fingerprint != expected

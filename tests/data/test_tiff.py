@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from whatwhere.data import load
+from whatwhere.data.limits import limited
 from whatwhere.errors import ImageError
 
 tifffile = pytest.importorskip("tifffile")
@@ -118,12 +119,12 @@ def test_what_tifffile_logs_of_a_damaged_file_is_not_printed(
     assert capsys.readouterr().err == ""
 
 
-def test_a_page_of_too_many_values_is_not_decoded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_of_too_many_values_is_not_decoded(tmp_path: Path) -> None:
     write(tmp_path / "a.tif", 5, np.uint8)
-    monkeypatch.setattr("whatwhere.data.pictures.MOST_VALUES", 599)
-    with pytest.raises(ImageError, match="600 values; expected at most 599"):
+    with (
+        limited(page_values=599),
+        pytest.raises(ImageError, match="600 values; expected at most 599"),
+    ):
         load(tmp_path / "a.tif")
 
 

@@ -11,7 +11,7 @@ from whatwhere.engines import resolve, unsupported_reasons
 from whatwhere.engines.devices import choose_device
 from whatwhere.errors import EngineError, ImageError, SpecError
 from whatwhere.inference import infer, resolve_lam
-from whatwhere.inference.auto_lam import SAMPLE, sample_rows
+from whatwhere.inference.auto_lam import AutoLamRule, sample_rows
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import AutoLam, InferenceSpec, ModelSpec, Phase
@@ -160,8 +160,8 @@ def test_a_number_stays() -> None:
 
 def test_images_are_sampled_over_the_entire_set() -> None:
     assert sample_rows(3) == [0, 1, 2]
-    rows = sample_rows(10 * SAMPLE)
-    assert rows == list(range(0, 10 * SAMPLE, 10))
+    rule = AutoLamRule(sample=7)
+    assert sample_rows(70, rule) == list(range(0, 70, 10))
 
 
 def test_training_chooses_lam_once_and_stores_the_number(tmp_path) -> None:

@@ -2,6 +2,7 @@
 the size."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,10 +12,10 @@ import tiny_training as tiny
 import whatwhere as ww
 from whatwhere.errors import SpecError
 from whatwhere.inference.auto_lam import resolve_lam
-from whatwhere.learning import defaults
-from whatwhere.learning.defaults import choose_defaults
+from whatwhere.learning import defaults, trainer
+from whatwhere.learning.defaults import DefaultRules, choose_defaults
 from whatwhere.model import DeconvNet
-from whatwhere.spec import AutoLam, InferenceSpec
+from whatwhere.spec import AutoLam, InferenceSpec, InputSpec
 from whatwhere.spec.penalty import Power
 from whatwhere.spec.toml import override, read_recipe
 
@@ -60,12 +61,11 @@ def test_the_input_stage_suits_the_ground(images: torch.Tensor, kind: str, white
 def test_more_images_than_can_be_learned_in_minutes_are_a_stream_of_some_of_them() -> None:
     chosen = choose_defaults(torch.zeros(6000, 1, 28, 28))
     count, line = chosen.image_count, chosen.line
-    assert count == defaults.VALUES // 28**2
+    assert count == 4_000_000 // 28**2
     assert "5,102 of 6,000 images" in line
     assert choose_defaults(torch.zeros(500, 1, 28, 28)).recipe.learning[1].epochs == 10
-    assert (
-        choose_defaults(torch.zeros(2, 1, 28, 28)).recipe.learning[0].epochs == defaults.MOST_EPOCHS
-    )
+    few = choose_defaults(torch.zeros(2, 1, 28, 28), rules=DefaultRules(most_epochs=3))
+    assert few.recipe.learning[0].epochs == 3
 
 
 @pytest.mark.parametrize("alpha", [0.5, 0.8, 1.0])
@@ -104,7 +104,8 @@ def test_the_line_has_the_epochs_in_use() -> None:
 def test_training_without_a_recipe_is_training_with_the_chosen_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(defaults, "VALUES", 8 * 28**2)
+    few = partial(choose_defaults, rules=DefaultRules(values=8 * 28**2))
+    monkeypatch.setattr(trainer, "choose_defaults", few)
     small = {
         "model": {"layers": [{"maps": 2, "filter_size": 3}]},
         "learning": {"each": {"inference": {"steps": 2}}},
@@ -113,7 +114,7 @@ def test_training_without_a_recipe_is_training_with_the_chosen_one(
     v = digits(20)
     with pytest.warns(UserWarning, match="light strokes .* each layer learns from 8 of 20 images"):
         run = ww.train(v, options=tiny.OPTIONS)
-    recipe, count, *_ = choose_defaults(v)
+    recipe, count, *_ = few(v)
     expected = ww.train(v, recipe, image_count=count, options=tiny.OPTIONS)
     assert tiny.same_filters(run.model, expected.model)
     assert isinstance(run.recipe.inference.lam, float)
@@ -169,3 +170,12 @@ def test_recordings_have_the_recipe_for_signals() -> None:
     recipe = choose_defaults(recordings).recipe
     assert recipe.model.for_signals
     assert recipe.model.channels == 2
+
+
+def test_the_line_names_the_input_stage_that_a_person_set() -> None:
+    chosen = choose_defaults(torch.rand(20, 1, 16, 16))
+    assert "input stage 'onoff'" in chosen.line
+    none = replace(chosen.recipe.model, input=InputSpec(kind="none"))
+    line = chosen.line_for(replace(chosen.recipe, model=none))
+    assert line.startswith("Input stage 'none', as you set; ")
+    assert "onoff" not in line

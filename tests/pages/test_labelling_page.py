@@ -517,7 +517,12 @@ def test_why_shows_this_picture_next_to_its_neighbours(tab: Opened, served: Sess
     assert names[0].startswith("This picture")
     assert len(names) == 4
     assert all(", labelled " in name for name in names[1:])
+    assert tab.text("#reasons .why-words").startswith("Most like these 3 labelled pictures (")
+    assert tab.tab.locator("#reasons .heat").evaluate("one => one.naturalWidth") == 288
     drawn = tab.tab.locator("#reasons canvas[aria-label^=Feature]")
+    assert not drawn.first.is_visible(), "behind Details"
+    tab.tab.locator("#reasons summary").click()
+    assert drawn.first.is_visible()
     assert drawn.count() % 4 == 0
     assert drawn.count() > 0
 

@@ -4,12 +4,13 @@ import json
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import torch.nn.functional as F
+from torch import Tensor
 
 from whatwhere import data
 from whatwhere.classification import Matrix, describe_images, fit_svm, protocol
@@ -24,25 +25,44 @@ from whatwhere.progress import Stage
 from whatwhere.spec import InferenceSpec, Recipe
 from whatwhere.spec.toml import read_recipe
 
-RESULT = "demo.json"
+_RESULT = "demo.json"
 REPORT = "report.html"
 _EXPLORER = "explorer.html"
-EXPLORED = 250  # examples in the explorer
-LEARNED = 2_000  # images that each layer learns from in a stream
 _TITLE = "whatwhere: the demo"
 _LEAD = (
     "Two layers of features, learned from digits without labels, and the errors of a linear"
     " classifier on them."
 )
-SHOWN = 24  # reconstructed digits, in the report
-LABELS = (1, 10)  # labels of each class, for the graph
-DRAWS = 5  # how often these labels are drawn
-_GRAPH_C = 0.3  # C of the SVM that learns from the classes of the graph
-# every fourth image makes the metric; every eighth costs accuracy
-# (benchmarks/learning/results/demo_metric.jsonl)
-METRIC_SHARE = 4
 _RUN_FILES = ("recipe.toml", "model.safetensors", "history.jsonl")
-FILES = (*_RUN_FILES, RESULT, REPORT, _EXPLORER)
+_FILES = (*_RUN_FILES, _RESULT, REPORT, _EXPLORER)
+
+
+@dataclass(frozen=True)
+class DemoSettings:
+    """How much the demo learns, measures and shows.
+
+    learned       images that each layer learns from in a stream
+    labels        labels of each class, for the graph
+    draws         how often these labels are drawn
+    graph_c       C of the SVM that learns from the classes of the graph
+    metric_share  every so many images one makes the metric: a fourth; an eighth costs accuracy
+                  (benchmarks/learning/results/demo_metric.jsonl)
+    explored      examples in the explorer
+    code_steps    steps of inference for the codes of these examples
+    shown         reconstructed digits in the report
+    """
+
+    learned: int = 2_000
+    labels: tuple[int, ...] = (1, 10)
+    draws: int = 5
+    graph_c: float = 0.3
+    metric_share: int = 4
+    explored: int = 250
+    code_steps: int = CODE_STEPS
+    shown: int = 24
+
+
+_USUAL = DemoSettings()
 
 
 def svm_errors(result: dict[str, Any]) -> dict[str, str]:
@@ -75,7 +95,7 @@ def run_demo(
     engine: str = "auto",
     recipe: Recipe | None = None,
     images: tuple[Images, Images] | None = None,
-    code_steps: int = CODE_STEPS,
+    settings: DemoSettings = _USUAL,
     overwrite: bool = False,
 ) -> dict[str, Any]:
     """Run the demo into a folder: the files of a run, `explorer.html`, `report.html`, and the
@@ -85,52 +105,59 @@ def run_demo(
     was.
 
     images      images for training and for the test, with labels; by default the embedded digits
-    code_steps  steps of inference for the codes of the explorer's examples
+    settings    how much is learned, measured and shown
     """
     start = time.monotonic()
-    claim([folder / file for file in FILES], folder=folder, overwrite=overwrite)
+    claim([folder / file for file in _FILES], folder=folder, overwrite=overwrite)
     recipe = recipe or read_recipe("demo")
     training, test = images or (data.load("digits"), data.load("digits", split="test"))
     y = cast(Any, training.labels)
     y_test = cast(Any, test.labels)
     with tempfile.TemporaryDirectory() as workplace:
-        run = learn(recipe, training, Path(workplace) / "run", stage, engine)
+        run = learn(recipe, training, Path(workplace) / "run", stage, engine, settings)
         contents = {file: (Path(workplace) / "run" / file).read_bytes() for file in _RUN_FILES}
     learned = time.monotonic() - start
     scores = []
-    for name, x, x_test in descriptions(run, training, test, engine, stage):
+    for name, x, x_test in _descriptions(run, training, test, engine, stage):
         with stage(f"{name}: linear SVM", len(protocol.C_GRID) + 1) as advance:
             best, _ = protocol.choose(x, y, progress=advance)
             tested = protocol.evaluate(x, y, x_test, y_test, best.C, start=best.svm)
             scores.append({"name": name, "dimensions": x.shape[1], "score": asdict(tested)})
             advance(1)
-    few = _few_label_scores(run, training, (x, x_test), (y, y_test), engine, stage)
-    with stage("the explorer: inferring examples", min(EXPLORED, len(test))) as advance:
+    few = _few_label_scores(run, training, (x, x_test), (y, y_test), engine, stage, settings)
+    with stage("the explorer: inferring examples", min(settings.explored, len(test))) as advance:
         made = Explorer(
             run.model,
             recipe,
             test,
             name="the demo",
-            examples=EXPLORED,
+            examples=settings.explored,
             engine=engine,
-            code_steps=code_steps,
+            code_steps=settings.code_steps,
         )
         contents[_EXPLORER] = made.export(advance).encode()
     times = {"seconds": time.monotonic() - start, "learning_seconds": learned}
     result = {"scores": scores, "few_labels": few, **times, "engine": run.history[-1].engine}
     with stage("drawing the report", 1) as advance:
-        contents[REPORT] = demo_page(run, result, test).encode()
+        contents[REPORT] = _demo_page(run, result, test[: settings.shown], len(test)).encode()
         advance(1)
-    contents[RESULT] = (json.dumps(result, indent=1) + "\n").encode()
+    contents[_RESULT] = (json.dumps(result, indent=1) + "\n").encode()
     for file, content in contents.items():
         write(folder / file, content, folder)
     return result
 
 
-def learn(recipe: Recipe, images: Images, folder: Path, stage: Stage, engine: str) -> TrainedRun:
+def learn(
+    recipe: Recipe,
+    images: Images,
+    folder: Path,
+    stage: Stage,
+    engine: str,
+    settings: DemoSettings = _USUAL,
+) -> TrainedRun:
     """Train all layers in a stream."""
     depth = recipe.model.depth
-    count = min(LEARNED, len(images))
+    count = min(settings.learned, len(images))
     with stage(f"learning {depth} layers, each from {count:,} images", depth * count) as advance:
         options = TrainingOptions(engine=engine, device="cpu", checkpoint_every=0)
         callbacks = TrainingCallbacks(on_batch=lambda report: advance(report.images))
@@ -139,7 +166,7 @@ def learn(recipe: Recipe, images: Images, folder: Path, stage: Stage, engine: st
         )
 
 
-def descriptions(
+def _descriptions(
     run: TrainedRun, training: Images, test: Images, engine: str, stage: Stage
 ) -> Iterator[tuple[str, Matrix, Matrix]]:
     """Yield the images described by their pixels, scaled to unit length like the model's
@@ -166,6 +193,7 @@ def _few_label_scores(
     labels: tuple[np.ndarray, np.ndarray],
     engine: str,
     stage: Stage,
+    settings: DemoSettings,
 ) -> list[dict[str, Any]]:
     """Measure errors on test images, with a few labels of the training images, drawn several times.
 
@@ -174,7 +202,7 @@ def _few_label_scores(
     rows, labels  descriptors and labels of the training and of the test images
     """
     y, y_test = labels
-    chosen = np.arange(0, len(y), METRIC_SHARE)
+    chosen = np.arange(0, len(y), settings.metric_share)
     with stage(f"few labels: distorting {len(chosen):,} images", len(chosen)) as advance:
         metric = learn_metric(
             run.model,
@@ -185,37 +213,40 @@ def _few_label_scores(
             progress=advance,
         )
     z, z_test = (metric(part).numpy() for part in rows)
-    counts = [each * len(np.unique(y)) for each in LABELS]
+    counts = [each * len(np.unique(y)) for each in settings.labels]
     scores = []
-    with stage(
-        f"{listed(counts)} labels: classifying with the graph", DRAWS * len(counts)
-    ) as advance:
+    title = f"{listed(counts)} labels: classifying with the graph"
+    with stage(title, settings.draws * len(counts)) as advance:
         graph = GraphClassifier(class_prior="uniform").fit(z, y)
         for count in counts:
             errors = []
-            for seed in range(DRAWS):
+            for seed in range(settings.draws):
                 labelled = data.few_labels(y, count, seed)
                 given = np.full(len(y), UNLABELLED)
                 given[labelled] = y[labelled]
-                svm = fit_svm(z, graph.refit(given).transduction_, _GRAPH_C)
+                svm = fit_svm(z, graph.refit(given).transduction_, settings.graph_c)
                 errors.append(float(np.mean(svm.predict(z_test) != y_test)))
                 advance(1)
             scores.append({"labels": count, "errors": errors, "mean": float(np.mean(errors))})
     return scores
 
 
-def demo_page(run: TrainedRun, result: dict[str, Any], test: Images) -> str:
-    """Return the report as one HTML file; it needs no other file, and links to the explorer."""
+def _demo_page(run: TrainedRun, result: dict[str, Any], shown: Tensor, tested: int) -> str:
+    """Return the report as one HTML file; it needs no other file, and links to the explorer.
+
+    shown   test images, which are reconstructed
+    tested  number of all test images
+    """
     from whatwhere.figures import RunFigures, Section, report
 
     inference = run.recipe.inference
     top = run.model.spec.depth
     # a classifier needs only a few steps, but those leave reconstructions blurred
     converged = InferenceSpec.coding(lam=inference.lam)
-    drawing = RunFigures(run, test[:SHOWN], inference=converged, engine=result["engine"])
+    drawing = RunFigures(run, shown, inference=converged, engine=result["engine"])
     explain = "Draw a digit, watch inference explain it, and move the explanation with the mouse."
     errors = (
-        f"Errors of the same linear SVM on {len(test):,} test digits, given the pixels or the"
+        f"Errors of the same linear SVM on {tested:,} test digits, given the pixels or the"
         " features of each layer. Neither training nor the choice of settings used these digits;"
         " a sixth of the training digits chose C. The brackets hold the number of errors and the"
         " 95 % interval."

@@ -17,8 +17,6 @@ from whatwhere.spec import LineSearch, Recipe
 from whatwhere.spec.execution import Execution
 from whatwhere.spec.inference import DistillSpec
 
-HELD_OUT = 500  # images, but at most a tenth of all
-
 
 @command(
     DistillSpec,
@@ -66,7 +64,7 @@ def distill(
             " the cost on the others. Give more images."
         )
     rows = np.arange(len(given))
-    count = max(1, min(HELD_OUT, len(given) // 10))
+    count = max(1, min(500, len(given) // 10))
     training = given.subset(rows[:-count])
     held_out = given.subset(rows[-count:])
     inference = resolve_lam(model, training, settings.override(recipe).inference)

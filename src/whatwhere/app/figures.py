@@ -3,7 +3,7 @@
 import io
 import math
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
@@ -14,10 +14,10 @@ from whatwhere.commands.old_forms import Reordered
 from whatwhere.commands.outputs import Stages, claim, write
 from whatwhere.spec.execution import Execution
 
-Format = Literal["png", "pdf", "svg"]
-FEWEST = 24  # images that are inferred, at least
-MOST = 200
-VALUES = 100_000  # pixels × channels of all images together, which bounds the time of inference
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_Format = Literal["png", "pdf", "svg"]
 
 
 @command((Execution, "engine"), old=(Reordered("run images", "run --images"),))
@@ -26,7 +26,7 @@ def figures(
     *,
     images: str | None = None,
     only: list[str] | None = None,
-    format: Format = "png",
+    format: _Format = "png",
     out: Path | None = None,
     settings: Settings,
     overwrite: bool = False,
@@ -81,11 +81,11 @@ def _open_figures(
         # figures of pictures are also drawn of a recording, if --only asks for one of them
         if not only or set(only) <= set(drawing.names):
             return drawing
-    chosen = choose_images(in_model_units(spec, read_examples(run, source)))
+    chosen = _choose_images(in_model_units(spec, read_examples(run, source)))
     return ww.figures.RunFigures(trained, chosen, engine=engine, stage=stages.stage)
 
 
-def _encode_figure(figure: Any, format: Format) -> bytes:
+def _encode_figure(figure: Any, format: _Format) -> bytes:
     """Return the file of a figure of matplotlib; an animation is a file already."""
     if isinstance(figure, bytes):
         return figure
@@ -94,9 +94,10 @@ def _encode_figure(figure: Any, format: Format) -> bytes:
     return content.getvalue()
 
 
-def choose_images(images: "ww.data.Images") -> Any:
-    """Return a random choice of images, always the same."""
+def _choose_images(images: "ww.data.Images") -> "Tensor":
+    """Return a random choice of images, always the same: as many as 100,000 values hold, which
+    bounds the time of inference, but from 24 to 200."""
     import numpy as np
 
-    count = max(FEWEST, min(MOST, VALUES // math.prod(images.shape)))
+    count = max(24, min(200, 100_000 // math.prod(images.shape)))
     return images[np.random.default_rng(0).permutation(len(images))[:count]]

@@ -5,8 +5,9 @@ their strength; potentials that are weaker than usual, because labels are far, c
 softmax of the result, times a sharpness and with an offset for each class, gives the row's
 probabilities. Sharpness and offsets make held-out labels most likely: the offset of a class is
 above 0 if it has more labels than the potentials suggest. Few labels say little, so the sharpness
-stays near one that was right on many sets, and the offsets near 0
-(benchmarks/labels/any_folder.py).
+stays near the usual one, and the offsets near 0 (benchmarks/labels/any_folder.py). With few labels,
+the usual sharpness is the one with which rows are on average as sure as the stability of their
+classes lets expect (`stability`); with many, one that was right on many sets.
 """
 
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from torch import Tensor
 
 USUAL = 4.5  # sharpness
 TRUST = 0.5  # labels that the usual sharpness counts as
+TRUST_OF_ROWS = 5.0  # the same for the one that follows from the rows
 USUAL_OFFSET = 0.5  # deviation of an offset from 0
 STRENGTH = 0.5  # the power for the length of potentials; 0 would keep only their proportions
 FOLDS = 5
@@ -55,7 +57,7 @@ def scaled(u: Tensor, usual_length: Tensor) -> Tensor:
 
 
 def usual_length(u: Tensor) -> Tensor:
-    """The median length of the potentials [N, K] of rows that labels reach."""
+    """Return the median length of the potentials [N, K] of rows that labels reach."""
     lengths = (u - u.mean(1, keepdim=True)).norm(dim=1)
     reached = lengths[lengths > 0]
     return reached.median() if len(reached) else lengths.new_ones(())
@@ -76,20 +78,40 @@ class Calibration(NamedTuple):
         return (self.sharpness * scores + self.offsets).softmax(1)
 
 
-def calibrate(scores: Tensor, labels: Tensor) -> Calibration:
-    """The calibration with which held-out labels are most likely, near the usual one.
+def usual_sharpness(scores: Tensor, accuracy: float) -> float:
+    """Return the sharpness with which the mean probability of the classes of rows is an accuracy,
+    by bisection; within wide limits.
+
+    scores  scaled potentials of rows, [n, K]
+    """
+    low, high = 0.3, 30.0  # a fifteenth to seven times the usual one of many labels
+    for _ in range(20):
+        middle = (low * high) ** 0.5
+        if float((middle * scores).softmax(1).max(1).values.mean()) < accuracy:
+            low = middle
+        else:
+            high = middle
+    return middle
+
+
+def calibrate(scores: Tensor, labels: Tensor, usual: float | None = None) -> Calibration:
+    """Return the calibration with which held-out labels are most likely, near the usual one.
 
     scores  scaled potentials of the rows that were held out, [n, K]; n may be 0
     labels  their classes, [n]
+    usual   the usual sharpness, if it is known from these rows; None for the one of many sets,
+            which counts less
     """
     scores = scores.detach().double()
+    middle = USUAL if usual is None else usual
+    trust = TRUST if usual is None else TRUST_OF_ROWS
 
     def loss(x: np.ndarray) -> tuple[float, np.ndarray]:
         variables = torch.tensor(x, device=scores.device, requires_grad=True)
         change = variables[0]  # of the sharpness, as a logarithm
         offsets = variables[1:]
-        logits = USUAL * change.exp() * scores + offsets
-        doubt = TRUST * change.square() + (offsets / USUAL_OFFSET).square().sum()
+        logits = middle * change.exp() * scores + offsets
+        doubt = trust * change.square() + (offsets / USUAL_OFFSET).square().sum()
         total = F.cross_entropy(logits, labels, reduction="sum") + 0.5 * doubt
         (gradient,) = torch.autograd.grad(total, variables)
         return float(total.detach()), gradient.cpu().numpy()
@@ -98,7 +120,7 @@ def calibrate(scores: Tensor, labels: Tensor) -> Calibration:
     start = np.zeros(1 + scores.shape[1])
     options = {"maxiter": FITTING_STEPS, "ftol": 1e-12, "gtol": 1e-7}
     found = minimize(loss, start, jac=True, method="L-BFGS-B", options=options).x
-    return Calibration(USUAL * float(np.exp(found[0])), torch.tensor(found[1:]).to(scores))
+    return Calibration(middle * float(np.exp(found[0])), torch.tensor(found[1:]).to(scores))
 
 
 def mix_isolated(probabilities: Tensor, distances: Tensor, usual: Tensor) -> Tensor:
@@ -113,5 +135,5 @@ def mix_isolated(probabilities: Tensor, distances: Tensor, usual: Tensor) -> Ten
 
 
 def usual_distance(distances: Tensor) -> Tensor:
-    """The distance that most rows are below, of distances [N]."""
+    """Return the distance that most rows are below, of distances [N]."""
     return torch.quantile(distances.double(), ISOLATED)

@@ -1,6 +1,7 @@
 """A classifier for few labels: they spread over the graph that connects every row to its nearest
 neighbours."""
 
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -16,6 +17,7 @@ from whatwhere.classification.neighbours import Neighbours
 from whatwhere.classification.new_rows import NewRows
 from whatwhere.classification.poisson import grow_regions, poisson_learning
 from whatwhere.classification.row_graph import RowGraph
+from whatwhere.classification.stability import expected_accuracy, stability
 from whatwhere.classification.view_graphs import Joined, ViewGraphs
 from whatwhere.classification.view_join import ViewJoin
 from whatwhere.classification.view_weights import ViewWeighting, ViewWeights
@@ -145,7 +147,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             join = ViewJoin.of(self.views, rows)
             how = self.weighting or ViewWeighting()
             self.view_graphs_ = ViewGraphs.of(join, rows, device, self.n_neighbors, how, advance)
-            self._use(self.view_graphs_.equal)
+            self._use(self.view_graphs_.start)
         else:
             self.neighbours_ = Neighbours(rows, device)
             if len(rows) > 1:
@@ -163,7 +165,9 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             )
         # text that stood next to -1 in an array of objects becomes text
         known = np.array(y[labelled].tolist())
-        check_classification_targets(known)
+        with warnings.catch_warnings():  # one label a class is no sign of a regression
+            warnings.simplefilter("ignore", UserWarning)
+            check_classification_targets(known)
         self.classes_, labels = np.unique(known, return_inverse=True)
         device = self.neighbours_.device
         rows = torch.from_numpy(np.flatnonzero(labelled)).to(device)
@@ -210,14 +214,25 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         return result
 
     def _calibrated(self, graph: RowGraph, rows: Tensor, labels: Tensor) -> Tensor:
-        """Probabilities [N, K] from scores, calibrated on labels that are held out in turn."""
-        scores = label_scores(graph, rows, labels, len(self.classes_))
-        found = calibration.calibrate(scores.held_out_scores, scores.held_out_labels)
+        """Probabilities [N, K] from scores, calibrated on labels that are held out in turn; while
+        these are few, also on the accuracy that the stability of the classes lets expect."""
+        classes = len(self.classes_)
+        scores = label_scores(graph, rows, labels, classes)
+        how = (self.weighting or ViewWeighting()).stability
+        usual = None
+        if how.is_measured(len(scores.all_rows), classes, len(scores.held_out)):
+            of_rows = scores.all_rows.argmax(1)
+            stable = stability(graph, of_rows, classes, len(labels), how)
+            others = torch.ones(len(of_rows), dtype=torch.bool, device=rows.device)
+            others[rows] = False
+            accuracy = expected_accuracy(stable, classes, how)
+            usual = calibration.usual_sharpness(scores.all_rows[others], accuracy)
+        found = calibration.calibrate(scores.held_out_scores, scores.held_out_labels, usual)
         known = found.probabilities(scores.held_out_scores)
         self.held_out_ = HeldOut(scores.held_out, scores.held_out_labels, known)
         probabilities = found.probabilities(scores.all_rows)
-        usual = calibration.usual_distance(graph.distances)
-        return calibration.mix_isolated(probabilities, graph.distances, usual)
+        distance = calibration.usual_distance(graph.distances)
+        return calibration.mix_isolated(probabilities, graph.distances, distance)
 
     def _regions(self, rows: Tensor, labels: Tensor, shares: Tensor) -> Tensor:
         """Shares [N, K] of walks that end in the regions of the classes, whose sizes are known."""
@@ -227,7 +242,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         return walks / walks.sum(1, keepdim=True).clamp(min=1e-300)
 
     def _shares(self) -> Tensor | None:
-        """The shares of the classes, [K], adding up to 1; None if they are not known."""
+        """Return the shares of the classes, [K], adding up to 1; None if they are not known."""
         classes = len(self.classes_)
         prior = self.class_prior
         if prior is None:
@@ -242,7 +257,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         return torch.from_numpy(shares / shares.sum())
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The probabilities of the classes for new rows, (n, n_classes)."""
+        """Return the probabilities of the classes for new rows, (n, n_classes)."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         rows = torch.from_numpy(np.require(X, requirements="W"))
@@ -251,18 +266,18 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         return np.asarray(self.new_rows_(rows).cpu().numpy())
 
     def predict(self, X: Any) -> np.ndarray:
-        """The classes of new rows, (n,)."""
+        """Return the classes of new rows, (n,)."""
         best = self.predict_proba(X).argmax(1)
         return np.asarray(self.classes_[best])
 
 
 def is_unlabelled(y: np.ndarray) -> np.ndarray:
-    """Which labels are -1; text never is."""
+    """Return which labels are -1; text never is."""
     return np.array([label == UNLABELLED for label in y.tolist()], dtype=bool)
 
 
 def labelled_score(classifier: Any, X: Any, y: Any) -> float:
-    """The accuracy on rows that have a label, for scikit-learn's searches; NaN without any.
+    """Return the accuracy on rows that have a label, for scikit-learn's searches; NaN without any.
 
     classifier  a fitted `GraphClassifier`, or a pipeline that ends with one
     X           rows

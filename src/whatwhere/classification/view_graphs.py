@@ -1,17 +1,16 @@
 """One graph for each view of the same pictures, added to one graph by the weights of the views."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from whatwhere.classification.calibration import HELD_OUT_TOLERANCE
 from whatwhere.classification.label_scores import label_scores
+from whatwhere.classification.neighbour_graph import scipy_matrix
 from whatwhere.classification.neighbours import Neighbours
-from whatwhere.classification.poisson import label_sources, tau_for
 from whatwhere.classification.row_graph import RowGraph, joined_graph
+from whatwhere.classification.stability import stability
 from whatwhere.classification.view_join import ViewJoin
 from whatwhere.classification.view_weights import ViewEvidence, ViewWeighting, ViewWeights
 from whatwhere.progress import no_op
@@ -30,20 +29,25 @@ class Joined:
 class ViewGraphs:
     """The graphs of views, and the last one that they were joined to.
 
-    join   joins the views with equal weights
-    parts  the rows of each view, centred and of unit length
+    join      joins the views with equal weights
+    parts     the rows of each view, centred and of unit length
+    overlaps  how far the neighbours of each view are those of others
+    start     the views joined as before there are labels
     """
 
     join: ViewJoin
     parts: list[Tensor]
     views: list[RowGraph]
     weighting: ViewWeighting
-    equal: Joined = field(init=False)
+    overlaps: list[float] = field(init=False)
+    start: Joined = field(init=False)
     last: Joined = field(init=False)
 
     def __post_init__(self) -> None:
-        self.equal = self._joined(ViewWeights.equal(list(self.join.columns)))
-        self.last = self.equal
+        self.overlaps = _overlaps(self.views)
+        names = list(self.join.columns)
+        self.start = self._joined(ViewWeights.before_labels(names, self.overlaps, self.weighting))
+        self.last = self.start
 
     @classmethod
     def of(
@@ -65,19 +69,20 @@ class ViewGraphs:
 
     def weighed(self, rows: Tensor, labels: Tensor, classes: int) -> Joined:
         """Join the graphs by what the classes [m] of labelled rows [m] say about the views."""
-        together = label_scores(self.equal.graph, rows, labels, classes).all_rows.argmax(1)
+        together = label_scores(self.start.graph, rows, labels, classes).all_rows.argmax(1)
         evidence = []
         for view in self.views:
             scores = label_scores(view, rows, labels, classes)
             of_view = scores.all_rows.argmax(1)
             agreement = float((of_view == together).double().mean())
             held_out = len(scores.held_out)
-            stability = None
-            if held_out < self.weighting.enough:
-                per_class = max(1, len(rows) // classes)
-                stability = _stability(view, of_view, classes, per_class, self.weighting.repeats)
-            evidence.append(ViewEvidence(scores.found, held_out, agreement, stability))
-        weights = ViewWeights.of(list(self.join.columns), evidence, self.weighting)
+            how = self.weighting.stability
+            stable = None
+            if how.is_measured(len(of_view), classes, held_out):
+                stable = stability(view, of_view, classes, len(rows), how)
+            evidence.append(ViewEvidence(scores.found, held_out, agreement, stable))
+        names = list(self.join.columns)
+        weights = ViewWeights.of(names, evidence, self.weighting, self.overlaps)
         if weights.values == self.last.weights.values:  # the graph keeps what it has computed
             self.last = Joined(weights, self.last.join, self.last.graph)
         else:
@@ -90,21 +95,22 @@ class ViewGraphs:
         return Joined(weights, join, graph)
 
 
-def _stability(graph: RowGraph, found: Tensor, classes: int, per_class: int, repeats: int) -> float:
-    """Measure the share of rows that keep their class if other rows had been labelled.
+def _overlaps(views: Sequence[RowGraph]) -> list[float]:
+    """Return the mean share of its pairs of neighbours that each view has in common with others,
+    less what chance gives.
 
-    found      the classes of all rows by this graph, [N]
-    per_class  labels of each class
-    repeats    how often other labels are drawn
+    The view with the largest overlap is left out of the mean, because two views of one source, such
+    as features with and without their places, agree by nature.
     """
-    generator = torch.Generator().manual_seed(0)
-    even = torch.full((classes,), 1 / classes, dtype=torch.float64, device=found.device)
-    sources = []
-    for _ in range(repeats):
-        order = torch.randperm(len(found), generator=generator).to(found.device)
-        rows = torch.cat([order[found[order] == label][:per_class] for label in range(classes)])
-        sources.append(label_sources(graph.graph, rows, found[rows], even))
-    tau = tau_for(classes * per_class, len(found))
-    u = graph.potentials.system.solve(torch.cat(sources, 1).float(), HELD_OUT_TOLERANCE, tau)
-    again = torch.stack([part.argmax(1) for part in u.split(classes, 1)])
-    return float((again == found).double().mean())
+    pairs = [scipy_matrix(view.graph).astype(bool) for view in views]
+    means = []
+    for one in pairs:
+        shares = []
+        for other in pairs:
+            if other is not one:
+                both = one.multiply(other).nnz / (one.nnz * other.nnz) ** 0.5
+                chance = (one.nnz * other.nnz) ** 0.5 / one.shape[0] ** 2
+                shares.append(max(0.0, both - chance))
+        kept = sorted(shares)[:-1] or shares
+        means.append(sum(kept) / max(1, len(kept)))
+    return means

@@ -1,22 +1,26 @@
 """Weights of the views of pictures: from labels that are held out, and from what needs no labels.
 
-Three numbers say how well the graph of a view sorts the pictures. The first is the share of labels
+Before there are labels, a view counts more if its neighbours are also neighbours in other views:
+two views that say nothing about the pictures have the same neighbours by chance only. With labels,
+three numbers say how well the graph of a view sorts the pictures. The first is the share of labels
 that it finds when they are held out, which takes at least two labels of a class. The second is its
 agreement: the share of all pictures to which the view alone gives the same class as all views
 together. A view that says nothing about the classes agrees by chance only. The third is its
 stability: the share of pictures whose class stays if other pictures of the same classes, as the
 view sees them, had been labelled. It is small where a view has no clusters. The last two can be
 measured with one label of each class. The evidence for a view is the mean of all labels, in which
-agreement and stability count as some; its weight is exp(β (evidence - that of the best view)).
+agreement and stability count as some; its weight is exp(β (evidence - that of the best view)),
+times the weight that it had before, whose influence fades with the number of held-out labels.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
-from whatwhere.spec.checks import Checked, Count, NonNegative, Positive
+from whatwhere.classification.stability import StabilitySettings
+from whatwhere.spec.checks import Checked, NonNegative, Positive
 
 
 @dataclass(frozen=True)
@@ -27,16 +31,19 @@ class ViewWeighting(Checked):
                       weight
     agreement_labels  held-out labels that agreement and stability count as, so that no view is used
                       alone because of a few labels
-    repeats           how often other labels are drawn for the stability
-    enough            held-out labels from which on stability is no longer measured: it would change
-                      little, and takes most of the time
+    floor             overlap that is added to those of all views, so that small differences between
+                      views that hardly overlap do not count
+    known             how much more views count, by their names, before labels say: a network that
+                      was trained on photographs is usually the best single view
+    stability         how stability is measured
     step              weights are multiples of it, so that a label seldom changes the joined graph
     """
 
     sharpness: NonNegative = 12.0
     agreement_labels: Positive = 10.0
-    repeats: Count = 4
-    enough: Count = 50
+    floor: Positive = 0.05
+    known: Mapping[str, float] = field(default_factory=lambda: {"network": 2.0})
+    stability: StabilitySettings = field(default_factory=StabilitySettings)
     step: Positive = 0.05
 
 
@@ -56,7 +63,8 @@ class ViewEvidence(NamedTuple):
     stability: float | None = None
 
     def share(self, agreement_labels: float) -> float:
-        """The share of labels that the view finds, with agreement and stability as some of them."""
+        """Return the share of labels that the view finds, with agreement and stability as some of
+        them."""
         unlabelled = self.agreement
         if self.stability is not None:
             unlabelled = (self.agreement + self.stability) / 2
@@ -81,24 +89,45 @@ class ViewWeights:
     evidence: tuple[ViewEvidence, ...] = ()
 
     def __str__(self) -> str:
-        """The weights in one line, the largest first; without views of no weight."""
+        """Return the weights in one line, the largest first; without views of no weight."""
         order = np.argsort(-np.array(self.values), kind="stable")
         used = [number for number in order if self.values[number] > 0]
         return ", ".join(f"{self.names[number]} {self.values[number]:.2g}" for number in used)
 
     @classmethod
-    def equal(cls, names: Sequence[str]) -> "ViewWeights":
-        """Give all views the same weight."""
-        return cls(tuple(names), (1 / len(names),) * len(names))
+    def before_labels(
+        cls, names: Sequence[str], overlaps: Sequence[float], how: ViewWeighting
+    ) -> "ViewWeights":
+        """Weigh views by how far their neighbours are those of others.
+
+        overlaps  the share of its neighbours that each view has in common with others
+        """
+        weights = _usual_weights(names, overlaps, how)
+        return cls(tuple(names), tuple((weights / weights.sum()).tolist()))
 
     @classmethod
     def of(
-        cls, names: Sequence[str], evidence: Sequence[ViewEvidence], how: ViewWeighting
+        cls,
+        names: Sequence[str],
+        evidence: Sequence[ViewEvidence],
+        how: ViewWeighting,
+        overlaps: Sequence[float],
     ) -> "ViewWeights":
-        """Weigh views by their evidence."""
+        """Weigh views by their evidence, and by their overlaps while few labels are held out."""
         shares = np.array([seen.share(how.agreement_labels) for seen in evidence])
+        held_out = max(seen.held_out for seen in evidence)
+        fading = how.agreement_labels / (how.agreement_labels + held_out)
         weights = np.exp(how.sharpness * (shares - shares.max()))
+        weights = weights * _usual_weights(names, overlaps, how) ** fading
         steps = np.round(weights / weights.sum() / how.step)
-        steps[shares.argmax()] = max(1, steps[shares.argmax()])
+        steps[weights.argmax()] = max(1, steps[weights.argmax()])
         rounded = steps / steps.sum()
         return cls(tuple(names), tuple(rounded.tolist()), tuple(evidence))
+
+
+def _usual_weights(
+    names: Sequence[str], overlaps: Sequence[float], how: ViewWeighting
+) -> np.ndarray:
+    """Return the weights of views before labels say, not scaled."""
+    known = np.array([how.known.get(name, 1.0) for name in names])
+    return np.asarray(known * (np.array(overlaps) + how.floor))

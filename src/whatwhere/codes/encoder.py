@@ -29,7 +29,7 @@ from whatwhere.errors import RunError
 from whatwhere.files import disk_errors, new_folder
 from whatwhere.inference import infer
 from whatwhere.inference.target import in_model_units
-from whatwhere.inference.tiled import TILE, TileGrid, infer_tiled
+from whatwhere.inference.tiled import TILING, TileGrid, infer_tiled
 from whatwhere.latents import SparseLatents
 from whatwhere.model import DeconvNet
 from whatwhere.spec import Recipe
@@ -264,7 +264,7 @@ class Encoder:
             mask=None if masks is None else PictureWindows(masks, rows.start),
             engine=self.engine,
             progress=advance,
-            tile=self.options.tile or TILE,
+            tile=self.options.tile or TILING.tile,
             overlap=self.options.overlap,
         )
         self.engine_used = tiled.engine
@@ -294,7 +294,9 @@ class Encoder:
         if tile == 0 or (tile is None and height * width <= self.options.limits.large_picture):
             return 1
         return len(
-            TileGrid.of(self.model.spec, height, width, tile or TILE, self.options.overlap).tiles
+            TileGrid.of(
+                self.model.spec, height, width, tile or TILING.tile, self.options.overlap
+            ).tiles
         )
 
     @cached_property

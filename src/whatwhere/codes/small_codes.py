@@ -10,10 +10,10 @@
     low, scale        float32       float16
 
 **Two elements** along an axis have the weights w₊ = cos φ, w₋ = sin φ, and φ is a function of γμ
-alone. So only φ is stored, in ANGLES steps from the equal weights to either end: an error of at
+alone. So only φ is stored, in 5 steps from the equal weights to either end: an error of at
 most 4.5° in φ, 0.08 in a weight. Reading returns μ = ±½ and the γ that gives these weights.
 
-**Regions without effect** are left out: those whose p̂ · |φ| is below the share EFFECT of the
+**Regions without effect** are left out: those whose p̂ · |φ| is below the share 0.06 of the
 image's largest p̂. Reading gives them equal weights.
 
 Measured on digits: docs/explanation/millions.md.
@@ -32,13 +32,31 @@ from whatwhere.errors import ImageError
 from whatwhere.latents import Latents, PoolingParams, SparseLatents, SparseMap
 
 Array = np.ndarray[Any, Any]
-LEVELS = 31  # levels of features
-ANGLES = 5  # steps from equal weights to all weight on one element
-_EFFECT = 0.06
-_SATURATED = 25.0  # |γμ| at which all weight is on one element
-_MU_LEVELS = 127  # from the centre of a region to its end
-_GAMMA_OCTAVE = 16  # levels for a factor of two
-_MOST_PLACES = 2**31  # the largest number of places of a code, so that indices are int32
+
+
+@dataclass(frozen=True)
+class SmallFormat:
+    """The numbers of the small format; a file with other numbers would be another format.
+
+    levels        of features, from 0 to the image's largest
+    angles        steps from equal weights to all weight on one element
+    effect        share of the largest effect of an image's regions below which a region is left out
+    saturated     |γμ| at which all weight is on one element
+    mu_levels     from the centre of a region to its end
+    gamma_octave  levels of γ for a factor of two
+    most_places   the number of places of a code is less than this, so that indices are int32
+    """
+
+    levels: int = 31
+    angles: int = 5
+    effect: float = 0.06
+    saturated: float = 25.0
+    mu_levels: int = 127
+    gamma_octave: int = 16
+    most_places: int = 2**31
+
+
+SMALL = SmallFormat()
 
 
 @dataclass(frozen=True)
@@ -171,8 +189,8 @@ def _background(code: Latents | SparseLatents, where: Sequence[_MapRows]) -> dic
 
 
 def _require_places(grid: tuple[int, int, int]) -> None:
-    if math.prod(grid) >= _MOST_PLACES:
-        raise ImageError(f"Got a code of {grid}; expected fewer than {_MOST_PLACES:,} places.")
+    if math.prod(grid) >= SMALL.most_places:
+        raise ImageError(f"Got a code of {grid}; expected fewer than {SMALL.most_places:,} places.")
 
 
 def join(rows: Sequence[CodeRows]) -> dict[str, Array]:
@@ -201,15 +219,15 @@ def effective(stage: Tensor, theta: PoolingParams, two: bool) -> Tensor:
     strength = stage.abs()
     largest = strength.flatten(1).amax(1)[:, None, None, None]
     if not two:
-        return strength > _EFFECT * largest
+        return strength > SMALL.effect * largest
     turned = angle(theta.mu * theta.gamma).abs().amax(1)
-    uneven = turned >= math.pi / 4 / ANGLES / 2  # what rounds to equal weights is left out
-    return uneven & (strength * turned > _EFFECT * largest)
+    uneven = turned >= math.pi / 4 / SMALL.angles / 2  # what rounds to equal weights is left out
+    return uneven & (strength * turned > SMALL.effect * largest)
 
 
 def angle(product: Tensor) -> Tensor:
     """φ - 45° of γμ, in radians: tan φ = w₊ / w₋ = exp(γμ / 2)."""
-    return torch.atan(torch.exp(product.clamp(-_SATURATED, _SATURATED) / 2)) - math.pi / 4
+    return torch.atan(torch.exp(product.clamp(-SMALL.saturated, SMALL.saturated) / 2)) - math.pi / 4
 
 
 # In few bits, and back ----------------------------------------------------------------------------
@@ -231,7 +249,7 @@ def shrink(arrays: Mapping[str, Array], two: Sequence[bool], reach: Sequence[Arr
     image = np.repeat(np.arange(len(counts)), counts)
     largest = np.zeros(len(counts), np.float32)
     np.maximum.at(largest, image, np.abs(values))
-    levels = np.rint(values / np.where(largest > 0, largest, 1)[image] * LEVELS)
+    levels = np.rint(values / np.where(largest > 0, largest, 1)[image] * SMALL.levels)
     kept = levels != 0
     small["features_largest"] = largest
     small["features_levels"] = levels[kept].astype(np.int8)
@@ -244,9 +262,9 @@ def shrink(arrays: Mapping[str, Array], two: Sequence[bool], reach: Sequence[Arr
         small |= _places(f"where{k}", arrays, counts, arrays[f"where{k}_indices"])
         if pair:
             turned = angle(torch.from_numpy(mu * gamma)).numpy()
-            small[f"angle{k}"] = np.rint(turned * (4 * ANGLES / math.pi)).astype(np.int8).T
+            small[f"angle{k}"] = np.rint(turned * (4 * SMALL.angles / math.pi)).astype(np.int8).T
         else:
-            levels = np.rint(mu / most * _MU_LEVELS).clip(-127, 127)
+            levels = np.rint(mu / most * SMALL.mu_levels).clip(-127, 127)
             small[f"mu{k}_levels"] = levels.astype(np.int8).T
             small[f"mu{k}_reach"] = most.astype(np.float32)
             small[f"gamma{k}_levels"] = _gamma_levels(gamma).T
@@ -278,7 +296,7 @@ def _expand_places(name: str, arrays: dict[str, Array]) -> None:
     # The cumulative sums of all steps, minus their value before the first place of the image.
     total = np.concatenate([[0], np.cumsum(steps)])
     indices = total[1:] - np.repeat(total[indptr[:-1]], counts) - 1
-    if indices.max(initial=0) >= _MOST_PLACES:
+    if indices.max(initial=0) >= SMALL.most_places:
         raise ValueError(f"{name} has places beyond its grid")
     arrays[f"{name}_indptr"] = indptr
     arrays[f"{name}_indices"] = indices.astype(np.int32)
@@ -292,7 +310,7 @@ def _expand_values(arrays: dict[str, Array]) -> None:
     largest = arrays.pop("features_largest")
     if len(largest) != len(counts) or len(levels) != len(arrays["features_indices"]):
         raise ValueError("the values of features do not match their places")
-    arrays["features_values"] = levels * np.repeat(largest, counts) / LEVELS
+    arrays["features_values"] = levels * np.repeat(largest, counts) / SMALL.levels
 
 
 def _expand_gaussians(k: str, arrays: dict[str, Array]) -> None:
@@ -300,22 +318,22 @@ def _expand_gaussians(k: str, arrays: dict[str, Array]) -> None:
     if f"angle{k}" in arrays:
         level = arrays.pop(f"angle{k}").T.astype(np.float64)
         # at the last level the tangent is infinite: all weight is on one element
-        inside = np.minimum(np.abs(level), ANGLES - 1e-9) * (math.pi / 4 / ANGLES)
-        product = np.minimum(2 * np.log(np.tan(inside + math.pi / 4)), _SATURATED)
+        inside = np.minimum(np.abs(level), SMALL.angles - 1e-9) * (math.pi / 4 / SMALL.angles)
+        product = np.minimum(2 * np.log(np.tan(inside + math.pi / 4)), SMALL.saturated)
         arrays[f"mu{k}"] = (0.5 * np.sign(level)).astype(np.float32)
         arrays[f"gamma{k}"] = (2 * product).astype(np.float32)
         return
     levels = arrays.pop(f"mu{k}_levels").T.astype(np.float32)
-    arrays[f"mu{k}"] = levels * arrays.pop(f"mu{k}_reach") / _MU_LEVELS
+    arrays[f"mu{k}"] = levels * arrays.pop(f"mu{k}_reach") / SMALL.mu_levels
     octaves = arrays.pop(f"gamma{k}_levels").T.astype(np.float32)
-    gamma = np.exp2(octaves / _GAMMA_OCTAVE)
+    gamma = np.exp2(octaves / SMALL.gamma_octave)
     arrays[f"gamma{k}"] = np.where(octaves == -128, 0, gamma).astype(np.float32)
 
 
 def _gamma_levels(gamma: Array) -> Array:
     """Write γ on a logarithmic scale; -128 for 0."""
     with np.errstate(divide="ignore"):
-        levels = np.rint(_GAMMA_OCTAVE * np.log2(gamma)).clip(-127, 127)
+        levels = np.rint(SMALL.gamma_octave * np.log2(gamma)).clip(-127, 127)
     return np.where(gamma > 0, levels, -128).astype(np.int8)
 
 

@@ -44,9 +44,6 @@ def write(path: Path, content: bytes, folder: Path | None = None) -> None:
         write_atomic(path, content)
 
 
-_LINE_SECONDS = 10.0  # between two lines about progress, where there is no bar
-
-
 @dataclass(frozen=True)
 class Report:
     """The result of a command, which it prints at its end.
@@ -107,7 +104,7 @@ class Stages:
                 pace.add(pieces)
                 display.update(task, advance=pieces, rate=pace.rate, time_left=pace.time_left)
                 now = time.monotonic()
-                if no_bar and pace.done < total and now - last_line >= _LINE_SECONDS:
+                if no_bar and pace.done < total and now - last_line >= 10:  # seconds
                     last_line = now
                     self.console.print(f"{title}: {_pace_words(pace)}", soft_wrap=True)
 

@@ -35,9 +35,6 @@ __all__ = [
     "load_groups",
 ]
 
-_LARGEST_USUAL_FLOAT = 2.0
-"""Non-negative floats beyond this are probably bytes that were not scaled."""
-
 
 def __getattr__(name: str) -> Any:
     """Return `Signals`, loaded on first use."""
@@ -379,7 +376,7 @@ def _from_pixels(pixels: Pixels, name: str, allow_nan: bool, recorded: Recorded)
     batches = images.parts()
     if pixels.dtype.kind == "f":
         lows, highs = zip(*(check_finite(batch, name, allow_nan) for batch in batches), strict=True)
-        if min(lows) >= 0 and max(highs) > _LARGEST_USUAL_FLOAT:
+        if min(lows) >= 0 and max(highs) > 2:  # probably bytes that were not scaled
             warn(
                 f"{name} has floats up to {max(highs):g}. whatwhere takes floats as they are, and"
                 " the paper's settings expect values in [0, 1]. Divide by 255, or give bytes as"

@@ -20,33 +20,25 @@ import torch
 from numpy.lib import format as npy
 from numpy.lib.npyio import NpzFile
 
+from whatwhere.data.limits import limits
 from whatwhere.data.stored_array import AnyArray, StoredArray, with_new_axis
 from whatwhere.errors import ImageError, plural, printable, warn
 from whatwhere.files import disk_errors, new_folder, open_atomic, open_regular, readable, untrusted
 
-CHUNK_BYTES = 1 << 18
 NPY_MAGIC = b"\x93NUMPY"
-_TEXT_BYTES = 512  # bytes at the start of a file that show whether it is text
 _ZIP_MAGIC = b"PK\x03\x04"
 _GZIP_MAGIC = b"\x1f\x8b"
 _IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-_IDX_AXES = 4
-DECOMPRESSED_LIMIT = 1 << 30
-"""The largest number of bytes that are decompressed into memory; uncompressed files may have any
-size."""
-
-LARGEST_READ = 1 << 28
-"""Array files of up to this many bytes are read into memory; larger ones are read part by part."""
-
 REMEDY = "copy, download or save it again"
 
 
 def read_array(path: Path, largest: int | None = None) -> AnyArray:
     """Return the array of an .npy or IDX file; a gzipped IDX file is decompressed into memory.
 
-    largest  number of bytes up to which a file is read into memory; None means LARGEST_READ
+    largest  number of bytes up to which a file is read into memory; None means the
+             limit in force
     """
-    largest = LARGEST_READ if largest is None else largest
+    largest = limits().in_memory if largest is None else largest
     with open_regular(path) as file, readable(path, "array file", REMEDY, ImageError):
         start = file.peek(len(NPY_MAGIC))
         if start.startswith(NPY_MAGIC):
@@ -69,7 +61,7 @@ def read_array(path: Path, largest: int | None = None) -> AnyArray:
         length = math.prod(shape) * dtype.itemsize
         _check_decompressed(length)
         # in chunks, so that memory grows only with what the file really holds
-        while len(content) <= length and (chunk := stream.read(CHUNK_BYTES)):
+        while len(content) <= length and (chunk := stream.read(1 << 18)):
             content += chunk
         _check_length(shape, dtype, len(content))
         return np.ndarray(shape, dtype, content)
@@ -83,7 +75,7 @@ def _read_idx_header(stream: IO[bytes]) -> tuple[np.dtype, tuple[int, ...]]:
         len(start) < 4
         or start[:2] != b"\0\0"
         or start[2] not in _IDX_TYPES
-        or not 1 <= start[3] <= _IDX_AXES
+        or not 1 <= start[3] <= 4  # axes
     ):
         raise ValueError(
             f"it is not a picture, .npy, .npz or IDX file (first bytes: {start.hex(' ') or 'none'})"
@@ -122,10 +114,9 @@ def _check_length(
 
 
 def _check_decompressed(length: int) -> None:
-    if length > DECOMPRESSED_LIMIT:
-        raise ValueError(
-            f"it decompresses to {length:,} bytes; expected at most {DECOMPRESSED_LIMIT:,}"
-        )
+    most = limits().decompressed
+    if length > most:
+        raise ValueError(f"it decompresses to {length:,} bytes; expected at most {most:,}")
 
 
 @contextmanager
@@ -159,12 +150,6 @@ def check_members(archive: NpzFile) -> None:
 
 
 Channels = Literal["first", "last"]
-LONG = 50
-"""Samples for each channel of an array that looks like a recording: pictures are not so long."""
-
-_FEW_CHANNELS = 4
-"""An axis with at most as many entries is taken for the channels: grey, grey and alpha, colour,
-colour and alpha."""
 
 
 def read_file(path: Path, largest: int | None = None) -> tuple[AnyArray, np.ndarray | None]:
@@ -174,7 +159,7 @@ def read_file(path: Path, largest: int | None = None) -> tuple[AnyArray, np.ndar
     largest  as in `read_array`
     """
     with open_regular(path) as file:
-        start = file.read(_TEXT_BYTES)
+        start = file.read(512)
     if _is_text(start):
         raise ImageError(
             f"{printable(path)} is text. Expected images (a picture, .npy, .npz or IDX) or a"
@@ -250,7 +235,7 @@ def _shape_words(shape: tuple[int, ...], name: str) -> str:
         return f"{name} has the shape {shape}; expected {images}."
     rate = "Give its samples per second: --rate RATE (in Python: signals=True, rate=RATE)."
     channels = 1 if len(shape) == 1 else min(shape)
-    if len(shape) == 1 or max(shape) >= LONG * channels:
+    if len(shape) == 1 or max(shape) >= 50 * channels:  # pictures are not so long
         looks = f"looks like a recording of {plural(channels, 'channel')}"
         return f"{name} {looks}: its shape is {shape}. {rate} Images are {images}."
     return (
@@ -267,8 +252,9 @@ def channel_axis(shape: tuple[int, ...], name: str) -> Channels:
     is the shortest of the three axes; if neither is, an error asks the user.
     """
     _, a, b, c = shape
-    first_is_short = a <= _FEW_CHANNELS
-    last_is_short = c <= _FEW_CHANNELS
+    most_channels = 4  # colour and alpha
+    first_is_short = a <= most_channels
+    last_is_short = c <= most_channels
     if first_is_short and last_is_short and (a > 1 or c == 1) and b > 1:
         warn(
             f"{name} has the shape {shape}; reading axis 1 as the {a} channels. If axis 3 holds"

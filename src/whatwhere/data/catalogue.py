@@ -112,8 +112,6 @@ def find(name: str) -> Entry:
     return CATALOGUE[name]
 
 
-CHUNK_BYTES = 1 << 18
-_TIMEOUT = 30
 """Seconds without an answer after which the next mirror is tried."""
 
 
@@ -203,9 +201,7 @@ def _fetch(entry: Entry, file: File) -> None:
     for mirror in entry.mirrors:
         url = mirror + file.download_name
         try:
-            with urlopen(
-                Request(url, headers={"User-Agent": "whatwhere"}), timeout=_TIMEOUT
-            ) as answer:
+            with urlopen(Request(url, headers={"User-Agent": "whatwhere"}), timeout=30) as answer:
                 store(entry, file, answer, url)
             return
         except (OSError, HTTPException, ImageError) as error:
@@ -228,7 +224,7 @@ def store(entry: Entry, file: File, source: IO[bytes], name: str) -> None:
     )
     try:
         with new_folder(folder), open_atomic(folder / file.name) as target:
-            while size <= file.size and (chunk := stream.read(CHUNK_BYTES)):
+            while size <= file.size and (chunk := stream.read(1 << 18)):
                 size += len(chunk)
                 digest.update(chunk)
                 target.write(chunk)

@@ -15,8 +15,6 @@ _LOW = {"RGB": "RGB;16L", "RGBA": "RGBA;16L"}  # and the lower bytes
 _GREY_ALPHA = "LA;16B"  # the four bytes of a pixel are read as those of an 8-bit RGBA picture
 _KINDS = {1: 0, 2: 4, 3: 2, 4: 6}  # the kind of a PNG by its channels
 _WHITE = 65535
-_BYTE = 257  # 65535 / 255
-_METRE = 39.3701  # inches
 
 
 def is_deep(picture: Any) -> bool:
@@ -80,7 +78,7 @@ class DeepPng:
 
     def alpha(self) -> np.ndarray:
         """Return the transparency, uint8 [H, W]."""
-        return np.rint(self._alpha_values() / _BYTE).astype(np.uint8)
+        return np.rint(self._alpha_values() / 257).astype(np.uint8)
 
     def known(self) -> np.ndarray:
         """Tell which pixels [H, W] are not completely transparent."""
@@ -113,7 +111,7 @@ def encode(
     dpi          pixels per inch, across and down
     """
     if alpha is not None:
-        pixels = np.concatenate([pixels, alpha[None].astype(np.uint16) * _BYTE])
+        pixels = np.concatenate([pixels, alpha[None].astype(np.uint16) * 257])  # 65535 / 255
     channels, height, width = pixels.shape
     rows = np.ascontiguousarray(pixels.transpose(1, 2, 0)).astype(">u2").reshape(height, -1)
     unfiltered = b"".join(b"\0" + row.tobytes() for row in rows)
@@ -122,7 +120,8 @@ def encode(
     if icc_profile:
         parts.append(_chunk(b"iCCP", b"icc\0\0" + zlib.compress(icc_profile)))
     if dpi:
-        across, down = (round(value * _METRE) for value in dpi)
+        # dots per metre
+        across, down = (round(value * 39.3701) for value in dpi)
         parts.append(_chunk(b"pHYs", struct.pack(">IIB", across, down, 1)))
     parts += [_chunk(b"IDAT", zlib.compress(unfiltered)), _chunk(b"IEND", b"")]
     return b"".join(parts)

@@ -12,19 +12,14 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from whatwhere.data.limits import limits
 from whatwhere.data.stored_array import StoredArray
 from whatwhere.errors import ImageError, SpecError, plural, warn
 from whatwhere.html import notebook_strip
 
 Rows = int | slice | Sequence[int] | np.ndarray | torch.Tensor
-BATCH_BYTES = 1 << 26
-_SHOWN = 12  # images in a notebook
 SCALES = {"b1": 1, "u1": 255, "u2": 65535, "i1": 128, "i2": 32768}
 """The divisor of integers: unsigned ones become values in [0, 1], signed ones in [-1, 1)."""
-
-_DEPTHS = (10, 12)
-"""Bits of sensors whose pixels are stored in 16 bits. (14 bits cannot be distinguished from a dark
-picture with 16.)"""
 
 
 class Pixels(Protocol):
@@ -148,7 +143,7 @@ class Images:
 
     def _repr_html_(self) -> str:
         """Show the first images in a notebook, under the line of `repr`."""
-        return notebook_strip(repr(self), list(self[:_SHOWN]))
+        return notebook_strip(repr(self), list(self[:12]))
 
     def __repr__(self) -> str:
         labelled = "unlabelled" if self.labels is None else "labelled"
@@ -173,7 +168,7 @@ class Images:
 
     def parts(self) -> Iterator[np.ndarray]:
         """Yield all raw pixels in their order, in parts of at most about 64 MB."""
-        values = BATCH_BYTES // self.pixels.dtype.itemsize
+        values = limits().batch // self.pixels.dtype.itemsize
         if math.prod(self.shape) <= values:
             yield from (self.pixels[rows] for rows in self.batches())
             return
@@ -186,7 +181,8 @@ class Images:
     def batches(self, size: int | None = None) -> Iterator[slice]:
         """Yield the rows of successive batches of `size` images; by default batches of about 64
         MB."""
-        size = size or max(1, BATCH_BYTES // (math.prod(self.shape) * self.pixels.dtype.itemsize))
+        image_bytes = math.prod(self.shape) * self.pixels.dtype.itemsize
+        size = size or max(1, limits().batch // image_bytes)
         for start in range(0, len(self), size):
             yield slice(start, min(start + size, len(self)))
 
@@ -289,7 +285,8 @@ def brightest_of(dtype: np.dtype) -> int:
 def white_used(largest: int, name: str) -> int:
     """Return the white of 16-bit pixels up to `largest`, with a warning where they use 10 or 12
     bits only."""
-    for bits in _DEPTHS:
+    # Sensors store 10 or 12 bits in 16. (14 bits cannot be told from a dark picture with 16.)
+    for bits in (10, 12):
         if 0 < largest < 2**bits:
             white = 2**bits - 1
             warn(f"{name} has 16-bit pixels that use only {bits} bits. Using {white} as white.")

@@ -32,7 +32,6 @@ from whatwhere.errors import ImageError, one_or, plural, printable, unique_print
 from whatwhere.spec.execution import Shard
 
 USUAL_SIDE = 64
-_MOST_CROPS = 10_000
 Group = tuple[Images, Images | None]
 """Images of one size, and their masks if there are any."""
 
@@ -324,7 +323,7 @@ def _random_corners(
     """Draw the upper left corners of crops, [n, 2] for each picture of height × width pixels."""
     areas = np.array([height * width for height, width in extents])
     if count is None:
-        count = min(_MOST_CROPS, max(len(areas), int(areas.sum()) // size**2))
+        count = min(10_000, max(len(areas), int(areas.sum()) // size**2))
     # rounded cumulative sums, so that the shares add up to `count`
     shares = np.diff(np.rint(np.cumsum(areas) / areas.sum() * count).astype(int), prepend=0)
     return [

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from whatwhere.data.deep_png import DeepPng, is_deep
 from whatwhere.data.images import AllPictures, Images, LazyPixels
+from whatwhere.data.limits import limits
 from whatwhere.errors import (
     ImageError,
     MissingExtra,
@@ -32,13 +34,9 @@ _TIFF_MAGICS = (b"II*\0", b"MM\0*")
 _MAGICS = (b"\x89PNG", b"\xff\xd8\xff", b"BM", b"RIFF", *_TIFF_MAGICS)
 """How files of these formats begin."""
 
-_LARGEST_PICTURE = 1 << 25
-"""Pixels of one picture (8192 × 4096); a larger one is rejected before it is decoded."""
-
 _LABEL_FILES = (".csv", ".codes.safetensors", ".classifier.safetensors")
 """What `whatwhere label` writes next to the pictures, if its table of labels is there."""
 
-_MOST_PAGES = 10_000
 REMEDY = "give PNG, JPEG, BMP, TIFF or WebP files"
 _PLAIN_MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB"}
 _ALPHA_MODES = {
@@ -53,21 +51,35 @@ _ALPHA_MODES = {
 """How Pillow's modes are read: as grey or colour, without and with transparency."""
 
 _TIFF_DTYPES = ("uint8", "uint16", "int16", "float32")
-MOST_VALUES = 1 << 27
-"""The largest number of values in one page of a TIFF, in all its channels."""
-SAMPLES = 277  # tag: channels of a pixel
-_BITS = 258  # tag: bits of each channel
-_SAMPLE_FORMAT = 339  # tag: kind of numbers of each channel
-_SIGNED = 2
-_NO_UNIT = 1  # of a resolution
-_DESCRIPTION = 270  # tag: text, in which ImageJ and OME keep axes, units and intervals
-_RESOLUTION = (282, 283, 296)  # tags: pixels per unit across and down, and the unit
-_PHOTOMETRIC = 262  # tag: what the values mean
-_WHITE_IS_ZERO = 0  # a value of it
-_ORIENTATION = 274  # tag: where the first row and the first column are seen
-_LARGEST_DPI = 1e6
-_INCH = 2  # units of a TIFF's resolution
-_CENTIMETRE = 3
+
+
+class _Tag(IntEnum):
+    """Tags of a TIFF: bits of each channel, what the values mean, text in which ImageJ and OME keep
+    axes and intervals, where the first row and the first column are seen, channels of a pixel,
+    pixels per unit across and down, the unit, the kind of numbers."""
+
+    BITS = 258
+    PHOTOMETRIC = 262
+    DESCRIPTION = 270
+    ORIENTATION = 274
+    SAMPLES = 277
+    ACROSS = 282
+    DOWN = 283
+    UNIT = 296
+    NUMBERS = 339
+
+
+_SCALE = (_Tag.ACROSS, _Tag.DOWN, _Tag.UNIT)
+_SIGNED = 2  # a value of NUMBERS
+
+
+class _Unit(IntEnum):
+    """Units of a TIFF's resolution."""
+
+    NONE = 1
+    INCH = 2
+    CENTIMETRE = 3
+
 
 _DEEP_MODES = {
     "I;16": np.uint16,
@@ -380,8 +392,8 @@ def find_pages(file: Path, place: Place = TOP) -> Iterator[Picture]:
         stamp = FileStamp.of(os.stat(file))
         with untrusted():
             pages = getattr(picture, "n_frames", 1)
-        if pages > _MOST_PAGES:
-            raise ValueError(f"it has {pages:,} pages; expected at most {_MOST_PAGES:,}")
+        if pages > limits().pages:
+            raise ValueError(f"it has {pages:,} pages; expected at most {limits().pages:,}")
         for page in range(pages):
             pixels = _read_page(picture, page, _pixels)
             largest = int(pixels.max()) if pixels.dtype == np.uint16 else 0
@@ -450,10 +462,10 @@ def _read_page(picture: Any, page: int, read: Callable[[Any], np.ndarray]) -> np
     if page:
         with untrusted():
             picture.seek(page)
-    if not 0 < picture.width * picture.height <= _LARGEST_PICTURE:
+    if not 0 < picture.width * picture.height <= limits().picture_pixels:
         raise ValueError(
             f"it has {picture.width} × {picture.height} pixels; expected at most"
-            f" {_LARGEST_PICTURE:,}"
+            f" {limits().picture_pixels:,}"
         )
     if not isinstance(picture, _ChannelTiff | DeepPng):
         if picture.mode not in _PLAIN_MODES | _ALPHA_MODES | _DEEP_MODES:
@@ -491,8 +503,8 @@ def _deep_grey(picture: Any) -> np.ndarray:
     values: np.ndarray = np.asarray(picture).astype(_DEEP_MODES[picture.mode])
     if values.dtype == np.uint16 and picture.format == "TIFF":
         tags = picture.tag_v2
-        if tags.get(_PHOTOMETRIC) == _WHITE_IS_ZERO:  # which Pillow ignores in 16 bits
-            return (1 << tags.get(_BITS, (16,))[0]) - 1 - values
+        if tags.get(_Tag.PHOTOMETRIC) == 0:  # white is 0, which Pillow ignores in 16 bits
+            return (1 << tags.get(_Tag.BITS, (16,))[0]) - 1 - values
     return values
 
 
@@ -571,18 +583,18 @@ def _tiff_notes(picture: Any) -> tuple[tuple[float, float, int] | None, bytes | 
     if picture.format != "TIFF":
         return None, None
     tags = picture.tag_v2
-    text = tags.get(_DESCRIPTION)
+    text = tags.get(_Tag.DESCRIPTION)
     # Pillow reads the bytes of a text as characters
     description = text.encode("latin-1", "replace") if isinstance(text, str) else None
-    return _checked_scale(*(tags.get(tag) for tag in _RESOLUTION)), description
+    return _checked_scale(*(tags.get(tag) for tag in _SCALE)), description
 
 
 def _checked_scale(across: Any, down: Any, unit: Any) -> tuple[float, float, int] | None:
     """Return a scale that a file can have; None for an invalid one."""
     checked = _checked_dpi((across, down))
-    if checked is None or (checked == (1.0, 1.0) and unit == _NO_UNIT):
+    if checked is None or (checked == (1.0, 1.0) and unit == _Unit.NONE):
         return None
-    return (*checked, int(unit or _INCH))
+    return (*checked, int(unit or _Unit.INCH))
 
 
 def _checked_dpi(values: Any) -> tuple[float, float] | None:
@@ -591,7 +603,7 @@ def _checked_dpi(values: Any) -> tuple[float, float] | None:
         across, down = map(float, values)
     except (TypeError, ValueError, ZeroDivisionError):
         return None
-    plausible = 0 < across < _LARGEST_DPI and 0 < down < _LARGEST_DPI
+    plausible = 0 < across < 1e6 and 0 < down < 1e6
     return (across, down) if plausible else None
 
 
@@ -612,13 +624,13 @@ def _is_reduced(picture: Any) -> bool:
     """Tell whether Pillow drops channels or bits of an open picture."""
     if picture.format != "TIFF":
         return False
-    samples = picture.tag_v2.get(SAMPLES, 1)
-    bits = picture.tag_v2.get(_BITS, (1,))
+    samples = picture.tag_v2.get(_Tag.SAMPLES, 1)
+    bits = picture.tag_v2.get(_Tag.BITS, (1,))
     return bool(
         samples != len(picture.getbands())
         or picture.mode == "RGBX"
         or (picture.mode == "RGB" and max(bits) > 8)
-        or (max(bits) == 16 and _SIGNED in picture.tag_v2.get(_SAMPLE_FORMAT, ()))
+        or (max(bits) == 16 and _SIGNED in picture.tag_v2.get(_Tag.NUMBERS, ()))
     )
 
 
@@ -648,9 +660,9 @@ class _ChannelTiff:
     def dpi(self) -> tuple[float, float] | None:
         """Pixels per inch of the page, across and down."""
         unit = int(self._page.resolutionunit)
-        if unit not in (_INCH, _CENTIMETRE):
+        if unit not in (_Unit.INCH, _Unit.CENTIMETRE):
             return None
-        scale = 1.0 if unit == _INCH else 2.54
+        scale = 1.0 if unit == _Unit.INCH else 2.54
         return _checked_dpi([scale * value for value in self._page.resolution])
 
     @property
@@ -677,13 +689,14 @@ class _ChannelTiff:
                 f"it has {page.samplesperpixel} channels of {page.dtype} with compression or"
                 " transparency; save it without them, or as .npy"
             )
-        if page.size > MOST_VALUES:
+        most = limits().page_values
+        if page.size > most:
             raise ValueError(
-                f"one of its pages has {page.size:,} values; expected at most {MOST_VALUES:,}"
+                f"one of its pages has {page.size:,} values; expected at most {most:,}"
             )
         values: np.ndarray = page.asarray().astype(page.dtype.newbyteorder("="), copy=False)
         values = np.atleast_3d(np.moveaxis(values, 0, -1) if page.axes == "SYX" else values)
-        tag = page.tags.get(_ORIENTATION)
+        tag = page.tags.get(_Tag.ORIENTATION)
         return _upright(values, 1 if tag is None else int(tag.value))
 
 
@@ -704,7 +717,7 @@ def write_tiff(file: BinaryIO, pages: Sequence[np.ndarray], extras: Extras = NO_
     if extras.scale:
         options |= {"resolution": extras.scale[:2], "resolutionunit": extras.scale[2]}
     elif extras.dpi:
-        options |= {"resolution": extras.dpi, "resolutionunit": _INCH}
+        options |= {"resolution": extras.dpi, "resolutionunit": int(_Unit.INCH)}
     with _tifffile("writing").TiffWriter(file) as writer:
         for number, page in enumerate(pages):
             kind = "rgb" if len(page) == 3 else "minisblack"
@@ -719,9 +732,9 @@ def tiff_options(extras: Extras) -> dict[str, Any]:
     """Return what Pillow needs to write the scale and the description of a TIFF."""
     tags: dict[int, Any] = {}
     if extras.description:
-        tags[_DESCRIPTION] = extras.description
+        tags[int(_Tag.DESCRIPTION)] = extras.description
     if extras.scale:
-        tags |= dict(zip(_RESOLUTION, extras.scale, strict=True))
+        tags |= dict(zip(map(int, _SCALE), extras.scale, strict=True))
     elif extras.dpi:
         return {"dpi": extras.dpi, "tiffinfo": tags}
     return {"tiffinfo": tags}

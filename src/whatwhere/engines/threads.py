@@ -35,6 +35,21 @@ def workers() -> Iterator[Callable[..., Iterator[Any]]]:
         torch.set_num_threads(threads)
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute many small parts in the calling thread alone: to share each takes longer than to
+    compute it, and far longer while other processes use the cores."""
+    from threadpoolctl import threadpool_limits
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with threadpool_limits(1):
+            yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 def share(work: Callable[[int, int], None], count: int, threads: int) -> None:
     """Call `work(first, last)` on equal parts of `count`, each in a separate thread."""
     if threads <= 1:

@@ -12,11 +12,10 @@ import traceback
 import webbrowser
 from collections.abc import Callable
 from dataclasses import dataclass
-from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
-from whatwhere.html import report_style, static_page
+from whatwhere.html import render
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Content(NamedTuple):
 
 
 Answer = Callable[[str], Content | None]
-_Act = Callable[[str, Any], Content | None]
+Act = Callable[[str, Any], Content | None]
 
 
 def is_number(text: str, most_digits: int = 9) -> bool:
@@ -61,7 +60,7 @@ class PageServer(ThreadingHTTPServer):
     def __init__(
         self,
         answer: Answer,
-        act: _Act | None = None,
+        act: Act | None = None,
         port: int = 0,
         settings: _ServerSettings | None = None,
     ) -> None:
@@ -161,9 +160,8 @@ class _PageHandler(BaseHTTPRequestHandler):
             " changes each time the command starts."
         )
         title = f"{message or 'This request failed'} ({code})"
-        body = f"<main>\n<h1>{escape(title)}</h1>\n<p>{escape(words)}</p>\n</main>\n"
         self.close_connection = True
-        self._send(code, Content(static_page(title, report_style(), body).encode()))
+        self._send(code, Content(render("message.html", title, words=words).encode()))
 
     def _send(self, code: int, content: Content) -> None:
         self.send_response(code)

@@ -5,20 +5,20 @@ The code of λ/2 ‖M ⊙ (R p - v)‖² + Σ|p| starts at p = 0, and a feature 
 correlates with the image by more than 1/λ. So 1/λ is a threshold:
 
     by share     1/λ = share · max |Rᵀ M² v|     at a share of 1 the code is empty
-    by strength  λ = relative · (strength / STROKES)^(α - 2)
+    by strength  λ = relative · (strength / strokes)^(α - 2)
     by noise     1/λ = deviations · σ            white noise of standard deviation σ correlates with
                  unit filters by σ
 
 R is the map at the start of inference, where the pooling variables are fitted to the images. The
 strength of an image is the largest length of a patch of its signal v. An image that is s times as
 strong has s times the code, as it should, if λ is multiplied by s^(α - 2): then both terms of the
-objective grow by s^α. STROKES is the strength of the included digits, white on black.
+objective grow by s^α. `strokes` is the strength of the included digits, white on black.
 
-λ is chosen once for all images of a call, from at most SAMPLE of them spread evenly over the set.
+λ is chosen once for all images of a call, from at most `sample` of them spread evenly over the set.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -31,10 +31,22 @@ from whatwhere.model import DeconvNet, Problem
 from whatwhere.spec import AutoLam, InferenceSpec, Phase, Recipe
 from whatwhere.spec.recipe import joint
 
-PATCH = 5  # pixels on each side of the patches whose length is an image's strength
-STROKES = 4.17  # of 5 × 5 white strokes: the median of the included digits
-SAMPLE = 64  # images
-MEDIAN_OF_NORMAL = 0.6745  # the median of |x| for a normal x of standard deviation 1
+
+@dataclass(frozen=True)
+class AutoLamRule:
+    """How the strength of images is measured, and from how many of them λ is chosen.
+
+    patch    pixels on each side of the patches whose length is an image's strength
+    strokes  the unit of strength: the median over the included digits of 5 × 5 white strokes
+    sample   the largest number of images that are looked at, spread evenly over the set
+    """
+
+    patch: int = 5
+    strokes: float = 4.17
+    sample: int = 64
+
+
+_USUAL = AutoLamRule()
 
 
 def resolve_lam(
@@ -44,6 +56,7 @@ def resolve_lam(
     plan: Sequence[Phase] = (),
     *,
     mask: ImageSource | None = None,
+    rule: AutoLamRule = _USUAL,
 ) -> InferenceSpec:
     """Return the settings with λ as a number; settings that have one already are returned
     unchanged.
@@ -53,6 +66,7 @@ def resolve_lam(
     spec     settings of inference, with an `AutoLam`
     plan     phases of inference; empty means one joint phase from the top layer
     mask     a weight ≥ 0 for every pixel, [N, 1 or C, H, W]
+    rule     how strength is measured, and from how many images
 
     >>> model, digits = ww.load("mnist"), ww.data.load("digits")[:3]
     >>> spec = resolve_lam(model, digits, ww.InferenceSpec(lam=ww.AutoLam(share=0.1)))
@@ -62,16 +76,16 @@ def resolve_lam(
     if not isinstance(spec.lam, AutoLam):
         return spec
     layer = (tuple(plan) or joint(model.spec.depth))[-1].layer
-    seen = sample_targets(model, images, mask)
+    seen = sample_targets(model, images, mask, rule)
     with torch.no_grad():
         if spec.lam.deviations is not None:
-            threshold = spec.lam.deviations * noise_level(seen)
+            threshold = spec.lam.deviations * _noise_level(seen)
         elif spec.lam.share is not None:
-            largest = max(largest_correlation(model, one, layer, spec) for one in seen)
+            largest = max(_largest_correlation(model, one, layer, spec) for one in seen)
             threshold = spec.lam.share * largest
         else:
             exponent = spec.penalty.degree - 2
-            return replace(spec, lam=spec.lam.relative * strength(seen) ** exponent)
+            return replace(spec, lam=spec.lam.relative * _strength(seen, rule) ** exponent)
     if threshold <= 0:
         raise ImageError(
             "AutoLam cannot choose lam: the images have no noise, or no feature correlates with"
@@ -107,23 +121,23 @@ def resolve_recipe(
     return replace(recipe, learning=tuple(learning), inference=inference)
 
 
-def strength(seen: Iterable[Target]) -> float:
-    """Return the strength of images, in units of STROKES: the largest length of a patch of an
+def _strength(seen: Iterable[Target], rule: AutoLamRule) -> float:
+    """Return the strength of images, in units of `strokes`: the largest length of a patch of an
     image's signal, as the median over images."""
     lengths = []
     for target in seen:
         power = target.v.square().sum(1, keepdim=True)
-        side = min(PATCH, *power.shape[2:])
+        side = min(rule.patch, *power.shape[2:])
         lengths.append((F.avg_pool2d(power, side, 1).max() * side**2).sqrt())
     median = float(torch.stack(lengths).median())
     if median == 0:
         raise ImageError(
             "AutoLam cannot choose lam: most of the images have no contrast. Give lam as a number."
         )
-    return median / STROKES
+    return median / rule.strokes
 
 
-def noise_level(seen: Iterable[Target]) -> float:
+def _noise_level(seen: Iterable[Target]) -> float:
     """Estimate σ of white noise, by the median rule: median |a - 2 b + c| / √6 / 0.6745 over all
     neighbours a b c in rows."""
     levels = []
@@ -135,23 +149,26 @@ def noise_level(seen: Iterable[Target]) -> float:
             detail = detail[known[..., :-2] & known[..., 1:-1] & known[..., 2:]]
         detail = detail.flatten()
         if len(detail):
-            levels.append(float(detail.median()) / 6**0.5 / MEDIAN_OF_NORMAL)
+            levels.append(float(detail.median()) / 6**0.5 / 0.6745)
     return float(np.median(levels)) if levels else 0.0
 
 
-def sample_rows(images: int) -> list[int]:
-    """Choose at most SAMPLE images, spread evenly over the set."""
-    count = min(images, SAMPLE)
+def sample_rows(images: int, rule: AutoLamRule = _USUAL) -> list[int]:
+    """Choose at most `rule.sample` images, spread evenly over the set."""
+    count = min(images, rule.sample)
     return [images * i // count for i in range(count)]
 
 
 def sample_targets(
-    model: DeconvNet, images: ImageSource, mask: ImageSource | None = None
+    model: DeconvNet,
+    images: ImageSource,
+    mask: ImageSource | None = None,
+    rule: AutoLamRule = _USUAL,
 ) -> Iterator[Target]:
     """Yield the images of `sample_rows` one by one, after the input stage; one without a known
     pixel, such as a tile in a gap, is left out."""
     is_known = False
-    for row in sample_rows(len(images)):
+    for row in sample_rows(len(images), rule):
         one = slice(row, row + 1)
         given = None if mask is None else mask[one]
         target = make_target(model, images[one], given, allow_unknown=True)
@@ -165,7 +182,9 @@ def sample_targets(
         )
 
 
-def largest_correlation(model: DeconvNet, target: Target, layer: int, spec: InferenceSpec) -> float:
+def _largest_correlation(
+    model: DeconvNet, target: Target, layer: int, spec: InferenceSpec
+) -> float:
     """Compute max |Rᵀ M² v|, the smallest 1/λ that leaves no feature; only positive correlations
     count if features are ≥ 0."""
     problem = Problem(model, target.v, Phase(layer=layer), replace(spec, lam=1.0), mask=target.mask)

@@ -13,8 +13,7 @@ from whatwhere.spec import InferenceSpec, ModelSpec, Phase
 
 # where a model notes the versions of its filters that were found finite; torch counts up the
 # version with every change in place
-FINITE = "_finite_versions"
-FLOAT_LIMIT = 2.0  # times white; non-negative floats beyond it are probably bytes
+_FINITE = "_finite_versions"
 
 
 def warn_of_bytes(spec: ModelSpec, image: Tensor, values: ValueRange | None = None) -> None:
@@ -23,11 +22,12 @@ def warn_of_bytes(spec: ModelSpec, image: Tensor, values: ValueRange | None = No
 
     values  the range of all images, if it is known: usually it settles the question
     """
-    if values is not None and values.highest <= FLOAT_LIMIT * spec.input.white:
+    white = spec.input.white
+    usual = 2.0 * white  # floats may be a little brighter than white
+    if values is not None and values.highest <= usual:
         return
     largest = float(image.nan_to_num(0).max())
-    white = spec.input.white
-    if largest > FLOAT_LIMIT * white and float(image.nan_to_num(0).min()) >= 0:
+    if largest > usual and float(image.nan_to_num(0).min()) >= 0:
         warn(
             f"Images have values up to {largest:.4g}, but the model's white is {white:g}."
             f" whatwhere takes floats as they are. Scale the images to [0, {white:g}], or train"
@@ -66,14 +66,14 @@ def check_filters(model: DeconvNet) -> None:
     """Raise a SpecError for filters with NaN or Inf; filters that have not changed since the last
     check are not checked again."""
     versions = [f._version for f in model.filters]
-    if model.__dict__.get(FINITE) == versions:
+    if model.__dict__.get(_FINITE) == versions:
         return
     for k, f in enumerate(model.filters, start=1):
         if not all_finite(f):
             raise SpecError(
                 f"The model's filters at layer {k} have NaN or infinite values. Train it again."
             )
-    model.__dict__[FINITE] = versions
+    model.__dict__[_FINITE] = versions
 
 
 def check_start(problem: Problem, cost: Tensor) -> None:

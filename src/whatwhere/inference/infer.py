@@ -32,8 +32,6 @@ from whatwhere.spec import InferenceSpec, LineSearch, Phase
 from whatwhere.spec.checks import require, require_count
 from whatwhere.spec.recipe import joint
 
-ROUNDING = 1e-6  # a smaller relative decrease of an objective may be rounding
-
 
 def infer(
     model: DeconvNet,
@@ -238,8 +236,8 @@ def take_plain_steps(engine: Engine, problem: Problem, solution: Solution) -> So
     too long.
     """
     cost = solution.stats.cost
-    # an objective of 0 cannot be lowered
-    worse = ~(cost[-1] < (1 - ROUNDING) * cost[0]) & (cost[0] > 0)
+    # A smaller relative decrease than 1e-6 may be rounding; an objective of 0 cannot be lowered.
+    worse = ~(cost[-1] < (1 - 1e-6) * cost[0]) & (cost[0] > 0)
     if not worse.any():
         return solution
     searched = replace(problem.spec, step=LineSearch())

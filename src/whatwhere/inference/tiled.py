@@ -35,12 +35,27 @@ from whatwhere.spec import InferenceSpec, ModelSpec, Phase
 from whatwhere.spec.checks import require, require_count
 from whatwhere.spec.recipe import joint
 
-TILE = 256
-OVERLAP = 64
-GPU_BATCH = 16
-ENGINE_SAMPLE = 8  # tiles, spread over the picture, from which the engine is chosen
-# the ramp is this part of the overlap: short, since tiles are less exact towards their borders
-RAMP_SHARE = 8
+
+@dataclass(frozen=True)
+class Tiling:
+    """How a picture is cut into tiles, and how many are inferred together.
+
+    tile           side of a tile in pixels, overlap included
+    overlap        pixels that neighbouring tiles share, at least
+    ramp_share     the ramp between two tiles is the overlap divided by this: short, since tiles are
+                   less exact towards their borders
+    gpu_batch      tiles that a GPU infers together; a CPU infers one in each thread
+    engine_sample  tiles, spread over the picture, from which the engine is chosen
+    """
+
+    tile: int = 256
+    overlap: int = 64
+    ramp_share: int = 8
+    gpu_batch: int = 16
+    engine_sample: int = 8
+
+
+TILING = Tiling()
 
 
 # Where tiles are ----------------------------------------------------------------------------------
@@ -76,7 +91,7 @@ class TileAxis:
         starts = tuple(room * i // (count - 1) * stride for i in range(count))
         cuts = tuple((left + size + right) // 2 for left, right in pairwise(starts))
         narrowest = min((right - left for left, right in pairwise(cuts)), default=size)
-        return cls(length, size, starts, cuts, min(overlap // RAMP_SHARE, narrowest))
+        return cls(length, size, starts, cuts, min(overlap // TILING.ramp_share, narrowest))
 
     def core(self, tile: int, places: LayerPlaces, count: int) -> tuple[int, int]:
         """Return the features of a layer (or the pixels) that are taken from a tile, as a range
@@ -258,8 +273,8 @@ def infer_tiled(
     plan: Sequence[Phase] = (),
     *,
     mask: Picture | None = None,
-    tile: int = TILE,
-    overlap: int = OVERLAP,
+    tile: int = TILING.tile,
+    overlap: int = TILING.overlap,
     engine: str = "auto",
     progress: Callable[[int], None] | None = None,
 ) -> TiledSolution:
@@ -325,8 +340,8 @@ def infer_tiles(
     plan: Sequence[Phase] = (),
     *,
     mask: Picture | None = None,
-    tile: int = TILE,
-    overlap: int = OVERLAP,
+    tile: int = TILING.tile,
+    overlap: int = TILING.overlap,
     engine: str = "auto",
 ) -> Iterator[SolvedTile]:
     """Yield the tiles of `infer_tiled` one after the other, row by row, in memory that does not
@@ -360,11 +375,11 @@ def infer_latents(
     plan = tuple(plan) or joint(model.spec.depth)
     masks = None if mask is None else TileImages(mask, grid)
     spec = resolve_lam(model, TileImages(picture, grid), spec, plan, mask=masks)
-    batch_size = torch.get_num_threads() if model.device.type == "cpu" else GPU_BATCH
+    batch_size = torch.get_num_threads() if model.device.type == "cpu" else TILING.gpu_batch
     highest = max(plan, key=lambda phase: phase.layer)
     tiles = grid.tiles
     # one engine for all tiles: another one for a few would take memory for its machine code
-    sample = tiles[:: -(-len(tiles) // ENGINE_SAMPLE)]
+    sample = tiles[:: -(-len(tiles) // TILING.engine_sample)]
     targets = [read_tile(model, picture, mask, *grid.window(tile)) for tile in sample]
     resolved = resolve(engine, tiles_problem(model, targets, highest, spec))
     unfinished = torch.zeros(0)  # one tensor: a list of empty ones would grow with the picture

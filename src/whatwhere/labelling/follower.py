@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from whatwhere.errors import WhatwhereError
 from whatwhere.labelling.choice import Candidate, candidates, elect
@@ -120,6 +121,7 @@ class Follower:
         self._tray_of = spread
 
     def _run(self) -> None:
+        torch.set_num_threads(1)  # small work, while a model may learn on all cores
         while True:
             with self._lock:
                 while not self.is_behind:

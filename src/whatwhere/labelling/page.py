@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from whatwhere.classification.picture_classifier import Describer, is_classifier
+from whatwhere.classification.picture_classifier import is_classifier
+from whatwhere.engines.threads import one_thread
 from whatwhere.errors import RunError, WhatwhereError, printable
 from whatwhere.html import ASSETS, assemble
 from whatwhere.html.server import Content, is_number
-from whatwhere.inference import infer
 from whatwhere.labelling.blind_check import BlindCheck, MeasuredError
 from whatwhere.labelling.clock import Clock
-from whatwhere.labelling.descriptions import Behind, own_features
+from whatwhere.labelling.descriptions import Behind
 from whatwhere.labelling.exchange import label_studio_tasks, read_foreign_labels
 from whatwhere.labelling.follower import Follower
 from whatwhere.labelling.label_tables import (
@@ -34,10 +34,9 @@ from whatwhere.labelling.label_tables import (
 )
 from whatwhere.labelling.session import Labelling
 from whatwhere.labelling.thumbnails import COLUMNS, PER_SHEET, SIDE, SessionPictures
+from whatwhere.labelling.trial import try_picture
+from whatwhere.labelling.why import Near, WhySettings, choose_others, explain
 from whatwhere.progress import Stage, no_stage
-
-NEAREST = 3  # labelled pictures in "Why?"
-SHARED = 5  # features in "Why?"
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class PageSettings:
     alike: int = 10
 
 
-ACTIONS = ("label", "undo", "save", "import", "folders", "check", "answer")
+ACTIONS = ("label", "undo", "save", "import", "folders", "check", "answer", "try")
 
 
 class LabelPage:
@@ -94,6 +93,8 @@ class LabelPage:
         self.check: BlindCheck | None = None
         self.measured: MeasuredError | None = None
         self.clock = Clock([1.0], stage)
+        self.why = WhySettings()
+        self.threads = torch.get_num_threads()
         self.thread = threading.Thread(
             target=self._start, args=(make,), name="labelling", daemon=True
         )
@@ -115,10 +116,11 @@ class LabelPage:
 
     def _start(self, make: Callable[[Stage], Labelling]) -> None:
         try:
-            session = make(self._stage)
-            assert session.images is not None, "descriptors alone"
-            self.pictures = SessionPictures(session.images)
-            self._draw_map(session)
+            with one_thread():
+                session = make(self._stage)
+                assert session.images is not None, "descriptors alone"
+                self.pictures = SessionPictures(session.images)
+                self._draw_map(session)
             self.follower = Follower(session, self.lock, self._on_news)
             self.session = session
         except (WhatwhereError, OSError) as error:  # shown in the page, which has no terminal
@@ -149,6 +151,7 @@ class LabelPage:
     def _describe_better(self, behind: Behind) -> None:
         """Make better descriptions, and offer each."""
         self.clock = Clock(behind.weights(), self.clock.shown)
+        torch.set_num_threads(self.threads)  # whatever the threads of the page have
         try:
             for description in behind(self._behind_stage):
                 self.follower.offer(description)
@@ -210,6 +213,8 @@ class LabelPage:
         session = self.session
         if session is None or path not in ACTIONS or not isinstance(sent, dict):
             return None
+        if path == "try":
+            return self._safely(lambda: as_json(self._try(session, sent)))
         with self.labels_first.labelling():
             return self._safely(lambda: as_json(self._act(session, path, sent)))
 
@@ -242,6 +247,13 @@ class LabelPage:
             self.follower.labels_changed()
             self._on_news()
             return self._labels(session) | said
+
+    def _try(self, session: Labelling, sent: Mapping[str, Any]) -> dict[str, Any]:
+        """Classify a new picture."""
+        with self.lock:
+            self.follower.wait()
+            classifier = session.classifier()
+        return try_picture(classifier, sent)._asdict()
 
     def _label(self, session: Labelling, sent: Mapping[str, Any]) -> dict[str, Any]:
         rows = sent.get("rows")
@@ -373,7 +385,11 @@ class LabelPage:
             if known.partition(".")[2] != str(self.generation):
                 state["places"] = self.places
             if not known:
-                state |= {"names": session.names, "sizes": self.pictures.sizes()}
+                state |= {
+                    "names": session.names,
+                    "sizes": self.pictures.sizes(),
+                    "source": self.name,
+                }
             return state
 
     def _labels(self, session: Labelling) -> dict[str, Any]:
@@ -417,45 +433,30 @@ class LabelPage:
             }
 
     def _why(self, session: Labelling, row: int) -> dict[str, Any]:
-        """The labelled pictures that are nearest, and what the features that they share draw in
-        each of them."""
+        """Explain the class of a picture by labelled pictures that are like it."""
         with self.lock:
-            nearest = session.nearest_labelled(row, NEAREST)
-            classes = [session.said[other] for other, _ in nearest]
+            nearest = session.nearest_labelled(row, len(session.said))
+            near = [Near(other, cosine, session.said[other]) for other, cosine in nearest]
+            description = session.description
+        shown, others = choose_others(near, self.why)
         facts = [
-            {"row": other, "cosine": round(cosine, 3), "class": name}
-            for (other, cosine), name in zip(nearest, classes, strict=True)
+            {"row": one.row, "cosine": round(one.cosine, 3), "class": one.name} for one in shown
         ]
-        why: dict[str, Any] = {"nearest": facts, "features": []}
-        own = own_features(session.description)
-        if isinstance(own, Describer) and nearest:
-            why |= self._shared_features(own, [row, *(other for other, _ in nearest)])
-        return why
-
-    def _shared_features(self, own: Describer, rows: Sequence[int]) -> dict[str, Any]:
-        """The features that the first of some pictures shares most with the others, and what each
-        feature draws in all of them."""
-        model = own.model
+        if not shown or description.describe is None:
+            return {"nearest": facts, "features": []}
+        rows = [row, *(one.row for one in (*shown, *others))]
         images = torch.stack([self.pictures.images[each] for each in rows])
-        images = images.to(model.device, model.dtype)
-        solution = infer(model, images, own.recipe.inference, engine=own.engine)
-        p = solution.features
+        why = explain(description, images, shown, self.why)
         height, width = images.shape[2:]
-        sized = model.at(height, width)
-        weights = sized.weights(solution.latents.pooling_params)
-        strength = p.abs().sum((2, 3))
-        shared = torch.minimum(strength[:1], strength[1:].mean(0)).flatten()
-        features = []
-        for map_ in shared.argsort(descending=True)[:SHARED].tolist():
-            if shared[map_] <= 0:
-                break
-            alone = torch.zeros_like(p)
-            alone[:, map_] = p[:, map_]
-            drawn = sized.reconstruct(alone, weights).abs().mean(1)
-            shades = (255 * drawn / drawn.amax().clamp(min=1e-12)).to(torch.uint8).cpu().numpy()
-            pictures = [base64.b64encode(each.tobytes()).decode() for each in shades]
-            features.append({"map": map_, "drawn": pictures})
-        return {"features": features, "maps": p.shape[1], "height": height, "width": width}
+        return {
+            "nearest": facts,
+            "words": why.words,
+            "drawn": base64.b64encode(why.drawn).decode(),
+            "features": [one._asdict() for one in why.features],
+            "maps": why.maps,
+            "height": height,
+            "width": width,
+        }
 
 
 class LabelsFirst:

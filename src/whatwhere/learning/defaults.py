@@ -1,18 +1,18 @@
 """Default settings, chosen from the images: the recipe `pictures` with a suitable input stage and
 number of images.
 
-    strokes, light on black   GROUND of all pixels are black           no input stage
+    strokes, light on black   `ground` of all pixels are black           no input stage
     all others                                                         onoff: bright and dark
     details as channels
 
 λ follows the contrast of the images after the input stage (`AutoLam.relative`), and is larger for
-details. Each layer learns from about VALUES pixel values, in several epochs or from the first
+details. Each layer learns from about `values` pixel values, in several epochs or from the first
 images of a random order; this takes a minute on two cores. docs/explanation/defaults.md says how
 each choice was made. Waveforms start as pieces of the signals.
 """
 
-from dataclasses import replace
-from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
@@ -26,18 +26,32 @@ from whatwhere.model import DeconvNet
 from whatwhere.spec import AutoLam, InferenceSpec, InputSpec, ModelSpec, Recipe
 from whatwhere.spec.toml import read_recipe
 
-_GROUND = 0.7
-"""The share of pixels around strokes: 0.81 of digits are black, 0.53 of clothes, 0.00 of
-photographs."""
 
-# width of the input stage; the factor of λ
-_DETAIL_SIGMA = 2.0
-_DETAIL_LAM = 2.0
-# share of white: how far a background may be from black; a noisy one does not count as such
-NEAR = 0.02
-VALUES = 4_000_000  # pixels × channels of all images that each layer learns from
-# for few images: 50 digits take less than 10 s on two cores (benchmarks/learning/few_images.py)
-MOST_EPOCHS = 25
+@dataclass(frozen=True)
+class DefaultRules:
+    """How settings follow from images.
+
+    near          share of white: how far a background may be from black; a noisy one does not count
+                  as black
+    ground        the share of black pixels from which on images are strokes: 0.81 of digits are
+                  black, 0.53 of clothes, 0.00 of photographs
+    detail_sigma  the width of the input stage for all other images, in pixels
+    detail_lam    the factor of λ with this input stage
+    values        pixels × channels of all images that each layer learns from, which takes a minute
+                  on two cores
+    most_epochs   for few images: 50 digits take less than 10 s on two cores
+                  (benchmarks/learning/few_images.py)
+    """
+
+    near: float = 0.02
+    ground: float = 0.7
+    detail_sigma: float = 2.0
+    detail_lam: float = 2.0
+    values: int = 4_000_000
+    most_epochs: int = 25
+
+
+DEFAULT_RULES = DefaultRules()
 
 
 class Defaults(NamedTuple):
@@ -61,20 +75,27 @@ class Defaults(NamedTuple):
     @property
     def line(self) -> str:
         """The line that reports the settings."""
-        return self._line(self.passes)
-
-    def _line(self, passes: str) -> str:
-        return "; ".join(part for part in (self.reasons, passes) if part) + self.remedy
+        return self.line_for(self.recipe)
 
     def line_for(self, recipe: Recipe) -> str:
-        """Report the settings of a recipe that changes the epochs of this one."""
+        """Report the settings of a recipe that changes the epochs or the input stage of this
+        one."""
+        reasons = self.reasons
+        stage = recipe.model.input.kind
+        if stage != self.recipe.model.input.kind:
+            reasons = f"Input stage {stage!r}, as you set"
+        parts = (reasons, self._passes_for(recipe))
+        return "; ".join(part for part in parts if part) + self.remedy
+
+    def _passes_for(self, recipe: Recipe) -> str:
+        """Say how long a recipe trains each layer."""
         epochs = [layer.epochs for layer in recipe.learning]
         if not self.passes or epochs == [layer.epochs for layer in self.recipe.learning]:
-            return self.line
+            return self.passes
         words = f"{epochs[0]:,}" if len(set(epochs)) == 1 else listed(epochs)
         layers = "each layer is" if len(set(epochs)) == 1 else "the layers are"
         noun = "epoch" if set(epochs) == {1} else "epochs"
-        return self._line(f"as you set, {layers} trained for {words} {noun}")
+        return f"as you set, {layers} trained for {words} {noun}"
 
 
 @runtime_checkable
@@ -92,24 +113,27 @@ def choose_defaults(
     images: ImageSource | OwnSettings,
     waveforms: int | None = None,
     length: str | int | None = None,
+    rules: DefaultRules = DEFAULT_RULES,
 ) -> Defaults:
     """Choose the recipe for images [N, C, H, W] or signals, and how many of them each layer learns
     from.
 
     waveforms, length  number of waveforms of signals, and their length in samples or as a time;
                        None chooses
+    rules              how settings of pictures follow from them
     """
     if not isinstance(images, OwnSettings) and images[slice(0, 1)].shape[2] == 1:
         # signals as images of height 1
         values = images[slice(0, len(images))][:, :, 0].cpu().numpy()
-        recording: Any = load(values, signals=True)
-        return choose_defaults(recording, waveforms, length)
+        recording = load(values, signals=True)
+        assert isinstance(recording, OwnSettings)
+        images = recording
     if isinstance(images, OwnSettings):
         return images.choose_defaults(waveforms, length)
     sample = torch.cat([images[slice(row, row + 1)] for row in sample_rows(len(images))])
-    recipe, words = _pictures_recipe(sample)
-    most = max(1, VALUES // sample[0].numel())
-    epochs = min(MOST_EPOCHS, max(1, most // len(images)))
+    recipe, words = _pictures_recipe(sample, rules)
+    most = max(1, rules.values // sample[0].numel())
+    epochs = min(rules.most_epochs, max(1, most // len(images)))
     recipe = replace(
         recipe,
         model=replace(recipe.model, channels=sample.shape[1]),
@@ -132,42 +156,39 @@ def choose_defaults(
     )
 
 
-def _pictures_recipe(sample: Tensor) -> tuple[Recipe, str]:
+def _pictures_recipe(sample: Tensor, rules: DefaultRules) -> tuple[Recipe, str]:
     """Return the recipe for pictures like these, and the reason for its input stage."""
-    stage, words = _choose_input(sample)
+    stage, words = _choose_input(sample, rules)
     recipe = read_recipe("pictures")
+    factor = 1 if stage.kind == "none" else rules.detail_lam
     learning = tuple(
-        replace(one, inference=_suited(one.inference, stage)) for one in recipe.learning
+        replace(one, inference=_scale_lam(one.inference, factor)) for one in recipe.learning
     )
+    inference = _scale_lam(recipe.inference, factor)
     model = replace(recipe.model, input=stage)
-    return (
-        replace(recipe, model=model, learning=learning, inference=_suited(recipe.inference, stage)),
-        words,
-    )
+    return replace(recipe, model=model, learning=learning, inference=inference), words
 
 
-def _choose_input(sample: Tensor) -> tuple[InputSpec, str]:
+def _choose_input(sample: Tensor, rules: DefaultRules) -> tuple[InputSpec, str]:
     """Return the input stage for images like these, and the reason."""
     values = sample.nan_to_num(0)
     white = max(1.0, float(values.max()))
-    dark = float((values.abs() <= NEAR * white).all(1).float().mean())
-    if dark >= _GROUND and values.min() >= 0:
+    dark = float((values.abs() <= rules.near * white).all(1).float().mean())
+    if dark >= rules.ground and values.min() >= 0:
         return (
             InputSpec(white=white),
             f"no input stage, for light strokes on black ({dark:.0%} of the pixels are black)",
         )
     return (
-        InputSpec(kind="onoff", sigma=_DETAIL_SIGMA, white=white),
+        InputSpec(kind="onoff", sigma=rules.detail_sigma, white=white),
         "bright and dark details as separate channels (input stage 'onoff')",
     )
 
 
-def _suited(spec: InferenceSpec, stage: InputSpec) -> InferenceSpec:
-    """Return the same settings with the λ for this input stage."""
-    lam = cast(AutoLam, spec.lam)
-    return replace(
-        spec, lam=replace(lam, relative=lam.relative * (1 if stage.kind == "none" else _DETAIL_LAM))
-    )
+def _scale_lam(spec: InferenceSpec, factor: float) -> InferenceSpec:
+    """Return the same settings with λ multiplied."""
+    assert isinstance(spec.lam, AutoLam), "the recipe 'pictures' chooses λ from the images"
+    return replace(spec, lam=replace(spec.lam, relative=spec.lam.relative * factor))
 
 
 def start_from_pieces(model: DeconvNet, images: ImageSource, seed: int) -> DeconvNet:

@@ -142,14 +142,11 @@ def _checksum(arrays: Iterable[np.ndarray]) -> int:
     return checksum
 
 
-_LATENT_SHARE = 0.5  # of the memory that is free: inference needs room for its own work
-
-
 def latents_fit(needed: int, device: torch.device, folder: Path) -> bool:
     """Tell whether memory has room for this many bytes of latents; otherwise they are stored in
     files. Raises an error if the disk has no room either."""
     free = free_memory(device)
-    if needed <= _LATENT_SHARE * free:
+    if needed <= 0.5 * free:  # inference needs room for its own work
         return True
     on_disk = next(path for path in (folder, *folder.resolve().parents) if path.exists())
     space = shutil.disk_usage(on_disk).free

@@ -148,9 +148,6 @@ def first_epoch(recipe: Recipe, layer: int = 1, epoch: int = 1) -> tuple[int, in
     return layer, epoch
 
 
-BATCH_SUMS = 5  # numbers that `measure_batch` returns
-
-
 def measure_batch(solution: Solution, zero_cost: Tensor) -> Tensor:
     """Compute sums over one batch, [5], left on the device: the two terms of the cost, non-zeros,
     images, and `zero_cost`."""
@@ -163,9 +160,14 @@ def measure_batch(solution: Solution, zero_cost: Tensor) -> Tensor:
     return torch.stack([*sums, images, zero_cost.double()])
 
 
+def no_sums(*shape: int) -> Tensor:
+    """Return zeros in place of what `measure_batch` returns, in a tensor [*shape, 5]."""
+    return torch.zeros(*shape, 5, dtype=torch.float64)
+
+
 def no_batch() -> "AsyncHostCopy":
     """Return the sums of a process that has no batch in a round."""
-    return AsyncHostCopy(torch.zeros(BATCH_SUMS, dtype=torch.float64))
+    return AsyncHostCopy(no_sums())
 
 
 def per_image(sums: Tensor) -> dict[str, Any]:

@@ -19,11 +19,25 @@ from whatwhere.model.problem import lam_of
 from whatwhere.model.solution import Solution
 from whatwhere.spec import LearningSpec, Recipe
 
-_CHECKPOINT_SHARE = 0.1  # of the time, for writing checkpoints
-# times the cost of an empty reconstruction: far from anything that inference would choose
-_RUNAWAY = 10.0
-_SECONDS_APART = 2.0  # how long processes work before they add up what they measured
-_MOST_ROUNDS = 32  # rounds that they add up at a time, at most
+
+@dataclass(frozen=True)
+class SessionRules:
+    """When a session writes checkpoints, stops, and adds up what its processes measured.
+
+    checkpoint_share  of the time, for writing checkpoints
+    runaway           the cost at which training stops, in costs of an empty reconstruction: far
+                      from anything that inference would choose
+    seconds_apart     how long processes work before they add up what they measured
+    most_rounds       rounds that they add up at a time, at most
+    """
+
+    checkpoint_share: float = 0.1
+    runaway: float = 10.0
+    seconds_apart: float = 2.0
+    most_rounds: int = 32
+
+
+_USUAL = SessionRules()
 
 
 class TrainingStopped(RunError):
@@ -50,10 +64,10 @@ class _Round:
 class TrainingSession:
     """The context of a training algorithm: the remaining work, and the callbacks to report to.
 
-    Several processes infer batches in rounds. Every few rounds, about `_SECONDS_APART`, they add up
-    some numbers: the costs of the batches, and whether anyone wants to stop. So all of them stop at
-    the same batch, notice a killed process within seconds, and do not wait for one that is slower
-    for a moment.
+    Several processes infer batches in rounds. Every few rounds, after about `rules.seconds_apart`,
+    they add up some numbers: the costs of the batches, and whether anyone wants to stop. So all of
+    them stop at the same batch, notice a killed process within seconds, and do not wait for one
+    that is slower for a moment.
 
     engines           the name of each layer's engine, for reports
     folder            folder of the run; None without one
@@ -68,6 +82,7 @@ class TrainingSession:
     folder: RunFolder | None = None
     checkpoint_every: int | None = None
     processes: ProcessGroup = field(default_factory=ProcessGroup)
+    rules: SessionRules = _USUAL
     # rounds that are not added up yet
     _pending: deque[_Round] = field(default_factory=deque, init=False)
     _rounds: int = field(default=1, init=False)  # rounds that are added up at a time
@@ -176,6 +191,11 @@ class TrainingSession:
             raise self._diverged("the sums for the filter update have NaN or infinite values")
         return total
 
+    def unused_maps(self) -> list[int]:
+        """Return the maps of the layer that no image of any process used in this epoch, after its
+        batches."""
+        return (~self._stats.active).nonzero().flatten().tolist()
+
     def same_filters(self, model: DeconvNet, k: int) -> DeconvNet:
         """Return the model with process 0's filters of layer k: processors of another kind may
         round differently."""
@@ -196,7 +216,7 @@ class TrainingSession:
         done = [self._pending.popleft() for _ in range(count)]
         processes = self.processes
         # a table for each round, with a row for each process: the numbers of its batch
-        tables = torch.zeros(count, processes.world_size, reports.BATCH_SUMS, dtype=torch.float64)
+        tables = reports.no_sums(count, processes.world_size)
         for number, one in enumerate(done):
             tables[number, processes.rank] = one.measured.value()
         tables = processes.all_reduce_sum(tables)
@@ -220,14 +240,15 @@ class TrainingSession:
         answers = processes.all_reduce_sum(answers)
         slowest = max(float(answers[1:].max()), 1e-9)
         if processes.world_size > 1:
-            self._rounds = min(max(1, int(_SECONDS_APART / slowest)), _MOST_ROUNDS)
+            rounds = max(1, int(self.rules.seconds_apart / slowest))
+            self._rounds = min(rounds, self.rules.most_rounds)
         self._added_up = now
         return bool(answers[0] > 0)
 
     def _check_cost(self, sums: Tensor, batch: int) -> None:
         cost = float(sums[0] + sums[1])
         zero_cost = float(sums[4])
-        if not cost <= _RUNAWAY * zero_cost:  # also if it is NaN
+        if not cost <= self.rules.runaway * zero_cost:  # also if it is NaN
             raise self._diverged(
                 f"the cost of batch {batch} of {self._batch_count} is {cost:.3g}, but an empty"
                 f" reconstruction costs only {zero_cost:.3g}"
@@ -269,7 +290,7 @@ class TrainingSession:
         if self.checkpoint_every is not None:
             epochs = len(self.state.history)
             return self.checkpoint_every > 0 and epochs % self.checkpoint_every == 0
-        due = self._saving <= _CHECKPOINT_SHARE * (time.monotonic() - self._saved)
+        due = self._saving <= self.rules.checkpoint_share * (time.monotonic() - self._saved)
         return self.processes.any(self.processes.is_main and due)
 
     def _raise_stopped(self) -> None:

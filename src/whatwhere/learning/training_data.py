@@ -23,8 +23,6 @@ from whatwhere.model import DeconvNet
 from whatwhere.spec import EveryBatch, ModelSpec, Recipe
 from whatwhere.spec.checks import require, require_count
 
-_FINGERPRINT_BATCH = 1000
-
 
 class StreamError(ImageError):
     """A stream ended early, or gave something that the model cannot explain.
@@ -192,15 +190,13 @@ def _load_images(images: Any, spec: ModelSpec | None) -> Any:
 def fingerprint(images: ImageSource) -> str:
     """Return a hash of all values."""
     digest = hashlib.sha256()
-    for start in range(0, len(images), _FINGERPRINT_BATCH):
-        rows = slice(start, min(start + _FINGERPRINT_BATCH, len(images)))
+    batch = 1000  # images in memory at a time; another number would give other fingerprints
+    for start in range(0, len(images), batch):
+        rows = slice(start, min(start + batch, len(images)))
         values = images[rows].detach().cpu().contiguous()
         digest.update(f"{values.dtype} {list(values.shape)}".encode())
         digest.update(values.numpy().data)
     return digest.hexdigest()
-
-
-_BATCHES_PER_EPOCH = 100
 
 
 @dataclass(frozen=True)
@@ -367,7 +363,8 @@ def stream_recipe(
         f"image_count = {image_count} with update = 'epoch'",
         "update = 'batch', or no image_count",
     )
-    epochs = max(1, round(image_count / recipe.batch_size / _BATCHES_PER_EPOCH))
+    batches = image_count / recipe.batch_size
+    epochs = max(1, round(batches / 100))  # an epoch in a stream is a report: one in 100 batches
     learning = (replace(layer, epochs=min(1, layer.epochs) * epochs) for layer in recipe.learning)
     return replace(recipe, learning=tuple(learning))
 

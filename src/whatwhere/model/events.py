@@ -11,7 +11,7 @@ so t has a fraction of a sample, by μ and γ together: μ alone is not the mean
 have few places, and a large γ leaves one of them.
 
 Regions next to each other share an event that lies between them. Features of one map and one sign
-are one event if they are no farther apart than a region is long, or than NEAREST elements. Its a, t
+are one event if they are no farther apart than a region is long, or than 1.5 elements. Its a, t
 and s are those of all its coefficients.
 """
 
@@ -31,7 +31,6 @@ from whatwhere.ops.pooling import Weights
 from whatwhere.spec import ModelSpec
 from whatwhere.spec.checks import require
 
-NEAREST = 1.5  # elements of z: without pooling, coefficients next to each other
 OVERLAP = 0.5  # share of a waveform's length; events nearer to each other are doubtful
 
 # The table ----------------------------------------------------------------------------------------
@@ -283,7 +282,8 @@ class _ActiveFeatures(NamedTuple):
 def _layer_events(spec: ModelSpec, k: int, p: Tensor, weights: Weights, threshold: float) -> Events:
     """Find the events of layer k, by signal and feature, in the order of time; without parents."""
     features = _active_features(p, weights).sorted()
-    first = _first_of_events(features, max(NEAREST, weights.regions.size[2]))
+    # 1.5 elements of z: without pooling, coefficients next to each other are one event
+    first = _first_of_events(features, max(1.5, weights.regions.size[2]))
 
     def total(column: np.ndarray) -> np.ndarray:
         """Return the sums over the features of each event."""

@@ -13,8 +13,6 @@ from whatwhere.latents import Latents
 from whatwhere.model.events import Events, events_of
 from whatwhere.model.sized import SizedModel
 
-_SHOWN = 12  # pictures of a solution in a notebook
-
 
 @dataclass(frozen=True, repr=False)
 class Stats:
@@ -167,7 +165,7 @@ class Solution:
         """Show the first reconstructions in a notebook, under the line of `repr`."""
         if self.signals or self.decoder is None:
             return notebook_strip(repr(self), ())
-        first = self.latents[:_SHOWN]
+        first = self.latents[:12]  # a row of a notebook
         return notebook_strip(repr(self), list(self.decoder.decode(first).detach()))
 
     def __repr__(self) -> str:

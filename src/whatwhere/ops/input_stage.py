@@ -18,8 +18,6 @@ from whatwhere.latents import Background
 from whatwhere.ops.baseline import baseline, baseline_reach
 from whatwhere.spec import InputSpec
 
-REACH = 3.0  # standard deviations at which the Gaussian ends
-
 
 @dataclass(frozen=True)
 class InputStage:
@@ -95,8 +93,9 @@ def local_contrast(detail: Tensor, spec: InputSpec, weight: Tensor | None = None
 
 
 def radius(sigma: float) -> int:
-    """Return how many pixels away a pixel can still have influence."""
-    return math.ceil(REACH * sigma)
+    """Return how many pixels away a pixel can still have influence: the Gaussian ends at three
+    standard deviations."""
+    return math.ceil(3.0 * sigma)
 
 
 def blur(x: Tensor, sigma: float) -> Tensor:

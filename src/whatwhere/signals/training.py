@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from whatwhere.data.images import Images
-from whatwhere.learning.defaults import VALUES, Defaults
+from whatwhere.learning.defaults import DEFAULT_RULES, Defaults
 from whatwhere.model import DeconvNet
 from whatwhere.ops.input_stage import InputStage
 from whatwhere.signals.recording import WINDOW, Signals, cut_windows, training_windows
@@ -39,7 +39,7 @@ def choose_defaults(
     count, channels, _, duration = signals.pixels.shape
     model = replace(recipe.model, layers=(layer,), channels=channels, input=chosen.input)
     windows = count * max(1, duration // WINDOW)
-    most = max(1, VALUES // (channels * min(duration, WINDOW)))
+    most = max(1, DEFAULT_RULES.values // (channels * min(duration, WINDOW)))
     epochs = min(_EPOCHS, max(1, most // windows))
     learning = tuple(replace(one, epochs=epochs) for one in recipe.learning)
     inference = replace(recipe.inference, lam=chosen.lam)

@@ -40,7 +40,6 @@ from whatwhere.spec.docstrings import docstring
 from whatwhere.spec.recipe import Recipe, follow_depth
 
 Spec = TypeVar("Spec")
-LONGEST = 2**20  # bytes of a recipe
 INCLUDED = {file.stem: file for file in sorted((Path(__file__).parent / "recipes").glob("*.toml"))}
 
 
@@ -59,7 +58,7 @@ def read_recipe(path: str | os.PathLike[str]) -> Recipe:
     included = f"the included recipes are {', '.join(INCLUDED)}"
     with readable(file, "recipe", included, SpecError):
         try:
-            text = read_regular(file, LONGEST).decode()
+            text = read_regular(file, 2**20).decode()  # bytes
         except FileNotFoundError:
             near = did_you_mean(file.name, INCLUDED)
             raise SpecError(

@@ -1,4 +1,5 @@
-// "Why?": this picture next to the nearest labelled ones, and what the features that they share draw in each of them.
+// "Why?": one sentence, the picture with the part that is meant, and the nearest labelled ones; the features that they
+// share behind "Details".
 import { make } from "./dom.js";
 import { colourOf } from "./label_colours.js";
 import { smallCanvas } from "./label_small.js";
@@ -17,10 +18,18 @@ export function showReasons(place, why, row) {
     return;
   }
   const heads = [thisPicture(row), ...why.nearest.map(neighbour)];
-  place.replaceChildren(make("h3", {}, "Nearest labelled pictures"), make("div", { class: "reason" }, ...heads));
+  const said = why.words ? [make("p", { class: "why-words" }, why.words), heatMap(why, row)] : [];
+  place.replaceChildren(...said, make("div", { class: "reason" }, ...heads));
   if (why.features.length === 0) return;
-  place.append(make("h3", {}, "Features that they share"));
-  for (const feature of why.features) place.append(...sharedFeature(feature, why));
+  const details = make("details", { class: "why-details" }, make("summary", {}, "Details: features that they share"));
+  for (const feature of why.features) details.append(...sharedFeature(feature, why));
+  place.append(details);
+}
+
+/** The picture; the part that is like the labelled ones keeps its light. @param {any} why @param {number} row */
+function heatMap(why, row) {
+  const alt = `${shared.names[row]}: the part that is like them keeps its light`;
+  return make("img", { class: "heat", alt, src: `data:image/png;base64,${why.drawn}` });
 }
 
 /** @param {number} row */

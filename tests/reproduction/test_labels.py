@@ -1,0 +1,79 @@
+"""The study of labels through inference: its descriptor, its network, and where gradients go."""
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import whatwhere as ww
+from reproduction.studies.labels import (
+    DESCRIPTOR,
+    VARIANTS,
+    Labelled,
+    Network,
+    half_heads,
+    hinge,
+    learn,
+    rows_of,
+)
+from whatwhere.classification import describe
+
+
+@pytest.fixture(scope="module")
+def digits() -> Labelled:
+    train = ww.data.load("digits").subset(np.arange(40))
+    return Labelled.of(train, train, "cpu")
+
+
+@pytest.fixture
+def network() -> Network:
+    return Network(ww.load("mnist"), steps=1)
+
+
+def test_the_rows_are_those_of_the_tables_and_have_a_gradient() -> None:
+    p = torch.rand(2, 48, 10, 10)
+    torch.testing.assert_close(rows_of(p), describe([p], DESCRIPTOR, [2]), atol=1e-3, rtol=0.01)
+    empty = torch.zeros(1, 48, 10, 10, requires_grad=True)
+    rows_of(empty).sum().backward()
+    assert empty.grad is not None
+    assert empty.grad.isfinite().all()
+
+
+def test_the_loss_is_that_of_the_svm() -> None:
+    scores = torch.tensor([[2.0, -0.5, -3.0], [0.0, 0.0, 0.0]])
+    assert hinge(scores, torch.tensor([0, 1])).tolist() == [0.25, 3.0]
+
+
+@torch.no_grad()
+def test_an_image_is_judged_by_an_svm_that_has_not_seen_it(
+    network: Network, digits: Labelled
+) -> None:
+    half = torch.arange(40) % 2
+    rows, _ = network.describe(digits.images)
+    heads = half_heads(network, digits, half, C=100.0)
+    wrong = {}
+    for side, (w, b) in enumerate(heads):
+        predicted = (rows @ w.T + b).argmax(1)
+        wrong[side] = [
+            float((predicted != digits.targets)[half == each].float().mean())
+            for each in (side, 1 - side)
+        ]
+    assert all(own == 0 < other for own, other in wrong.values()), wrong
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", ["held out", "joint"])
+def test_labels_move_filters_and_steps_and_the_filters_stay_what_they_are(
+    network: Network, digits: Labelled, name: str
+) -> None:
+    variant = replace(VARIANTS[name], epochs=1, batch_size=20, filter_rate=0.01)
+    before = [f.clone() for f in network.filters]
+    sizes = network.unrolled.log_sizes.clone()
+    (epoch,) = learn(network, variant, digits, seed=0, deadline=time.monotonic() + 60)
+    assert epoch["hinge"] > 0
+    assert not torch.equal(sizes, network.unrolled.log_sizes)
+    for k, (old, new) in enumerate(zip(before, network.filters, strict=True), start=1):
+        assert not torch.equal(old, new)
+        torch.testing.assert_close(new, network.model.project(k, new))
