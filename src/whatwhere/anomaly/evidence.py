@@ -83,7 +83,7 @@ UPPER_QUANTILE = 0.9
 SHRINKAGE = 0.1  # of correlations towards 0, since pictures are few
 BAND = 4  # cells: how many rows or columns are compared with the next ones
 BANK = 6000  # normal places that others are compared with
-EDGE_PICTURES = 64  # enough for a mean and a deviation by the distance from the border
+EDGE_PICTURES = 16  # enough for a mean and a deviation by the distance from the border
 QUERIES = 128  # places that are compared at a time, so that memory is bounded
 GROUPS = 400  # groups in which the smallest of many values are searched
 DIRECTIONS = 4  # directions in which the surfaces of normal pictures differ most
@@ -106,7 +106,8 @@ class Gaussian:
         mean = torch.stack([x.double().sum(1, keepdim=True) for x in vectors]).sum(0) / count
         covariance = torch.zeros(len(mean), len(mean), dtype=torch.float64)
         for x in vectors:
-            covariance += (x - mean) @ (x - mean).mT / count
+            centred = x - mean.to(x.dtype)
+            covariance += (centred @ centred.mT).double() / count
         deviation = covariance.diagonal().sqrt().clamp_min(LEAST)
         correlation = (1 - SHRINKAGE) * covariance / torch.outer(deviation, deviation)
         correlation.diagonal().fill_(1.0)
@@ -304,14 +305,17 @@ class NormalSurface:
 
         but  number of a picture whose places are left out
         """
-        others = (self.places[0] != but).nonzero()[:, 0]
-        bank = self.bank.index_select(1, others) if len(others) else self.bank
-        lengths = bank.square().sum(0)
+        lengths = self.bank.square().sum(0)
+        others = self.places[0] != but
+        count = int(others.sum()) or len(others)
+        if count < len(others):
+            # a place that is infinitely far is never among the nearest ones
+            lengths = lengths.where(others, torch.inf)
         found = []
         for x in self.texture.whiten(texture).split(QUERIES, 1):
             # the squared distances less |x|²
-            without_x = torch.addmm(lengths, x.mT, bank, alpha=-2)
-            nearest = smallest(without_x, min(self.nearest, bank.shape[1]))
+            without_x = torch.addmm(lengths, x.mT, self.bank, alpha=-2)
+            nearest = smallest(without_x, min(self.nearest, count))
             found.append(x.square().sum(0) + nearest.mean(1))
         return log_distance(torch.cat(found))
 
