@@ -1,8 +1,12 @@
 """`whatwhere label` as a command: its pictures, its exports, its errors."""
 
+import json
+import os
 import re
+import signal
 import subprocess
 import sys
+import urllib.request
 import warnings
 from pathlib import Path
 
@@ -118,3 +122,27 @@ def test_an_export_never_replaces_a_table_of_labels_nor_a_file_without_overwrite
             whatwhere("label", folder, *arguments, "--export", written, *options)
         assert written.read_text() == "file,class\n0.png,cat\n"
     assert not (tmp_path / "labels.run").exists(), "nothing was learned first"
+
+
+def test_without_a_folder_the_page_waits_for_pictures(tmp_path: Path) -> None:
+    """Pictures of an earlier session stay: the next folder gets a number."""
+    (tmp_path / "dropped").mkdir()
+    command = [sys.executable, "-m", "whatwhere", "label"]
+    program = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "BROWSER": "true"},
+    )
+    assert program.stdout is not None
+    url = program.stdout.readline().strip()
+    words = program.stdout.readline()
+    assert "dropped-2 keeps them, and dropped-2.csv your labels" in words
+    state = json.loads(urllib.request.urlopen(f"{url}state").read())
+    assert state == {"drop": "dropped-2", "count": 0}
+    program.send_signal(signal.SIGINT)
+    assert program.wait(30) == 0
+    assert [one.name for one in tmp_path.iterdir()] == ["dropped"]
+    with pytest.raises(SpecError, match="need pictures"):
+        whatwhere("label", "--export", tmp_path / "classes.csv")

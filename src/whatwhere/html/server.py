@@ -37,7 +37,7 @@ class Content(NamedTuple):
 
 
 Answer = Callable[[str], Content | None]
-_Act = Callable[[str, Any], Content | None]
+Act = Callable[[str, Any], Content | None]
 
 
 def is_number(text: str, most_digits: int = 9) -> bool:
@@ -61,7 +61,7 @@ class PageServer(ThreadingHTTPServer):
     def __init__(
         self,
         answer: Answer,
-        act: _Act | None = None,
+        act: Act | None = None,
         port: int = 0,
         settings: _ServerSettings | None = None,
     ) -> None:

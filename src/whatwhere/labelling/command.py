@@ -1,9 +1,12 @@
 """`whatwhere label`: a page in the browser on which a person labels pictures."""
 
+import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -15,10 +18,16 @@ from whatwhere.commands.outputs import Stages, claim
 from whatwhere.errors import SpecError, plural, printable, warn
 from whatwhere.spec.execution import Execution
 
+if TYPE_CHECKING:
+    from whatwhere.html.server import Act, Answer
+    from whatwhere.labelling.descriptions import Behind
+    from whatwhere.labelling.page import LabelPage
+    from whatwhere.progress import Stage
+
 
 @command(DISTORTIONS, EXECUTION, (ImageInput, "size"), flags="size")
 def label(
-    images: str,
+    images: str | None = None,
     run: str | None = None,
     *,
     out: Path = Path("labels.csv"),
@@ -37,6 +46,7 @@ def label(
     your labels better. It stores the model, and the classifier that you save on the page, in the
     same folder.
 
+    images       a folder of pictures, or another source; without one, you drop pictures on the page
     run          a run, a model file or the name of a model; by default the command learns a model
                  from the pictures
     out          the .csv file for your labels
@@ -48,50 +58,137 @@ def label(
     links        with --export FOLDER: link to the pictures instead of copying them
     overwrite    with --export FILE: replace a file that exists. Tables of labels are never replaced
 
+    $ whatwhere label
     $ whatwhere label pictures/
     $ whatwhere label pictures/ runs/mine --out labels.csv
     $ whatwhere label pictures/ --export sorted/ --links
     """
     stages = Stages()
-    how = settings.of(Distortions)
-    options = settings.of(Execution)
+    if images is None:
+        if export is not None or labels_from is not None:
+            raise SpecError("--export and --labels-from need pictures. Give a folder of pictures.")
+        _label_dropped(stages, out, settings)
+        return
     if export is not None and export.suffix.lower() in (".csv", ".json"):
         own = out.with_name("predictions.csv")
         claim([export], run, images, labels_from, out, own, overwrite=overwrite)
+    opening = _Opening(stages, run, out, labels_from, settings)
     source = read_to_label(images, run, out, settings.of(ImageInput).size)
-    # imported after the pictures are read, so that an error in them is reported sooner
-    from whatwhere.html.server import PageServer
-    from whatwhere.labelling.descriptions import Behind, PlainSettings
-    from whatwhere.labelling.page import LabelPage
-    from whatwhere.progress import Stage
-
-    plain = PlainSettings()
-    behind = Behind(source, run, how, options, out, plain)
-
-    def make(stage: Stage, first: int | None = plain.first) -> ww.Labelling:
-        session = ww.Labelling(source, features=plain.views, labels=out, first=first, stage=stage)
-        if labels_from is not None and not session.import_labels(labels_from):
-            # a warning counts them if some are not for these pictures
-            stages.note(f"Imported {plural(len(session.labels.history[-1]), 'label')}.")
-        return session
-
     if export is not None:
-        session = make(stages.stage, None)
-        session.use_best(behind.learned(stages.stage))
+        session = opening.session(source, stages.stage, first=None)
+        session.use_best(opening.behind(source).learned(stages.stage))
         written = session.export(export, links=links, overwrite=overwrite)
         typer.echo(f"Wrote {printable(written)}: the classes of {plural(len(source), 'picture')}")
         typer.echo(session.error_words())
         return
-    classifier = out.with_suffix(".classifier.safetensors")
-    shown = LabelPage(make, source.name, classifier, stages.stage, behind)
+    shown = opening.page(source)
+    _serve(stages, shown.answer, shown.act, f"Your labels are in {out}.", lambda: shown)
+
+
+def _label_dropped(stages: Stages, out: Path, settings: Settings) -> None:
+    """Open a page on which pictures are dropped first: they are kept in a new folder."""
+    from whatwhere.labelling.drop import DropZone
+
+    folder = free_folder(Path("dropped"))
+    table = folder.with_suffix(".csv") if out == Path("labels.csv") else out
+    opening = _Opening(stages, None, table, None, settings)
+
+    def open_page(folder: Path) -> "LabelPage":
+        size = settings.of(ImageInput).size
+        return opening.page(read_to_label(str(folder), None, table, size))
+
+    zone = DropZone(folder, open_page)
+    words = f"Drop pictures on the page; {folder} keeps them, and {table} your labels."
+    again = f"`whatwhere label {folder} --out {table}` continues."
+    _serve(stages, zone.answer, zone.act, words, lambda: zone.page, again)
+
+
+def free_folder(folder: Path) -> Path:
+    """Return a name for a new folder: this one, or this one with a number behind it."""
+    number = 1
+    tried = folder
+    while os.path.lexists(tried) or os.path.lexists(tried.with_suffix(".csv")):
+        number += 1
+        tried = folder.with_name(f"{folder.name}-{number}")
+    return tried
+
+
+def _serve(
+    stages: Stages,
+    answer: "Answer",
+    act: "Act",
+    words: str,
+    page: Callable[[], "LabelPage | None"],
+    again: str = "The same command continues.",
+) -> None:
+    """Serve the page until Ctrl-C, and say then where the labels are."""
+    from whatwhere.html.server import PageServer
+
     try:
-        with PageServer(shown.answer, act=shown.act) as server:
-            server.show(f"Press Ctrl-C to stop. Your labels are in {out}.")
+        with PageServer(answer, act=act) as server:
+            server.show(f"Press Ctrl-C to stop. {words}")
     finally:
         stages.console.show_cursor()  # a progress bar that Ctrl-C interrupted has hidden it
-        if shown.session is not None and shown.session.said:
-            count = plural(len(shown.session.said), "label")
-            typer.echo(f"{count} in {printable(out)}. Run the same command to continue.")
+        shown = page()
+        if shown is not None and shown.session is not None and shown.session.said:
+            count = len(shown.session.said)
+            verb = "is" if count == 1 else "are"
+            file = printable(shown.session.file or "")
+            typer.echo(f"{plural(count, 'label')} {verb} saved in {file}. {again}")
+
+
+@dataclass(frozen=True)
+class _Opening:
+    """Opens sessions and pages with the options of one command.
+
+    stages       shows progress on the terminal
+    run          a run, a model file or the name of a model; None learns one
+    out          the table of labels
+    labels_from  labels to import first
+    settings     the other options
+    """
+
+    stages: Stages
+    run: str | None
+    out: Path
+    labels_from: Path | None
+    settings: Settings
+
+    def session(
+        self, source: "ww.data.Images", stage: "Stage", first: int | None
+    ) -> "ww.Labelling":
+        """Begin a session; `first` pictures are described now, None for all."""
+        plain = self.behind(source).plain
+        session = ww.Labelling(
+            source, features=plain.views, labels=self.out, first=first, stage=stage
+        )
+        if self.labels_from is not None and not session.import_labels(self.labels_from):
+            # a warning counts them if some are not for these pictures
+            labels = plural(len(session.labels.history[-1]), "label")
+            self.stages.note(f"Imported {labels}.")
+        return session
+
+    def behind(self, source: "ww.data.Images") -> "Behind":
+        """Return what describes the pictures better, which takes longer."""
+        # imported after the pictures are read, so that an error in them is reported sooner
+        from whatwhere.labelling.descriptions import Behind
+
+        how = self.settings.of(Distortions)
+        return Behind(source, self.run, how, self.settings.of(Execution), self.out)
+
+    def page(self, source: "ww.data.Images") -> "LabelPage":
+        """Return the page of a session on pictures, which begins in a thread."""
+        from whatwhere.labelling.page import LabelPage
+
+        behind = self.behind(source)
+        classifier = self.out.with_suffix(".classifier.safetensors")
+        return LabelPage(
+            lambda stage: self.session(source, stage, behind.plain.first),
+            source.name,
+            classifier,
+            self.stages.stage,
+            behind,
+        )
 
 
 def read_to_label(images: str, run: str | None, out: Path, size: int | None) -> "ww.data.Images":

@@ -34,6 +34,7 @@ from whatwhere.labelling.label_tables import (
 )
 from whatwhere.labelling.session import Labelling
 from whatwhere.labelling.thumbnails import COLUMNS, PER_SHEET, SIDE, SessionPictures
+from whatwhere.labelling.trial import try_picture
 from whatwhere.labelling.why import Near, WhySettings, choose_others, explain
 from whatwhere.progress import Stage, no_stage
 
@@ -53,7 +54,7 @@ class PageSettings:
     alike: int = 10
 
 
-ACTIONS = ("label", "undo", "save", "import", "folders", "check", "answer")
+ACTIONS = ("label", "undo", "save", "import", "folders", "check", "answer", "try")
 
 
 class LabelPage:
@@ -212,6 +213,8 @@ class LabelPage:
         session = self.session
         if session is None or path not in ACTIONS or not isinstance(sent, dict):
             return None
+        if path == "try":
+            return self._safely(lambda: as_json(self._try(session, sent)))
         with self.labels_first.labelling():
             return self._safely(lambda: as_json(self._act(session, path, sent)))
 
@@ -244,6 +247,13 @@ class LabelPage:
             self.follower.labels_changed()
             self._on_news()
             return self._labels(session) | said
+
+    def _try(self, session: Labelling, sent: Mapping[str, Any]) -> dict[str, Any]:
+        """Classify a new picture."""
+        with self.lock:
+            self.follower.wait()
+            classifier = session.classifier()
+        return try_picture(classifier, sent)._asdict()
 
     def _label(self, session: Labelling, sent: Mapping[str, Any]) -> dict[str, Any]:
         rows = sent.get("rows")
@@ -375,7 +385,11 @@ class LabelPage:
             if known.partition(".")[2] != str(self.generation):
                 state["places"] = self.places
             if not known:
-                state |= {"names": session.names, "sizes": self.pictures.sizes()}
+                state |= {
+                    "names": session.names,
+                    "sizes": self.pictures.sizes(),
+                    "source": self.name,
+                }
             return state
 
     def _labels(self, session: Labelling) -> dict[str, Any]:

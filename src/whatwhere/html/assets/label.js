@@ -6,6 +6,7 @@ import { answer, askedRow, checkPanel, lastAnswered, showCheck } from "./label_c
 import { chosenPanel, prefetch, showChosen, toggleLarge } from "./label_chosen.js";
 import { nameField, showClasses } from "./label_classes.js";
 import { Clicks } from "./label_clicks.js";
+import { dropZone } from "./label_drop.js";
 import { showError } from "./label_error.js";
 import { exchangePanel } from "./label_exchange.js";
 import { keyboard, keysDialog } from "./label_keys.js";
@@ -18,6 +19,7 @@ import { fetchSheets } from "./label_small.js";
 import { ask, counted, shared, tell, usedClasses, wordsOf } from "./label_state.js";
 import { followPointer, showPointer } from "./label_pointer.js";
 import { LABEL_STOPS } from "./label_tour.js";
+import { tryDialog } from "./label_try.js";
 import { showReasons } from "./label_why.js";
 import { tourGuide } from "./tour.js";
 
@@ -219,6 +221,7 @@ const undo = () => {
 const save = () =>
   afterwards(async () => {
     const { saved, command } = await ask("save", {});
+    if (saved) byId("try-open", HTMLElement).hidden = false;
     if (saved) tell(`Saved: ${saved}. To classify new pictures with it: ${command}`);
   });
 
@@ -243,7 +246,7 @@ function take(state) {
   const isAsked = shared.tray.includes(current) && shared.chosen.has(current) && state.said?.[current] === undefined;
   Object.assign(shared, state);
   if (isAsked && state.tray) shared.tray = [current, ...shared.tray.filter((/** @type {number} */ row) => row !== current)].slice(0, QUEUE);
-  if (shared.trouble) tell(shared.trouble);
+  if (shared.trouble) tell(shared.trouble, true);
   byId("behind", HTMLElement).textContent = shared.behind;
   prefetch(shared.tray);
   show();
@@ -511,6 +514,7 @@ function listen() {
   reachBar();
   followPointer();
   renameDialog(say);
+  tryDialog();
   exchangePanel(afterwards, (state) => {
     takeLabels(state);
     goOn(null);
@@ -542,6 +546,10 @@ async function firstState() {
     const state = await ask("state");
     if (state.names) return state;
     if (state.failed) return null;
+    if (state.drop) {
+      await dropZone(state.drop);
+      continue;
+    }
     byId("stage", HTMLElement).textContent = state.stage;
     byId("share", HTMLProgressElement).value = state.share;
     await new Promise((resolve) => setTimeout(resolve, 300));
@@ -603,6 +611,7 @@ async function start() {
   byId("labelling", HTMLElement).hidden = false;
   byId("exchange", HTMLElement).inert = false;
   byId("start-tour", HTMLButtonElement).disabled = false;
+  shared.page.name = state.source; // pictures that were dropped have a name only now
   byId("size", HTMLInputElement).value = String(startSize(state.names.length));
   grid = new Grid(clickGrid);
   map = new PictureMap(choose);

@@ -133,7 +133,7 @@ export function keyboard(actions) {
       if (leaveOneThing(actions)) event.preventDefault();
       return;
     }
-    if (byId("keys", HTMLDialogElement).open || byId("rename", HTMLDialogElement).open || isText(event.target)) return;
+    if (byId("keys", HTMLDialogElement).open || byId("rename", HTMLDialogElement).open || byId("try", HTMLDialogElement).open || isText(event.target)) return;
     let used = false;
     if (event.ctrlKey || event.metaKey) used = withControl(event);
     else if (!event.altKey) used = outside(event);
@@ -143,7 +143,7 @@ export function keyboard(actions) {
 
 /** Leave what is in front; returns whether the browser is to do nothing else. @param {KeyActions} actions */
 function leaveOneThing(actions) {
-  for (const id of ["keys", "large", "rename"]) {
+  for (const id of ["keys", "large", "rename", "try"]) {
     const dialog = byId(id, HTMLDialogElement);
     if (dialog.open) {
       dialog.close();

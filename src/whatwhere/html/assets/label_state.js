@@ -72,20 +72,25 @@ export const shared = {
   lit: null,
 };
 
-/** Show a message. @param {string} text */
-export function tell(text) {
-  byId("message", HTMLElement).textContent = text;
+/** Show a message. @param {string} text @param {boolean} [isBad] whether something went wrong */
+export function tell(text, isBad = false) {
+  const message = byId("message", HTMLElement);
+  message.textContent = text;
+  message.classList.toggle("bad", isBad);
 }
+
+const LOST = "whatwhere does not answer: it has stopped, or it is busy. Your labels are saved in the table of labels.";
 
 /** Ask the server. @param {string} path @param {object} [body] */
 export async function ask(path, body) {
   const post = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
   try {
     const answer = await (await fetch(path, body ? post : {})).json();
-    if (answer.failed) tell(answer.failed);
+    if (answer.failed) tell(answer.failed, true);
+    else if (byId("message", HTMLElement).textContent === LOST) tell(""); // it answers again
     return answer;
   } catch {
-    tell("whatwhere does not answer: it has stopped, or it is busy. Your labels are saved in the table of labels.");
+    tell(LOST, true);
     return { failed: true };
   }
 }
