@@ -231,9 +231,11 @@ def test_json_of_any_content_is_an_error_of_ours_without_the_content(
     tmp_path: Path, content: bytes, problem: str
 ) -> None:
     (tmp_path / "file.json").write_bytes(content)
-    with pytest.raises(RunError, match=problem) as caught:
-        with json_fields(tmp_path / "file.json", "test 1", "record", "remove it"):
-            pass
+    with (
+        pytest.raises(RunError, match=problem) as caught,
+        json_fields(tmp_path / "file.json", "test 1", "record", "remove it"),
+    ):
+        pass
     assert len(str(caught.value)) < 400
 
 
@@ -241,9 +243,11 @@ def test_json_of_any_content_is_an_error_of_ours_without_the_content(
 def test_json_is_read_from_regular_files_only(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.json")
     for path in (tmp_path, tmp_path / "pipe.json", tmp_path / "missing.json"):
-        with pytest.raises(UnusableRunFile) as caught:
-            with json_fields(path, "test 1", "record", "remove it"):
-                pass
+        with (
+            pytest.raises(UnusableRunFile) as caught,
+            json_fields(path, "test 1", "record", "remove it"),
+        ):
+            pass
         assert caught.value.kind == "record"
 
 
@@ -254,9 +258,11 @@ def test_json_names_its_format_and_another_one_is_reported(tmp_path: Path) -> No
         assert fields == {"a": [1, 2]}
     for content, given in (('{"format": "test 2"}', "test 2"), ('{"a": 1}', None)):
         file.write_text(content)
-        with pytest.raises(UnusableRunFile) as caught:
-            with json_fields(file, "test 1", "record", "remove it"):
-                pass
+        with (
+            pytest.raises(UnusableRunFile) as caught,
+            json_fields(file, "test 1", "record", "remove it"),
+        ):
+            pass
         cause = caught.value.__cause__
         assert isinstance(cause, UnknownFormat)
         assert (cause.given, cause.expected) == (given, "test 1")
