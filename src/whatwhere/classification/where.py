@@ -42,6 +42,10 @@ WORDS: dict[Where, str] = {
         " descriptor.where=forget or keep."
     ),
 }
+WEIGHED = (
+    "The rows describe which features a picture has and, apart from that, where they lie; the"
+    " labels weigh both. For one alone: --set descriptor.where=forget or keep."
+)
 
 
 class WhereChoice(NamedTuple):
@@ -52,7 +56,7 @@ class WhereChoice(NamedTuple):
 
 
 def place_share(features: Tensor) -> float:
-    """The share of the variance of feature maps [N, B, H, W] that places explain.
+    """Return the share of the variance of feature maps [N, B, H, W] that places explain.
 
     Chance explains 1/N of it, which is subtracted.
     """
@@ -92,7 +96,7 @@ def choose_where(
 
 
 def read_choice(file: Path | None) -> WhereChoice | None:
-    """The choice that a file records; None without a file."""
+    """Return the choice that a file records; None without a file."""
     if file is None or not file.exists():
         return None
     with json_fields(file, _FORMAT, "choice of what rows describe", "remove it") as kept:
@@ -104,7 +108,7 @@ def read_choice(file: Path | None) -> WhereChoice | None:
 def choose_by_share(
     model: DeconvNet, images: ImageSource, recipe: Recipe, engine: str
 ) -> WhereChoice:
-    """The choice by the share of the variance that places explain in some of the images."""
+    """Return the choice by the share of the variance that places explain in some of the images."""
     images = in_model_units(model.spec, images)
     if images[0:1].shape[2] == 1:
         return WhereChoice("keep", "Rows describe what is at each time, because these are signals.")
@@ -124,5 +128,5 @@ def choose_by_share(
 
 
 def with_choice(recipe: Recipe, choice: WhereChoice) -> Recipe:
-    """The same recipe with the choice in place of 'auto'."""
+    """Return the same recipe with the choice in place of 'auto'."""
     return replace(recipe, descriptor=replace(recipe.descriptor, where=choice.where))
