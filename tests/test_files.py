@@ -488,3 +488,18 @@ def test_a_warning_out_of_a_context_manager_names_the_line_of_its_user(tmp_path:
     assert caught[0].filename == __file__
     assert isinstance(caught[0].message, PicturesBecomeSquares)
     assert caught[0].message.side == 8
+
+
+def test_files_are_written_where_folders_have_no_locks(tmp_path: Path) -> None:
+    """Windows has no `fcntl`."""
+    program = (
+        "import sys; sys.modules['fcntl'] = None\n"
+        "from pathlib import Path\n"
+        "from whatwhere.files import locked, write_result\n"
+        f"folder = Path({os.fspath(tmp_path)!r})\n"
+        "with locked(folder, 'busy'), locked(folder, 'busy'):\n"
+        "    write_result(folder, folder / 'a.txt', b'content', 'make room')\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+    assert (tmp_path / "a.txt").read_bytes() == b"content"
+    assert not list(tmp_path.glob("*.part"))

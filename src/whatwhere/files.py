@@ -7,7 +7,6 @@ program wrote into it.
 
 import csv
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -61,7 +60,7 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
     try:
         with open(temporary, "x+b") as file:
             with suppress(OSError):  # some file systems have no locks
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _lock(file.fileno())
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -114,7 +113,7 @@ def _remove_unlocked(path: Path) -> None:
     with suppress(OSError), open(path, "rb") as file:
         if time.time() - os.fstat(file.fileno()).st_mtime < 10:  # seconds
             return
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises OSError if another one has it
+        _lock(file.fileno())  # raises OSError if another one has it
         path.unlink()
 
 
@@ -135,26 +134,51 @@ def new_folder(folder: Path) -> Iterator[None]:
 
 def sync_folder(folder: Path) -> None:
     """Flush the names in a folder to the disk, so that a rename survives a power failure."""
-    handle = os.open(folder, os.O_RDONLY)
+    with _opened(folder) as handle:
+        if handle is not None:
+            os.fsync(handle)
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[int | None]:
+    """Open a folder itself; None where that is not permitted, as on Windows."""
+    handle = None
+    with suppress(PermissionError):
+        handle = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        yield handle
     finally:
-        os.close(handle)
+        if handle is not None:
+            os.close(handle)
+
+
+try:
+    from fcntl import LOCK_EX, LOCK_NB, flock
+except ModuleNotFoundError:  # Windows, where folders have no locks
+
+    def _lock(handle: int) -> None:
+        """Raise an OSError, as on a file system without locks."""
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+else:
+
+    def _lock(handle: int) -> None:
+        """Lock an open file or folder; raise a BlockingIOError if another process holds it."""
+        flock(handle, LOCK_EX | LOCK_NB)
 
 
 @contextmanager
 def locked(folder: Path, busy: str, patience: float = 0.0) -> Iterator[None]:
-    """Hold the lock of a folder. It ends with the process, however the process ends.
+    """Hold the lock of a folder. It ends with the process, however the process ends. On Windows,
+    and on file systems without locks, nothing is held.
 
     busy      the message of the RunError if another process holds it
     patience  seconds to wait for that process
     """
     end = time.monotonic() + patience
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        while True:
+    with _opened(folder) as handle:
+        while handle is not None:
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _lock(handle)
                 break
             except BlockingIOError:
                 if time.monotonic() >= end:
@@ -163,8 +187,6 @@ def locked(folder: Path, busy: str, patience: float = 0.0) -> Iterator[None]:
             except OSError:  # a file system without such locks
                 break
         yield
-    finally:
-        os.close(handle)
 
 
 @contextmanager
