@@ -668,7 +668,8 @@ class _ChannelTiff:
     @property
     def scale(self) -> tuple[float, float, int] | None:
         """Pixels per unit of the page, and the unit."""
-        return _checked_scale(*self._page.resolution, self._page.resolutionunit)
+        across, down = self._page.resolution
+        return _checked_scale(across, down, self._page.resolutionunit)
 
     @property
     def description(self) -> bytes | None:
