@@ -68,6 +68,7 @@ EXTRA = (
     "fashion",
     "split",
     "deep",
+    "deep_fashion",
     *BEST,
     "choice",
     "fashion_choice",
