@@ -66,9 +66,6 @@ BEST = ("best", "best_few", "best_fashion")  # beyond the paper, as all that fol
 EXTRA = (
     "finetuning",
     "fashion",
-    "split",
-    "deep",
-    "deep_fashion",
     *BEST,
     "choice",
     "fashion_choice",
