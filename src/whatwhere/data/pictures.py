@@ -435,7 +435,7 @@ def read_page(picture: Any, page: int = 0) -> np.ndarray:
 def _open_stream(stream: BinaryIO, image: Any, unidentified: type[Exception]) -> Any:
     """Return what reads the pages: Pillow, or tifffile for a TIFF that Pillow would reject or
     reduce."""
-    formats = FORMATS
+    formats: tuple[str, ...] = FORMATS
     if _has_plugin():
         formats = (*FORMATS, _PLUGIN_FORMAT)
     try:
