@@ -7,6 +7,7 @@ and cuts the pictures, and `by_size` keeps them whole. A run records the shape o
 value of white; commands that use the run use both as well.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -119,10 +120,14 @@ class MixedPictures:
         dtypes = {picture.dtype for picture in self.pictures}
         numbers = sorted({picture.shape[0] for picture in self.pictures})
         if len(set(numbers) - {1}) > 1:
+            counts = Counter(picture.shape[0] for picture in self.pictures)
+            usual = max(numbers, key=lambda number: (counts[number], -number))
+            odd = next(one for one in self.pictures if one.shape[0] not in (1, usual))
             given = " and ".join(map(str, numbers))
             raise ImageError(
-                f"{self.name} has pictures of {given} channels; expected the same number in all,"
-                " except in grey ones. Convert the pictures to one number of channels."
+                f"{self.name} has pictures of {given} channels, such as {printable(odd.name)} of"
+                f" {odd.shape[0]}; expected the same number in all, except in grey ones. Convert"
+                " the pictures to one number of channels, or leave it out."
             )
         channels = numbers[-1]
         if dtypes == {np.dtype(np.uint8)}:

@@ -1,4 +1,4 @@
-"""Pictures in files: PNG, JPEG, BMP, TIFF or WebP, one page or several, alone or in a folder."""
+"""Pictures in files of usual formats, one page or several, alone or in a folder."""
 
 import logging
 import os
@@ -28,17 +28,23 @@ from whatwhere.errors import (
 from whatwhere.files import RECORD, FileStamp, open_regular, read_results, readable, untrusted
 from whatwhere.spec.execution import Shard
 
-FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")
-SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
+FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP", "GIF", "AVIF", "JPEG2000", "PPM")
+"""Formats that Pillow reads; with its plugin pillow-heif, also `_PLUGIN_FORMAT`."""
+
+_PLUGIN_FORMAT = "HEIF"
+SUFFIXES = (
+    *(".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp"),
+    *(".gif", ".avif", ".jp2", ".j2k", ".ppm", ".pgm", ".pbm", ".pnm", ".heic", ".heif"),
+)
 _TIFF_MAGICS = (b"II*\0", b"MM\0*")
-_MAGICS = (b"\x89PNG", b"\xff\xd8\xff", b"BM", b"RIFF", *_TIFF_MAGICS)
+_MAGICS = (b"\x89PNG", b"\xff\xd8\xff", b"BM", b"RIFF", b"GIF8", *_TIFF_MAGICS)
 """How files of these formats begin."""
 
 _LABEL_FILES = (".csv", ".codes.safetensors", ".classifier.safetensors")
 """What `whatwhere label` writes next to the pictures, if its table of labels is there."""
 
-REMEDY = "give PNG, JPEG, BMP, TIFF or WebP files"
-_PLAIN_MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB"}
+REMEDY = "give pictures such as PNG, JPEG, TIFF or WebP files"
+_PLAIN_MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB", "CMYK": "RGB"}
 _ALPHA_MODES = {
     "LA": "LA",
     "La": "LA",
@@ -440,8 +446,11 @@ def read_page(picture: Any, page: int = 0) -> np.ndarray:
 def _open_stream(stream: BinaryIO, image: Any, unidentified: type[Exception]) -> Any:
     """Return what reads the pages: Pillow, or tifffile for a TIFF that Pillow would reject or
     reduce."""
+    formats: tuple[str, ...] = FORMATS
+    if _has_plugin():
+        formats = (*FORMATS, _PLUGIN_FORMAT)
     try:
-        picture = image.open(stream, formats=FORMATS)
+        picture = image.open(stream, formats=formats)
         if is_deep(picture):
             return DeepPng(stream)
         if not _is_reduced(picture):
@@ -452,6 +461,16 @@ def _open_stream(stream: BinaryIO, image: Any, unidentified: type[Exception]) ->
             raise ValueError("it is damaged, or not a picture") from None
     stream.seek(0)
     return _ChannelTiff(stream)
+
+
+def _has_plugin() -> bool:
+    """Register the plugin for HEIC files, if it is installed; tell whether it is."""
+    try:
+        from pillow_heif import register_heif_opener
+    except ImportError:
+        return False
+    register_heif_opener()
+    return True
 
 
 def _read_page(picture: Any, page: int, read: Callable[[Any], np.ndarray]) -> np.ndarray:

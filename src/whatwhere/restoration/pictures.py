@@ -367,7 +367,7 @@ def _mask_of(mask: str | None, file: Path, place: Place) -> str | None:
 def _suffix(file: Path) -> str:
     """The ending of a result in a folder: PNG loses nothing; TIFF, which alone keeps floats, stays
     TIFF."""
-    return file.suffix if FORMATS[file.suffix.lower()] == "TIFF" else ".png"
+    return file.suffix if FORMATS.get(file.suffix.lower()) == "TIFF" else ".png"
 
 
 def _check_format(out: Path, source: Path, images: Images, task: Task) -> None:
