@@ -57,6 +57,10 @@ def figures(*args):
     return CliRunner().invoke(app, ["figures", *map(str, args)], catch_exceptions=False)
 
 
+def epochs_of(run, layer):
+    return sum(epoch.layer == layer for epoch in read_run(run).history)
+
+
 @pytest.mark.filterwarnings("error")
 def test_all_figures_and_the_report_of_a_run(runs):
     first, _, images = runs
@@ -73,7 +77,10 @@ def test_all_figures_and_the_report_of_a_run(runs):
         html5lib.getTreeBuilder("etree"), strict=True, namespaceHTMLElements=False
     )
     pictures = list(parser.parse(page).iter("img"))
-    assert len(pictures) == len(drawn - {"composite.png", "report.html"})
+    short = {f"cost-{k}.png" for k in (1, 2) if epochs_of(first, k) < 3}
+    # an animation is followed by its last step, for paper
+    assert len(pictures) == len(drawn - {"composite.png", "report.html"} - short) + 1
+    assert [one.get("class") for one in pictures if one.get("class")] == ["on-screen", "in-print"]
     assert all(len(picture.get("alt")) > 10 for picture in pictures)
 
 
@@ -257,6 +264,14 @@ def test_the_page_is_valid_and_contains_the_sections():
     assert [h.text for h in tree.iter("h2")] == ["First <heading>", "Facts"]
     assert [p.text for p in tree.iter("p")] == ["Lead.", "One.", "Two <b>three</b> & four."]
     assert [dd.text for dd in tree.iter("dd")] == ["0", "5", "c & d"]
+
+
+def test_the_result_has_bars_and_the_page_begins_with_its_links():
+    section = Section("Errors", facts={"a": "4 %", "b": "1 %"}, bars={"a": 0.04, "b": 0.01})
+    page = report("A run", [section], links={"Open the explorer": "explorer.html"})
+    assert re.findall(r'<rect width="([\d.]+)"', page) == ["100.0", "25.0"]
+    assert '<section class="without-figure">' in page, "in full width"
+    assert page.index('class="button" href="explorer.html"') < page.index("<h2>")
 
 
 def test_the_parser_rejects_an_invalid_page():

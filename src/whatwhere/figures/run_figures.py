@@ -2,6 +2,7 @@
 page."""
 
 import io
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -44,6 +45,7 @@ class Section:
     text     its paragraphs, which say what the figure shows, also to readers who cannot see it
     figure   a matplotlib figure, or the bytes of a GIF
     facts    name → value, shown as a table
+    bars     name of a fact → its length, drawn as a bar below it; the longest fills the width
     links    the words of each link, and the file in the report's folder that it opens
 
     >>> Section("Filters", "The filters of layer 1.", facts={"maps": "16"}).heading
@@ -54,6 +56,7 @@ class Section:
     text: str = ""
     figure: Figure | bytes | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
+    bars: Mapping[str, float] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
@@ -63,20 +66,30 @@ class Section:
 
 
 def report(
-    title: str, sections: Sequence[Section], lead: str = "", facts: Mapping[str, str] | None = None
+    title: str,
+    sections: Sequence[Section],
+    lead: str = "",
+    facts: Mapping[str, str] | None = None,
+    links: Mapping[str, str] | None = None,
 ) -> str:
-    """Return the HTML page: title, lead and facts, then the sections. It needs no other file.
+    """Return the HTML page: title, lead, links and facts, then the sections. It needs no other
+    file.
 
     title     title of the page
     sections  sections of the page, from top to bottom
     lead      a paragraph under the title
     facts     name → value, shown as a table
+    links     the words of each button at the top, and the file that it opens
 
     >>> report("My run", [Section("Filters", "The filters of layer 1.")])[:15]
     '<!DOCTYPE html>'
     """
     body = "\n".join(section.html for section in sections)
-    head = f"<h1>{escape(title)}</h1>\n{_paragraphs(lead)}{_facts(facts or {})}"
+    buttons = "".join(
+        f'<p><a class="button" href="{escape(file)}">{escape(words)}</a></p>\n'
+        for words, file in (links or {}).items()
+    )
+    head = f"<h1>{escape(title)}</h1>\n{_paragraphs(lead)}{buttons}{_facts(facts or {})}"
     return static_page(title, report_style(), f"<main>\n{head}{body}\n</main>\n")
 
 
@@ -89,13 +102,22 @@ def _section(section: Section) -> str:
     if section.figure is not None:
         heading = escape(section.heading)
         # On a phone a figure is scrolled, so keys have to reach it.
+        is_animated = isinstance(section.figure, bytes)
+        on_screen = ' class="on-screen"' if is_animated else ""
         figure = (
-            f'<figure tabindex="0" aria-label="{heading}"><img src={_embedded(section.figure)}'
-            f' alt="{heading}"></figure>\n'
+            f'<figure tabindex="0" aria-label="{heading}"><img{on_screen}'
+            f' src={_embedded(section.figure)} alt="{heading}">'
         )
-    text = _paragraphs(section.text) + _facts(section.facts) + links
+        if isinstance(section.figure, bytes):
+            last = _last_step(section.figure)
+            figure += (
+                f'<img class="in-print" src={_png_source(last)} alt="{heading}, the last step">'
+            )
+        figure += "</figure>\n"
+    text = _paragraphs(section.text) + _facts(section.facts, section.bars) + links
     words = f'<div class="words">\n<h2>{escape(section.heading)}</h2>\n{text}</div>\n'
-    return f"<section>\n{words}{figure}</section>"
+    kind = "" if section.figure is not None else ' class="without-figure"'
+    return f"<section{kind}>\n{words}{figure}</section>"
 
 
 def _paragraphs(text: str) -> str:
@@ -106,9 +128,21 @@ def _paragraphs(text: str) -> str:
     )
 
 
-def _facts(facts: Mapping[str, str]) -> str:
+def _facts(facts: Mapping[str, str], bars: Mapping[str, float] | None = None) -> str:
+    longest = max((bars or {}).values(), default=0) or 1
+
+    def bar(name: str) -> str:
+        if bars is None or name not in bars:
+            return ""
+        width = 100 * bars[name] / longest
+        return (
+            '<svg class="bar" viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true">'
+            f'<rect width="{width:.1f}" height="1"/></svg>'
+        )
+
     rows = "".join(
-        f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>\n" for name, value in facts.items()
+        f"<dt>{escape(name)}</dt><dd>{escape(value)}{bar(name)}</dd>\n"
+        for name, value in facts.items()
     )
     return f"<dl>\n{rows}</dl>\n" if rows else ""
 
@@ -123,6 +157,21 @@ def _embedded(figure: Figure | bytes) -> str:
     save(figure, file, "png")
     width, height = (round(side * _CSS_PIXELS_PER_INCH) for side in figure.get_size_inches())
     return f'"{data_url(file.getvalue(), "png")}" width="{width}" height="{height}"'
+
+
+def _last_step(animation: bytes) -> bytes:
+    """Return the last picture of a GIF as a PNG file: paper shows no animation."""
+    pictures = Image.open(io.BytesIO(animation))
+    pictures.seek(getattr(pictures, "n_frames", 1) - 1)
+    file = io.BytesIO()
+    pictures.convert("RGB").save(file, "PNG")
+    return file.getvalue()
+
+
+def _png_source(content: bytes) -> str:
+    """Return a PNG file as a data URL with its size in pixels."""
+    width, height = Image.open(io.BytesIO(content)).size
+    return f'"{data_url(content, "png")}" width="{width}" height="{height}"'
 
 
 _MAX_STEPS = 200  # steps of inference for a figure
@@ -223,7 +272,8 @@ class RunFigures:
         """Return the HTML report of the run: its settings, then the figures by name, which `draw`
         made.
 
-        The composite is left out, because its panels are figures of their own.
+        The composite is left out, because its panels are figures of their own, and so are curves of
+        fewer than three epochs, which show nothing.
         """
         recipe = self.run.recipe
         model = self.run.model.spec
@@ -246,9 +296,11 @@ class RunFigures:
             "What this run learned: which features explain an image, and where in the image they"
             " are."
         )
+        counts = Counter(epoch.layer for epoch in self.run.history)
+        left_out = {"composite", *(f"cost-{k}" for k, count in counts.items() if count < 3)}
         return report(
             f"Training report: {self.run.name}",
-            [drawn[name] for name in drawn if name != "composite"],
+            [drawn[name] for name in drawn if name not in left_out],
             lead,
             facts,
         )
