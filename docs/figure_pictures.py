@@ -1,4 +1,4 @@
-"""Draw the pictures of howto/figures.md, and of the reset.
+"""Draw the pictures of howto/figures.md, and those of two studies.
 
     PYTHONPATH=. python docs/figure_pictures.py [NAME ...]
 
@@ -24,7 +24,7 @@ from reproduction.records import read_records
 from whatwhere import load as load_model
 from whatwhere.commands.outputs import Stages
 from whatwhere.data import load
-from whatwhere.figures import RunFigures, cost, styled
+from whatwhere.figures import RunFigures, cost, curve_styles, styled
 from whatwhere.figures.activations import draw_activations, project
 from whatwhere.figures.decomposition import decompose
 from whatwhere.figures.run_figures import training_settings
@@ -38,7 +38,7 @@ IMAGE = 61  # of the test digits: the one that is decomposed
 
 ALONE = ("composite", "decomposition-1", "decomposition-2", "where-1", "inference")
 COMPARED = ("comparison", "colours", "cost-2")
-RESET = "reset"
+RESET, PRINTED = "reset", "printed-gradient"
 STUDIES = DOCS.parent / "reproduction" / "studies" / "results"
 BRANCHES = {  # of the study of the reset, and its colours
     "reset (the paper)": "#0072B2",
@@ -141,6 +141,20 @@ def reset(runs: list[TrainedRun], images: torch.Tensor) -> Figure:
     return figure
 
 
+@styled
+def printed_gradient() -> Figure:
+    """The cost while θ alone takes gradient steps, by our derivative and as printed."""
+    measured = json.loads((STUDIES / "printed_gradient.json").read_text(encoding="utf-8"))
+    figure = Figure(figsize=(4.6, 2.6), layout="constrained")
+    axes = figure.subplots()
+    for (name, costs), style in zip(measured["cost"].items(), curve_styles(), strict=False):
+        axes.plot(costs, label=name, **style)
+    axes.set(xlabel="steps of θ", ylabel="cost of an image", ylim=(0, None))
+    axes.grid()
+    axes.legend(loc="lower left")
+    return figure
+
+
 def unused_maps() -> dict[str, list[int]]:
     """How many maps no training image uses, by epoch, in every branch of the study."""
     branches = json.loads((STUDIES / "reset.json").read_text(encoding="utf-8"))["branches"]
@@ -175,6 +189,8 @@ def draw(name: str, runs: list[TrainedRun]) -> Figure | bytes | None:
     images = digits[[IMAGE, *np.random.default_rng(0).permutation(len(digits))[:199].tolist()]]
     if name in ("comparison", "colours"):
         return {"comparison": comparison, "colours": colours}[name](runs, images[:9])
+    if name == PRINTED:
+        return printed_gradient()
     if name == RESET:
         without = TrainedRun(
             "no reset",
@@ -193,7 +209,7 @@ def main(names: list[str]) -> None:
         published_run("Gaussian", "gaussian-2layers-seed0"),
         published_run("max", "max-2layers-seed0"),
     ]
-    for name in names or [*ALONE, *COMPARED, RESET]:
+    for name in names or [*ALONE, *COMPARED, RESET, PRINTED]:
         figure = draw(name, runs)
         path = DOCS / "images" / f"{name}.{'gif' if isinstance(figure, bytes) else 'png'}"
         assert figure is not None

@@ -1,7 +1,10 @@
 """Pictures of a surface with vertical lines, and defects that are known because they are made
 here."""
 
+from pathlib import Path
+
 import torch
+from PIL import Image
 from torch import Tensor
 
 
@@ -25,3 +28,10 @@ def scratched(pictures: Tensor) -> tuple[Tensor, Tensor]:
             mask[n, 12 + n % 8 + step, 14 + n % 8 + step : 17 + n % 8 + step] = True
     damaged[mask[:, None]] *= 0.4
     return damaged, mask
+
+
+def save_pictures(folder: Path, pictures: Tensor, prefix: str) -> None:
+    """Write grey pictures as PNG files: `prefix` and a number."""
+    folder.mkdir(exist_ok=True)
+    for n, picture in enumerate((255 * pictures[:, 0]).round().to(torch.uint8).numpy()):
+        Image.fromarray(picture).save(folder / f"{prefix}{n}.png")

@@ -33,6 +33,7 @@ from whatwhere.data import Images
 from whatwhere.engines import Engine, resolve
 from whatwhere.learning.algorithm import infer_batch, training_phase
 from whatwhere.learning.filter_problem import project_filters, solve_filters
+from whatwhere.learning.unused_maps import busiest, copy_maps, share_images
 from whatwhere.model import Problem
 from whatwhere.ops.convolution import convolve_down
 from whatwhere.spec import InferenceSpec, Recipe
@@ -180,39 +181,20 @@ def insert(training: Training, maps: Tensor, used: Tensor) -> None:
 
 def split(training: Training, maps: Tensor, used: Tensor) -> None:
     """Give each of these maps the filter of a map that many images use, and its features in the
-    worse explained half of these images; no reconstruction changes, but for features lost."""
-    sources = used.clone()
-    sources[maps] = -1
-    busiest = sources.topk(len(maps)).indices
-    training.model = copy_maps(training.model, maps, busiest)
+    worse explained half of these images, as `EveryEpoch.split_until` does."""
+    counts = used.clone()
+    counts[maps] = -1
+    pairs = list(zip(maps.tolist(), busiest(counts, len(maps)), strict=False))
     for i, v in enumerate(training.images):
         latents = training.latents[i]
+        rare = latents.features.clone()
+        rare[:, maps] = 0
+        latents = replace(latents, p=rare)
         sized = training.model.at(*v.shape[2:])
         weights = sized.weights(latents.pooling_params)
         missed = (v - sized.reconstruct(latents.features, weights)).square().sum((1, 2, 3))
-        p = latents.features.clone()
-        top = latents.pooling_params[TOP - 1].map(Tensor.clone)
-        for map_, source in zip(maps.tolist(), busiest.tolist(), strict=True):
-            users = (p[:, source] != 0).flatten(1).any(1)
-            if not bool(users.any()):
-                continue
-            moved = users & (missed >= missed[users].median())
-            p[moved, map_] = p[moved, source]
-            p[~moved, map_] = 0
-            p[moved, source] = 0
-            for theta in top:
-                theta[moved, :, map_] = theta[moved, :, source]
-        params = (*latents.pooling_params[: TOP - 1], top)
-        training.latents[i] = replace(latents, p=p, pooling_params=params)
-
-
-def copy_maps(model: DeconvNet, maps: Tensor, sources: Tensor) -> DeconvNet:
-    """The model in which maps of the top layer have the filters and connections of others."""
-    filters = [*model.filters[:-1], model.filters[-1].clone()]
-    connectivity = [*model.connectivity[:-1], model.connectivity[-1].clone()]
-    for parts in (filters, connectivity):
-        parts[-1][:, maps] = parts[-1][:, sources]
-    return DeconvNet.from_parts(model.spec, filters, connectivity)
+        training.latents[i] = share_images(latents, pairs, missed)
+    training.model = copy_maps(training.model, TOP, pairs)
 
 
 def patch_filter(signal: Tensor, row: int, column: int, side: tuple[int, int]) -> Tensor:

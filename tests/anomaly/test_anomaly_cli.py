@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,24 +18,22 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import whatwhere as ww
-from surfaces import scratched, surface
+from surfaces import save_pictures, scratched, surface
 from tiny_run import whatwhere
 from whatwhere.anomaly import Detection, Patch
 from whatwhere.anomaly.aligned import OBJECT
-from whatwhere.anomaly.command import check_outside, learned_from
+from whatwhere.anomaly.command import check_outside
 from whatwhere.anomaly.evidence import SURFACE
 from whatwhere.anomaly.page import (
     KINDS,
-    Drawing,
+    Gallery,
+    MapScale,
+    PageFacts,
+    PageRow,
+    PageSettings,
     alarm_rates,
     count_above,
-    curve,
-    histogram,
-    image,
-    item,
-    map_image,
     outline_path,
-    write_page,
 )
 from whatwhere.anomaly.pictures import open_pictures
 from whatwhere.anomaly.threshold import Recall, Threshold, choose_threshold
@@ -42,10 +41,16 @@ from whatwhere.app import app
 from whatwhere.errors import ImageError, RunError, SpecError
 
 
-def save_pictures(folder: Path, pictures: torch.Tensor, prefix: str) -> None:
-    folder.mkdir(exist_ok=True)
-    for n, picture in enumerate((255 * pictures[:, 0]).round().to(torch.uint8).numpy()):
-        Image.fromarray(picture).save(folder / f"{prefix}{n}.png")
+def embedded(page: str, id: str = "data") -> Any:
+    """What a page holds in an element, as its script reads it."""
+    found = re.search(rf'<script type="application/json" id="{id}">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def pixels_of(address: str) -> np.ndarray:
+    content = base64.b64decode(address.partition("base64,")[2])
+    return np.asarray(Image.open(io.BytesIO(content)))
 
 
 def test_a_folder_of_normal_pictures_finds_the_scratched_ones(tmp_path: Path) -> None:
@@ -76,8 +81,11 @@ def test_a_folder_of_normal_pictures_finds_the_scratched_ones(tmp_path: Path) ->
     assert {row["name"][:6] for row in rows[:2]} == {"<b>bad"}
     assert all(int(row["anomaly"]) == (float(row["score"]) > printed["threshold"]) for row in rows)
     page = (out / "index.html").read_text()
-    assert len(re.findall(r"<li[ >]", page)) == 5
-    assert "&lt;b&gt;bad" in page
+    data = embedded(page)
+    assert data["names"] == [row["name"] for row in rows]
+    assert data["scores"] == pytest.approx([float(row["score"]) for row in rows], abs=1e-4)
+    assert data["normal"] == sorted(detector.normal_scores_.round(6), reverse=True)
+    assert len(embedded(page, "small-0")) == len(embedded(page, "large-0")) == 5
     assert "<b>bad" not in page
     assert not re.search(r"(src|href)=\"(?!data:)", page)  # no outside requests
     with pytest.raises(RunError, match="this command reads it"):
@@ -115,15 +123,17 @@ def test_the_odd_pictures_of_an_unsorted_folder_come_first(tmp_path: Path) -> No
     found = {row["name"]: float(row["score"]) for row in rows if row["name"] in by_others}
     assert found == pytest.approx(by_others, abs=1e-4)
     page = (out / "index.html").read_text()
-    assert len(re.findall(r"<li[ >]", page)) == 10
-    assert "learned from 9 of 10 pictures and left out the 1 least normal." in page
+    data = embedded(page)
+    assert len(data["names"]) == 10
+    assert data["normal"] is None
+    assert "learned from 9 of 10 pictures and left out the 1 least normal." in data["learned"]
     # The evidence of a picture is that of its score: by what was learned from the others.
     kinds = [kind for kind in rows[0] if kind in SURFACE]
     for row in rows:
         evidence = torch.tensor([float(row[kind]) for kind in kinds])
         joined = evidence.exp().mean().log()
         assert float(joined) == pytest.approx(float(row["score"]), abs=2e-3)
-    assert re.findall("<dt>(.*?)</dt>", page) == kinds
+    assert list(data["kinds"]) == kinds
 
 
 def test_few_pictures_are_reported(tmp_path: Path) -> None:
@@ -146,13 +156,6 @@ def test_few_pictures_are_reported(tmp_path: Path) -> None:
     (new / "known.png").write_bytes(known[numbers[0]].read_bytes())
     printed = whatwhere("anomaly", "score", new, file, "--out", tmp_path / "report3")
     assert "The detector learned from 1 of these pictures" in printed
-
-
-def test_a_random_sample_is_reported() -> None:
-    """A picture of 32 x 32 pixels needs 0.39 MB, so that 1 MB is enough for two."""
-    detector = ww.AnomalyDetector(memory=1).fit(surface(5, height=32, width=32))
-    expected = "learned from 2 of 5 pictures; it kept a random sample of 2 (setting `memory`)"
-    assert learned_from(detector) == expected
 
 
 def test_the_help_of_odd_has_its_own_default() -> None:
@@ -194,22 +197,30 @@ def test_aligned_pictures_of_several_sizes_raise_before_the_work(tmp_path: Path)
         whatwhere("anomaly", "odd", tmp_path / "parts", "--out", tmp_path / "report", "--aligned")
 
 
+def gallery_of(picture: torch.Tensor, heat: torch.Tensor, score: float = 3.0) -> Gallery:
+    """The views of one picture, whose least normal place is at row 20 and column 30."""
+    gallery = Gallery(MapScale(1.0, 3.0, 12))
+    found = Detection("a.png", score, {"spots": score}, heat, Patch(14, 24, 12, 12))
+    gallery.add(0, found, picture, lambda: [picture[:, :12, :12]] * 5)
+    return gallery
+
+
 def test_the_page_shows_the_pixels_of_the_file(tmp_path: Path) -> None:
     """A pale picture keeps its colours, whatever the other pixels are."""
     y, x = np.mgrid[:48, :48] / 47
     pale = np.stack([225 - 20 * y, 190 + 10 * x, 200 + 20 * y], 2).round().astype(np.uint8)
     Image.fromarray(pale).save(tmp_path / "pale.png")
     picture = ww.anomaly.open_pictures(str(tmp_path)).read(0)
-    content = image(picture, "pale").partition("base64,")[2].partition('"')[0]
-    shown = np.asarray(Image.open(io.BytesIO(base64.b64decode(content)))).astype(float)
-    assert np.abs(shown - pale).mean() < 2
-    assert np.abs(shown - pale).max() < 8
+    gallery = gallery_of(picture, torch.zeros(48, 48))
+    for address in (gallery.small[0][0], gallery.large[0][2]["picture"]):
+        shown = pixels_of(str(address)).astype(float)
+        assert np.abs(shown - pale).mean() < 2
+        assert np.abs(shown - pale).max() < 10
 
 
 def test_values_outside_of_0_to_1_are_shown_from_black_to_white() -> None:
-    content = image(torch.tensor([[[-1.0, 3.0]]]).repeat_interleave(8, 2), "x")
-    content = content.partition("base64,")[2].partition('"')[0]
-    shown = np.asarray(Image.open(io.BytesIO(base64.b64decode(content)))).astype(float)
+    picture = torch.tensor([[[-1.0, 3.0]]]).repeat_interleave(8, 2).expand(1, 8, -1)
+    shown = pixels_of(gallery_of(picture, torch.zeros(8, 16)).small[0][0])
     assert shown[0, 0] < 5
     assert shown[0, -1] > 250
 
@@ -267,15 +278,17 @@ def test_a_recording_is_scored_and_drawn_as_a_curve(tmp_path: Path) -> None:
         tmp_path / "report",
     )
     page = (tmp_path / "report" / "index.html").read_text()
-    assert 'class="anomaly"' in page
-    assert "aspect-ratio:400/50" in page
-    [box] = set(re.findall(r'<rect x="(\d+)" y="0" width="(\d+)" height="50"', page))
-    assert int(box[0]) - 16 <= 205 <= int(box[0]) + int(box[1]) + 16
+    [drawn] = embedded(page, "large-0")
+    assert (drawn["width"], drawn["height"]) == (400, 50)
+    left, top, width, height = drawn["place"]
+    assert (top, height) == (0, 50)
+    assert left - 16 <= 205 <= left + width + 16
 
 
 def test_a_curve_joins_successive_samples_and_leaves_gaps() -> None:
-    drawn = curve(torch.tensor([[[0.0, 0.0, 7.0, torch.nan, 3.0]]]))
-    black = [(drawn[0, :, t] == 0).nonzero().flatten().tolist() for t in range(5)]
+    signal = torch.tensor([[[0.0, 0.0, 7.0, torch.nan, 3.0]]])
+    shown = pixels_of(gallery_of(signal, torch.zeros(1, 5)).small[0][0])
+    black = [(shown[:, t] < 128).nonzero()[0].tolist() for t in range(5)]
     assert black == [[7], [7], [0, 1, 2, 3, 4, 5, 6, 7], [], [4]]
 
 
@@ -290,46 +303,21 @@ def test_the_page_explains_every_kind_of_evidence() -> None:
     assert set(KINDS) == set(SURFACE) | set(OBJECT)
 
 
-def test_the_histogram_of_equal_scores_is_finite() -> None:
-    drawn = histogram(np.zeros(3), np.zeros(2), 0.0)
-    assert "nan" not in drawn
-    assert drawn.count("<path") == 2
-    assert drawn.count("h16") == 80  # bins
-
-
-def test_the_histogram_has_normal_pictures_only_if_they_are_others() -> None:
-    others = histogram(np.arange(3.0), np.arange(2.0), 1.0)
-    assert "Grey: scores of the normal pictures that the detector learned from." in others
-    same = histogram(np.arange(3.0), None, 1.0)
-    assert same.count("<path") == 1
-    assert "Grey" not in same
-
-
 # The least normal place ---------------------------------------------------------------------------
-
-
-def found_in(picture: torch.Tensor, score: float, largest: float) -> Detection:
-    """Findings whose map is 0 but for its largest value, at row 20 and column 30."""
-    heat = torch.zeros(picture.shape[1:])
-    heat[20, 30] = largest
-    return Detection("a.png", score, {"spots": score}, heat, Patch(14, 24, 12, 12))
 
 
 def test_an_alarm_without_a_place_above_the_threshold_has_a_marked_place() -> None:
     """Its score is a sum of evidence, and its map stays below the threshold."""
     picture = surface(1)[0]
-    found = found_in(picture, score=3.0, largest=0.5)
-    drawn = item(
-        Drawing(found, picture, [picture[:, 14:26, 24:36]] * 5), threshold=1.0, outline=1.0
-    )
-    assert drawn.startswith('<li class="anomaly">')
-    assert 'd=""' in drawn  # nothing is outlined
-    [box] = re.findall(r'<rect (x=.* height="\d+") [^>]*stroke-dasharray', drawn)
-    assert box == 'x="24" y="14" width="12" height="12"'
-    page = write_page(
-        [], np.ones(1), None, Threshold(1.0, 0.05, (0.0, 0.1)), 2.7, "learned", "rates"
-    )
-    assert "a dashed box marks the least normal place of every picture" in " ".join(page.split())
+    gallery = gallery_of(picture, torch.full(picture.shape[1:], 0.5))
+    assert gallery.small[0][1] == ""
+    [(_, _, drawn)] = gallery.large
+    assert drawn["path"] == ""
+    assert drawn["place"] == [24, 14, 12, 12]
+    row = PageRow(3.0, 0, "a.png", {"spots": 3.0}, 30, 20, 0.0)
+    facts = PageFacts(Threshold(1.0, 0.05, (0.0, 0.1)), None, "learned", "rates")
+    page = gallery.page([row], facts)
+    assert "a dashed box marks the least normal place" in " ".join(page.split())
 
 
 def test_the_marked_place_is_the_patch_below_the_picture(tmp_path: Path) -> None:
@@ -379,31 +367,37 @@ def test_a_patch_lies_in_the_picture(row: int, column: int, expected: Patch) -> 
     assert Patch.around(row, column, 12, (8, 9)) == Patch(0, 0, 8, 9)
 
 
-def test_the_inside_of_an_outline_is_tinted() -> None:
-    content = map_image(torch.tensor([[0.9, 1.01, 3.0, torch.nan]]), outline=1.0)
-    content = content.partition("base64,")[2].partition('"')[0]
-    below, just_above, far_above, unknown = np.asarray(
-        Image.open(io.BytesIO(base64.b64decode(content)))
-    )[0, :, 3]
+def test_red_goes_from_the_outline_to_the_largest_value_of_normal_pictures() -> None:
+    scale = MapScale(outline=1.0, rarest=3.0, pictures=12)
+    values = torch.tensor([[0.9, 1.01, 2.0, 3.0, 9.0, torch.nan]])
+    below, least, between, most, beyond, unknown = scale.tint(values, PageSettings())[0, :, 3]
     assert below == unknown == 0
-    assert 0.1 * 255 < just_above < 0.2 * 255
-    assert far_above > 2 * just_above
+    assert 0.1 * 255 < least < 0.2 * 255
+    assert least < between < most == beyond < 0.5 * 255
+    assert scale.words == ("1 in 10", "rarer than any place of 12 normal pictures")
 
 
-def test_a_heading_divides_alarms_from_the_rest() -> None:
-    picture = surface(1)[0]
-    patches = [picture[:, :12, :12]] * 5
-    drawings = [
-        Drawing(found_in(picture, score, 0.5), picture, patches) for score in (3.0, 2.0, 0.5)
-    ]
-    threshold = Threshold(1.0, 0.05, (0.0, 0.1))
-    scores = np.array([3.0, 2.0, 0.5])
-    page = write_page(drawings, scores, None, threshold, 2.7, "learned", "rates")
-    above, below = page.split("<h2>Below the threshold</h2>")
-    assert len(re.findall("<li[ >]", above)) == 2
-    assert len(re.findall("<li[ >]", below)) == 1
-    above_alone = write_page(drawings[:1], scores[:1], None, threshold, 2.7, "learned", "rates")
-    assert "Below the threshold" not in above_alone
+def test_only_the_least_normal_pictures_have_a_large_view() -> None:
+    gallery = Gallery(MapScale(1.0, 3.0, 12), PageSettings(large=2, per_part=2, per_large_part=1))
+    picture = surface(1, height=24, width=24)[0]
+    asked = []
+    for number, score in enumerate((1.0, 3.0, 0.5, 2.0)):
+        found = Detection(str(number), score, {}, torch.zeros(24, 24), Patch(0, 0, 8, 8))
+        gallery.add(number, found, picture, lambda n=number: asked.append(n) or [picture])
+    assert asked == [0, 1, 3], "the third picture is never among the two least normal ones"
+    rows = [PageRow(score, n, str(n), {}, 4, 4, 0.0) for score, n in ((3, 1), (2, 3), (1, 0))]
+    facts = PageFacts(Threshold(1.0, 0.05, (0.0, 0.1)), None, "learned", "rates")
+    page = gallery.page(rows, facts)
+    assert embedded(page)["large"] == [0, 1, -1]
+    assert [len(embedded(page, f"small-{n}")) for n in range(2)] == [2, 1]
+    assert [len(embedded(page, f"large-{n}")) for n in range(2)] == [1, 1]
+
+
+def test_a_thin_line_is_seen_in_the_small_map_of_a_large_picture() -> None:
+    heat = torch.zeros(900, 900)
+    heat[:, 450] = 2.0
+    small = pixels_of(gallery_of(torch.rand(1, 900, 900), heat).small[0][1])
+    assert (small[:, :, 3] > 0).any(1).all()
 
 
 # Another threshold, detectors in files ------------------------------------------------------------
@@ -429,7 +423,8 @@ def test_score_chooses_the_threshold_again(normal: SimpleNamespace, tmp_path: Pa
     rows = rows_of(tmp_path)
     for row in rows:
         assert int(row["anomaly"]) == (float(row["score"]) > expected.value)
-    assert f"Its threshold is {expected.value:.2f}." in (tmp_path / "index.html").read_text()
+    learned = embedded((tmp_path / "index.html").read_text())["learned"]
+    assert f"Its threshold is {expected.value:.2f}." in learned
     scores = np.array([float(row["score"]) for row in rows])
     assert (scores > expected.value).sum() > (scores > detector.threshold_.value).sum()
     assert ww.AnomalyDetector.load(normal.detector).false_alarms == 0.05  # the file is unchanged

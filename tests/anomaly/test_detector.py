@@ -60,11 +60,14 @@ def test_wide_evidence_alone_marks_no_place() -> None:
     by_kind = torch.zeros(3, 4, 5)
     by_kind[1, 2] = by_kind[2] = 20.0
     by_kind[0, 3, 3] = 6.0
-    found = evidence_of_places(by_kind, kinds)
+    known = torch.ones(4, 5, dtype=torch.bool)
+    found = evidence_of_places(by_kind, kinds, known, score=0.0)
     assert found.argmax() == 3 * 5 + 3
-    assert found[3, 3] == pytest.approx(6, abs=0.1)
-    assert found.sort().values.flatten()[:-1].max() < 6
+    assert found[3, 3] > found.flatten().sort().values[-2] + 1
     assert found[0, 0] < 1.5
+    odd = evidence_of_places(by_kind, kinds, known, score=50.0)
+    assert (odd - found).min() > 0.1
+    assert (odd - found).max() < 1, "an odd picture is not odd everywhere"
 
 
 def test_the_decision_is_the_score_with_the_threshold_at_zero(fitted: ww.AnomalyDetector) -> None:

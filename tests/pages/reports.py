@@ -1,6 +1,6 @@
 """Every report, small: of a training, of anomalies, of classes and of a recording."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,7 @@ import tiny_run as tiny
 import whatwhere as ww
 from surfaces import scratched, surface
 from whatwhere.anomaly import Detection, Patch, Threshold
-from whatwhere.anomaly.page import Drawing, write_page
+from whatwhere.anomaly.page import Gallery, MapScale, PageFacts, PageRow
 from whatwhere.labelling.classes_page import classes_page
 from whatwhere.signals.recording import Signals
 
@@ -46,19 +46,35 @@ def anomalies_report(folder: Path) -> Path:
 
 def shapes_report(folder: Path) -> Path:
     """The page of a narrow and a wide picture, which are both anomalies."""
-    drawings = []
-    for height, width in ((250, 100), (100, 250)):
-        picture = torch.rand(1, height, width, generator=torch.Generator().manual_seed(0))
-        place = Patch(20, 30, 45, 45)
+    return gallery_page(folder / "shapes.html", [(250, 100), (100, 250)], [2.0, 1.5], None)
+
+
+def gallery_page(
+    file: Path,
+    sizes: Sequence[tuple[int, int]],
+    scores: Sequence[float],
+    normal: np.ndarray | None,
+) -> Path:
+    """The page of random pictures of these scores, the largest first; the last size is that of all
+    others, which are drawn once."""
+    gallery = Gallery(MapScale(2.7, 4.0, 9))
+    rows = []
+    place = Patch(5, 5, 12, 12)
+    generator = torch.Generator().manual_seed(0)
+    for number, score in enumerate(scores):
+        height, width = sizes[min(number, len(sizes) - 1)]
         heat = torch.zeros(height, width)
-        found = Detection(f"{width} x {height}", 2.0, {"spots": 2.0}, heat, place)
-        drawings.append(Drawing(found, picture, [place.cut(picture)] * 5))
+        heat[4:12, 4:12] = 3.0
+        found = Detection(f"{number:05d}.png", score, {"spots": score}, heat, place)
+        rows.append(PageRow.of(found, number, 2.7))
+        if number < max(len(sizes), 30):
+            picture = torch.rand(1, height, width, generator=generator)
+            gallery.add(number, found, picture, lambda p=picture: [place.cut(p)] * 5)
+        else:
+            gallery.small[number] = gallery.small[number - 1]
     threshold = Threshold(1.0, 0.05, (0.0, 0.1))
-    page = write_page(
-        drawings, np.full(2, 2.0), None, threshold, 2.7, "learned from 9 pictures", "rates"
-    )
-    file = folder / "shapes.html"
-    file.write_text(page, encoding="utf-8")
+    facts = PageFacts(threshold, normal, "learned from 9 pictures", "rates", str(file.parent))
+    file.write_text(gallery.page(rows, facts), encoding="utf-8")
     return file
 
 

@@ -1,13 +1,10 @@
 """`whatwhere anomaly fit`, `score` and `odd`: how much pictures differ from normal ones, and
 where."""
 
-import csv
-import io
 import json
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,26 +20,16 @@ from whatwhere.errors import command as shell_line
 from whatwhere.spec.checks import Checked, Within
 
 if TYPE_CHECKING:
-    import numpy as np
     from torch import Tensor
 
     from whatwhere.anomaly import AnomalyDetector
-    from whatwhere.anomaly.detector import Detection
-    from whatwhere.anomaly.page import Drawing
+    from whatwhere.anomaly.marks import Marks
     from whatwhere.anomaly.pictures import PictureList
     from whatwhere.commands.outputs import Stages
 
-SHOWN = 200  # pictures on the page: the least normal ones
 NAMED = 5  # pictures in a sentence
 EXPECTED = 0.01  # share of pictures with a defect, if nobody says otherwise
 UNSORTED = 0.1  # share of an unsorted folder that counts as odd by default
-
-OTHER_KIND = (
-    "Almost all of these pictures are less normal than every picture that the detector learned"
-    " from. Probably they are of another kind, or the camera, the light or the scale has changed:"
-    " fit again to normal pictures of now. For printed graphics whose layout changes, compare each"
-    " picture with its template instead."
-)
 
 
 class _AnomalyCommands(TyperGroup):
@@ -68,29 +55,6 @@ group = typer.Typer(
 app.add_typer(group)
 
 
-@dataclass(frozen=True)
-class Row:
-    """A picture in the table.
-
-    x, y         the pixel in the middle of its least normal patch
-    share_above  share of its known pixels that are inside outlines
-    """
-
-    score: float
-    number: int
-    name: str
-    evidence: dict[str, float]
-    x: int
-    y: int
-    share_above: float
-
-    @classmethod
-    def of(cls, found: "Detection", number: int, outline: float) -> "Row":
-        x, y = found.patch.centre
-        above = found.share_above(outline)
-        return cls(found.score, number, found.name, found.evidence, x, y, above)
-
-
 @command(AnomalySpec, flags="aligned false_alarms false_area contamination", app=group)
 def fit(
     normal: str,
@@ -98,6 +62,7 @@ def fit(
     out: Path,
     report: Path | None = None,
     defects: str | None = None,
+    marks: Path | None = None,
     cost: float = 100.0,
     expected: str | None = None,
     mask: str | None = None,
@@ -121,7 +86,9 @@ def fit(
     report  folder for a page and a table of the normal pictures, the oddest first. Default: none
     defects  a folder of pictures with defects, or an .npy, .npz or IDX file. They choose the
              threshold that costs least
-    cost    cost of a missed defect, in false alarms, for --defects
+    marks   the table marks.csv that the page of a report saves: pictures marked as false alarms
+            become normal ones, and pictures marked as defects choose the threshold
+    cost    cost of a missed defect, in false alarms, for --defects and --marks
     expected  share of new pictures that have a defect, such as 1%. The command says which share of
               the alarms is true. With --defects, it also sets the threshold (default there: 1%)
     mask    the region of interest: a picture that is white where pixels count, for all pictures, or
@@ -133,6 +100,7 @@ def fit(
     $ whatwhere anomaly fit normal/ --out detector --aligned
     $ whatwhere anomaly fit normal/ --out detector --defects bad/ --cost 50 --expected 2%
     """
+    from whatwhere.anomaly.report import learned_from
     from whatwhere.anomaly.threshold import in_percent, interval_in_percent, read_share
     from whatwhere.commands.outputs import Stages, claim
     from whatwhere.errors import printable
@@ -141,26 +109,25 @@ def fit(
     share = None if expected is None else read_share(expected, "--expected")
     if cost <= 0:
         raise SpecError(f"Got --cost {cost:g}; expected a number above 0.")
-    claim([out], normal, defects, mask_file(mask), overwrite=overwrite)
+    marked = None if marks is None else read_marks(marks)
+    read: list[str | Path | None] = [normal, defects, mask_file(mask), marks]
+    read += marked.sources if marked else []
+    claim([out], *read, overwrite=overwrite)
     if report is not None:
         check_outside(report, normal, "--report")
-        claim(
-            report_files(report),
-            normal,
-            defects,
-            mask_file(mask),
-            folder=report,
-            overwrite=overwrite,
-        )
+        claim(report_files(report), *read, folder=report, overwrite=overwrite)
     stages = Stages(quiet)
-    detector = fitted(spec, normal, stages, mask, features)
-    if defects is not None:
+    source = open_marked(normal, mask, marked)
+    detector = fitted(spec, source, stages, features)
+    known = known_defects(defects, marked)
+    if known is not None:
         with stages.stage("choosing the threshold by defects", 1) as advance:
-            detector.choose_threshold_by_defects(defects, cost, share or EXPECTED)
+            detector.choose_threshold_by_defects(known, cost, share or EXPECTED)
             advance(1)
     save(detector, out, "--out")
     if report is not None:
-        report_on_normal(detector, normal, report, stages, share, mask)
+        line = shell_line("whatwhere", "anomaly", "fit", normal, "--out", out)
+        report_on_normal(detector, source, normal, report, stages, share, line)
     threshold = detector.threshold_
     low, high = threshold.interval
     count = detector.sample_.seen
@@ -232,28 +199,64 @@ def what_to_expect(model: "AnomalyDetector", expected: float | None) -> str:
 
 def report_on_normal(
     model: "AnomalyDetector",
-    normal: str,
+    pictures: "PictureList",
+    folder: str,
     out: Path,
     stages: "Stages",
     expected: float | None,
-    mask: str | None,
+    fit_line: str,
     *,
     json_: bool = False,
 ) -> str:
     """Write the report of the pictures that a detector learned from, each scored by what it learned
     from the others."""
-    from whatwhere.anomaly.pictures import open_pictures
+    from whatwhere.anomaly.report import Commands, ReportSource, write_report
 
-    source = open_pictures(normal, mask=mask)
-    rows = scored(model, source, stages)
-    # `fit` scored each picture by what it learned from the others; only the places come from the
-    # detector itself.
     by_others = zip(
         model.fitted_.tolist(), model.normal_scores_.tolist(), model.normal_evidence_, strict=True
     )
-    for number, score, evidence in by_others:
-        rows[number] = replace(rows[number], score=score, evidence=evidence)
-    return write_report(out, model, source, rows, stages, json_=json_, expected=expected)
+    # only the places come from the detector itself
+    known = {number: (score, evidence) for number, score, evidence in by_others}
+    source = ReportSource(pictures, full_path(folder), known=known, expected=expected)
+    commands = Commands(fit=f"{fit_line} --overwrite --marks marks.csv")
+    return write_report(out, model, source, stages, commands, json_=json_)
+
+
+def full_path(source: str) -> str:
+    """The whole path of a folder or file; the name of a data set stays."""
+    return str(Path(source).resolve()) if Path(source).exists() else source
+
+
+def read_marks(file: Path) -> "Marks":
+    """The marks in a table that the page saved."""
+    from whatwhere.anomaly.marks import Marks
+
+    return Marks.read(file)
+
+
+def open_marked(normal: str, mask: str | None, marks: "Marks | None") -> "PictureList":
+    """The pictures to fit to: the normal ones, and those that are marked as false alarms."""
+    from whatwhere.anomaly.pictures import open_pictures
+
+    source = open_pictures(normal, mask=mask)
+    return source if marks is None else marks.normal(source, normal)
+
+
+def known_defects(defects: str | None, marks: "Marks | None") -> "PictureList | None":
+    """The pictures that are known to have a defect; None without any."""
+    from whatwhere.anomaly.pictures import open_pictures, together
+
+    given = [] if defects is None else [open_pictures(defects)]
+    marked = None if marks is None else marks.defects()
+    known = given if marked is None else [*given, marked]
+    return together(known) if known else None
+
+
+def report_files(out: Path) -> list[Path]:
+    """The files of a report."""
+    from whatwhere.anomaly.report import report_files
+
+    return report_files(out)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,6 +285,8 @@ def score(
     out: Path,
     expected: str | None = None,
     mask: str | None = None,
+    evaluate: str | None = None,
+    compare: Path | None = None,
     settings: Settings,
     overwrite: bool = False,
     json_: bool = False,
@@ -289,10 +294,12 @@ def score(
 ) -> None:
     """Find anomalies with a detector, and show where they are.
 
-    The command writes two files to the folder. `index.html` shows the pictures, the least normal
-    first, with maps of their anomalies. `scores.csv` has a row for each picture: its name, its
-    score, whether it is an anomaly (1 or 0), its least normal place (x, y), the share of its pixels
-    above the threshold, and the evidence of each kind.
+    The command writes to the folder. `index.html` shows the pictures, the least normal first, with
+    maps of their anomalies: you can move the threshold, mark defects and false alarms, and save the
+    marks for `whatwhere anomaly fit --marks`. `scores.csv` has a row for each picture: its name,
+    its score, whether it is an anomaly (1 or 0), its least normal place (x, y), the share of its
+    pixels above the threshold, and the evidence of each kind. `masks` has a PNG file for each
+    anomaly with an outlined place, white inside.
 
     Do not score the pictures that the detector learned from, because their scores are too low. Use
     `odd` for them.
@@ -304,10 +311,16 @@ def score(
     expected  share of the pictures that have a defect, such as 1%. The report says which share of
               the alarms is true
     mask      the region of interest, as in `whatwhere anomaly fit`
+    evaluate  the truth: a folder of masks with the names of the pictures (white where a defect is),
+              or a folder with the folders good and others, such as bad. Writes `evaluation.json`:
+              areas under curves of pictures and pixels, overlap of regions (PRO, AUPIMO), recall
+              and false alarms at the threshold, with intervals
+    compare   a second detector, for --evaluate: which places only one of the two finds
     overwrite  also replace files that whatwhere did not write, or that have changed since. The
                command replaces results of whatwhere in this folder without asking
 
     $ whatwhere anomaly score new_pictures/ detector --out report
+    $ whatwhere anomaly score test/ detector --out report --evaluate test/
     $ whatwhere anomaly score new_pictures/ detector --out report --false-alarms 0.1
     """
     from whatwhere.anomaly.threshold import read_share
@@ -315,6 +328,8 @@ def score(
 
     spec = settings.of(ScoreSpec)
     share = None if expected is None else read_share(expected, "--expected")
+    if compare is not None and evaluate is None:
+        raise SpecError("--compare needs --evaluate, which says where the defects are.")
     shard = open_shard(settings, out, quiet=quiet)
     out = shard.part_of(out)
     check_outside(out, pictures)
@@ -323,25 +338,38 @@ def score(
         # imported after the check, so that its error is reported sooner
         from whatwhere.anomaly import AnomalyDetector
         from whatwhere.anomaly.pictures import open_pictures
+        from whatwhere.anomaly.report import Commands, ReportSource, learned_from, write_report
         from whatwhere.data.parts import PartRecord, begin_part, end_part
         from whatwhere.files import file_checksum
 
         model = AnomalyDetector.load(detector)
+        rival = None if compare is None else AnomalyDetector.load(compare)
         advance(1)
     note = ""
     if spec.false_alarms is not None:
         model.choose_threshold(spec.false_alarms)
         if few := too_few(model):
             note = f" The detector {learned_from(model)}.{few}"
-    claim(report_files(out), detector, pictures, mask_file(mask), folder=out, overwrite=overwrite)
+    read: list[str | Path | None] = [detector, pictures, mask_file(mask), evaluate, compare]
+    claim(report_files(out), *read, folder=out, overwrite=overwrite)
     source = open_pictures(pictures, shard, mask)
     record = PartRecord(file_checksum(detector), str(spec), source.all_pictures)
     begin_part(out, shard, record, overwrite=overwrite)
-    fitted_to: list[int] = []
-    rows = scored(model, watched(source, model, fitted_to), stages)
-    words = write_report(
-        out, model, source, rows, stages, json_=json_, normal=model.normal_scores_, expected=share
+    fitted_to: set[int] = set()
+    report = ReportSource(
+        watched(source, model, fitted_to),
+        full_path(pictures),
+        model.normal_scores_,
+        expected=share,
+        truth=evaluate,
+        rival=rival,
     )
+    commands = Commands(
+        score=shell_line("whatwhere", "anomaly", "score", pictures, detector, "--out", out),
+        fit=shell_line("whatwhere", "anomaly", "fit", "normal/", "--out", detector)
+        + " --overwrite --marks marks.csv",
+    )
+    words = write_report(out, model, report, stages, commands, json_=json_)
     end_part(out, shard)
     if not json_:
         words += note
@@ -414,15 +442,18 @@ def odd(
     share = None if expected is None else read_share(expected, "--expected")
     check_outside(out, pictures)
     # imported after the check, so that its error is reported sooner
+    from whatwhere.anomaly.pictures import open_pictures
 
     claim(report_files(out), pictures, mask_file(mask), folder=out, overwrite=overwrite)
     if detector is not None:
         claim([detector], pictures, mask_file(mask), overwrite=overwrite)
     stages = Stages(quiet)
-    model = fitted(spec, pictures, stages, mask, features)
+    source = open_pictures(pictures, mask=mask)
+    model = fitted(spec, source, stages, features)
     if detector is not None:
         save(model, detector, "--detector")
-    words = report_on_normal(model, pictures, out, stages, share, mask, json_=json_)
+    line = shell_line("whatwhere", "anomaly", "fit", pictures, "--out", detector or "detector")
+    words = report_on_normal(model, source, pictures, out, stages, share, line, json_=json_)
     typer.echo(words if json_ else words + too_few(model))
 
 
@@ -443,9 +474,8 @@ def mask_file(mask: str | None) -> str | None:
 
 def fitted(
     spec: AnomalySpec,
-    source: str,
+    source: "PictureList",
     stages: "Stages",
-    mask: str | None = None,
     features: str = "own",
 ) -> "AnomalyDetector":
     """A detector with these settings, fitted to the pictures of a source."""
@@ -462,27 +492,9 @@ def fitted(
     with warnings.catch_warnings():
         warnings.simplefilter("error", TooAlike)
         try:
-            return detector.fit(source, mask=mask, stage=stages.stage)
+            return detector.fit(source, stage=stages.stage)
         except TooAlike as warning:
             raise ImageError(str(warning)) from None
-
-
-def learned_from(model: "AnomalyDetector") -> str:
-    """Which pictures a detector learned from, in words that can follow "The detector"."""
-    from whatwhere.errors import plural
-
-    seen = model.sample_.seen
-    kept = len(model.sample_.kept)
-    fitted = len(model.fitted_)
-    if fitted == seen:
-        return f"learned from {plural(seen, 'normal picture')}"
-    sampled = ""
-    if kept < seen:
-        sampled = f"; it kept a random sample of {kept:,} (setting `memory`)"
-    without = ""
-    if fitted < kept:
-        without = f" and left out the {kept - fitted:,} least normal"
-    return f"learned from {fitted:,} of {plural(seen, 'picture')}{sampled}{without}"
 
 
 def too_few(model: "AnomalyDetector") -> str:
@@ -518,7 +530,7 @@ def check_outside(out: Path, pictures: str, option: str = "--out") -> None:
     )
 
 
-def watched(source: "PictureList", model: "AnomalyDetector", fitted_to: list[int]) -> "PictureList":
+def watched(source: "PictureList", model: "AnomalyDetector", fitted_to: set[int]) -> "PictureList":
     """The same pictures. Reading one that the detector learned from adds its number to
     `fitted_to`."""
     from whatwhere.anomaly.pictures import PictureList, fingerprint, with_channels
@@ -528,105 +540,7 @@ def watched(source: "PictureList", model: "AnomalyDetector", fitted_to: list[int
     def read(number: int) -> "Tensor":
         picture = source.read(number)
         if fingerprint(with_channels(picture, model.sample_.channels)) in known:
-            fitted_to.append(number)
+            fitted_to.add(number)
         return picture
 
     return PictureList(source.names, read)
-
-
-def scored(model: "AnomalyDetector", source: "PictureList", stages: "Stages") -> list[Row]:
-    """The rows of pictures, in their order. Their maps are not kept, because they would not fit in
-    memory."""
-    from whatwhere.errors import plural
-
-    rows = []
-    with stages.stage(f"scoring {plural(len(source), 'picture')}", len(source)) as advance:
-        for number, found in enumerate(model.detect(source)):
-            rows.append(Row.of(found, number, model.outline_))
-            advance(1)
-    return rows
-
-
-def report_files(out: Path) -> list[Path]:
-    """The table and the page."""
-    return [out / "scores.csv", out / "index.html"]
-
-
-def write_report(
-    out: Path,
-    model: "AnomalyDetector",
-    source: "PictureList",
-    rows: Sequence[Row],
-    stages: "Stages",
-    *,
-    json_: bool = False,
-    normal: "np.ndarray | None" = None,
-    expected: float | None = None,
-) -> str:
-    """Write the table and the page, the least normal pictures first; return a summary, as JSON or
-    in words.
-
-    normal    scores of other pictures, which the detector learned from
-    expected  share of pictures that have a defect
-    """
-    import numpy as np
-
-    from whatwhere.anomaly.likeness import are_of_another_kind
-    from whatwhere.anomaly.page import alarm_rates, count_above, write_page
-    from whatwhere.commands.outputs import write
-    from whatwhere.errors import printable
-
-    rows = sorted(rows, key=lambda row: (-row.score, row.number))
-    threshold = model.threshold_
-    table, page = report_files(out)
-    write(table, csv_table(rows, threshold.value).encode(), out)
-    scores = np.array([row.score for row in rows])
-    shown = rows[:SHOWN]
-    with stages.stage("drawing the page", len(shown)) as advance:
-        drawn = drawings(model, source, shown, advance)
-        learned = learned_from(model)
-        rates = alarm_rates(len(rows), threshold, expected, model.recall_)
-        if normal is not None and are_of_another_kind(scores, normal):
-            rates = f"{OTHER_KIND} {rates}"
-        content = write_page(drawn, scores, normal, threshold, model.outline_, learned, rates)
-        write(page, content.encode(), out)
-    anomalies = int((scores > threshold.value).sum())
-    if json_:
-        return json.dumps({"folder": str(out), "pictures": len(rows), "anomalies": anomalies})
-    found = f"{printable(out)}: {count_above(anomalies, len(rows))}."
-    if anomalies:
-        found += f" {rates}"
-    if len(rows) == 1:
-        return f"{found} Its score is {scores[0]:.2f}."
-    return f"{found} The least normal is {printable(rows[0].name)} (score {scores[0]:.2f})."
-
-
-def csv_table(rows: Sequence[Row], threshold: float) -> str:
-    file = io.StringIO()
-    lines = csv.writer(file, lineterminator="\n")
-    lines.writerow(["name", "score", "anomaly", "x", "y", "share_above", *rows[0].evidence])
-    for row in rows:
-        kinds = [f"{value:.3f}" for value in row.evidence.values()]
-        place = [row.x, row.y, f"{row.share_above:.4f}"]
-        lines.writerow([row.name, f"{row.score:.4f}", int(row.score > threshold), *place, *kinds])
-    return file.getvalue()
-
-
-def drawings(
-    model: "AnomalyDetector",
-    source: "PictureList",
-    shown: Sequence[Row],
-    advance: Callable[[int], None],
-) -> Iterator["Drawing"]:
-    """The views of these pictures on the page. They are scored again, because the maps of all
-    pictures would not fit in memory."""
-    from whatwhere.anomaly.page import Drawing
-    from whatwhere.anomaly.pictures import some_of
-
-    some = some_of(source, [row.number for row in shown])
-    for n, found in enumerate(model.detect(some)):
-        picture = some.read(n)
-        patches = model.compared(picture, found.anomaly_map)
-        row = shown[n]
-        yield Drawing(replace(found, score=row.score, evidence=row.evidence), picture, patches)
-        advance(1)

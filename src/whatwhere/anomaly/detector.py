@@ -35,6 +35,7 @@ from whatwhere.anomaly.pictures import (
     PictureList,
     Sample,
     Source,
+    Unopened,
     fingerprint,
     is_large,
     open_pictures,
@@ -66,7 +67,7 @@ try:
 except ImportError:
     raise MissingExtra("scikit-learn", "AnomalyDetector") from None
 
-FORMAT = "whatwhere anomaly detector 6"
+FORMAT = "whatwhere anomaly detector 7"
 FEATURES = "photographs"  # the model whose first layer has the features
 COMPARED = 4  # normal patches that are shown
 FEATURE_COPIES = 6  # of the maps of a picture that `fit` holds at most
@@ -120,7 +121,8 @@ class Detection:
                  median, and a tenth of them exceed 1
     anomaly_map  [H, W]: how rare such a place is among normal pictures, whatever the picture: a
                  place with the value 2 is less normal than 99 % of their area, with 3 than 99.9 %
-                 (-log10 of the rest). NaN where a pixel is unknown
+                 (-log10 of the rest). Above `rarest_`, which no normal picture reaches, only the
+                 order means something. NaN where a pixel is unknown
     patch        the least normal place: the `Patch` around the largest value of the map
     """
 
@@ -171,6 +173,8 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         that rate
     outline_ : values of `anomaly_map` above it are inside the outline of an anomaly: -log10 of
         `false_area`
+    rarest_ : values of `anomaly_map` above it are larger than any in the normal pictures. Of them,
+        only the order means something
     normal_scores_ : scores of the normal pictures, each by what was learned from the others, (n,)
     normal_evidence_ : evidence of each kind that `normal_scores_` come from, a list of n
         dictionaries; `load` does not restore it
@@ -220,7 +224,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         X: Source,
         y: Any = None,
         *,
-        mask: Source | None = None,
+        mask: Unopened | None = None,
         progress: Progress | None = None,
         stage: Stage = no_stage,
     ) -> "AnomalyDetector":
@@ -239,7 +243,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         X: Source,
         y: Any = None,
         *,
-        mask: Source | None = None,
+        mask: Unopened | None = None,
         progress: Progress | None = None,
         stage: Stage = no_stage,
     ) -> "AnomalyDetector":
@@ -427,6 +431,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             "fitted": self.fitted_.tolist(),
             "contrast": asdict(self.contrast_),
             "kind": asdict(self.kind_),
+            "rarest": self.rarest_,
         }
         curves = zip(self.ranks_, self.map_ranks_, strict=True)
         for n, (ranks, map_ranks) in enumerate(curves):
@@ -468,6 +473,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             detector.ranks_ = [ranks_from(f"{n}.ranks", tensors) for n in sources]
             detector.map_ranks_ = [ranks_from(f"{n}.map_ranks", tensors) for n in sources]
             detector.area_ = ranks_from("area", tensors)
+            detector.rarest_ = float(settings["rarest"])
             detector.contrast_ = Contrast(**settings["contrast"])
             detector.kind_ = LearnedKind(**settings["kind"])
             detector.threshold_ = detector._threshold()
@@ -530,6 +536,8 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         self.map_ranks_ = [Ranks.of_area(one.normal_pixels.flatten()) for one in learned]
         pixels = join(self.map_ranks_, [one.normal_pixels.flatten() for one in learned])
         self.area_ = Ranks.of_area(pixels)
+        peaks = join(self.map_ranks_, [one.normal_peaks for one in learned])
+        self.rarest_ = float(self.area_(peaks.amax())) / math.log(10)
 
     def _feature_bytes(self, picture: Tensor) -> int:
         """Bytes that `fit` needs for each value of a picture, by the features that are given."""

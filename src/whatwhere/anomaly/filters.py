@@ -69,7 +69,7 @@ class Search:
     reach: int = 1
 
 
-LARGE = Search(scales=(2, 4), cell=8, logarithm=True, texture=1, gap=5)
+LARGE = Search(scales=(2, 4), cell=8, logarithm=True, texture=1, gap=5, detail=0.25)
 SMALL = Search(scales=(1,), cell=2, around=5, own=1.0, nearest=5, detail=2.0, reach=5)
 SMALL_OBJECT = Search(scales=(1,), cell=4)
 SIGNAL = Search(scales=(1, 2, 4), cell=4)

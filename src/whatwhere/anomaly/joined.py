@@ -15,7 +15,7 @@ from torch import Tensor
 from whatwhere.anomaly.evidence import LEAST
 
 LEVELS = (0.1, 0.5, 0.75, 0.9)  # shares of normal pictures below the bends of the curve
-AREAS = (0.1, 0.5, 0.9, 0.99, 0.999)  # shares of the area of normal pictures
+AREAS = (0.1, 0.5, 0.9, 0.99, 0.999, 0.9999)  # shares of the area of normal pictures
 FEWEST = 30  # pixels above the highest bend
 
 

@@ -1,17 +1,21 @@
-"""The page of a detector's findings: one HTML file without outside requests, no scripts.
+"""The page of a detector's findings: one HTML file without outside requests, in which a person
+looks through the pictures, marks them, and sees what another threshold would do
+(`html/assets/review.js`).
 
-Pictures come least normal first, each as it is and, beside it, with the map: a red tint under which
-the surface can be seen, a line around what exceeds the threshold, and a dashed box around the least
-normal place. The page has a scale.
+Every picture is there small, with its map as a red tint and a yellow line around what exceeds the
+threshold of maps. The least normal ones are also there large, with a dashed box around the least
+normal place and with the places most like it in normal pictures. The browser reads the pictures in
+parts, when they are in sight.
 """
 
+import heapq
 import io
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from html import escape
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere.anomaly.detector import Detection
@@ -20,58 +24,14 @@ from whatwhere.anomaly.threshold import (
     Threshold,
     in_percent,
     interval_in_percent,
+    rate_intervals,
     true_alarms,
 )
 from whatwhere.errors import MissingExtra, plural, printable
-from whatwhere.html import data_url, report_style, static_page, thumbnail
+from whatwhere.html import ASSETS, assemble, data_url, report_style, thumbnail
 
-BINS = 40  # bins of the histogram
-# of the histogram
-WIDTH = 640
-HEIGHT = 150
-LARGEST = 700  # pixels of the longer side of a picture that are kept
-SHOWN_RANGE = 4.0  # how far above the outline's threshold the red is strongest
-RED = (208, 0, 0)
-OPAQUE = 0.45  # of the tint, where it is strongest: the surface is seen under it
-FAINT = 0.12  # of the tint at the threshold, so that outlines have an inside
-STYLE = """
-.head { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr));
-        gap: .5rem 2rem; align-items: start; }
-.head svg text { fill: var(--text); } .head svg line { stroke: var(--text); }
-@media (max-width: 40rem) { .head svg text { font-size: 20px; } } /* the drawing is half as wide */
-.scale { width: 16rem; height: .8rem;
-         background: linear-gradient(to right, #d000001f, #d0000073), #999; }
-.ends { width: 16rem; display: flex; justify-content: space-between; font-size: .85rem;
-        color: var(--muted); }
-h2 { margin: 2rem 0 .6rem; }
-ol { list-style: none; padding: 0; margin: 0; display: grid; gap: 1.6rem 1.4rem;
-     grid-template-columns: repeat(auto-fill, minmax(min(100%, 30rem), 1fr)); }
-/* The words and the patches stand beside narrow pictures and below wide ones. */
-li { min-width: 0; border-top: 1px solid var(--rule); padding-top: .7rem;
-     container-type: inline-size; display: flex; flex-wrap: wrap; gap: .4rem .9rem;
-     align-items: start; align-content: start; }
-.about { flex: 1 1 20rem; min-width: 0; }
-.name { overflow-wrap: anywhere; font-size: .85rem; }
-.score { font-variant-numeric: tabular-nums; font-size: .85rem; }
-.score span { color: var(--muted); font-weight: 400; }
-.anomaly .score { color: var(--alarm); font-weight: 600; }
-.views { display: flex; gap: .6rem; }
-.view { position: relative; line-height: 0; margin: 3px; /* --ratio: width / height */
-        width: min(15rem * var(--ratio), 50cqw - .3rem - 6px); }
-.view img, .view svg { width: 100%; height: 100%; }
-.kinds { display: block; margin: .6rem 0; } .kinds dt { display: inline; font-weight: 600; }
-.kinds dd { display: inline; margin: 0; } .kinds div { font-size: .85rem; }
-.view svg { overflow: visible; } .over { position: absolute; inset: 0; }
-.patches { display: flex; flex-wrap: wrap; gap: .3rem .7rem; margin-top: .3rem; }
-.patches div { display: grid; grid-template-columns: repeat(4, minmax(0, 96px)); gap: 3px;
-               flex: 1 1 393px; align-content: start; }
-.patches div:first-child { grid-template-columns: 96px; flex: 0 0 96px; }
-.patches img { width: 100%; aspect-ratio: 1; object-fit: contain; image-rendering: pixelated;
-               outline: 1px solid var(--rule); outline-offset: -1px; }
-.patches span { grid-column: 1 / -1; font-size: .75rem; color: var(--muted); }
-"""
-
-
+_RED = (208, 0, 0)
+_YELLOW = (255, 212, 0)
 KINDS = {
     "spots": "a mark that is stronger than usual",
     "texture": "a place that is unlike the places of normal pictures",
@@ -84,88 +44,223 @@ KINDS = {
 """The kinds of evidence in words (`anomaly.evidence`)."""
 
 
-@dataclass(frozen=True)
-class Drawing:
-    """The view of a picture [C, H, W] on the page: the findings, its least normal patch, and normal
-    patches like it."""
+@dataclass(frozen=True, kw_only=True)
+class PageSettings:
+    """How much a page holds, and how it is drawn.
 
-    found: Detection
-    picture: Tensor
-    patches: Sequence[Tensor]
-
-
-def write_page(
-    drawings: Iterable[Drawing],
-    scores: np.ndarray,
-    normal: np.ndarray | None,
-    threshold: Threshold,
-    outline: float,
-    learned: str,
-    rates: str,
-) -> str:
-    """The page.
-
-    drawings  the pictures to show, the least normal first
-    scores    scores of all pictures, [n]
-    normal    scores of other pictures, which the detector learned from, [m]; None if it learned
-              from these pictures
-    outline   the threshold of maps
-    learned   which pictures the detector learned from: "learned from …"
-    rates     how often normal pictures raise an alarm (`alarm_rates`)
+    large           pictures with a large view: the least normal ones
+    large_side      pixels of the longer side of a large view
+    small_side      the same for small ones: 10,000 of them make a page of about 60 MB
+    per_part        small pictures that the browser reads at once
+    per_large_part  the same for large ones
+    faint, opaque   opacity of the red at the threshold of maps, so that outlines have an inside,
+                    and where it is strongest: the surface is seen under it
     """
-    above = list[str]()
-    below = list[str]()
-    kinds = dict[str, str]()
-    for drawing in drawings:
-        side = above if drawing.found.score > threshold.value else below
-        side.append(item(drawing, threshold.value, outline))
-        for kind in drawing.found.evidence:
-            # the name of given features comes before the kind
-            kinds[kind] = KINDS[kind.rpartition(" ")[2]]
-    anomalies = int((scores > threshold.value).sum())
-    rest = ""
-    shown = len(above) + len(below)
-    if shown < len(scores):
-        rest = f"<p>This page shows the {shown:,} least normal pictures.</p>"
-    body = f"""<main><h1>{count_above(anomalies, len(scores))}</h1>
-<p>{escape(rates)}</p>
-<div class="head"><div>
-{histogram(scores, normal, threshold.value)}
-{legend(kinds)}
-</div><div>
-<p>The detector {learned}. Its threshold is {threshold.value:.2f}. The rate of false alarms holds
-if the pictures are independent.</p>
-<p>The left side shows each picture as it is. On the right, a dashed box marks the least normal
-place of every picture. A yellow line encloses places that are less normal than
-{100 - 100 * 10**-outline:.4g}&nbsp;% of the area of normal pictures, and red shows how rare they
-are there. The score adds up the evidence of the whole picture. A picture can therefore be
-above the threshold without an outlined place, and a normal picture can have one. The small pictures
-show the marked place and the places most like it among the pictures that the detector learned
-from.</p>
-<div class="scale"></div>
-<div class="ends"><span>{words_of_area(outline)}</span>
-<span>{words_of_area(outline + SHOWN_RANGE)}</span></div>
-{rest}</div></div>
-{section("Above the threshold", above)}
-{section("Below the threshold", below)}</main>
-"""
-    return static_page("Anomalies", report_style() + STYLE, body)
+
+    large: int = 200
+    large_side: int = 700
+    small_side: int = 192
+    per_part: int = 100
+    per_large_part: int = 5
+    faint: float = 0.12
+    opaque: float = 0.45
 
 
-def words_of_area(value: float) -> str:
-    """How rare places with a value of a map are among normal pictures."""
-    return f"1 in {float(f'{10**value:.2g}'):,.0f}"
+@dataclass(frozen=True)
+class MapScale:
+    """The scale of red in maps.
+
+    outline   threshold of maps, where red begins
+    rarest    largest value in normal pictures, where red is strongest
+    pictures  number of these normal pictures
+    """
+
+    outline: float
+    rarest: float
+    pictures: int
+
+    @property
+    def words(self) -> tuple[str, str]:
+        """The meaning of both ends of the scale."""
+        begin = f"1 in {float(f'{10**self.outline:.2g}'):,.0f}"
+        return begin, f"rarer than any place of {plural(self.pictures, 'normal picture')}"
+
+    def tint(self, values: Tensor, settings: PageSettings) -> Tensor:
+        """The red tint of a map [H, W], as bytes [H, W, 4]; clear where nothing is above the
+        threshold."""
+        above = values.nan_to_num(-torch.inf) - self.outline
+        strength = (above / max(self.rarest - self.outline, 1e-6)).clamp(0, 1)
+        opacity = settings.faint + (settings.opaque - settings.faint) * strength
+        alpha = (255 * opacity * (above > 0)).round()
+        red = torch.tensor(_RED).expand(*values.shape, 3)
+        return torch.cat([red, alpha[..., None]], 2).to(torch.uint8)
 
 
-def section(title: str, items: Sequence[str]) -> str:
-    """A list of pictures under a heading; nothing without pictures."""
-    if not items:
-        return ""
-    return f"<h2>{title}</h2>\n<ol>{''.join(items)}</ol>"
+@dataclass(frozen=True)
+class PageFacts:
+    """What a page says besides its pictures.
+
+    threshold      of scores
+    normal         scores of other pictures, which the detector learned from, [m]; None if it
+                   learned from these pictures
+    learned        which pictures the detector learned from: "learned from …"
+    rates          how often normal pictures raise an alarm (`alarm_rates`)
+    folder         the source of the pictures, for the table of marks
+    score_command  the line that scores these pictures; empty if no line does
+    fit_command    the line that fits again with marks
+    """
+
+    threshold: Threshold
+    normal: np.ndarray | None
+    learned: str
+    rates: str
+    folder: str = ""
+    score_command: str = ""
+    fit_command: str = ""
+
+
+@dataclass
+class Gallery:
+    """The views of pictures, made one by one while pictures are scored, so that no map is kept."""
+
+    scale: MapScale
+    settings: PageSettings = field(default_factory=PageSettings)
+    small: dict[int, tuple[str, str]] = field(default_factory=dict)
+    large: list[tuple[float, int, dict[str, object]]] = field(default_factory=list)
+
+    def add(
+        self,
+        number: int,
+        found: Detection,
+        picture: Tensor,
+        compared: Callable[[], Sequence[Tensor]],
+    ) -> None:
+        """Draw a picture [C, H, W].
+
+        compared  gives its least normal patch, and the normal patches like it
+        """
+        is_signal = picture.shape[1] == 1
+        shown = _curve(picture) if is_signal else picture
+        heat = found.anomaly_map.expand(shown.shape[1:])
+        self.small[number] = self._small(shown, heat)
+        worst = len(self.large) == self.settings.large
+        if worst and (found.score, -number) <= self.large[0][:2]:
+            return
+        patches = compared()
+        entry = self._large(
+            found, shown, heat, [_curve(patch) for patch in patches] if is_signal else patches
+        )
+        push = heapq.heappushpop if worst else heapq.heappush
+        push(self.large, (found.score, -number, entry))
+
+    def _small(self, picture: Tensor, heat: Tensor) -> tuple[str, str]:
+        """The addresses of a small view and of its map, which is empty if nothing is above the
+        threshold of maps."""
+        side = self.settings.small_side
+        address = _jpeg(_as_seen(picture, side), quality=80)
+        if not bool((heat > self.scale.outline).any()):
+            return address, ""
+        ratio = min(1.0, side / max(heat.shape))
+        size = [max(1, round(extent * ratio)) for extent in heat.shape]
+        # the largest value, so that a thin line does not vanish
+        reduced = F.adaptive_max_pool2d(heat.nan_to_num(-torch.inf)[None], size)[0]
+        pixels = self.scale.tint(reduced, self.settings)
+        inside = (reduced > self.scale.outline).float()[None]
+        ring = (F.max_pool2d(inside, 3, 1, 1) > inside)[0]
+        pixels[ring] = torch.tensor([*_YELLOW, 255], dtype=torch.uint8)
+        return address, _png(pixels)
+
+    def _large(
+        self, found: Detection, picture: Tensor, heat: Tensor, patches: Sequence[Tensor]
+    ) -> dict[str, object]:
+        height, width = picture.shape[1:]
+        place = found.patch
+        # the place in a curve is as high as the drawing
+        place_height = height if found.anomaly_map.shape[0] == 1 else place.height
+        return {
+            "width": width,
+            "height": height,
+            "picture": _jpeg(_as_seen(picture, self.settings.large_side)),
+            "map": _png(self.scale.tint(heat, self.settings)),
+            "path": outline_path(heat > self.scale.outline),
+            "place": [place.left, place.top, place.width, place_height],
+            "patches": [_jpeg(_as_seen(patch, self.settings.large_side)) for patch in patches],
+        }
+
+    def page(self, rows: Sequence["PageRow"], facts: PageFacts) -> str:
+        """The page of these pictures, in this order, the least normal first."""
+        settings = self.settings
+        kinds = {kind: KINDS[kind.rpartition(" ")[2]] for row in rows for kind in row.evidence}
+        large = {-number: entry for _, number, entry in self.large}
+        order = [row.number for row in rows if row.number in large]
+        place = {number: at for at, number in enumerate(order)}
+        low, high = self.scale.words
+        normal = None if facts.normal is None else np.sort(facts.normal)[::-1]
+        data = {
+            "names": [printable(row.name) for row in rows],
+            "scores": [round(row.score, 6) for row in rows],
+            "areas": [round(row.share_above, 6) for row in rows],
+            "evidence": [_evidence_words(row.evidence) for row in rows],
+            "normal": None if normal is None else normal.round(6).tolist(),
+            "intervals": [] if normal is None else rate_intervals(len(normal)),
+            "threshold": round(facts.threshold.value, 6),
+            "perPart": settings.per_part,
+            "perLargePart": settings.per_large_part,
+            "large": [place.get(row.number, -1) for row in rows],
+            "kinds": {printable(kind): words for kind, words in kinds.items()},
+            "rates": facts.rates,
+            "learned": f"The detector {facts.learned}. Its threshold is"
+            f" {facts.threshold.value:.2f}. The rate of false alarms holds if the pictures are"
+            " independent.",
+            "outline": low,
+            "beyond": high,
+            "folder": facts.folder,
+            "scoreCommand": facts.score_command,
+            "fitCommand": facts.fit_command,
+        }
+        parts = _in_parts("small", [self.small[row.number] for row in rows], settings.per_part)
+        parts |= _in_parts("large", [large[n] for n in order], settings.per_large_part)
+        style = report_style() + (ASSETS / "review.css").read_text(encoding="utf-8")
+        return assemble(ASSETS / "review.html", "review", style, "img-src data:", data, **parts)
+
+
+@dataclass(frozen=True)
+class PageRow:
+    """A picture on the page and in the table.
+
+    number       in the order of the source
+    evidence     as in `Detection`
+    x, y         the pixel in the middle of its least normal patch
+    share_above  share of its known pixels that are inside outlines
+    """
+
+    score: float
+    number: int
+    name: str
+    evidence: dict[str, float]
+    x: int
+    y: int
+    share_above: float
+
+    @classmethod
+    def of(cls, found: Detection, number: int, outline: float) -> "PageRow":
+        """Keep the findings in a picture without its map."""
+        x, y = found.patch.centre
+        above = found.share_above(outline)
+        return cls(found.score, number, found.name, found.evidence, x, y, above)
+
+
+def _in_parts(name: str, values: Sequence[object], size: int) -> dict[str, Sequence[object]]:
+    """Values in parts that the browser reads one at a time, by the ids of their elements."""
+    return {f"{name}-{at // size}": values[at : at + size] for at in range(0, len(values), size)}
+
+
+def _evidence_words(evidence: Mapping[str, float]) -> list[str]:
+    return [f"{printable(kind)} {value:.1f}" for kind, value in evidence.items() if value > 1]
 
 
 def count_above(anomalies: int, pictures: int) -> str:
-    """How many pictures are above the threshold, in words."""
+    """Say how many pictures are above the threshold."""
     if pictures == 1:
         where = "above" if anomalies else "not above"
         return f"The picture is {where} the threshold"
@@ -176,8 +271,8 @@ def count_above(anomalies: int, pictures: int) -> str:
 def alarm_rates(
     pictures: int, threshold: Threshold, expected: float | None, recall: Recall | None
 ) -> str:
-    """How often normal pictures raise an alarm and, if the share of pictures with a defect is
-    known, which share of alarms is true, in words."""
+    """Say how often normal pictures raise an alarm and, if the share of pictures with a defect is
+    known, which share of alarms is true."""
     rate = threshold.false_alarms
     share = (
         f"About {in_percent(rate)} of normal pictures exceed the threshold"
@@ -201,56 +296,8 @@ def alarm_rates(
     return f"{share}. If {in_percent(expected)} of the pictures have a defect, {true}."
 
 
-def legend(kinds: Mapping[str, str]) -> str:
-    """What the kinds of evidence mean, by their names."""
-    entries = "".join(
-        f"<div><dt>{escape(printable(kind))}</dt>: <dd>{words}</dd></div>"
-        for kind, words in kinds.items()
-    )
-    return f"""<p>The words beside a score name its kinds of evidence that are larger than 1, which
-a tenth of normal pictures exceed:</p><dl class="kinds">{entries}</dl>"""
-
-
-def item(drawing: Drawing, threshold: float, outline: float) -> str:
-    """A picture with its map, its outline, its least normal place, its score and its patches;
-    signals are drawn as curves."""
-    found = drawing.found
-    picture = drawing.picture
-    patches = drawing.patches
-    if picture.shape[1] == 1:
-        picture = curve(picture)
-        patches = [curve(patch) for patch in patches]
-    height, width = picture.shape[1:]
-    place = found.patch
-    # the place in a curve is as high as the drawing
-    place_height = height if found.anomaly_map.shape[0] == 1 else place.height
-    box = f'x="{place.left}" y="{place.top}" width="{place.width}" height="{place_height}"'
-    heat = found.anomaly_map.expand(height, width)
-    kind = ' class="anomaly"' if found.score > threshold else ""
-    name = escape(printable(found.name))
-    words = ", ".join(f"{word} {value:.1f}" for word, value in found.evidence.items() if value > 1)
-    patch, *normal = (image(patch, "patch") for patch in patches)
-    shape = f"aspect-ratio:{width}/{height};--ratio:{width / height:.4g}"
-    original = image(picture, name)
-    drawn = 'fill="none" vector-effect="non-scaling-stroke"'
-    line = f'd="{outline_path(heat > outline)}" {drawn}'
-    return f"""<li{kind}><div class="views"><div class="view" style="{shape}">{original}</div>
-<div class="view" style="{shape}">
-{original}<div class="over">{map_image(heat, outline)}</div>
-<svg class="over" viewBox="0 0 {width} {height}" aria-hidden="true">
-<path {line} stroke="#000" stroke-width="3.5"/>
-<path {line} stroke="#ffd400" stroke-width="1.5"/>
-<rect {box} {drawn} stroke="#000" stroke-width="1.5"/>
-<rect {box} {drawn} stroke="#fff" stroke-width="1.5" stroke-dasharray="4 4"/></svg></div></div>
-<div class="about"><div class="name">{name}</div>
-<div class="score">{found.score:.2f} <span>{escape(words)}</span></div>
-<div class="patches"><div><span>marked place:</span>{patch}</div>
-<div><span>nearest among the pictures learned from:</span>{"".join(normal)}</div></div></div></li>
-"""
-
-
-def curve(signal: Tensor) -> Tensor:
-    """A signal [C, 1, T] as a picture of its curves, black on white, one channel below the
+def _curve(signal: Tensor) -> Tensor:
+    """Draw a signal [C, 1, T] as a picture of its curves, black on white, one channel below the
     other."""
     rows = max(8, signal.shape[2] // 8)
     lowest = signal.nan_to_num(torch.inf).amin(2, keepdim=True)
@@ -263,76 +310,40 @@ def curve(signal: Tensor) -> Tensor:
     return 1 - inside.float().flatten(0, 1)[None]
 
 
-def image(picture: Tensor, words: str) -> str:
-    """A picture [C, H, W] in a tag, as it is: 0 is black and 1 is white, unless there are values
-    below or above."""
+def _as_seen(picture: Tensor, side: int) -> Tensor:
+    """Bytes of a picture [C, H, W], its sides at most `side`: 0 is black and 1 is white, unless
+    there are values below or above."""
     known = picture[picture.isfinite()]
     ends = torch.cat([known, torch.tensor([0.0, 1.0])])
     low = ends.min()
     high = ends.max()
-    return tag(thumbnail((picture - low) / (high - low), LARGEST), "JPEG", words)
+    return thumbnail((picture - low) / (high - low), side)
 
 
-def map_image(values: Tensor, outline: float) -> str:
-    """A map as a red picture that is clear where the map is below the outline's threshold."""
-    above = values.nan_to_num(-torch.inf) - outline
-    tint = FAINT + (OPAQUE - FAINT) * (above / SHOWN_RANGE).clamp(0, 1)
-    alpha = (255 * tint * (above > 0)).round()
-    red = torch.tensor(RED).expand(*values.shape, 3)
-    return tag(torch.cat([red, alpha[..., None]], 2).to(torch.uint8), "PNG", "map")
+def _jpeg(pixels: Tensor, quality: int = 90) -> str:
+    return _address(pixels, "JPEG", quality=quality, subsampling=0)
 
 
-def tag(pixels: Tensor, form: str, words: str) -> str:
-    """Bytes [H, W, 3 or 4] as an image in a tag."""
+def _png(pixels: Tensor) -> str:
+    return _address(pixels, "PNG")
+
+
+def _address(pixels: Tensor, form: str, **settings: int) -> str:
+    """Bytes [H, W], [H, W, 3] or [H, W, 4] as the address of an image."""
     try:
         from PIL import Image
     except ImportError:
         raise MissingExtra("Pillow", "the page of anomalies") from None
 
     file = io.BytesIO()
-    Image.fromarray(pixels.numpy()).save(file, form, quality=90, subsampling=0)
-    return f'<img src="{data_url(file.getvalue(), form.lower())}" alt="{words}">'
+    Image.fromarray(pixels.numpy()).save(file, form, **settings)
+    return data_url(file.getvalue(), form.lower())
 
 
 def outline_path(inside: Tensor) -> str:
-    """The borders of a region [H, W] as a path of SVG: every edge between a pixel inside and one
-    outside."""
-    padded = torch.nn.functional.pad(inside.int(), [1, 1, 1, 1])
+    """Draw the borders of a region [H, W] as a path of SVG: every edge between a pixel inside and
+    one outside."""
+    padded = F.pad(inside.int(), [1, 1, 1, 1])
     down = (padded.diff(dim=0)[:, 1:-1] != 0).nonzero().tolist()
     across = (padded.diff(dim=1)[1:-1] != 0).nonzero().tolist()
     return "".join([f"M{x} {y}h1" for y, x in down] + [f"M{x} {y}v1" for y, x in across])
-
-
-def histogram(scores: np.ndarray, normal: np.ndarray | None, threshold: float) -> str:
-    """The shares of pictures (red) and of normal ones (grey), if there are any, by score, and the
-    threshold, as SVG."""
-    drawn = {"#d00000": scores}
-    words = "Scores of these pictures."
-    if normal is not None:
-        drawn = {"#8c8c8c": normal, "#d00000": scores}
-        words = (
-            "Red: scores of these pictures. Grey: scores of the normal pictures that the detector"
-            " learned from."
-        )
-    together = np.concatenate([*drawn.values(), [threshold]])
-    edges = np.linspace(together.min(), max(together.max(), together.min() + 1e-6), BINS + 1)
-    shares = [np.histogram(values, edges)[0] / max(len(values), 1) for values in drawn.values()]
-    tallest = max(share.max() for share in shares) or 1.0
-    bars = ""
-    for share, colour in zip(shares, drawn, strict=True):
-        steps = "".join(f"V{HEIGHT * (1 - value / tallest):.1f}h{WIDTH / BINS}" for value in share)
-        bars += f'<path d="M0 {HEIGHT}{steps}V{HEIGHT}" fill="{colour}" fill-opacity=".55"/>'
-    at = WIDTH * (threshold - edges[0]) / (edges[-1] - edges[0])
-    # The word stays inside the drawing if the threshold is at one of its ends.
-    word_at = min(max(at, 32), WIDTH - 32)
-    labels = "".join(
-        f'<text x="{x}" y="{HEIGHT + 17}" text-anchor="{anchor}">{value:.1f}</text>'
-        for x, anchor, value in ((0, "start", edges[0]), (WIDTH, "end", edges[-1]))
-    )
-    return f"""<svg viewBox="0 -22 {WIDTH} {HEIGHT + 44}" width="{WIDTH}"
-style="max-width:100%" font-size="13"
-role="img" aria-label="histogram of scores">{bars}
-<line x1="{at:.1f}" x2="{at:.1f}" y1="0" y2="{HEIGHT}"
-stroke-dasharray="4 3"/><text x="{word_at:.1f}" y="-4" text-anchor="middle">threshold</text>
-<line x1="0" x2="{WIDTH}" y1="{HEIGHT}" y2="{HEIGHT}"/>{labels}</svg>
-<p>{words}</p>"""

@@ -26,11 +26,6 @@ SMALL = 96  # pixels: the side of smaller squares, which are searched at their f
 LARGE_BYTES = 64
 SMALL_BYTES = 384
 
-Source = str | Path | np.ndarray | Tensor | Images | Sequence[Any]
-"""What `load` takes, or a list of pictures of any sizes: arrays [H, W], [C, H, W] or [H, W, C], PIL
-pictures, paths. NaN is an unknown pixel. Signals, which have height 1, are `load(…, signals=True)`.
-"""
-
 
 @dataclass(frozen=True)
 class PictureList:
@@ -50,7 +45,14 @@ class PictureList:
         return map(self.read, range(len(self)))
 
 
-def open_pictures(source: Source, shard: Shard = ALL, mask: Source | None = None) -> PictureList:
+Unopened = str | Path | np.ndarray | Tensor | Images | Sequence[Any]
+Source = Unopened | PictureList
+"""What `load` takes, or a list of pictures of any sizes: arrays [H, W], [C, H, W] or [H, W, C], PIL
+pictures, paths. NaN is an unknown pixel. Signals, which have height 1, are `load(…, signals=True)`.
+"""
+
+
+def open_pictures(source: Source, shard: Shard = ALL, mask: Unopened | None = None) -> PictureList:
     """The pictures of a source, in the order of their names or as they are given.
 
     shard  only this part of them; no other file of a folder is opened
@@ -58,6 +60,8 @@ def open_pictures(source: Source, shard: Shard = ALL, mask: Source | None = None
            pictures or one for each, white (1) where pixels count. "alpha": transparent pixels do
            not count
     """
+    if isinstance(source, PictureList):
+        return source
     if shard.is_all or is_folder(source):
         return _open_all(source, shard, mask)
     listed = _open_all(source, ALL, mask)  # the names are numbers among all arrays
@@ -71,7 +75,18 @@ def some_of(source: PictureList, rows: Sequence[int]) -> PictureList:
     return PictureList([source.names[row] for row in rows], lambda n: source.read(rows[n]))
 
 
-def _open_all(source: Source, shard: Shard, mask: Source | None) -> PictureList:
+def together(sources: Sequence[PictureList]) -> PictureList:
+    """The pictures of several lists as one."""
+    places = [(source, row) for source in sources for row in range(len(source))]
+
+    def read(number: int) -> Tensor:
+        source, row = places[number]
+        return source.read(row)
+
+    return PictureList([name for source in sources for name in source.names], read)
+
+
+def _open_all(source: Unopened, shard: Shard, mask: Unopened | None) -> PictureList:
     """The pictures of a source; of a folder, those of a shard."""
     if is_cell(source):
         source = [source]

@@ -88,10 +88,11 @@ class Scorer:
         cell_height, _ = self.extract.cell_size(cells, picture)
         return round((cells.search.around + 1) * cell_height)
 
-    def by_pixel(self, maps: Tensor, cells: Cells, size: Sequence[int]) -> Tensor:
-        """The evidence of cells [k, rows, columns], not yet in units, as one map [H, W]."""
+    def by_pixel(self, maps: Tensor, cells: Cells, size: Sequence[int], score: float) -> Tensor:
+        """The evidence of cells [k, rows, columns], not yet in units, as one map [H, W] of a
+        picture with this score."""
         by_kind = in_units(maps, self.map_units[..., None, None])
-        by_cell = evidence_of_places(by_kind, self.kinds)
+        by_cell = evidence_of_places(by_kind, self.kinds, cells.known, score)
         detail = self.extract.detail_to_pixels(cells, size)
         return self.extract.to_pixels(by_cell, size) + detail
 
@@ -102,9 +103,10 @@ class Scorer:
             raise ImageError(f"Picture {name} has no place with known pixels. Remove it.")
         evidence, maps = evidence_of(self.normal, cells, self.kinds)
         evidence = in_units(evidence - self.usual(surface_of(cells)), self.units)
-        pixels = self.by_pixel(maps, cells, picture.shape[1:])
+        score = float(soft_maximum(evidence))
+        pixels = self.by_pixel(maps, cells, picture.shape[1:], score)
         by_kind = dict(zip(self.kinds, evidence.tolist(), strict=True))
-        return Scored(float(soft_maximum(evidence)), by_kind, pixels, self.side(cells, picture))
+        return Scored(score, by_kind, pixels, self.side(cells, picture))
 
 
 class Learned(NamedTuple):
@@ -113,12 +115,14 @@ class Learned(NamedTuple):
     normal_scores    [N]
     normal_evidence  [N, k]
     normal_pixels    [N, n], of their maps at n places drawn at random
+    normal_peaks     [N], the largest values of their maps
     """
 
     scorer: Scorer
     normal_scores: Tensor
     normal_evidence: Tensor
     normal_pixels: Tensor
+    normal_peaks: Tensor
 
 
 def learn_scorer(
@@ -167,11 +171,14 @@ def learn_scorer(
         # Identical pictures: folds with fewer copies do not represent all of them.
         one = evidence_of(normal, cells[0], kinds)[0] - scorer.usual(surfaces[0])
         scores = scores.clamp_min(float(soft_maximum(in_units(one, units))))
-    pixels = [
-        drawn(scorer.by_pixel(maps, one, picture.shape[1:]), picture, PIXELS // len(pictures))
-        for (_, maps), one, picture in zip(found, cells, pictures, strict=True)
-    ]
-    return Learned(scorer, scores, by_kind, torch.stack(pixels))
+    pixels = []
+    peaks = []
+    parts = zip(found, cells, pictures, scores.tolist(), strict=True)
+    for (_, maps), shown, picture, score in parts:
+        values = scorer.by_pixel(maps, shown, picture.shape[1:], score)
+        pixels.append(drawn(values, picture, PIXELS // len(pictures)))
+        peaks.append(values[picture.isfinite().all(0)].amax())
+    return Learned(scorer, scores, by_kind, torch.stack(pixels), torch.stack(peaks))
 
 
 def drawn(values: Tensor, picture: Tensor, count: int) -> Tensor:

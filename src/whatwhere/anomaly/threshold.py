@@ -166,6 +166,17 @@ def rate_interval(hits: int, of: int, spec: ThresholdSpec = USUAL) -> Interval:
     return low, high
 
 
+def rate_intervals(normal: int, spec: ThresholdSpec = USUAL) -> list[tuple[float, float]]:
+    """Give the intervals of the rate of false alarms by the number of the normal pictures that are
+    above a threshold, from none to all but one."""
+    from scipy.stats import beta
+
+    k = np.arange(1, normal + 1)
+    low = beta.ppf((1 - spec.confidence) / 2, k, normal + 1 - k)
+    high = beta.ppf((1 + spec.confidence) / 2, k, normal + 1 - k)
+    return [(round(float(a), 5), round(float(b), 5)) for a, b in zip(low, high, strict=True)]
+
+
 def cheapest_false_alarms(
     normal: np.ndarray, defects: np.ndarray, cost: float, expected: float
 ) -> float:

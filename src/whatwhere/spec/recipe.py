@@ -54,7 +54,9 @@ def joint(depth: int) -> tuple[Phase, ...]:
 class EveryEpoch(Checked):
     """Filters are updated once an epoch, from the stored latents of all images (the paper).
 
-    reset_at  epochs after which all features are set to 0
+    reset_at     epochs after which all features are set to 0
+    split_until  up to this epoch, a map that no image uses takes over the filter of the map that
+                 most images use, and its features in half of these images; 0: never (the paper)
 
     >>> ww.EveryEpoch(reset_at=(5, 10)).reset_at
     (5, 10)
@@ -62,6 +64,7 @@ class EveryEpoch(Checked):
 
     kind: Literal["epoch"] = field(default="epoch", init=False, repr=False)
     reset_at: tuple[Count, ...] = (25,)
+    split_until: CountOrZero = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +110,11 @@ class LearningSpec(Checked):
     def reset_at(self) -> tuple[int, ...]:
         """Epochs after which all features are set to 0; a stream stores none."""
         return self.update.reset_at if isinstance(self.update, EveryEpoch) else ()
+
+    @property
+    def split_until(self) -> int:
+        """The last epoch after which unused maps take over images of others; 0 in a stream."""
+        return self.update.split_until if isinstance(self.update, EveryEpoch) else 0
 
     @property
     def streams(self) -> bool:
@@ -198,6 +206,15 @@ class Recipe(Checked):
         )
         updates = [learning.update.kind for learning in self.learning]
         require(len(set(updates)) == 1, f"update = {updates}", "the same for every layer")
+        for k, (layer, learning) in enumerate(
+            zip(self.model.layers, self.learning, strict=True), start=1
+        ):
+            require(
+                not learning.split_until or layer.pool_maps == 1,
+                f"split_until = {learning.split_until} at layer {k}, which pools"
+                f" {layer.pool_maps} maps together",
+                "split_until = 0 there",
+            )
         for phase in self.plan:
             require(
                 phase.layer <= depth, f"a phase of layer {phase.layer}", f"layers up to {depth}"
