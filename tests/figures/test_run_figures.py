@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import whatwhere as ww
 from figures.tiny_model import HISTORY, tiny_spec
 from whatwhere.app import app
-from whatwhere.app.figures import choose_images
+from whatwhere.app.figures import _choose_images as choose_images
 from whatwhere.data import load
 from whatwhere.errors import RunError, SpecError
 from whatwhere.figures import RunFigures
@@ -54,7 +54,13 @@ def runs(tmp_path):
 
 
 def figures(*args):
+    """Run the command; a file of images follows its option."""
+    args = [word for one in args for word in (("--images", one) if is_array(one) else (one,))]
     return CliRunner().invoke(app, ["figures", *map(str, args)], catch_exceptions=False)
+
+
+def is_array(argument):
+    return str(argument).endswith(".npy")
 
 
 def epochs_of(run, layer):
