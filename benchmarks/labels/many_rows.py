@@ -80,8 +80,8 @@ def peak_memory() -> float:
     return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9, 2)
 
 
-def measure(data: Path, count: int) -> dict[str, Any]:
-    """The graph of so many rows, and labels that change."""
+def measure(data: Path, count: int) -> Iterator[dict[str, Any]]:
+    """Measure the graph of so many rows, then labels that change; yield what is known so far."""
     rows, y = rows_and_classes(data, count)
     found: dict[str, Any] = {"rows": count, "memory of the rows alone": peak_memory()}
     X = rows.numpy()
@@ -95,6 +95,8 @@ def measure(data: Path, count: int) -> dict[str, Any]:
     index = classifier.neighbours_.index
     if index is not None:
         found |= {"cells": index.cells, "recall": round(index.recall, 4)}
+    found["peak memory, GB"] = peak_memory()
+    yield found
     others = generator.permutation(count)[:5]
     with timed(found, "first change"):
         given[others[0]] = y[others[0]]
@@ -111,11 +113,11 @@ def measure(data: Path, count: int) -> dict[str, Any]:
         100 * float(np.mean(classifier.transduction_[rest] != y[rest])), 2
     )
     found["peak memory, GB"] = peak_memory()
-    return found
+    yield found
 
 
-def peers(data: Path, count: int) -> dict[str, Any]:
-    """Recall and time of the index of this program, and of others."""
+def peers(data: Path, count: int) -> Iterator[dict[str, Any]]:
+    """Measure recall and time of the index of this program, and of others."""
     rows, _ = rows_and_classes(data, count)
     X = rows.numpy()
     times: dict[str, Any] = {"rows": count}
@@ -149,7 +151,7 @@ def peers(data: Path, count: int) -> dict[str, Any]:
         times[name]["recall"] = round(
             float((true[:, :, None] == near[:, None]).any(2).float().mean()), 4
         )
-    return times
+    yield times
 
 
 def main() -> None:
@@ -162,10 +164,10 @@ def main() -> None:
     results = json.loads(options.out.read_text()) if options.out.exists() else {}
     for count in options.counts:
         name = f"{count}{' peers' if options.peers else ''}"
-        results[name] = (peers if options.peers else measure)(options.data, count)
-        results[name]["threads"] = torch.get_num_threads()
-        options.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-        print(results[name], flush=True)
+        for found in (peers if options.peers else measure)(options.data, count):
+            results[name] = found | {"threads": torch.get_num_threads()}
+            options.out.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+            print(results[name], flush=True)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import argparse
 import json
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -95,17 +95,19 @@ class Graph:
         return np.asarray(self.classifier.label_distributions_)
 
 
-def answers(rows: Rows) -> dict[str, Answer]:
-    """Every method that is compared."""
+def answers(rows: Rows, chosen: Sequence[str]) -> dict[str, Answer]:
+    """Make every method that is compared; with some `chosen`, the graphs of these names only."""
     views, y = rows
     methods: dict[str, Answer] = {}
     for name, values in views.items():
         methods[f"{name}, nearest"] = nearest(values, y)
-        methods[f"{name}, graph"] = Graph({name: values}, y)
+        if not chosen or f"{name}, graph" in chosen:
+            methods[f"{name}, graph"] = Graph({name: values}, y)
     hand = torch.cat([views["colour"], views["edges"]], 1)
     methods["hand, nearest"] = nearest(hand, y)
     for title, names in JOINED.items():
-        if all(name in views for name in names):
+        is_chosen = not chosen or f"joined: {title}" in chosen
+        if is_chosen and all(name in views for name in names):
             methods[f"joined: {title}"] = Graph({name: views[name] for name in names}, y)
     return methods
 
@@ -166,6 +168,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--sets", nargs="+")
     parser.add_argument("--draws", type=int, default=10)
+    parser.add_argument("--graphs", nargs="+", default=(), help="these graphs only, by their names")
     options = parser.parse_args()
     warnings.simplefilter("ignore", UserWarning)
     torch.set_num_threads(1)
@@ -174,7 +177,7 @@ def main() -> None:
         if options.sets and file.stem not in options.sets:
             continue
         rows = read(file)
-        methods = answers(rows)
+        methods = answers(rows, options.graphs)
         results[file.stem] = {
             str(count): measure(rows, count, options.draws, methods) for count in PER_CLASS
         }

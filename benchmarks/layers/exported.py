@@ -118,11 +118,18 @@ def sparse_code() -> dict[str, object]:
         code.zero_grad()
         code(digits).square().sum().backward()
 
+    def training_step_of_the_reference() -> None:
+        code.zero_grad()
+        model = code.model
+        v, _ = model.input_stage.forward(digits, None)
+        code.run(code.problem(model, v)).features.square().sum().backward()
+
     rows = {
         "infer, engine cpu": lambda: ww.infer(model, digits, spec, engine="cpu"),
         "infer, engine reference": lambda: ww.infer(model, digits, spec, engine="reference"),
         "layer without gradients": without_gradients,
         "layer, training step": training_step,
+        "training step of the reference": training_step_of_the_reference,
     }
     return {name: round(milliseconds(work, 1, 3) / len(digits), 3) for name, work in rows.items()}
 
@@ -132,16 +139,19 @@ def main() -> None:
     parser.add_argument(
         "--out", type=Path, default=Path("benchmarks/layers/results/layers_exported.json")
     )
+    parser.add_argument("--only", help="measure this part again, and keep the others of the file")
     given = parser.parse_args()
     torch.set_num_threads(1)
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
-    found = {
-        "machine": machine(),
-        "exported pooling": pooling(),
-        "layers, forward and backward, ms": layers(),
-        "sparse code, ms a digit": sparse_code(),
+    parts = {
+        "exported pooling": pooling,
+        "layers, forward and backward, ms": layers,
+        "sparse code, ms a digit": sparse_code,
     }
+    found: dict[str, object] = json.loads(given.out.read_text()) if given.only else {}
+    found["machine"] = machine()
+    found |= {name: part() for name, part in parts.items() if given.only in (None, name)}
     print(json.dumps(found, indent=1))
     given.out.write_text(json.dumps(found, indent=1) + "\n")
 

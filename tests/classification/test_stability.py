@@ -36,4 +36,7 @@ def test_the_accuracy_to_expect_lies_between_chance_and_one() -> None:
 
 def test_many_rows_need_fewer_draws() -> None:
     assert HOW.draws(300, 10) == 4
-    assert HOW.draws(1_000_000, 10) == 1
+    assert HOW.draws(40_000, 10) == 1
+    assert HOW.is_measured(40_000, 10, 0)
+    assert not HOW.is_measured(1_000_000, 10, 0)
+    assert not HOW.is_measured(300, 10, 60)

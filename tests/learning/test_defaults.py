@@ -15,7 +15,7 @@ from whatwhere.inference.auto_lam import resolve_lam
 from whatwhere.learning import defaults, trainer
 from whatwhere.learning.defaults import DefaultRules, choose_defaults
 from whatwhere.model import DeconvNet
-from whatwhere.spec import AutoLam, InferenceSpec
+from whatwhere.spec import AutoLam, InferenceSpec, InputSpec
 from whatwhere.spec.penalty import Power
 from whatwhere.spec.toml import override, read_recipe
 
@@ -170,3 +170,12 @@ def test_recordings_have_the_recipe_for_signals() -> None:
     recipe = choose_defaults(recordings).recipe
     assert recipe.model.for_signals
     assert recipe.model.channels == 2
+
+
+def test_the_line_names_the_input_stage_that_a_person_set() -> None:
+    chosen = choose_defaults(torch.rand(20, 1, 16, 16))
+    assert "input stage 'onoff'" in chosen.line
+    none = replace(chosen.recipe.model, input=InputSpec(kind="none"))
+    line = chosen.line_for(replace(chosen.recipe, model=none))
+    assert line.startswith("Input stage 'none', as you set; ")
+    assert "onoff" not in line

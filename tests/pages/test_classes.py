@@ -67,7 +67,7 @@ def test_the_page_counts_the_classes_and_leads_back_to_label() -> None:
         row = f'<tr><td><a href="#class-{number}">{name}</a></td><td>{count}</td><td>3</td></tr>'
         assert row in page
         assert f'id="class-{number}"' in page
-    assert "<code>whatwhere label &#x27;my pictures&#x27; run</code>" in page
+    assert "<code>whatwhere label &#39;my pictures&#39; run</code>" in page
     assert "<code>" not in classes_page(session, images)
 
 

@@ -6,6 +6,8 @@ import torch
 
 import whatwhere as ww
 from whatwhere.inference.tiled import TileGrid
+from whatwhere.model.events import join_events
+from whatwhere.signals.find import EventSettings, iter_events
 from whatwhere.signals.noise import WaveformNoise, waveform_noise, whole_places, without_events
 
 LENGTH = 40
@@ -21,6 +23,14 @@ def waveform() -> np.ndarray:
 def model_of(shape: np.ndarray) -> ww.DeconvNet:
     model = ww.DeconvNet(ww.ModelSpec.signals(1, LENGTH))
     return model.with_filters(1, torch.from_numpy(shape).float()[None, None, None])
+
+
+def without_rhythm(
+    model: ww.DeconvNet, x: np.ndarray, spec: ww.InferenceSpec | None = None
+) -> ww.Events:
+    """Events as the noise alone decides."""
+    settings = EventSettings(rhythm=None)
+    return join_events(list(iter_events(model, x, spec, settings=settings)))
 
 
 def recording(distance: int, samples: int = 12_000, gap: bool = False) -> np.ndarray:
@@ -74,7 +84,7 @@ def test_in_a_covered_recording_an_event_has_half_of_the_energy_where_it_lies() 
     peak = int(np.abs(waveform()).argmax())
     t = np.arange(middle - peak, middle - peak + LENGTH)
     x[t] += np.cos(2.6 * t)  # the event has about a third of the energy then
-    found = ww.find_events(model_of(waveform()), x)
+    found = without_rhythm(model_of(waveform()), x)
     assert len(found) == len(every) - 1
     assert np.abs(found["sample"] - middle).min() > LENGTH / 2
 
@@ -109,8 +119,8 @@ def test_lambda_sets_the_least_amplitude() -> None:
     x = recording(300)
     x[8000 : 8000 + LENGTH] = 0.6 * waveform()
     model = model_of(waveform())
-    by_noise = ww.find_events(model, x, ww.InferenceSpec.coding(lam=1 / (4 * SIGMA)))
-    by_size = ww.find_events(model, x, ww.InferenceSpec.coding(lam=1 / 0.5))
+    by_noise = without_rhythm(model, x, ww.InferenceSpec.coding(lam=1 / (4 * SIGMA)))
+    by_size = without_rhythm(model, x, ww.InferenceSpec.coding(lam=1 / 0.5))
     assert (by_noise["amplitude"] < 1).sum() == 1
     assert (by_size["amplitude"] < 1).sum() == 0
     assert len(by_size) == len(by_noise) - 1

@@ -52,7 +52,8 @@ class Strengths(NamedTuple):
 
 
 def strengths(model: DeconvNet, images: Tensor, recipe: Recipe, engine: str = "auto") -> Strengths:
-    """How strong the features of the first layer are in images [N, C, H, W], at every scale."""
+    """Return how strong the features of the first layer are in images [N, C, H, W], at every
+    scale."""
     spec = few_steps(recipe.inference)
     parts = []
     for scale in SCALES:
@@ -66,7 +67,7 @@ def strengths(model: DeconvNet, images: Tensor, recipe: Recipe, engine: str = "a
 
 
 def map_strengths(p: Tensor) -> Strengths:
-    """The strengths of the maps of features [N, B, H, W]."""
+    """Return the strengths of the maps of features [N, B, H, W]."""
     squares = p.square()
     halves = (min(2, p.shape[2]), min(2, p.shape[3]))
     quarters = F.adaptive_avg_pool2d(squares, halves).flatten(2).sqrt().transpose(1, 2)
@@ -79,7 +80,8 @@ def logarithms(values: Tensor) -> Tensor:
 
 
 def few_steps(spec: InferenceSpec) -> InferenceSpec:
-    """The same inference with a few accelerated steps; learned steps are those of another layer."""
+    """Return the same inference with a few accelerated steps; learned steps are those of another
+    layer."""
     step = spec.step
     if spec.schedule is not None:
         step = LineSearch(momentum=True)
@@ -89,7 +91,7 @@ def few_steps(spec: InferenceSpec) -> InferenceSpec:
 def in_batches(
     model: DeconvNet, images: ImageSource, recipe: Recipe, engine: str = "auto"
 ) -> Iterator[Strengths]:
-    """The strengths of all images, batch by batch, on the device of the model."""
+    """Yield the strengths of all images, batch by batch, on the device of the model."""
     images = in_model_units(model.spec, images)
     size = max(1, PIXELS // images[0:1][0].numel())
     for start in range(0, len(images), size):

@@ -57,7 +57,7 @@ def scaled(u: Tensor, usual_length: Tensor) -> Tensor:
 
 
 def usual_length(u: Tensor) -> Tensor:
-    """The median length of the potentials [N, K] of rows that labels reach."""
+    """Return the median length of the potentials [N, K] of rows that labels reach."""
     lengths = (u - u.mean(1, keepdim=True)).norm(dim=1)
     reached = lengths[lengths > 0]
     return reached.median() if len(reached) else lengths.new_ones(())
@@ -79,8 +79,8 @@ class Calibration(NamedTuple):
 
 
 def usual_sharpness(scores: Tensor, accuracy: float) -> float:
-    """The sharpness with which the mean probability of the classes of rows is an accuracy, by
-    bisection; within wide limits.
+    """Return the sharpness with which the mean probability of the classes of rows is an accuracy,
+    by bisection; within wide limits.
 
     scores  scaled potentials of rows, [n, K]
     """
@@ -95,7 +95,7 @@ def usual_sharpness(scores: Tensor, accuracy: float) -> float:
 
 
 def calibrate(scores: Tensor, labels: Tensor, usual: float | None = None) -> Calibration:
-    """The calibration with which held-out labels are most likely, near the usual one.
+    """Return the calibration with which held-out labels are most likely, near the usual one.
 
     scores  scaled potentials of the rows that were held out, [n, K]; n may be 0
     labels  their classes, [n]
@@ -135,5 +135,5 @@ def mix_isolated(probabilities: Tensor, distances: Tensor, usual: Tensor) -> Ten
 
 
 def usual_distance(distances: Tensor) -> Tensor:
-    """The distance that most rows are below, of distances [N]."""
+    """Return the distance that most rows are below, of distances [N]."""
     return torch.quantile(distances.double(), ISOLATED)

@@ -8,6 +8,7 @@ share of them (benchmarks/labels/many_rows.py).
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
 import torch
@@ -22,7 +23,8 @@ from whatwhere.spec.checks import Checked, Count, Positive
 class CellSettings(Checked):
     """How the neighbours of many rows are found.
 
-    fewest      rows from which on cells are used; fewer are compared with each other in seconds
+    fewest      rows from which on cells are used; of fewer, all distances take less time
+    growth      how many times more cells are compared in the next try
     cell        rows of a cell, on average; time is least near here
     per_cell    rows of the sample that k-means takes, for each cell
     rounds      rounds of k-means
@@ -31,7 +33,8 @@ class CellSettings(Checked):
     neighbours  neighbours that are looked for then, as the graph does
     """
 
-    fewest: Count = 20_000
+    fewest: Count = 40_000
+    growth: Positive = 1.5
     cell: Count = 500
     per_cell: Count = 40
     rounds: Count = 4
@@ -96,7 +99,7 @@ class CellIndex:
         return Nearest(squares, found)
 
     def _rows_near(self, cell: int, cells: int, fewest: int) -> Tensor:
-        """The numbers of the rows of the cells nearest to one, at least some."""
+        """Return the numbers of the rows of the cells nearest to one, at least some."""
         near = self._near[cell]
         reached = int((self._sizes[near].cumsum(0) < fewest).sum()) + 1
         chosen = near[: max(cells, reached)].tolist()
@@ -106,11 +109,12 @@ class CellIndex:
         return torch.cat(parts)
 
     def _cells_of(self, rows: Tensor) -> Tensor:
-        """The cell of each row, [n]."""
+        """Return the cell of each row, [n]."""
         return _nearest_of(rows, self._centres, self._distances)
 
     def _enough_cells(self, how: CellSettings) -> tuple[int, float]:
-        """The number of cells to compare with, and the share of the true neighbours it finds."""
+        """Return the number of cells to compare with, and the share of the true neighbours it
+        finds."""
         generator = torch.Generator().manual_seed(0)
         sample = torch.randperm(len(self._rows), generator=generator)[: how.sample]
         queries = self._rows[sample.to(self._rows.device)]
@@ -123,11 +127,11 @@ class CellIndex:
             recall = float((found.squares <= farthest).double().mean())
             if recall >= how.recall or cells >= len(self._centres):
                 return cells, recall
-            cells = min(2 * cells, len(self._centres))
+            cells = min(ceil(how.growth * cells), len(self._centres))
 
 
 def _cell_centres(rows: Tensor, count: int, how: CellSettings) -> Tensor:
-    """The centres of cells, by k-means of a sample."""
+    """Return the centres of cells, by k-means of a sample."""
     generator = torch.Generator().manual_seed(0)
     some = torch.randperm(len(rows), generator=generator)[: how.per_cell * count]
     sample = rows[some.to(rows.device)]
@@ -141,7 +145,7 @@ def _cell_centres(rows: Tensor, count: int, how: CellSettings) -> Tensor:
 
 
 def _nearest_of(rows: Tensor, centres: Tensor, distances: int = 1 << 24) -> Tensor:
-    """The number of the nearest centre of each row, [n]."""
+    """Return the number of the nearest centre of each row, [n]."""
     halves = centres.square().sum(1) / 2
     blocks = rows.split(max(1, distances // len(centres)))
     return torch.cat([(block @ centres.T - halves).argmax(1) for block in blocks])

@@ -82,8 +82,8 @@ def describe(
 
 
 def _pictures(run: Path, source: str, shard: Shard) -> "ww.data.Images":
-    """The pictures to describe. Those of a shard get the size and the channels of the pictures that
-    the metric of the run learned from."""
+    """Return the pictures to describe. Those of a shard get the size and the channels of the
+    pictures that the metric of the run learned from."""
     from whatwhere.classification.picture_classifier import metric_shape
 
     if shard.is_all:
@@ -114,8 +114,8 @@ def _pictures(run: Path, source: str, shard: Shard) -> "ww.data.Images":
 def _record(
     run: "ww.TrainedRun", all_pictures: "AllPictures | None", settings: Settings
 ) -> "PartRecord":
-    """The record of a part of descriptors: the model, the settings, and the metric that the run
-    keeps."""
+    """Return the record of a part of descriptors: the model, the settings, and the metric that the
+    run keeps."""
     from whatwhere.data.parts import PartRecord, text_checksum
 
     how = settings.of(Distortions)

@@ -45,8 +45,8 @@ def describe(features: Sequence[Tensor], spec: DescriptorSpec, layers: Sequence[
 
 
 def layer_patches(p: Tensor, spec: DescriptorSpec, layer: int) -> Tensor:
-    """The patches of one layer, pooled in cells, of unit length:  [N, B, H, W] → [N, rows, columns,
-    B · cells].
+    """Return the patches of one layer, pooled in cells, of unit length:  [N, B, H, W] → [N, rows,
+    columns, B · cells].
 
     If the map is smaller than a patch, the map is the only patch.
     """
@@ -62,8 +62,8 @@ def layer_patches(p: Tensor, spec: DescriptorSpec, layer: int) -> Tensor:
 def patch_sizes(
     maps: int, extents: tuple[int, int], spec: DescriptorSpec, layer: int
 ) -> tuple[int, int, int]:
-    """The side, stride and cell of a layer's patches: the smallest that give at most `spec.size`
-    columns.
+    """Return the side, stride and cell of a layer's patches: the smallest that give at most
+    `spec.size` columns.
 
     Strides grow up to the side of a patch, so that patches leave nothing out; then patches and
     cells grow.
@@ -86,8 +86,8 @@ def patch_sizes(
 
 
 def pool_cells(p: Tensor, statistic: str, cell: tuple[int, int]) -> Tensor:
-    """The statistic of the cell at every position of a map:  [N, B, H, W] → [N, B, H - c + 1, W -
-    c + 1]."""
+    """Return the statistic of the cell at every position of a map:  [N, B, H, W] → [N, B, H - c +
+    1, W - c + 1]."""
     if statistic == "max":
         return F.max_pool2d(p, cell, stride=1)
     if statistic == "mean":
@@ -103,8 +103,8 @@ def pool_cells(p: Tensor, statistic: str, cell: tuple[int, int]) -> Tensor:
 def patch_elements(
     maps: int, extents: tuple[int, int], patch: int, stride: int, cell: int, device: torch.device
 ) -> Tensor:
-    """Where the elements of every patch lie in the flattened cells of an image:  [rows, columns,
-    maps · cells]."""
+    """Return where the elements of every patch lie in the flattened cells of an image:  [rows,
+    columns, maps · cells]."""
     rows, columns = (
         cell_positions(extent, min(patch, extent), stride, min(cell, patch, extent))
         for extent in extents
@@ -117,7 +117,7 @@ def patch_elements(
 
 
 def cell_positions(extent: int, patch: int, stride: int, cell: int) -> Tensor:
-    """The first positions of the cells of every patch along one axis:  [patches, cells]."""
+    """Return the first positions of the cells of every patch along one axis:  [patches, cells]."""
     return strides(extent - patch, stride)[:, None] + strides(patch - cell, cell)
 
 
@@ -183,8 +183,8 @@ def describe_images(
 
 
 def layer_plans(depth: int, layers: Sequence[int], recipe: Recipe) -> list[tuple[Phase, ...]]:
-    """How each of these layers is inferred: the top one by the recipe's plan, others on their
-    own."""
+    """Return how each of these layers is inferred: the top one by the recipe's plan, others on
+    their own."""
     top = recipe.plan or joint(depth)
     if max(layers) > depth:
         raise SpecError(

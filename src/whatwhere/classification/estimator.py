@@ -219,13 +219,13 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     # Images and features --------------------------------------------------------------------------
 
     def transform(self, X: "Images") -> Any:
-        """The descriptors of images, (n, D), float32."""
+        """Return the descriptors of images, (n, D), float32."""
         check_is_fitted(self)
         return like(X, self._describe(self._check(X) / self.scale_))
 
     def encode(self, X: "Images") -> Latents:
-        """The latents of images: features of the top layer `.p`, and the `.pooling_params` of
-        every layer."""
+        """Return the latents of images: features of the top layer `.p`, and the `.pooling_params`
+        of every layer."""
         check_is_fitted(self)
         spec = (
             InferenceSpec.coding(lam=self.lam) if self.steps is None else self._recipe().inference
@@ -237,7 +237,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return solution.latents.map(lambda tensor: like(X, tensor))
 
     def decode(self, latents: Latents) -> "Images":
-        """The images (n, C, H, W) reconstructed from latents."""
+        """Return the images (n, C, H, W) reconstructed from latents."""
         check_is_fitted(self)
         if latents.p is None:
             raise ImageError("These latents have no features; expected what `encode` returns.")
@@ -267,8 +267,8 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     # Input ----------------------------------------------------------------------------------------
 
     def _check(self, X: "Images", reset: bool = False) -> Tensor:
-        """Images as a float32 tensor [n, C, H, W]; with `reset` their shape is recorded, otherwise
-        it is compared."""
+        """Return images as a float32 tensor [n, C, H, W]; with `reset` their shape is recorded,
+        otherwise it is compared."""
         values = as_plain_array(X)
         given = tuple(getattr(values, "shape", ()))
         if len(given) == 3 and pair(self.filter_size)[0] == 1:  # signals are images of height 1
@@ -384,8 +384,8 @@ def image_shape(given: tuple[int, ...], shape: Sequence[int] | None) -> tuple[in
 
 
 def like(given: Images, values: Images) -> Images:
-    """The values as an array if an array was given, or as a tensor on the same device if a tensor
-    was given."""
+    """Return the values as an array if an array was given, or as a tensor on the same device if a
+    tensor was given."""
     if isinstance(given, Tensor):
         return torch.as_tensor(values).to(given.device)
     return values.cpu().numpy() if isinstance(values, Tensor) else values

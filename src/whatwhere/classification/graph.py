@@ -220,7 +220,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         scores = label_scores(graph, rows, labels, classes)
         how = (self.weighting or ViewWeighting()).stability
         usual = None
-        if len(scores.held_out) < how.enough:
+        if how.is_measured(len(scores.all_rows), classes, len(scores.held_out)):
             of_rows = scores.all_rows.argmax(1)
             stable = stability(graph, of_rows, classes, len(labels), how)
             others = torch.ones(len(of_rows), dtype=torch.bool, device=rows.device)
@@ -242,7 +242,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         return walks / walks.sum(1, keepdim=True).clamp(min=1e-300)
 
     def _shares(self) -> Tensor | None:
-        """The shares of the classes, [K], adding up to 1; None if they are not known."""
+        """Return the shares of the classes, [K], adding up to 1; None if they are not known."""
         classes = len(self.classes_)
         prior = self.class_prior
         if prior is None:
@@ -257,7 +257,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         return torch.from_numpy(shares / shares.sum())
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The probabilities of the classes for new rows, (n, n_classes)."""
+        """Return the probabilities of the classes for new rows, (n, n_classes)."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         rows = torch.from_numpy(np.require(X, requirements="W"))
@@ -266,18 +266,18 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         return np.asarray(self.new_rows_(rows).cpu().numpy())
 
     def predict(self, X: Any) -> np.ndarray:
-        """The classes of new rows, (n,)."""
+        """Return the classes of new rows, (n,)."""
         best = self.predict_proba(X).argmax(1)
         return np.asarray(self.classes_[best])
 
 
 def is_unlabelled(y: np.ndarray) -> np.ndarray:
-    """Which labels are -1; text never is."""
+    """Return which labels are -1; text never is."""
     return np.array([label == UNLABELLED for label in y.tolist()], dtype=bool)
 
 
 def labelled_score(classifier: Any, X: Any, y: Any) -> float:
-    """The accuracy on rows that have a label, for scikit-learn's searches; NaN without any.
+    """Return the accuracy on rows that have a label, for scikit-learn's searches; NaN without any.
 
     classifier  a fitted `GraphClassifier`, or a pipeline that ends with one
     X           rows

@@ -84,7 +84,7 @@ class JoinedDescriber:
         return torch.cat(parts, 1)
 
     def settings(self) -> dict[str, Any]:
-        """What a file holds besides tensors."""
+        """Return what a file holds besides tensors."""
         views = []
         for view, count in zip(self.views, self.counts, strict=True):
             if _SAVED.get(view.name) is not type(view):
@@ -97,12 +97,12 @@ class JoinedDescriber:
         return own | {"shape": self.shape, "views": views}
 
     def tensors(self) -> dict[str, Tensor]:
-        """The tensors of learned features, as a file holds them."""
+        """Return the tensors of learned features, as a file holds them."""
         return {} if self.own is None else self.own.tensors()
 
 
 def read_joined(settings: Mapping[str, Any], own: PictureDescriber | None) -> JoinedDescriber:
-    """The describer that a file holds.
+    """Return the describer that a file holds.
 
     own  the describer of its learned features
     """

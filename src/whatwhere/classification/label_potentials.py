@@ -51,7 +51,8 @@ class LabelPotentials:
     def of(
         self, rows: Tensor, labels: Tensor, shares: Tensor, folds: Sequence[Fold] = ()
     ) -> Potentials:
-        """The potentials of labelled rows [m] and their classes [m], whose `shares` are [K]."""
+        """Return the potentials of labelled rows [m] and their classes [m], whose `shares` are
+        [K]."""
         self._compute_contributions(rows)
         if self._has_all(rows):
             return self._sums(rows, labels, shares, folds)
@@ -66,7 +67,7 @@ class LabelPotentials:
     def _sums(
         self, rows: Tensor, labels: Tensor, shares: Tensor, folds: Sequence[Fold]
     ) -> Potentials:
-        """The potentials, as sums of what the labels contribute."""
+        """Return the potentials, as sums of what the labels contribute."""
         contributions = self._rows_of(rows)
         all_rows = contributions.T @ source_strengths(labels, shares)
         among = contributions[:, rows]
@@ -79,7 +80,7 @@ class LabelPotentials:
     def _solve_held_out(
         self, rows: Tensor, labels: Tensor, shares: Tensor, folds: Sequence[Fold]
     ) -> Tensor:
-        """The potentials of the rows that are held out, the columns of all folds at once."""
+        """Return the potentials of the rows that are held out, the columns of all folds at once."""
         count = self.graph.shape[0]
         sources = [
             label_sources(self.graph, rows[fold.kept], labels[fold.kept], shares) for fold in folds

@@ -43,7 +43,7 @@ class LinearSVM:
     intercepts: np.ndarray
 
     def decision(self, x: Matrix) -> np.ndarray:
-        """The decision function of each class for each row, [N, K]."""
+        """Return the decision function of each class for each row, [N, K]."""
         given = tuple(getattr(x, "shape", ()))
         D = self.weights.shape[1]
         if given[1:] != (D,):
@@ -55,7 +55,7 @@ class LinearSVM:
         return np.asarray(product + self.intercepts)
 
     def predict(self, x: Matrix) -> np.ndarray:
-        """The class of each row, [N]."""
+        """Return the class of each row, [N]."""
         return np.asarray(self.classes[self.decision(x).argmax(1)])
 
 
@@ -102,7 +102,7 @@ def fit_svm(
 
 
 def start_weights(start: LinearSVM, classes: np.ndarray, columns: int) -> Tensor:
-    """The weights that a fit of these classes starts from, with the intercepts at the end,
+    """Return the weights that a fit of these classes starts from, with the intercepts at the end,
     [D + 1, K]; a class that `start` does not have starts from 0."""
     if start.weights.shape[1] != columns:
         raise ImageError(
@@ -205,8 +205,8 @@ def newton(
 def line_search(
     wd: Tensor, dd: Tensor, margin: Tensor, along: Tensor, t: Tensor, C: float | Tensor
 ) -> Tensor:
-    """The step that minimises the objective along d, [K]: Newton's method on the piecewise linear
-    derivative.
+    """Return the step that minimises the objective along d, [K]: Newton's method on the piecewise
+    linear derivative.
 
     wd, dd         the products of d with the weights and with itself, [K]
     margin, along  the decision function and its change along d, [N, K]

@@ -84,7 +84,7 @@ class Metric:
         )
 
     def tensors(self, prefix: str = "metric") -> dict[str, Tensor]:
-        """The metric as tensors for a file; `from_tensors` is the inverse."""
+        """Return the metric as tensors for a file; `from_tensors` is the inverse."""
         parts = {"mean": self.mean, "matrix": self.matrix, "variances": self.variances}
         return {f"{prefix}.{name}": tensor.cpu() for name, tensor in parts.items()}
 
@@ -223,7 +223,8 @@ def metric_of(
     rank: int = RANK,
     share: float = SHARE,
 ) -> Metric:
-    """The metric of the covariance of distortions and of the second moments of the descriptors."""
+    """Return the metric of the covariance of distortions and of the second moments of the
+    descriptors."""
     whiten = whitening_of(within, share)
     data = whiten(total.rows())
     centre = whiten(mean[None])
@@ -241,8 +242,8 @@ def metric_of(
 
 
 def whitening_of(within: Covariance, share: float) -> Callable[[Tensor], Tensor]:
-    """The map x → (W + εI)^-½ x for rows [N, D]; the unit is such that directions of the rest stay
-    as they are."""
+    """Return the map x → (W + εI)^-½ x for rows [N, D]; the unit is such that directions of the
+    rest stay as they are."""
     rows = within.rows()
     columns = rows.shape[1]
     mean_variance = max(within.squares / within.count / rows.shape[1], TINY)
@@ -259,8 +260,8 @@ def whitening_of(within: Covariance, share: float) -> Callable[[Tensor], Tensor]
 
 
 def distort(images: Tensor, how: Distortions, generator: torch.Generator) -> Tensor:
-    """One distorted copy of each image, [N, C, H, W]: turned, sheared, scaled, moved and bent a
-    little, with changed brightness and colours.
+    """Return one distorted copy of each image, [N, C, H, W]: turned, sheared, scaled, moved and
+    bent a little, with changed brightness and colours.
 
     All amounts are drawn evenly between minus and plus the setting. Beyond the frame, pixels of the
     border repeat.
@@ -274,8 +275,8 @@ def distort(images: Tensor, how: Distortions, generator: torch.Generator) -> Ten
     count, channels, height, width = images.shape
 
     def draw(amount: float, *shape: int) -> Tensor:
-        """Values between -amount and amount, [N, …]; also drawn for a kind that is left out, so
-        that the others stay the same."""
+        """Return values between -amount and amount, [N, …]; also drawn for a kind that is left out,
+        so that the others stay the same."""
         values = torch.rand(count, *shape, generator=generator) * 2 - 1
         return (amount * values).to(images)
 

@@ -19,8 +19,8 @@ class Nearest(NamedTuple):
     rows: Tensor
 
     def without(self, itself: Tensor) -> "Nearest":
-        """The same less one for each query: the row `itself` [n], or the farthest if it is not
-        among them, as a row with many copies may be."""
+        """Return the same less one for each query: the row `itself` [n], or the farthest if it is
+        not among them, as a row with many copies may be."""
         count = self.rows.shape[1] - 1
         if count == 0:
             return self

@@ -17,8 +17,8 @@ except ImportError:
 
 
 def symmetric_graph(weights: Tensor, found: Tensor) -> Tensor:
-    """The graph as a sparse CSR matrix [N, N], float64: the weight of a pair is the larger of both
-    directions.
+    """Return the graph as a sparse CSR matrix [N, N], float64: the weight of a pair is the larger
+    of both directions.
 
     weights, found  of the neighbours of every row and their numbers, [N, k]
     """
@@ -34,7 +34,7 @@ def symmetric_graph(weights: Tensor, found: Tensor) -> Tensor:
 
 
 def csr_tensor(heads: Tensor, columns: Tensor, values: Tensor) -> Tensor:
-    """A square sparse matrix."""
+    """Make a square sparse matrix."""
     count = len(heads) - 1
     with warnings.catch_warnings():  # PyTorch calls its sparse tensors a beta version
         warnings.simplefilter("ignore", UserWarning)
@@ -42,13 +42,13 @@ def csr_tensor(heads: Tensor, columns: Tensor, values: Tensor) -> Tensor:
 
 
 def degrees(graph: Tensor) -> Tensor:
-    """The sum of the weights of every row, [N]."""
+    """Return the sum of the weights of every row, [N]."""
     ones = graph.new_ones(graph.shape[0], 1, layout=torch.strided)
     return product_of(graph)(ones)[:, 0].clamp(min=1e-300)
 
 
 def scaled_graph(graph: Tensor, factors: Tensor) -> Tensor:
-    """The graph with every weight times the factors [N] of both of its rows."""
+    """Return the graph with every weight times the factors [N] of both of its rows."""
     heads = graph.crow_indices()
     columns = graph.col_indices()
     values = graph.values() * factors.repeat_interleave(heads.diff()) * factors[columns]
@@ -56,7 +56,7 @@ def scaled_graph(graph: Tensor, factors: Tensor) -> Tensor:
 
 
 def sum_of_graphs(graphs: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
-    """The weighted sum of graphs of the same rows."""
+    """Return the weighted sum of graphs of the same rows."""
     first, *others = (
         weight * scipy_matrix(graph) for graph, weight in zip(graphs, weights, strict=True)
     )
@@ -68,13 +68,13 @@ def sum_of_graphs(graphs: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
 
 
 def bandwidth_order(graph: Tensor) -> Tensor:
-    """An order of the rows [N] in which neighbours are near each other (Cuthill and McKee)."""
+    """Make an order of the rows [N] in which neighbours are near each other (Cuthill and McKee)."""
     order = csgraph.reverse_cuthill_mckee(scipy_matrix(graph), symmetric_mode=True)
     return torch.from_numpy(order.copy()).long().to(graph.device)
 
 
 def reordered(graph: Tensor, order: Tensor) -> Tensor:
-    """The graph with its rows in another order."""
+    """Return the graph with its rows in another order."""
     numbers = order.cpu().numpy()
     matrix = scipy_matrix(graph)[numbers][:, numbers]
     heads = torch.from_numpy(matrix.indptr).long()
@@ -83,13 +83,13 @@ def reordered(graph: Tensor, order: Tensor) -> Tensor:
 
 
 def connected_parts(graph: Tensor) -> Tensor:
-    """The number of the connected part of the graph that every row is in, [N]."""
+    """Return the number of the connected part of the graph that every row is in, [N]."""
     _, parts = csgraph.connected_components(scipy_matrix(graph), directed=False)
     return torch.from_numpy(parts).to(graph.device)
 
 
 def scipy_matrix(graph: Tensor) -> Any:
-    """The same matrix for SciPy."""
+    """Return the same matrix for SciPy."""
     # indices of half the size make products faster
     index = torch.int32 if graph.values().numel() < 2**31 else torch.int64
     columns = graph.col_indices().to(index)
@@ -99,7 +99,7 @@ def scipy_matrix(graph: Tensor) -> Any:
 
 
 def product_of(graph: Tensor) -> Callable[[Tensor], Tensor]:
-    """The map x [N, K] → W x; on a CPU by SciPy, which takes a fifth of PyTorch's time."""
+    """Return the map x [N, K] → W x; on a CPU by SciPy, which takes a fifth of PyTorch's time."""
     if graph.device.type != "cpu":
         return lambda x: graph @ x
     matrix = scipy_matrix(graph)

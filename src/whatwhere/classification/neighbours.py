@@ -49,11 +49,11 @@ class Neighbours:
         return CellIndex(self.rows, self.squares, self.distances, self.cells)
 
     def nearest(self, queries: Tensor, count: int) -> Nearest:
-        """The `count` nearest rows of each query."""
+        """Return the `count` nearest rows of each query."""
         return self.nearest_centred(self.centred(queries), count)
 
     def others(self, count: int, progress: Callable[[int], Any] = no_op) -> Nearest:
-        """The same for the rows themselves, without each row itself.
+        """Return the same for the rows themselves, without each row itself.
 
         progress  called with the number of rows that were just done
         """
@@ -74,7 +74,7 @@ class Neighbours:
     def nearest_centred(
         self, queries: Tensor, count: int, progress: Callable[[int], Any] = no_op
     ) -> Nearest:
-        """The `count` nearest rows of queries that are centred."""
+        """Return the `count` nearest rows of queries that are centred."""
         if self.index is not None:
             return self.index.nearest(queries, count, progress)
         nearest = nearest_of_all(queries, self.rows, self.squares, count, self.distances)
@@ -83,7 +83,7 @@ class Neighbours:
 
 
 def _mean(rows: Tensor) -> Tensor:
-    """The mean of rows [1, D], in float64, without such a copy of all of them."""
+    """Return the mean of rows [1, D], in float64, without such a copy of all of them."""
     blocks = rows.split(max(1, _BLOCK // max(1, rows.shape[1])))
     sums = [block.sum(0, keepdim=True, dtype=torch.float64) for block in blocks]
     return torch.stack(sums).sum(0) / len(rows)

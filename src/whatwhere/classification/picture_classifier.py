@@ -5,7 +5,7 @@ import json
 import os
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +21,13 @@ from whatwhere.classification.neighbours import Neighbours
 from whatwhere.classification.new_rows import NewRows
 from whatwhere.classification.settings import Distortions
 from whatwhere.classification.view_join import ViewJoin, read_join
-from whatwhere.classification.where import WHERE_FILE, choose_where, with_choice
+from whatwhere.classification.where import (
+    WEIGHED,
+    WHERE_FILE,
+    WhereChoice,
+    choose_where,
+    with_choice,
+)
 from whatwhere.data import Images, load
 from whatwhere.engines.devices import choose_device
 from whatwhere.errors import ImageError, SpecError, plural
@@ -117,12 +123,12 @@ class Describer:
         return {name: len(metric.matrix) for name, metric in parts.items() if metric is not None}
 
     def settings(self) -> dict[str, Any]:
-        """What a file holds besides tensors."""
+        """Return what a file holds besides tensors."""
         how = Distortions() if self.metric is None else self.metric.how
         return {"how": asdict(how), "shape": self.shape, "recipe": to_toml(self.recipe)}
 
     def tensors(self) -> dict[str, Tensor]:
-        """Its model and its metrics, as a file holds them."""
+        """Return its model and its metrics, as a file holds them."""
         model = {f"model.{name}": tensor for name, tensor in model_tensors(self.model).items()}
         place = {} if self.metric is None else self.metric.tensors()
         anywhere = {} if self.anywhere is None else self.anywhere.tensors(ANYWHERE)
@@ -130,9 +136,8 @@ class Describer:
 
 
 def progress_of_passes(progress: Callable[[int], Any], passes: int) -> Callable[[int], None]:
-    """A function to call with the number of images just done in one of several passes over the same
-    images. It reports an image to `progress` once every pass has done as many images.
-    """
+    """Make a function to call with the number of images just done in one of several passes over the
+    same images. It reports an image to `progress` once every pass has done as many images."""
     done = 0
     reported = 0
 
@@ -168,7 +173,8 @@ class PictureClassifier:
     def predict_proba(
         self, images: Any, progress: Callable[[int], Any] = lambda images: None
     ) -> np.ndarray:
-        """The probabilities [n, K] of images as `data.load` takes them, or of rows [n, r]."""
+        """Return the probabilities [n, K] of images as `data.load` takes them, or of rows [n,
+        r]."""
         queries = images
         if self.describe is not None and getattr(images, "ndim", 0) != 2:
             queries = self.describe(images, progress)
@@ -185,7 +191,7 @@ class PictureClassifier:
         return np.asarray(known(values).numpy())
 
     def predict(self, images: Any) -> np.ndarray:
-        """The names of the classes, [n]."""
+        """Return the names of the classes, [n]."""
         return np.asarray(np.array(self.classes)[self.predict_proba(images).argmax(1)])
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -195,7 +201,7 @@ class PictureClassifier:
             write_atomic(Path(path), content)
 
     def to_bytes(self) -> bytes:
-        """The content of the file that `save` writes."""
+        """Return the content of the file that `save` writes."""
         tensors = {"rows": self.rows.float(), "probabilities": self.probabilities.float()}
         settings: dict[str, Any] = {"classes": self.classes, "n_neighbors": self.n_neighbors}
         if self.describe is not None:
@@ -243,7 +249,7 @@ def load_classifier(path: str | os.PathLike[str]) -> PictureClassifier:
 
 
 def is_classifier(path: Path) -> bool:
-    """Whether a file holds a classifier, by its beginning."""
+    """Tell whether a file holds a classifier, by its beginning."""
     try:
         with open_regular(path) as file:
             return FORMAT.encode() in file.read(1 << 16)
@@ -252,13 +258,13 @@ def is_classifier(path: Path) -> bool:
 
 
 def _describer(settings: dict[str, Any], tensors: dict[str, Tensor]) -> PictureDescriber | None:
-    """The describer that a file holds; None if it classifies rows only."""
+    """Return the describer that a file holds; None if it classifies rows only."""
     own = _own_describer(settings, tensors) if "recipe" in settings else None
     return read_joined(settings, own) if "views" in settings else own
 
 
 def _own_describer(settings: dict[str, Any], tensors: dict[str, Tensor]) -> Describer:
-    """The describer of learned features."""
+    """Return the describer of learned features."""
     recipe = override(Recipe.paper(), tomllib.loads(settings["recipe"]))
     layers = range(1, recipe.model.depth + 1)
     filters, connectivity = (
@@ -278,7 +284,7 @@ class Metrics(NamedTuple):
 
 
 def read_metrics(tensors: Mapping[str, Tensor], how: Distortions) -> Metrics:
-    """The metrics that a file holds, one or both."""
+    """Return the metrics that a file holds, one or both."""
     place = Metric.from_tensors(tensors, how) if "metric.mean" in tensors else None
     anywhere = None
     if f"{ANYWHERE}.mean" in tensors:
@@ -288,6 +294,28 @@ def read_metrics(tensors: Mapping[str, Tensor], how: Distortions) -> Metrics:
     return Metrics(place, anywhere)
 
 
+@dataclass(frozen=True)
+class DescribingSettings:
+    """How pictures are described, besides what the recipe of their model says.
+
+    sample         pictures that the metric is learned from, at most; of 1,000, the covariance of
+                   distortions is known well enough
+    beside_others  whether other views stand next to the rows. Labels then weigh what is at a place
+                   and what is anywhere, unless the recipe sets one of them
+    change         changes the recipe, such as by settings that a person gave
+    """
+
+    sample: int = 1000
+    beside_others: bool = False
+    change: Callable[[Recipe], Recipe] = lambda recipe: recipe
+
+    def sample_of(self, images: Images) -> Images:
+        """Return some of many images, at even distances; all of few."""
+        if len(images) <= self.sample:
+            return images
+        return images.subset(np.linspace(0, len(images) - 1, self.sample).astype(int))
+
+
 def describe_pictures(
     images: Images,
     run: str | os.PathLike[str] | TrainedRun | None,
@@ -295,14 +323,17 @@ def describe_pictures(
     options: Execution,
     labels: Path | None,
     stage: Stage,
+    settings: DescribingSettings | None = None,
 ) -> tuple[Describer, Tensor]:
-    """The function that describes images, and the rows [N, r] of these images.
+    """Return the function that describes images, and the rows [N, r] of these images.
 
-    run     also keeps the metric, for all images of this size
-    labels  the table of labels next to which the learned run, the metric and the rows are kept;
-            None keeps nothing
-    stage   shows the progress
+    run       also keeps the metric, for all images of this size
+    labels    the table of labels next to which the learned run, the metric and the rows are kept;
+              None keeps nothing
+    stage     shows the progress
+    settings  how pictures are described besides what the recipe says
     """
+    settings = settings or DescribingSettings()
     kept = None if labels is None else labels.with_suffix(".run")
     if isinstance(run, TrainedRun):
         trained = run
@@ -312,13 +343,18 @@ def describe_pictures(
         trained = read_run(kept)
     else:
         trained = learn(images, kept, options, stage)
+    trained = replace(trained, recipe=settings.change(trained.recipe))
     model = trained.model.to(choose_device(options.device, options.engine))
     engine = options.engine
     file = None if trained.folder is None else trained.folder / WHERE_FILE
-    choice = choose_where(model, images, trained.recipe, engine, kept_in=file)
+    if settings.beside_others and trained.recipe.descriptor.where == "auto":
+        choice = WhereChoice("both", WEIGHED)
+    else:
+        choice = choose_where(model, images, trained.recipe, engine, kept_in=file)
     recipe = with_choice(trained.recipe, choice)
-    settings = recipe.inference, recipe.descriptor, images.shape, how
-    made_for = checksum(f"{model.checksum} {settings}", {})
+    facts = recipe.inference, recipe.descriptor, images.shape, how
+    made_for = checksum(f"{model.checksum} {facts}", {})
+    sample = settings.sample_of(images)
     where = recipe.descriptor.where
     anywhere_rows: list[Tensor] = []  # those that the metric was learned from
     ignored = "differences between parts of a picture"
@@ -327,14 +363,15 @@ def describe_pictures(
 
     def metric() -> dict[str, Tensor]:
         tensors: dict[str, Tensor] = {}
-        with stage(f"learning which {ignored} do not matter", len(images)) as progress:
+        with stage(f"learning which {ignored} do not matter", len(sample)) as progress:
             advance = progress_of_passes(progress, 2 if where == "both" else 1)
             if where != "keep":
-                anywhere = learn_anywhere(model, images, recipe, engine=engine, progress=advance)
-                anywhere_rows.append(anywhere.rows)
+                anywhere = learn_anywhere(model, sample, recipe, engine=engine, progress=advance)
+                if sample is images:
+                    anywhere_rows.append(anywhere.rows)
                 tensors |= anywhere.metric.tensors(ANYWHERE)
             if where != "forget":
-                place = learn_metric(model, images, recipe, how, engine=engine, progress=advance)
+                place = learn_metric(model, sample, recipe, how, engine=engine, progress=advance)
                 tensors |= place.tensors()
         return tensors
 
@@ -367,8 +404,8 @@ def kept_tensors(
     make: Callable[[], dict[str, Tensor]],
     shape: tuple[int, int, int],
 ) -> dict[str, Tensor]:
-    """The value in a file, if it was made for the same inputs; otherwise a new one, saved if the
-    folder is writable.
+    """Return the value in a file, if it was made for the same inputs; otherwise a new one, saved if
+    the folder is writable.
 
     shape  of the images, which the file records
     """
@@ -392,8 +429,8 @@ def kept_tensors(
 
 
 def metric_shape(file: Path) -> tuple[int, int, int] | None:
-    """Channels, height and width of the images that a metric in a file learned from; None if an
-    earlier version wrote it."""
+    """Return channels, height and width of the images that a metric in a file learned from; None if
+    an earlier version wrote it."""
     with readable(file, "file of a metric", "remove it"):
         metadata, _ = read_tensors(file)
         if "image_shape" not in metadata:
@@ -403,7 +440,7 @@ def metric_shape(file: Path) -> tuple[int, int, int] | None:
 
 
 def is_finished(run: Path) -> bool:
-    """Whether a folder holds a run whose training is finished."""
+    """Tell whether a folder holds a run whose training is finished."""
     if not has_checkpoint(run / "checkpoint"):
         return (run / "model.safetensors").exists()
     depth = read_run(run).recipe.model.depth
@@ -411,8 +448,8 @@ def is_finished(run: Path) -> bool:
 
 
 def learn(images: Images, out: Path | None, options: Execution, stage: Stage) -> TrainedRun:
-    """A model of the images, learned in a stream, with settings chosen from them. An unfinished run
-    in `out` continues."""
+    """Make a model of the images, learned in a stream, with settings chosen from them. An
+    unfinished run in `out` continues."""
     chosen = choose_defaults(images)
     depth = chosen.recipe.model.depth
     if chosen.image_count is None:

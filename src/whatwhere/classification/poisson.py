@@ -46,7 +46,7 @@ def poisson_learning(
     tolerance: float = TOLERANCE,
     tau: float | None = None,
 ) -> Tensor:
-    """The potentials [N, K] of classes.
+    """Return the potentials [N, K] of classes.
 
     graph      symmetric weights [N, N], sparse CSR, float64
     rows       the labelled rows, [m]
@@ -73,7 +73,7 @@ def label_sources(graph: Tensor, rows: Tensor, labels: Tensor, shares: Tensor) -
 
 
 def source_strengths(labels: Tensor, shares: Tensor) -> Tensor:
-    """The rows of F that are not 0, [m, K]: those of labels [m]."""
+    """Return the rows of F that are not 0, [m, K]: those of labels [m]."""
     given = F.one_hot(labels, len(shares)).to(shares.dtype)
     seen = given.mean(0)
     return (given - seen) * (shares / seen.clamp(min=1 / (2 * len(labels))))
@@ -123,8 +123,8 @@ class PoissonSystem:
 def grow_regions(
     graph: Tensor, parts: Tensor, u: Tensor, rows: Tensor, labels: Tensor, shares: Tensor
 ) -> Tensor:
-    """How many of the walks of a few steps that start at a row end in the regions of the classes,
-    [N, K].
+    """Return how many of the walks of a few steps that start at a row end in the regions of the
+    classes, [N, K].
 
     Every row takes the class that most of its walks end in, a few times over, so that borders of
     regions move to where neighbours are few (threshold dynamics: the second half of PoissonMBO).

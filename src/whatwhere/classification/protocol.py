@@ -50,7 +50,8 @@ class Score:
 
 
 def folds(labels: np.ndarray, count: int = FOLDS, seed: int = 0) -> np.ndarray:
-    """The fold of every image, [N]: each class is spread evenly over the folds, in random order."""
+    """Return the fold of every image, [N]: each class is spread evenly over the folds, in random
+    order."""
     fold = np.empty(len(labels), np.int64)
     generator = np.random.default_rng(seed)
     start = 0
@@ -70,7 +71,7 @@ def choose(
     device: torch.device | str = "cpu",
     progress: Callable[[int], Any] = lambda trials: None,
 ) -> tuple[Trial, tuple[Trial, ...]]:
-    """The best C on validation images, the smallest if errors are equal, and all trials.
+    """Return the best C on validation images, the smallest if errors are equal, and all trials.
 
     x           descriptors of the training images, [N, D]
     y           their labels, [N]
@@ -142,8 +143,8 @@ def score_predictions(
     C: float = 0.0,
     solver: str = "newton",
 ) -> Score:
-    """The errors of a classifier's predictions [N]; `classes` are those that it knows, C is 0 if it
-    is not an SVM."""
+    """Return the errors of a classifier's predictions [N]; `classes` are those that it knows, C is
+    0 if it is not an SVM."""
     if len(predicted) != len(labels):
         raise ImageError(
             f"Got {plural(len(predicted), 'image')} and {plural(len(labels), 'label')}; expected"

@@ -22,7 +22,8 @@ class StabilitySettings(Checked):
     """How stability is measured, and what it says.
 
     repeats  how often other labels are drawn
-    numbers  potentials that are computed at most; of many rows fewer repeats say as much
+    numbers  potentials that are computed at most: of many rows fewer repeats say as much, and if
+             one repeat has more, stability is not measured, so that a label is followed in a second
     enough   held-out labels from which on it is no longer measured: they say more, and it takes
              time
     power    the accuracy above chance is this power of the stability above chance. Between 1.5
@@ -30,13 +31,17 @@ class StabilitySettings(Checked):
     """
 
     repeats: Count = 4
-    numbers: Count = 1 << 18
+    numbers: Count = 1 << 19
     enough: Count = 50
     power: Positive = 1.75
 
     def draws(self, rows: int, classes: int) -> int:
-        """The number of repeats for so many rows and classes."""
-        return max(1, min(self.repeats, self.numbers // (rows * classes)))
+        """Return the number of repeats for so many rows and classes."""
+        return min(self.repeats, self.numbers // (rows * classes))
+
+    def is_measured(self, rows: int, classes: int, held_out: int) -> bool:
+        """Tell whether stability is measured with so many rows, classes and held-out labels."""
+        return held_out < self.enough and self.draws(rows, classes) > 0
 
 
 def stability(
@@ -62,7 +67,7 @@ def stability(
 
 
 def expected_accuracy(stable: float, classes: int, how: StabilitySettings) -> float:
-    """The accuracy to expect of classes of a stability."""
+    """Return the accuracy to expect of classes of a stability."""
     chance = 1 / classes
     above = max(0.0, (stable - chance) / (1 - chance))
     return float(chance + (1 - chance) * above**how.power)

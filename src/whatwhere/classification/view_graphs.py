@@ -78,7 +78,7 @@ class ViewGraphs:
             held_out = len(scores.held_out)
             how = self.weighting.stability
             stable = None
-            if held_out < how.enough:
+            if how.is_measured(len(of_view), classes, held_out):
                 stable = stability(view, of_view, classes, len(rows), how)
             evidence.append(ViewEvidence(scores.found, held_out, agreement, stable))
         names = list(self.join.columns)
@@ -96,8 +96,8 @@ class ViewGraphs:
 
 
 def _overlaps(views: Sequence[RowGraph]) -> list[float]:
-    """The mean share of its pairs of neighbours that each view has in common with others, less
-    what chance gives.
+    """Return the mean share of its pairs of neighbours that each view has in common with others,
+    less what chance gives.
 
     The view with the largest overlap is left out of the mean, because two views of one source, such
     as features with and without their places, agree by nature.

@@ -43,7 +43,7 @@ class ViewJoin:
         return cls(dict(columns), mean, (1 / len(columns),) * len(columns))
 
     def parts(self, rows: Tensor) -> list[Tensor]:
-        """The rows of each view, centred and of unit length."""
+        """Return the rows of each view, centred and of unit length."""
         if rows.shape[1] != len(self.mean):
             raise ImageError(
                 f"Got rows of {rows.shape[1]} columns; expected {len(self.mean)}, as in fit."
@@ -52,25 +52,25 @@ class ViewJoin:
         return [F.normalize(part, dim=1) for part in centred.split(list(self.columns.values()), 1)]
 
     def __call__(self, rows: Tensor) -> Tensor:
-        """The joined rows [n, Σ d] of rows that stand side by side."""
+        """Return the joined rows [n, Σ d] of rows that stand side by side."""
         return self.joined(self.parts(rows))
 
     def joined(self, parts: list[Tensor]) -> Tensor:
-        """The joined rows of what `parts` returned."""
+        """Return the joined rows of what `parts` returned."""
         weighted = [weight**0.5 * part for weight, part in zip(self.weights, parts, strict=True)]
         return torch.cat(weighted, 1)
 
     def tensors(self) -> dict[str, Tensor]:
-        """What a file holds of it, next to `settings`; `read_join` is the inverse."""
+        """Return what a file holds of it, next to `settings`; `read_join` is the inverse."""
         return {_MEAN: self.mean}
 
     def settings(self) -> dict[str, Any]:
-        """The names, columns and weights of the views."""
+        """Return the names, columns and weights of the views."""
         return {"join": {"columns": dict(self.columns), "weights": list(self.weights)}}
 
 
 def read_join(settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> ViewJoin | None:
-    """The join that a file holds; None if its rows are of one description."""
+    """Return the join that a file holds; None if its rows are of one description."""
     if "join" not in settings:
         return None
     columns = {str(name): int(count) for name, count in settings["join"]["columns"].items()}

@@ -63,7 +63,8 @@ class ViewEvidence(NamedTuple):
     stability: float | None = None
 
     def share(self, agreement_labels: float) -> float:
-        """The share of labels that the view finds, with agreement and stability as some of them."""
+        """Return the share of labels that the view finds, with agreement and stability as some of
+        them."""
         unlabelled = self.agreement
         if self.stability is not None:
             unlabelled = (self.agreement + self.stability) / 2
@@ -88,7 +89,7 @@ class ViewWeights:
     evidence: tuple[ViewEvidence, ...] = ()
 
     def __str__(self) -> str:
-        """The weights in one line, the largest first; without views of no weight."""
+        """Return the weights in one line, the largest first; without views of no weight."""
         order = np.argsort(-np.array(self.values), kind="stable")
         used = [number for number in order if self.values[number] > 0]
         return ", ".join(f"{self.names[number]} {self.values[number]:.2g}" for number in used)
@@ -127,6 +128,6 @@ class ViewWeights:
 def _usual_weights(
     names: Sequence[str], overlaps: Sequence[float], how: ViewWeighting
 ) -> np.ndarray:
-    """The weights of views before labels say, not scaled."""
+    """Return the weights of views before labels say, not scaled."""
     known = np.array([how.known.get(name, 1.0) for name in names])
     return np.asarray(known * (np.array(overlaps) + how.floor))

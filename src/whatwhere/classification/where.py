@@ -14,8 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from whatwhere.errors import SpecError
-from whatwhere.files import disk_errors, read_json, readable, write_json
+from whatwhere.files import disk_errors, json_fields, write_json
 from whatwhere.inference import infer
 from whatwhere.inference.target import ImageSource, in_model_units
 from whatwhere.model import DeconvNet
@@ -43,6 +42,10 @@ WORDS: dict[Where, str] = {
         " descriptor.where=forget or keep."
     ),
 }
+WEIGHED = (
+    "The rows describe which features a picture has and, apart from that, where they lie; the"
+    " labels weigh both. For one alone: --set descriptor.where=forget or keep."
+)
 
 
 class WhereChoice(NamedTuple):
@@ -53,7 +56,7 @@ class WhereChoice(NamedTuple):
 
 
 def place_share(features: Tensor) -> float:
-    """The share of the variance of feature maps [N, B, H, W] that places explain.
+    """Return the share of the variance of feature maps [N, B, H, W] that places explain.
 
     Chance explains 1/N of it, which is subtracted.
     """
@@ -93,20 +96,19 @@ def choose_where(
 
 
 def read_choice(file: Path | None) -> WhereChoice | None:
-    """The choice that a file records; None without a file."""
+    """Return the choice that a file records; None without a file."""
     if file is None or not file.exists():
         return None
-    kept = read_json(file, _FORMAT, "choice of what rows describe", "remove it")
-    with readable(file, "choice of what rows describe", "remove it"):
+    with json_fields(file, _FORMAT, "choice of what rows describe", "remove it") as kept:
         if kept["where"] not in ("keep", "forget", "both"):
-            raise SpecError(f"Got where = {kept['where']!r}; expected keep, forget or both.")
+            raise ValueError(f"where is {kept['where']!r}; expected keep, forget or both")
         return WhereChoice(kept["where"], str(kept["line"]))
 
 
 def choose_by_share(
     model: DeconvNet, images: ImageSource, recipe: Recipe, engine: str
 ) -> WhereChoice:
-    """The choice by the share of the variance that places explain in some of the images."""
+    """Return the choice by the share of the variance that places explain in some of the images."""
     images = in_model_units(model.spec, images)
     if images[0:1].shape[2] == 1:
         return WhereChoice("keep", "Rows describe what is at each time, because these are signals.")
@@ -126,5 +128,5 @@ def choose_by_share(
 
 
 def with_choice(recipe: Recipe, choice: WhereChoice) -> Recipe:
-    """The same recipe with the choice in place of 'auto'."""
+    """Return the same recipe with the choice in place of 'auto'."""
     return replace(recipe, descriptor=replace(recipe.descriptor, where=choice.where))

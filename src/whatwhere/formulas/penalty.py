@@ -51,3 +51,17 @@ def shrink_powered(p, beta, alpha):
         else:
             cut = beta * alpha * pow(size, alpha - 1)
     return p - clamp(p, -cut, cut)
+
+
+def shrink_slopes(p, beta, alpha):
+    """Return the derivatives of `shrink_powered` by p and β, 0 where its result is 0."""
+    size = abs(p)
+    size = where(size > 0, size, 1e-30)
+    if alpha == 1:
+        slope = 0 * size + 1
+        growth = 0 * size
+    else:
+        slope = alpha * pow(size, alpha - 1)
+        growth = beta * (1 - alpha) * slope / size
+    kept = size > beta * slope
+    return where(kept, 1 + growth, 0 * size), where(kept, where(p > 0, -slope, slope), 0 * size)

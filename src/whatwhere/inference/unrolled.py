@@ -12,7 +12,7 @@ start of the pooling variables has a scale of μ and one of γ for each layer. `
 have filters of their own on the pass up.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from whatwhere.engines.reference import ista
+from whatwhere.engines.reference.pooling_update import Scales
 from whatwhere.engines.reference.step_size import pooling_rate, safe_step
 from whatwhere.errors import ImageError, SpecError, plural
 from whatwhere.formulas.step import next_momentum
@@ -171,13 +172,24 @@ class UnrolledInference(nn.Module):
         return Problem(model, v, self.phase, self.settings, nothing_known, mask, pairs=True)
 
     def run(self, problem: Problem) -> Latents:
-        """Return all steps. No branch depends on a value, so that they can be exported."""
-        state = ista.start(problem, self.start_scales)
+        """Return the latents after all steps. No branch depends on a value: it can be exported."""
         rate = pooling_rate(problem.images, problem.mask, self.contrast)
-        state = replace(state, pooling_rate=rate.view_as(state.pooling_rate))
-        for sizes in self.sizes():
-            state, _, _ = ista.step(problem, state, sizes)
-        return Latents(state.p, state.theta, Background())
+        return run_steps(problem, self.sizes(), self.start_scales, rate)
+
+
+def run_steps(
+    problem: Problem, steps: Sequence[ista.LearnedSizes], scales: Scales, rate: Tensor
+) -> Latents:
+    """Return the latents after steps of these sizes.
+
+    scales  factors of the fitted μ and γ of each layer
+    rate    factors of β_U of each image, [N]
+    """
+    state = ista.start(problem, scales)
+    state = replace(state, pooling_rate=rate.view_as(state.pooling_rate))
+    for sizes in steps:
+        state, _, _ = ista.step(problem, state, sizes)
+    return Latents(state.p, state.theta, Background())
 
 
 def first_guess(model: DeconvNet, steps: int, inference: InferenceSpec) -> list[StepSpec]:

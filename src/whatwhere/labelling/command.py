@@ -16,6 +16,7 @@ from whatwhere.commands.builder import Settings, command
 from whatwhere.commands.inputs import EXECUTION, ImageInput, read_images, recorded_by
 from whatwhere.commands.outputs import Stages, claim
 from whatwhere.errors import SpecError, plural, printable, warn
+from whatwhere.spec import Recipe
 from whatwhere.spec.execution import Execution
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from whatwhere.progress import Stage
 
 
-@command(DISTORTIONS, EXECUTION, (ImageInput, "size"), flags="size")
+@command(DISTORTIONS, EXECUTION, (ImageInput, "size"), (Recipe, "descriptor"), flags="size")
 def label(
     images: str | None = None,
     run: str | None = None,
@@ -174,7 +175,9 @@ class _Opening:
         from whatwhere.labelling.descriptions import Behind
 
         how = self.settings.of(Distortions)
-        return Behind(source, self.run, how, self.settings.of(Execution), self.out)
+        options = self.settings.of(Execution)
+        change = self.settings.override
+        return Behind(source, self.run, how, options, self.out, change=change)
 
     def page(self, source: "ww.data.Images") -> "LabelPage":
         """Return the page of a session on pictures, which begins in a thread."""

@@ -2,7 +2,7 @@
 side by side."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -12,12 +12,17 @@ import torch
 from torch import Tensor
 
 from whatwhere.classification.joined_describer import JoinedDescriber, PictureDescriber
-from whatwhere.classification.picture_classifier import describe_pictures, is_finished
+from whatwhere.classification.picture_classifier import (
+    DescribingSettings,
+    describe_pictures,
+    is_finished,
+)
 from whatwhere.classification.settings import Distortions
 from whatwhere.data import Images
 from whatwhere.errors import listed
 from whatwhere.learning import TrainedRun
 from whatwhere.progress import Stage, no_stage
+from whatwhere.spec import Recipe
 from whatwhere.spec.execution import Execution
 from whatwhere.views import Colour, Edges, MapView
 
@@ -123,6 +128,7 @@ class Behind:
     labels    the table of labels next to which the model is kept; None keeps nothing
     plain     the views, and how many pictures they described at first
     settings  how long stages usually take
+    change    changes the recipe, such as by settings that a person gave
     """
 
     images: Images
@@ -132,6 +138,7 @@ class Behind:
     labels: Path | None
     plain: PlainSettings = field(default_factory=PlainSettings)
     settings: BehindSettings = field(default_factory=BehindSettings)
+    change: Callable[[Recipe], Recipe] = lambda recipe: recipe
 
     def weights(self) -> list[float]:
         """How long each stage to come usually takes."""
@@ -150,8 +157,9 @@ class Behind:
 
     def learned(self, stage: Stage) -> Description:
         """Describe all pictures by learned features."""
+        describing = DescribingSettings(beside_others=True, change=self.change)
         describe, rows = describe_pictures(
-            self.images, self.run, self.how, self.options, self.labels, stage
+            self.images, self.run, self.how, self.options, self.labels, stage, describing
         )
         return Description("learned features", rows, describe)
 

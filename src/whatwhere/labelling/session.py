@@ -16,6 +16,7 @@ import torch
 
 from whatwhere.classification.joined_describer import PictureDescriber
 from whatwhere.classification.picture_classifier import (
+    DescribingSettings,
     PictureClassifier,
     describe_pictures,
 )
@@ -163,9 +164,11 @@ class Labelling:
             if first is not None and first < len(images):
                 at = np.sort(np.random.default_rng(0).permutation(len(images))[:first])
             return plain_description(images, as_views(features), at, stage)
-        describe, rows = describe_pictures(images, run, how, options, self.file, stage)
-        learned = Description("learned features", rows, describe, None, describe.columns)
         others = as_views([view for view in features or () if view != OWN])
+        settings = DescribingSettings(beside_others=bool(others))
+        described = describe_pictures(images, run, how, options, self.file, stage, settings)
+        describe, rows = described
+        learned = Description("learned features", rows, describe, None, describe.columns)
         if not others:
             return learned
         return joined_description(plain_description(images, others, None, stage), learned)

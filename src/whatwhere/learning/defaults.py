@@ -75,20 +75,27 @@ class Defaults(NamedTuple):
     @property
     def line(self) -> str:
         """The line that reports the settings."""
-        return self._line(self.passes)
-
-    def _line(self, passes: str) -> str:
-        return "; ".join(part for part in (self.reasons, passes) if part) + self.remedy
+        return self.line_for(self.recipe)
 
     def line_for(self, recipe: Recipe) -> str:
-        """Report the settings of a recipe that changes the epochs of this one."""
+        """Report the settings of a recipe that changes the epochs or the input stage of this
+        one."""
+        reasons = self.reasons
+        stage = recipe.model.input.kind
+        if stage != self.recipe.model.input.kind:
+            reasons = f"Input stage {stage!r}, as you set"
+        parts = (reasons, self._passes_for(recipe))
+        return "; ".join(part for part in parts if part) + self.remedy
+
+    def _passes_for(self, recipe: Recipe) -> str:
+        """Say how long a recipe trains each layer."""
         epochs = [layer.epochs for layer in recipe.learning]
         if not self.passes or epochs == [layer.epochs for layer in self.recipe.learning]:
-            return self.line
+            return self.passes
         words = f"{epochs[0]:,}" if len(set(epochs)) == 1 else listed(epochs)
         layers = "each layer is" if len(set(epochs)) == 1 else "the layers are"
         noun = "epoch" if set(epochs) == {1} else "epochs"
-        return self._line(f"as you set, {layers} trained for {words} {noun}")
+        return f"as you set, {layers} trained for {words} {noun}"
 
 
 @runtime_checkable

@@ -58,7 +58,7 @@ def unsupported_reason(regions: Regions, *tensors: Tensor) -> str | None:
         return f"the tensors are on {first.device.type}, but the kernels run on cuda and cpu"
     if any(tensor.dtype not in DTYPES for tensor in tensors):
         return f"the kernels support {', '.join(map(str, DTYPES))}, not {first.dtype}"
-    if _transformed(*tensors):
+    if is_transformed(*tensors):
         return "grad and jvp of torch.func and forward-mode derivatives need the plain form"
     package, installed = ("triton", HAS_TRITON) if first.is_cuda else ("numba", HAS_NUMBA)
     if not installed:
@@ -68,7 +68,7 @@ def unsupported_reason(regions: Regions, *tensors: Tensor) -> str | None:
     return None
 
 
-def _transformed(*tensors: Tensor) -> bool:
+def is_transformed(*tensors: Tensor) -> bool:
     """Whether a transform is active that the operators have no rule for: every one but vmap."""
     if torch._C._are_functorch_transforms_active():
         if torch.compiler.is_compiling():

@@ -80,7 +80,7 @@ class Operator:
         self.registered = _register(name, schema, kernel, empty, vjp)
 
     def __call__(self, *tensors: Tensor | None, settings: Settings) -> Any:
-        if _is_traced(tensors):
+        if is_traced(tensors):
             return self.registered(*tensors, *settings.numbers())
         if self.function is not None and torch.is_grad_enabled():
             return self.function.apply(*tensors, settings)
@@ -89,10 +89,10 @@ class Operator:
 
 def is_recorded(*tensors: Tensor) -> bool:
     """Whether gradients may be asked for, or PyTorch records the operators that run."""
-    return torch.is_grad_enabled() or _is_traced(tensors)
+    return torch.is_grad_enabled() or is_traced(tensors)
 
 
-def _is_traced(tensors: Sequence[Tensor | None]) -> bool:
+def is_traced(tensors: Sequence[Tensor | None]) -> bool:
     """Whether PyTorch records, replaces or maps the operators that run."""
     if torch.compiler.is_compiling() or is_tracing():
         return True

@@ -54,8 +54,9 @@ def _pool_pairs(z: Tensor, regions: Regions, fit: MomentFit) -> Tensor:
 
 def is_exporting() -> bool:
     """Whether the operators that run are recorded for a program without our kernels."""
-    # the flag itself: before torch 2.13, torch.compile takes `is_exporting()` for true
-    return torch.compiler._is_exporting_flag or is_tracing()
+    # the flag itself: before torch 2.13, torch.compile takes `is_exporting()` for true. Before
+    # torch 2.7 there is none, and an exported program keeps the kernels.
+    return bool(getattr(torch.compiler, "_is_exporting_flag", False)) or is_tracing()
 
 
 def pool(z: Tensor, where: PoolingParams, regions: Regions) -> Tensor:

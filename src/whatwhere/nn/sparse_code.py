@@ -6,11 +6,13 @@ import torch
 from torch import Tensor, nn
 
 from whatwhere.engines import Engine, resolve, unsupported_reasons
+from whatwhere.engines.reference.step_size import pooling_rate
 from whatwhere.errors import ImageError
 from whatwhere.inference.unrolled import UnrolledInference
 from whatwhere.latents import Latents, PoolingParams
 from whatwhere.model import DeconvNet, Problem
-from whatwhere.nn.operators import is_recorded
+from whatwhere.nn import trained_steps
+from whatwhere.nn.operators import is_recorded, is_traced
 from whatwhere.spec import InferenceSpec, LayerSpec, ModelSpec, PoolingKind, pooling_of
 from whatwhere.spec.checks import Size
 
@@ -133,12 +135,31 @@ class SparseCode2d(UnrolledInference):
             )
         model = self.model
         v, background = model.input_stage.forward(images, None)
-        engine = None if is_recorded(images) else self._engine(model, v)
-        if engine is None:
-            latents = self.run(self.problem(model, v))
-        else:
-            latents = engine.solve(self._fixed_problem(model, v)).latents
+        latents = self._infer(model, v)
         return Latents(latents.p, latents.pooling_params, background=background)
+
+    def _infer(self, model: DeconvNet, v: Tensor) -> Latents:
+        """The steps, by an engine where one computes what is asked for."""
+        if not is_recorded(v):
+            engine = self._engine(model, v)
+            if engine is not None:
+                return engine.solve(self._fixed_problem(model, v)).latents
+        elif not is_traced((v,)) and len(v) > 0:
+            fixed = self._fixed_problem(model, v)
+            if trained_steps.supports(fixed):
+                problem = self.problem(model, v)
+                where = self.return_where
+                return trained_steps.run(fixed, problem, self._given(v), return_where=where)
+        return self.run(self.problem(model, v))
+
+    def _given(self, v: Tensor) -> trained_steps.Given:
+        """What the steps follow from, as tensors that gradients flow to."""
+        sizes = [
+            torch.cat([torch.stack([s.size, s.threshold, s.extrapolation]), s.pooling_step])
+            for s in self.sizes()
+        ]
+        rates = pooling_rate(v, None, self.contrast)
+        return trained_steps.Given(v, torch.stack(sizes), self.log_scales.exp(), rates)
 
     def _fixed_problem(self, model: DeconvNet, v: Tensor) -> Problem:
         """The problem that the steps solve, with the sizes of the steps as numbers."""

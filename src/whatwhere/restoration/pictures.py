@@ -30,7 +30,7 @@ from whatwhere.files import (
     claim,
     disk_errors,
     file_checksum,
-    read_json,
+    json_fields,
     write_atomic,
     write_json,
     write_result,
@@ -424,7 +424,9 @@ def _write_record(out: Path, record: dict[str, Any]) -> None:
 
 def _read_record(out: Path) -> dict[str, Any]:
     remedy = "choose another folder, or use --overwrite"
-    return read_json(out / RECORD, _RECORD_FORMAT, "record of restored pictures", remedy)
+    kind = "record of restored pictures"
+    with json_fields(out / RECORD, _RECORD_FORMAT, kind, remedy) as record:
+        return record
 
 
 def _made(settings: dict[str, Any], jobs: Sequence[Job], out: Path) -> dict[str, Any]:

@@ -34,9 +34,12 @@ class EventOptions(Checked):
                inference found. By default, an event must exceed five standard deviations of what
                its waveform finds in the noise of the recording, and have a fifth of the energy at
                its place
+    rhythm     let the rhythm of a recording that has one, such as that of a heart, decide which
+               events there are, unless a threshold is given
     """
 
     threshold: NonNegative | None = None
+    rhythm: bool = True
 
 
 @command(
@@ -44,7 +47,7 @@ class EventOptions(Checked):
     (ImageInput, "rate"),
     EXECUTION,
     (Recipe, "inference"),
-    flags="threshold rate device",
+    flags="threshold rhythm rate device",
     old=(model_first("recording"),),
 )
 def events(
@@ -104,15 +107,26 @@ def _write(
 ) -> Report:
     """Write the table of the events of signals."""
     from whatwhere.signals.event_table import write_events
-    from whatwhere.signals.find import tile_count
+    from whatwhere.signals.find import Rhythm, tile_count
     from whatwhere.signals.recording import unknown_gaps
 
-    threshold = settings.of(EventOptions).threshold
+    options = settings.of(EventOptions)
     engine = settings.of(Execution).engine
+    rhythms: list[Rhythm] = []
     with stages.stage(
         f"finding events in {signals.name}", tile_count(run.model, signals)
     ) as advance:
-        count = write_events(file, run.recipe, run.model, signals, threshold, engine, advance)
+        count = write_events(
+            file,
+            run.recipe,
+            run.model,
+            signals,
+            options.threshold,
+            engine,
+            advance,
+            in_rhythm=options.rhythm,
+            on_rhythm=rhythms.append,
+        )
     length = run.model.spec.layers[0].filter_shape[1]
     gaps = unknown_gaps(signals, length)
     words = f"{printable(file)}: {plural(count, 'event')}"
@@ -126,11 +140,14 @@ def _write(
             ". Check that the recording has the rate and the unit of the one that the model"
             " learned from"
         )
+    for rhythm in rhythms:
+        words += f"; {rhythm.in_words(signals.rate)}"
     if signals.rate is None:
         words += "; no times in seconds, because the rate is not known (give --rate)"
     facts = {
         "file": str(file),
         "events": count,
+        "rhythms": [rhythm._asdict() for rhythm in rhythms],  # period in samples
         "gaps": [[gap.start, gap.stop] for gap in gaps],  # samples
     }
     return Report(facts, words)

@@ -8,8 +8,9 @@ whose shape varies. `EventSettings` has the limits.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -24,6 +25,7 @@ from whatwhere.model.sized import LayerPlaces, SizedModel
 from whatwhere.signals.noise import waveform_noise
 from whatwhere.signals.overlaps import Limits, Stretch, explain_overlaps
 from whatwhere.signals.recording import Signals
+from whatwhere.signals.rhythm import Candidates, RhythmSettings, choose_in_rhythm, regularity
 from whatwhere.spec import AutoLam, InferenceSpec, LineSearch, ModelSpec, Phase
 from whatwhere.spec.checks import require
 
@@ -46,6 +48,8 @@ class EventSettings:
     covered_share       the same where waveforms cover a recording
     visible             share of a waveform's energy on known samples: with less, at an end or a
                         gap, an event is a guess
+    rhythm              how a rhythm decides which events fit it; None for recordings in which it
+                        says nothing about events
     """
 
     tile: int = 4096
@@ -57,11 +61,34 @@ class EventSettings:
     covered_deviations: float = 3.0
     covered_share: float = 0.5
     visible: float = 0.5
+    rhythm: RhythmSettings | None = field(default_factory=RhythmSettings)
 
     def inference(self, spec: InferenceSpec) -> InferenceSpec:
         """The same inference with these steps, whether or not codes converge."""
         momentum = LineSearch(momentum=True)
         return replace(spec, step=momentum, steps=self.steps, tolerance=0.0, gap=0.0)
+
+
+class Rhythm(NamedTuple):
+    """A rhythm that decided which events of a recording there are.
+
+    period    the usual interval between events, in samples
+    left_out  events that do not fit it
+    added     weak events that fit it
+    """
+
+    period: float
+    left_out: int
+    added: int
+
+    def in_words(self, rate: float | None) -> str:
+        """Describe the rhythm in a clause."""
+        usual = f"{self.period:,.0f} samples" if rate is None else f"{self.period / rate:.3g} s"
+        return (
+            f"the rhythm, {usual} between events, left out {plural(self.left_out, 'event')} and"
+            f" added {self.added:,} weak {'one' if self.added == 1 else 'ones'} (--no-rhythm"
+            " decides without it)"
+        )
 
 
 _SETTINGS = EventSettings()
@@ -94,7 +121,9 @@ def find_events(
                exceed five standard deviations of what its waveform finds in the noise, and have a
                fifth of the recording's energy at its place. If waveforms cover the recording, as
                those of a pulse do, it must exceed three deviations of the residual and have half of
-               the energy. 0 returns everything that inference found
+               the energy. In a recording with a rhythm, such as that of a heart, the rhythm then
+               decides which of these and of weaker ones are events. 0 returns everything that
+               inference found
     tile       number of samples inferred together, with the overlap
     engine     as in `infer`
     progress   called after every tile with the number 1
@@ -139,6 +168,7 @@ def iter_events(
     engine: str = "auto",
     progress: Callable[[int], None] | None = None,
     settings: EventSettings = _SETTINGS,
+    on_rhythm: Callable[[Rhythm], None] | None = None,
 ) -> Iterator[Events]:
     """The events of `find_events`, a table for each tile, in memory that does not grow with their
     number.
@@ -165,16 +195,25 @@ def iter_events(
                 f" long; expected {expected}, as the model has, and at least one sample."
             )
         grid = TileGrid.of(model.spec, 1, samples, tile, overlap)
-        least = least_amplitudes(model, picture, grid, spec, threshold, settings)
-        for inferred in infer_latents(model, picture, grid, spec, plan, engine=engine):
-            events = tile_events(model, inferred, least, settings.visible)
-            events = events_of_core(events, model, inferred, samples)
+        limits = limits_of(model, picture, grid, spec, threshold, settings)
+        inferred = infer_latents(model, picture, grid, spec, plan, engine=engine)
+        found = map(partial(_candidates_of, model, samples, limits, settings), inferred)
+        counted = _counted(found, progress)
+        for events in _in_rhythm(counted, model, settings.rhythm, on_rhythm):
             events["signal"] = row
             if isinstance(recording, Signals) and recording.rate is not None:
                 events["seconds"] = recording.start + events["sample"] / recording.rate
             yield events
-            if progress is not None:
-                progress(1)
+
+
+def _counted(
+    tables: "Iterator[_TileEvents]", progress: Callable[[int], None] | None
+) -> "Iterator[_TileEvents]":
+    """Yield the same tables, and report each."""
+    for table in tables:
+        yield table
+        if progress is not None:
+            progress(1)
 
 
 def pictures_of(recording: Any, spec: ModelSpec) -> Iterator[Picture]:
@@ -197,33 +236,46 @@ def pictures_of(recording: Any, spec: ModelSpec) -> Iterator[Picture]:
 # What an event must have --------------------------------------------------------------------------
 
 
-def least_amplitudes(
+class _BothLimits(NamedTuple):
+    """What an event must have, and what a candidate must have that a rhythm may choose; None for
+    everything that inference found, or for no candidates."""
+
+    events: Limits | None
+    candidates: Limits | None
+
+
+def limits_of(
     model: DeconvNet,
     picture: Picture,
     grid: TileGrid,
     spec: InferenceSpec,
     threshold: float | None,
     settings: EventSettings,
-) -> Limits | None:
-    """The smallest amplitudes of events; None for everything that inference found."""
+) -> _BothLimits:
+    """Measure the noise of a recording and return the limits of its events."""
     if threshold == 0:
-        return None
+        return _BothLimits(None, None)
     maps = model.spec.layers[0].maps
     signed = not model.spec.nonnegative
     if threshold is not None:
-        return Limits(np.full(maps, threshold), 0.0, signed)
+        return _BothLimits(Limits(np.full(maps, threshold), 0.0, signed), None)
     noise = waveform_noise(model, picture, grid)
-    deviations = settings.deviations
-    share = settings.share
-    if noise.covers:
-        deviations = settings.covered_deviations
-        share = settings.covered_share
-    amplitude = deviations * noise.deviations
-    if not isinstance(spec.lam, AutoLam):
-        # λ leaves out what is smaller than 1/λ; training chose it by the size of the events
-        smallest = settings.deviations / settings.lam_deviations / spec.lam
-        amplitude = np.maximum(amplitude, smallest)
-    return Limits(amplitude, share, signed)
+
+    def limits(deviations: float, by_lam: float, share: float) -> Limits:
+        """Return limits in deviations of the noise, of which λ has `lam_deviations`."""
+        amplitude = deviations * noise.deviations
+        if not isinstance(spec.lam, AutoLam):
+            # λ leaves out what is smaller than 1/λ; training chose it by the size of the events
+            amplitude = np.maximum(amplitude, by_lam / settings.lam_deviations / spec.lam)
+        return Limits(amplitude, share, signed)
+
+    deviations = settings.covered_deviations if noise.covers else settings.deviations
+    share = settings.covered_share if noise.covers else settings.share
+    rhythm = settings.rhythm
+    weak = None
+    if rhythm is not None and model.spec.depth == 1:
+        weak = limits(rhythm.deviations, rhythm.deviations, rhythm.share)
+    return _BothLimits(limits(deviations, settings.deviations, share), weak)
 
 
 def chosen_rows(events: Events, taken: np.ndarray) -> Events:
@@ -235,25 +287,128 @@ def chosen_rows(events: Events, taken: np.ndarray) -> Events:
     return events[taken]
 
 
-def tile_events(
-    model: DeconvNet, inferred: InferredTile, least: Limits | None, visible: float
-) -> Events:
-    """The events of a tile that are large enough, with their amplitudes and what they explain."""
+class _TileEvents(NamedTuple):
+    """The events of a tile, and the candidates that a rhythm may choose; None for none."""
+
+    events: Events
+    candidates: Events | None
+
+
+def _candidates_of(
+    model: DeconvNet,
+    samples: int,
+    limits: _BothLimits,
+    settings: EventSettings,
+    inferred: InferredTile,
+) -> _TileEvents:
+    """Return the events that are taken from a tile.
+
+    samples  of the recording
+    """
     columns = inferred.window.columns
     sized = model.at(1, columns.stop - columns.start)
-    events = events_of(sized, inferred.latents)
+    stretch = stretch_of(sized, inferred)
+    tables = []
+    for least in limits if limits.candidates is not None else limits[:1]:
+        events = _tile_events(events_of(sized, inferred.latents), model, stretch, least, settings)
+        events["sample"] += columns.start
+        tables.append(events_of_core(events, model, inferred, samples))
+    return _TileEvents(tables[0], tables[1] if len(tables) > 1 else None)
+
+
+def _tile_events(
+    events: Events,
+    model: DeconvNet,
+    stretch: Stretch,
+    least: Limits | None,
+    settings: EventSettings,
+) -> Events:
+    """Return the events of a tile that are large enough, with their amplitudes and what they
+    explain."""
     if len(events) == 0:
         return events
-    stretch = stretch_of(sized, inferred)
     # groups of a second layer need their parts as inference found them
     if least is not None and model.spec.depth == 1:
         events = explain_overlaps(events, stretch, least)
     measure(events, stretch)
     set_peaks(events, stretch.f)
     if least is not None:
-        events = chosen_rows(events, are_large(events, stretch, least, visible))
-    events["sample"] += columns.start
+        events = chosen_rows(events, are_large(events, stretch, least, settings.visible))
     return events
+
+
+# Rhythm -------------------------------------------------------------------------------------------
+
+
+def _in_rhythm(
+    tables: Iterator[_TileEvents],
+    model: DeconvNet,
+    settings: RhythmSettings | None,
+    on_rhythm: Callable[[Rhythm], None] | None,
+) -> Iterator[Events]:
+    """Yield the events of a recording: those that fit its rhythm, if it has one, at the end;
+    otherwise tile by tile, once enough of them show that it has none."""
+    waiting: list[_TileEvents] = []
+    count = 0
+    looked_at = 0
+    may_have = settings is not None
+    for table in tables:
+        if not may_have or table.candidates is None or settings is None:
+            yield table.events
+            continue
+        waiting.append(table)
+        count += len(table.events)
+        if count < max(settings.decided, 2 * looked_at):
+            continue
+        looked_at = count
+        times = join_events([each.events for each in waiting])["sample"]
+        if regularity(times, settings) < settings.regular:
+            may_have = False
+            yield from (each.events for each in waiting)
+            waiting = []
+    if not waiting or settings is None:
+        return
+    usual = join_events([each.events for each in waiting])
+    if regularity(usual["sample"], settings) < settings.regular:
+        yield from (each.events for each in waiting)
+        return
+    chosen = _choose(usual, waiting, model, settings)
+    if on_rhythm is not None:
+        on_rhythm(_rhythm_of(usual, chosen, model))
+    yield chosen
+
+
+def _choose(
+    usual: Events, waiting: list[_TileEvents], model: DeconvNet, settings: RhythmSettings
+) -> Events:
+    """Return the candidates that fit the rhythm of the usual events."""
+    candidates = join_events([each.candidates for each in waiting if each.candidates is not None])
+    columns = Candidates(
+        candidates["sample"], candidates["waveform"], candidates["explained"].clip(0, 1)
+    )
+    chosen = candidates[choose_in_rhythm(columns, usual["sample"], settings)]
+    near = OVERLAPPING * model.spec.layers[0].filter_shape[1]
+    chosen["doubtful"] = overlapping(chosen, near)
+    return chosen
+
+
+def _rhythm_of(usual: Events, chosen: Events, model: DeconvNet) -> Rhythm:
+    """Count what a rhythm left out and added: events without one of the others near them."""
+    near = OVERLAPPING * model.spec.layers[0].filter_shape[1] / 2
+
+    def without(some: np.ndarray, others: np.ndarray) -> int:
+        """Count times without one of the others near them."""
+        after = np.searchsorted(others, some).clip(0, len(others) - 1)
+        before = (after - 1).clip(0)
+        distance = np.minimum(np.abs(others[after] - some), np.abs(others[before] - some))
+        return int((distance > near).sum())
+
+    times = chosen["sample"]
+    left_out = without(usual["sample"], times)
+    return Rhythm(float(np.median(np.diff(times))), left_out, without(times, usual["sample"]))
+
+
+# What an event must have in its tile --------------------------------------------------------------
 
 
 def are_large(events: Events, stretch: Stretch, least: Limits, visible: float) -> np.ndarray:

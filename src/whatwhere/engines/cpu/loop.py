@@ -23,6 +23,8 @@ class Images(NamedTuple):
     beta    [N, T]  read, or written where `settings.own_step`;  norms [N, 2]  ‖g‖² and ‖M ⊙ R g‖²
             at the last point
     trace   [N, T + 1, 3]  reconstruction, penalty, non-zeros;  fista [N]  FISTA's t
+    tape    [N, T, …]  what back-propagation needs of the state before each step, and its p; [N, T,
+            0] if it is not kept
     """
 
     images: Array
@@ -33,6 +35,7 @@ class Images(NamedTuple):
     norms: Array
     trace: Array
     fista: Array
+    tape: Array
 
 
 class Memory(NamedTuple):
@@ -92,6 +95,10 @@ def advance(source: str) -> Any:
                         copy_latents(all.packed[n], state, network.layers, False)
                         continue
                     propagate(state, network)
+                if all.tape.shape[2] > 0:
+                    kept = all.tape.shape[2] - length
+                    copy(state, 0, all.tape[n, t], 0, kept)
+                    copy(code, t % 2 * length, all.tape[n, t], kept, length)
                 if config.line_search:
                     search_line(state, network, target, config, all.norms[n], all.beta[n, t:])
 

@@ -136,10 +136,24 @@ def load_first_error(state: Array, bottom: Layer, target: Target, needed: bool) 
 def signal_at_z(state: Array, network: Network, settings: Settings, k: int) -> float:
     """Propagate the signal below layer k to its z; what is up to this is rounding."""
     layers, filters = network
-    if settings.fast_fit and layers[k].winograd and layers[k].fit == MOMENTS:
+    if fits_fast(layers[k], settings):
         convolve_up(state, filters, layers[k - 1], layers[k])
-        return ROUNDING * largest_signal(state, layers[k]) * np.finfo(state.dtype).eps
-    convolve_up_directly(state, filters, layers[k - 1], layers[k])
+    else:
+        convolve_up_directly(state, filters, layers[k - 1], layers[k])
+    return rounding_of(state, layers[k], settings)
+
+
+@inline_jit
+def fits_fast(layer: Layer, settings: Settings) -> bool:
+    """Whether a layer is fitted to a signal that Winograd's method has rounded."""
+    return settings.fast_fit and layer.winograd and layer.fit == MOMENTS
+
+
+@inline_jit
+def rounding_of(state: Array, layer: Layer, settings: Settings) -> float:
+    """The size of the signal at z up to which it is rounding."""
+    if fits_fast(layer, settings):
+        return ROUNDING * largest_signal(state, layer) * np.finfo(state.dtype).eps
     return 0.0
 
 
