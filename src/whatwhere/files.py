@@ -7,7 +7,6 @@ program wrote into it.
 
 import csv
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -24,7 +23,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from whatwhere.errors import (
     ImageError,
@@ -61,7 +60,7 @@ def open_atomic(path: Path) -> Iterator[BinaryIO]:
     try:
         with open(temporary, "x+b") as file:
             with suppress(OSError):  # some file systems have no locks
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _lock(file.fileno())
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -114,7 +113,7 @@ def _remove_unlocked(path: Path) -> None:
     with suppress(OSError), open(path, "rb") as file:
         if time.time() - os.fstat(file.fileno()).st_mtime < 10:  # seconds
             return
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises OSError if another one has it
+        _lock(file.fileno())  # raises OSError if another one has it
         path.unlink()
 
 
@@ -135,26 +134,51 @@ def new_folder(folder: Path) -> Iterator[None]:
 
 def sync_folder(folder: Path) -> None:
     """Flush the names in a folder to the disk, so that a rename survives a power failure."""
-    handle = os.open(folder, os.O_RDONLY)
+    with _opened(folder) as handle:
+        if handle is not None:
+            os.fsync(handle)
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[int | None]:
+    """Open a folder itself; None where that is not permitted, as on Windows."""
+    handle = None
+    with suppress(PermissionError):
+        handle = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        yield handle
     finally:
-        os.close(handle)
+        if handle is not None:
+            os.close(handle)
+
+
+try:
+    from fcntl import LOCK_EX, LOCK_NB, flock
+except ModuleNotFoundError:  # Windows, where folders have no locks
+
+    def _lock(handle: int) -> None:
+        """Raise an OSError, as on a file system without locks."""
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+else:
+
+    def _lock(handle: int) -> None:
+        """Lock an open file or folder; raise a BlockingIOError if another process holds it."""
+        flock(handle, LOCK_EX | LOCK_NB)
 
 
 @contextmanager
 def locked(folder: Path, busy: str, patience: float = 0.0) -> Iterator[None]:
-    """Hold the lock of a folder. It ends with the process, however the process ends.
+    """Hold the lock of a folder. It ends with the process, however the process ends. On Windows,
+    and on file systems without locks, nothing is held.
 
     busy      the message of the RunError if another process holds it
     patience  seconds to wait for that process
     """
     end = time.monotonic() + patience
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        while True:
+    with _opened(folder) as handle:
+        while handle is not None:
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _lock(handle)
                 break
             except BlockingIOError:
                 if time.monotonic() >= end:
@@ -163,8 +187,6 @@ def locked(folder: Path, busy: str, patience: float = 0.0) -> Iterator[None]:
             except OSError:  # a file system without such locks
                 break
         yield
-    finally:
-        os.close(handle)
 
 
 @contextmanager
@@ -287,18 +309,21 @@ def write_json(path: Path, form: str, fields: Mapping[str, object]) -> None:
     write_atomic(path, (json.dumps({"format": form, **fields}, indent=1) + "\n").encode())
 
 
-def read_json(path: Path, form: str, kind: str, remedy: str) -> dict[str, object]:
-    """Read the fields that `write_json` wrote. Whatever else the file holds, such as another
-    format, raises a RunError that names it.
+@contextmanager
+def json_fields(path: Path, form: str, kind: str, remedy: str) -> Iterator[dict[str, Any]]:
+    """Give the fields that `write_json` wrote to a block that takes them apart. Whatever else the
+    file holds, such as another format or fields that the block cannot use, raises a RunError that
+    names the file.
 
     kind, remedy  as for `readable`
     """
     with readable(path, kind, remedy):
         content = read_regular(path, 1 << 26)  # bytes
         with untrusted():  # such as a million brackets
-            fields: dict[str, object] = checked(json.loads(content), dict, "its content")
+            fields: dict[str, Any] = checked(json.loads(content), dict, "its content")
         check_format(fields.pop("format", None), form)
-        return fields
+        with untrusted():
+            yield fields
 
 
 # What may be overwritten
@@ -330,8 +355,7 @@ def read_results(folder: Path) -> dict[str, Result]:
     record = folder / RECORD
     if not os.path.lexists(record):
         return {}
-    content = read_json(record, _RECORD_FORMAT, "record of results", "remove it")
-    with readable(record, "record of results", "remove it"):
+    with json_fields(record, _RECORD_FORMAT, "record of results", "remove it") as content:
         entries: dict[str, object] = checked(content["files"], dict, "files")
         return {name: _result(entry) for name, entry in entries.items()}
 

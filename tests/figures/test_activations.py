@@ -119,12 +119,11 @@ def test_a_gaussian_is_read_from_its_own_region(tiny, one_gaussian):
     assert len(gaussians(tiny.model, tiny.images, one_gaussian, layer=1, feature=0)) == 0
 
 
-def test_below_the_top_layer_the_reconstructed_features_count(tiny, monkeypatch):
-    monkeypatch.setattr("whatwhere.figures.activations.MOST", 10_000)
+def test_below_the_top_layer_the_reconstructed_features_count(tiny):
     p1 = tiny.model.at(11, 13).reconstruct(
         tiny.top.p, tiny.model.at(11, 13).weights(tiny.top.pooling_params), to=1
     )
-    found = gaussians(tiny.model, tiny.images, tiny.top, layer=1, feature=3)
+    found = gaussians(tiny.model, tiny.images, tiny.top, layer=1, feature=3, most=10_000)
     image, row, column = np.nonzero(np.asarray(p1[:, 3] > 0.05 * p1[:, 3].max()))
     mu = tiny.top.pooling_params[0].mu[image, :, 3, row, column].flip(1).numpy()
     expected = np.column_stack([column, row]) * 2 + 0.5 + mu
@@ -133,9 +132,9 @@ def test_below_the_top_layer_the_reconstructed_features_count(tiny, monkeypatch)
     )
 
 
-def test_at_most_so_many_gaussians_are_drawn(tiny, monkeypatch):
-    monkeypatch.setattr("whatwhere.figures.activations.MOST", 10)
-    one, again = (gaussians(tiny.model, tiny.images, tiny.top, 1, 1).centre for _ in range(2))
+def test_at_most_so_many_gaussians_are_drawn(tiny):
+    found = (gaussians(tiny.model, tiny.images, tiny.top, 1, 1, most=10) for _ in range(2))
+    one, again = (gaussian.centre for gaussian in found)
     assert len(one) == 10
     np.testing.assert_array_equal(one, again)
 

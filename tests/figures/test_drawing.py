@@ -3,8 +3,8 @@ paper."""
 
 import colorsys
 import io
-import sys
 from dataclasses import replace
+from functools import partial
 
 import matplotlib
 import numpy as np
@@ -194,15 +194,15 @@ def test_filters_are_scaled_by_their_largest_weight(tiny):
     np.testing.assert_allclose(darkest, 0.1)
 
 
-def test_a_feature_without_activations_is_grey(tiny, monkeypatch):
-    monkeypatch.setattr(sys.modules[sample_panel.__module__], "SAMPLES", 4)
+def test_a_feature_without_activations_is_grey(tiny):
+    panel = partial(sample_panel, size=(11, 13), columns=6, samples=4)
     p = tiny.top.p.clone()
     p[:, 3] = 0
     side = 2 * (10 + 1) + 1  # four samples of 10 × 10 pixels
     fourth = slice(1, 1 + side), slice(1 + 3 * (side + 1), 1 + 3 * (side + 1) + side)
-    _, without = sample_panel(tiny.model, Latents(p, tiny.top.pooling_params), (11, 13), columns=6)
+    _, without = panel(tiny.model, Latents(p, tiny.top.pooling_params))
     assert (without[fourth] == GAP).all()
-    _, with_all = sample_panel(tiny.model, tiny.top, (11, 13), columns=6)
+    _, with_all = panel(tiny.model, tiny.top)
     assert (with_all[fourth] != GAP).any()
     assert np.array_equal(
         np.delete(without, range(fourth[1].start, fourth[1].stop), axis=1),

@@ -14,11 +14,11 @@ from typer.testing import CliRunner
 import whatwhere as ww
 from figures.tiny_model import HISTORY, tiny_spec
 from whatwhere.app import app
-from whatwhere.app.figures import choose_images
+from whatwhere.app.figures import _choose_images
 from whatwhere.data import load
 from whatwhere.errors import RunError, SpecError
 from whatwhere.figures import RunFigures
-from whatwhere.figures.run_figures import Section, report, training_settings
+from whatwhere.figures.run_figures import Section, _training_settings, report
 from whatwhere.files import RECORD
 from whatwhere.learning import read_run
 from whatwhere.spec import EveryEpoch, LineSearch
@@ -53,8 +53,9 @@ def runs(tmp_path):
     )
 
 
-def figures(*args):
-    return CliRunner().invoke(app, ["figures", *map(str, args)], catch_exceptions=False)
+def figures(run, images, *options):
+    given = map(str, (run, "--images", images, *options))
+    return CliRunner().invoke(app, ["figures", *given], catch_exceptions=False)
 
 
 @pytest.mark.filterwarnings("error")
@@ -106,7 +107,7 @@ def test_the_reconstructions_have_the_name_of_the_run_and_their_error(runs):
 def test_one_figure_in_another_format(runs):
     first, _, images = runs
     result = figures(
-        first, "--only", "filters", "--format", "svg", images, "--set", "engine=reference"
+        first, images, "--only", "filters", "--format", "svg", "--set", "engine=reference"
     )
     assert result.exit_code == 0, result.output
     assert {path.name for path in (first / "figures").iterdir()} == {"filters.svg", RECORD}
@@ -125,7 +126,7 @@ def test_an_existing_report_of_the_run_is_kept(runs, tmp_path, monkeypatch):
 
 def test_a_model_file_is_drawn_next_to_itself(runs):
     first, _, images = runs
-    result = figures(first / "model.safetensors", "--only", "filters", images)
+    result = figures(first / "model.safetensors", images, "--only", "filters")
     assert result.exit_code == 0, result.output
     assert (first / "figures" / "filters.png").is_file()
     run = read_run(first / "model.safetensors")
@@ -135,7 +136,7 @@ def test_a_model_file_is_drawn_next_to_itself(runs):
 
 def test_progress_is_shown_on_standard_error(runs):
     first, _, images = runs
-    arguments = (first, "--only", "reconstructions", images, "--set", "engine=reference")
+    arguments = (first, images, "--only", "reconstructions", "--set", "engine=reference")
     assert "inferring 5 images with first, layer 2" in figures(*arguments).stderr
     assert figures(*arguments, "--quiet").stderr == ""
 
@@ -193,7 +194,7 @@ def test_the_image_that_is_decomposed_has_features(runs):
 def test_two_runs_decompose_the_same_image_if_it_is_given_alone(runs, tmp_path):
     first, second, images = runs
     np.save(tmp_path / "one.npy", np.load(images)[2:3])
-    given = choose_images(load(str(tmp_path / "one.npy")))
+    given = _choose_images(load(str(tmp_path / "one.npy")))
     for run in (first, second):
         assert RunFigures(read_run(run), given, engine="reference").shown == 0
         result = figures(run, tmp_path / "one.npy", "--only", "decomposition-2")
@@ -228,11 +229,11 @@ def test_a_model_that_ships_with_a_recipe_is_drawn_with_it():
 
 def test_figures_use_the_settings_of_the_training(runs):
     recipe = read_run(runs[0]).recipe
-    settings = training_settings(recipe, 2)
+    settings = _training_settings(recipe, 2)
     assert (settings.lam, settings.penalty) == (20.0, ww.Power(alpha=0.5))
     assert settings.step == LineSearch()
     assert settings.steps == 3 * 6  # of ten epochs, six since the reset
-    assert training_settings(ww.Recipe.paper(), 1).steps == 200  # of 2,500
+    assert _training_settings(ww.Recipe.paper(), 1).steps == 200  # of 2,500
 
 
 # The report: valid HTML without external files, alternative text for every figure, legible on a pho
@@ -294,4 +295,4 @@ def test_the_page_fits_a_phone():
 def test_fewer_images_are_inferred_if_they_are_large(shape, count, tmp_path):
     for images in (300, 9):
         np.save(tmp_path / "a.npy", np.zeros((images, *shape), np.float32))
-        assert len(choose_images(load(tmp_path / "a.npy"))) == min(count, images)
+        assert len(_choose_images(load(tmp_path / "a.npy"))) == min(count, images)

@@ -18,9 +18,6 @@ from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
 from whatwhere.model.sized import LayerPlaces
 
-VISIBLE = 0.05  # share of the largest activation; smaller ones are invisible in the image
-MOST = 400  # the largest number of Gaussians that are drawn for one feature
-
 
 @dataclass(frozen=True)
 class _Activations:
@@ -71,18 +68,26 @@ class Gaussians:
 
 
 def gaussians(
-    model: DeconvNet, images: Tensor, latents: Latents, layer: int, feature: int
+    model: DeconvNet,
+    images: Tensor,
+    latents: Latents,
+    layer: int,
+    feature: int,
+    *,
+    most: int = 400,
 ) -> Gaussians:
-    """Return the Gaussians of a feature of any layer up to that of the latents, in the regions
-    where p̂ ≠ 0; at most `MOST`.
+    """Return the Gaussians of a feature of any layer up to the latents' own, in the regions where
+    p̂ is large enough to be seen in the image.
 
     Below the top layer, p̂ is the reconstruction from the layers above.
+
+    most  the largest number of Gaussians
     """
     sized = model.at(*images.shape[2:])
     spec = model.spec.layers[layer - 1]
     theta = latents.pooling_params[layer - 1]
     p_hat = sized.reconstruct(latents.features, sized.weights(latents.pooling_params), to=layer)
-    drawn = draw_activations(p_hat, feature, MOST, least=VISIBLE)
+    drawn = draw_activations(p_hat, feature, most, least=0.05)
 
     def columns_and_rows(
         parameter: Tensor,

@@ -26,12 +26,8 @@ from whatwhere.model import DeconvNet, Objective, Problem
 from whatwhere.spec import InferenceSpec
 from whatwhere.spec.recipe import joint
 
-FRAMES = 20  # about this many of the steps are shown
-_FRAME_DPI = 100
-_FRAME_MS = 180
-_LAST_FRAME_MS = 2500
 _PANEL_SIDE = 1.3  # inches of a picture
-PARTS = ("reconstruction", "penalty")  # the parts of the cost
+_PARTS = ("reconstruction", "penalty")  # the parts of the cost
 
 
 class Step(NamedTuple):
@@ -82,8 +78,8 @@ def _one_thread() -> Iterator[None]:
 def draw_steps(model: DeconvNet, image: Tensor, steps: list[Step]) -> bytes:
     """Return the steps of an inference, which `trace` followed, as the bytes of a GIF."""
     last = len(steps) - 1
-    # every one of the first steps, then increasingly far apart, and the last
-    shown = {*range(min(last, 5)), *(np.geomspace(1, last + 1, FRAMES) - 1).astype(int)}
+    # about 20: every one of the first steps, then increasingly far apart, and the last
+    shown = {*range(min(last, 5)), *(np.geomspace(1, last + 1, 20) - 1).astype(int)}
     with matplotlib.rc_context(style.RC):
         drawing = Drawing(model, image, steps)
         frames = [to_pixels(drawing.show(now)) for now in sorted(shown)]
@@ -94,7 +90,7 @@ def draw_steps(model: DeconvNet, image: Tensor, steps: list[Step]) -> bytes:
         Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.NONE)
         for frame in frames
     )
-    durations = [_FRAME_MS] * len(others) + [_LAST_FRAME_MS]
+    durations = [180] * len(others) + [2500]  # milliseconds
     file = io.BytesIO()
     first.save(
         file,
@@ -165,7 +161,7 @@ class Drawing:
         self.curves = []
         self.ends = []
         self.costs = []
-        for k, colour in enumerate(style.CURVES[: len(PARTS)]):
+        for k, colour in enumerate(style.CURVES[: len(_PARTS)]):
             self.curves += self.axes.plot([], color=colour)
             self.ends += self.axes.plot([], "o", color=colour, clip_on=False)
             left = 0.42 + 1.5 * k
@@ -208,7 +204,7 @@ class Drawing:
         ):
             heading.set_text(words)
             picture.set_data(rgb)
-        for k, name in enumerate(PARTS):
+        for k, name in enumerate(_PARTS):
             until_now = [step.cost[k] for step in self.steps[: now + 1]]
             self.curves[k].set_data(range(now + 1), until_now)
             self.ends[k].set_data([now], [step.cost[k]])
@@ -237,7 +233,7 @@ class Drawing:
 
 def to_pixels(figure: Figure) -> np.ndarray:
     """Return a figure as RGB pixels [H, W, 3]."""
-    figure.set_dpi(_FRAME_DPI)
+    figure.set_dpi(100)
     canvas: Any = FigureCanvasAgg(figure)  # matplotlib declares no types of it
     canvas.draw()
     return np.asarray(canvas.buffer_rgba())[..., :3].copy()

@@ -21,12 +21,10 @@ from whatwhere.learning import EpochReport
 from whatwhere.model import DeconvNet
 
 # inches: above a panel, next to it, and below it
-HEADING = 0.2
+_HEADING = 0.2
 _BETWEEN = 0.2
-BELOW = 0.08
+_BELOW = 0.08
 # of a feature; of images and reconstructions on the page of a model
-SAMPLES = 16
-PAIRS = 16
 _Panel = tuple[str, np.ndarray]
 """A heading and a picture [H, W, 3]."""
 
@@ -86,20 +84,25 @@ def plane_panel(model: DeconvNet, layer: int = 2, columns: int = 8) -> _Panel:
 
 
 def sample_panel(
-    model: DeconvNet, latents: Latents, size: Sequence[int], columns: int | None = None
+    model: DeconvNet,
+    latents: Latents,
+    size: Sequence[int],
+    columns: int | None = None,
+    samples: int = 16,
 ) -> _Panel:
     """Return a square of samples for every map, each scaled by its largest pixel; missing samples
     are grey.
 
-    size  height and width of the images
+    size     height and width of the images
+    samples  of each map
     """
     groups = []
     for feature in range(latents.features.shape[1]):
-        drawn = draw_activations(latents.features, feature, SAMPLES)
+        drawn = draw_activations(latents.features, feature, samples)
         rgb = style.enlarge(style.part_to_rgb(project(model, latents, drawn, *size)))
-        missing = np.broadcast_to(style.GAP, (SAMPLES - len(drawn), *rgb.shape[1:]))
-        groups.append(style.tile(np.concatenate([rgb, missing]), style.columns_for(SAMPLES)))
-    heading = f"Layer {len(latents.pooling_params)}: {SAMPLES} samples each"
+        missing = np.broadcast_to(style.GAP, (samples - len(drawn), *rgb.shape[1:]))
+        groups.append(style.tile(np.concatenate([rgb, missing]), style.columns_for(samples)))
+    heading = f"Layer {len(latents.pooling_params)}: {samples} samples each"
     return heading, style.tile(
         groups,
         columns or style.columns_for(len(groups)),
@@ -148,7 +151,8 @@ def composite(model: DeconvNet, images: Tensor, latents: Sequence[Latents]) -> F
     >>> figure = ww.figures.composite(model, images, layers)
     """
     size = images.shape[2:]
-    first = [reconstruction_panel(model, images[:PAIRS], latents[-1][:PAIRS]), filter_panel(model)]
+    pairs = reconstruction_panel(model, images[:16], latents[-1][:16])
+    first = [pairs, filter_panel(model)]
     rows = [[*first, sample_panel(model, latents[0], size)]]
     for k, of_layer in enumerate(latents[1:], start=2):
         rows += [[plane_panel(model, k)], [sample_panel(model, of_layer, size, columns=8)]]
@@ -171,15 +175,15 @@ def page(rows: Sequence[Sequence[_Panel]], width: float = style.PAGE) -> Figure:
             placed.append((heading, rgb, left, y, wide, tall))
             left = left + wide + _BETWEEN
             height = max(height, tall)
-        y += height + HEADING + BELOW
+        y += height + _HEADING + _BELOW
     figure = Figure(figsize=(width, y))
     for heading, rgb, left, top, wide, tall in placed:
         style.add_heading(figure, left, top + 0.04, heading)
-        style.add_panel(figure, left, top + HEADING, wide, tall).imshow(rgb)
+        style.add_panel(figure, left, top + _HEADING, wide, tall).imshow(rgb)
     return figure
 
 
-PARTS = {
+_PARTS = {
     "cost": "cost",
     "reconstruction": "reconstruction, λ/2 ‖v̂ − v‖²",
     "penalty": "penalty, Σ|p|ᵅ",
@@ -220,8 +224,8 @@ def cost(histories: Mapping[str, Sequence[_Epoch]], layer: int = 2) -> Figure:
     >>> figure = ww.figures.cost({"a run": epochs}, layer=2)
     """
     figure = Figure(figsize=(style.PAGE, 2.0), layout="constrained")
-    panels = figure.subplots(1, len(PARTS))
-    for (part, label), axes in zip(PARTS.items(), panels, strict=True):
+    panels = figure.subplots(1, len(_PARTS))
+    for (part, label), axes in zip(_PARTS.items(), panels, strict=True):
         for (name, history), curve_style in zip(
             histories.items(), style.curve_styles(), strict=False
         ):

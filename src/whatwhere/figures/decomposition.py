@@ -15,8 +15,8 @@ from whatwhere.latents import Background, Latents
 from whatwhere.model import DeconvNet
 
 _MAX_MAPS = 16  # maps in a row
-HEADING = 0.27  # inches above a row: its title and the numbers of the maps
-SIDE = 1.7  # side of the image, in inches
+_HEADING = 0.27  # inches above a row: its title and the numbers of the maps
+_SIDE = 1.7  # side of the image, in inches
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def decomposition(model: DeconvNet, image: Tensor, latents: Latents) -> Figure:
     rows = _rows(model, contributions)
     letters = iter("abcdefghijklmnop")
     cells = [min(0.62, style.PAGE / max(len(row.maps), 1) - 0.05) for row in rows]
-    figure = Figure(figsize=(style.PAGE, sum(cells) + len(rows) * (HEADING + 0.1) + 2.1))
+    figure = Figure(figsize=(style.PAGE, sum(cells) + len(rows) * (_HEADING + 0.1) + 2.1))
     y = 0.02
     for row, cell in zip(rows, cells, strict=True):
         style.add_heading(figure, 0, y, f"({next(letters)}) {row.heading}")
@@ -116,14 +116,14 @@ def decomposition(model: DeconvNet, image: Tensor, latents: Latents) -> Figure:
             style.add_text(
                 figure,
                 left,
-                y + HEADING - 0.02,
+                y + _HEADING - 0.02,
                 str(number + 1),
                 fontsize=5.5,
                 color=style.GREY,
                 va="bottom",
             )
-            style.add_picture(figure, left, y + HEADING, cell, rgb, colour)
-        y += HEADING + cell + 0.1
+            style.add_picture(figure, left, y + _HEADING, cell, rgb, colour)
+        y += _HEADING + cell + 0.1
     limit = max(1.0, float(image.max()))
     details = model.spec.input.kind != "none"  # they have their own scale
     has_gaussians = model.spec.layers[layer - 1].pooling.moves
@@ -134,16 +134,16 @@ def decomposition(model: DeconvNet, image: Tensor, latents: Latents) -> Figure:
         "input": style.image_to_rgb(image, limit, ink=style.is_ink(image)),
     }
     for i, (heading, rgb) in enumerate(panels.items()):
-        style.add_heading(figure, i * (SIDE + 0.2), y + 0.04, f"({next(letters)}) {heading}")
-        axes = style.add_picture(figure, i * (SIDE + 0.2) + 0.01, y + 0.21, SIDE, rgb)
+        style.add_heading(figure, i * (_SIDE + 0.2), y + 0.04, f"({next(letters)}) {heading}")
+        axes = style.add_picture(figure, i * (_SIDE + 0.2) + 0.01, y + 0.21, _SIDE, rgb)
         if i == 0 and has_gaussians:
             for feature, colour in zip(contributions.active, contributions.colours, strict=True):
                 active = gaussians(model, image[None], latents, layer, int(feature))
                 draw_ellipses(axes, active.in_pixels(model, layer), colour)
-    left = 2 * (SIDE + 0.2) + 0.25
+    left = 2 * (_SIDE + 0.2) + 0.25
     style.add_heading(figure, left, y + 0.04, f"({next(letters)}) share of each map")
     _draw_shares(
-        style.add_panel(figure, left, y + 0.21, style.PAGE - left - 0.4, SIDE), contributions
+        style.add_panel(figure, left, y + 0.21, style.PAGE - left - 0.4, _SIDE), contributions
     )
     return figure
 

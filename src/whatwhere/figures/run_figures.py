@@ -5,7 +5,7 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from html import escape
+from typing import NamedTuple
 
 import torch
 from matplotlib.figure import Figure
@@ -26,14 +26,12 @@ from whatwhere.figures.composite import (
 )
 from whatwhere.figures.decomposition import decomposition
 from whatwhere.figures.style import save
-from whatwhere.html import data_url, report_style, static_page
+from whatwhere.html import data_url, render
 from whatwhere.inference import infer
 from whatwhere.latents import Latents
 from whatwhere.learning import TrainedRun
 from whatwhere.progress import Stage, no_stage
 from whatwhere.spec import AutoLam, InferenceSpec, LineSearch, Phase, Recipe
-
-_CSS_PIXELS_PER_INCH = 128  # so that 7 point text is 12 pixels high
 
 
 @dataclass(frozen=True)
@@ -57,9 +55,9 @@ class Section:
     links: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
-    def html(self) -> str:
-        """The section in a page; made once, because a report is written after every figure."""
-        return _section(self)
+    def image(self) -> "_Embedded | None":
+        """The figure in a page; made once, because a report is written after every figure."""
+        return None if self.figure is None else _embed(self.figure)
 
 
 def report(
@@ -75,62 +73,29 @@ def report(
     >>> report("My run", [Section("Filters", "The filters of layer 1.")])[:15]
     '<!DOCTYPE html>'
     """
-    body = "\n".join(section.html for section in sections)
-    head = f"<h1>{escape(title)}</h1>\n{_paragraphs(lead)}{_facts(facts or {})}"
-    return static_page(title, report_style(), f"<main>\n{head}{body}\n</main>\n")
+    return render("report.html", title, lead=lead, facts=facts or {}, sections=sections)
 
 
-def _section(section: Section) -> str:
-    links = "".join(
-        f'<p><a href="{escape(file)}">{escape(words)}</a></p>\n'
-        for words, file in section.links.items()
-    )
-    figure = ""
-    if section.figure is not None:
-        heading = escape(section.heading)
-        # On a phone a figure is scrolled, so keys have to reach it.
-        figure = (
-            f'<figure tabindex="0" aria-label="{heading}"><img src={_embedded(section.figure)}'
-            f' alt="{heading}"></figure>\n'
-        )
-    text = _paragraphs(section.text) + _facts(section.facts) + links
-    words = f'<div class="words">\n<h2>{escape(section.heading)}</h2>\n{text}</div>\n'
-    return f"<section>\n{words}{figure}</section>"
+class _Embedded(NamedTuple):
+    """A figure as a data URL, with its size in CSS pixels."""
+
+    address: str
+    width: int
+    height: int
 
 
-def _paragraphs(text: str) -> str:
-    return "".join(
-        f"<p>{escape(paragraph.strip())}</p>\n"
-        for paragraph in text.split("\n\n")
-        if paragraph.strip()
-    )
-
-
-def _facts(facts: Mapping[str, str]) -> str:
-    rows = "".join(
-        f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>\n" for name, value in facts.items()
-    )
-    return f"<dl>\n{rows}</dl>\n" if rows else ""
-
-
-def _embedded(figure: Figure | bytes) -> str:
-    """Return a figure as a data URL, with its size in CSS pixels: '"data:…" width="…"
-    height="…"'."""
+def _embed(figure: Figure | bytes) -> _Embedded:
+    """Make a figure a part of a page."""
     if isinstance(figure, bytes):
-        width, height = Image.open(io.BytesIO(figure)).size
-        return f'"{data_url(figure, "gif")}" width="{width}" height="{height}"'
+        return _Embedded(data_url(figure, "gif"), *Image.open(io.BytesIO(figure)).size)
     file = io.BytesIO()
     save(figure, file, "png")
-    width, height = (round(side * _CSS_PIXELS_PER_INCH) for side in figure.get_size_inches())
-    return f'"{data_url(file.getvalue(), "png")}" width="{width}" height="{height}"'
+    # 128 CSS pixels an inch make text of 7 points 12 pixels high
+    width, height = (round(side * 128) for side in figure.get_size_inches())
+    return _Embedded(data_url(file.getvalue(), "png"), width, height)
 
 
-_MAX_STEPS = 200  # steps of inference for a figure
-_BATCH_SIZE = 8  # images inferred between two reports of progress
-PAIRS = 24  # images that are shown with their reconstruction
-
-
-def training_settings(recipe: Recipe, layer: int) -> InferenceSpec:
+def _training_settings(recipe: Recipe, layer: int) -> InferenceSpec:
     """Return the settings of a layer's training, so that figures show features as sparse as they
     were learned.
 
@@ -143,9 +108,8 @@ def training_settings(recipe: Recipe, layer: int) -> InferenceSpec:
     since_reset = learning.epochs - max(
         (epoch for epoch in learning.reset_at if epoch < learning.epochs), default=0
     )
-    steps = min(
-        learning.inference.steps * max(1, since_reset), max(_MAX_STEPS, learning.inference.steps)
-    )
+    own = learning.inference.steps
+    steps = min(own * max(1, since_reset), max(200, own))
     return replace(
         learning.inference, steps=steps, step=LineSearch(momentum=learning.inference.momentum)
     )
@@ -258,7 +222,7 @@ class RunFigures:
         layers up to it."""
         if layer not in self._latents:
             plan = (Phase(layer=layer, update_pooling=tuple(range(1, layer + 1))),)
-            settings = self.inference or training_settings(self.run.recipe, layer)
+            settings = self.inference or _training_settings(self.run.recipe, layer)
             images = plural(len(self.images), "image")
             title = f"inferring {images} with {self.run.name}, layer {layer}"
             with self.stage(title, len(self.images)) as advance:
@@ -268,7 +232,7 @@ class RunFigures:
                     settings,
                     plan,
                     engine=self.engine,
-                    batch_size=_BATCH_SIZE,
+                    batch_size=8,
                     progress=advance,
                 ).latents
         return self._latents[layer]
@@ -299,12 +263,12 @@ class RunFigures:
             (model.at(*self.images.shape[2:]).decode(latents) - self.images).square().mean()
         )
         nonzeros = float((latents.features != 0).flatten(1).sum(1).double().mean())
-        shown = self.images[:PAIRS]
+        shown = self.images[:24]
         quality = (
             f"over {len(self.images)} images, mean squared error per pixel {error:.4f},"
             f" {nonzeros:.0f} non-zero features per image"
         )
-        _, pairs = reconstruction_panel(model, shown, latents[:PAIRS], columns=6)
+        _, pairs = reconstruction_panel(model, shown, latents[: len(shown)], columns=6)
         return Section(
             "Reconstructions",
             f"{len(shown)} images (left of each pair) and their reconstructions from layer"
@@ -367,7 +331,7 @@ class RunFigures:
     def _inference(self) -> Section:
         model = self.run.model
         image = self.images[self.shown]
-        settings = self.inference or training_settings(self.run.recipe, model.spec.depth)
+        settings = self.inference or _training_settings(self.run.recipe, model.spec.depth)
         with self.stage("following the inference of one image", settings.steps) as advance:
             steps = trace(model, image, settings, advance)
         return Section(

@@ -30,7 +30,7 @@ GREY = "#6b6b6b"
 RULE = "#d9d9d9"
 # orange and purple: negative and positive residuals
 MISSING = "#D55E00"
-EXCESS = "#5D3A9B"
+_EXCESS = "#5D3A9B"
 # Okabe and Ito's colours, in an order whose neighbours also differ in lightness.
 CURVES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#222222")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -138,8 +138,7 @@ def curve_styles() -> Iterator[dict[str, Any]]:
 GAP = np.array(to_rgb(RULE))
 WHITE = np.ones(3)
 _BLACK = np.full(3, 0.1)
-_EMPTY = 0.02  # of the largest value: a pixel below this has no ink
-_SIGNS = np.array([to_rgb(MISSING), to_rgb(EXCESS)])
+_SIGNS = np.array([to_rgb(MISSING), to_rgb(_EXCESS)])
 
 
 def shade(values: np.ndarray, limit: float | None = None, signed: bool | None = None) -> np.ndarray:
@@ -164,7 +163,7 @@ def is_ink(images: Tensor) -> bool:
     """Tell whether images are strokes on an empty ground, like digits: most of their pixels are
     almost 0."""
     size = images.abs()
-    return bool((size <= _EMPTY * size.max()).double().mean() > 0.5)
+    return bool((size <= 0.02 * size.max()).double().mean() > 0.5)
 
 
 def image_to_rgb(image: Tensor, limit: float | None = None, *, ink: bool) -> np.ndarray:

@@ -14,13 +14,17 @@ import re
 import struct
 import zlib
 from collections.abc import Sequence
+from functools import cache
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 ASSETS = Path(__file__).parent / "assets"
 """The folder of scripts, styles and templates."""
@@ -78,18 +82,36 @@ def assemble(
     return page
 
 
+@cache
 def report_style() -> str:
     """Return the style of all reports."""
     return (Path(__file__).parent / "report.css").read_text(encoding="utf-8")
 
 
-def static_page(title: str, style: str, body: str) -> str:
-    """Return a page without scripts that needs no other file."""
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{style}</style>\n</head>\n"
-        f"<body>\n{body}</body>\n</html>\n"
+def render(template: str, title: str, **values: object) -> str:
+    """Fill a template with values, which are escaped: a page without scripts that needs no other
+    file.
+
+    template  the name of a file in the folder `templates`
+    """
+    from markupsafe import Markup
+
+    style = Markup(report_style())
+    return _templates().get_template(template).render(title=title, style=style, **values)
+
+
+@cache
+def _templates() -> "Environment":
+    """Return the templates of pages; jinja2 is imported with the first page."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    return Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
     )
 
 

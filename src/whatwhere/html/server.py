@@ -12,11 +12,10 @@ import traceback
 import webbrowser
 from collections.abc import Callable
 from dataclasses import dataclass
-from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 
-from whatwhere.html import report_style, static_page
+from whatwhere.html import render
 
 
 @dataclass(frozen=True)
@@ -161,9 +160,8 @@ class _PageHandler(BaseHTTPRequestHandler):
             " changes each time the command starts."
         )
         title = f"{message or 'This request failed'} ({code})"
-        body = f"<main>\n<h1>{escape(title)}</h1>\n<p>{escape(words)}</p>\n</main>\n"
         self.close_connection = True
-        self._send(code, Content(static_page(title, report_style(), body).encode()))
+        self._send(code, Content(render("message.html", title, words=words).encode()))
 
     def _send(self, code: int, content: Content) -> None:
         self.send_response(code)
