@@ -80,11 +80,11 @@ def usual_largest(strength: Tensor) -> float:
     return float(strength.unfold(0, size, size).amax(1).median())
 
 
-def peaks_of_noise(values: int) -> float:
+def peaks_of_noise(values: int) -> int:
     """Return the number of peaks that this many values of white noise hardly exceed: the values
     beyond PEAK that are expected, and three deviations of their number more."""
     expected = values * math.erfc(PEAK / 2**0.5)
-    return expected + 3 * expected**0.5
+    return int(expected + 3 * expected**0.5)
 
 
 class Extent(NamedTuple):
