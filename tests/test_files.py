@@ -32,10 +32,10 @@ from whatwhere.files import (
     RECORD,
     claim,
     disk_errors,
+    json_fields,
     new_folder,
     open_atomic,
     open_regular,
-    read_json,
     read_regular,
     readable,
     remove_leftovers,
@@ -231,8 +231,11 @@ def test_json_of_any_content_is_an_error_of_ours_without_the_content(
     tmp_path: Path, content: bytes, problem: str
 ) -> None:
     (tmp_path / "file.json").write_bytes(content)
-    with pytest.raises(RunError, match=problem) as caught:
-        read_json(tmp_path / "file.json", "test 1", "record", "remove it")
+    with (
+        pytest.raises(RunError, match=problem) as caught,
+        json_fields(tmp_path / "file.json", "test 1", "record", "remove it"),
+    ):
+        pass
     assert len(str(caught.value)) < 400
 
 
@@ -240,22 +243,41 @@ def test_json_of_any_content_is_an_error_of_ours_without_the_content(
 def test_json_is_read_from_regular_files_only(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.json")
     for path in (tmp_path, tmp_path / "pipe.json", tmp_path / "missing.json"):
-        with pytest.raises(UnusableRunFile) as caught:
-            read_json(path, "test 1", "record", "remove it")
+        with (
+            pytest.raises(UnusableRunFile) as caught,
+            json_fields(path, "test 1", "record", "remove it"),
+        ):
+            pass
         assert caught.value.kind == "record"
 
 
 def test_json_names_its_format_and_another_one_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "file.json"
     write_json(file, "test 1", {"a": [1, 2]})
-    assert read_json(file, "test 1", "record", "remove it") == {"a": [1, 2]}
+    with json_fields(file, "test 1", "record", "remove it") as fields:
+        assert fields == {"a": [1, 2]}
     for content, given in (('{"format": "test 2"}', "test 2"), ('{"a": 1}', None)):
         file.write_text(content)
-        with pytest.raises(UnusableRunFile) as caught:
-            read_json(file, "test 1", "record", "remove it")
+        with (
+            pytest.raises(UnusableRunFile) as caught,
+            json_fields(file, "test 1", "record", "remove it"),
+        ):
+            pass
         cause = caught.value.__cause__
         assert isinstance(cause, UnknownFormat)
         assert (cause.given, cause.expected) == (given, "test 1")
+
+
+def test_fields_that_the_block_cannot_use_are_an_error_that_names_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "file.json"
+    write_json(file, "test 1", {"a": [1, 2]})
+    for use in (lambda f: f["b"], lambda f: int(f["a"]), lambda f: f["a"][7], lambda f: f["a"].x):
+        with (
+            pytest.raises(UnusableRunFile) as caught,
+            json_fields(file, "test 1", "record", "remove it") as fields,
+        ):
+            use(fields)
+        assert (caught.value.path, caught.value.kind) == (file, "record")
 
 
 # Only regular files are opened, and nothing else is waited for ------------------------------------

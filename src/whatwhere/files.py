@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 from whatwhere.errors import (
     ImageError,
@@ -309,18 +309,21 @@ def write_json(path: Path, form: str, fields: Mapping[str, object]) -> None:
     write_atomic(path, (json.dumps({"format": form, **fields}, indent=1) + "\n").encode())
 
 
-def read_json(path: Path, form: str, kind: str, remedy: str) -> dict[str, object]:
-    """Read the fields that `write_json` wrote. Whatever else the file holds, such as another
-    format, raises a RunError that names it.
+@contextmanager
+def json_fields(path: Path, form: str, kind: str, remedy: str) -> Iterator[dict[str, Any]]:
+    """Give the fields that `write_json` wrote to a block that takes them apart. Whatever else the
+    file holds, such as another format or fields that the block cannot use, raises a RunError that
+    names the file.
 
     kind, remedy  as for `readable`
     """
     with readable(path, kind, remedy):
         content = read_regular(path, 1 << 26)  # bytes
         with untrusted():  # such as a million brackets
-            fields: dict[str, object] = checked(json.loads(content), dict, "its content")
+            fields: dict[str, Any] = checked(json.loads(content), dict, "its content")
         check_format(fields.pop("format", None), form)
-        return fields
+        with untrusted():
+            yield fields
 
 
 # What may be overwritten
@@ -352,8 +355,7 @@ def read_results(folder: Path) -> dict[str, Result]:
     record = folder / RECORD
     if not os.path.lexists(record):
         return {}
-    content = read_json(record, _RECORD_FORMAT, "record of results", "remove it")
-    with readable(record, "record of results", "remove it"):
+    with json_fields(record, _RECORD_FORMAT, "record of results", "remove it") as content:
         entries: dict[str, object] = checked(content["files"], dict, "files")
         return {name: _result(entry) for name, entry in entries.items()}
 

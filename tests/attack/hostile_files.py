@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 import warnings
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -44,7 +45,11 @@ from data_files import write_idx
 from examples import random_latents
 from tiny_run import PLAIN, bars, make, whatwhere
 from whatwhere.classification.picture_classifier import is_classifier
+from whatwhere.codes.kept_blocks import KeptBlocks
+from whatwhere.data import deep_png
 from whatwhere.data.formats import recordings
+from whatwhere.data.images import AllPictures
+from whatwhere.data.parts import PartRecord
 from whatwhere.errors import WhatwhereError
 from whatwhere.files import RECORD, claim, write_result
 from whatwhere.labelling.exchange import read_foreign_labels
@@ -54,6 +59,7 @@ from whatwhere.learning.latent_store import LatentStore
 from whatwhere.learning.run_folder import RunFolder
 from whatwhere.model.checksums import checksum
 from whatwhere.restoration import load_denoiser
+from whatwhere.restoration.noise import NoiseEstimate, read_noise_text
 from whatwhere.restoration.pictures import Task, plan_jobs, restore_picture
 
 SLOWEST = 10  # seconds for one file
@@ -165,6 +171,7 @@ def readers(folder: Path) -> dict[str, Reader]:
     add_signals(folder, add)
     add_extras(folder, images, add)
     add_records(folder, add)
+    add_kept_work(folder, add)
     return found
 
 
@@ -184,16 +191,24 @@ def add_foreign_labels(folder: Path, add: Callable[..., None]) -> None:
     """Labels of other programs."""
     names = [f"{n}.png" for n in range(6)]
     (folder / "foreign.csv").write_text("name,label\n" + "".join(f"{n},a\n" for n in names))
+    session = ww.Labelling(np.eye(6, dtype=np.float32))
+    session.label({0: "=1+1", 3: 'a "b", c'})
+    shutil.copy(session.export(folder / "predictions.csv"), folder / "own.csv")
     choice = {"from_name": "class", "to_name": "image", "type": "choices"}
     result = [choice | {"value": {"choices": ["a"]}}]
     tasks = [{"data": {"image": n}, "annotations": [{"result": result}]} for n in names]
     (folder / "foreign.json").write_text(json.dumps(tasks))
-    for kind in ("csv", "json"):
+    tables = {
+        "labels of others, csv": folder / "foreign.csv",
+        "labels of others, json": folder / "foreign.json",
+        "our predictions": folder / "own.csv",
+    }
+    for name, valid in tables.items():
         add(
-            f"labels of others, {kind}",
-            folder / f"foreign.{kind}",
+            name,
+            valid,
             lambda path: (
-                read_foreign_labels(path.read_bytes(), path.name, names)
+                read_foreign_labels(path.read_bytes(), path.name, [*names, *"012345"])
                 if path.is_file() and path.stat().st_size < 1 << 30
                 else None
             ),
@@ -208,6 +223,10 @@ def add_signals(folder: Path, add: Callable[..., None]) -> None:
     tables = {
         "table.csv": "left,right\n" + "".join(f"{a:.6g},{b:.6g}\n" for a, b in values),
         "semicolons.csv": "".join(f"{a:.4f};{b:.4f}\n".replace(".", ",") for a, b in values),
+        "times.csv": "time (ms),a (mV)\n"
+        + "".join(f"{n / 4:g},{a:.6g}\n" for n, (a, _) in enumerate(values)),
+        "rows.csv": "\tday\tvolt\n"
+        + "".join(f"{n}\t2020-01-01T00:00:00.{n:03}\t{a:.6g}\n" for n, (a, _) in enumerate(values)),
         "one.csv": "\ufeff" + "".join(f"{a:.6g}\r\n" for a, _ in values),
     }
     for name, text in tables.items():
@@ -245,7 +264,43 @@ def add_extras(folder: Path, images: np.ndarray, add: Callable[..., None]) -> No
         return
     with open(folder / "deep.tif", "wb") as file:
         write_tiff(file, [alpha.transpose(2, 0, 1)[:3].astype(np.uint16) * 257])
+    write_deep_pictures(folder, alpha)
+    for name in ("negative.tif", "deep.png"):
+        add(name, folder / name, lambda path: (read_extras(path), ww.data.load(path)[:]))
     add("deep.tif", folder / "deep.tif", lambda path: (read_extras(path), ww.data.load(path)[:]))
+
+
+def write_deep_pictures(folder: Path, alpha: np.ndarray) -> None:
+    """Pictures of 16 bits whose reading depends on what the file says about them."""
+    import tifffile
+
+    grey = alpha[..., 0].astype(np.uint16) * 257
+    tifffile.imwrite(folder / "negative.tif", 65535 - grey, photometric="miniswhite")
+    deep = deep_png.encode(grey[None], 255 - alpha[..., 3])
+    (folder / "deep.png").write_bytes(deep)
+
+
+def add_kept_work(folder: Path, add: Callable[..., None]) -> None:
+    """What commands keep: a block of codes, the noise of a picture, the record of a part."""
+    kept = KeptBlocks(folder / "kept.npz", "identity")
+
+    def read_block(path: Path) -> None:
+        if path.is_dir() or not os.path.lexists(path):
+            return  # nothing of this kind gets into a folder that the program makes
+        kept.folder.mkdir(exist_ok=True)
+        kept.about.write_text(kept.identity)
+        os.rename(path, kept.block(0))
+        with kept.opened():
+            assert not kept.has_block(0) or zipfile.is_zipfile(kept.block(0))
+
+    with kept.opened():
+        kept.write_block(0, {"features": np.arange(40.0)}, compress=True)
+        shutil.copy(kept.block(0), folder / "block.npz")
+    add("kept block", folder / "block.npz", read_block)
+    (folder / "noise.json").write_text(NoiseEstimate(gain=0.01, sigma=0.02).to_json())
+    add("noise", folder / "noise.json", lambda path: read_noise_text(str(path)))
+    PartRecord("model", "settings", AllPictures(2, "names")).write(folder / "part.json")
+    add("part", folder / "part.json", PartRecord.read)
 
 
 def add_records(folder: Path, add: Callable[..., None]) -> None:

@@ -39,7 +39,7 @@ class NormalObject:
     size: Tensor
 
     def maps(self, cells: Cells) -> dict[str, Tensor]:
-        """The evidence of each kind at every cell, [rows, columns]."""
+        """Return the evidence of each kind at every cell, [rows, columns]."""
         size = cells.known.shape
         if list(size) != (expected := self.size.tolist()):
             raise ImageError(
@@ -51,8 +51,8 @@ class NormalObject:
         return {"places": ((places - mean) / deviation).view(size), "whole": whole.expand(size)}
 
     def log_nearest_distance(self, cells: Cells, but: int = -1) -> tuple[Tensor, Tensor]:
-        """The logarithm of the squared distance of every place [P] and of the whole [] from the
-        nearest normal one.
+        """Return the logarithm of the squared distance of every place [P] and of the whole [] from
+        the nearest normal one.
 
         but  number of a picture that is left out
         """
@@ -65,8 +65,8 @@ class NormalObject:
         return (len(known) * squares.amin(1)).clamp_min(NEAR).log(), whole.clamp_min(NEAR).log()
 
     def nearest_places(self, cells: Cells, row: int, column: int) -> Tensor:
-        """The picture, the row and the column [3, M] of normal places, the most alike to a place
-        first."""
+        """Return the picture, the row and the column [3, M] of normal places, the most alike to a
+        place first."""
         number = row * cells.known.shape[1] + column
         order = (self.bank[number] - cells.energy[:, row, column]).square().sum(1).argsort()
         place = torch.tensor([[row], [column]]).expand(-1, len(order))
@@ -74,7 +74,7 @@ class NormalObject:
 
 
 def learn_object(pictures: Sequence[Cells], each: Each = map) -> NormalObject:
-    """What these normal pictures, which have one size, are like."""
+    """Return what these normal pictures, which have one size, are like."""
     bank = torch.stack([cells.energy.flatten(1).mT for cells in pictures], 1)
     normal = NormalObject(
         bank, bank.square().sum(2), torch.empty(0), torch.tensor(pictures[0].known.shape)

@@ -152,8 +152,8 @@ def fit(
 
 
 def far_above_the_others(model: "AnomalyDetector") -> str:
-    """A sentence that names the pictures that were given as normal but score far above the others;
-    empty without such pictures."""
+    """Make a sentence that names the pictures that were given as normal but score far above the
+    others; empty without such pictures."""
     from whatwhere.errors import plural, printable
 
     odd = model.odd_pictures_
@@ -223,19 +223,19 @@ def report_on_normal(
 
 
 def full_path(source: str) -> str:
-    """The whole path of a folder or file; the name of a data set stays."""
+    """Return the whole path of a folder or file; the name of a data set stays."""
     return str(Path(source).resolve()) if Path(source).exists() else source
 
 
 def read_marks(file: Path) -> "Marks":
-    """The marks in a table that the page saved."""
+    """Return the marks in a table that the page saved."""
     from whatwhere.anomaly.marks import Marks
 
     return Marks.read(file)
 
 
 def open_marked(normal: str, mask: str | None, marks: "Marks | None") -> "PictureList":
-    """The pictures to fit to: the normal ones, and those that are marked as false alarms."""
+    """Return the pictures to fit to: the normal ones, and those that are marked as false alarms."""
     from whatwhere.anomaly.pictures import open_pictures
 
     source = open_pictures(normal, mask=mask)
@@ -243,7 +243,7 @@ def open_marked(normal: str, mask: str | None, marks: "Marks | None") -> "Pictur
 
 
 def known_defects(defects: str | None, marks: "Marks | None") -> "PictureList | None":
-    """The pictures that are known to have a defect; None without any."""
+    """Return the pictures that are known to have a defect; None without any."""
     from whatwhere.anomaly.pictures import open_pictures, together
 
     given = [] if defects is None else [open_pictures(defects)]
@@ -253,7 +253,7 @@ def known_defects(defects: str | None, marks: "Marks | None") -> "PictureList | 
 
 
 def report_files(out: Path) -> list[Path]:
-    """The files of a report."""
+    """Return the files of a report."""
     from whatwhere.anomaly.report import report_files
 
     return report_files(out)
@@ -468,7 +468,7 @@ def save(model: "AnomalyDetector", file: Path, option: str) -> None:
 
 
 def mask_file(mask: str | None) -> str | None:
-    """The path of a mask, which is not replaced by an output."""
+    """Return the path of a mask, which is not replaced by an output."""
     return None if mask == "alpha" else mask
 
 
@@ -478,7 +478,7 @@ def fitted(
     stages: "Stages",
     features: str = "own",
 ) -> "AnomalyDetector":
-    """A detector with these settings, fitted to the pictures of a source."""
+    """Make a detector with these settings, fitted to the pictures of a source."""
     from whatwhere.anomaly import AnomalyDetector
     from whatwhere.anomaly.likeness import TooAlike
 
@@ -498,8 +498,8 @@ def fitted(
 
 
 def too_few(model: "AnomalyDetector") -> str:
-    """A sentence that warns of too few pictures for the wanted rate of false alarms; empty if there
-    are enough."""
+    """Make a sentence that warns of too few pictures for the wanted rate of false alarms; empty if
+    there are enough."""
     wanted = model.false_alarms
     fewest = math.ceil(1 / wanted) - 1
     if len(model.fitted_) >= fewest:
@@ -531,7 +531,7 @@ def check_outside(out: Path, pictures: str, option: str = "--out") -> None:
 
 
 def watched(source: "PictureList", model: "AnomalyDetector", fitted_to: set[int]) -> "PictureList":
-    """The same pictures. Reading one that the detector learned from adds its number to
+    """Return the same pictures. Reading one that the detector learned from adds its number to
     `fitted_to`."""
     from whatwhere.anomaly.pictures import PictureList, fingerprint, with_channels
 

@@ -27,24 +27,25 @@ class Contrast:
 
     @classmethod
     def of(cls, pictures: Sequence[Tensor]) -> "Contrast":
-        """The contrast and the brightness of normal pictures, each [C, H, W]."""
+        """Return the contrast and the brightness of normal pictures, each [C, H, W]."""
         darkest = min(brightness(picture) for picture in pictures)
         return cls(min(log_contrast(picture, darkest) for picture in pictures), darkest)
 
     def dead(self, picture: Tensor) -> float:
-        """How far above the threshold the score of a picture without contrast is; otherwise 0."""
+        """Return how far above the threshold the score of a picture without contrast is; otherwise
+        0."""
         missing = self.least - log_contrast(picture, self.darkest)
         return SCORE * missing if missing > math.log(DULL) else 0.0
 
 
 def brightness(picture: Tensor) -> float:
-    """The mean size of the known pixels."""
+    """Return the mean size of the known pixels."""
     return float(picture[:, picture.isfinite().all(0)].abs().mean())
 
 
 def log_contrast(picture: Tensor, darkest: float) -> float:
-    """The logarithm of the mean difference of known pixels from those around them, relative to the
-    brightness."""
+    """Return the logarithm of the mean difference of known pixels from those around them, relative
+    to the brightness."""
     known = picture.isfinite().all(0)
     values = picture.where(known, 0.0)[None]
     around = F.avg_pool2d(values, 3, 1, 1, count_include_pad=False)[0]

@@ -91,7 +91,7 @@ class Patch(NamedTuple):
 
     @classmethod
     def around(cls, row: float, column: float, side: int, size: Sequence[int]) -> "Patch":
-        """The square around a place, moved into a picture of this size [H, W]."""
+        """Return the square around a place, moved into a picture of this size [H, W]."""
         top, left = (
             int(min(max(at - side / 2, 0), max(extent - side, 0)))
             for at, extent in zip((row, column), size, strict=True)
@@ -105,7 +105,7 @@ class Patch(NamedTuple):
         return self.left + self.width // 2, self.top + self.height // 2
 
     def cut(self, picture: Tensor) -> Tensor:
-        """The square of a picture [C, H, W]."""
+        """Return the square of a picture [C, H, W]."""
         rows = slice(self.top, self.top + self.height)
         columns = slice(self.left, self.left + self.width)
         return picture[:, rows, columns]
@@ -133,7 +133,7 @@ class Detection:
     patch: Patch
 
     def share_above(self, outline: float) -> float:
-        """The share of the known pixels whose values in the map exceed `outline_`."""
+        """Return the share of the known pixels whose values in the map exceed `outline_`."""
         known = self.anomaly_map[self.anomaly_map.isfinite()]
         return float((known > outline).float().mean())
 
@@ -305,7 +305,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         return self
 
     def score_samples(self, X: Source) -> np.ndarray:
-        """How normal pictures are, (n,): the higher, the more normal."""
+        """Return how normal pictures are, (n,): the higher, the more normal."""
         return -np.array([found.score for found in self.detect(open_pictures(X))])
 
     def decision_function(self, X: Source) -> np.ndarray:
@@ -317,7 +317,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         return np.where(self.decision_function(X) < 0, -1, 1)
 
     def anomaly_map(self, X: Source) -> list[np.ndarray]:
-        """How unlike normal pictures each pixel is, (H, W) for each picture, as in
+        """Return how unlike normal pictures each pixel is, (H, W) for each picture, as in
         `Detection.anomaly_map`; `outline_` is the threshold.
 
         For signals, (T,) for each.
@@ -359,15 +359,15 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         return OddPictures(numbers, names, len(rest), choose_threshold(rest, self.false_alarms))
 
     def detect(self, pictures: PictureList) -> Iterator[Detection]:
-        """The findings in each picture; they depend neither on the other pictures nor on the number
-        of threads."""
+        """Yield the findings in each picture; they depend neither on the other pictures nor on the
+        number of threads."""
         check_is_fitted(self, "threshold_")
         with workers() as each:
             yield from each(self._detect, pictures, pictures.names)
 
     def compared(self, picture: Tensor, anomaly_map: Tensor) -> list[Tensor]:
-        """The least normal patch of a picture [C, H, W], and the normal patches that are most like
-        it by the first features.
+        """Return the least normal patch of a picture [C, H, W], and the normal patches that are
+        most like it by the first features.
 
         They come from different normal pictures, if there are several, and never from the same
         picture, which the detector may have learned from.
@@ -399,7 +399,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         return len(self.fingerprints())
 
     def fingerprints(self) -> set[bytes]:
-        """The fingerprints of the pictures that the detector was fitted to."""
+        """Return the fingerprints of the pictures that the detector was fitted to."""
         return {fingerprint(picture) for picture in self._normal_pictures()}
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -490,7 +490,8 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         return AnomalySpec(seed=parameters.pop("random_state"), **parameters)
 
     def _sources(self) -> list[Any]:
-        """The features as a list of callables, with a word in place of the detector's own."""
+        """Return the features as a list of callables, with a word in place of the detector's
+        own."""
         given = self.features
         if given is None:
             return [OWN]
@@ -540,13 +541,14 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         self.rarest_ = float(self.area_(peaks.amax())) / math.log(10)
 
     def _feature_bytes(self, picture: Tensor) -> int:
-        """Bytes that `fit` needs for each value of a picture, by the features that are given."""
+        """Return bytes that `fit` needs for each value of a picture, by the features that are
+        given."""
         cells = [GivenFeatures(source)(picture) for source in self._sources() if source != OWN]
         values = sum(found.energy.numel() for found in cells)
         return math.ceil(FEATURE_COPIES * values * BYTES / picture.numel())
 
     def _normal_pictures(self) -> list[Tensor]:
-        """The pictures that the detector was fitted to, in the order they were given."""
+        """Return the pictures that the detector was fitted to, in the order they were given."""
         chosen = set(self.fitted_.tolist())
         pictures = zip(self.sample_.numbers, self.sample_.pictures, strict=True)
         return [picture for number, picture in pictures if number in chosen]
@@ -572,7 +574,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         return choose_threshold(self.normal_scores_, self._spec().false_alarms, trimmed)
 
     def _read_scorers(self, scorers: Sequence[Any], tensors: Mapping[str, Tensor]) -> list[Scorer]:
-        """The scorers of a file, with the features that were given."""
+        """Return the scorers of a file, with the features that were given."""
         needed = [entry["source"] for entry in scorers]
         if self.features is None and needed != [OWN] and are_known(needed):
             self.features = needed
@@ -631,7 +633,8 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         return Detection(name, score, evidence, anomaly_map, patch)
 
     def _by_kind(self, evidence: Iterable[Sequence[float]]) -> dict[str, float]:
-        """The evidence of each source by its kinds, with the names of features that were given."""
+        """Return the evidence of each source by its kinds, with the names of features that were
+        given."""
         found = dict[str, float]()
         for scorer, values in zip(self.scorers_, evidence, strict=True):
             before = ""
@@ -645,7 +648,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
 def scorer_settings(
     scorer: Scorer, prefix: str, channels: int, tensors: dict[str, Tensor]
 ) -> dict[str, Any]:
-    """What a file records about a scorer; its tensors are added to `tensors`."""
+    """Return what a file records about a scorer; its tensors are added to `tensors`."""
     extract = scorer.extract
     entry: dict[str, Any] = {"source": OWN}
     if isinstance(extract, GivenFeatures):
@@ -660,7 +663,7 @@ def scorer_settings(
 
 
 def recall_from(settings: Mapping[str, Any] | None) -> Recall | None:
-    """What a file records of the share of defects found."""
+    """Return what a file records of the share of defects found."""
     if settings is None:
         return None
     low, high = settings["interval"]
@@ -668,12 +671,12 @@ def recall_from(settings: Mapping[str, Any] | None) -> Recall | None:
 
 
 def ranks_from(name: str, tensors: Mapping[str, Tensor]) -> Ranks:
-    """A curve that `take_tensors` took apart."""
+    """Read a curve that `take_tensors` took apart."""
     return Ranks(tensors[f"{name}.bends"], tensors[f"{name}.shares"])
 
 
 def take_tensors(name: str, value: Any, tensors: dict[str, Tensor]) -> Any:
-    """A value without its tensors, which are added to `tensors` by their names."""
+    """Return a value without its tensors, which are added to `tensors` by their names."""
     if isinstance(value, Tensor):
         tensors[name] = value
         return None
@@ -686,7 +689,7 @@ def take_tensors(name: str, value: Any, tensors: dict[str, Tensor]) -> Any:
 
 
 def with_tensors(name: str, kind: Any, value: Any, tensors: Mapping[str, Tensor]) -> Any:
-    """The inverse of `take_tensors`."""
+    """Return the inverse of `take_tensors`."""
     if kind is Tensor:
         return tensors[name]
     if isinstance(value, list):
@@ -703,7 +706,7 @@ def with_tensors(name: str, kind: Any, value: Any, tensors: Mapping[str, Tensor]
 
 
 def as_bytes(picture: Tensor) -> Tensor:
-    """A picture as bytes, if nothing is lost."""
+    """Return a picture as bytes, if nothing is lost."""
     values = torch.from_numpy(np.rint(255 * picture.nan_to_num(-1.0).numpy()).clip(0, 255)).to(
         torch.uint8
     )
@@ -711,12 +714,13 @@ def as_bytes(picture: Tensor) -> Tensor:
 
 
 def cut(picture: Tensor, row: float, column: float, side: int) -> Tensor:
-    """The square around a place, made smaller if necessary and moved into the picture [C, H, W]."""
+    """Return the square around a place, made smaller if necessary and moved into the picture [C, H,
+    W]."""
     return Patch.around(row, column, side, picture.shape[1:]).cut(picture)
 
 
 def largest_pixel(anomaly_map: Tensor) -> tuple[int, int]:
-    """The row and the column of the largest known value of a map [H, W]."""
+    """Return the row and the column of the largest known value of a map [H, W]."""
     return divmod(int(anomaly_map.nan_to_num(-torch.inf).argmax()), anomaly_map.shape[1])
 
 

@@ -63,7 +63,7 @@ class Truth:
     masks: Sequence[PictureList | None] | None
 
     def mask(self, number: int, size: Sequence[int], white: float) -> Tensor | None:
-        """The mask of a picture of a size [H, W]; None without masks of this set."""
+        """Return the mask of a picture of a size [H, W]; None without masks of this set."""
         if self.masks is None:
             return None
         one = self.masks[number]
@@ -117,8 +117,8 @@ def _is_odd(name: str, root: Path) -> bool:
 
 
 def _masks_of(pictures: PictureList, root: Path) -> list[PictureList | None]:
-    """The masks of pictures by their names without endings; the folder of a picture may be left
-    out."""
+    """Return the masks of pictures by their names without endings; the folder of a picture may be
+    left out."""
     by_name: dict[str, Path] = {}
     for file in sorted(root.rglob("*")):
         if file.is_file() and not file.name.startswith("."):
@@ -139,7 +139,7 @@ def _stem(path: PurePath) -> str:
 
 
 def _of_size(mask: Tensor, size: Sequence[int], name: str) -> Tensor:
-    """A mask at the size of its picture; one of another shape raises an error."""
+    """Return a mask at the size of its picture; one of another shape raises an error."""
     if tuple(mask.shape) == tuple(size):
         return mask
     if abs(mask.shape[0] * size[1] - mask.shape[1] * size[0]) > 0.02 * size[0] * size[1]:

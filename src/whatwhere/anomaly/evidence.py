@@ -83,7 +83,7 @@ UPPER_QUANTILE = 0.9
 SHRINKAGE = 0.1  # of correlations towards 0, since pictures are few
 BAND = 4  # cells: how many rows or columns are compared with the next ones
 BANK = 6000  # normal places that others are compared with
-EDGE_PICTURES = 64  # enough for a mean and a deviation by the distance from the border
+EDGE_PICTURES = 16  # enough for a mean and a deviation by the distance from the border
 QUERIES = 128  # places that are compared at a time, so that memory is bounded
 GROUPS = 400  # groups in which the smallest of many values are searched
 DIRECTIONS = 4  # directions in which the surfaces of normal pictures differ most
@@ -100,13 +100,14 @@ class Gaussian:
 
     @classmethod
     def of(cls, vectors: Sequence[Tensor]) -> "Gaussian":
-        """The distribution of vectors [D, n] of each picture; correlations are shrunk, and
+        """Return the distribution of vectors [D, n] of each picture; correlations are shrunk, and
         deviations are at least `LEAST`."""
         count = sum(x.shape[1] for x in vectors)
         mean = torch.stack([x.double().sum(1, keepdim=True) for x in vectors]).sum(0) / count
         covariance = torch.zeros(len(mean), len(mean), dtype=torch.float64)
         for x in vectors:
-            covariance += (x - mean) @ (x - mean).mT / count
+            centred = x - mean.to(x.dtype)
+            covariance += (centred @ centred.mT).double() / count
         deviation = covariance.diagonal().sqrt().clamp_min(LEAST)
         correlation = (1 - SHRINKAGE) * covariance / torch.outer(deviation, deviation)
         correlation.diagonal().fill_(1.0)
@@ -118,7 +119,7 @@ class Gaussian:
         return self.whitening @ (x - self.mean[:, None]) / math.sqrt(len(x))
 
     def log_mahalanobis(self, x: Tensor) -> Tensor:
-        """The logarithm of the squared distance of vectors [D, n] from the mean, [n]."""
+        """Return the logarithm of the squared distance of vectors [D, n] from the mean, [n]."""
         return log_distance(self.whiten(x).square().sum(0))
 
 
@@ -139,7 +140,7 @@ class Regression:
     edge: Tensor
 
     def unpredicted(self, cells: Cells) -> Tensor:
-        """What the neighbours of every place do not predict, [D, n], in deviations."""
+        """Return what the neighbours of every place do not predict, [D, n], in deviations."""
         standard = (local_energy(cells) - self.mean) / self.deviation
         return (standard - self.predict(standard, cells.search.gap)).flatten(1)
 
@@ -148,7 +149,7 @@ class Regression:
         return predicted.view(standard.shape)
 
     def log_mahalanobis(self, cells: Cells) -> Tensor:
-        """The logarithm of the squared distance of what is not predicted, [n]."""
+        """Return the logarithm of the squared distance of what is not predicted, [n]."""
         return self.residual.log_mahalanobis(self.unpredicted(cells))
 
 
@@ -158,8 +159,8 @@ def no_regression() -> Regression:
 
 
 def neighbours(grid: Tensor, gap: int) -> Tensor:
-    """The places left, right, above and below every place [D, rows, columns], `gap` cells away:
-    [4 D, rows, columns]; what is at the border continues beyond it."""
+    """Return the places left, right, above and below every place [D, rows, columns], `gap` cells
+    away: [4 D, rows, columns]; what is at the border continues beyond it."""
     rows, columns = grid.shape[1:]
     padded = F.pad(grid[None], [gap] * 4, mode="replicate")[0]
     left = padded[:, gap : gap + rows, :columns]
@@ -214,7 +215,7 @@ class NeighbourMoments:
 
 
 def neighbour_moments(pictures: Sequence[Cells], each: Each = map) -> NeighbourMoments | None:
-    """The moments of all places of these pictures; empty if their search does not ask for
+    """Return the moments of all places of these pictures; empty if their search does not ask for
     neighbours."""
     if not pictures[0].search.gap:
         return None
@@ -280,7 +281,7 @@ class NormalSurface:
     neighbours: Regression = field(default_factory=no_regression)
 
     def maps(self, cells: Cells) -> dict[str, Tensor]:
-        """The evidence of each kind at every cell, [rows, columns]."""
+        """Return the evidence of each kind at every cell, [rows, columns]."""
         size = cells.known.shape
         middle, spread = self.peaks[..., None, None]
         spots = (log_peaks(cells) - middle) / spread
@@ -299,32 +300,36 @@ class NormalSurface:
         return found
 
     def log_nearest_distance(self, texture: Tensor, but: int = -1) -> Tensor:
-        """The logarithm of the squared distance from the nearest normal places, of textures [D, n]:
-        [n].
+        """Return the logarithm of the squared distance from the nearest normal places, of textures
+        [D, n]: [n].
 
         but  number of a picture whose places are left out
         """
-        others = (self.places[0] != but).nonzero()[:, 0]
-        bank = self.bank.index_select(1, others) if len(others) else self.bank
-        lengths = bank.square().sum(0)
+        lengths = self.bank.square().sum(0)
+        others = self.places[0] != but
+        count = int(others.sum()) or len(others)
+        if count < len(others):
+            # a place that is infinitely far is never among the nearest ones
+            lengths = lengths.where(others, torch.inf)
         found = []
         for x in self.texture.whiten(texture).split(QUERIES, 1):
             # the squared distances less |x|²
-            without_x = torch.addmm(lengths, x.mT, bank, alpha=-2)
-            nearest = smallest(without_x, min(self.nearest, bank.shape[1]))
+            without_x = torch.addmm(lengths, x.mT, self.bank, alpha=-2)
+            nearest = smallest(without_x, min(self.nearest, count))
             found.append(x.square().sum(0) + nearest.mean(1))
         return log_distance(torch.cat(found))
 
     def nearest_places(self, cells: Cells, row: int, column: int) -> Tensor:
-        """The picture, the row and the column [3, M] of normal places, the most alike to a place
-        first."""
+        """Return the picture, the row and the column [3, M] of normal places, the most alike to a
+        place first."""
         number = row * cells.known.shape[1] + column
         whitened = self.texture.whiten(texture_of(cells)[:, number, None])
         return self.places[:, (self.bank - whitened).square().sum(0).argsort()]
 
 
 def smallest(values: Tensor, count: int) -> Tensor:
-    """The `count` smallest values of every row [n, m], in order: `topk`, but up to twice as fast.
+    """Return the `count` smallest values of every row [n, m], in order: `topk`, but up to twice as
+    fast.
 
     The values of a row are dealt out to `GROUPS` groups. No more than `count` groups have one of
     the smallest values, and these groups have the smallest minima.
@@ -345,7 +350,7 @@ def learn_surface(
     each: Each = map,
     moments: NeighbourMoments | None = None,
 ) -> NormalSurface:
-    """What these pictures are like. `moments` are theirs, if the caller has them already."""
+    """Return what these pictures are like. `moments` are theirs, if the caller has them already."""
     search = pictures[0].search
     known = [cells.known.flatten() for cells in pictures]
     textures = [texture_of(cells) for cells in pictures]
@@ -402,8 +407,8 @@ def edge_statistics(values: Sequence[Tensor], pictures: Sequence[Cells]) -> Tens
 
 
 def by_border(values: Tensor, edge: Tensor, cells: Cells) -> Tensor:
-    """Values [n] of cells in deviations of normal places as far from the border, smoothed, [rows,
-    columns]."""
+    """Return values [n] of cells in deviations of normal places as far from the border, smoothed,
+    [rows, columns]."""
     size = cells.known.shape
     mean, deviation = edge[:, border_distance(size, cells.search.around)]
     return around(((values.view(size) - mean) / deviation)[None], cells.search.around)[0]
@@ -446,21 +451,21 @@ class ExpectedEvidence:
 
 
 def summarise(maps: Tensor, cells: Cells, quantiles: Iterable[float]) -> Tensor:
-    """The evidence of a picture [k], from that of its cells [k, rows, columns]: a quantile of each
-    kind."""
+    """Return the evidence of a picture [k], from that of its cells [k, rows, columns]: a quantile
+    of each kind."""
     values = maps[:, cells.known]
     return torch.stack([v.quantile(q) for v, q in zip(values, quantiles, strict=True)])
 
 
 def soft_maximum(evidence: Tensor) -> Tensor:
-    """All kinds of evidence [k, ...] as one, [...]."""
+    """Return all kinds of evidence [k, ...] as one, [...]."""
     return TEMPERATURE * (torch.logsumexp(evidence / TEMPERATURE, 0) - math.log(len(evidence)))
 
 
 def evidence_of_places(
     by_kind: Tensor, kinds: Kinds, known: Tensor, score: float, spec: MapSpec = _USUAL_MAP
 ) -> Tensor:
-    """All kinds of evidence [k, rows, columns] as one map, for a picture with this score.
+    """Return all kinds of evidence [k, rows, columns] as one map, for a picture with this score.
 
     Places are marked by the local kinds: by how large they are among normal pictures and, for a
     share of the map, within this picture. The others, which fill bands or the whole picture, count
@@ -483,14 +488,15 @@ def evidence_of_places(
 
 
 def texture_of(cells: Cells) -> Tensor:
-    """The energies around every cell, less a share of their mean in the picture, [D, n]."""
+    """Return the energies around every cell, less a share of their mean in the picture, [D, n]."""
     side = cells.search.texture or cells.search.around
     own = cells.search.own * mean_energy(cells)[..., None]
     return (around(cells.energy, side) - own).flatten(1)
 
 
 def local_energy(cells: Cells) -> Tensor:
-    """The energies around every cell, [D, rows, columns]; unknown cells are like the picture."""
+    """Return the energies around every cell, [D, rows, columns]; unknown cells are like the
+    picture."""
     energy = torch.where(cells.known, cells.energy, mean_energy(cells)[..., None])
     return around(energy, cells.search.around)
 
@@ -500,8 +506,8 @@ def mean_energy(cells: Cells) -> Tensor:
 
 
 def surface_of(cells: Cells) -> Tensor:
-    """The mean energies of the responses, [R]; brightness is left out, since it says more about
-    the exposure."""
+    """Return the mean energies of the responses, [R]; brightness is left out, since it says more
+    about the exposure."""
     return mean_energy(cells)[: len(cells.peaks) // 2, 0]
 
 
@@ -510,9 +516,9 @@ def log_peaks(cells: Cells) -> Tensor:
 
 
 def profile(cells: Cells, axis: int) -> Tensor:
-    """The mean energies of every row (axis 2) or column (axis 1), [D, n]; without the first and the
-    last if there are enough others. Unknown cells do not count; a row of them is like the picture.
-    """
+    """Return the mean energies of every row (axis 2) or column (axis 1), [D, n]; without the first
+    and the last if there are enough others. Unknown cells do not count; a row of them is like the
+    picture."""
     energy = cells.energy.mean(axis)
     if not cells.known.all():
         counts = cells.known.sum(axis - 1)
@@ -522,8 +528,8 @@ def profile(cells: Cells, axis: int) -> Tensor:
 
 
 def band_differences(values: Tensor) -> Tensor:
-    """The differences of each `BAND` rows and the next ones, [D, n]; of half of them if there are
-    fewer."""
+    """Return the differences of each `BAND` rows and the next ones, [D, n]; of half of them if
+    there are fewer."""
     band = min(BAND, values.shape[1] // 2)
     if not band:
         return torch.zeros_like(values)
@@ -539,7 +545,7 @@ def largest_difference(values: Tensor, size: int) -> Tensor:
 
 
 def border_distance(size: tuple[int, ...], most: int) -> Tensor:
-    """How many cells every cell is away from the border, up to `most`, [rows, columns]."""
+    """Return how many cells every cell is away from the border, up to `most`, [rows, columns]."""
     far = torch.tensor([most])  # signals have no border above and below
     rows, columns = (
         torch.minimum(torch.arange(n), torch.arange(n).flip(0)) if n > 1 else far for n in size
@@ -548,7 +554,7 @@ def border_distance(size: tuple[int, ...], most: int) -> Tensor:
 
 
 def places_of(cells: Cells, picture: int) -> Tensor:
-    """The number of the picture, the row and the column of every cell, [3, n]."""
+    """Return the number of the picture, the row and the column of every cell, [3, n]."""
     rows, columns = (torch.arange(n) for n in cells.known.shape)
     grid = torch.cartesian_prod(rows, columns).mT
     return torch.cat([torch.full_like(grid[:1], picture), grid])
@@ -559,8 +565,8 @@ def log_distance(squares: Tensor) -> Tensor:
 
 
 def units_of(evidence: Tensor, kinds: Kinds) -> Tensor:
-    """The units of evidence [N, k] of normal pictures: what is subtracted, and what it is divided
-    by, [2, k]."""
+    """Return the units of evidence [N, k] of normal pictures: what is subtracted, and what it is
+    divided by, [2, k]."""
     median, spread = median_and_spread(evidence)
     return torch.stack([median, spread / torch.tensor([weight for _, weight in kinds.values()])])
 
@@ -571,7 +577,7 @@ def in_units(evidence: Tensor, units: Tensor) -> Tensor:
 
 
 def median_and_spread(values: Tensor) -> Tensor:
-    """The median of pictures' evidence [N, k], and the distance from it to the quantile
+    """Return the median of pictures' evidence [N, k], and the distance from it to the quantile
     `UPPER_QUANTILE`, [2, k]."""
     if not values.shape[1]:
         return values.new_zeros(2, 0)

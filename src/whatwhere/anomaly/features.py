@@ -43,7 +43,7 @@ class GivenFeatures:
         return False
 
     def __call__(self, picture: Tensor) -> Cells:
-        """What a picture [C, H, W] shows; NaN is an unknown pixel."""
+        """Return what a picture [C, H, W] shows; NaN is an unknown pixel."""
         known = picture.isfinite().all(0)
         values = filled(picture, known)
         maps = feature_maps(self.function, values[None])
@@ -53,12 +53,12 @@ class GivenFeatures:
         return Cells(projected(energy), energy[:0], share >= 0.5, GIVEN)
 
     def cell_size(self, cells: Cells, picture: Tensor) -> tuple[float, float]:
-        """Height and width of a cell in pixels."""
+        """Return height and width of a cell in pixels."""
         rows, columns = cells.known.shape
         return picture.shape[1] / rows, picture.shape[2] / columns
 
     def to_pixels(self, by_cell: Tensor, size: Sequence[int]) -> Tensor:
-        """Values of cells [rows, columns] at every pixel of a picture of this size."""
+        """Return values of cells [rows, columns] at every pixel of a picture of this size."""
         return F.interpolate(by_cell[None, None], list(size), mode="bilinear")[0, 0]
 
     def detail_to_pixels(self, cells: Cells, size: Sequence[int]) -> Tensor:
@@ -66,8 +66,8 @@ class GivenFeatures:
         return torch.zeros(size[0], size[1])
 
     def fingerprint(self, channels: int) -> Tensor:
-        """The mean and the deviation of every channel of a fixed picture's maps: it distinguishes
-        these features from others."""
+        """Return the mean and the deviation of every channel of a fixed picture's maps: it
+        distinguishes these features from others."""
         generator = torch.Generator().manual_seed(0)
         picture = torch.rand(1, channels, *PROBE, generator=generator)
         maps = feature_maps(self.function, F.avg_pool2d(picture, 3, 1, 1))
@@ -91,7 +91,8 @@ class GivenFeatures:
 
 
 def features_of(word: str) -> FeatureMaps:
-    """The features that a word means, or an ONNX file: those of `views`, at the size of places.
+    """Return the features that a word means, or an ONNX file: those of `views`, at the size of
+    places.
 
     The network's maps are those of blocks 4 and 10, which show places of 8 and 16 pixels, and
     pictures are enlarged or reduced only where memory demands it.
@@ -105,12 +106,13 @@ def features_of(word: str) -> FeatureMaps:
 
 
 def are_known(words: Sequence[str]) -> bool:
-    """Whether all of these names of features are words, so that a file can be read without them."""
+    """Tell whether all of these names of features are words, so that a file can be read without
+    them."""
     return all(word in (OWN, *NAMED) for word in words)
 
 
 def filled(picture: Tensor, known: Tensor) -> Tensor:
-    """A picture [C, H, W] whose unknown pixels are a low-pass of the known ones."""
+    """Return a picture [C, H, W] whose unknown pixels are a low-pass of the known ones."""
     if known.all():
         return picture
     values = torch.where(known, picture, 0.0)

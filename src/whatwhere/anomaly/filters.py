@@ -118,7 +118,7 @@ class Filters:
         return self.kernels.shape[-2] == 1
 
     def __call__(self, picture: Tensor) -> Cells:
-        """What a picture [C, H, W] shows; NaN is an unknown pixel."""
+        """Return what a picture [C, H, W] shows; NaN is an unknown pixel."""
         if self.for_signals and picture.shape[1] > 1:
             raise ImageError(
                 f"Got a picture of {picture.shape[1]} rows; expected signals, as in fit."
@@ -127,8 +127,8 @@ class Filters:
         return self.cells(planes, self.responses(planes), known)
 
     def planes(self, picture: Tensor) -> tuple[Tensor, Tensor]:
-        """A picture [C, H, W] as uncorrelated channels [C, H, W], and which pixels are known [H,
-        W]."""
+        """Return a picture [C, H, W] as uncorrelated channels [C, H, W], and which pixels are known
+        [H, W]."""
         known = picture.isfinite().all(0)
         values = torch.zeros_like(picture)
         values[:, known] = brightness(picture[:, known], self.dark, self.search)
@@ -139,7 +139,7 @@ class Filters:
         return torch.einsum("ij,jhw->ihw", self.mixing, values), known
 
     def responses(self, planes: Tensor) -> list[Tensor]:
-        """What the filters find at each scale, [C F, H / scale, W / scale]."""
+        """Return what the filters find at each scale, [C F, H / scale, W / scale]."""
         weights = self.kernels.flatten(1, 2)[:, :, None]
         size = self.kernels.shape[-2:]
         return [
@@ -150,15 +150,16 @@ class Filters:
         ]
 
     def cell_size(self, cells: Cells, picture: Tensor) -> tuple[float, float]:
-        """Height and width of a cell in pixels."""
+        """Return height and width of a cell in pixels."""
         return self.search.cell, self.search.cell
 
     def to_pixels(self, by_cell: Tensor, size: Sequence[int]) -> Tensor:
-        """Values of cells [rows, columns] at every pixel of a picture of this size."""
+        """Return values of cells [rows, columns] at every pixel of a picture of this size."""
         return enlarged(by_cell, self.search.cell, size)
 
     def detail_to_pixels(self, cells: Cells, size: Sequence[int]) -> Tensor:
-        """The detail of cells in units of a map, at every pixel of a picture of this size."""
+        """Return the detail of cells in units of a map, at every pixel of a picture of this
+        size."""
         if not cells.detail.numel():
             return torch.zeros(size[0], size[1])
         return self.search.detail * enlarged(cells.detail, min(self.search.scales), size)
@@ -196,8 +197,8 @@ class Filters:
         return Cells(energy, torch.cat(peaks) * reliable, reliable, self.search, detail)
 
     def far_from_gaps(self, known: Tensor, half_known: Tensor) -> Tensor:
-        """Which cells [rows, columns] show what is known [H, W], and not the border of a gap; all
-        of them if gaps are nearly everywhere.
+        """Return which cells [rows, columns] show what is known [H, W], and not the border of a
+        gap; all of them if gaps are nearly everywhere.
 
         half_known  [rows, columns]: cells with at least half of their pixels known
         """
@@ -211,15 +212,16 @@ class Filters:
 
 
 def enlarged(values: Tensor, times: int, size: Sequence[int]) -> Tensor:
-    """Values [rows, columns] of squares of `times` × `times` pixels at every pixel [H, W]."""
+    """Return values [rows, columns] of squares of `times` × `times` pixels at every pixel [H,
+    W]."""
     extent = [side * times for side in values.shape]
     pixels = F.interpolate(values[None, None], extent, mode="bilinear")[0, 0]
     return pixels[: size[0], : size[1]]
 
 
 def detail_of(responses: Tensor, reach: int) -> Tensor:
-    """The logarithm of the largest response [F, h, w] around every place, less the largest one at
-    most `reach` places away, [h, w]."""
+    """Return the logarithm of the largest response [F, h, w] around every place, less the largest
+    one at most `reach` places away, [h, w]."""
     rows = 0 if responses.shape[1] == 1 else 1  # signals have one row
     smooth = F.avg_pool2d(
         responses.abs().amax(0)[None],
@@ -241,8 +243,8 @@ def learn_filters(
     aligned: bool,
     advance: Callable[[int], None] = no_op,
 ) -> Filters:
-    """The filters that separate features [F, k, k], or [F, 1, k] of signals, from normal pictures,
-    each [C, H, W]."""
+    """Return the filters that separate features [F, k, k], or [F, 1, k] of signals, from normal
+    pictures, each [C, H, W]."""
     size = (1 if features.shape[1] == 1 else SIDE, SIDE)
     dark, mixing = learn_channels(pictures, search, as_they_are=aligned or size[0] == 1)
     plain = Filters(dark, mixing, torch.empty(0), search, aligned)
@@ -270,8 +272,8 @@ def learn_filters(
 def learn_channels(
     pictures: Iterable[Tensor], search: Search, as_they_are: bool
 ) -> tuple[float, Tensor]:
-    """The brightness that counts as dark, and the matrix that makes channels uncorrelated, with
-    variance 1."""
+    """Return the brightness that counts as dark, and the matrix that makes channels uncorrelated,
+    with variance 1."""
     known = [picture[:, picture.isfinite().all(0)].double() for picture in pictures]
     counted = [values for values in known if values.shape[1]]
     lowest = min(float(values.min()) for values in counted)
@@ -307,15 +309,16 @@ def centred(features: Tensor) -> Tensor:
 
 
 def cosines() -> Tensor:
-    """The features for signals: the basis of a cosine transform of 8 samples, without the mean."""
+    """Return the features for signals: the basis of a cosine transform of 8 samples, without the
+    mean."""
     samples = torch.arange(COSINES + 1.0) + 0.5
     waves = torch.arange(1.0, COSINES + 1)
     return torch.cos(torch.pi / (COSINES + 1) * torch.outer(waves, samples))[:, None]
 
 
 def brightness(values: Tensor, dark: float, search: Search) -> Tensor:
-    """The known values of a picture [C, n] without its exposure: their logarithm, or their ratio to
-    their mean."""
+    """Return the known values of a picture [C, n] without its exposure: their logarithm, or their
+    ratio to their mean."""
     if not dark:
         return values
     light = values.clamp_min(0)
@@ -347,21 +350,21 @@ def shrink(planes: Tensor, scale: int, search: Search) -> Tensor:
 
 
 def mean_pool(values: Tensor, side: int, search: Search) -> Tensor:
-    """The mean of every square of a picture [C, H, W]."""
+    """Return the mean of every square of a picture [C, H, W]."""
     squares = whole_squares(values, side)
     return F.avg_pool2d(squares[None], side, ceil_mode=True, count_include_pad=False)[0]
 
 
 def max_pool(values: Tensor, side: int, search: Search) -> Tensor:
-    """The largest value of every square of a picture [C, H, W]."""
+    """Return the largest value of every square of a picture [C, H, W]."""
     squares = whole_squares(values, side)
     return F.max_pool2d(squares[None], side, ceil_mode=True)[0]
 
 
 def whole_squares(values: Tensor, side: int) -> Tensor:
-    """A picture [C, H, W] whose last squares are as large as all others: they begin earlier, and
-    overlap those before them. A mean of few pixels varies more, so a part of a square would look
-    odd at the lower and right border."""
+    """Return a picture [C, H, W] whose last squares are as large as all others: they begin earlier,
+    and overlap those before them. A mean of few pixels varies more, so a part of a square would
+    look odd at the lower and right border."""
     for axis in (1, 2):
         length = values.shape[axis]
         rest = length % side
@@ -372,6 +375,6 @@ def whole_squares(values: Tensor, side: int) -> Tensor:
 
 
 def around(values: Tensor, side: int) -> Tensor:
-    """The mean of a square around every cell, [D, rows, columns]; at the border, the mean of the
-    cells that exist."""
+    """Return the mean of a square around every cell, [D, rows, columns]; at the border, the mean of
+    the cells that exist."""
     return F.avg_pool2d(values[None], side, 1, side // 2, count_include_pad=False)[0]

@@ -29,12 +29,12 @@ class Ranks:
 
     @classmethod
     def of(cls, normal_scores: Tensor) -> "Ranks":
-        """The curve of scores [n] of normal pictures."""
+        """Return the curve of scores [n] of normal pictures."""
         return cls._with(normal_scores, LEVELS)
 
     @classmethod
     def of_area(cls, normal_pixels: Tensor) -> "Ranks":
-        """The curve of values [n] of maps of normal pictures."""
+        """Return the curve of values [n] of maps of normal pictures."""
         count = len(normal_pixels)
         return cls._with(normal_pixels, [a for a in AREAS if a < 0.9 or (1 - a) * count >= FEWEST])
 
@@ -58,7 +58,7 @@ class Ranks:
 
 
 def join(ranks: Sequence[Ranks], scores: Sequence[Tensor]) -> Tensor:
-    """The scores [...] of each source as one; those of a single source stay as they are."""
+    """Return the scores [...] of each source as one; those of a single source stay as they are."""
     if len(ranks) == 1:
         return scores[0]
     found = [curve(values) for curve, values in zip(ranks, scores, strict=True)]

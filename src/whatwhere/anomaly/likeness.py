@@ -121,7 +121,7 @@ class LearnedKind:
 
 
 def side_of(picture: Tensor) -> float:
-    """The side in pixels of a square as large as a picture [C, H, W]."""
+    """Return the side in pixels of a square as large as a picture [C, H, W]."""
     return float(picture[0].numel() ** 0.5)
 
 

@@ -86,7 +86,7 @@ class MapScale:
         return begin, f"rarer than any place of {plural(self.pictures, 'normal picture')}"
 
     def tint(self, values: Tensor, settings: PageSettings) -> Tensor:
-        """The red tint of a map [H, W], as bytes [H, W, 4]; clear where nothing is above the
+        """Return the red tint of a map [H, W], as bytes [H, W, 4]; clear where nothing is above the
         threshold."""
         above = values.nan_to_num(-torch.inf) - self.outline
         strength = (above / max(self.rarest - self.outline, 1e-6)).clamp(0, 1)
@@ -154,8 +154,8 @@ class Gallery:
         push(self.large, (found.score, -number, entry))
 
     def _small(self, picture: Tensor, heat: Tensor) -> tuple[str, str]:
-        """The addresses of a small view and of its map, which is empty if nothing is above the
-        threshold of maps."""
+        """Return the addresses of a small view and of its map, which is empty if nothing is above
+        the threshold of maps."""
         side = self.settings.small_side
         address = _jpeg(_as_seen(picture, side), quality=80)
         if not bool((heat > self.scale.outline).any()):
@@ -188,7 +188,7 @@ class Gallery:
         }
 
     def page(self, rows: Sequence["PageRow"], facts: PageFacts) -> str:
-        """The page of these pictures, in this order, the least normal first."""
+        """Return the page of these pictures, in this order, the least normal first."""
         settings = self.settings
         kinds = {kind: KINDS[kind.rpartition(" ")[2]] for row in rows for kind in row.evidence}
         large = {-number: entry for _, number, entry in self.large}
@@ -251,7 +251,7 @@ class PageRow:
 
 
 def _in_parts(name: str, values: Sequence[object], size: int) -> dict[str, Sequence[object]]:
-    """Values in parts that the browser reads one at a time, by the ids of their elements."""
+    """Return values in parts that the browser reads one at a time, by the ids of their elements."""
     return {f"{name}-{at // size}": values[at : at + size] for at in range(0, len(values), size)}
 
 
@@ -311,8 +311,8 @@ def _curve(signal: Tensor) -> Tensor:
 
 
 def _as_seen(picture: Tensor, side: int) -> Tensor:
-    """Bytes of a picture [C, H, W], its sides at most `side`: 0 is black and 1 is white, unless
-    there are values below or above."""
+    """Return bytes of a picture [C, H, W], its sides at most `side`: 0 is black and 1 is white,
+    unless there are values below or above."""
     known = picture[picture.isfinite()]
     ends = torch.cat([known, torch.tensor([0.0, 1.0])])
     low = ends.min()
@@ -329,7 +329,7 @@ def _png(pixels: Tensor) -> str:
 
 
 def _address(pixels: Tensor, form: str, **settings: int) -> str:
-    """Bytes [H, W], [H, W, 3] or [H, W, 4] as the address of an image."""
+    """Return bytes [H, W], [H, W, 3] or [H, W, 4] as the address of an image."""
     try:
         from PIL import Image
     except ImportError:

@@ -53,7 +53,7 @@ pictures, paths. NaN is an unknown pixel. Signals, which have height 1, are `loa
 
 
 def open_pictures(source: Source, shard: Shard = ALL, mask: Unopened | None = None) -> PictureList:
-    """The pictures of a source, in the order of their names or as they are given.
+    """Return the pictures of a source, in the order of their names or as they are given.
 
     shard  only this part of them; no other file of a folder is opened
     mask   the region of interest: a picture, a folder or an array [1 or N, H, W], one for all
@@ -76,7 +76,7 @@ def some_of(source: PictureList, rows: Sequence[int]) -> PictureList:
 
 
 def together(sources: Sequence[PictureList]) -> PictureList:
-    """The pictures of several lists as one."""
+    """Return the pictures of several lists as one."""
     places = [(source, row) for source in sources for row in range(len(source))]
 
     def read(number: int) -> Tensor:
@@ -87,7 +87,7 @@ def together(sources: Sequence[PictureList]) -> PictureList:
 
 
 def _open_all(source: Unopened, shard: Shard, mask: Unopened | None) -> PictureList:
-    """The pictures of a source; of a folder, those of a shard."""
+    """Return the pictures of a source; of a folder, those of a shard."""
     if is_cell(source):
         source = [source]
     if not isinstance(source, str | Path | np.ndarray | Tensor | Images):
@@ -121,7 +121,7 @@ class Entry(NamedTuple):
     masks: Images | None = None
 
     def read(self) -> Tensor:
-        """The picture, with NaN where its mask is black."""
+        """Return the picture, with NaN where its mask is black."""
         picture = self.images[self.row]
         if self.masks is None:
             return picture
@@ -138,14 +138,14 @@ class Entry(NamedTuple):
         return str(self.row) if self.file is None else self.file.name
 
     def place(self) -> tuple[str, int]:
-        """The sort key of files: their paths, then their pages."""
+        """Return the sort key of files: their paths, then their pages."""
         assert self.file is not None
         return str(self.file.file), self.file.page
 
 
 def one_picture(values: Any, number: int) -> Tensor:
-    """A picture of a list as [C, H, W]: an array [H, W], [C, H, W] or [H, W, C], a PIL picture, or
-    the path of a file."""
+    """Return a picture of a list as [C, H, W]: an array [H, W], [C, H, W] or [H, W, C], a PIL
+    picture, or the path of a file."""
     if isinstance(values, str | Path):
         return load(values)[0]
     if is_cell(values):
@@ -179,19 +179,19 @@ def with_channels(picture: Tensor, channels: int) -> Tensor:
 
 
 def fingerprint(picture: Tensor) -> bytes:
-    """A hash of the pixels of a picture, and of its shape."""
+    """Make a hash of the pixels of a picture, and of its shape."""
     pixels = picture.contiguous().numpy().tobytes()
     return hashlib.sha256(f"{tuple(picture.shape)}".encode() + pixels).digest()
 
 
 def is_large(picture: Tensor) -> bool:
-    """Whether a picture [C, H, W] is too large to be searched at its full resolution; signals
+    """Tell whether a picture [C, H, W] is too large to be searched at its full resolution; signals
     never are."""
     return picture.shape[1] > 1 and picture[0].numel() >= SMALL**2
 
 
 def memory_of(picture: Tensor) -> int:
-    """Bytes that `fit` needs for a normal picture, with the detector's own features."""
+    """Return bytes that `fit` needs for a normal picture, with the detector's own features."""
     return picture.numel() * (LARGE_BYTES if is_large(picture) else SMALL_BYTES)
 
 
@@ -234,7 +234,7 @@ class Sample:
             del self.names[dropped]
 
     def cost(self, picture: Tensor) -> int:
-        """Bytes that `fit` needs for a picture."""
+        """Return bytes that `fit` needs for a picture."""
         return max(memory_of(picture), self.feature_bytes * picture.numel())
 
     @property

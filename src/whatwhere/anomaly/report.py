@@ -58,7 +58,7 @@ def learned_from(model: AnomalyDetector) -> str:
 
 
 def report_files(out: Path) -> list[Path]:
-    """The table, the page, the measures, and the masks that are there."""
+    """Return the table, the page, the measures, and the masks that are there."""
     named = [out / "scores.csv", out / "index.html", out / "evaluation.json"]
     return [*named[:2], *(f for f in (named[2], *_old_masks(out)) if f.exists())]
 
@@ -190,7 +190,7 @@ class _Findings:
 
 
 def _mask_names(masks: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The names of the files of masks: those of the pictures, ending in .png."""
+    """Return the names of the files of masks: those of the pictures, ending in .png."""
     named: dict[str, bytes] = {}
     for name, mask in masks.items():
         # a path of a list may lead outside
@@ -210,7 +210,8 @@ def _evaluation(model: AnomalyDetector, source: ReportSource) -> Evaluation | No
 def _measured(
     model: AnomalyDetector, source: ReportSource, evaluation: Evaluation, stages: Stages
 ) -> tuple[dict[str, object], str]:
-    """The measures of a detector and, if there is one, of its rival, as values and in words."""
+    """Return the measures of a detector and, if there is one, of its rival, as values and in
+    words."""
     pictures = evaluation.pictures(model.threshold_)
     places = evaluation.places()
     results: dict[str, object] = {"pictures": pictures, "places": places}

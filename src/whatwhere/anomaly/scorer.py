@@ -83,13 +83,13 @@ class Scorer:
         return kinds_of(self.extract, self.aligned)
 
     def side(self, cells: Cells, picture: Tensor) -> int:
-        """The side of the square that shows what a place of a picture [C, H, W] is like, in
+        """Return the side of the square that shows what a place of a picture [C, H, W] is like, in
         pixels."""
         cell_height, _ = self.extract.cell_size(cells, picture)
         return round((cells.search.around + 1) * cell_height)
 
     def by_pixel(self, maps: Tensor, cells: Cells, size: Sequence[int], score: float) -> Tensor:
-        """The evidence of cells [k, rows, columns], not yet in units, as one map [H, W] of a
+        """Return the evidence of cells [k, rows, columns], not yet in units, as one map [H, W] of a
         picture with this score."""
         by_kind = in_units(maps, self.map_units[..., None, None])
         by_cell = evidence_of_places(by_kind, self.kinds, cells.known, score)
@@ -97,7 +97,7 @@ class Scorer:
         return self.extract.to_pixels(by_cell, size) + detail
 
     def __call__(self, picture: Tensor, name: str) -> Scored:
-        """The evidence on a picture [C, H, W]; its name is for errors."""
+        """Return the evidence on a picture [C, H, W]; its name is for errors."""
         cells = self.extract(picture)
         if not cells.known.any():
             raise ImageError(f"Picture {name} has no place with known pixels. Remove it.")
@@ -133,7 +133,7 @@ def learn_scorer(
     each: Each,
     stage: Stage = no_stage,
 ) -> Learned:
-    """What normal pictures [C, H, W] are like in these features."""
+    """Return what normal pictures [C, H, W] are like in these features."""
     counted = plural(len(pictures), "picture")
     cells: list[Cells] = []
     with stage(f"computing features of {counted}", len(pictures)) as advance:
@@ -182,8 +182,8 @@ def learn_scorer(
 
 
 def drawn(values: Tensor, picture: Tensor, count: int) -> Tensor:
-    """Values [H, W] at `count` known pixels of a picture, from 1 to `MOST_PIXELS`; the same pixels
-    for all sources of features."""
+    """Return values [H, W] at `count` known pixels of a picture, from 1 to `MOST_PIXELS`; the same
+    pixels for all sources of features."""
     known = picture.isfinite().all(0).flatten().nonzero()[:, 0]
     generator = torch.Generator().manual_seed(0)
     count = min(max(count, 1), MOST_PIXELS)
@@ -209,7 +209,7 @@ Learner = Callable[[int | None], NormalSurface | NormalObject]
 
 
 def without(fold: Tensor, left_out: int | None) -> list[int]:
-    """The numbers of the pictures outside of a fold; all if no other is left."""
+    """Return the numbers of the pictures outside of a fold; all if no other is left."""
     kept = [] if left_out is None else (fold != left_out).nonzero()[:, 0].tolist()
     return kept or list(range(len(fold)))
 
@@ -222,7 +222,7 @@ def learner(
     each: Each,
     advance: Callable[[int], None],
 ) -> Learner:
-    """A learner that calls `advance` with the number of pictures that it has learned from."""
+    """Make a learner that calls `advance` with the number of pictures that it has learned from."""
     if aligned:
         plain = object_learner(cells, fold, each)
     else:
@@ -269,8 +269,8 @@ def cross_evidence(
     each: Each,
     advance: Callable[[int], None],
 ) -> list[tuple[Tensor, Tensor]]:
-    """The evidence of normal pictures and of their cells, by what was learned without their fold;
-    neighbours, often of one object, are in one."""
+    """Return the evidence of normal pictures and of their cells, by what was learned without their
+    fold; neighbours, often of one object, are in one."""
     evidence: list[tuple[Tensor, Tensor]] = []
     for k in fold.unique().tolist():
         inside = [found for found, f in zip(cells, fold, strict=True) if f == k]
@@ -282,15 +282,16 @@ def cross_evidence(
 
 
 def evidence_of(normal: Any, cells: Cells, kinds: Kinds) -> tuple[Tensor, Tensor]:
-    """The evidence of a picture [k] and of its cells [k, rows, columns], not yet in units."""
+    """Return the evidence of a picture [k] and of its cells [k, rows, columns], not yet in
+    units."""
     found = normal.maps(cells)
     maps = torch.stack([found[kind] for kind in kinds])
     return summarise(maps, cells, [quantile for quantile, _ in kinds.values()]), maps
 
 
 def cross_excess(surfaces: Tensor, evidence: Tensor, fold: Tensor) -> Tensor:
-    """How much evidence [N, k] exceeds what is usual for surfaces [N, D], by the pictures of other
-    folds."""
+    """Return how much evidence [N, k] exceeds what is usual for surfaces [N, D], by the pictures of
+    other folds."""
     usual = torch.empty_like(evidence)
     for k in fold.unique():
         others = (fold != k) if len(fold) > 1 else fold == k

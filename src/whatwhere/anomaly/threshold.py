@@ -216,7 +216,7 @@ def expected_recall(
 
 
 def true_alarms(false_alarms: float, expected: float, recall: float = 1.0) -> float:
-    """The share of alarms that are true, by Bayes' rule.
+    """Return the share of alarms that are true, by Bayes' rule.
 
     expected  share of pictures that have a defect
     recall    share of defects that raise an alarm; 1 gives the largest possible result

@@ -14,8 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from whatwhere.errors import SpecError
-from whatwhere.files import disk_errors, read_json, readable, write_json
+from whatwhere.files import disk_errors, json_fields, write_json
 from whatwhere.inference import infer
 from whatwhere.inference.target import ImageSource, in_model_units
 from whatwhere.model import DeconvNet
@@ -100,10 +99,9 @@ def read_choice(file: Path | None) -> WhereChoice | None:
     """Return the choice that a file records; None without a file."""
     if file is None or not file.exists():
         return None
-    kept = read_json(file, _FORMAT, "choice of what rows describe", "remove it")
-    with readable(file, "choice of what rows describe", "remove it"):
+    with json_fields(file, _FORMAT, "choice of what rows describe", "remove it") as kept:
         if kept["where"] not in ("keep", "forget", "both"):
-            raise SpecError(f"Got where = {kept['where']!r}; expected keep, forget or both.")
+            raise ValueError(f"where is {kept['where']!r}; expected keep, forget or both")
         return WhereChoice(kept["where"], str(kept["line"]))
 
 

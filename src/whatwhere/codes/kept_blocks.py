@@ -60,8 +60,7 @@ class KeptBlocks:
 
     def has_block(self, number: int) -> bool:
         """Tell whether a block is complete, and not damaged."""
-        file = self.block(number)
-        return file.is_file() and _is_whole(file, FileStamp.of(file.stat()))
+        return _is_whole(self.block(number))
 
     def write_block(self, number: int, arrays: Mapping[str, Array], *, compress: bool) -> None:
         """Store a complete block in place of its first batches."""
@@ -75,7 +74,7 @@ class KeptBlocks:
         """Return the first batches of a block that is not complete."""
         batches: list[CodeRows] = []
         for file in self._begun(number):
-            if not _is_whole(file, FileStamp.of(file.stat())):
+            if not _is_whole(file):
                 break  # its batches, and those after it, are computed again
             with np.load(file, allow_pickle=False) as archive:
                 for batch in range(int(archive["batches"])):
@@ -135,7 +134,7 @@ class KeptBlocks:
         damaged = 0
         of_block = ""
         for file in sorted(self.folder.glob("*.npz")):
-            if not _is_whole(file, FileStamp.of(file.stat())):
+            if not _is_whole(file):
                 damaged += 1
                 of_block = file.name.partition("-")[0]
             elif file.name.partition("-")[0] != of_block:
@@ -157,10 +156,15 @@ def _short(name: str) -> str:
     return f"{name[: _LONGEST_NAME // 4]}-{text_checksum(name)[:16]}"
 
 
+def _is_whole(file: Path) -> bool:
+    """Tell whether a file is an archive of NumPy whose checksums match its content."""
+    return file.is_file() and _matches_checksums(file, FileStamp.of(file.stat()))
+
+
 @cache
-def _is_whole(file: Path, stamp: FileStamp) -> bool:
-    """Tell whether the checksums in an archive of NumPy match its content; read once for each state
-    of the file."""
+def _matches_checksums(file: Path, stamp: FileStamp) -> bool:
+    """Tell whether the checksums in an archive match its content; read once for each state of the
+    file."""
     try:
         with (
             readable(file, "block of codes", REMEDY),

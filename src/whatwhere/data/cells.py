@@ -148,7 +148,7 @@ def _read_rows(
     side: int | None,
     rows: np.ndarray,
 ) -> np.ndarray:
-    whites = {"uint8": 255, "uint16": deep_white}
+    whites = {"uint8": 255, "uint16": deep_white, "int16": 32768}
     pictures = []
     for row in numbers[rows]:
         pixels = column.read(int(row))

@@ -15,7 +15,7 @@ from whatwhere.files import (
     check_format,
     checked,
     disk_errors,
-    read_json,
+    json_fields,
     readable,
     remove_leftovers,
     write_json,
@@ -76,11 +76,10 @@ class PartRecord:
     @classmethod
     def read(cls, file: Path) -> "PartRecord":
         """Read the record in the folder of a part."""
-        known = read_json(file, _RECORD_FORMAT, "record of a part", _MAKE_AGAIN)
-        pictures = AllPictures(
-            checked(known["all_pictures"], int, "all_pictures"), str(known["all_names"])
-        )
-        return cls(str(known["model"]), str(known["made_with"]), pictures)
+        with json_fields(file, _RECORD_FORMAT, "record of a part", _MAKE_AGAIN) as known:
+            count = checked(known["all_pictures"], int, "all_pictures")
+            pictures = AllPictures(count, str(known["all_names"]))
+            return cls(str(known["model"]), str(known["made_with"]), pictures)
 
     def write(self, file: Path) -> None:
         """Write the record into the folder of a part."""

@@ -16,9 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from whatwhere.errors import SpecError, printable
+from whatwhere.errors import SpecError
+from whatwhere.files import json_fields
 
-_FORMAT = 1  # number of the format of a noise file
+_FORMAT = "whatwhere noise 1"
 
 
 @dataclass(frozen=True)
@@ -128,24 +129,13 @@ class NoiseEstimate:
         return json.dumps({"format": _FORMAT, **asdict(self)}, indent=1) + "\n"
 
     @classmethod
-    def from_json(cls, text: str, name: str) -> "NoiseEstimate":
-        """Read the text of a noise file called `name`."""
-        try:
-            fields = json.loads(text)
-            number = fields.pop("format")
-            if number == _FORMAT:
-                points = tuple((float(x), float(v), int(n)) for x, v, n in fields.pop("points", ()))
-                rows = tuple(tuple(map(float, row)) for row in fields.pop("covariance", ()))
-                return cls(**fields, covariance=rows, points=points)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            raise SpecError(
-                f"{printable(name)} is not a noise file. Give a file that `whatwhere denoise"
-                " --keep-noise` wrote, or GAIN,SIGMA,OFFSET."
-            ) from None
-        raise SpecError(
-            f"{printable(name)} is a noise file of format {number!r}; this version reads format"
-            f" {_FORMAT}. Update whatwhere."
-        )
+    def read(cls, path: Path) -> "NoiseEstimate":
+        """Read the estimate in a noise file."""
+        remedy = "give a file that `whatwhere denoise --keep-noise` wrote, or GAIN,SIGMA,OFFSET"
+        with json_fields(path, _FORMAT, "noise file", remedy) as fields:
+            points = tuple((float(x), float(v), int(n)) for x, v, n in fields.pop("points", ()))
+            rows = tuple(tuple(map(float, row)) for row in fields.pop("covariance", ()))
+            return cls(**fields, covariance=rows, points=points)
 
 
 Noise = float | str | tuple[float, ...] | NoiseEstimate | None
@@ -185,7 +175,7 @@ def read_noise_text(text: str | None) -> Noise:
     except ValueError:
         path = Path(text)
         if path.is_file():
-            return NoiseEstimate.from_json(path.read_text(encoding="utf-8"), text)
+            return NoiseEstimate.read(path)
         numbers = ()
     noise: Noise = numbers[0] if len(numbers) == 1 else numbers or text
     try:
