@@ -47,6 +47,8 @@ BRANCHES = {  # of the study of the reset, and its colours
     "reset, filters wait an epoch, seed 0": "#999999",
     "reset, twice λ for five epochs, seed 0": "#CC79A7",
     "reset, unused maps restart, seed 0": "#009E73",
+    "reset, unused maps split, seed 0": "#F0E442",
+    "no reset, rare maps split, seed 0": "#000000",
 }
 
 

@@ -112,7 +112,7 @@ def named_settings(recipe: Recipe) -> dict[str, Any]:
         }
         return (
             first
-            | {"reset_at": spec.reset_at}
+            | {"reset_at": spec.reset_at, "split_until": spec.split_until}
             | {key: value for key, value in vars(spec).items() if key not in first}
         )
 

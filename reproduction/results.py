@@ -17,13 +17,14 @@ Measure = Literal[
     "reconstruction",
     "penalty",
     "nonzeros",
+    "dead_maps",
     "dimensions",
     "training_seconds",
     "image_milliseconds",
     "cost_before",
     "cost_after",
 ]
-TRAINING_MEASURES = ("cost", "reconstruction", "penalty", "nonzeros")
+TRAINING_MEASURES = ("cost", "reconstruction", "penalty", "nonzeros", "dead_maps")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -51,7 +51,7 @@ class Variant:
                    model, distilled steps and their SVM
     steps          unrolled steps
     distilled      batches of 100 images that the sizes of the steps are learned from before that
-    epochs         passes over the labelled images; with few labels, over `rounds` times as many
+    epochs         passes over the labelled images; with few labels, three times as many
     head           'joint': the classifier learns along; 'held out': an SVM of the other half of the
                    labelled images, fitted again in every epoch, so that the loss of an image is
                    that of an image the classifier has not seen
@@ -82,9 +82,16 @@ class Variant:
 
 VARIANTS = {
     "held out": Variant(),
-    "joint": Variant(head="joint", epochs=12, filter_rate=1e-3),
+    "joint": Variant(head="joint", steps=5, epochs=6, filter_rate=1e-3, reconstruction=0.02),
     "scratch": Variant(
-        scratch=True, head="joint", epochs=16, filter_rate=3e-3, size_rate=1e-2, head_rate=1e-2
+        scratch=True,
+        head="joint",
+        steps=5,
+        epochs=6,
+        filter_rate=3e-3,
+        size_rate=1e-2,
+        head_rate=1e-2,
+        reconstruction=0.02,
     ),
     "held out, fast": Variant(filter_rate=1e-3),
     "held out, no reconstruction": Variant(reconstruction=0.0),
@@ -237,7 +244,7 @@ def learn(
     optimizer = torch.optim.AdamW(rates, weight_decay=0.0, betas=(0.9, 0.99))
     size = min(variant.batch_size, max(len(data.images) // 8, 10))
     batches = -(-len(data.images) // size)
-    epochs = variant.epochs * (5 if data.few else 1)
+    epochs = variant.epochs * (3 if data.few else 1)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs * batches)
     for epoch in range(1, epochs + 1):
         began = time.monotonic()

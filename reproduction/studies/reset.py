@@ -33,7 +33,7 @@ from whatwhere.data import Images
 from whatwhere.engines import Engine, resolve
 from whatwhere.learning.algorithm import infer_batch, training_phase
 from whatwhere.learning.filter_problem import project_filters, solve_filters
-from whatwhere.learning.unused_maps import busiest, copy_maps, share_images
+from whatwhere.learning.rare_maps import copy_maps, pairs_to_split, share_images, without
 from whatwhere.model import Problem
 from whatwhere.ops.convolution import convolve_down
 from whatwhere.spec import InferenceSpec, Recipe
@@ -182,14 +182,9 @@ def insert(training: Training, maps: Tensor, used: Tensor) -> None:
 def split(training: Training, maps: Tensor, used: Tensor) -> None:
     """Give each of these maps the filter of a map that many images use, and its features in the
     worse explained half of these images, as `EveryEpoch.split_until` does."""
-    counts = used.clone()
-    counts[maps] = -1
-    pairs = list(zip(maps.tolist(), busiest(counts, len(maps)), strict=False))
+    pairs = pairs_to_split(used.tolist(), float(used[maps].max()))
     for i, v in enumerate(training.images):
-        latents = training.latents[i]
-        rare = latents.features.clone()
-        rare[:, maps] = 0
-        latents = replace(latents, p=rare)
+        latents = without(training.latents[i], maps.tolist())
         sized = training.model.at(*v.shape[2:])
         weights = sized.weights(latents.pooling_params)
         missed = (v - sized.reconstruct(latents.features, weights)).square().sum((1, 2, 3))

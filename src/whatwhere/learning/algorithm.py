@@ -24,9 +24,9 @@ from whatwhere.learning.filter_problem import (
     solve_filters,
     step_filters,
 )
+from whatwhere.learning.rare_maps import split_rare
 from whatwhere.learning.session import TrainingSession
 from whatwhere.learning.training_data import StreamData, TrainingData
-from whatwhere.learning.unused_maps import split_unused
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.sized import masked
 from whatwhere.model.solution import Solution
@@ -64,8 +64,8 @@ def learn(
                     engines[layer - 1],
                 )
                 model = session.same_filters(project_filters(model, k, f), k)
-            if epoch <= learning.split_until and (unused := session.unused_maps()):
-                model = split_unused(model, layer, data, unused, session.sum_over_processes)
+            if epoch <= learning.split_until:
+                model = split_rare(model, layer, data, learning, session.sum_over_processes)
             session.end_epoch(model)
     return model
 

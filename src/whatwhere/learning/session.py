@@ -191,11 +191,6 @@ class TrainingSession:
             raise self._diverged("the sums for the filter update have NaN or infinite values")
         return total
 
-    def unused_maps(self) -> list[int]:
-        """Return the maps of the layer that no image of any process used in this epoch, after its
-        batches."""
-        return (~self._stats.active).nonzero().flatten().tolist()
-
     def same_filters(self, model: DeconvNet, k: int) -> DeconvNet:
         """Return the model with process 0's filters of layer k: processors of another kind may
         round differently."""

@@ -7,6 +7,7 @@ share of the recording's energy where it lies: an event with less is a correctio
 whose shape varies. `EventSettings` has the limits.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,7 +21,14 @@ from whatwhere.errors import ImageError, plural
 from whatwhere.inference.tiled import InferredTile, Picture, TileGrid, infer_latents
 from whatwhere.model import DeconvNet
 from whatwhere.model.events import OVERLAP as OVERLAPPING
-from whatwhere.model.events import Events, events_of, join_events, overlapping, set_peaks
+from whatwhere.model.events import (
+    Events,
+    events_of,
+    join_events,
+    overlapping,
+    set_onsets,
+    set_peaks,
+)
 from whatwhere.model.sized import LayerPlaces, SizedModel
 from whatwhere.signals.noise import waveform_noise
 from whatwhere.signals.overlaps import Limits, Stretch, explain_overlaps
@@ -103,7 +111,7 @@ def find_events(
     spec: InferenceSpec | None = None,
     plan: Sequence[Phase] = (),
     *,
-    threshold: float | None = None,
+    threshold: float | str | None = None,
     tile: int = _SETTINGS.tile,
     engine: str = "auto",
     progress: Callable[[int], None] | None = None,
@@ -117,7 +125,8 @@ def find_events(
     spec       how to infer, with one λ for a recording; None means 50 steps with momentum and
                λ = `AutoLam(deviations=4)`, with which hardly any event is noise
     plan       as in `infer`
-    threshold  the smallest amplitude of an event, in units of the recording. None: an event must
+    threshold  the smallest amplitude of an event, in units of the recording, or in standard
+               deviations of what its waveform finds in the noise ('4sd'). None: an event must
                exceed five standard deviations of what its waveform finds in the noise, and have a
                fifth of the recording's energy at its place. If waveforms cover the recording, as
                those of a pulse do, it must exceed three deviations of the residual and have half of
@@ -163,7 +172,7 @@ def iter_events(
     spec: InferenceSpec | None = None,
     plan: Sequence[Phase] = (),
     *,
-    threshold: float | None = None,
+    threshold: float | str | None = None,
     tile: int = _SETTINGS.tile,
     engine: str = "auto",
     progress: Callable[[int], None] | None = None,
@@ -178,14 +187,11 @@ def iter_events(
     """
     if not model.spec.for_signals:
         raise ImageError("Got a model of pictures; expected one of signals (ModelSpec.signals).")
-    require(
-        threshold is None or threshold >= 0,
-        f"threshold = {threshold}",
-        "an amplitude ≥ 0, in units of the signals, or None",
-    )
+    smallest = None if threshold is None else Threshold.of(threshold)
     if spec is None:
         spec = settings.inference(InferenceSpec(lam=AutoLam(deviations=settings.lam_deviations)))
     overlap = settings.overlap * LayerPlaces.of(model.spec, 1)[-1].reach
+    waveforms = model.filters[0][:, :, 0].transpose(0, 1).cpu().double().numpy()
     for row, picture in enumerate(pictures_of(recording, model.spec)):
         channels, _, samples = picture.shape
         if channels != model.spec.channels or samples == 0:
@@ -195,14 +201,16 @@ def iter_events(
                 f" long; expected {expected}, as the model has, and at least one sample."
             )
         grid = TileGrid.of(model.spec, 1, samples, tile, overlap)
-        limits = limits_of(model, picture, grid, spec, threshold, settings)
+        limits = limits_of(model, picture, grid, spec, smallest, settings)
         inferred = infer_latents(model, picture, grid, spec, plan, engine=engine)
         found = map(partial(_candidates_of, model, samples, limits, settings), inferred)
         counted = _counted(found, progress)
         for events in _in_rhythm(counted, model, settings.rhythm, on_rhythm):
             events["signal"] = row
-            if isinstance(recording, Signals) and recording.rate is not None:
-                events["seconds"] = recording.start + events["sample"] / recording.rate
+            rate = recording.rate if isinstance(recording, Signals) else None
+            if rate is not None:
+                events["seconds"] = recording.start + events["sample"] / rate
+            set_onsets(events, waveforms, rate)
             yield events
 
 
@@ -214,6 +222,35 @@ def _counted(
         yield table
         if progress is not None:
             progress(1)
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """The smallest amplitude of an event.
+
+    value          in units of the recording or in deviations
+    in_deviations  whether it is in standard deviations of what its waveform finds in the noise
+    """
+
+    value: float
+    in_deviations: bool = False
+
+    @classmethod
+    def of(cls, given: float | str) -> "Threshold":
+        """Read a threshold such as 0.8 or '4sd'.
+
+        >>> Threshold.of("4sd"), Threshold.of("0.8")
+        (Threshold(value=4.0, in_deviations=True), Threshold(value=0.8, in_deviations=False))
+        """
+        match = re.fullmatch(r"\s*(\d*\.?\d+(?:e-?\d+)?)\s*(sd)?\s*", str(given).lower())
+        require(
+            match is not None,
+            f"threshold = {given}",
+            "an amplitude ≥ 0, in units of the signals, such as 0.8, or in standard deviations of"
+            " the noise, such as 4sd",
+        )
+        assert match is not None
+        return cls(float(match[1]), match[2] is not None)
 
 
 def pictures_of(recording: Any, spec: ModelSpec) -> Iterator[Picture]:
@@ -249,16 +286,16 @@ def limits_of(
     picture: Picture,
     grid: TileGrid,
     spec: InferenceSpec,
-    threshold: float | None,
+    threshold: Threshold | None,
     settings: EventSettings,
 ) -> _BothLimits:
     """Measure the noise of a recording and return the limits of its events."""
-    if threshold == 0:
+    if threshold is not None and threshold.value == 0:
         return _BothLimits(None, None)
     maps = model.spec.layers[0].maps
     signed = not model.spec.nonnegative
-    if threshold is not None:
-        return _BothLimits(Limits(np.full(maps, threshold), 0.0, signed), None)
+    if threshold is not None and not threshold.in_deviations:
+        return _BothLimits(Limits(np.full(maps, threshold.value), 0.0, signed), None)
     noise = waveform_noise(model, picture, grid)
 
     def limits(deviations: float, by_lam: float, share: float) -> Limits:
@@ -271,6 +308,8 @@ def limits_of(
 
     deviations = settings.covered_deviations if noise.covers else settings.deviations
     share = settings.covered_share if noise.covers else settings.share
+    if threshold is not None:
+        return _BothLimits(Limits(threshold.value * noise.deviations, share, signed), None)
     rhythm = settings.rhythm
     weak = None
     if rhythm is not None and model.spec.depth == 1:

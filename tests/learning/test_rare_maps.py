@@ -1,4 +1,4 @@
-"""Unused maps take over images of others: no cost changes, and every map is used."""
+"""Rare maps take over images of others: no cost changes, and every map is used."""
 
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from examples import SPECS, random_images, random_latents
 from whatwhere.errors import SpecError
 from whatwhere.latents import Latents
 from whatwhere.learning import TrainingStopped
-from whatwhere.learning.unused_maps import busiest, copy_maps, share_images
+from whatwhere.learning.rare_maps import copy_maps, pairs_to_split, share_images, without
 from whatwhere.model import DeconvNet
 from whatwhere.spec import EveryEpoch, Recipe
 
@@ -55,9 +55,20 @@ def test_a_map_that_nobody_has_in_this_batch_moves_nothing(
     assert not share_images(none, [(0, 1)], torch.ones(8, dtype=v.dtype)).features.any()
 
 
-def test_the_busiest_maps_have_two_images_or_more() -> None:
-    assert busiest(torch.tensor([0.0, 5.0, 1.0, 5.0, 9.0]), 3) == [4, 1, 3]
-    assert busiest(torch.tensor([0.0, 1.0]), 2) == []
+def test_every_rare_map_splits_another_of_the_busiest_maps() -> None:
+    assert pairs_to_split([0, 5, 1, 5, 9], few=0) == [(0, 4)]
+    assert pairs_to_split([0, 5, 1, 5, 9], few=1) == [(0, 4), (2, 1)]
+    assert pairs_to_split([0, 0, 3], few=0) == [(0, 2)]
+    assert pairs_to_split([0, 1], few=0) == []
+
+
+def test_rare_maps_lose_their_features(
+    trained: tuple[DeconvNet, torch.Tensor, Latents],
+) -> None:
+    _, _, latents = trained
+    p = without(latents, [1]).features
+    assert not p[:, 1].any()
+    assert torch.equal(p[:, 2:], latents.features[:, 2:])
 
 
 def split_recipe(until: int) -> Recipe:

@@ -1,9 +1,9 @@
-"""Maps that no image uses take over images of the maps that most images use.
+"""Maps that hardly any image uses take over images of the maps that most images use.
 
 A map without features gets no gradient: its filter stays as it is, and with α < 1 a feature that is
-0 seldom comes back. `split_unused` gives such a map the filter of another one, and that map's
-features in the half of its images that the model explains worse. This changes no reconstruction
-and no cost; then the two filters follow images of their own.
+0 seldom comes back. `split_rare` gives such a map the filter of another one, and that map's
+features in the half of its images that the model explains worse. This changes no reconstruction,
+but for the few features that the rare map had; then the two filters follow images of their own.
 """
 
 from collections.abc import Sequence
@@ -17,24 +17,31 @@ from whatwhere.learning.filter_problem import Reduce
 from whatwhere.learning.training_data import TrainingData
 from whatwhere.model import DeconvNet
 from whatwhere.model.sized import residual
+from whatwhere.spec import EveryEpoch, LearningSpec
 
 
-def split_unused(
-    model: DeconvNet, k: int, data: TrainingData, unused: Sequence[int], reduce: Reduce
+def split_rare(
+    model: DeconvNet, k: int, data: TrainingData, learning: LearningSpec, reduce: Reduce
 ) -> DeconvNet:
-    """Split the maps of layer k that most images use, one for each unused map; change the stored
+    """Split the maps of layer k that most images use, one for each rare map; change the stored
     latents, and return the model with the new filters.
 
-    unused  maps that no image of any process uses
     reduce  adds up over the processes of a training
     """
-    counts = torch.zeros(model.spec.layers[k - 1].maps, dtype=torch.float64, device=model.device)
+    assert isinstance(learning.update, EveryEpoch)
+    maps = model.spec.layers[k - 1].maps
+    sums = torch.zeros(maps + 1, dtype=torch.float64, device=model.device)
     for _, latents, _ in data.stored():
-        counts += (latents.features != 0).flatten(2).any(2).sum(0)
-    pairs = list(zip(unused, busiest(reduce(counts), len(unused)), strict=False))
+        used = (latents.features != 0).flatten(2).any(2)
+        sums[:maps] += used.sum(0)
+        sums[maps] += len(used)
+    *counts, images = reduce(sums).tolist()
+    pairs = pairs_to_split(counts, learning.update.split_below * images)
+    if not pairs:
+        return model
     for batch in data.local_batches:
         target = data.read(batch)
-        latents = data.store.read(batch)
+        latents = without(data.store.read(batch), [to for to, _ in pairs])
         sized = model.at(*target.v.shape[2:])
         v_hat = sized.reconstruct(latents.features, sized.weights(latents.pooling_params))
         missed = residual(v_hat, target.v, target.mask).square().sum((1, 2, 3))
@@ -42,10 +49,22 @@ def split_unused(
     return copy_maps(model, k, pairs)
 
 
-def busiest(counts: Tensor, number: int) -> list[int]:
-    """Return the maps that most images use, at most this many, each with two images or more."""
-    order = counts.argsort(descending=True, stable=True)[:number]
-    return [int(map_) for map_ in order if counts[map_] >= 2]
+def pairs_to_split(counts: Sequence[float], few: float) -> list[tuple[int, int]]:
+    """Return every map that at most `few` images use, with one of the maps that most images use,
+    another one for each; only maps that two images or more use are split."""
+    rare = [k for k, count in enumerate(counts) if count <= few]
+    order = sorted(
+        (k for k, count in enumerate(counts) if count > few and count >= 2),
+        key=lambda k: -counts[k],
+    )
+    return list(zip(rare, order, strict=False))
+
+
+def without(latents: Latents, maps: Sequence[int]) -> Latents:
+    """Return the latents without the features of these maps."""
+    p = latents.features.clone()
+    p[:, maps] = 0
+    return replace(latents, p=p)
 
 
 def share_images(latents: Latents, pairs: Sequence[tuple[int, int]], missed: Tensor) -> Latents:
