@@ -13,6 +13,9 @@ def main() -> None:
 
     An interrupted import may turn that exception into any other one.
     """
+    # Threads of PyTorch that wait for each other would keep the cores from other programs: beside
+    # others, a picture took six times the processor time. Read when PyTorch is imported.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     received: list[int] = []
 
     def stop(number: int, frame: object) -> NoReturn:

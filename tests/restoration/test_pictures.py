@@ -493,8 +493,55 @@ def test_the_profile_and_resolution_of_deep_colour_are_kept(tmp_path: Path) -> N
         )
         page = tifffile.TiffFile(out).pages[0]
         assert page.iccprofile == b"profile!"
-        assert page.resolution == pytest.approx((300, 150), rel=1e-3)
-        assert page.resolutionunit == 2
+        assert page.resolution == pytest.approx((300 / scale, 150 / scale), rel=1e-3)
+        assert page.resolutionunit == unit
+
+
+IMAGEJ = {"imagej": True, "resolution": (5.0, 4.0), "metadata": {"axes": "TZYX", "unit": "um"}}
+IMAGEJ["metadata"] |= {"spacing": 0.5, "finterval": 2.5}
+OME = {"axes": "TZYX", "PhysicalSizeX": 0.2, "PhysicalSizeXUnit": "µm", "TimeIncrement": 2.5}
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "options"),
+    [
+        ("in.tif", np.uint8, IMAGEJ),
+        ("in.tif", np.uint16, IMAGEJ),
+        ("in.ome.tif", np.uint16, {"metadata": OME}),
+        ("in.ome.tif", np.int16, {"metadata": OME}),
+        ("in.ome.tif", np.float32, {"metadata": OME}),
+    ],
+)
+def test_axes_units_and_intervals_of_a_stack_are_kept(
+    tmp_path: Path, name: str, dtype: type, options: dict[str, object]
+) -> None:
+    tifffile = pytest.importorskip("tifffile")
+    stack = np.stack([pixels(np.uint8, seed=s) for s in range(6)]).reshape(2, 3, 16, 16)
+    tifffile.imwrite(tmp_path / name, stack.astype(dtype), **options)
+    out = tmp_path / f"out_{name}"
+    whatwhere("denoise", tmp_path / name, "--out", out, "--noise", 0.001, *SHORT)
+    with tifffile.TiffFile(tmp_path / name) as before, tifffile.TiffFile(out) as after:
+        assert after.series[0].axes == "TZYX"
+        assert after.series[0].shape == (2, 3, 16, 16)
+        assert after.series[0].dtype == dtype
+        assert after.imagej_metadata == before.imagej_metadata
+        assert after.ome_metadata == before.ome_metadata
+        assert after.pages[0].resolution == before.pages[0].resolution
+
+
+def test_negative_values_of_signed_pixels_are_kept(tmp_path: Path) -> None:
+    tifffile = pytest.importorskip("tifffile")
+    truth = 20000 * picture(32, 32)[0, 0].numpy() - 9000
+    noise = 1000 * np.random.default_rng(0).standard_normal(truth.shape)
+    given = (truth + noise).astype(np.int16)
+    tifffile.imwrite(tmp_path / "in.tif", given)
+    whatwhere(
+        "denoise", tmp_path / "in.tif", "--out", tmp_path / "out.tif", "--noise", 0.03, *SHORT
+    )
+    result = tifffile.imread(tmp_path / "out.tif")
+    assert result.dtype == np.int16
+    assert result.min() < -5000
+    assert np.abs(result - truth).mean() < 0.8 * np.abs(given - truth).mean()
 
 
 def test_formats_without_transparency_raise(tmp_path: Path) -> None:

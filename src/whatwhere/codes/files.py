@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from whatwhere.codes import tables
 from whatwhere.codes.small_codes import expand
 from whatwhere.data.arrays import check_members, open_npz
 from whatwhere.data.parts import UNKNOWN, PartRecord, find_parts, read_record
@@ -37,7 +38,7 @@ from whatwhere.files import (
 )
 from whatwhere.latents import Background, Latents, SparseLatents, SparseMap
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 FORMAT = "whatwhere codes 1"  # the format of a block
 BLOCKS = "whatwhere codes 2"  # the format of a file of blocks
 # The largest number of places that a file may have: in total, and for each of its values
@@ -126,7 +127,18 @@ class Codes:
         """Return what and where of one image, dense, as `infer` returns them."""
         return self[image].dense()
 
-    def decode(self, model: Any, image: int) -> Tensor:
+    def to_pandas(self) -> Any:
+        """Return a pandas.DataFrame with a row for every feature that is not 0: its image, map,
+        row, column and value, μ and γ of its region if the codes have them, and the image's name
+        and label if they have these."""
+        return tables.to_pandas(self)
+
+    def to_xarray(self) -> Any:
+        """Return the dense features as an xarray.DataArray with the axes image, map, row and
+        column; names and labels are coordinates of the images."""
+        return tables.to_xarray(self)
+
+    def decode(self, model: object, image: int) -> Tensor:
         """Return the image [C, H, W] that a code reconstructs with the model that made it, a
         `DeconvNet`.
 

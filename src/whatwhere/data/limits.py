@@ -14,8 +14,8 @@ class ReadLimits:
     in_memory       bytes up to which an array file is read into memory; larger ones are read part
                     by part
     batch           bytes of raw pixels that are read at a time
-    picture_pixels  pixels of one picture (8192 × 4096); a larger one is rejected before it is
-                    decoded
+    picture_pixels  pixels of one picture (8192 × 8192, more than most cameras have); a larger one
+                    is rejected before it is decoded
     pages           pages of one file
     page_values     values in one page of a TIFF, in all its channels
     """
@@ -23,7 +23,7 @@ class ReadLimits:
     decompressed: int = 1 << 30
     in_memory: int = 1 << 28
     batch: int = 1 << 26
-    picture_pixels: int = 1 << 25
+    picture_pixels: int = 1 << 26
     pages: int = 10_000
     page_values: int = 1 << 27
 

@@ -7,6 +7,7 @@ and cuts the pictures, and `by_size` keeps them whole. A run records the shape o
 value of white; commands that use the run use both as well.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -17,7 +18,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from whatwhere.data.images import AllPictures, Images, LazyPixels, white_used
+from whatwhere.data.images import AllPictures, Images, LazyPixels, brightest_of, white_used
 from whatwhere.data.pictures import (
     Picture,
     Pictures,
@@ -119,15 +120,21 @@ class MixedPictures:
         dtypes = {picture.dtype for picture in self.pictures}
         numbers = sorted({picture.shape[0] for picture in self.pictures})
         if len(set(numbers) - {1}) > 1:
+            counts = Counter(picture.shape[0] for picture in self.pictures)
+            usual = max(numbers, key=lambda number: (counts[number], -number))
+            odd = next(one for one in self.pictures if one.shape[0] not in (1, usual))
             given = " and ".join(map(str, numbers))
             raise ImageError(
-                f"{self.name} has pictures of {given} channels; expected the same number in all,"
-                " except in grey ones. Convert the pictures to one number of channels."
+                f"{self.name} has pictures of {given} channels, such as {printable(odd.name)} of"
+                f" {odd.shape[0]}; expected the same number in all, except in grey ones. Convert"
+                " the pictures to one number of channels, or leave it out."
             )
         channels = numbers[-1]
         if dtypes == {np.dtype(np.uint8)}:
             return Kind(channels, np.dtype(np.uint8), 255)
-        if np.dtype(np.float32) in dtypes:
+        if dtypes == {np.dtype(np.int16)}:
+            return Kind(channels, np.dtype(np.int16), brightest_of(np.dtype(np.int16)))
+        if dtypes & {np.dtype(np.float32), np.dtype(np.int16)}:
             return Kind(channels, np.dtype(np.float32), None)
         white = self.deep_white if dtypes == {np.dtype(np.uint16)} else 65535
         return Kind(channels, np.dtype(np.uint16), white)
@@ -171,7 +178,7 @@ class MixedPictures:
         alpha: bool = False,
     ) -> Group:
         kind = self.kind()
-        whites = {"uint8": 255, "uint16": self.deep_white}
+        whites = {"uint8": 255, "uint16": self.deep_white, "int16": 32768}
         numbers = {label: number for number, label in enumerate(self.classes)}
         labels = np.array([numbers[p.label] for p in pictures if p.label is not None], np.int64)
 

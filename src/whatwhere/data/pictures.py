@@ -1,4 +1,4 @@
-"""Pictures in files: PNG, JPEG, BMP, TIFF or WebP, one page or several, alone or in a folder."""
+"""Pictures in files of usual formats, one page or several, alone or in a folder."""
 
 import logging
 import os
@@ -28,17 +28,23 @@ from whatwhere.errors import (
 from whatwhere.files import RECORD, FileStamp, open_regular, read_results, readable, untrusted
 from whatwhere.spec.execution import Shard
 
-FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP")
-SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
+FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP", "GIF", "AVIF", "JPEG2000", "PPM")
+"""Formats that Pillow reads; with its plugin pillow-heif, also `_PLUGIN_FORMAT`."""
+
+_PLUGIN_FORMAT = "HEIF"
+SUFFIXES = (
+    *(".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp"),
+    *(".gif", ".avif", ".jp2", ".j2k", ".ppm", ".pgm", ".pbm", ".pnm", ".heic", ".heif"),
+)
 _TIFF_MAGICS = (b"II*\0", b"MM\0*")
-_MAGICS = (b"\x89PNG", b"\xff\xd8\xff", b"BM", b"RIFF", *_TIFF_MAGICS)
+_MAGICS = (b"\x89PNG", b"\xff\xd8\xff", b"BM", b"RIFF", b"GIF8", *_TIFF_MAGICS)
 """How files of these formats begin."""
 
 _LABEL_FILES = (".csv", ".codes.safetensors", ".classifier.safetensors")
 """What `whatwhere label` writes next to the pictures, if its table of labels is there."""
 
-REMEDY = "give PNG, JPEG, BMP, TIFF or WebP files"
-_PLAIN_MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB"}
+REMEDY = "give pictures such as PNG, JPEG, TIFF or WebP files"
+_PLAIN_MODES = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB", "CMYK": "RGB"}
 _ALPHA_MODES = {
     "LA": "LA",
     "La": "LA",
@@ -50,22 +56,33 @@ _ALPHA_MODES = {
 }
 """How Pillow's modes are read: as grey or colour, without and with transparency."""
 
-_TIFF_DTYPES = ("uint8", "uint16", "float32")
+_TIFF_DTYPES = ("uint8", "uint16", "int16", "float32")
 
 
 class _Tag(IntEnum):
-    """Tags of a TIFF: bits of each channel, what the values mean, where the first row and the first
-    column are seen, channels of a pixel."""
+    """Tags of a TIFF: bits of each channel, what the values mean, text in which ImageJ and OME keep
+    axes and intervals, where the first row and the first column are seen, channels of a pixel,
+    pixels per unit across and down, the unit, the kind of numbers."""
 
     BITS = 258
     PHOTOMETRIC = 262
+    DESCRIPTION = 270
     ORIENTATION = 274
     SAMPLES = 277
+    ACROSS = 282
+    DOWN = 283
+    UNIT = 296
+    NUMBERS = 339
+
+
+_SCALE = (_Tag.ACROSS, _Tag.DOWN, _Tag.UNIT)
+_SIGNED = 2  # a value of NUMBERS
 
 
 class _Unit(IntEnum):
     """Units of a TIFF's resolution."""
 
+    NONE = 1
     INCH = 2
     CENTIMETRE = 3
 
@@ -409,7 +426,7 @@ def _check_pillow() -> None:
 
 
 @contextmanager
-def open_picture(stream: BinaryIO, name: str) -> Iterator[Any]:
+def open_picture(stream: BinaryIO, name: str) -> Iterator[object]:
     """Open a picture of a stream of bytes; any problem raises an ImageError with this name."""
     _check_pillow()
     from PIL import Image, UnidentifiedImageError
@@ -421,7 +438,7 @@ def open_picture(stream: BinaryIO, name: str) -> Iterator[Any]:
         yield opened
 
 
-def read_page(picture: Any, page: int = 0) -> np.ndarray:
+def read_page(picture: object, page: int = 0) -> np.ndarray:
     """Return the pixels [C, H, W] of a page of an open picture."""
     return _read_page(picture, page, _pixels)
 
@@ -429,8 +446,11 @@ def read_page(picture: Any, page: int = 0) -> np.ndarray:
 def _open_stream(stream: BinaryIO, image: Any, unidentified: type[Exception]) -> Any:
     """Return what reads the pages: Pillow, or tifffile for a TIFF that Pillow would reject or
     reduce."""
+    formats: tuple[str, ...] = FORMATS
+    if _has_plugin():
+        formats = (*FORMATS, _PLUGIN_FORMAT)
     try:
-        picture = image.open(stream, formats=FORMATS)
+        picture = image.open(stream, formats=formats)
         if is_deep(picture):
             return DeepPng(stream)
         if not _is_reduced(picture):
@@ -441,6 +461,16 @@ def _open_stream(stream: BinaryIO, image: Any, unidentified: type[Exception]) ->
             raise ValueError("it is damaged, or not a picture") from None
     stream.seek(0)
     return _ChannelTiff(stream)
+
+
+def _has_plugin() -> bool:
+    """Register the plugin for HEIC files, if it is installed; tell whether it is."""
+    try:
+        from pillow_heif import register_heif_opener
+    except ImportError:
+        return False
+    register_heif_opener()
+    return True
 
 
 def _read_page(picture: Any, page: int, read: Callable[[Any], np.ndarray]) -> np.ndarray:
@@ -528,11 +558,15 @@ class Extras:
     alpha        alpha of each page, uint8 [H, W]; None where all pixels are opaque
     icc_profile  the profile of its colours
     dpi          pixels per inch, across and down
+    scale        of a TIFF: pixels per unit across and down, and the number of the unit
+    description  of a TIFF: text in which ImageJ and OME keep axes, units and intervals
     """
 
     alpha: tuple[np.ndarray, ...] | None = None
     icc_profile: bytes | None = None
     dpi: tuple[float, float] | None = None
+    scale: tuple[float, float, int] | None = None
+    description: bytes | None = None
 
 
 NO_EXTRAS = Extras()
@@ -546,9 +580,13 @@ def read_extras(file: Path, *, filled_in: bool = False) -> Extras:
     with _open(file) as picture:
         if isinstance(picture, _ChannelTiff):
             with untrusted():
-                return Extras(None, picture.icc_profile, picture.dpi)
+                return Extras(
+                    None, picture.icc_profile, picture.dpi, picture.scale, picture.description
+                )
         icc_profile = picture.info.get("icc_profile")
         dpi = _checked_dpi(picture.info.get("dpi"))
+        with untrusted():
+            scale, description = _tiff_notes(picture)
         pages = []
         with untrusted():
             count = getattr(picture, "n_frames", 1)
@@ -556,7 +594,26 @@ def read_extras(file: Path, *, filled_in: bool = False) -> Extras:
             alpha = _read_page(picture, page, _alpha)[0]
             pages.append(np.where(alpha == 0, 255, alpha).astype(np.uint8) if filled_in else alpha)
     opaque = all(int(alpha.min()) == 255 for alpha in pages)
-    return Extras(None if opaque else tuple(pages), icc_profile, dpi)
+    return Extras(None if opaque else tuple(pages), icc_profile, dpi, scale, description)
+
+
+def _tiff_notes(picture: Any) -> tuple[tuple[float, float, int] | None, bytes | None]:
+    """Return the scale and the description of a TIFF that Pillow reads."""
+    if picture.format != "TIFF":
+        return None, None
+    tags = picture.tag_v2
+    text = tags.get(_Tag.DESCRIPTION)
+    # Pillow reads the bytes of a text as characters
+    description = text.encode("latin-1", "replace") if isinstance(text, str) else None
+    return _checked_scale(*(tags.get(tag) for tag in _SCALE)), description
+
+
+def _checked_scale(across: Any, down: Any, unit: Any) -> tuple[float, float, int] | None:
+    """Return a scale that a file can have; None for an invalid one."""
+    checked = _checked_dpi((across, down))
+    if checked is None or (checked == (1.0, 1.0) and unit == _Unit.NONE):
+        return None
+    return (*checked, int(unit or _Unit.INCH))
 
 
 def _checked_dpi(values: Any) -> tuple[float, float] | None:
@@ -592,6 +649,7 @@ def _is_reduced(picture: Any) -> bool:
         samples != len(picture.getbands())
         or picture.mode == "RGBX"
         or (picture.mode == "RGB" and max(bits) > 8)
+        or (max(bits) == 16 and _SIGNED in picture.tag_v2.get(_Tag.NUMBERS, ()))
     )
 
 
@@ -625,6 +683,17 @@ class _ChannelTiff:
             return None
         scale = 1.0 if unit == _Unit.INCH else 2.54
         return _checked_dpi([scale * value for value in self._page.resolution])
+
+    @property
+    def scale(self) -> tuple[float, float, int] | None:
+        """Pixels per unit of the page, and the unit."""
+        across, down = self._page.resolution
+        return _checked_scale(across, down, self._page.resolutionunit)
+
+    @property
+    def description(self) -> bytes | None:
+        """The page's text."""
+        return self._page.description.encode() or None
 
     def pixels(self) -> np.ndarray:
         """Return the pixels of the page, [H, W, C]."""
@@ -662,15 +731,33 @@ def _upright(values: np.ndarray, orientation: int) -> np.ndarray:
 
 def write_tiff(file: BinaryIO, pages: Sequence[np.ndarray], extras: Extras = NO_EXTRAS) -> None:
     """Write pages [C, H, W]."""
-    options: dict[str, Any] = {"planarconfig": "separate", "metadata": None}
+    options: dict[str, object] = {"metadata": None}
     if extras.icc_profile:
         options["iccprofile"] = extras.icc_profile
-    if extras.dpi:
+    if extras.scale:
+        options |= {"resolution": extras.scale[:2], "resolutionunit": extras.scale[2]}
+    elif extras.dpi:
         options |= {"resolution": extras.dpi, "resolutionunit": int(_Unit.INCH)}
     with _tifffile("writing").TiffWriter(file) as writer:
-        for page in pages:
+        for number, page in enumerate(pages):
             kind = "rgb" if len(page) == 3 else "minisblack"
-            writer.write(page, photometric=kind, **options)
+            # the first page's text describes all
+            text = extras.description if number == 0 else None
+            layout = {"planarconfig": "separate"} if len(page) > 1 else {}
+            values = page if len(page) > 1 else page[0]
+            writer.write(values, photometric=kind, description=text, **layout, **options)
+
+
+def tiff_options(extras: Extras) -> dict[str, Any]:
+    """Return what Pillow needs to write the scale and the description of a TIFF."""
+    tags: dict[int, Any] = {}
+    if extras.description:
+        tags[int(_Tag.DESCRIPTION)] = extras.description
+    if extras.scale:
+        tags |= dict(zip(map(int, _SCALE), extras.scale, strict=True))
+    elif extras.dpi:
+        return {"dpi": extras.dpi, "tiffinfo": tags}
+    return {"tiffinfo": tags}
 
 
 def _tifffile(what: str) -> Any:

@@ -74,9 +74,9 @@ def camera_features(image: Tensor, settings: CameraSettings = _DEFAULT) -> Camer
     energy = torch.stack([detail.square().mean(-1) for detail in details])
     score = energy[1, 0].mean(0) + energy[2, 0].mean(0) / 2
     flat = score.argsort()[: max(fewest, int(share * len(score)))]
-    if float(energy[..., flat].min()) <= 0:
-        return None
     deviations = energy[..., flat].mean((2, 3)).sqrt()
+    if min(float(energy[:, 0][..., flat].min()), float(deviations.min())) <= 0:
+        return None
     light, colour = deviations[:, 0], deviations[:, 1]
     ratios = [light[1], light[1] / light[0], colour[1] / light[1]]
     ratios += [light[2] / light[1], colour[2] / colour[1]]

@@ -23,6 +23,7 @@ from whatwhere.data.pictures import (
     folder_content,
     read_extras,
     read_pictures,
+    tiff_options,
     write_tiff,
 )
 from whatwhere.errors import ImageError, MissingExtra, RunError, plural, printable, warn
@@ -290,7 +291,9 @@ def encode_pictures(
     options = dict(SAVED_AS.get(kind, {}))
     if extras.icc_profile:
         options["icc_profile"] = extras.icc_profile
-    if extras.dpi:
+    if kind == "TIFF":
+        options |= tiff_options(extras)
+    elif extras.dpi:
         options["dpi"] = extras.dpi
     if len(pictures) > 1:
         options |= {"save_all": True, "append_images": pictures[1:]}
@@ -304,6 +307,10 @@ def _as_pixels(page: np.ndarray, images: Images) -> np.ndarray:
     if dtype.kind == "f":
         return page.astype(dtype)
     white = images.brightest or brightest_of(dtype)
+    if dtype.kind == "i":
+        limits = np.iinfo(dtype)
+        signed: np.ndarray = np.rint(page.astype(np.float64) * white)
+        return signed.clip(limits.min, limits.max).astype(dtype)
     pixels: np.ndarray = np.rint(page.clip(0, 1).astype(np.float64) * white).astype(dtype)
     return pixels
 
@@ -360,7 +367,7 @@ def _mask_of(mask: str | None, file: Path, place: Place) -> str | None:
 def _suffix(file: Path) -> str:
     """The ending of a result in a folder: PNG loses nothing; TIFF, which alone keeps floats, stays
     TIFF."""
-    return file.suffix if FORMATS[file.suffix.lower()] == "TIFF" else ".png"
+    return file.suffix if FORMATS.get(file.suffix.lower()) == "TIFF" else ".png"
 
 
 def _check_format(out: Path, source: Path, images: Images, task: Task) -> None:
@@ -401,7 +408,8 @@ def _holds(kind: str, images: Images) -> bool:
 def _needs_tiff(images: Images) -> bool:
     """Whether a file of these pixels is a TIFF that Pillow cannot write."""
     channels = images.shape[0]
-    return channels not in (1, 3) or (channels == 3 and images.pixels.dtype != np.uint8)
+    dtype = images.pixels.dtype
+    return channels not in (1, 3) or dtype.kind == "i" or (channels == 3 and dtype != np.uint8)
 
 
 def _settings(task: Task, model: Denoiser | Tensor) -> dict[str, Any]:
