@@ -256,7 +256,6 @@ SUMMARIES_NOT_YET = (
     "engines",
     "nn",
     "restoration",
-    "signals",
 )
 """Folders whose docstrings still begin with a noun clause. A folder that is done is removed."""
 NOUN_CLAUSES = {"A", "All", "An", "Each", "Every", "How", "One", "That", "The", "What", "Where"}

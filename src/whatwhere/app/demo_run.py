@@ -98,7 +98,7 @@ def run_demo(
     images: tuple[Images, Images] | None = None,
     settings: DemoSettings = _USUAL,
     overwrite: bool = False,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Run the demo into a folder: the files of a run, `explorer.html`, `report.html`, and the
     result, `demo.json`.
 
@@ -195,7 +195,7 @@ def _few_label_scores(
     engine: str,
     stage: Stage,
     settings: DemoSettings,
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """Measure errors on test images, with a few labels of the training images, drawn several times.
 
     A graph assigns a class to every training image, and a linear SVM learns from these classes.
