@@ -21,6 +21,7 @@ from playwright.sync_api import sync_playwright
 
 from whatwhere import data, models
 from whatwhere.explorer.page import Explorer
+from whatwhere.explorer.settings import ExplorerSettings
 from whatwhere.learning import read_run
 from whatwhere.model import load
 from whatwhere.spec import Recipe
@@ -148,7 +149,11 @@ def crop_a_photograph(browser: Any, folder: Path) -> None:
         Image.fromarray(picture).convert("L").save(pictures / f"{number}.png")
     model, recipe = load(models.path("photographs")), read_recipe("photographs")
     page = Explorer(
-        model, recipe, data.load(pictures, size=64), name="photographs", examples=2
+        model,
+        recipe,
+        data.load(pictures, size=64),
+        name="photographs",
+        settings=ExplorerSettings(examples=2),
     ).export()
 
     def crop(tab: Any) -> None:
@@ -164,7 +169,11 @@ def kinds_of_models(browser: Any, folder: Path, walk: Path) -> None:
     `benchmarks/labels/walk.py`)."""
     clothes = data.load("fashion-mnist", split="test")
     page = Explorer(
-        load(models.path("fashion")), Recipe.paper(), clothes, name="fashion", examples=50
+        load(models.path("fashion")),
+        Recipe.paper(),
+        clothes,
+        name="fashion",
+        settings=ExplorerSettings(examples=50),
     )
     screens(browser, "explorer-clothes", page.export())
     crop_a_photograph(browser, folder)
@@ -173,7 +182,9 @@ def kinds_of_models(browser: Any, folder: Path, walk: Path) -> None:
     screens(
         browser,
         "explorer-folder",
-        Explorer(run.model, run.recipe, pictures, name="run", examples=20).export(),
+        Explorer(
+            run.model, run.recipe, pictures, name="run", settings=ExplorerSettings(examples=20)
+        ).export(),
     )
 
 
@@ -190,7 +201,11 @@ def main() -> None:
             return
         digits = data.load("digits", split="test")
         page = Explorer(
-            load(models.path("mnist")), Recipe.paper(), digits, name="mnist", examples=300
+            load(models.path("mnist")),
+            Recipe.paper(),
+            digits,
+            name="mnist",
+            settings=ExplorerSettings(examples=300),
         ).export()
         file = Path(folder) / "explorer.html"
         file.write_text(page, encoding="utf-8")

@@ -17,6 +17,8 @@ import argparse
 import json
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +28,18 @@ RATE = 360.0
 NEAR = 0.150  # seconds
 
 
-def by_commands(millivolts: np.ndarray) -> list[np.ndarray]:
+def by_commands(millivolts: np.ndarray, run: Path | None = None) -> list[np.ndarray]:
+    """Train and find events with the commands; a trained `run` is not trained again."""
     from benchmarks.signals.recordings import run_command
 
     with tempfile.TemporaryDirectory() as folder:
         file = f"{folder}/record.npy"
         np.save(file, millivolts.astype(np.float32))
-        run_command("train", file, "--rate", str(RATE), "--out", f"{folder}/run", "--quiet")
-        run_command("events", file, f"{folder}/run", "--out", f"{folder}/events.csv", "--quiet")
+        run = run or Path(folder) / "run"
+        if not run.exists():
+            run_command("train", file, "--rate", str(RATE), "--out", str(run), "--quiet")
+        out = f"{folder}/events.csv"
+        run_command("events", file, str(run), "--rate", str(RATE), "--out", out, "--quiet")
         table = np.genfromtxt(f"{folder}/events.csv", delimiter=",", names=True)
     return [np.sort(np.atleast_1d(table)["seconds"])]
 
@@ -55,7 +61,11 @@ def by_neurokit(millivolts: np.ndarray) -> list[np.ndarray]:
     return found
 
 
-METHODS = {"whatwhere": by_commands, "xqrs": by_xqrs, "neurokit2": by_neurokit}
+METHODS: dict[str, Callable[[np.ndarray], list[np.ndarray]]] = {
+    "whatwhere": by_commands,
+    "xqrs": by_xqrs,
+    "neurokit2": by_neurokit,
+}
 
 
 def compare(beats: np.ndarray, seconds: np.ndarray) -> dict[str, float]:
@@ -87,6 +97,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--method", default="whatwhere", choices=list(METHODS))
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--runs", type=Path, help="folder that keeps the run of each record")
     args = parser.parse_args()
     with np.load(args.file) as file:
         names = sorted(name for name in file.files if name.isdigit())
@@ -98,7 +109,10 @@ def main() -> None:
             beats = file[f"{name}_beats"]
             beats = beats[beats < stop] / RATE
             begun = time.process_time()
-            found = METHODS[args.method]((values[:, :stop] - 1024.0) / 200)
+            method = METHODS[args.method]
+            if args.method == "whatwhere" and args.runs:
+                method = partial(by_commands, run=args.runs / name)
+            found = method((values[:, :stop] - 1024.0) / 200)
             scores = max((compare(beats, own) for own in found), key=lambda score: score["f1"])
             row: dict[str, Any] = {"record": name, "method": args.method, "minutes": args.minutes}
             row |= {"beats": len(beats), **scores}

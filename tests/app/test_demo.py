@@ -125,7 +125,7 @@ def test_every_stage_reports_its_progress_to_the_end(made):
 def test_the_report_needs_no_other_file_and_links_to_the_explorer(made):
     folder, result, _ = made
     page = (folder / demo.REPORT).read_text(encoding="utf-8")
-    assert page.count("<img") == 5
+    assert page.count("<img") == 5 + 1, "the last step of the animation, for paper"
     assert "What and where: one image taken apart by layer 2" in page
     assert "data:image/gif;base64,R0lGOD" in page, "inference step by step"
     assert set(re.findall(r"(?:src|href)=\"(?!data:)([^\"]*)", page)) == {"explorer.html"}

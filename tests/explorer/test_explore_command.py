@@ -163,3 +163,11 @@ def test_a_run_is_explored_with_its_own_recipe(tmp_path: Path) -> None:
     assert data["name"] == "run"
     assert data["settings"]["lambda"] == recipe.learning[-1].inference.lam
     assert (data["height"], data["width"]) == (10, 10)
+
+
+def test_the_page_names_what_the_model_learned_from(tmp_path: Path) -> None:
+    assert explore.learned_from(Path("mnist")) == "MNIST"
+    assert explore.learned_from(tiny.make(tmp_path / "run")) == "", "an array has no name"
+    file = tmp_path / "model.safetensors"
+    file.write_bytes(models.path("mnist").read_bytes())
+    assert explore.learned_from(file) == ""

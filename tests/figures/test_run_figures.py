@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+from collections import Counter
 
 import html5lib
 import numpy as np
@@ -74,14 +75,18 @@ def test_all_figures_and_the_report_of_a_run(runs):
         html5lib.getTreeBuilder("etree"), strict=True, namespaceHTMLElements=False
     )
     pictures = list(parser.parse(page).iter("img"))
-    assert len(pictures) == len(drawn - {"composite.png", "report.html"})
+    counts = Counter(epoch.layer for epoch in read_run(first).history)
+    short = {f"cost-{k}.png" for k, count in counts.items() if count < 3}
+    # an animation is followed by its last step, for paper
+    assert len(pictures) == len(drawn - {"composite.png", "report.html"} - short) + 1
+    assert [one.get("class") for one in pictures if one.get("class")] == ["on-screen", "in-print"]
     assert all(len(picture.get("alt")) > 10 for picture in pictures)
 
 
 def test_a_stopped_command_leaves_a_report_of_the_figures_that_are_ready(runs, monkeypatch):
     first, _, images = runs
     assert RunFigures(read_run(first), torch.zeros(1, 1, 10, 10)).names[-1] == "inference"
-    monkeypatch.setattr(RunFigures, "names", ["filters", "cost-1", "inference"])
+    monkeypatch.setattr(RunFigures, "names", ["filters", "planes-2", "inference"])
 
     def stop(*args):
         raise KeyboardInterrupt
@@ -89,7 +94,7 @@ def test_a_stopped_command_leaves_a_report_of_the_figures_that_are_ready(runs, m
     monkeypatch.setattr("whatwhere.figures.run_figures.trace", stop)
     result = figures(first, images, "--set", "engine=reference")
     assert result.exit_code == 130
-    assert "figure 2 of 3: cost-1" in result.stderr
+    assert "figure 2 of 3: planes-2" in result.stderr
     page = (first / "figures" / "report.html").read_text(encoding="utf-8")
     assert (page.count("<section>"), page.count("<img")) == (2, 2)
 
@@ -258,6 +263,14 @@ def test_the_page_is_valid_and_contains_the_sections():
     assert [h.text for h in tree.iter("h2")] == ["First <heading>", "Facts"]
     assert [p.text for p in tree.iter("p")] == ["Lead.", "One.", "Two <b>three</b> & four."]
     assert [dd.text for dd in tree.iter("dd")] == ["0", "5", "c & d"]
+
+
+def test_the_result_has_bars_and_the_page_begins_with_its_links():
+    section = Section("Errors", facts={"a": "4 %", "b": "1 %"}, bars={"a": 0.04, "b": 0.01})
+    page = report("A run", [section], links={"Open the explorer": "explorer.html"})
+    assert re.findall(r'<rect width="([\d.]+)"', page) == ["100.0", "25.0"]
+    assert '<section class="without-figure">' in page, "in full width"
+    assert page.index('class="button" href="explorer.html"') < page.index("<h2>")
 
 
 def test_the_parser_rejects_an_invalid_page():

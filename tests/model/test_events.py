@@ -186,7 +186,8 @@ def test_threshold_and_errors() -> None:
 
 def row(signal: int, waveform: int, sample: float, seconds: float = np.nan) -> tuple[float, ...]:
     """A row of a table with usual values in the other columns."""
-    return (signal, 1, waveform, sample, seconds, 2.0, -0.5, 0, 0.9, False, 0.4, -1)
+    usual = (2.0, -0.5, 0, 0.9, False, 0.4, -1)
+    return (signal, 1, waveform, sample, seconds, *usual, sample - 3, seconds - 0.1)
 
 
 def test_tables() -> None:

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from whatwhere.errors import SpecError
-from whatwhere.ops.input_stage import REACH, InputStage, blur, local_contrast, lowpass, radius
+from whatwhere.ops.input_stage import InputStage, blur, local_contrast, lowpass, radius
 from whatwhere.spec import InputSpec, LayerSpec, ModelSpec
 
 SPECS = {
@@ -164,4 +164,4 @@ def test_influence_ends_at_the_radius() -> None:
     x[..., 20] = 1
     found = blur(x, 2.0)[0, 0, 0]
     assert found.nonzero().flatten().tolist() == list(range(20 - radius(2.0), 21 + radius(2.0)))
-    assert radius(2.0) == 2 * REACH
+    assert radius(2.0) == 2 * 3.0

@@ -13,6 +13,7 @@ from pages.opened import Opened
 from whatwhere import models
 from whatwhere.data import Images, load
 from whatwhere.explorer import page as export
+from whatwhere.explorer.settings import ExplorerSettings
 from whatwhere.model import load as load_model
 from whatwhere.spec import Recipe
 
@@ -52,7 +53,8 @@ def hostile_page() -> str:
         hostile_digits(),
         name=HOSTILE,
         engine="reference",
-        code_steps=CODE_STEPS,
+        learned_from=HOSTILE,
+        settings=ExplorerSettings(code_steps=CODE_STEPS),
     )
     return shown.export()
 

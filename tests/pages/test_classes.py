@@ -57,6 +57,20 @@ def test_the_page_begins_with_the_predictions_that_are_least_sure() -> None:
     assert session.error_words() in page
 
 
+def test_the_page_counts_the_classes_and_leads_back_to_label() -> None:
+    session = two_blobs(100)
+    images = ww.data.load(np.zeros((100, 8, 8), np.uint8))
+    page = classes_page(session, images, label_command="whatwhere label 'my pictures' run")
+    found = session.predict().classes
+    for number, name in enumerate("ab", start=1):
+        count = int((found == name).sum())
+        row = f'<tr><td><a href="#class-{number}">{name}</a></td><td>{count}</td><td>3</td></tr>'
+        assert row in page
+        assert f'id="class-{number}"' in page
+    assert "<code>whatwhere label &#39;my pictures&#39; run</code>" in page
+    assert "<code>" not in classes_page(session, images)
+
+
 def test_a_class_that_is_cut_says_so() -> None:
     session = two_blobs(100)
     page = classes_page(session, ww.data.load(np.zeros((100, 8, 8), np.uint8)))
@@ -88,6 +102,7 @@ def named(tmp_path: Path) -> str:
 def test_names_are_shown_without_folders_unless_they_need_them(named: str) -> None:
     assert "<span>cell_with_a_long_name_of_its_own_0002.png</span>" in named
     assert "<span>cell_0/<wbr>same.png</span>" in named
+    assert 'cell_0/same.png"><img ' in named, "a click opens the file"
     assert 'title="cell_0/cell_with_a_long_name_of_its_own_0002.png: ' in named
 
 

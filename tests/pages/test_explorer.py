@@ -21,7 +21,8 @@ from pages.conftest import CODE_STEPS, HOSTILE, hostile_digits
 from whatwhere import models
 from whatwhere.data import load
 from whatwhere.errors import ImageError, SpecError
-from whatwhere.explorer.page import PART, Explorer, choose_examples, pack_codes, pack_examples
+from whatwhere.explorer.page import Explorer, choose_examples, pack_codes, pack_examples
+from whatwhere.explorer.settings import ExplorerSettings
 from whatwhere.html import ASSETS, bundle
 from whatwhere.html.server import Content, PageServer
 from whatwhere.model import DeconvNet
@@ -118,14 +119,16 @@ def test_codes_that_follow_the_page_are_those_that_it_carries() -> None:
     nobody else."""
     model, images = (
         DeconvNet(ModelSpec(layers=(LayerSpec(maps=3),))),
-        load(np.full((PART + 3, 8, 8), 99, np.uint8)),
+        load(np.full((53, 8, 8), 99, np.uint8)),
     )
     recipe = Recipe(model=model.spec, learning=Recipe.paper().learning[:1])
-    explorer = Explorer(model, recipe, images, name="x", engine="reference", code_steps=2)
+    explorer = Explorer(
+        model, recipe, images, name="x", engine="reference", settings=ExplorerSettings(code_steps=2)
+    )
     whole, served = explorer.export(), explorer.page(served=True)
     assert (carried(served)["examples"]["parts"], carried(served)["examples"]["codes"]) == (2, [])
     assert carried(whole)["examples"]["codes"] == [explorer.codes(0), explorer.codes(1)]
-    for codes, count in zip(carried(whole)["examples"]["codes"], (PART, 3), strict=True):
+    for codes, count in zip(carried(whole)["examples"]["codes"], (50, 3), strict=True):
         unpack_codes(codes, count, 3 * 6 * 6)  # as long as codes of so many images are
     assert "connect-src 'self'" in served
     assert "connect-src 'none'" in whole
@@ -133,9 +136,9 @@ def test_codes_that_follow_the_page_are_those_that_it_carries() -> None:
 
 def test_examples_are_spread_over_the_set_and_large_images_are_fewer() -> None:
     digits = load("digits", split="test")
-    assert choose_examples(digits, 4).tolist() == [0, 500, 1000, 1500]
+    assert choose_examples(digits, ExplorerSettings(examples=4)).tolist() == [0, 500, 1000, 1500]
     photos = load(np.zeros((10, 3, 600, 700), np.uint8))
-    assert len(choose_examples(photos, 10)) == 1
+    assert len(choose_examples(photos, ExplorerSettings(examples=10))) == 1
 
 
 def test_models_and_images_that_the_page_cannot_show_raise_an_error() -> None:

@@ -796,7 +796,7 @@ def test_a_blind_check_measures_the_error_and_its_answers_become_labels(
 
 
 @needs_node
-@pytest.mark.parametrize("name", ["clicks", "lit", "names", "tiles", "zoom"])
+@pytest.mark.parametrize("name", ["clicks", "kind", "lit", "names", "tiles", "zoom"])
 def test_a_module_of_the_page_alone(name: str) -> None:
     script = Path(__file__).with_name(f"{name}.mjs")
     done = subprocess.run(["node", "--test", script], capture_output=True, text=True, check=False)

@@ -17,6 +17,7 @@ from whatwhere import models
 from whatwhere.data import load
 from whatwhere.explorer import page as export
 from whatwhere.explorer.command import answers
+from whatwhere.explorer.settings import ExplorerSettings
 from whatwhere.html.server import PageServer
 from whatwhere.inference import infer
 from whatwhere.latents import PoolingParams
@@ -362,10 +363,8 @@ def test_a_served_page_opens_before_the_codes_of_its_examples_are_inferred(
         Recipe.paper(),
         digits,
         name="x",
-        examples=6,
         engine="reference",
-        code_steps=5,
-        part_size=4,
+        settings=ExplorerSettings(examples=6, code_steps=5, part=4),
     )
     looked = threading.Event()
     codes = explorer.codes

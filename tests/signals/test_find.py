@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import whatwhere as ww
-from whatwhere.errors import ImageError
+from whatwhere.errors import ImageError, SpecError
 from whatwhere.model.events import Events
 from whatwhere.model.sized import LayerPlaces
 from whatwhere.signals.event_table import write_events
@@ -287,7 +287,7 @@ def test_memory_is_bounded_by_a_tile(monkeypatch: pytest.MonkeyPatch) -> None:
     shared = 4 * LayerPlaces.of(model.spec, 1)[-1].reach
     once = 100_000 * 2048 / (2048 - shared) * 1.02
     # the engine is chosen by a few tiles, which are read twice
-    assert recording.total <= once + tiled.ENGINE_SAMPLE * 2048
+    assert recording.total <= once + tiled.TILING.engine_sample * 2048
     assert 50 < len(seen) < 60
 
 
@@ -332,6 +332,46 @@ def test_neither_statistics_nor_events_of_earlier_tiles_stay_in_memory(
     assert count == len(table) == pytest.approx(len(times), abs=5)
     table.to_csv(tmp_path / "whole.csv")
     assert path.read_bytes() == (tmp_path / "whole.csv").read_bytes()
+
+
+def test_an_onset_is_where_the_waveform_begins(tmp_path: Path) -> None:
+    """A step up, a slow decay: the peak comes late, the onset where the step begins."""
+    f = np.zeros(64)
+    f[20:30] = np.linspace(0.2, 1, 10)
+    f[30:] = np.exp(-np.arange(34) / 8)
+    model = ww.DeconvNet(ww.ModelSpec.signals(maps=1, length=64))
+    model = model.with_filters(1, torch.from_numpy(f / np.linalg.norm(f)).float()[None, None, None])
+    x = 0.02 * np.random.default_rng(0).standard_normal(8000)
+    for begin in (1000, 3500, 6000):
+        x[begin : begin + 44] += f[20:]
+    signals = ww.data.load(x.astype(np.float32), signals=True, rate=100)
+    events = ww.find_events(model, signals)
+    np.testing.assert_allclose(events["onset"], [1000, 3500, 6000], atol=1)
+    np.testing.assert_allclose(events["onset_seconds"], [10, 35, 60], atol=0.01)
+    events.to_csv(tmp_path / "events.csv")
+    table = np.genfromtxt(tmp_path / "events.csv", delimiter=",", names=True)
+    np.testing.assert_allclose(table["onset_seconds"], events["onset_seconds"], atol=1e-6)
+
+
+def test_a_threshold_in_deviations_of_the_noise() -> None:
+    """Events of 6 and of 12 deviations, at three times."""
+    f = torch.zeros(1, 1, 1, 16)
+    f[..., 4:12] = torch.hann_window(8)
+    model = ww.DeconvNet(ww.ModelSpec.signals(maps=1, length=16)).with_filters(1, f / f.norm())
+    shape = (f / f.norm())[0, 0, 0].numpy()
+    x = 0.1 * np.random.default_rng(0).standard_normal(9000)
+    for at, size in ((1000, 0.65), (2500, 1.3), (4700, 0.65), (6000, 1.3), (8000, 1.3)):
+        x[at : at + 16] += size * shape
+
+    def count(threshold: float | str | None) -> int:
+        spec = ww.InferenceSpec(lam=4.0, steps=50)
+        return len(ww.find_events(model, x, spec, threshold=threshold))
+
+    assert count("4.5sd") >= 5
+    assert count("9sd") == count(" 9 SD ") == count(0.9) == 3
+    for wrong in ("sd", "4 deviations", "-1"):
+        with pytest.raises(SpecError, match="such as 4sd"):
+            count(wrong)
 
 
 def test_the_recipe_infers_as_events_does() -> None:

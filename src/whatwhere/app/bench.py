@@ -72,7 +72,7 @@ def cases(steps: int) -> dict[str, tuple[Phase, InferenceSpec]]:
 
 def bench_inference(
     device: Any, *, images: int, steps: int, repeats: int
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[dict[str, object]]:
     """Yield the image-iterations per second of every engine that supports a case, on a CPU with one
     thread and with two.
 

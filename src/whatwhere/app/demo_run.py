@@ -19,7 +19,8 @@ from whatwhere.classification.metric import learn_metric
 from whatwhere.commands.outputs import claim, write
 from whatwhere.data import Images
 from whatwhere.errors import listed
-from whatwhere.explorer.page import CODE_STEPS, Explorer
+from whatwhere.explorer.page import Explorer
+from whatwhere.explorer.settings import ExplorerSettings
 from whatwhere.learning import TrainedRun, TrainingCallbacks, TrainingOptions, train
 from whatwhere.progress import Stage
 from whatwhere.spec import InferenceSpec, Recipe
@@ -58,7 +59,7 @@ class DemoSettings:
     graph_c: float = 0.3
     metric_share: int = 4
     explored: int = 250
-    code_steps: int = CODE_STEPS
+    code_steps: int = ExplorerSettings.code_steps
     shown: int = 24
 
 
@@ -97,7 +98,7 @@ def run_demo(
     images: tuple[Images, Images] | None = None,
     settings: DemoSettings = _USUAL,
     overwrite: bool = False,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Run the demo into a folder: the files of a run, `explorer.html`, `report.html`, and the
     result, `demo.json`.
 
@@ -131,9 +132,9 @@ def run_demo(
             recipe,
             test,
             name="the demo",
-            examples=settings.explored,
             engine=engine,
-            code_steps=settings.code_steps,
+            learned_from=training.name,
+            settings=ExplorerSettings(examples=settings.explored, code_steps=settings.code_steps),
         )
         contents[_EXPLORER] = made.export(advance).encode()
     times = {"seconds": time.monotonic() - start, "learning_seconds": learned}
@@ -194,7 +195,7 @@ def _few_label_scores(
     engine: str,
     stage: Stage,
     settings: DemoSettings,
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """Measure errors on test images, with a few labels of the training images, drawn several times.
 
     A graph assigns a class to every training image, and a linear SVM learns from these classes.
@@ -257,12 +258,13 @@ def _demo_page(run: TrainedRun, result: dict[str, Any], shown: Tensor, tested: i
         " have the same size. A linear SVM then learns from these classes. The errors are on the"
         " test digits."
     )
+    svm = {row["name"]: row["score"]["error"] for row in result["scores"]}
+    graph = {f"{row['labels']} labels": row["mean"] for row in result["few_labels"]}
     sections = [
+        Section("Errors of a linear SVM", errors, facts=svm_errors(result), bars=svm),
+        Section("Errors with few labels", few, facts=few_label_errors(result), bars=graph),
         drawing.draw(f"decomposition-{top}"),
         drawing.draw("inference"),
-        Section("Explore it", explain, links={"Open the explorer": _EXPLORER}),
-        Section("Errors of a linear SVM", errors, facts=svm_errors(result)),
-        Section("Errors with few labels", few, facts=few_label_errors(result)),
         drawing.draw("reconstructions"),
         drawing.draw("filters"),
         *(drawing.draw(f"planes-{k}") for k in range(2, top + 1)),
@@ -274,4 +276,5 @@ def _demo_page(run: TrainedRun, result: dict[str, Any], shown: Tensor, tested: i
             f"{result['seconds']:.0f} s ({result['learning_seconds']:.0f} s to learn the features)"
         ),
     }
-    return report(_TITLE, sections, _LEAD, facts)
+    lead = f"{_LEAD}\n\n{explain}"
+    return report(_TITLE, sections, lead, facts, {"Open the explorer": _EXPLORER})

@@ -45,7 +45,7 @@ def info(name: str | None = None, *, json_: bool = False) -> None:
     show_entries(name, entries, json_)
 
 
-def show_entries(name: str, entries: Mapping[str, Any], as_json: bool) -> None:
+def show_entries(name: str, entries: Mapping[str, object], as_json: bool) -> None:
     """Print what is known about a data set or a model, and verify its files. The exit status is 1
     if one is damaged."""
     facts = {kind: _facts_of(entry) for kind, entry in entries.items()}
@@ -95,7 +95,7 @@ def find(name: str) -> dict[str, Any]:
     from whatwhere.data.catalogue import CATALOGUE
     from whatwhere.errors import SpecError, did_you_mean
 
-    entries: dict[str, Any] = {}
+    entries: dict[str, object] = {}
     if name in CATALOGUE:
         entries["data set"] = CATALOGUE[name]
     if name in models.names():
@@ -148,7 +148,7 @@ def _card_as_text(card: str) -> list[str]:
     return kept[:-1] if kept and not kept[-1] else kept
 
 
-def row(item: tuple[str, Any]) -> str:
+def row(item: tuple[str, object]) -> str:
     return f"  {item[0]:<14} {item[1]}"
 
 

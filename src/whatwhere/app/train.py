@@ -135,7 +135,7 @@ def _check_new(folder: Path) -> None:
         raise error if is_main_process() else ReportedError(str(error)) from None
 
 
-def _read_notes(run: Path) -> dict[str, Any]:
+def _read_notes(run: Path) -> dict[str, object]:
     """Return the images and options that a run began with."""
     from whatwhere.learning.checkpoint import Checkpoint
 
@@ -150,7 +150,7 @@ def _with_default_count(given: ImageInput, defaults: "Defaults", settings: Setti
     return replace(given, image_count=defaults.image_count)
 
 
-def _from_notes(kind: type[Kind], notes: dict[str, Any]) -> Kind:
+def _from_notes(kind: type[Kind], notes: dict[str, object]) -> Kind:
     """Return the options of this kind that a run recorded, and defaults for those that it did not
     record."""
     names = [f.name for f in fields(kind)]  # type: ignore[arg-type]

@@ -35,7 +35,7 @@ from whatwhere.model import DeconvNet
 from whatwhere.spec import Recipe
 from whatwhere.spec.execution import ALL, Shard
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 Group = tuple[Images, Images | None]  # images of one size, and their masks
 Advance = Callable[[int], None]
 

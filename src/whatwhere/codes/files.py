@@ -38,7 +38,7 @@ from whatwhere.files import (
 )
 from whatwhere.latents import Background, Latents, SparseLatents, SparseMap
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 FORMAT = "whatwhere codes 1"  # the format of a block
 BLOCKS = "whatwhere codes 2"  # the format of a file of blocks
 # The largest number of places that a file may have: in total, and for each of its values
@@ -138,7 +138,7 @@ class Codes:
         column; names and labels are coordinates of the images."""
         return tables.to_xarray(self)
 
-    def decode(self, model: Any, image: int) -> Tensor:
+    def decode(self, model: object, image: int) -> Tensor:
         """Return the image [C, H, W] that a code reconstructs with the model that made it, a
         `DeconvNet`.
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -29,7 +28,7 @@ from whatwhere.files import (
 )
 
 REMEDY = "free some disk space, then run the command again"
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 _LONGEST_NAME = 80  # bytes of a name that the folder takes over
 
 

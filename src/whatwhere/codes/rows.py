@@ -1,7 +1,6 @@
 """Codes of images from their latents: which regions are kept, and the arrays of a block."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -11,7 +10,7 @@ from whatwhere.codes.small_codes import CodeRows, effective, join, shrink
 from whatwhere.latents import Latents
 from whatwhere.model import DeconvNet
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 
 
 def code_rows(

@@ -31,7 +31,7 @@ from torch import Tensor
 from whatwhere.errors import ImageError
 from whatwhere.latents import Latents, PoolingParams, SparseLatents, SparseMap
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 
 
 @dataclass(frozen=True)

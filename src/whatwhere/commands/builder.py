@@ -31,7 +31,7 @@ from whatwhere.spec.docstrings import docstring, parse
 from whatwhere.spec.toml import described_paths, override, parse_toml, setting_paths, value_of
 
 Spec = TypeVar("Spec")
-Kind = Any  # a dataclass, or a pair (dataclass, names of some fields)
+Kind = object  # a dataclass, or a pair (dataclass, names of some fields)
 _ARGUMENTS = {"images": "pictures", "run": "model"}  # how the help calls arguments
 _METAVARS = {int: "N", float: "NUMBER", Path: "PATH", list[str]: "NAME"}
 
@@ -90,8 +90,8 @@ class Setting:
 
     name: str
     kind: type
-    hint: Any
-    default: Any
+    hint: object
+    default: object
     words: str
 
     @property
@@ -105,7 +105,7 @@ class Setting:
         return self.paths != [self.name]
 
     @property
-    def types(self) -> list[Any]:
+    def types(self) -> list[object]:
         """The types that a value may have besides None."""
         return _value_types(self.hint)
 
@@ -127,7 +127,7 @@ def _value_types(hint: Any) -> list[Any]:
     return [member for member in members if member is not type(None)]
 
 
-def metavar(hint: Any) -> str:
+def metavar(hint: object) -> str:
     """Return the placeholder for a value of this type in the help: its possible values, or its
     type."""
     words = [
@@ -418,11 +418,13 @@ class _SuggestingCommand(TyperCommand):
             raise
 
 
-def _own_parameter(p: inspect.Parameter, hint: Any, words: Mapping[str, str]) -> inspect.Parameter:
+def _own_parameter(
+    p: inspect.Parameter, hint: object, words: Mapping[str, str]
+) -> inspect.Parameter:
     """Return a parameter of the function as an argument or an option."""
     name = p.name.rstrip("_")
     text = sentence(words[name] if name in words else SHARED[name])
-    info: Any
+    info: object
     if p.kind is not p.KEYWORD_ONLY:
         shown = _ARGUMENTS.get(name, name).upper()
         info = typer.Argument(metavar=shown, help=text, show_default=p.default is not None)
@@ -445,13 +447,13 @@ def flag(setting: Setting) -> inspect.Parameter:
     return _keyword(setting.name, Annotated[str | None, option], None)
 
 
-def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+def _keyword(name: str, annotation: object, default: object) -> inspect.Parameter:
     return inspect.Parameter(
         name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
     )
 
 
-def spelled(name: str, default: Any = None) -> str:
+def spelled(name: str, default: object = None) -> str:
     """Return the option for a name; a flag that is on by default can be switched off."""
     dashed = name.replace("_", "-")
     return f"--{dashed}/--no-{dashed}" if default is True else f"--{dashed}"

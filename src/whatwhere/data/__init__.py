@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Return `Signals`, loaded on first use."""
     if name == "Signals":
         return signals_class()
@@ -49,7 +49,7 @@ Source = str | Path | Sequence[str | Path] | np.ndarray | torch.Tensor | Images
 
 def load(
     source: Source,
-    labels: Any = None,
+    labels: object = None,
     *,
     split: str | None = None,
     channels: arrays.Channels | None = None,
@@ -388,7 +388,7 @@ def _from_pixels(pixels: Pixels, name: str, allow_nan: bool, recorded: Recorded)
     return images
 
 
-def _with_labels(images: Images, labels: Any) -> Images:
+def _with_labels(images: Images, labels: object) -> Images:
     if images.labels is not None:
         raise ImageError(f"{images.name} has its own labels. Leave `labels` out.")
     if isinstance(labels, str | Path):

@@ -197,7 +197,7 @@ def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
         np.savez(file, **values)
 
 
-def as_array(values: Any) -> np.ndarray:
+def as_array(values: object) -> np.ndarray:
     """Return a tensor, an array or a sequence of numbers as an array."""
     if isinstance(values, torch.Tensor):
         values = values.detach().cpu()

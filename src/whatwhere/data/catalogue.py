@@ -163,7 +163,7 @@ def verified_path(entry: Entry, file: File) -> Path:
 
 
 def download(
-    entry: Entry, source: Path | None = None, progress: Callable[[int], Any] = lambda files: None
+    entry: Entry, source: Path | None = None, progress: Callable[[int], object] = lambda files: None
 ) -> None:
     """Put the missing or damaged files of a data set into the cache.
 

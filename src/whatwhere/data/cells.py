@@ -68,7 +68,7 @@ def cell_pixels(cell: Any) -> np.ndarray:
     return values[None] if values.ndim == 2 else values.transpose(2, 0, 1)
 
 
-def picture_of_sample(sample: Any) -> Any:
+def picture_of_sample(sample: object) -> object:
     """Return the picture of one sample of a stream: its entry that is named like one, its first
     entry, or the sample itself."""
     if isinstance(sample, Mapping) and not is_cell(sample):
@@ -174,7 +174,7 @@ def _common_kind(
     return Kind(most, np.dtype(np.float32), None)
 
 
-def _picture_column(features: Mapping[str, Any]) -> str:
+def _picture_column(features: Mapping[str, object]) -> str:
     """Return the column with the pictures: the only one of the type `Image`, or one named like
     it."""
     typed = [name for name, feature in features.items() if type(feature).__name__ == "Image"]
@@ -207,7 +207,7 @@ def _labels(
     return values.astype(np.int64), classes
 
 
-def stream_images(given: Any, channels: int | None) -> torch.Tensor | None:
+def stream_images(given: object, channels: int | None) -> torch.Tensor | None:
     """Return a batch [n, C, H, W] of what a stream yields: a batch, or one picture.
 
     channels  those of the model, if they are known: a batch [n, H, W] is grey for a model of one

@@ -127,7 +127,7 @@ class Images:
             rows = list(rows)
         return torch.from_numpy(self.scale(self.pixels[rows]))
 
-    def __getitems__(self, rows: Sequence[int]) -> list[Any]:
+    def __getitems__(self, rows: Sequence[int]) -> list[object]:
         """Return the items of a batch of PyTorch's `DataLoader`: (image, label), or the image
         alone.
 

@@ -426,7 +426,7 @@ def _check_pillow() -> None:
 
 
 @contextmanager
-def open_picture(stream: BinaryIO, name: str) -> Iterator[Any]:
+def open_picture(stream: BinaryIO, name: str) -> Iterator[object]:
     """Open a picture of a stream of bytes; any problem raises an ImageError with this name."""
     _check_pillow()
     from PIL import Image, UnidentifiedImageError
@@ -438,7 +438,7 @@ def open_picture(stream: BinaryIO, name: str) -> Iterator[Any]:
         yield opened
 
 
-def read_page(picture: Any, page: int = 0) -> np.ndarray:
+def read_page(picture: object, page: int = 0) -> np.ndarray:
     """Return the pixels [C, H, W] of a page of an open picture."""
     return _read_page(picture, page, _pixels)
 
@@ -731,7 +731,7 @@ def _upright(values: np.ndarray, orientation: int) -> np.ndarray:
 
 def write_tiff(file: BinaryIO, pages: Sequence[np.ndarray], extras: Extras = NO_EXTRAS) -> None:
     """Write pages [C, H, W]."""
-    options: dict[str, Any] = {"metadata": None}
+    options: dict[str, object] = {"metadata": None}
     if extras.icc_profile:
         options["iccprofile"] = extras.icc_profile
     if extras.scale:

@@ -77,7 +77,7 @@ class StoredArray:
         offset = self.offset + number * self.strides[0]
         return replace(self, offset=offset, shape=self.shape[1:], strides=self.strides[1:])
 
-    def __getitem__(self, index: Any) -> np.ndarray:
+    def __getitem__(self, index: object) -> np.ndarray:
         index = index if isinstance(index, tuple) else (index,)
         rows, others = index[0], index[1:]
         if not isinstance(rows, int | np.integer | slice):

@@ -1,5 +1,6 @@
 """`whatwhere explore`: a page that explains images with a model."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
@@ -9,6 +10,7 @@ import typer
 
 from whatwhere.commands.builder import Settings, command
 from whatwhere.commands.inputs import (
+    notes_of,
     open_run,
     read_examples,
     source_of,
@@ -44,6 +46,7 @@ def explore(
     $ whatwhere explore runs/mine --images pictures/ --out explorer.html
     """
     from whatwhere.explorer.page import Explorer
+    from whatwhere.explorer.settings import ExplorerSettings
     from whatwhere.html.server import PageServer
     from whatwhere.inference.target import in_model_units
 
@@ -52,7 +55,15 @@ def explore(
     name = run.stem if run.is_file() else run.resolve().name
     shown = in_model_units(model.spec, read_examples(run, source))
     engine = settings.of(Execution).engine
-    explorer = Explorer(model, recipe, shown, name=name, examples=examples, engine=engine)
+    explorer = Explorer(
+        model,
+        recipe,
+        shown,
+        name=name,
+        engine=engine,
+        learned_from=learned_from(run),
+        settings=ExplorerSettings(examples=examples),
+    )
     if out is None:
         with PageServer(answers(explorer), port=port) as server:
             server.show(browser=browser)
@@ -65,9 +76,22 @@ def explore(
     typer.echo(f"{out} ({len(page) / 1e6:.1f} MB)")
 
 
+def learned_from(run: Path) -> str:
+    """Return the images that a model learned from, in words: those that its run recorded, or those
+    of the card of a model that is known by name; '' for a model file."""
+    from whatwhere.data import models
+
+    recorded = notes_of(run).get("source")
+    if recorded is not None:
+        return os.path.basename(str(recorded))
+    if models.resolve(run) == run:
+        return ""
+    return str(models.find(str(run)).facts.get("data", "")).partition(" (")[0]
+
+
 def answers(explorer: Any) -> Callable[[str], Any]:
-    """What the server answers: the page, and the codes of its examples, each part inferred on the
-    first request for it."""
+    """Return what the server answers: the page, and the codes of its examples, each part inferred
+    on the first request for it."""
     from whatwhere.html.server import Content
 
     page = explorer.page(served=True).encode()

@@ -14,6 +14,7 @@ from torch import Tensor
 from whatwhere.data import Images
 from whatwhere.engines.support import ANY, Kinds, Only, Support, Values
 from whatwhere.errors import ImageError, SpecError, listed, plural
+from whatwhere.explorer.settings import ExplorerSettings
 from whatwhere.html import ASSETS, assemble, bundle
 from whatwhere.inference import infer
 from whatwhere.model import DeconvNet
@@ -82,7 +83,7 @@ def _require_shown(inference: InferenceSpec, model: ModelSpec) -> None:
 
 
 def pack_model(model: DeconvNet) -> dict[str, Any]:
-    """The model's input stage, and its layers: filters [below, maps, K, K] as float32 and
+    """Return the model's input stage, and its layers: filters [below, maps, K, K] as float32 and
     connectivity as bytes."""
     _require_shown(InferenceSpec(), model.spec)
     layers = [
@@ -116,7 +117,7 @@ def pack_model(model: DeconvNet) -> dict[str, Any]:
 
 
 def pack_settings(spec: InferenceSpec) -> dict[str, Any]:
-    """The settings of inference under the names that the page uses."""
+    """Return the settings of inference under the names that the page uses."""
     assert isinstance(spec.penalty, Power), "`PAGE` declares no other penalty"
     return {
         "lambda": spec.lam,
@@ -134,26 +135,16 @@ def _to_base64(values: Tensor, dtype: type[np.generic]) -> str:
     return base64.b64encode(array.tobytes()).decode("ascii")
 
 
-EXAMPLES = 1_000
-_EXAMPLE_BYTES = 2_000_000  # of pixels, before compression: larger images come in smaller numbers
-PART = 50
-CODE_STEPS = 100
-INK = (0.1, 0.9)  # below: ground; above: ink
-MOSTLY = 0.6  # share of ground from which on images are strokes
-FEW = 0.2  # share of pixels between ground and ink up to which they are
-_PAGE_STEPS = 200  # steps of the page at its start: twice as many leave half as many features
-
-
 class Explorer:
     """The page of a model, and the codes of its examples, which can follow the page in parts.
 
     It begins with the settings of the top layer's training, whose codes are sparse.
 
-    name        name of the model on the page
-    examples    at most this many of `images`, spread over all of them
-    engine      engine for the examples' inference
-    code_steps  steps of inference for the codes of the examples
-    part_size   number of examples whose codes come together
+    images        examples are spread over all of them
+    name          name of the model on the page
+    engine        engine for the examples' inference
+    learned_from  images that the model learned from, in words; '' if nobody knows
+    settings      how much the page carries
     """
 
     def __init__(
@@ -163,11 +154,11 @@ class Explorer:
         images: Images,
         *,
         name: str,
-        examples: int = EXAMPLES,
         engine: str = "auto",
-        code_steps: int = CODE_STEPS,
-        part_size: int = PART,
+        learned_from: str = "",
+        settings: ExplorerSettings | None = None,
     ) -> None:
+        self.settings = settings or ExplorerSettings()
         if images.shape[0] != model.spec.channels:
             raise ImageError(
                 f"{images.name} has {plural(images.shape[0], 'channel')}, but the model explains"
@@ -177,34 +168,34 @@ class Explorer:
         self.recipe = recipe
         self.name = name
         self.engine = engine
-        self.code_steps = code_steps
-        self.part_size = part_size
+        self.learned_from = learned_from
         # the rule that the page's engine has
         self.training = replace(recipe.learning[-1].inference, step=LineSearch())
         _require_shown(self.training, model.spec)
         self.packed = pack_model(model)
-        self.images = images.subset(choose_examples(images, examples))
-        self.parts = -(-len(self.images) // part_size)
+        self.images = images.subset(choose_examples(images, self.settings))
+        self.parts = -(-len(self.images) // self.settings.part)
 
     def codes(self, part: int) -> str:
-        """The codes of `part_size` examples, compressed; they are inferred now."""
-        first = part * self.part_size
-        rows = np.arange(first, min(first + self.part_size, len(self.images)))
-        spec = replace(self.training, steps=self.code_steps)
+        """Infer the codes of a part of the examples, compressed."""
+        first = part * self.settings.part
+        rows = np.arange(first, min(first + self.settings.part, len(self.images)))
+        spec = replace(self.training, steps=self.settings.code_steps)
         return pack_codes(infer(self.model, self.images[rows], spec, engine=self.engine).features)
 
     def page(self, codes: Sequence[str] = (), *, served: bool = False) -> str:
-        """The page with these codes; a served one asks for the others at `codes/PART`."""
+        """Return the page with these codes; a served one asks for the others at `codes/PART`."""
         _, height, width = self.images.shape
         tested = pack_settings(self.recipe.inference)
         data = {
             "name": self.name,
-            "about": about(self.model, self.images),
-            "strokes": are_strokes(self.model, self.images),
+            "about": _about(self.model, self.images, self.learned_from),
+            "learnedFrom": self.learned_from,
+            "strokes": are_strokes(self.model, self.images, self.settings),
             "height": height,
             "width": width,
             "model": self.packed,
-            "settings": pack_settings(replace(self.training, steps=_PAGE_STEPS)),
+            "settings": pack_settings(replace(self.training, steps=self.settings.page_steps)),
             "testSettings": {
                 name: tested[name] for name in ("lambda", "alpha", "steps", "poolingStep")
             },
@@ -213,8 +204,8 @@ class Explorer:
                 | {
                     "codes": list(codes),
                     "parts": self.parts if served else len(codes),
-                    "part": self.part_size,
-                    "steps": self.code_steps,
+                    "part": self.settings.part,
+                    "steps": self.settings.code_steps,
                 }
             ),
         }
@@ -225,46 +216,49 @@ class Explorer:
         return assemble(ASSETS / "index.html", "main", style, sources, data, **more)
 
     def export(self, progress: Callable[[int], None] = lambda images: None) -> str:
-        """The page with the codes of all examples, which needs no other file.
+        """Return the page with the codes of all examples, which needs no other file.
 
         progress  called with the number of images inferred
         """
         codes = []
         for part in range(self.parts):
             codes.append(self.codes(part))
-            progress(min(self.part_size, len(self.images) - part * self.part_size))
+            progress(min(self.settings.part, len(self.images) - part * self.settings.part))
         return self.page(codes)
 
 
-def choose_examples(images: Images, most: int) -> np.ndarray:
-    """Rows spread evenly over a set, as many as are asked for and as the page can carry."""
-    count = max(1, min(most, len(images), _EXAMPLE_BYTES // int(np.prod(images.shape))))
+def choose_examples(images: Images, settings: ExplorerSettings) -> np.ndarray:
+    """Choose rows spread evenly over a set, as many as the page can carry."""
+    fit = settings.example_bytes // int(np.prod(images.shape))
+    count = max(1, min(settings.examples, len(images), fit))
     return np.arange(count) * len(images) // count
 
 
-def are_strokes(model: DeconvNet, images: Images) -> bool:
-    """Whether images are strokes of ink, so that one can draw such an image: mostly ground, and
-    little between ground and ink."""
+def are_strokes(model: DeconvNet, images: Images, settings: ExplorerSettings | None = None) -> bool:
+    """Tell whether images are strokes of ink, so that one can draw such an image: mostly ground,
+    and little between ground and ink."""
+    settings = settings or ExplorerSettings()
     if model.spec.channels != 1 or model.spec.input.kind != "none":
         return False
     some = images[np.arange(min(len(images), 100))]
-    ground = float((some < INK[0]).float().mean())
-    between = float(((some >= INK[0]) & (some <= INK[1])).float().mean())
-    return ground > MOSTLY and between < FEW
+    ground = float((some < settings.ground).float().mean())
+    between = float(((some >= settings.ground) & (some <= settings.ink)).float().mean())
+    return ground > settings.mostly and between < settings.few
 
 
-def about(model: DeconvNet, images: Images) -> str:
+def _about(model: DeconvNet, images: Images, learned_from: str) -> str:
     maps = [layer.maps for layer in model.spec.layers]
     noun = "feature map" if maps == [1] else "feature maps"
+    source = f" from {learned_from}" if learned_from else ""
     return (
-        f"A model of {plural(model.spec.depth, 'layer')} with {listed(maps)} {noun}, learned"
-        f" without labels. {plural(len(images), 'example')} of {images.name}."
+        f"A model of {plural(model.spec.depth, 'layer')} with {listed(maps)} {noun},"
+        f" learned{source} without labels. {plural(len(images), 'example')} of {images.name}."
         " Everything runs in this page; nothing is sent anywhere."
     )
 
 
 def pack_examples(images: Images) -> dict[str, Any]:
-    """Images as bytes, with their labels."""
+    """Return images as bytes, with their labels."""
     pixels = [
         np.round(255 * images[rows].clamp(0, 1).numpy()).astype(np.uint8)
         for rows in images.batches(250)

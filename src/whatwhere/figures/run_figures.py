@@ -2,6 +2,7 @@
 page."""
 
 import io
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -42,6 +43,7 @@ class Section:
     text     its paragraphs, which say what the figure shows, also to readers who cannot see it
     figure   a matplotlib figure, or the bytes of a GIF
     facts    name → value, shown as a table
+    bars     name of a fact → its length, drawn as a bar below it; the longest fills the width
     links    the words of each link, and the file in the report's folder that it opens
 
     >>> Section("Filters", "The filters of layer 1.", facts={"maps": "16"}).heading
@@ -52,6 +54,7 @@ class Section:
     text: str = ""
     figure: Figure | bytes | None = None
     facts: Mapping[str, str] = field(default_factory=dict)
+    bars: Mapping[str, float] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
@@ -59,21 +62,40 @@ class Section:
         """The figure in a page; made once, because a report is written after every figure."""
         return None if self.figure is None else _embed(self.figure)
 
+    @cached_property
+    def last_step(self) -> "_Embedded | None":
+        """The last picture of an animation, because paper shows no animation; None for others."""
+        return _last_step(self.figure) if isinstance(self.figure, bytes) else None
+
+    @property
+    def widths(self) -> dict[str, float]:
+        """The bars in % of the longest."""
+        longest = max(self.bars.values(), default=0) or 1
+        return {name: round(100 * length / longest, 1) for name, length in self.bars.items()}
+
 
 def report(
-    title: str, sections: Sequence[Section], lead: str = "", facts: Mapping[str, str] | None = None
+    title: str,
+    sections: Sequence[Section],
+    lead: str = "",
+    facts: Mapping[str, str] | None = None,
+    links: Mapping[str, str] | None = None,
 ) -> str:
-    """Return the HTML page: title, lead and facts, then the sections. It needs no other file.
+    """Return the HTML page: title, lead, links and facts, then the sections. It needs no other
+    file.
 
     title     title of the page
     sections  sections of the page, from top to bottom
     lead      a paragraph under the title
     facts     name → value, shown as a table
+    links     the words of each button at the top, and the file that it opens
 
     >>> report("My run", [Section("Filters", "The filters of layer 1.")])[:15]
     '<!DOCTYPE html>'
     """
-    return render("report.html", title, lead=lead, facts=facts or {}, sections=sections)
+    return render(
+        "report.html", title, lead=lead, facts=facts or {}, links=links or {}, sections=sections
+    )
 
 
 class _Embedded(NamedTuple):
@@ -93,6 +115,15 @@ def _embed(figure: Figure | bytes) -> _Embedded:
     # 128 CSS pixels an inch make text of 7 points 12 pixels high
     width, height = (round(side * 128) for side in figure.get_size_inches())
     return _Embedded(data_url(file.getvalue(), "png"), width, height)
+
+
+def _last_step(animation: bytes) -> _Embedded:
+    """Return the last picture of a GIF."""
+    pictures = Image.open(io.BytesIO(animation))
+    pictures.seek(getattr(pictures, "n_frames", 1) - 1)
+    file = io.BytesIO()
+    pictures.convert("RGB").save(file, "PNG")
+    return _Embedded(data_url(file.getvalue(), "png"), *pictures.size)
 
 
 def _training_settings(recipe: Recipe, layer: int) -> InferenceSpec:
@@ -187,7 +218,8 @@ class RunFigures:
         """Return the HTML report of the run: its settings, then the figures by name, which `draw`
         made.
 
-        The composite is left out, because its panels are figures of their own.
+        The composite is left out, because its panels are figures of their own, and so are curves of
+        fewer than three epochs, which show nothing.
         """
         recipe = self.run.recipe
         model = self.run.model.spec
@@ -210,9 +242,11 @@ class RunFigures:
             "What this run learned: which features explain an image, and where in the image they"
             " are."
         )
+        counts = Counter(epoch.layer for epoch in self.run.history)
+        left_out = {"composite", *(f"cost-{k}" for k, count in counts.items() if count < 3)}
         return report(
             f"Training report: {self.run.name}",
-            [drawn[name] for name in drawn if name != "composite"],
+            [drawn[name] for name in drawn if name not in left_out],
             lead,
             facts,
         )

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from whatwhere.data import Images
+from whatwhere.data.pictures import Pictures
 from whatwhere.errors import plural
 from whatwhere.html import data_url, png, render, thumbnail
 from whatwhere.labelling.session import Labelling, Predictions
@@ -20,6 +21,7 @@ class _Shown(NamedTuple):
     said      its class, and how sure it is
     is_given  whether a person gave the class
     address   the picture itself
+    file      the address of its file; '' if it has none
     """
 
     name: str
@@ -27,52 +29,84 @@ class _Shown(NamedTuple):
     said: str
     is_given: bool
     address: str
+    file: str
 
 
 class _Row(NamedTuple):
-    """A heading, a line about what follows, and a row of pictures."""
+    """A heading, a line about what follows, the number of the class (0: no class), and a row of
+    pictures."""
 
     title: str
     note: str
+    number: int
     pictures: list[_Shown]
 
 
-def classes_page(session: Labelling, images: Images, most: int = 24) -> str:
-    """Show rows of pictures: the predictions that are least sure, then every class, from sure to
-    unsure.
+class _Count(NamedTuple):
+    """A class, and the numbers of its pictures and labels."""
 
-    most  pictures in a row
+    name: str
+    pictures: int
+    labels: int
+
+
+def classes_page(
+    session: Labelling, images: Images, most: int = 24, label_command: str = ""
+) -> str:
+    """Show the counts of the classes and rows of pictures: the predictions that are least sure,
+    then every class, from sure to unsure.
+
+    most           pictures in a row
+    label_command  the command that labels more of these pictures; '' names none
     """
     predictions = session.predict()
     order = np.argsort(predictions.probabilities, kind="stable")
     unsure = order[~predictions.said[order]]
     rows = []
 
-    def add(title: str, chosen: Sequence[int], total: int, noun: str, words: str) -> None:
+    def add(
+        title: str, chosen: Sequence[int], total: int, noun: str, words: str, number: int = 0
+    ) -> None:
         pictures = [_show(row, session, images, predictions) for row in chosen]
-        note = f"{count_shown(len(chosen), total, noun)}, {words}"
-        rows.append(_Row(title, note, pictures))
+        note = f"{_count_shown(len(chosen), total, noun)}, {words}"
+        rows.append(_Row(title, note, number, pictures))
 
     if len(unsure):
         shown = unsure[:most].tolist()
         words = "the least sure first. Check these first."
         add("Least sure", shown, len(unsure), "prediction", words)
-    for name in session.classes:
+    for number, name in enumerate(session.classes, start=1):
         members = np.flatnonzero(predictions.classes == name)
         members = members[np.argsort(-predictions.probabilities[members], kind="stable")]
         places = np.linspace(0, len(members) - 1, min(most, len(members))).astype(int)
         words = "the surest first, the least sure last."
         title = f"{name} ({len(members):,})"
-        add(title, members[places].tolist(), len(members), "picture", words)
+        add(title, members[places].tolist(), len(members), "picture", words, number)
     known = plural(len(session.labelled), "label")
     lead = (
         f"{plural(len(session.names), 'picture')}, {known} (framed). {session.error_words()}"
         " predictions.csv lists all pictures; sort it by probability to see the least sure first."
     )
-    return render("classes.html", "Classes", name=images.name, lead=lead, rows=rows)
+    counts = [
+        _Count(
+            name,
+            int((predictions.classes == name).sum()),
+            int((predictions.classes[session.labelled] == name).sum()),
+        )
+        for name in session.classes
+    ]
+    return render(
+        "classes.html",
+        "Classes",
+        name=images.name,
+        lead=lead,
+        counts=counts,
+        label_command=label_command,
+        rows=rows,
+    )
 
 
-def count_shown(shown: int, total: int, noun: str) -> str:
+def _count_shown(shown: int, total: int, noun: str) -> str:
     """Say how many pictures a row shows: '24 of 69 pictures', or '20 pictures' if it shows all."""
     cut = f"{shown:,} of " if shown < total else ""
     return f"{cut}{plural(total, noun)}"
@@ -86,4 +120,8 @@ def _show(row: int, session: Labelling, images: Images, predictions: Predictions
     said = f"{predictions.classes[row]}, {predictions.probabilities[row]:.0%}"
     side = 96  # pixels of the longer side
     address = data_url(png(thumbnail(images[int(row)], side)), "png")
-    return _Shown(name, file if is_unique else name, said, bool(predictions.said[row]), address)
+    place = ""
+    if isinstance(images.pixels, Pictures):
+        place = images.pixels.pictures[row].file.resolve().as_uri()
+    short = file if is_unique else name
+    return _Shown(name, short, said, bool(predictions.said[row]), address, place)

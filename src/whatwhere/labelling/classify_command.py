@@ -1,5 +1,6 @@
 """`whatwhere classify`: a class for every picture, from a few labels or with a saved classifier."""
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -171,7 +172,10 @@ def _classify_from_labels(task: _Task, labels: Path) -> Report:
     write_predictions(
         predictions, session.names, session.classes, session.probabilities, session.labelled
     )
-    write(page, classes_page(session, images).encode(), out)
+    more = shlex.join(
+        ["whatwhere", "label", task.images, str(task.model), "--labels-from", str(labels)]
+    )
+    write(page, classes_page(session, images, label_command=more).encode(), out)
     write(classifier, session.classifier().to_bytes(), out)
     return _report(session, out, page, classifier)
 

@@ -37,7 +37,7 @@ class RunFacts:
 
     recipe: Recipe
     images: str
-    notes: Mapping[str, Any] = field(default_factory=dict)
+    notes: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,8 @@ class Checkpoint(Checked):
     batch: int
     recipe: str
     images: str
-    notes: dict[str, Any]
-    history: list[dict[str, Any]]
+    notes: dict[str, object]
+    history: list[dict[str, object]]
     tensors: Mapping[str, Tensor]
 
     @classmethod
@@ -195,13 +195,13 @@ def difference(before: Any, after: Any, name: str = "", but: str = "") -> str:
     return ", ".join(changes)
 
 
-def settings(value: Any, name: str = "") -> dict[str, Any]:
+def settings(value: object, name: str = "") -> dict[str, object]:
     """Return every setting of a spec as a dict, by its full name; layers by their number."""
     if isinstance(value, tuple) and value and isinstance(value[0], dict):
         value = {str(number): item for number, item in enumerate(value, start=1)}
     if not isinstance(value, dict):
         return {name: value}
-    named: dict[str, Any] = {}
+    named: dict[str, object] = {}
     for key, item in value.items():
         named |= settings(item, f"{name}.{key}" if name else key)
     return named

@@ -58,7 +58,7 @@ class EpochReport(Checked):
         """Images times steps per second; 0 if no time was measured."""
         return self.images * self.steps / self.seconds if self.seconds else 0.0
 
-    def table(self) -> dict[str, Any]:
+    def table(self) -> dict[str, object]:
         """Return the line of the history."""
         derived = {
             "cost": self.cost,
@@ -67,7 +67,7 @@ class EpochReport(Checked):
         return {**asdict(self), **derived}
 
     @classmethod
-    def of(cls, table: Any) -> "EpochReport":
+    def of(cls, table: object) -> "EpochReport":
         """Return the report in a line of the history; raises a ValueError for anything else."""
         given = table if isinstance(table, dict) else {}
         return build(cls, {f.name: given[f.name] for f in fields(cls) if f.name in given})

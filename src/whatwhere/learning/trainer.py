@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -53,7 +52,7 @@ from whatwhere.spec import Recipe
 from whatwhere.spec.checks import require
 from whatwhere.spec.execution import TrainingOptions
 
-_TrainingImages = ImageSource | Iterable[Any] | np.ndarray | str | Path
+_TrainingImages = ImageSource | Iterable[object] | np.ndarray | str | Path
 
 
 def train(

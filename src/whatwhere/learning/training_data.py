@@ -71,7 +71,7 @@ class SizedStream:
 
     def fingerprint(self) -> str:
         """Return a fingerprint of these images: their own, or a hash of all values."""
-        own: Any = getattr(self.images, "fingerprint", None)
+        own: object = getattr(self.images, "fingerprint", None)
         return own if isinstance(own, str) else fingerprint(self.images)
 
 
@@ -87,9 +87,9 @@ class IterableStream:
     length  length of the data set, if it is known
     """
 
-    def __init__(self, batches: Iterable[Any], spec: ModelSpec | None = None) -> None:
+    def __init__(self, batches: Iterable[object], spec: ModelSpec | None = None) -> None:
         self._spec = spec
-        dataset: Any = getattr(batches, "dataset", None)
+        dataset: object = getattr(batches, "dataset", None)
         self.length = len(dataset) if hasattr(dataset, "__len__") else None
         self._source = batches
         self._batches = iter(batches)
@@ -125,7 +125,7 @@ class IterableStream:
         return self._next + sum(map(len, self._waiting))
 
     def _pull(self, wanted: int) -> None:
-        given: Any = next(self._batches, _END)
+        given: object = next(self._batches, _END)
         if given is _END and self.length and self._end:
             self._batches = iter(self._source)
             given = next(self._batches, _END)

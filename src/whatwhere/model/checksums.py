@@ -25,12 +25,12 @@ def checksum(spec: str, tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def canonical(fields: dict[str, Any]) -> str:
+def canonical(fields: dict[str, object]) -> str:
     """Return JSON with sorted keys and no spaces: one text for one value."""
     return json.dumps(fields, sort_keys=True, separators=(",", ":"))
 
 
-def spec_fields(spec: ModelSpec) -> dict[str, Any]:
+def spec_fields(spec: ModelSpec) -> dict[str, object]:
     """Write the settings of a model as plain values, in the form that files and checksums have.
 
     Some settings are included only if they differ from their default, and a kind of pooling without

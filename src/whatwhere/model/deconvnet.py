@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 import torch
 from torch import Tensor
@@ -116,7 +116,7 @@ class DeconvNet:
             f" {self.device})"
         )
 
-    def __call__(self, *images: Any, **settings: Any) -> NoReturn:
+    def __call__(self, *images: object, **settings: object) -> NoReturn:
         """Raise an error that names the functions to call: a model is no network."""
         raise TypeError(
             "A DeconvNet is not called as a network is; its features come from inference. Write"
@@ -154,7 +154,7 @@ class DeconvNet:
         """Whether both passes have the same filters."""
         return self.upward is self.filters
 
-    def to(self, *args: Any, **kwargs: Any) -> "DeconvNet":
+    def to(self, *args: object, **kwargs: object) -> "DeconvNet":
         """Return the same model on another device, in another dtype."""
         filters = move_filters(self.filters, *args, **kwargs)
         connectivity = [c.to(f.device) for c, f in zip(self.connectivity, filters, strict=True)]

@@ -48,10 +48,14 @@ FIELDS = [
     ("doubtful", np.bool_),
     ("width", np.float64),
     ("parent", np.int64),
+    ("onset", np.float64),
+    ("onset_seconds", np.float64),
 ]
 """Columns by the names that they had before version 0.2, which `events[name]` still knows."""
 
-FORMATS = {"sample": "%.4f", "seconds": "%.6f"}  # times in a long recording need more digits
+# times in a long recording need more digits
+FORMATS = {"sample": "%.4f", "seconds": "%.6f", "onset": "%.4f", "onset_seconds": "%.6f"}
+_BEGIN = 0.1  # share of a waveform's largest value; smaller values before it do not belong to it
 
 
 class Events(np.ndarray):
@@ -76,11 +80,16 @@ class Events(np.ndarray):
                one sample
     parent     number of the row of the event one layer up that contributes most; -1 if there is
                none
+    onset      where the waveform begins, as `sample`: its first value of a tenth of its largest;
+               NaN for a group
+    onset_seconds
+               the same in seconds; NaN if the rate is not known
 
     `Events.of` makes one; `shape`, `dtype`, `buffer`, `offset`, `strides` and `order` are those of
     any array.
 
-    >>> events = Events.of([(0, 1, 3, 120.25, 0.48, 2.0, -0.7, 0, 0.9, False, 0.4, -1)])
+    >>> row = (0, 1, 3, 120.25, 0.48, 2.0, -0.7, 0, 0.9, False, 0.4, -1, 117.25, 0.469)
+    >>> events = Events.of([row])
     >>> events["sample"], events[events["amplitude"] > 1].shape
     (array([120.25]), (1,))
     """
@@ -123,7 +132,7 @@ class Events(np.ndarray):
         if seconds is None:
             seconds = not len(self) or not np.isnan(self["seconds"]).all()
         if not seconds:
-            columns.remove("seconds")
+            columns = [name for name in columns if not name.endswith("seconds")]
         kinds = dict(FIELDS)
         formats = []
         for name in columns:
@@ -223,6 +232,7 @@ def _centres_to_peaks(events: Events, sized: SizedModel) -> None:
     # an input stage such as 'onoff' makes several channels of each one of the signal
     events["channel"] = channel[number] % max(1, sized.spec.channels)
     set_peaks(events, f.transpose(1, 0, 2))
+    set_onsets(events, f.transpose(1, 0, 2))
     events["doubtful"] = overlapping(events, OVERLAP * length)
 
 
@@ -235,6 +245,21 @@ def set_peaks(events: Events, f: np.ndarray) -> None:
     of_signal = events["layer"] == 1
     number = events["waveform"][of_signal]
     events["peak"][of_signal] = events["amplitude"][of_signal] * value[number]
+
+
+def set_onsets(events: Events, f: np.ndarray, rate: float | None = None) -> None:
+    """Set where the waveforms f [B, C, K] of events of layer 1 begin, in place.
+
+    rate  samples per second, for the column of seconds
+    """
+    size = np.abs(f).max(1)  # [B, K]
+    first = (size > _BEGIN * size.max(1, keepdims=True)).argmax(1)
+    rise = size.argmax(1) - first
+    waves = events["layer"] == 1
+    rises = rise[events["waveform"][waves]]
+    events["onset"][waves] = events["sample"][waves] - rises
+    if rate is not None:
+        events["onset_seconds"][waves] = events["seconds"][waves] - rises / rate
 
 
 def overlapping(events: Events, distance: float) -> np.ndarray:
@@ -308,6 +333,8 @@ def _layer_events(spec: ModelSpec, k: int, p: Tensor, weights: Weights, threshol
     events["peak"] = np.nan
     events["explained"] = np.nan
     events["width"] = stride * np.sqrt(variance)
+    events["onset"] = np.nan
+    events["onset_seconds"] = np.nan
     events["parent"] = -1
     return events[np.abs(amplitude) >= threshold]
 

@@ -20,7 +20,7 @@ from whatwhere.commands.old_forms import model_first
 from whatwhere.commands.outputs import Report, Stages, claim
 from whatwhere.errors import listed, plural, printable
 from whatwhere.spec import Recipe
-from whatwhere.spec.checks import Checked, NonNegative
+from whatwhere.spec.checks import Checked
 from whatwhere.spec.execution import Execution
 
 _GAPS_SHOWN = 5  # gaps of a recording that are named
@@ -30,16 +30,23 @@ _GAPS_SHOWN = 5  # gaps of a recording that are named
 class EventOptions(Checked):
     """Which events are written.
 
-    threshold  the smallest amplitude of an event, in units of the signals; 0 writes everything that
-               inference found. By default, an event must exceed five standard deviations of what
-               its waveform finds in the noise of the recording, and have a fifth of the energy at
-               its place
+    threshold  the smallest amplitude of an event, in units of the signals, or in standard
+               deviations of what its waveform finds in the noise (4sd); 0 writes everything that
+               inference found. By default, an event must exceed five deviations of the noise, and
+               have a fifth of the energy at its place
     rhythm     let the rhythm of a recording that has one, such as that of a heart, decide which
                events there are, unless a threshold is given
     """
 
-    threshold: NonNegative | None = None
+    threshold: str | None = None
     rhythm: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.threshold is not None:
+            from whatwhere.signals.find import Threshold
+
+            Threshold.of(self.threshold)  # before the recording is read
 
 
 @command(
@@ -154,7 +161,7 @@ def _write(
 
 
 def _in_words(gaps: list[slice], signals: "ww.data.Signals") -> str:
-    """The first gaps, in seconds if the rate is known."""
+    """Return the first gaps, in seconds if the rate is known."""
     shown = [_in_time(gap, signals) for gap in gaps[:_GAPS_SHOWN]]
     more = len(gaps) - len(shown)
     if more:
@@ -163,7 +170,7 @@ def _in_words(gaps: list[slice], signals: "ww.data.Signals") -> str:
 
 
 def _in_time(gap: slice, signals: "ww.data.Signals") -> str:
-    """A gap, from its first sample to the first one after it."""
+    """Describe a gap, from its first sample to the first one after it."""
     if signals.rate is None:
         return f"{gap.start:,} to {gap.stop:,}"
     digits = max(0, math.ceil(math.log10(signals.rate)))  # enough to tell samples apart

@@ -17,7 +17,7 @@ def write_events(
     recipe: Recipe,
     model: DeconvNet,
     signals: Signals,
-    threshold: float | None = None,
+    threshold: float | str | None = None,
     engine: str = "auto",
     advance: Callable[[int], None] | None = None,
     *,

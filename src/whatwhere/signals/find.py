@@ -7,6 +7,7 @@ share of the recording's energy where it lies: an event with less is a correctio
 whose shape varies. `EventSettings` has the limits.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,7 +21,14 @@ from whatwhere.errors import ImageError, plural
 from whatwhere.inference.tiled import InferredTile, Picture, TileGrid, infer_latents
 from whatwhere.model import DeconvNet
 from whatwhere.model.events import OVERLAP as OVERLAPPING
-from whatwhere.model.events import Events, events_of, join_events, overlapping, set_peaks
+from whatwhere.model.events import (
+    Events,
+    events_of,
+    join_events,
+    overlapping,
+    set_onsets,
+    set_peaks,
+)
 from whatwhere.model.sized import LayerPlaces, SizedModel
 from whatwhere.signals.noise import waveform_noise
 from whatwhere.signals.overlaps import Limits, Stretch, explain_overlaps
@@ -64,7 +72,7 @@ class EventSettings:
     rhythm: RhythmSettings | None = field(default_factory=RhythmSettings)
 
     def inference(self, spec: InferenceSpec) -> InferenceSpec:
-        """The same inference with these steps, whether or not codes converge."""
+        """Return the same inference with these steps, whether or not codes converge."""
         momentum = LineSearch(momentum=True)
         return replace(spec, step=momentum, steps=self.steps, tolerance=0.0, gap=0.0)
 
@@ -103,12 +111,13 @@ def find_events(
     spec: InferenceSpec | None = None,
     plan: Sequence[Phase] = (),
     *,
-    threshold: float | None = None,
+    threshold: float | str | None = None,
     tile: int = _SETTINGS.tile,
     engine: str = "auto",
     progress: Callable[[int], None] | None = None,
 ) -> Events:
-    """The events of recordings of any length, which are read and inferred in overlapping tiles.
+    """Return the events of recordings of any length, which are read and inferred in overlapping
+    tiles.
 
     model      model of signals
     recording  signals that `whatwhere.data.load` returned, or floats [T], [C, T] or [N, C, T] as a
@@ -117,7 +126,8 @@ def find_events(
     spec       how to infer, with one λ for a recording; None means 50 steps with momentum and
                λ = `AutoLam(deviations=4)`, with which hardly any event is noise
     plan       as in `infer`
-    threshold  the smallest amplitude of an event, in units of the recording. None: an event must
+    threshold  the smallest amplitude of an event, in units of the recording, or in standard
+               deviations of what its waveform finds in the noise ('4sd'). None: an event must
                exceed five standard deviations of what its waveform finds in the noise, and have a
                fifth of the recording's energy at its place. If waveforms cover the recording, as
                those of a pulse do, it must exceed three deviations of the residual and have half of
@@ -151,7 +161,7 @@ def find_events(
 
 
 def tile_count(model: DeconvNet, signals: Signals) -> int:
-    """How many tiles `iter_events` reads, for progress."""
+    """Return how many tiles `iter_events` reads, for progress."""
     overlap = _SETTINGS.overlap * LayerPlaces.of(model.spec, 1)[-1].reach
     grid = TileGrid.of(model.spec, 1, signals.shape[2], _SETTINGS.tile, overlap)
     return len(signals) * len(grid.tiles)
@@ -163,29 +173,26 @@ def iter_events(
     spec: InferenceSpec | None = None,
     plan: Sequence[Phase] = (),
     *,
-    threshold: float | None = None,
+    threshold: float | str | None = None,
     tile: int = _SETTINGS.tile,
     engine: str = "auto",
     progress: Callable[[int], None] | None = None,
     settings: EventSettings = _SETTINGS,
     on_rhythm: Callable[[Rhythm], None] | None = None,
 ) -> Iterator[Events]:
-    """The events of `find_events`, a table for each tile, in memory that does not grow with their
-    number.
+    """Yield the events of `find_events`, a table for each tile, in memory that does not grow with
+    their number.
 
     With a model of one layer, the tables one after the other are the table of `find_events`; with
     two layers, `parent` is a row in the table of the same tile.
     """
     if not model.spec.for_signals:
         raise ImageError("Got a model of pictures; expected one of signals (ModelSpec.signals).")
-    require(
-        threshold is None or threshold >= 0,
-        f"threshold = {threshold}",
-        "an amplitude ≥ 0, in units of the signals, or None",
-    )
+    smallest = None if threshold is None else Threshold.of(threshold)
     if spec is None:
         spec = settings.inference(InferenceSpec(lam=AutoLam(deviations=settings.lam_deviations)))
     overlap = settings.overlap * LayerPlaces.of(model.spec, 1)[-1].reach
+    waveforms = model.filters[0][:, :, 0].transpose(0, 1).cpu().double().numpy()
     for row, picture in enumerate(pictures_of(recording, model.spec)):
         channels, _, samples = picture.shape
         if channels != model.spec.channels or samples == 0:
@@ -195,14 +202,16 @@ def iter_events(
                 f" long; expected {expected}, as the model has, and at least one sample."
             )
         grid = TileGrid.of(model.spec, 1, samples, tile, overlap)
-        limits = limits_of(model, picture, grid, spec, threshold, settings)
+        limits = limits_of(model, picture, grid, spec, smallest, settings)
         inferred = infer_latents(model, picture, grid, spec, plan, engine=engine)
         found = map(partial(_candidates_of, model, samples, limits, settings), inferred)
         counted = _counted(found, progress)
         for events in _in_rhythm(counted, model, settings.rhythm, on_rhythm):
             events["signal"] = row
-            if isinstance(recording, Signals) and recording.rate is not None:
-                events["seconds"] = recording.start + events["sample"] / recording.rate
+            rate = recording.rate if isinstance(recording, Signals) else None
+            if rate is not None:
+                events["seconds"] = recording.start + events["sample"] / rate
+            set_onsets(events, waveforms, rate)
             yield events
 
 
@@ -216,8 +225,37 @@ def _counted(
             progress(1)
 
 
+@dataclass(frozen=True)
+class Threshold:
+    """The smallest amplitude of an event.
+
+    value          in units of the recording or in deviations
+    in_deviations  whether it is in standard deviations of what its waveform finds in the noise
+    """
+
+    value: float
+    in_deviations: bool = False
+
+    @classmethod
+    def of(cls, given: float | str) -> "Threshold":
+        """Read a threshold such as 0.8 or '4sd'.
+
+        >>> Threshold.of("4sd"), Threshold.of("0.8")
+        (Threshold(value=4.0, in_deviations=True), Threshold(value=0.8, in_deviations=False))
+        """
+        match = re.fullmatch(r"\s*(\d*\.?\d+(?:e-?\d+)?)\s*(sd)?\s*", str(given).lower())
+        require(
+            match is not None,
+            f"threshold = {given}",
+            "an amplitude ≥ 0, in units of the signals, such as 0.8, or in standard deviations of"
+            " the noise, such as 4sd",
+        )
+        assert match is not None
+        return cls(float(match[1]), match[2] is not None)
+
+
 def pictures_of(recording: Any, spec: ModelSpec) -> Iterator[Picture]:
-    """Each signal of a recording as a picture [C, 1, T]."""
+    """Yield each signal of a recording as a picture [C, 1, T]."""
     if hasattr(recording, "as_images"):  # whatwhere.data.Signals
         signals = recording.with_white(spec.input.white)
         yield from (signals.recording(row) for row in range(len(signals)))
@@ -249,16 +287,16 @@ def limits_of(
     picture: Picture,
     grid: TileGrid,
     spec: InferenceSpec,
-    threshold: float | None,
+    threshold: Threshold | None,
     settings: EventSettings,
 ) -> _BothLimits:
     """Measure the noise of a recording and return the limits of its events."""
-    if threshold == 0:
+    if threshold is not None and threshold.value == 0:
         return _BothLimits(None, None)
     maps = model.spec.layers[0].maps
     signed = not model.spec.nonnegative
-    if threshold is not None:
-        return _BothLimits(Limits(np.full(maps, threshold), 0.0, signed), None)
+    if threshold is not None and not threshold.in_deviations:
+        return _BothLimits(Limits(np.full(maps, threshold.value), 0.0, signed), None)
     noise = waveform_noise(model, picture, grid)
 
     def limits(deviations: float, by_lam: float, share: float) -> Limits:
@@ -271,6 +309,8 @@ def limits_of(
 
     deviations = settings.covered_deviations if noise.covers else settings.deviations
     share = settings.covered_share if noise.covers else settings.share
+    if threshold is not None:
+        return _BothLimits(Limits(threshold.value * noise.deviations, share, signed), None)
     rhythm = settings.rhythm
     weak = None
     if rhythm is not None and model.spec.depth == 1:
@@ -279,7 +319,7 @@ def limits_of(
 
 
 def chosen_rows(events: Events, taken: np.ndarray) -> Events:
-    """Some rows of a table; parents follow them."""
+    """Return some rows of a table; parents follow them."""
     # the new row of each old one; the last place is that of -1, which means no parent
     new_row = np.where(taken, np.cumsum(taken) - 1, -1)
     new_row = np.append(new_row, -1)
@@ -422,8 +462,8 @@ def are_large(events: Events, stretch: Stretch, least: Limits, visible: float) -
 
 
 def events_of_core(events: Events, model: DeconvNet, inferred: InferredTile, length: int) -> Events:
-    """The events that are taken from a tile: those whose time is in its core. The first and the
-    last tile have more. Overlaps are those of the events that a threshold left."""
+    """Return the events that are taken from a tile: those whose time is in its core. The first and
+    the last tile have more. Overlaps are those of the events that a threshold left."""
     core = inferred.core.in_picture.columns
     near = OVERLAPPING * model.spec.layers[0].filter_shape[1]
     for layer in np.unique(events["layer"]):
@@ -438,7 +478,7 @@ def events_of_core(events: Events, model: DeconvNet, inferred: InferredTile, len
 
 
 def stretch_of(sized: SizedModel, inferred: InferredTile) -> Stretch:
-    """The samples of a tile, and what inference left of them."""
+    """Return the samples of a tile, and what inference left of them."""
     f = sized.filters[0][:, :, 0].transpose(0, 1).cpu().double().numpy()  # [B, C, K]
     v = inferred.target.v[0, :, 0].cpu().double()
     latents = inferred.latents
@@ -455,7 +495,7 @@ def stretch_of(sized: SizedModel, inferred: InferredTile) -> Stretch:
 
 
 def places_of(events: Events, stretch: Stretch) -> np.ndarray:
-    """The samples that the waveform of each event of layer 1 covers, [n, K]."""
+    """Return the samples that the waveform of each event of layer 1 covers, [n, K]."""
     length = stretch.f.shape[2]
     peaks = stretch.peaks[events["waveform"]]
     first = np.rint(events["sample"]).astype(int) - peaks + stretch.frame
@@ -463,7 +503,8 @@ def places_of(events: Events, stretch: Stretch) -> np.ndarray:
 
 
 def visible_share(events: Events, stretch: Stretch) -> np.ndarray:
-    """How much of the energy of each event's waveform lies on known samples; 1 for groups."""
+    """Return how much of the energy of each event's waveform lies on known samples; 1 for
+    groups."""
     share = np.ones(len(events))
     waves = np.flatnonzero(events["layer"] == 1)
     seen = stretch.seen[:, places_of(events[waves], stretch)].transpose(1, 0, 2)

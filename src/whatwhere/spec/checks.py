@@ -184,7 +184,7 @@ def value_in_words(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def type_hints(kind: type, *, ranges: bool = False) -> dict[str, Any]:
+def type_hints(kind: type, *, ranges: bool = False) -> dict[str, object]:
     """Return the name and the type of every setting of a spec.
 
     ranges  with their ranges, where they have any
@@ -198,7 +198,7 @@ def _cached_hints(kind: Any, include_extras: bool = False) -> dict[str, Any]:
     return {f.name: hints[f.name] for f in fields(kind)}
 
 
-def convert(value: Any, hint: Any, name: str) -> Any:
+def convert(value: object, hint: object, name: str) -> object:
     """Return the value as the type of its setting; only numbers, sequences and the names of choices
     are converted, nothing is guessed."""
     if hint in _SCALARS:
@@ -222,7 +222,7 @@ def convert(value: Any, hint: Any, name: str) -> Any:
     return _convert_scalar(value, hint, name)
 
 
-def _convert_union(value: Any, hint: Any, name: str) -> Any:
+def _convert_union(value: object, hint: object, name: str) -> object:
     """Return a value that may be None, a choice of specs, a number, or several numbers."""
     members = [member for member in union_members(hint) if member is not type(None)]
     optional = len(members) < len(union_members(hint))
@@ -238,7 +238,7 @@ def _convert_union(value: Any, hint: Any, name: str) -> Any:
     return _convert_plain(value, members, name)
 
 
-def _convert_plain(value: Any, members: Sequence[Any], name: str) -> Any:
+def _convert_plain(value: object, members: Sequence[object], name: str) -> object:
     """Return a number, or several, by the first of the types that takes such a value."""
     forms = {member: _plain_form(member) for member in members}
     fitting = [member for member, (_, types) in forms.items() if isinstance(value, types)]
@@ -248,7 +248,7 @@ def _convert_plain(value: Any, members: Sequence[Any], name: str) -> Any:
     return convert(value, fitting[0], name)
 
 
-def is_choice(hint: Any) -> bool:
+def is_choice(hint: object) -> bool:
     """Tell whether a type is a spec of a choice: it has a name, its `kind`, which cannot be set."""
     return is_dataclass(hint) and _has_kind(hint if isinstance(hint, type) else type(hint))
 
@@ -328,7 +328,7 @@ def _convert_scalar(value: Any, hint: Any, name: str) -> Any:
     return value
 
 
-def _plain_form(hint: Any) -> tuple[str, tuple[type, ...]]:
+def _plain_form(hint: object) -> tuple[str, tuple[type, ...]]:
     """Return a member of a choice in words, and the types that are converted to it: none if it is a
     spec."""
     if is_dataclass(hint):

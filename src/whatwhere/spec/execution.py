@@ -5,7 +5,7 @@ import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from whatwhere.errors import SpecError, plural
 from whatwhere.spec.checks import Checked, Count, CountOrZero, Positive, require
@@ -52,7 +52,7 @@ class TrainingOptions(Execution):
     store: Literal["auto", "memory", "file"] = "auto"
     checkpoint_every: CountOrZero | None = None
     timeout: Positive = 300.0
-    notes: dict[str, Any] = field(default_factory=dict)
+    notes: dict[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

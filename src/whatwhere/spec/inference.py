@@ -130,7 +130,7 @@ CODING: Final[dict[str, Any]] = {
 }
 """The settings that `InferenceSpec.coding` changes."""
 
-_TO_A_GAP: Final[dict[str, Any]] = {"steps": 20_000, "tolerance": 0.0}
+_TO_A_GAP: Final[dict[str, object]] = {"steps": 20_000, "tolerance": 0.0}
 """The settings that `InferenceSpec.coding` changes as well, if it has a gap."""
 
 
@@ -180,7 +180,7 @@ class InferenceSpec(Checked):
             object.__setattr__(self, "steps", min(self.steps, len(self.step.steps)))
 
     @classmethod
-    def coding(cls, **overrides: Any) -> "InferenceSpec":
+    def coding(cls, **overrides: object) -> "InferenceSpec":
         """Return settings for codes that are sparse and converged: momentum, and steps until the
         cost no longer changes.
 

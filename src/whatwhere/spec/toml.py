@@ -69,7 +69,7 @@ def read_recipe(path: str | os.PathLike[str]) -> Recipe:
     return override(Recipe.paper(), content)
 
 
-def parse_toml(text: str, name: str) -> dict[str, Any]:
+def parse_toml(text: str, name: str) -> dict[str, object]:
     """Return TOML as plain values; `name` says in an error where the text came from."""
     try:
         return tomllib.loads(text)
@@ -79,7 +79,7 @@ def parse_toml(text: str, name: str) -> dict[str, Any]:
         raise SpecError(f"{name} is not valid TOML: {error}.") from None
 
 
-def override(spec: Spec, changes: dict[str, Any], where: str = "") -> Spec:
+def override(spec: Spec, changes: dict[str, object], where: str = "") -> Spec:
     """Return the same spec with the differences of a parsed TOML table.
 
     If the number of layers changes, the learning settings follow (see `follow_depth`).
@@ -111,7 +111,7 @@ def override(spec: Spec, changes: dict[str, Any], where: str = "") -> Spec:
     return _named(where, lambda: cast(Spec, replace(cast(Any, spec), **new)))
 
 
-def _undotted(changes: dict[str, Any]) -> dict[str, Any]:
+def _undotted(changes: dict[str, object]) -> dict[str, object]:
     """Expand dotted names into tables: {"a.b": 1, "a.c": 2} is {"a": {"b": 1, "c": 2}}."""
     tables: dict[str, Any] = {}
     for name, value in changes.items():
@@ -127,7 +127,7 @@ def _undotted(changes: dict[str, Any]) -> dict[str, Any]:
     return tables
 
 
-def build(kind: type[Spec], content: dict[str, Any], where: str = "") -> Spec:
+def build(kind: type[Spec], content: dict[str, object], where: str = "") -> Spec:
     """Make a spec from plain values (a parsed table, or JSON of `asdict`); what is missing has its
     default."""
     new = _parse_fields(kind, _table(where or kind.__name__, content), where)
@@ -138,7 +138,7 @@ def build(kind: type[Spec], content: dict[str, Any], where: str = "") -> Spec:
 
 
 def _parse_fields(
-    kind: type, content: dict[str, Any], where: str, old: Any = None
+    kind: type, content: dict[str, object], where: str, old: object = None
 ) -> dict[str, Any]:
     """Return the values of a table by field; `old` has the values that the tables in it leave
     out."""
@@ -156,7 +156,7 @@ def _parse_fields(
     return new
 
 
-def settable(kind: type) -> dict[str, Any]:
+def settable(kind: type) -> dict[str, object]:
     """Return the name and the type of every setting that a table may have; the `kind` of a choice
     is read before."""
     return {f.name: type_hints(kind)[f.name] for f in fields(cast(Any, kind)) if f.init}
@@ -208,12 +208,14 @@ def _is_list_of_specs(value: object) -> bool:
     return isinstance(value, tuple) and bool(value) and is_dataclass(value[0])
 
 
-def _override_items(kind: type, old: tuple[Any, ...], value: Any, name: str) -> tuple[Any, ...]:
+def _override_items(
+    kind: type, old: tuple[object, ...], value: object, name: str
+) -> tuple[object, ...]:
     """Return a tuple of specs from a list of tables, or from tables named by their number or
     `each`."""
     if isinstance(value, list | tuple):
         return tuple(build(kind, item, f"{name}.{i}.") for i, item in enumerate(value, start=1))
-    items: dict[int, Any] = dict(enumerate(old, start=1))
+    items: dict[int, object] = dict(enumerate(old, start=1))
     table = dict(_table(name, value))
     if "each" in table:
         changes = _table(f"{name}.each", table.pop("each"))

@@ -8,6 +8,7 @@ import { explorerStops } from "./explorer_tour.js";
 import { featurePanel, legendPanel } from "./feature.js";
 import { inferencePanel } from "./inference.js";
 import { inputPanel } from "./input.js";
+import { kindPanel } from "./kind_panel.js";
 import { outcomePanel } from "./outcome.js";
 import { pairPanel } from "./pair.js";
 import { Session } from "./session.js";
@@ -66,10 +67,11 @@ async function open() {
   const workerSource = JSON.parse(byId("worker-source", HTMLScriptElement).textContent ?? "");
   document.title = `${page.name} · whatwhere explorer`;
   byId("model-name", HTMLElement).textContent = page.name;
+  if (page.learnedFrom) byId("learned-from", HTMLElement).textContent = `, learned from ${page.learnedFrom}`;
   byId("about", HTMLElement).textContent = page.about;
   const pixels = page.model.channels * page.height * page.width;
   const session = new Session(page, workerSource, await Examples.unpack(page.examples, pixels, areaOfTop(page)));
-  const panels = [schemePanel, addressPanel, inputPanel, inferencePanel, codePanel, outcomePanel, legendPanel];
+  const panels = [schemePanel, addressPanel, inputPanel, kindPanel, inferencePanel, codePanel, outcomePanel, legendPanel];
   for (const panel of [...panels, elementPanel, featurePanel, pairPanel, comparePanel, signalPanel]) panel(session);
   tourGuide(explorerStops(session));
   for (const canvas of document.querySelectorAll("canvas.picture")) {

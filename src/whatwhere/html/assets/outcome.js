@@ -14,6 +14,11 @@ export function outcomePanel(session) {
   );
   const list = byId("active", HTMLElement);
   let late = 0;
+  byId("weakest", HTMLInputElement).addEventListener("input", (event) => {
+    session.weakest = Number(/** @type {HTMLInputElement} */ (event.target).value);
+    byId("weakest-value", HTMLElement).textContent = session.weakest === 0 ? "" : `${Math.round(100 * session.weakest)} %`;
+    session.changed("view");
+  });
   for (const word of document.querySelectorAll(".substance")) word.textContent = session.substance;
   session.panels.push((changes) => {
     if (changes.has("image") || changes.has("scheme")) drawImage(input, session.image, session.size);

@@ -13,6 +13,7 @@ import { unpackModel } from "./unpack.js";
  * What the page carries.
  * @typedef {object} PageData
  * @property {string} name of the model
+ * @property {string} learnedFrom images that it learned from, in words; "" if nobody knows
  * @property {string} about where it comes from, for the footer
  * @property {boolean} strokes whether its images are strokes of ink
  * @property {number} height
@@ -50,6 +51,7 @@ export class Shown {
     /** @type {import("./stage.js").Background} */ this.takenOff = { low: null, scale: null }; // by the input stage
     this.setPixels(this.image);
     /** @type {Latents} */ this.latents = this.emptyLatents();
+    this.weakest = 0; // share of the strongest feature from which on features are shown
     /** @type {Map<string, any>} */ this.cache = new Map(); // emptied whenever the image or the latents change
   }
 
@@ -116,10 +118,10 @@ export class Shown {
 
   /** The active features of a layer that can be seen, the largest first; of a lower layer, those that come down to it. @param {number} k */
   active(k) {
-    return this.#once(`active ${k}`, () => {
+    return this.#once(`active ${k} ${this.weakest}`, () => {
       const p = this.descent().pHat[k];
       const { regions } = this.network.layers[k - 1];
-      const least = p.reduce((largest, value) => Math.max(largest, Math.abs(value)), 0) * (k === this.top ? 0.005 : 0.08);
+      const least = p.reduce((largest, value) => Math.max(largest, Math.abs(value)), 0) * Math.max(this.weakest, k === this.top ? 0.005 : 0.08);
       /** @type {Active[]} */ const found = [];
       p.forEach((value, j) => {
         if (value !== 0 && Math.abs(value) >= least) found.push({ j, ...placeOf(regions, j), value });
