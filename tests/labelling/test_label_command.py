@@ -19,7 +19,7 @@ import tiny_run as tiny
 from tiny_run import whatwhere
 from whatwhere.app import app
 from whatwhere.errors import RunError, SpecError
-from whatwhere.labelling.command import read_to_label
+from whatwhere.labelling.command import _LabelViews, read_to_label
 from whatwhere.labelling.session import Labelling
 from whatwhere.learning import TrainingOptions, train
 
@@ -146,3 +146,12 @@ def test_without_a_folder_the_page_waits_for_pictures(tmp_path: Path) -> None:
     assert [one.name for one in tmp_path.iterdir()] == ["dropped"]
     with pytest.raises(SpecError, match="need pictures"):
         whatwhere("label", "--export", tmp_path / "classes.csv")
+
+
+def test_a_person_chooses_the_views_of_a_page() -> None:
+    usual = _LabelViews().plain().views
+    assert [view.name for view in usual] == ["colour", "edges"]
+    chosen = _LabelViews(features=("own", "edges")).plain().views
+    assert chosen == (usual[1],)
+    with pytest.raises(SpecError, match="Unknown view 'shapes'"):
+        _LabelViews(features=("shapes",)).plain()

@@ -38,9 +38,9 @@ from whatwhere.spec.recipe import joint
 
 SCALES = (1, 2, 4)
 STEPS = 3
-FLOOR = 0.01  # share of the length of a scale's strengths below which differences count little
-SMALLEST_SIDE = 7  # pixels of a picture that is made smaller
-PIXELS = 1 << 21  # pixels that are inferred together
+_FLOOR = 0.01  # share of the length of a scale's strengths below which differences count little
+_SMALLEST_SIDE = 7  # pixels of a picture that is made smaller
+_PIXELS = 1 << 21  # pixels that are inferred together
 
 
 class Strengths(NamedTuple):
@@ -57,7 +57,7 @@ def strengths(model: DeconvNet, images: Tensor, recipe: Recipe, engine: str = "a
     spec = few_steps(recipe.inference)
     parts = []
     for scale in SCALES:
-        if scale > 1 and min(images.shape[2:]) < scale * SMALLEST_SIDE:
+        if scale > 1 and min(images.shape[2:]) < scale * _SMALLEST_SIDE:
             continue
         small = images if scale == 1 else F.avg_pool2d(images, scale)
         p = infer(model, small, spec, joint(1), engine=engine, batch_size=len(small)).features
@@ -71,12 +71,12 @@ def map_strengths(p: Tensor) -> Strengths:
     squares = p.square()
     halves = (min(2, p.shape[2]), min(2, p.shape[3]))
     quarters = F.adaptive_avg_pool2d(squares, halves).flatten(2).sqrt().transpose(1, 2)
-    return Strengths(logarithms(squares.mean((2, 3)).sqrt()), logarithms(quarters))
+    return Strengths(_logarithms(squares.mean((2, 3)).sqrt()), _logarithms(quarters))
 
 
-def logarithms(values: Tensor) -> Tensor:
+def _logarithms(values: Tensor) -> Tensor:
     """log(x + floor) of vectors x along the last axis, scaled to unit length."""
-    return (F.normalize(values, dim=-1, eps=torch.finfo(values.dtype).tiny) + FLOOR).log()
+    return (F.normalize(values, dim=-1, eps=torch.finfo(values.dtype).tiny) + _FLOOR).log()
 
 
 def few_steps(spec: InferenceSpec) -> InferenceSpec:
@@ -93,7 +93,7 @@ def in_batches(
 ) -> Iterator[Strengths]:
     """Yield the strengths of all images, batch by batch, on the device of the model."""
     images = in_model_units(model.spec, images)
-    size = max(1, PIXELS // images[0:1][0].numel())
+    size = max(1, _PIXELS // images[0:1][0].numel())
     for start in range(0, len(images), size):
         batch = images[start : start + size].to(model.device, model.dtype).nan_to_num(0)
         yield strengths(model, batch, recipe, engine)
@@ -129,7 +129,7 @@ def describe_where(
     if where in ("auto", "keep"):
         return describe_images(model, images, recipe, engine=engine, progress=progress)
     logs = describe_anywhere(model, images, recipe, engine=engine)
-    anywhere = unit_length(logs - math.log(FLOOR)).cpu().numpy()  # at least 0
+    anywhere = unit_length(logs - math.log(_FLOOR)).cpu().numpy()  # at least 0
     if where == "forget":
         progress(len(anywhere))
         return anywhere

@@ -10,6 +10,7 @@ the usual sharpness is the one with which rows are on average as sure as the sta
 classes lets expect (`stability`); with many, one that was right on many sets.
 """
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -18,15 +19,38 @@ import torch.nn.functional as F
 from scipy.optimize import minimize
 from torch import Tensor
 
-USUAL = 4.5  # sharpness
-TRUST = 0.5  # labels that the usual sharpness counts as
-TRUST_OF_ROWS = 5.0  # the same for the one that follows from the rows
-USUAL_OFFSET = 0.5  # deviation of an offset from 0
-STRENGTH = 0.5  # the power for the length of potentials; 0 would keep only their proportions
-FOLDS = 5
-FITTING_STEPS = 50
-HELD_OUT_TOLERANCE = 1e-3  # tolerance of the potentials of held-out labels
-ISOLATED = 0.95  # share of rows that are as close to their neighbours as rows usually are
+from whatwhere.spec.checks import Checked, Count, Positive
+
+USUAL = 4.5
+"""The sharpness that was right on many sets."""
+
+HELD_OUT_TOLERANCE = 1e-3
+"""The tolerance of the potentials of held-out labels."""
+
+
+@dataclass(frozen=True)
+class CalibrationSettings(Checked):
+    """How scores become probabilities (chosen on many sets; benchmarks/labels/any_folder.py).
+
+    trust       labels that the usual sharpness of many sets counts as
+    of_rows     the same for one that follows from the rows
+    offset      deviation of an offset from 0
+    strength    the power for the length of potentials; 0 would keep only their proportions
+    folds       parts in which labels are held out
+    steps       steps of the fit
+    isolated    share of rows that are as close to their neighbours as rows usually are
+    """
+
+    trust: Positive = 0.5
+    of_rows: Positive = 5.0
+    offset: Positive = 0.5
+    strength: Positive = 0.5
+    folds: Count = 5
+    steps: Count = 50
+    isolated: Positive = 0.95
+
+
+_SETTINGS = CalibrationSettings()
 
 
 class Fold(NamedTuple):
@@ -36,24 +60,24 @@ class Fold(NamedTuple):
     kept: Tensor
 
 
-def folds(labels: Tensor) -> list[Fold]:
+def folds(labels: Tensor, how: CalibrationSettings = _SETTINGS) -> list[Fold]:
     """Parts of the labels [m], the classes in turn; the only label of a class is never held out."""
     number = torch.full_like(labels, -1)
     for label in labels.unique().tolist():
         members = torch.nonzero(labels == label)[:, 0]
         if len(members) > 1:
             place = torch.arange(len(members), device=labels.device)
-            number[members] = (place + label) % FOLDS
-    parts = [torch.nonzero(number == fold)[:, 0] for fold in range(FOLDS)]
+            number[members] = (place + label) % how.folds
+    parts = [torch.nonzero(number == fold)[:, 0] for fold in range(how.folds)]
     positions = torch.arange(len(labels), device=labels.device)
     return [Fold(part, positions[~torch.isin(positions, part)]) for part in parts if len(part)]
 
 
-def scaled(u: Tensor, usual_length: Tensor) -> Tensor:
+def scaled(u: Tensor, usual_length: Tensor, how: CalibrationSettings = _SETTINGS) -> Tensor:
     """Potentials [N, K] with their length raised to a power; usual potentials get the length 1."""
     centred = u - u.mean(1, keepdim=True)
     length = (centred.norm(dim=1, keepdim=True) / usual_length).clamp(min=1e-300)
-    return centred / usual_length * length ** (STRENGTH - 1)
+    return centred / usual_length * length ** (how.strength - 1)
 
 
 def usual_length(u: Tensor) -> Tensor:
@@ -94,7 +118,12 @@ def usual_sharpness(scores: Tensor, accuracy: float) -> float:
     return middle
 
 
-def calibrate(scores: Tensor, labels: Tensor, usual: float | None = None) -> Calibration:
+def calibrate(
+    scores: Tensor,
+    labels: Tensor,
+    usual: float | None = None,
+    how: CalibrationSettings = _SETTINGS,
+) -> Calibration:
     """Return the calibration with which held-out labels are most likely, near the usual one.
 
     scores  scaled potentials of the rows that were held out, [n, K]; n may be 0
@@ -104,21 +133,21 @@ def calibrate(scores: Tensor, labels: Tensor, usual: float | None = None) -> Cal
     """
     scores = scores.detach().double()
     middle = USUAL if usual is None else usual
-    trust = TRUST if usual is None else TRUST_OF_ROWS
+    trust = how.trust if usual is None else how.of_rows
 
     def loss(x: np.ndarray) -> tuple[float, np.ndarray]:
         variables = torch.tensor(x, device=scores.device, requires_grad=True)
         change = variables[0]  # of the sharpness, as a logarithm
         offsets = variables[1:]
         logits = middle * change.exp() * scores + offsets
-        doubt = trust * change.square() + (offsets / USUAL_OFFSET).square().sum()
+        doubt = trust * change.square() + (offsets / how.offset).square().sum()
         total = F.cross_entropy(logits, labels, reduction="sum") + 0.5 * doubt
         (gradient,) = torch.autograd.grad(total, variables)
         return float(total.detach()), gradient.cpu().numpy()
 
     # torch.optim would import PyTorch's compiler first, which takes seconds.
     start = np.zeros(1 + scores.shape[1])
-    options = {"maxiter": FITTING_STEPS, "ftol": 1e-12, "gtol": 1e-7}
+    options = {"maxiter": how.steps, "ftol": 1e-12, "gtol": 1e-7}
     found = minimize(loss, start, jac=True, method="L-BFGS-B", options=options).x
     return Calibration(middle * float(np.exp(found[0])), torch.tensor(found[1:]).to(scores))
 
@@ -134,6 +163,6 @@ def mix_isolated(probabilities: Tensor, distances: Tensor, usual: Tensor) -> Ten
     return trust * probabilities + (1 - trust) / probabilities.shape[1]
 
 
-def usual_distance(distances: Tensor) -> Tensor:
+def usual_distance(distances: Tensor, how: CalibrationSettings = _SETTINGS) -> Tensor:
     """Return the distance that most rows are below, of distances [N]."""
-    return torch.quantile(distances.double(), ISOLATED)
+    return torch.quantile(distances.double(), how.isolated)

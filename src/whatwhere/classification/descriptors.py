@@ -40,11 +40,11 @@ def describe(features: Sequence[Tensor], spec: DescriptorSpec, layers: Sequence[
     torch.Size([5, 1728])
     """
     pairs = zip(features, layers, strict=True)
-    parts = [p.flatten(1) if spec.raw else layer_patches(p, spec, k).flatten(1) for p, k in pairs]
+    parts = [p.flatten(1) if spec.raw else _layer_patches(p, spec, k).flatten(1) for p, k in pairs]
     return unit_length(torch.cat([unit_length(part) for part in parts], 1))
 
 
-def layer_patches(p: Tensor, spec: DescriptorSpec, layer: int) -> Tensor:
+def _layer_patches(p: Tensor, spec: DescriptorSpec, layer: int) -> Tensor:
     """Return the patches of one layer, pooled in cells, of unit length:  [N, B, H, W] → [N, rows,
     columns, B · cells].
 
@@ -163,7 +163,7 @@ def describe_images(
         raise ImageError("Got an empty set of images; expected at least one.")
     images = in_model_units(model.spec, images)
     layers = recipe.descriptor.layers or (model.spec.depth,)
-    plans = layer_plans(model.spec.depth, layers, recipe)
+    plans = _layer_plans(model.spec.depth, layers, recipe)
 
     rows: Tensor | None = None
     for start in range(0, len(images), recipe.batch_size):
@@ -182,7 +182,7 @@ def describe_images(
     return rows if on_device else rows.numpy()
 
 
-def layer_plans(depth: int, layers: Sequence[int], recipe: Recipe) -> list[tuple[Phase, ...]]:
+def _layer_plans(depth: int, layers: Sequence[int], recipe: Recipe) -> list[tuple[Phase, ...]]:
     """Return how each of these layers is inferred: the top one by the recipe's plan, others on
     their own."""
     top = recipe.plan or joint(depth)

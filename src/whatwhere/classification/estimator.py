@@ -48,7 +48,7 @@ try:
 except ImportError:
     raise MissingExtra("scikit-learn", "DeconvNetFeatures") from None
 
-DESCRIPTOR_STEPS = 30
+_DESCRIPTOR_STEPS = 30
 
 
 class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -269,7 +269,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     def _check(self, X: "Images", reset: bool = False) -> Tensor:
         """Return images as a float32 tensor [n, C, H, W]; with `reset` their shape is recorded,
         otherwise it is compared."""
-        values = as_plain_array(X)
+        values = _as_plain_array(X)
         given = tuple(getattr(values, "shape", ()))
         if len(given) == 3 and pair(self.filter_size)[0] == 1:  # signals are images of height 1
             given = (*given[:2], 1, given[2])
@@ -326,7 +326,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             ),
             learning=(learning,) * len(layers),
             inference=InferenceSpec(
-                lam=self.lam, steps=DESCRIPTOR_STEPS if self.steps is None else self.steps
+                lam=self.lam, steps=_DESCRIPTOR_STEPS if self.steps is None else self.steps
             ),
             descriptor=described if self.size is None else replace(described, size=self.size),
             batch_size=self.batch_size,
@@ -342,10 +342,10 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
 
 Images = np.ndarray | Tensor | list[Any] | data.Images
-COLOUR_CHANNELS = (1, 3, 4)  # sizes of a last axis that suggest channels
+_COLOUR_CHANNELS = (1, 3, 4)  # sizes of a last axis that suggest channels
 
 
-def as_plain_array(images: Images) -> Any:
+def _as_plain_array(images: Images) -> Any:
     """Tensors, lists and `data.Images` as arrays; anything else as it is, for scikit-learn's
     checks."""
     if isinstance(images, data.Images):
@@ -361,7 +361,7 @@ def image_shape(given: tuple[int, ...], shape: Sequence[int] | None) -> tuple[in
     """(C, H, W) of images, from the shape of the array that was given and, for rows of pixels,
     what `shape` says."""
     if len(given) == 4:
-        if given[3] in COLOUR_CHANNELS and given[1] not in COLOUR_CHANNELS and shape is None:
+        if given[3] in _COLOUR_CHANNELS and given[1] not in _COLOUR_CHANNELS and shape is None:
             raise ImageError(
                 f"Images of shape {given} look like (n, H, W, C); expected (n, C, H, W). Give"
                 f" np.moveaxis(X, -1, 1), or shape={given[1:]} if axis 1 holds {given[1]}"

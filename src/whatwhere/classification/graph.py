@@ -157,7 +157,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         """Spread other labels (n,) over the graph that `fit` made. Making the graph takes most of
         the time of `fit`."""
         y = np.asarray(y)
-        labelled = ~is_unlabelled(y)
+        labelled = ~_is_unlabelled(y)
         if not labelled.any():
             raise ImageError(
                 "Every label is -1, which marks rows without a label; expected at least one row"
@@ -209,7 +209,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
                 found = self._regions(rows, labels, prior)
             result[reached] = found[reached]
             if not bool(reached.all()):
-                warn_of_parts(int((~reached).sum()), count)
+                _warn_of_parts(int((~reached).sum()), count)
         result[rows] = F.one_hot(labels, classes).to(result)
         return result
 
@@ -271,7 +271,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         return np.asarray(self.classes_[best])
 
 
-def is_unlabelled(y: np.ndarray) -> np.ndarray:
+def _is_unlabelled(y: np.ndarray) -> np.ndarray:
     """Return which labels are -1; text never is."""
     return np.array([label == UNLABELLED for label in y.tolist()], dtype=bool)
 
@@ -293,14 +293,14 @@ def labelled_score(classifier: Any, X: Any, y: Any) -> float:
     1.0
     """
     y = np.asarray(y)
-    labelled = ~is_unlabelled(y)
+    labelled = ~_is_unlabelled(y)
     if not labelled.any():
         return float("nan")
     right = classifier.predict(np.asarray(X)[labelled]) == y[labelled]
     return float(np.mean(right))
 
 
-def warn_of_parts(rows: int, count: int) -> None:
+def _warn_of_parts(rows: int, count: int) -> None:
     are = "is" if rows == 1 else "are"
     warn(
         f"{rows:,} of {count:,} rows {are} not connected to any label. The probabilities there are"

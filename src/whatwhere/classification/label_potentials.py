@@ -23,7 +23,7 @@ from whatwhere.classification.poisson import (
     tau_for,
 )
 
-MOST_NUMBERS = 1 << 25  # numbers that are kept, at most: 256 MB
+_MOST_NUMBERS = 1 << 25  # numbers that are kept, at most: 256 MB
 MOST_AT_ONCE = 16  # rows whose contributions are computed for one change of labels
 
 
@@ -104,7 +104,7 @@ class LabelPotentials:
         self._contributions = {
             row: self._contributions[row] for row in numbers if row in self._contributions
         }
-        if is_first or len(rows) > TAU * count or len(rows) * count > MOST_NUMBERS:
+        if is_first or len(rows) > TAU * count or len(rows) * count > _MOST_NUMBERS:
             return
         missing = [row for row in numbers if row not in self._contributions][:MOST_AT_ONCE]
         if missing:

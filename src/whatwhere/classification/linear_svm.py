@@ -19,10 +19,10 @@ from whatwhere.classification.descriptors import Matrix
 from whatwhere.errors import ImageError, SpecError, plural
 from whatwhere.ops.conjugate_gradient import conjugate_gradient
 
-LINE_STEPS = 30  # steps of a line search, at most
-NEWTON_STEPS = 200  # steps of conjugate gradients, at most
-NEAR_SHARE = 0.8  # share of the rows; if fewer are near the margin of any class, they are copied
-NEWTON_SHARE = 0.1  # share of the residual of Newton's equation that may be left
+_LINE_STEPS = 30  # steps of a line search, at most
+_NEWTON_STEPS = 200  # steps of conjugate gradients, at most
+_NEAR_SHARE = 0.8  # share of the rows; if fewer are near the margin of any class, they are copied
+_NEWTON_SHARE = 0.1  # share of the residual of Newton's equation that may be left
 
 
 @dataclass(frozen=True)
@@ -183,14 +183,14 @@ def newton(
         g = w + 2 * C * transposed_product(x, residual)
 
         near = active.any(1)  # near the margin of some class; no Hessian needs the other rows
-        few = int(near.sum()) < NEAR_SHARE * len(x)
+        few = int(near.sum()) < _NEAR_SHARE * len(x)
         rows, share = (x[near], active[near]) if few else (x, active)
 
         def hessian(v: Tensor, rows: Tensor = rows, share: Tensor = share) -> Tensor:
             return v + 2 * C * transposed_product(rows, share * product(rows, v))
 
         d = conjugate_gradient(
-            hessian, -g, torch.zeros_like(g), NEWTON_STEPS, dim=0, tolerance=NEWTON_SHARE
+            hessian, -g, torch.zeros_like(g), _NEWTON_STEPS, dim=0, tolerance=_NEWTON_SHARE
         )
         if bool((-(g * d).sum(0) / 2 <= tolerance * objective).all()):
             break
@@ -217,7 +217,7 @@ def line_search(
     step = torch.ones_like(wd)
     low = torch.zeros_like(wd)
     high = torch.full_like(wd, torch.inf)
-    for _ in range(LINE_STEPS):
+    for _ in range(_LINE_STEPS):
         at = margin + step * along
         active = (t * at < 1).double()
         slope = wd + step * dd + 2 * C * (active * along * (at - t)).sum(0)

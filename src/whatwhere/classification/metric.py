@@ -29,7 +29,7 @@ from whatwhere.inference.target import ImageSource, in_model_units
 from whatwhere.model import DeconvNet
 from whatwhere.spec import Recipe
 
-ELASTIC_GRID = (
+_ELASTIC_GRID = (
     4  # control points of the elastic part along each side; between them it is a smooth curve
 )
 BATCH = 4096  # rows that are dense at a time
@@ -292,7 +292,7 @@ def distort(images: Tensor, how: Distortions, generator: torch.Generator) -> Ten
     grid = F.affine_grid(
         torch.cat([moves, shift[:, :, None]], 2), list(images.shape), align_corners=False
     )
-    bend = draw(2 * how.elastic, 2, ELASTIC_GRID, ELASTIC_GRID)
+    bend = draw(2 * how.elastic, 2, _ELASTIC_GRID, _ELASTIC_GRID)
     if how.elastic:
         smooth = F.interpolate(bend, (height, width), mode="bicubic", align_corners=True)
         grid = grid + smooth.permute(0, 2, 3, 1)

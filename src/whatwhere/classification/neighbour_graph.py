@@ -30,10 +30,10 @@ def symmetric_graph(weights: Tensor, found: Tensor) -> Tensor:
     both.sort_indices()
     heads = torch.from_numpy(both.indptr).long()
     columns = torch.from_numpy(both.indices).long()
-    return csr_tensor(heads, columns, torch.from_numpy(both.data)).to(found.device)
+    return _csr_tensor(heads, columns, torch.from_numpy(both.data)).to(found.device)
 
 
-def csr_tensor(heads: Tensor, columns: Tensor, values: Tensor) -> Tensor:
+def _csr_tensor(heads: Tensor, columns: Tensor, values: Tensor) -> Tensor:
     """Make a square sparse matrix."""
     count = len(heads) - 1
     with warnings.catch_warnings():  # PyTorch calls its sparse tensors a beta version
@@ -52,7 +52,7 @@ def scaled_graph(graph: Tensor, factors: Tensor) -> Tensor:
     heads = graph.crow_indices()
     columns = graph.col_indices()
     values = graph.values() * factors.repeat_interleave(heads.diff()) * factors[columns]
-    return csr_tensor(heads, columns, values)
+    return _csr_tensor(heads, columns, values)
 
 
 def sum_of_graphs(graphs: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
@@ -64,7 +64,7 @@ def sum_of_graphs(graphs: Sequence[Tensor], weights: Sequence[float]) -> Tensor:
     total.sort_indices()
     heads = torch.from_numpy(total.indptr).long()
     columns = torch.from_numpy(total.indices).long()
-    return csr_tensor(heads, columns, torch.from_numpy(total.data)).to(graphs[0].device)
+    return _csr_tensor(heads, columns, torch.from_numpy(total.data)).to(graphs[0].device)
 
 
 def bandwidth_order(graph: Tensor) -> Tensor:
@@ -79,7 +79,7 @@ def reordered(graph: Tensor, order: Tensor) -> Tensor:
     matrix = scipy_matrix(graph)[numbers][:, numbers]
     heads = torch.from_numpy(matrix.indptr).long()
     columns = torch.from_numpy(matrix.indices).long()
-    return csr_tensor(heads, columns, torch.from_numpy(matrix.data)).to(graph.device)
+    return _csr_tensor(heads, columns, torch.from_numpy(matrix.data)).to(graph.device)
 
 
 def connected_parts(graph: Tensor) -> Tensor:

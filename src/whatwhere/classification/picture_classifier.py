@@ -97,7 +97,7 @@ class Describer:
             )
         must_infer_anywhere = self.anywhere is not None and anywhere_rows is None
         passes = int(must_infer_anywhere) + int(self.metric is not None)
-        advance = progress_of_passes(progress, passes)
+        advance = _progress_of_passes(progress, passes)
         if passes == 0:  # all rows are known
             progress(len(images))
         parts = []
@@ -135,7 +135,7 @@ class Describer:
         return model | place | anywhere
 
 
-def progress_of_passes(progress: Callable[[int], Any], passes: int) -> Callable[[int], None]:
+def _progress_of_passes(progress: Callable[[int], Any], passes: int) -> Callable[[int], None]:
     """Make a function to call with the number of images just done in one of several passes over the
     same images. It reports an image to `progress` once every pass has done as many images."""
     done = 0
@@ -364,7 +364,7 @@ def describe_pictures(
     def metric() -> dict[str, Tensor]:
         tensors: dict[str, Tensor] = {}
         with stage(f"learning which {ignored} do not matter", len(sample)) as progress:
-            advance = progress_of_passes(progress, 2 if where == "both" else 1)
+            advance = _progress_of_passes(progress, 2 if where == "both" else 1)
             if where != "keep":
                 anywhere = learn_anywhere(model, sample, recipe, engine=engine, progress=advance)
                 if sample is images:
@@ -382,7 +382,7 @@ def describe_pictures(
         return Describer(model, recipe, place, images.shape, engine, anywhere, choice.line)
 
     def metric_and_rows() -> dict[str, Tensor]:
-        tensors = kept_tensors(
+        tensors = _kept_tensors(
             trained.folder and trained.folder / "metric.safetensors",
             made_for,
             metric,
@@ -394,11 +394,11 @@ def describe_pictures(
 
     codes = labels and labels.with_suffix(".codes.safetensors")
     made_of = f"{made_for} {images.fingerprint}"
-    tensors = kept_tensors(codes, made_of, metric_and_rows, images.shape)
+    tensors = _kept_tensors(codes, made_of, metric_and_rows, images.shape)
     return describer(tensors), tensors["rows"]
 
 
-def kept_tensors(
+def _kept_tensors(
     file: Path | None,
     made_for: str,
     make: Callable[[], dict[str, Tensor]],

@@ -35,7 +35,7 @@ STEPS = 2000
 ROUNDS = 5  # of the regions
 WALK = 6  # steps of a walk in each round
 SLACK = 1.3  # by how much a share of rows may differ from a class's prior
-BALANCE_STEPS = 100
+_BALANCE_STEPS = 100
 
 
 def poisson_learning(
@@ -153,7 +153,7 @@ def share_offsets(scores: Tensor, shares: Tensor) -> Tensor:
     largest ones."""
     offsets = scores.new_zeros(scores.shape[1])
     step = 0.5 * float(scores.std())
-    for _ in range(BALANCE_STEPS):
+    for _ in range(_BALANCE_STEPS):
         counts = (scores + offsets).argmax(1).bincount(minlength=len(shares)) / len(scores)
         ratio = (counts / shares.clamp(min=1e-12)).clamp(min=1 / 8, max=8).log()
         limit = torch.tensor(SLACK).log().to(ratio)

@@ -7,7 +7,7 @@ is at a place, what is anywhere, or both side by side, which is the safe choice 
 """
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,11 +19,9 @@ from whatwhere.inference import infer
 from whatwhere.inference.target import ImageSource, in_model_units
 from whatwhere.model import DeconvNet
 from whatwhere.spec import Recipe
+from whatwhere.spec.checks import Checked, Count, Positive
 from whatwhere.spec.recipe import Where
 
-FORGET = 0.05  # share of the variance below which only what is anywhere is described
-KEEP = 0.25  # share above which only what is at a place is described
-SAMPLE = 100  # images that are looked at
 WHERE_FILE = "where.json"  # in the folder of a run
 _FORMAT = "whatwhere where 1"
 
@@ -46,6 +44,20 @@ WEIGHED = (
     "The rows describe which features a picture has and, apart from that, where they lie; the"
     " labels weigh both. For one alone: --set descriptor.where=forget or keep."
 )
+
+
+@dataclass(frozen=True)
+class WhereSettings(Checked):
+    """When places of features are described.
+
+    forget  share of the variance below which only what is anywhere is described
+    keep    share from which on only what is at a place is described
+    sample  images that are looked at
+    """
+
+    forget: Positive = 0.05
+    keep: Positive = 0.25
+    sample: Count = 100
 
 
 class WhereChoice(NamedTuple):
@@ -106,13 +118,18 @@ def read_choice(file: Path | None) -> WhereChoice | None:
 
 
 def choose_by_share(
-    model: DeconvNet, images: ImageSource, recipe: Recipe, engine: str
+    model: DeconvNet,
+    images: ImageSource,
+    recipe: Recipe,
+    engine: str,
+    settings: WhereSettings | None = None,
 ) -> WhereChoice:
     """Return the choice by the share of the variance that places explain in some of the images."""
+    how = settings or WhereSettings()
     images = in_model_units(model.spec, images)
     if images[0:1].shape[2] == 1:
         return WhereChoice("keep", "Rows describe what is at each time, because these are signals.")
-    count = min(len(images), SAMPLE)
+    count = min(len(images), how.sample)
     rows = [len(images) * number // count for number in range(count)]
     sample = torch.cat([images[slice(row, row + 1)] for row in rows])
     v = sample.to(model.device, model.dtype)
@@ -120,9 +137,9 @@ def choose_by_share(
     found = infer(model, v, recipe.inference, plan, engine=engine, batch_size=len(v))
     share = place_share(found.features)
     where: Where = "both"
-    if share < FORGET:
+    if share < how.forget:
         where = "forget"
-    elif share >= KEEP:
+    elif share >= how.keep:
         where = "keep"
     return WhereChoice(where, WORDS[where])
 

@@ -4,7 +4,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,16 +17,47 @@ from whatwhere.commands.inputs import EXECUTION, ImageInput, read_images, record
 from whatwhere.commands.outputs import Stages, claim
 from whatwhere.errors import SpecError, plural, printable, warn
 from whatwhere.spec import Recipe
+from whatwhere.spec.checks import Checked
 from whatwhere.spec.execution import Execution
 
 if TYPE_CHECKING:
     from whatwhere.html.server import Act, Answer
-    from whatwhere.labelling.descriptions import Behind
+    from whatwhere.labelling.descriptions import Behind, PlainSettings
     from whatwhere.labelling.page import LabelPage
     from whatwhere.progress import Stage
 
 
-@command(DISTORTIONS, EXECUTION, (ImageInput, "size"), (Recipe, "descriptor"), flags="size")
+@dataclass(frozen=True, kw_only=True)
+class _LabelViews(Checked):
+    """What describes the pictures of a page, besides the features that are learned from them.
+
+    features  colour, edges, network, or an ONNX file; the labels decide how much each counts. By
+              default, colour and edges. The network (pip install whatwhere[network]) helps most
+              where classes are things in photographs
+    """
+
+    features: tuple[str, ...] = ()
+
+    def plain(self) -> "PlainSettings":
+        """Return the views that describe the pictures before features are learned."""
+        from whatwhere.labelling.descriptions import PlainSettings
+        from whatwhere.views import as_view, as_views
+        from whatwhere.views.choice import OWN
+
+        usual = PlainSettings()
+        own = {view.name: view for view in usual.views}
+        views = as_views([own.get(name) or as_view(name) for name in self.features if name != OWN])
+        return replace(usual, views=tuple(views)) if views else usual
+
+
+@command(
+    DISTORTIONS,
+    EXECUTION,
+    (ImageInput, "size"),
+    (Recipe, "descriptor"),
+    _LabelViews,
+    flags="size features",
+)
 def label(
     images: str | None = None,
     run: str | None = None,
@@ -62,6 +93,7 @@ def label(
     $ whatwhere label
     $ whatwhere label pictures/
     $ whatwhere label pictures/ runs/mine --out labels.csv
+    $ whatwhere label pictures/ --features colour,edges,network
     $ whatwhere label pictures/ --export sorted/ --links
     """
     stages = Stages()
@@ -177,7 +209,8 @@ class _Opening:
         how = self.settings.of(Distortions)
         options = self.settings.of(Execution)
         change = self.settings.override
-        return Behind(source, self.run, how, options, self.out, change=change)
+        plain = self.settings.of(_LabelViews).plain()
+        return Behind(source, self.run, how, options, self.out, plain, change=change)
 
     def page(self, source: "ww.data.Images") -> "LabelPage":
         """Return the page of a session on pictures, which begins in a thread."""
@@ -195,8 +228,8 @@ class _Opening:
 
 
 def read_to_label(images: str, run: str | None, out: Path, size: int | None) -> "ww.data.Images":
-    """The images of a labelling session, in the size of its model: that of `run`, or the one that
-    an earlier session learned."""
+    """Return the images of a labelling session, in the size of its model: that of `run`, or the one
+    that an earlier session learned."""
     learned = out.with_suffix(".run")
     side = recorded_by(learned).side
     if run is None and size is not None and side not in (None, size):
