@@ -27,7 +27,7 @@ from whatwhere.data import load
 from whatwhere.figures import RunFigures, cost, curve_styles, styled
 from whatwhere.figures.activations import draw_activations, project
 from whatwhere.figures.decomposition import decompose
-from whatwhere.figures.run_figures import training_settings
+from whatwhere.figures.run_figures import _training_settings as training_settings
 from whatwhere.inference import infer
 from whatwhere.learning import EpochReport, TrainedRun
 
@@ -40,6 +40,7 @@ ALONE = ("composite", "decomposition-1", "decomposition-2", "where-1", "inferenc
 COMPARED = ("comparison", "colours", "cost-2")
 RESET, PRINTED = "reset", "printed-gradient"
 STUDIES = DOCS.parent / "reproduction" / "studies" / "results"
+KEPT = {"no reset": "no-reset", "no reset, rare maps split": "rare-maps-split"}  # models
 BRANCHES = {  # of the study of the reset, and its colours
     "reset (the paper)": "#0072B2",
     "no reset, seed 0": "#D55E00",
@@ -127,11 +128,12 @@ def colours(runs: list[TrainedRun], images: torch.Tensor) -> Figure:
 def reset(runs: list[TrainedRun], images: torch.Tensor) -> Figure:
     """Layer 2 with and without the reset: the strongest sample of every map among these images
     (paper, Fig. 8), and the maps that no training image uses, by epoch."""
-    figure = Figure(figsize=(7, 4.4), layout="constrained")
-    axes = figure.subplot_mosaic([["with", "without"], ["unused", "unused"]], height_ratios=[1, 1])
-    for name, run in zip(("with", "without"), runs, strict=True):
-        axes[name].imshow(strongest(run, images), cmap="gray_r", vmin=0, vmax=1)
-        axes[name].set(xticks=[], yticks=[], title=f"{name} the reset")
+    figure = Figure(figsize=(7, 4.8), layout="constrained")
+    names = [run.name for run in runs]
+    axes = figure.subplot_mosaic([names, ["unused"] * len(names)], height_ratios=[1, 1])
+    for run in runs:
+        axes[run.name].imshow(strongest(run, images), cmap="gray_r", vmin=0, vmax=1)
+        axes[run.name].set(xticks=[], yticks=[], title=run.name)
     histories = unused_maps()
     for branch, colour in BRANCHES.items():
         history = histories[branch]
@@ -171,7 +173,7 @@ def unused_maps() -> dict[str, list[int]]:
 
 
 def strongest(run: TrainedRun, images: torch.Tensor) -> np.ndarray:
-    """The strongest activation of every map of the top layer, projected to pixels, in rows of 12;
+    """The strongest activation of every map of the top layer, projected to pixels, in rows of 8;
     flat grey where these images do not use a map."""
     latents = infer(run.model, images, training_settings(run.recipe, run.model.spec.depth)).latents
     tiles = []
@@ -181,7 +183,7 @@ def strongest(run: TrainedRun, images: torch.Tensor) -> np.ndarray:
         tile = pixels[0, 0].numpy() if len(pixels) else np.full(pixels.shape[2:], 0.3)
         tiles.append(tile / tile.max() if len(pixels) else tile)
     framed = [np.pad(tile, 1, constant_values=0.15) for tile in tiles]
-    return np.concatenate([np.concatenate(framed[i : i + 12], 1) for i in range(0, 48, 12)])
+    return np.concatenate([np.concatenate(framed[i : i + 8], 1) for i in range(0, 48, 8)])
 
 
 def draw(name: str, runs: list[TrainedRun]) -> Figure | bytes | None:
@@ -194,13 +196,12 @@ def draw(name: str, runs: list[TrainedRun]) -> Figure | bytes | None:
     if name == PRINTED:
         return printed_gradient()
     if name == RESET:
-        without = TrainedRun(
-            "no reset",
-            runs[0].recipe,
-            load_model(STUDIES / "reset_models/no-reset.safetensors"),
-            (),
-        )
-        return reset([runs[0], without], images)
+        shown = {"reset": runs[0].model} | {
+            name: load_model(STUDIES / "reset_models" / f"{file}.safetensors")
+            for name, file in KEPT.items()
+        }
+        recipe = runs[0].recipe
+        return reset([TrainedRun(name, recipe, each, ()) for name, each in shown.items()], images)
     drawing = RunFigures(runs[0], images, stage=Stages().stage)
     drawing.shown = 0
     return drawing.draw(name).figure

@@ -68,7 +68,8 @@ def results_page(scales: Sequence[tuple[Scale, ResultStore]]) -> str:
         parts.append(f"## Scale: {scale.name}\n\n{SCALE_NOTES[scale.name]}\n")
         parts.append(picture("Our errors and the paper's", scale, DOTS) + "\n")
         parts.append(summary(scale, tables, store))
-        parts += [section(table, scale, cells) for table, cells in tables.items()]
+        order = sorted(tables, key=lambda name: read_table(name).section or "9")
+        parts += [section(table, scale, tables[table]) for table in order]
         parts += sentence_section(scale, store)
     return "\n".join(parts)
 
@@ -94,18 +95,25 @@ def measured_tables(scale: Scale, store: ResultStore) -> dict[str, CellsByName]:
 
 
 def summary(scale: Scale, tables: Mapping[str, CellsByName], store: ResultStore) -> str:
-    """Every claim with its verdict, a line each, in the order of the tables."""
-    lines = ["| | claim | verdict |", "| --- | --- | --- |"]
+    """Return every claim with its verdict, a line each, in the order of the paper's sections; what
+    is not in the paper comes last."""
+    found = sentences.read(store.folder) or {}
+    claims = [
+        (one.section, "text", one.text, sentences.verdict(one, found[one.name]))
+        for one in sentences.SENTENCES
+        if found
+    ]
     for name, cells in tables.items():
         table = read_table(name)
-        where = table.source or "beyond the paper"
-        lines += [f"| {where} | {v.text} | {v.verdict} |" for v in verdicts(table, scale, cells)]
-    found = sentences.read(store.folder)
-    if found is not None:
-        lines += [
-            f"| text | {one.text} | {sentences.verdict(one, found[one.name])} |"
-            for one in sentences.SENTENCES
+        claims += [
+            (table.section, table.source, v.text, v.verdict) for v in verdicts(table, scale, cells)
         ]
+    claims.sort(key=lambda claim: claim[0] or "9")  # stable: as in the tables within a section
+    lines = ["| section | | claim | verdict |", "| --- | --- | --- | --- |"]
+    lines += [
+        f"| {section or 'beyond'} | {source} | {text} | {judged} |"
+        for section, source, text, judged in claims
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -268,7 +276,10 @@ def paper_cells(scale: Scale, store: ResultStore) -> list[MeasuredCell]:
     """The error rates that both the paper and we have, in the paper's order."""
     return [
         cell
-        for cells in measured_tables(scale, store).values()
+        for _, cells in sorted(
+            measured_tables(scale, store).items(),
+            key=lambda table: read_table(table[0]).section or "9",
+        )
         for cell in cells.values()
         if cell.is_error and cell.results and cell.cell.paper is not None
     ]

@@ -66,6 +66,7 @@ class Sentence:
     """One claim of the text.
 
     name     its name in the result file
+    section  of the paper
     text     the claim
     what     what is measured
     below    the variants of which the first must be below the second
@@ -74,6 +75,7 @@ class Sentence:
     """
 
     name: str
+    section: str
     text: str
     what: str
     below: tuple[str, str]
@@ -280,6 +282,7 @@ def invariance(material: Material) -> dict[str, Any]:
 SENTENCES = (
     Sentence(
         "dots",
+        "4.1",
         "If F₁ is updated too, the filters of layer 1 become dots",
         "effective pixels of a filter of layer 1",
         ("F₁ and U₁ move", "F₁ fixed"),
@@ -287,6 +290,7 @@ SENTENCES = (
     ),
     Sentence(
         "cost of dots",
+        "4.1",
         "… which lowers the cost",
         "cost in training",
         ("F₁ and U₁ move", "F₁ fixed"),
@@ -294,6 +298,7 @@ SENTENCES = (
     ),
     Sentence(
         "sharp",
+        "6.1",
         "Reconstructions are sharper with Gaussian pooling",
         "% of the energy of a test image that is missing",
         ("Gaussian pooling", "max pooling"),
@@ -302,6 +307,7 @@ SENTENCES = (
     ),
     Sentence(
         "fixed steps",
+        "3.1",
         "Fixed step sizes are inferior to the line search",
         "cost of a test image",
         ("line search", "fixed"),
@@ -310,6 +316,7 @@ SENTENCES = (
     ),
     Sentence(
         "search for θ",
+        "3.2",
         "A line search for θ is unstable",
         "% of the steps that raise the cost of a test image",
         ("fixed β_U", "line search for θ"),
@@ -318,6 +325,7 @@ SENTENCES = (
     ),
     Sentence(
         "cost by search for θ",
+        "3.2",
         "… and ends with a higher cost (not the paper's words)",
         "cost of a test image",
         ("fixed β_U", "line search for θ"),
@@ -326,6 +334,7 @@ SENTENCES = (
     ),
     Sentence(
         "shift",
+        "2.5",
         "Features of Gaussian pooling change less than those of max pooling under small shifts",
         "% change of p₂ when the image moves by a pixel",
         ("Gaussian pooling", "max pooling"),
@@ -334,6 +343,7 @@ SENTENCES = (
     ),
     Sentence(
         "scale",
+        "2.5",
         "… and under small changes of scale",
         "% change of p₂ when the image grows by 5 %",
         ("Gaussian pooling", "max pooling"),

@@ -155,6 +155,8 @@ class Claim:
 class Table:
     """One table or curve.
 
+    source      where in the paper: its table, its figure, or its text
+    section     … and in which section, which orders the claims; empty for what is not in the paper
     note        for the reader
     headline    measured with several seeds, its models published with the results
     data        the data set; empty takes the scale's
@@ -165,6 +167,7 @@ class Table:
 
     title: str
     source: str = ""
+    section: str = ""
     note: str = ""
     headline: bool = False
     data: str = ""

@@ -15,12 +15,12 @@ from public_names import MODULES
 ROOT = Path(__file__).parents[1]
 # Files that may import what is not public, and why.
 EXCEPTIONS = {
+    "benchmarks/house/decodings.py": "it counts calls of the functions that decode",
     "benchmarks/labels/any_folder_rows.py": "describes pictures as `label` does",
     "benchmarks/labels/any_folder_test.py": "describes pictures as `label` does",
     "benchmarks/labels/few_labels_tables.py": "joins rows as the tables before it",
     "benchmarks/labels/labelling_page.py": "the labelling page and its server",
-    "benchmarks/labels/many_pictures.py": "the labelling page and its server",
-    "benchmarks/labels/many_pictures_processor.py": "measures the server and the page apart",
+    "benchmarks/labels/map_frames.py": "the labelling page and its server",
     "benchmarks/labels/one_example.py": "compares other forms of the metric",
     "benchmarks/labels/one_rule.py": "compares other forms of the metric and of the graph",
     "benchmarks/labels/plain_views.py": "the views that the page begins with",

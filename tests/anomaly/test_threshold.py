@@ -75,7 +75,7 @@ def test_far_scores_are_named_and_usual_ones_are_not() -> None:
     assert len(far_above(np.zeros(9))) == 0
 
 
-def test_the_detector_names_odd_pictures_and_offers_the_threshold_without_them() -> None:
+def test_the_detector_names_odd_pictures_and_chooses_the_threshold_without_them() -> None:
     normal = surface(24)
     normal[[5, 11]] = scratched(surface(2, seed=6))[0]
     detector = ww.AnomalyDetector().fit(normal)
@@ -84,7 +84,11 @@ def test_the_detector_names_odd_pictures_and_offers_the_threshold_without_them()
     assert sorted(odd.numbers) == [5, 11]
     assert sorted(odd.names) == ["11", "5"]
     assert odd.others == 22
-    assert odd.threshold.value < detector.threshold_.value - 1
+    assert odd.threshold.value > detector.threshold_.value + 1
+    others = np.delete(detector.normal_scores_, [5, 11])
+    assert detector.threshold_ == choose_threshold(others, 0.05, trimmed=2)
+    trusted = ww.AnomalyDetector(trusted=True).fit(normal)
+    assert trusted.threshold_ == odd.threshold
     without = ww.AnomalyDetector(contamination=odd.contamination).fit(normal)
     assert not {5, 11} & set(without.fitted_.tolist())
     assert without.odd_pictures_ is None

@@ -124,6 +124,17 @@ def test_a_recording_without_events_is_an_error(kind: str) -> None:
     assert caught.value.events == 0
 
 
+def test_three_events_show_their_length() -> None:
+    """As in a short ECG."""
+    x = 0.01 * np.random.default_rng(0).standard_normal(1024).astype(np.float32)
+    shape = np.hanning(30) - 0.3 * np.hanning(30)[::-1].cumsum() / 15
+    for at in (150, 480, 830):
+        x[at : at + 30] += shape
+    chosen = choose_settings(ww.data.load(x, signals=True, rate=360))
+    assert "3 events" in chosen.words
+    assert chosen.waveforms.shape[2] != 64  # the length without peaks
+
+
 def test_peaks_that_long_noise_has_are_no_events() -> None:
     """In two million values of this white noise, three are beyond five deviations."""
     x = np.random.default_rng(5).standard_normal((2, 1_000_000), np.float32)

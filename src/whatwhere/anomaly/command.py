@@ -55,7 +55,7 @@ group = typer.Typer(
 app.add_typer(group)
 
 
-@command(AnomalySpec, flags="aligned false_alarms false_area contamination", app=group)
+@command(AnomalySpec, flags="aligned false_alarms false_area contamination trusted", app=group)
 def fit(
     normal: str,
     *,
@@ -75,7 +75,8 @@ def fit(
     """Learn what normal pictures look like, from normal pictures alone.
 
     If some of the pictures may be odd, give their share: --contamination 0.1. The command names
-    pictures that score far above the others, because they raise the threshold. For objects in a
+    pictures that score far above the others, and chooses the threshold without them, unless you
+    give --trusted. For objects in a
     fixed position, in pictures of one size, give --aligned.
 
     A few pictures with defects choose the threshold: --defects. The command says which share of new
@@ -163,14 +164,20 @@ def far_above_the_others(model: "AnomalyDetector") -> str:
     more = len(odd.names) - NAMED
     if more > 0:
         named += f" and {plural(more, 'other picture')}"
+    left_out = escape = ""
+    if not model.trusted:
+        left_out = (
+            f", so the threshold is chosen from the others (all pictures give"
+            f" {odd.threshold.value:.2f})"
+        )
+        escape = "; if not, give --trusted"
     score, verb, them = "score", "them", "they are"
     if len(odd.names) == 1:
         score, verb, them = "scores", "it", "it is"
     return (
-        f" {named} {score} far above the other {odd.others:,}. Look at {verb} (--report FOLDER"
-        f" shows the oddest first). If {them} odd, take {verb} out or give --contamination"
-        f" {odd.contamination:g}: without {verb}, the threshold is {odd.threshold.value:.2f}"
-        f" instead of {model.threshold_.value:.2f}."
+        f" {named} {score} far above the other {odd.others:,}{left_out}. Look at {verb} (--report"
+        f" FOLDER shows the oddest first). If {them} odd, take {verb} out or give --contamination"
+        f" {odd.contamination:g}, so that the detector does not learn from {verb}{escape}."
     )
 
 
@@ -391,6 +398,7 @@ class UnsortedSpec(AnomalySpec):
     false_alarms  share of normal pictures that may count as anomalies; sets the threshold
     false_area    share of the area of normal pictures that may lie inside outlines
     contamination  share of the pictures that you expect to be odd
+    trusted       as in `whatwhere anomaly fit`
     memory        MB of memory that learning may use. If the pictures need more, the command learns
                   from a random sample
     seed          seed of the random sample

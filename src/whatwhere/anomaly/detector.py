@@ -163,6 +163,8 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
     false_area : share of the area of normal pictures that may lie inside outlines; sets `outline_`
     contamination : share of the pictures given to `fit` that may be anomalies. `fit` leaves out the
         least normal ones and learns again from the rest
+    trusted : every picture given to `fit` is normal. By default, those that score far above the
+        others (`odd_pictures_`) do not count in the threshold
     memory : MB that `fit` may use beyond the program itself and the given features, for pictures of
         up to a million pixels. A sixteenth of it holds the normal pictures that are kept
     random_state : seed of the sample, an integer
@@ -208,6 +210,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         false_alarms: float = 0.05,
         false_area: float = 0.002,
         contamination: float = 0.0,
+        trusted: bool = False,
         memory: int = 1000,
         random_state: int = 0,
     ) -> None:
@@ -216,6 +219,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         self.false_alarms = false_alarms
         self.false_area = false_area
         self.contamination = contamination
+        self.trusted = trusted
         self.memory = memory
         self.random_state = random_state
 
@@ -299,7 +303,7 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
         defects = -self.score_samples(X)
         if not len(defects):
             raise ImageError("Got no pictures with defects; expected at least one.")
-        normal = self.normal_scores_
+        normal = self._counted_scores()
         self.choose_threshold(cheapest_false_alarms(normal, defects, cost, expected))
         self.recall_ = expected_recall(normal, defects, cost, expected)
         return self
@@ -355,8 +359,9 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             return None
         numbers = tuple(self.fitted_[far].tolist())
         names = tuple(self.sample_.names[number] for number in numbers)
-        rest = np.delete(self.normal_scores_, far)
-        return OddPictures(numbers, names, len(rest), choose_threshold(rest, self.false_alarms))
+        others = len(self.normal_scores_) - len(far)
+        with_them = choose_threshold(self.normal_scores_, self.false_alarms, self._trimmed())
+        return OddPictures(numbers, names, others, with_them)
 
     def detect(self, pictures: PictureList) -> Iterator[Detection]:
         """Yield the findings in each picture; they depend neither on the other pictures nor on the
@@ -570,8 +575,19 @@ class AnomalyDetector(OutlierMixin, BaseEstimator):
             return learn_filters(pictures, features, search, self.aligned, advance)
 
     def _threshold(self) -> Threshold:
-        trimmed = len(self.sample_.kept) - len(self.fitted_)
-        return choose_threshold(self.normal_scores_, self._spec().false_alarms, trimmed)
+        counted = self._counted_scores()
+        trimmed = self._trimmed() + len(self.normal_scores_) - len(counted)
+        return choose_threshold(counted, self._spec().false_alarms, trimmed)
+
+    def _trimmed(self) -> int:
+        """Count the pictures that were left out of the fit."""
+        return len(self.sample_.kept) - len(self.fitted_)
+
+    def _counted_scores(self) -> np.ndarray:
+        """Return the scores of normal pictures that count in the threshold."""
+        if self.trusted:
+            return self.normal_scores_
+        return np.delete(self.normal_scores_, far_above(self.normal_scores_))
 
     def _read_scorers(self, scorers: Sequence[Any], tensors: Mapping[str, Tensor]) -> list[Scorer]:
         """Return the scorers of a file, with the features that were given."""

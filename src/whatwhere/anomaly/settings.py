@@ -17,6 +17,9 @@ class AnomalySpec(Checked):
     false_area    share of the area of normal pictures that may lie inside outlines
     contamination  share of the given pictures that may be anomalies. The detector leaves out the
                    least normal ones and learns again from the rest
+    trusted       every given picture is normal: those that score far above the others count in the
+                  threshold, too. By default they do not, because two or three pictures with a
+                  defect would raise it above most defects
     memory        MB of memory that `fit` may use. If the normal pictures need more, it keeps a
                   random sample of them
     seed          seed of the random sample
@@ -26,5 +29,6 @@ class AnomalySpec(Checked):
     false_alarms: Annotated[float, Within(0, 0.5, above=True)] = 0.05
     false_area: Annotated[float, Within(0, 0.5, above=True)] = 0.002
     contamination: Annotated[float, Within(0, 0.5)] = 0.0
+    trusted: bool = False
     memory: Count = 1000
     seed: CountOrZero = 0

@@ -116,12 +116,12 @@ def far_above(scores: np.ndarray, spec: ThresholdSpec = USUAL) -> np.ndarray:
 
 @dataclass(frozen=True)
 class OddPictures:
-    """Normal pictures that score far above the others, and the threshold without them.
+    """Normal pictures that score far above the others, and the threshold if they counted.
 
     numbers    as in `fitted_`, the largest score first
     names      of the same pictures
     others     number of the other pictures
-    threshold  the threshold that only the others give
+    threshold  the threshold that all pictures give together
     """
 
     numbers: tuple[int, ...]

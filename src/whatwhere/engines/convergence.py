@@ -6,7 +6,8 @@ After a block of B steps an image is finished if its cost C changed by a share o
 
     |C_before - C_after| ≤ tolerance · B · C_after
 
-or, with `InferenceSpec.gap`, once its duality gap (`model.gap`) is at most that share of its cost.
+or, with `InferenceSpec.gap`, once its duality gap (`model.gap`) is at most that share of its cost;
+for codes without pooling, Newton steps (`active_set`) find the last digits.
 
 The rule is applied to each image, and a finished image leaves the batch, so a code does not depend
 on the other images. With a constant step β_U the pooling variables circle around a minimum, so β_U
@@ -20,6 +21,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from whatwhere.engines import active_set
+from whatwhere.engines.active_set import NewtonSettings
 from whatwhere.engines.base import Engine
 from whatwhere.errors import ConvergenceWarning, warn
 from whatwhere.model import Problem
@@ -54,14 +57,44 @@ def solve(engine: Engine, problem: Problem) -> Solution:
         problem = replace(problem, latents=solution.latents)
         # also true if the cost is not a number
         if spec.gap > 0:
-            goes_on = ~(relative_gap(problem[active], part.latents) <= spec.gap)
+            goes_on = ~(relative_gap(problem[active], part.latents) <= _first_gap(problem))
         else:
             goes_on = ~(change_per_step(part.stats) <= spec.tolerance)
         active = active.masked_scatter(active, goes_on)
         if not active.any():
             break
     assert solution is not None
-    return solution
+    return solution if spec.gap == 0 else _to_the_gap(problem, solution)
+
+
+def _first_gap(problem: Problem) -> float:
+    """Return the gap at which the steps end: Newton steps go on, if they support the problem."""
+    gap = problem.spec.gap
+    if active_set.unsupported_reason(problem) is not None:
+        return gap
+    return max(gap, NewtonSettings().begin)
+
+
+def _to_the_gap(problem: Problem, solution: Solution) -> Solution:
+    """Return the solution, with the images that steps have brought near the minimum at it."""
+    if active_set.unsupported_reason(problem) is not None:
+        return solution
+    gap = relative_gap(problem, solution.latents)
+    near = (gap > problem.spec.gap) & (gap <= NewtonSettings().begin)
+    if not near.any():
+        return solution
+    part = problem[near]
+    latents = active_set.finish(part, solution.latents[near], problem.spec.gap)
+    before = solution.stats.of_images(near)
+    end = part.objective(latents)
+    stats = Stats(
+        torch.stack([before.reconstruction[-1], end.reconstruction]),
+        torch.stack([before.penalty[-1], end.penalty]),
+        torch.stack([before.nonzeros[-1], end.nonzeros]),
+        torch.zeros_like(before.step[:1]),
+    )
+    joined = append(solution.stats, stats, near)
+    return replace(solution, latents=solution.latents.put(near, latents), stats=joined)
 
 
 def blocks(spec: InferenceSpec) -> Iterator[InferenceSpec]:

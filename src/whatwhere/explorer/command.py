@@ -90,8 +90,8 @@ def learned_from(run: Path) -> str:
 
 
 def answers(explorer: Any) -> Callable[[str], Any]:
-    """What the server answers: the page, and the codes of its examples, each part inferred on the
-    first request for it."""
+    """Return what the server answers: the page, and the codes of its examples, each part inferred
+    on the first request for it."""
     from whatwhere.html.server import Content
 
     page = explorer.page(served=True).encode()

@@ -83,7 +83,7 @@ def _require_shown(inference: InferenceSpec, model: ModelSpec) -> None:
 
 
 def pack_model(model: DeconvNet) -> dict[str, Any]:
-    """The model's input stage, and its layers: filters [below, maps, K, K] as float32 and
+    """Return the model's input stage, and its layers: filters [below, maps, K, K] as float32 and
     connectivity as bytes."""
     _require_shown(InferenceSpec(), model.spec)
     layers = [
@@ -117,7 +117,7 @@ def pack_model(model: DeconvNet) -> dict[str, Any]:
 
 
 def pack_settings(spec: InferenceSpec) -> dict[str, Any]:
-    """The settings of inference under the names that the page uses."""
+    """Return the settings of inference under the names that the page uses."""
     assert isinstance(spec.penalty, Power), "`PAGE` declares no other penalty"
     return {
         "lambda": spec.lam,
@@ -184,7 +184,7 @@ class Explorer:
         return pack_codes(infer(self.model, self.images[rows], spec, engine=self.engine).features)
 
     def page(self, codes: Sequence[str] = (), *, served: bool = False) -> str:
-        """The page with these codes; a served one asks for the others at `codes/PART`."""
+        """Return the page with these codes; a served one asks for the others at `codes/PART`."""
         _, height, width = self.images.shape
         tested = pack_settings(self.recipe.inference)
         data = {
@@ -216,7 +216,7 @@ class Explorer:
         return assemble(ASSETS / "index.html", "main", style, sources, data, **more)
 
     def export(self, progress: Callable[[int], None] = lambda images: None) -> str:
-        """The page with the codes of all examples, which needs no other file.
+        """Return the page with the codes of all examples, which needs no other file.
 
         progress  called with the number of images inferred
         """
@@ -258,7 +258,7 @@ def _about(model: DeconvNet, images: Images, learned_from: str) -> str:
 
 
 def pack_examples(images: Images) -> dict[str, Any]:
-    """Images as bytes, with their labels."""
+    """Return images as bytes, with their labels."""
     pixels = [
         np.round(255 * images[rows].clamp(0, 1).numpy()).astype(np.uint8)
         for rows in images.batches(250)

@@ -109,8 +109,8 @@ class BlindCheck:
         return len(self.answers) == len(self.rows)
 
     def result(self) -> MeasuredError | None:
-        """The error among the answered pictures; None without an answer. Pictures that a person is
-        not sure about do not count."""
+        """Return the error among the answered pictures; None without an answer. Pictures that a
+        person is not sure about do not count."""
         rows = [row for row, name in self.answers.items() if name != NOT_SURE]
         if not rows:
             return None
@@ -121,5 +121,5 @@ class BlindCheck:
         return MeasuredError(wrong, len(rows), self.labels, self.left)
 
     def as_json(self) -> dict[str, Any]:
-        """What the page shows: no predictions."""
+        """Return what the page shows: no predictions."""
         return {"rows": self.rows, "answers": self.answers}

@@ -22,8 +22,8 @@ class Candidate(NamedTuple):
 
 
 def candidates(plain: Candidate, learned: Description) -> list[Candidate]:
-    """The descriptions between which labels choose: views and learned features side by side, which
-    is usually best and therefore comes first, and each alone."""
+    """Return the descriptions between which labels choose: views and learned features side by side,
+    which is usually best and therefore comes first, and each alone."""
     joined = joined_description(plain.description, learned)
     return [Candidate.of(joined), Candidate.of(learned), plain]
 
@@ -45,8 +45,8 @@ class ChoiceSettings:
 
 
 def held_out_loss(graph: Neighbourhood, said: Mapping[int, str], floor: float) -> tuple[float, int]:
-    """The mean negative logarithm of the probabilities of labels that were held out, and how many
-    those are; (inf, 0) if there are none."""
+    """Return the mean negative logarithm of the probabilities of labels that were held out, and how
+    many those are; (inf, 0) if there are none."""
     graph.spread(said)
     held_out = getattr(graph.classifier, "held_out_", None)
     if held_out is None or len(held_out.rows) == 0:
@@ -62,8 +62,8 @@ def elect(
     said: Mapping[int, str],
     settings: ChoiceSettings | None = None,
 ) -> Candidate:
-    """The candidate that explains held-out labels best; the first while too few labels say, or
-    while another is only a little better."""
+    """Return the candidate that explains held-out labels best; the first while too few labels say,
+    or while another is only a little better."""
     settings = settings or ChoiceSettings()
     usual = among[0]
     if len(set(said.values())) < 2:

@@ -110,7 +110,7 @@ class Clock:
 
 
 def _time_words(seconds: float) -> str:
-    """A time in words that does not promise too much: '10 s', '3 min'."""
+    """Say a time in words that does not promise too much: '10 s', '3 min'."""
     if seconds >= 90:
         return f"{seconds / 60:.0f} min"
     return f"{max(10, 10 * round(seconds / 10))} s"

@@ -229,8 +229,8 @@ class _Opening:
 
 
 def read_to_label(images: str, run: str | None, out: Path, size: int | None) -> "ww.data.Images":
-    """The images of a labelling session, in the size of its model: that of `run`, or the one that
-    an earlier session learned."""
+    """Return the images of a labelling session, in the size of its model: that of `run`, or the one
+    that an earlier session learned."""
     learned = out.with_suffix(".run")
     side = recorded_by(learned).side
     if run is None and size is not None and side not in (None, size):

@@ -95,7 +95,7 @@ def joined_description(plain: Description, learned: Description) -> Description:
 
 
 def own_features(description: Description) -> PictureDescriber | None:
-    """The describer of learned features in a description; None if it has none."""
+    """Return the describer of learned features in a description; None if it has none."""
     describe = description.describe
     return describe.own if isinstance(describe, JoinedDescriber) else describe
 
@@ -141,7 +141,7 @@ class Behind:
     change: Callable[[Recipe], Recipe] = lambda recipe: recipe
 
     def weights(self) -> list[float]:
-        """How long each stage to come usually takes."""
+        """Return how long each stage to come usually takes."""
         usual = self.settings
         kept = None if self.labels is None else self.labels.with_suffix(".run")
         must_learn = self.run is None and (kept is None or not is_finished(kept))

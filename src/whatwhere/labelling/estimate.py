@@ -58,7 +58,7 @@ class ErrorEstimate:
         return f"{low} to {high} % of the predicted classes are wrong (an estimate)."
 
     def advice(self, each: int = EstimateSettings().advice) -> str:
-        """What to label next, as a sentence; '' if no classes are confused."""
+        """Return what to label next, as a sentence; '' if no classes are confused."""
         if self.confused is None:
             return ""
         first, second = self.confused
@@ -72,8 +72,8 @@ def estimate_error(
     unprompted: Collection[int],
     settings: EstimateSettings | None = None,
 ) -> ErrorEstimate | None:
-    """An estimate of the share of wrong classes among pictures without a label; None if something
-    is missing for it (`missing_for_estimate`).
+    """Estimate the share of wrong classes among pictures without a label; None if
+    something is missing for it (`missing_for_estimate`).
 
     Pictures of classes that have no label yet are wrong (`_missing_share`). For the others, the
     estimate is the mean doubt, which is 1 minus the probability of the class. Probabilities are
@@ -102,8 +102,8 @@ def estimate_error(
 
 
 def _range(share: float, labels: int, settings: EstimateSettings) -> tuple[float, float]:
-    """The range of a share, symmetric in its log odds; it shrinks with the root of the number of
-    labels."""
+    """Return the range of a share, symmetric in its log odds; it shrinks with the root of the
+    number of labels."""
     bounded = min(max(share, settings.nothing / 2), 1 - settings.nothing / 2)
     odds = math.log(bounded / (1 - bounded))
     reach = settings.reach / math.sqrt(labels)
@@ -112,7 +112,7 @@ def _range(share: float, labels: int, settings: EstimateSettings) -> tuple[float
 
 
 def _most_confused(spread: Spread) -> tuple[str, str] | None:
-    """The two classes between which most pictures are in doubt."""
+    """Return the two classes between which most pictures are in doubt."""
     classes, shares = spread
     if len(classes) < 2 or not len(shares):
         return None
@@ -128,7 +128,7 @@ def _most_confused(spread: Spread) -> tuple[str, str] | None:
 
 
 def missing_for_estimate(said: Mapping[int, str], settings: EstimateSettings | None = None) -> str:
-    """What an estimate of the error still needs, in words; '' if it needs nothing."""
+    """Return what an estimate of the error still needs, in words; '' if it needs nothing."""
     fewest = (settings or EstimateSettings()).fewest
     labels = [name for name in said.values() if name != NOT_SURE]
     if len(labels) < fewest:
@@ -141,7 +141,7 @@ def missing_for_estimate(said: Mapping[int, str], settings: EstimateSettings | N
 def _missing_share(
     labels: Mapping[int, str], unprompted: Collection[int], searched: float
 ) -> float:
-    """The share of the pictures whose class has no label yet, by Good and Turing.
+    """Return the share of the pictures whose class has no label yet, by Good and Turing.
 
     For labels drawn at random, it is the share of labels that are the only one of their class:
     if such a picture had come next and not before, its class would have been new. Suggested

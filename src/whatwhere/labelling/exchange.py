@@ -69,8 +69,8 @@ class ClassTable:
 
 
 def to_pandas(table: ClassTable) -> Any:
-    """A DataFrame with a row for each picture: its class, the probability of it, whether it was
-    said or predicted, and the probabilities of all classes."""
+    """Make a DataFrame with a row for each picture: its class, the probability of it, whether it
+    was said or predicted, and the probabilities of all classes."""
     try:
         import pandas
     except ImportError:
@@ -157,7 +157,7 @@ def _make_new_folder(folder: Path) -> Path:
 
 
 def _class_folders(classes: Sequence[str]) -> dict[str, str]:
-    """A name that every system accepts for the folder of each class."""
+    """Make a name that every system accepts for the folder of each class."""
     places: dict[str, str] = {}
     used: set[str] = set()
     for name in classes:
@@ -174,7 +174,7 @@ def _class_folders(classes: Sequence[str]) -> dict[str, str]:
 
 
 def _free_name(folder: Path, name: str, taken: set[Path]) -> Path:
-    """A place for a picture whose name may have the folder of a label in front."""
+    """Make a place for a picture whose name may have the folder of a label in front."""
     safe = _UNSAFE.sub("-", name).lstrip(".")[-200:] or "picture"
     place = folder / safe
     number = 1
@@ -237,7 +237,8 @@ def read_foreign_labels(content: bytes, source: str, names: Sequence[str]) -> Fo
 
 
 def _csv_pairs(text: str, source: str) -> Iterator[tuple[str, str]]:
-    """The names and classes of a table, by its heading or, without one, by its two columns."""
+    """Yield the names and classes of a table, by its heading or, without one, by its two
+    columns."""
     lines = _csv_lines(text, source)
     columns = LabelColumns.of(lines[0] if lines else [])
     for number, line in enumerate(lines, start=1):
@@ -256,8 +257,9 @@ def _csv_pairs(text: str, source: str) -> Iterator[tuple[str, str]]:
 
 
 def _csv_lines(text: str, source: str) -> list[list[str]]:
-    """The cells of every line. The heading shows the separator; without a heading, lines show it
-    by having equally many cells. Quotes are always those that we write: `"`, doubled inside."""
+    """Return the cells of every line. The heading shows the separator; without a heading, lines
+    show it by having equally many cells. Quotes are always those that we write: `"`, doubled
+    inside."""
     try:
         tables = [csv_cells(text, delimiter) for delimiter in ",;\t"]
     except csv.Error as error:
@@ -291,8 +293,8 @@ class LabelColumns(NamedTuple):
         return cls(file, label, _column(heading, ("source",)), have_heading=True)
 
     def is_predicted(self, line: Sequence[str]) -> bool:
-        """Whether a table of predictions says that nobody gave this class. A row that was added by
-        hand may end before its column of sources, and is a person's."""
+        """Tell whether a table of predictions says that nobody gave this class. A row that was
+        added by hand may end before its column of sources, and is a person's."""
         if self.source is None or self.source >= len(line):
             return False
         return line[self.source].strip() == PREDICTED
@@ -303,7 +305,7 @@ def _column(heading: Sequence[str], known: Sequence[str]) -> int | None:
 
 
 def _label_studio_pairs(text: str, source: str) -> Iterator[tuple[str, str]]:
-    """The names and classes of tasks, as Label Studio exports them: JSON and JSON-MIN."""
+    """Yield the names and classes of tasks, as Label Studio exports them: JSON and JSON-MIN."""
     try:
         tasks = json.loads(text)
     except (ValueError, RecursionError):
@@ -333,7 +335,7 @@ def _task_name(task: Mapping[str, Any]) -> str | None:
 
 
 def _task_class(task: Mapping[str, Any]) -> str | None:
-    """The class of the last annotation that was not cancelled; None if there is none."""
+    """Return the class of the last annotation that was not cancelled; None if there is none."""
     annotations = task.get("annotations")
     if isinstance(annotations, list):
         for annotation in reversed(annotations):
@@ -357,7 +359,7 @@ def _annotation_class(annotation: Any) -> str | None:
 
 
 def _choice(value: Any) -> str | None:
-    """A class: text, or the only one of a list of choices."""
+    """Return a class: text, or the only one of a list of choices."""
     if isinstance(value, dict):
         value = value.get("choices")
     if isinstance(value, list) and len(value) == 1:

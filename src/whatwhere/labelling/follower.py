@@ -29,7 +29,7 @@ class TraySettings:
     many: int = 10_000
 
     def count(self, pictures: int) -> int:
-        """The number of suggestions among so many pictures."""
+        """Return the number of suggestions among so many pictures."""
         return self.most if pictures <= self.many else self.fewer
 
 
@@ -108,7 +108,7 @@ class Follower:
         self._wake.wait_for(lambda: not self.is_behind, timeout=patience)
 
     def tray(self) -> list[int]:
-        """The suggestions; call it with the lock held."""
+        """Return the suggestions; call it with the lock held."""
         if self._tray_of is not self.session.spread and not self.is_behind:
             self._suggest()
         return [row for row in self._tray if row not in self.session.said]
@@ -214,7 +214,7 @@ class Follower:
 
 
 def _changed_rows(before: Spread, after: Spread) -> set[int]:
-    """The rows whose class differs; a picture without a class has none."""
+    """Return the rows whose class differs; a picture without a class has none."""
     return set(np.flatnonzero(_best_names(before) != _best_names(after)).tolist())
 
 

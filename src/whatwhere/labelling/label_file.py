@@ -43,7 +43,7 @@ class LabelFile:
         check_predictions(self.predictions)
 
     def read(self) -> dict[str, str]:
-        """The classes by the names of pictures; none if there is no such file."""
+        """Return the classes by the names of pictures; none if there is no such file."""
         return read_labels(self.path) if self.path.exists() else {}
 
     def change(
@@ -114,7 +114,8 @@ def check_predictions(file: Path) -> None:
 
 
 def _begins_like_predictions(file: Path) -> bool:
-    """Whether a file has the heading of predictions: earlier versions left no record of them."""
+    """Tell whether a file has the heading of predictions: earlier versions left no record of
+    them."""
     heading = ",".join(PREDICTION_HEADING).encode()
     try:
         with open_regular(file) as opened:

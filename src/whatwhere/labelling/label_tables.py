@@ -40,8 +40,8 @@ NONE_OF_THESE = "none of these"
 
 
 def check_class(name: str) -> str:
-    """The name of a class without spaces at its ends; an ImageError for one that a table cannot
-    hold."""
+    """Return the name of a class without spaces at its ends; an ImageError for one that a table
+    cannot hold."""
     name = name.strip()
     if not name:
         raise ImageError("Got an empty class; expected a name.")
@@ -58,7 +58,7 @@ def check_class(name: str) -> str:
 
 
 def read_labels(file: Path) -> dict[str, str]:
-    """The classes by the names of pictures, which are kept as they are; a first line such as
+    """Return the classes by the names of pictures, which are kept as they are; a first line such as
     `file,class` or `name,label` is a heading."""
     lines = _csv_lines(file)
     given: dict[str, str] = {}
@@ -97,7 +97,8 @@ def _csv_lines(file: Path) -> list[list[str]]:
 def labels_of_pictures(
     file: Path, labels: Mapping[str, str], names: Sequence[str]
 ) -> dict[str, str]:
-    """The classes of a table by the names of these pictures; the table may leave their folders out.
+    """Return the classes of a table by the names of these pictures; the table may leave their
+    folders out.
 
     Raises an error unless all names of the table are pictures, of at least two classes.
     """
@@ -149,7 +150,7 @@ def predictions_text(
     probabilities: np.ndarray,
     said: Collection[int],
 ) -> str:
-    """The table of `write_predictions` as text."""
+    """Return the table of `write_predictions` as text."""
     lines = [[*PREDICTION_HEADING, *classes]]
     if len(classes):
         # A number has one of 10,001 texts: to look them up takes a sixth of the time of a format.
@@ -167,7 +168,7 @@ def predictions_text(
 
 
 def csv_text(lines: Iterable[Sequence[str]]) -> str:
-    r"""Lines of cells as a CSV table that `csv_cells` reads back, whatever the cells hold.
+    r"""Return lines of cells as a CSV table that `csv_cells` reads back, whatever the cells hold.
 
     >>> csv_text([["a\rb", 'c"d'], ["e", "f"]])
     '"a\rb","c""d"\ne,f\n'
@@ -190,5 +191,5 @@ class _UnixLines:
 
 
 def csv_cells(text: str, delimiter: str = ",") -> list[list[str]]:
-    """The cells of a CSV table, line by line; raises csv.Error."""
+    """Return the cells of a CSV table, line by line; raises csv.Error."""
     return list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=False))

@@ -47,7 +47,7 @@ class Labels:
             self._take(file.read())
 
     def row(self, key: Any) -> int:
-        """The row of a name or a number."""
+        """Return the row of a name or a number."""
         if isinstance(key, str) and key in self._index:
             return self._index[key]
         is_number = isinstance(key, int | np.integer) and not isinstance(key, bool)
@@ -86,7 +86,7 @@ class Labels:
         return [row for row, name in self.said.items() if name != NOT_SURE]
 
     def classes_of(self, rows: Iterable[int]) -> list[str]:
-        """What a person said about these rows."""
+        """Return what a person said about these rows."""
         return [self.said[row] for row in rows]
 
     def _change(self, rows: Mapping[int, str | None]) -> None:

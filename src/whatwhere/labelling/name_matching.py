@@ -25,7 +25,8 @@ def quoted(text: str, longest: int = 100) -> str:
 def match_labels(
     pairs: Iterable[tuple[str, str]], source: object, names: Sequence[str]
 ) -> tuple[dict[str, str], list[str]]:
-    """The classes by the names of the pictures that are here, and the names of no picture here.
+    """Return the classes by the names of the pictures that are here, and the names of no picture
+    here.
 
     Raises an ImageError for a name that could be several pictures, and for a picture with two
     classes.
@@ -53,8 +54,8 @@ def match_labels(
 
 
 def other_spellings(names: Sequence[str]) -> dict[str, str]:
-    """The pictures by what a table may call them besides their names: without folders, and with
-    accents in the other form of Unicode. What could be several pictures is left out."""
+    """Return the pictures by what a table may call them besides their names: without folders, and
+    with accents in the other form of Unicode. What could be several pictures is left out."""
     taken = set(names)
     spellings: dict[str, str] = {}
     several: set[str] = set()
@@ -79,7 +80,7 @@ class _KnownNames:
             self._by_end.setdefault(_plain(name).rpartition("/")[2], []).append(name)
 
     def find(self, given: str) -> list[str]:
-        """The names of the pictures that a name may mean; none, one or several."""
+        """Return the names of the pictures that a name may mean; none, one or several."""
         spellings = _spellings(given)
         for spelling in spellings:
             if spelling in self._names:
@@ -93,7 +94,7 @@ class _KnownNames:
         return []
 
     def _with_other_folders(self, given: str) -> list[str]:
-        """The pictures whose name is the longest end of a path, or that end with it."""
+        """Return the pictures whose name is the longest end of a path, or that end with it."""
         parts = [part for part in _SEPARATOR.split(_plain(given)) if part]
         if not parts:
             return []
@@ -111,7 +112,7 @@ class _KnownNames:
 
 
 def _plain(name: str) -> str:
-    """A name with accents in the composed form."""
+    """Make a name with accents in the composed form."""
     return unicodedata.normalize("NFC", name)
 
 
@@ -126,7 +127,7 @@ def _ambiguous(source: object, given: str, candidates: Sequence[str], most: int 
 
 
 def _spellings(given: str) -> list[str]:
-    """A name as it is, and without what an address has around it."""
+    """Return a name as it is, and without what an address has around it."""
     try:
         parts = urlsplit(given)
     except ValueError:

@@ -131,8 +131,8 @@ class Neighbourhood:
         return Spread(classes, result)
 
     def known(self, rows: Sequence[int]) -> np.ndarray:
-        """The share of walks from every picture that meet one of these rows before they
-        end, [N]."""
+        """Return the share of walks from every picture that meet one of these rows before they end,
+        [N]."""
         known = np.zeros(len(self))
         if not rows:  # all alike: the picture with the closest neighbours comes first
             return np.asarray(-self._degrees)
@@ -143,11 +143,12 @@ class Neighbourhood:
         return known
 
     def mean(self, values: np.ndarray) -> np.ndarray:
-        """The weighted mean of the neighbours of every picture."""
+        """Return the weighted mean of the neighbours of every picture."""
         return np.asarray(self.matrix @ values / np.maximum(self._degrees, _LEAST_DEGREE))
 
     def nearest(self, row: int, among: Sequence[int], count: int) -> list[tuple[int, float]]:
-        """The rows among some that are nearest to a row, and the cosines of their descriptors."""
+        """Return the rows among some that are nearest to a row, and the cosines of their
+        descriptors."""
         others = np.array([other for other in among if other != row], dtype=int)
         unit = self._unit_rows()
         cosines = (unit @ unit[row]).numpy()[others]
@@ -155,7 +156,7 @@ class Neighbourhood:
         return [(int(others[i]), float(cosines[i])) for i in order]
 
     def _unit_rows(self) -> torch.Tensor:
-        """The descriptors scaled to length 1, their views weighed as the labels say."""
+        """Return the descriptors scaled to length 1, their views weighed as the labels say."""
         unit = self._unit  # another thread may let it go
         if unit is None:
             join = self.classifier.join_

@@ -102,7 +102,7 @@ class LabelPage:
 
     @contextmanager
     def _stage(self, title: str, total: int) -> Iterator[Callable[[int], None]]:
-        """A stage before the page opens, with its progress on the page."""
+        """Follow a stage before the page opens, with its progress on the page."""
         with self.clock.stage(title, total) as advance_clock:
 
             def advance(pieces: int) -> None:
@@ -123,6 +123,7 @@ class LabelPage:
                 self._draw_map(session)
             self.follower = Follower(session, self.lock, self._on_news)
             self.session = session
+            self.clock.progress = None
         except (WhatwhereError, OSError) as error:  # shown in the page, which has no terminal
             self.waiting = {"failed": str(error)}
             return
@@ -190,7 +191,7 @@ class LabelPage:
         return self._row_answer(session, kind, rest)
 
     def _row_answer(self, session: Labelling, kind: str, rest: str) -> Content | None:
-        """The content for the number of a picture or of a sheet."""
+        """Return the content for the number of a picture or of a sheet."""
         if not is_number(rest):
             return None
         row = int(rest)
@@ -323,7 +324,7 @@ class LabelPage:
         return as_json({"failed": "Expected predictions.csv or label-studio.json."})
 
     def _safely(self, work: Callable[[], Content]) -> Content:
-        """An error that a user can fix goes to the page in words."""
+        """Let an error that a user can fix go to the page in words."""
         try:
             return work()
         except WhatwhereError as error:
@@ -332,8 +333,8 @@ class LabelPage:
     # What the page shows --------------------------------------------------------------------------
 
     def _wait_for_news(self, known: str) -> dict[str, Any]:
-        """The state once it differs from what the page has, or after a while; the progress of the
-        work behind the page is always told."""
+        """Return the state once it differs from what the page has, or after a while; the progress
+        of the work behind the page is always told."""
         end = time.monotonic() + self.settings.news
         with self.lock:
             while self._version == known and self.session is not None:
@@ -352,7 +353,8 @@ class LabelPage:
         return f"{self.revision}.{self.generation}"
 
     def _state(self, known: str) -> dict[str, Any]:
-        """All that the page shows; only its revision and the progress if the page knows the rest.
+        """Return all that the page shows; only its revision and the progress if the page knows the
+        rest.
 
         known  the version that the page has; '' for a page that has nothing, which gets names and
                places as well
@@ -393,7 +395,8 @@ class LabelPage:
             return state
 
     def _labels(self, session: Labelling) -> dict[str, Any]:
-        """What a person said, which is there at once; the classes of other pictures follow."""
+        """Return what a person said, which is there at once; the classes of other pictures
+        follow."""
         self.slots.update(session.labels.classes)
         names = self.slots.names
         index = {name: number for number, name in enumerate(names)}
@@ -413,12 +416,12 @@ class LabelPage:
         }
 
     def _behind_words(self) -> str:
-        """How far the work behind the page is, in words; '' if there is none."""
+        """Return how far the work behind the page is, in words; '' if there is none."""
         progress = self.clock.progress
         return self.behind_words if self.session is None or progress is None else progress.words
 
     def _error(self, session: Labelling) -> dict[str, Any]:
-        """The estimate of the error, or what it still needs."""
+        """Return the estimate of the error, or what it still needs."""
         with self.lock:
             estimate = session.estimate()
             missing = session.missing_for_estimate()
@@ -543,12 +546,12 @@ def classify_command(file: Path) -> str:
 
 
 def as_json(value: Any) -> Content:
-    """A value as an answer of the server."""
+    """Return a value as an answer of the server."""
     return Content(json.dumps(value, allow_nan=False).encode(), "application/json")
 
 
 def page(name: str) -> str:
-    """The page. It loads everything else from its own server, and from no other."""
+    """Return the page. It loads everything else from its own server, and from no other."""
     data = {
         "name": name,
         "side": SIDE,

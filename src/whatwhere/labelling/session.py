@@ -213,8 +213,8 @@ class Labelling:
         self.write_predictions(self.labels.said)
 
     def spread_of(self, said: Mapping[int, str]) -> Spread:
-        """The classes of all pictures that follow from some labels. Pictures that are not described
-        yet have no class, unless a person gave it."""
+        """Return the classes of all pictures that follow from some labels. Pictures that are not
+        described yet have no class, unless a person gave it."""
         classes, shares = self.graph.spread(self._described_of(said))
         all_classes = tuple(sorted({name for name in said.values() if name != NOT_SURE}))
         result = np.zeros((len(self.names), len(all_classes)))
@@ -284,7 +284,7 @@ class Labelling:
         return self.labels.labelled
 
     def predict(self) -> Predictions:
-        """The class of every picture; until two classes have labels, '' for pictures without
+        """Return the class of every picture; until two classes have labels, '' for pictures without
         one."""
         said = np.zeros(len(self.names), bool)
         said[self.labelled] = True
@@ -296,11 +296,11 @@ class Labelling:
         return Predictions(np.where(probabilities > 0, best, ""), probabilities, said)
 
     def suggest(self, count: int = 12) -> list[Key]:
-        """The pictures that are worth labelling next, the first most of all."""
+        """Return the pictures that are worth labelling next, the first most of all."""
         return [self.keys[row] for row in self.suggested_rows(count)]
 
     def suggested_rows(self, count: int = 12) -> list[int]:
-        """The same by their numbers."""
+        """Return the same by their numbers."""
         said = self._described_of(self.said)
         shares = Spread(self.spread.classes, self.spread.probabilities[self.at])
         chosen = self.at[suggested_rows(self.graph, shares, said, count)].tolist()
@@ -308,13 +308,13 @@ class Labelling:
         return chosen
 
     def error(self) -> float | None:
-        """An estimate of the share of wrong classes among pictures without a label; None with
+        """Estimate the share of wrong classes among pictures without a label; None with
         fewer than five labels, or a single class."""
         estimate = self.estimate()
         return None if estimate is None else estimate.share
 
     def estimate(self) -> ErrorEstimate | None:
-        """The same with its range, and the classes that are confused most."""
+        """Estimate the same with its range, and the classes that are confused most."""
         shares = Spread(self.spread.classes, self.spread.probabilities[self.at])
         said = self._described_of(self.said)
         unprompted = {int(self._place[row]) for row in self.labels.unprompted}
@@ -326,23 +326,25 @@ class Labelling:
         return estimate
 
     def missing_for_estimate(self) -> str:
-        """What an estimate of the error still needs, in words; '' if it needs nothing."""
+        """Return what an estimate of the error still needs, in words; '' if it needs nothing."""
         return missing_for_estimate(self._described_of(self.said))
 
     def error_words(self) -> str:
-        """The estimate of the error as a sentence with its limits, or what it still needs."""
+        """Return the estimate of the error as a sentence with its limits, or what it still
+        needs."""
         estimate = self.estimate()
         if estimate is None:
             return self.missing_for_estimate()
         return f"{estimate.words} {estimate.advice()}".strip()
 
     def suspects(self) -> list[Suspect]:
-        """The labels that look wrong: the other labels contradict them when they are held out."""
+        """Return the labels that look wrong: the other labels contradict them when they are held
+        out."""
         found = suspected_labels(self.graph) if len(self.classes) > 1 else []
         return [one._replace(row=int(self.at[one.row])) for one in found]
 
     def nearest_labelled(self, key: Any, count: int = 4) -> list[tuple[int, float]]:
-        """The labelled pictures nearest to a picture: their rows, and the cosines of their
+        """Return the labelled pictures nearest to a picture: their rows, and the cosines of their
         descriptors."""
         row = int(self._place[self.labels.row(key)])
         among = [int(place) for place in self._place[self.labelled] if place >= 0]
@@ -351,8 +353,8 @@ class Labelling:
         return [(int(self.at[one]), near) for one, near in self.graph.nearest(row, among, count)]
 
     def similar(self, key: Any, count: int = 10) -> list[int]:
-        """The rows without a label that are most like a picture, the nearest first. They count as
-        suggested: whoever confirms them did not choose them at random."""
+        """Return the rows without a label that are most like a picture, the nearest first. They
+        count as suggested: whoever confirms them did not choose them at random."""
         row = int(self._place[self.labels.row(key)])
         if row < 0:
             return []
@@ -369,7 +371,7 @@ class Labelling:
     # Files ----------------------------------------------------------------------------------------
 
     def classifier(self) -> PictureClassifier:
-        """The classifier of new pictures."""
+        """Return the classifier of new pictures."""
         if len(self.classes) < 2:
             raise ImageError(
                 f"The labels have {plural(len(self.classes), 'class', 'classes')}; expected at"
@@ -410,7 +412,7 @@ class Labelling:
         )
 
     def to_pandas(self) -> Any:
-        """The class of every picture as a pandas DataFrame, by the names of the pictures."""
+        """Return the class of every picture as a pandas DataFrame, by the names of the pictures."""
         return to_pandas(self.table())
 
     def import_labels(
@@ -435,7 +437,7 @@ class Labelling:
         return list(foreign.unknown)
 
     def table(self) -> ClassTable:
-        """The class of every picture as a value that other programs get."""
+        """Return the class of every picture as a value that other programs get."""
         said = frozenset(self.labelled)
         return ClassTable(self.names, self.classes, self.probabilities, said)
 
@@ -446,7 +448,7 @@ class Labelling:
 
 
 def _names(images: Images | None, count: int) -> tuple[list[Key], dict[str, str]]:
-    """What pictures are called, names or numbers, and their names in earlier versions."""
+    """Return what pictures are called, names or numbers, and their names in earlier versions."""
     if images is None:
         return list(range(count)), {}
     named = picture_names(images.pixels)
@@ -454,8 +456,8 @@ def _names(images: Images | None, count: int) -> tuple[list[Key], dict[str, str]
 
 
 def recorded_of(run: str | os.PathLike[str] | TrainedRun | None, labels: Path | None) -> Recorded:
-    """What the model of a session recorded about its pictures: that of `run`, or the one that an
-    earlier session learned."""
+    """Return what the model of a session recorded about its pictures: that of `run`, or the one
+    that an earlier session learned."""
     folder: Any = run.folder if isinstance(run, TrainedRun) else run
     if run is None and labels is not None:
         folder = labels.with_suffix(".run")

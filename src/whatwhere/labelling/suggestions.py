@@ -36,7 +36,7 @@ def suggested_rows(
     count: int,
     settings: SuggestionSettings | None = None,
 ) -> list[int]:
-    """The rows that are worth labelling next, the first most of all.
+    """Return the rows that are worth labelling next, the first most of all.
 
     spread  the classes of all pictures
     said    what a person said about rows; they are not suggested

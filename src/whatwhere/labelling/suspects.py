@@ -37,8 +37,8 @@ class SuspectSettings:
 def suspected_labels(
     graph: Neighbourhood, settings: SuspectSettings | None = None
 ) -> list[Suspect]:
-    """The labels of the last `spread` that look wrong, by their places in the graph, the most
-    certain first."""
+    """Return the labels of the last `spread` that look wrong, by their places in the graph, the
+    most certain first."""
     settings = settings or SuspectSettings()
     held_out = getattr(graph.classifier, "held_out_", None)
     if held_out is None or not len(held_out.rows):

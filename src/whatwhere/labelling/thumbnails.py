@@ -34,7 +34,7 @@ class SessionPictures:
         self._making = threading.Lock()
 
     def sheet(self, number: int) -> bytes:
-        """A sheet of small pictures; it is kept."""
+        """Return a sheet of small pictures; it is kept."""
         # One at a time: the pictures come from one disk, and the program labels meanwhile.
         with self._making:
             if number not in self._sheets:
@@ -52,7 +52,7 @@ class SessionPictures:
         return png(sheet(small, SIDE, COLUMNS))
 
     def original(self, row: int) -> bytes:
-        """A picture as it is in its file, with sides of at most `LARGEST_SIDE` pixels."""
+        """Return a picture as it is in its file, with sides of at most `LARGEST_SIDE` pixels."""
         picture = self._original_pixels(row)
         factor = SMALLEST_SIDE // max(picture.shape[1:])
         if factor > 1:
@@ -69,7 +69,7 @@ class SessionPictures:
         return [(width, height) for _, height, width in shapes]
 
     def _original_pixels(self, row: int) -> Tensor:
-        """The picture [C, H, W] from its file, not yet scaled or cut for the model."""
+        """Return the picture [C, H, W] from its file, not yet scaled or cut for the model."""
         pixels = self.images.pixels
         if not isinstance(pixels, Pictures):
             return self.images[row] / self.images.white
@@ -83,7 +83,7 @@ class SessionPictures:
 
 
 def small_pictures(images: Tensor, side: int) -> list[Tensor]:
-    """Images [N, C, H, W] as thumbnails whose longer side is `side`."""
+    """Return images [N, C, H, W] as thumbnails whose longer side is `side`."""
     largest = max(images.shape[2:])
     if largest != side:
         size = [max(1, round(extent * side / largest)) for extent in images.shape[2:]]

@@ -224,8 +224,8 @@ def explain(
 def _shared_features(
     own: Describer, solution: Solution, count: int, most: int
 ) -> list[SharedFeature]:
-    """The features that the first of `count` pictures shares most with the others, and what each
-    feature draws in all of them."""
+    """Return the features that the first of `count` pictures shares most with the others, and what
+    each feature draws in all of them."""
     p = solution.features[:count]
     everything = solution.features
     height, width = own.shape[1:]

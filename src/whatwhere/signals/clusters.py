@@ -160,7 +160,7 @@ class _Merging:
         return None
 
     def _cut(self, chosen: np.ndarray, later: int = 0) -> np.ndarray:
-        """Some pieces without their margins, at their shifts, as rows [n, C K]."""
+        """Return some pieces without their margins, at their shifts, as rows [n, C K]."""
         length = self.pieces.shape[2] - 2 * self.margin
         first = (self.margin + self.shift[chosen] + later).clip(0, 2 * self.margin)
         place = first[:, None] + np.arange(length)
@@ -171,7 +171,7 @@ class _Merging:
         return np.flatnonzero(self.number == kind)
 
     def _nearest(self) -> tuple[int, int] | None:
-        """The nearest two clusters that were not compared as they are; the older first."""
+        """Return the nearest two clusters that were not compared as they are; the older first."""
         if len(self.kinds) < 2:
             return None
         for kind in self.kinds:
@@ -186,7 +186,7 @@ class _Merging:
         return None if np.isinf(distance[a, b]) else (self.kinds[a], self.kinds[b])
 
     def _changed(self, kind: int) -> None:
-        """A cluster has other pieces than before, so it is to be compared again."""
+        """Compare a cluster again, since it has other pieces than before."""
         self.means.pop(kind, None)
         self.compared[kind] = False
         self.compared[:, kind] = False
@@ -213,7 +213,7 @@ class _Merging:
                 self.kinds.remove(kind)
 
     def _cut_between(self, one: np.ndarray, other: np.ndarray) -> "_Cut | None":
-        """The valley between the rows of two clusters; None if there is none."""
+        """Return the valley between the rows of two clusters; None if there is none."""
         direction = _separating_direction(one, other)
         if min(len(one), len(other)) >= self.settings.fewest:
             return _valley(one @ direction, other @ direction, direction, self.settings)
@@ -263,7 +263,7 @@ class _Merging:
         return self._cut_between(one @ basis, other @ basis) is not None
 
     def _mean(self, kind: int) -> np.ndarray:
-        """The mean of a cluster's pieces at their shifts, with their margins, [C, L]."""
+        """Return the mean of a cluster's pieces at their shifts, with their margins, [C, L]."""
         own = self._own(kind)
         total = np.zeros(self.pieces.shape[1:])
         for shift in np.unique(self.shift[own]):
@@ -279,8 +279,9 @@ class _Cut(NamedTuple):
 
 
 def _separating_direction(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """The direction that tells two clusters of rows apart best: Fisher's. Few rows say little about
-    their spread, so white noise counts as much as twice as many rows as there are columns."""
+    """Return the direction that tells two clusters of rows apart best: Fisher's. Few rows say
+    little about their spread, so white noise counts as much as twice as many rows as there are
+    columns."""
     distance = other.mean(0) - one.mean(0)
     columns = one.shape[1]
     spread = 2 * columns * np.eye(columns)
@@ -295,7 +296,7 @@ def _separating_direction(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 def _valley(
     one: np.ndarray, other: np.ndarray, direction: np.ndarray, settings: ClusterSettings
 ) -> _Cut | None:
-    """The deepest place between two clusters along a direction, if it is a valley."""
+    """Return the deepest place between two clusters along a direction, if it is a valley."""
     low = np.median(one)
     high = np.median(other)
     if high <= low:
@@ -316,8 +317,8 @@ def _valley(
 
 
 def _likeness(a: np.ndarray, b: np.ndarray, margin: int) -> tuple[float, int]:
-    """The largest correlation of the middle of a mean [C, L] with another one at a shift, and the
-    shift; 0 where it is largest without one."""
+    """Return the largest correlation of the middle of a mean [C, L] with another one at a shift,
+    and the shift; 0 where it is largest without one."""
     length = a.shape[1] - 2 * margin
     middle = a[:, margin : margin + length]
     windows = np.lib.stride_tricks.sliding_window_view(b, length, 1)  # [C, shifts, length]
@@ -329,8 +330,8 @@ def _likeness(a: np.ndarray, b: np.ndarray, margin: int) -> tuple[float, int]:
 
 
 def _principal_components(rows: np.ndarray, most: int) -> np.ndarray:
-    """The directions in which centred rows [n, D] vary more than white noise of deviation 1 may, at
-    least one and at most this many, [D, components]."""
+    """Return the directions in which centred rows [n, D] vary more than white noise of deviation 1
+    may, at least one and at most this many, [D, components]."""
     count, columns = rows.shape
     variance, directions = np.linalg.eigh(rows.T @ rows / count)
     largest_of_noise = (1 + (columns / count) ** 0.5) ** 2  # Marchenko and Pastur
@@ -339,7 +340,7 @@ def _principal_components(rows: np.ndarray, most: int) -> np.ndarray:
 
 
 def k_means(rows: np.ndarray, clusters: int, rounds: int, seed: int) -> np.ndarray:
-    """The number of the cluster of each row, begun by k-means++."""
+    """Return the number of the cluster of each row, begun by k-means++."""
     rng = np.random.default_rng(seed)
     centres = rows[[rng.integers(len(rows))]]
     distance = ((rows - centres[0]) ** 2).sum(1)

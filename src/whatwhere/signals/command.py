@@ -161,7 +161,7 @@ def _write(
 
 
 def _in_words(gaps: list[slice], signals: "ww.data.Signals") -> str:
-    """The first gaps, in seconds if the rate is known."""
+    """Return the first gaps, in seconds if the rate is known."""
     shown = [_in_time(gap, signals) for gap in gaps[:_GAPS_SHOWN]]
     more = len(gaps) - len(shown)
     if more:
@@ -170,7 +170,7 @@ def _in_words(gaps: list[slice], signals: "ww.data.Signals") -> str:
 
 
 def _in_time(gap: slice, signals: "ww.data.Signals") -> str:
-    """A gap, from its first sample to the first one after it."""
+    """Describe a gap, from its first sample to the first one after it."""
     if signals.rate is None:
         return f"{gap.start:,} to {gap.stop:,}"
     digits = max(0, math.ceil(math.log10(signals.rate)))  # enough to tell samples apart

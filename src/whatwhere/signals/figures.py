@@ -40,7 +40,7 @@ def colour_of(waveform: int) -> str:
 
 
 def label_of(signals: Signals, name: str = "value") -> str:
-    """The label of an axis, with the unit of the recording; files may write uV for µV."""
+    """Return the label of an axis, with the unit of the recording; files may write uV for µV."""
     if not signals.unit:
         return name
     unit = re.sub(r"^u(?=[VA])", "µ", signals.unit)
@@ -65,7 +65,7 @@ def axis_of(signals: Signals) -> str:
 
 @style.styled
 def waveforms(model: DeconvNet, signals: Signals, events: Events) -> Figure:
-    """Every waveform as a curve in each channel, as large as its median event.
+    """Draw every waveform as a curve in each channel, as large as its median event.
 
     model    model of the waveforms
     signals  the recording, for its units
@@ -108,8 +108,8 @@ def waveforms(model: DeconvNet, signals: Signals, events: Events) -> Figure:
 
 @style.styled
 def recording(model: DeconvNet, signals: Signals, events: Events, stretch: slice) -> Figure:
-    """A stretch of a recording, all channels as they were recorded; below, each channel without the
-    baseline, which may hide events; and the residual. Events are marked at their peaks.
+    """Draw a stretch of a recording, all channels as they were recorded; below, each channel
+    without the baseline, which may hide events; and the residual. Events are marked at their peaks.
 
     stretch  the samples that are drawn
     """
@@ -144,7 +144,7 @@ def recording(model: DeconvNet, signals: Signals, events: Events, stretch: slice
 
 
 def add_legend(figure: Figure, waveforms: np.ndarray) -> None:
-    """The marks of some waveforms, above the panels."""
+    """Draw the marks of some waveforms above the panels."""
     marks = [
         Line2D(
             [],
@@ -169,8 +169,8 @@ def channel_label(signals: Signals, channel: int, channels: int) -> str:
 def mark_events(
     axes: Axes, events: Events, channel: int, x: np.ndarray, signals: Signals, first: int
 ) -> None:
-    """A mark at the peak of each event, in the channel where it has its peak; doubtful ones are
-    open."""
+    """Draw a mark at the peak of each event, in the channel where it has its peak; doubtful ones
+    are open."""
     for number in np.unique(events["waveform"]):
         own = events[(events["waveform"] == number) & (events["channel"] == channel)]
         place = np.rint(own["sample"]).astype(int) - first
@@ -190,7 +190,7 @@ def mark_events(
 
 
 def fitted(model: DeconvNet, signals: Signals, events: Events, stretch: slice) -> np.ndarray:
-    """The sum of the events' waveforms in a stretch, [C, T]."""
+    """Return the sum of the events' waveforms in a stretch, [C, T]."""
     f = model.filters[0][:, :, 0].cpu().double().numpy()
     channels, _, length = f.shape
     total = np.zeros((channels, stretch.stop - stretch.start + 2 * length))
@@ -208,7 +208,7 @@ def fitted(model: DeconvNet, signals: Signals, events: Events, stretch: slice) -
 
 
 def slow_part(model: DeconvNet, signals: Signals, stretch: slice) -> np.ndarray:
-    """What the input stage subtracts from a stretch, [C, T]."""
+    """Return what the input stage subtracts from a stretch, [C, T]."""
     reach = model.input_stage.reach
     begin = max(0, stretch.start - reach)
     x = signals.recording(0)[:, :, begin : stretch.stop + reach][None]
@@ -223,8 +223,8 @@ def slow_part(model: DeconvNet, signals: Signals, stretch: slice) -> np.ndarray:
 
 @style.styled
 def raster(model: DeconvNet, signals: Signals, events: Events) -> Figure:
-    """A line for every event, a row for every waveform, over all of the recording; gaps longer than
-    a waveform are grey."""
+    """Draw a line for every event, a row for every waveform, over all of the recording; gaps longer
+    than a waveform are grey."""
     waveform_count = model.spec.layers[0].maps
     longest = model.spec.layers[0].filter_shape[1]
     height = 0.7 + 0.25 * waveform_count
@@ -286,7 +286,8 @@ def distributions(model: DeconvNet, signals: Signals, events: Events) -> Figure:
 
 
 def draw_intervals(axes: Axes, intervals: list[np.ndarray]) -> None:
-    """A histogram of the intervals of each waveform; on a logarithmic axis if they differ much."""
+    """Draw a histogram of the intervals of each waveform; on a logarithmic axis if they differ
+    much."""
     axes.set_title("intervals")
     axes.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
     known = np.concatenate([np.empty(0), *intervals])
@@ -373,13 +374,13 @@ class RecordingFigures:
             )
 
     def draw(self, name: str) -> Section:
-        """One figure by name, with its heading and explanation."""
+        """Return one figure by name, with its heading and explanation."""
         self.check(name)
         with torch.no_grad():
             return self._figures[name]()
 
     def report(self, drawn: Mapping[str, Section]) -> str:
-        """The HTML report of the run."""
+        """Return the HTML report of the run."""
         spec = self.run.model.spec
         stage = spec.input
         facts = {
@@ -405,8 +406,8 @@ class RecordingFigures:
         return report(f"Recording report: {self.run.name}", list(drawn.values()), lead, facts)
 
     def stretch(self) -> slice:
-        """The samples that are drawn: SHOWN events, or as many as there are in a stretch of the
-        longest length, as near to the middle of the recording as possible."""
+        """Return the samples that are drawn: SHOWN events, or as many as there are in a stretch of
+        the longest length, as near to the middle of the recording as possible."""
         length = self.run.model.spec.layers[0].filter_shape[1]
         most = LONGEST * length
         samples = self.events["sample"]

@@ -41,18 +41,18 @@ def read(path: Path, name: str) -> Signals:
 
 
 def of_values(values: AnyArray, name: str) -> Signals:
-    """Signals of values [T], [C, T] or [N, C, T]."""
+    """Return signals of values [T], [C, T] or [N, C, T]."""
     return as_signals(values, name)
 
 
 def of_object(source: object) -> Signals | None:
-    """Signals of MNE's `Raw`, which is not imported for it; None for another object."""
+    """Return signals of MNE's `Raw`, which is not imported for it; None for another object."""
     is_raw = hasattr(source, "get_data") and hasattr(source, "ch_names")
     return from_mne(source) if is_raw else None
 
 
 def _quiet_signals(values: AnyArray, name: str) -> Signals:
-    """Signals of values [C, T] of a file that says which axis is which."""
+    """Return signals of values [C, T] of a file that says which axis is which."""
     return as_signals(with_new_axis(values, 0), name)
 
 
@@ -60,7 +60,7 @@ def _quiet_signals(values: AnyArray, name: str) -> Signals:
 
 
 def _open_mne(path: Path) -> Any:
-    """The recording of an .edf, .bdf or .fif file, as MNE's `Raw`."""
+    """Return the recording of an .edf, .bdf or .fif file, as MNE's `Raw`."""
     try:
         import mne
     except ImportError:
@@ -75,7 +75,8 @@ def _read_with_mne(path: Path, name: str) -> Signals:
 
 
 def from_mne(raw: Any, name: str = "Raw") -> Signals:
-    """The data channels of MNE's `Raw`, in its units (V for EEG), with its rate and its names."""
+    """Return the data channels of MNE's `Raw`, in its units (V for EEG), with its rate and its
+    names."""
     import mne
 
     picks = mne.pick_types(raw.info, meg=True, eeg=True, ecg=True, eog=True, emg=True, misc=True)
@@ -93,7 +94,8 @@ def from_mne(raw: Any, name: str = "Raw") -> Signals:
 
 
 def _read_table(path: Path, name: str) -> Signals:
-    """The recording of a table; a first column of times gives its rate, a heading its units."""
+    """Return the recording of a table; a first column of times gives its rate, a heading its
+    units."""
     whole = read_table(path)
     table, times = channel_table(whole)
     values = table_values(path, table)
@@ -219,8 +221,8 @@ def _check_wav_length(file: BufferedReader) -> None:
 
 
 def encode(values: np.ndarray, source: Path) -> bytes:
-    """The content of a file of signals [N, C, T] in the form of `source`, the .npy, .csv or .wav
-    file that they come from.
+    """Return the content of a file of signals [N, C, T] in the form of `source`, the .npy, .csv or
+    .wav file that they come from.
 
     The result keeps the type of the samples (24 bits become 32) and the shape of an array. A table
     keeps the names of its columns, its separator, decimal mark and encoding; a .wav file keeps its
@@ -249,7 +251,7 @@ def encode(values: np.ndarray, source: Path) -> bytes:
 
 
 def holds_unknown(source: Path) -> bool:
-    """Whether a file like `source` can mark samples as unknown: whole numbers have no NaN."""
+    """Tell whether a file like `source` can mark samples as unknown: whole numbers have no NaN."""
     suffix = source.suffix.lower()
     if suffix == ".wav":
         return _open_wav(source)[1].dtype.kind == "f"
@@ -257,7 +259,8 @@ def holds_unknown(source: Path) -> bool:
 
 
 def _as_samples(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Values as samples of this type; whole numbers are scaled, and cut off at the largest."""
+    """Return values as samples of this type; whole numbers are scaled, and cut off at the
+    largest."""
     if dtype.kind not in "iu":
         return values.astype(dtype if dtype.kind == "f" else np.float32)
     limits = np.iinfo(dtype)

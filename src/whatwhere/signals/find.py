@@ -72,7 +72,7 @@ class EventSettings:
     rhythm: RhythmSettings | None = field(default_factory=RhythmSettings)
 
     def inference(self, spec: InferenceSpec) -> InferenceSpec:
-        """The same inference with these steps, whether or not codes converge."""
+        """Return the same inference with these steps, whether or not codes converge."""
         momentum = LineSearch(momentum=True)
         return replace(spec, step=momentum, steps=self.steps, tolerance=0.0, gap=0.0)
 
@@ -116,7 +116,8 @@ def find_events(
     engine: str = "auto",
     progress: Callable[[int], None] | None = None,
 ) -> Events:
-    """The events of recordings of any length, which are read and inferred in overlapping tiles.
+    """Return the events of recordings of any length, which are read and inferred in overlapping
+    tiles.
 
     model      model of signals
     recording  signals that `whatwhere.data.load` returned, or floats [T], [C, T] or [N, C, T] as a
@@ -160,7 +161,7 @@ def find_events(
 
 
 def tile_count(model: DeconvNet, signals: Signals) -> int:
-    """How many tiles `iter_events` reads, for progress."""
+    """Return how many tiles `iter_events` reads, for progress."""
     overlap = _SETTINGS.overlap * LayerPlaces.of(model.spec, 1)[-1].reach
     grid = TileGrid.of(model.spec, 1, signals.shape[2], _SETTINGS.tile, overlap)
     return len(signals) * len(grid.tiles)
@@ -179,8 +180,8 @@ def iter_events(
     settings: EventSettings = _SETTINGS,
     on_rhythm: Callable[[Rhythm], None] | None = None,
 ) -> Iterator[Events]:
-    """The events of `find_events`, a table for each tile, in memory that does not grow with their
-    number.
+    """Yield the events of `find_events`, a table for each tile, in memory that does not grow with
+    their number.
 
     With a model of one layer, the tables one after the other are the table of `find_events`; with
     two layers, `parent` is a row in the table of the same tile.
@@ -254,7 +255,7 @@ class Threshold:
 
 
 def pictures_of(recording: Any, spec: ModelSpec) -> Iterator[Picture]:
-    """Each signal of a recording as a picture [C, 1, T]."""
+    """Yield each signal of a recording as a picture [C, 1, T]."""
     if hasattr(recording, "as_images"):  # whatwhere.data.Signals
         signals = recording.with_white(spec.input.white)
         yield from (signals.recording(row) for row in range(len(signals)))
@@ -318,7 +319,7 @@ def limits_of(
 
 
 def chosen_rows(events: Events, taken: np.ndarray) -> Events:
-    """Some rows of a table; parents follow them."""
+    """Return some rows of a table; parents follow them."""
     # the new row of each old one; the last place is that of -1, which means no parent
     new_row = np.where(taken, np.cumsum(taken) - 1, -1)
     new_row = np.append(new_row, -1)
@@ -461,8 +462,8 @@ def are_large(events: Events, stretch: Stretch, least: Limits, visible: float) -
 
 
 def events_of_core(events: Events, model: DeconvNet, inferred: InferredTile, length: int) -> Events:
-    """The events that are taken from a tile: those whose time is in its core. The first and the
-    last tile have more. Overlaps are those of the events that a threshold left."""
+    """Return the events that are taken from a tile: those whose time is in its core. The first and
+    the last tile have more. Overlaps are those of the events that a threshold left."""
     core = inferred.core.in_picture.columns
     near = OVERLAPPING * model.spec.layers[0].filter_shape[1]
     for layer in np.unique(events["layer"]):
@@ -477,7 +478,7 @@ def events_of_core(events: Events, model: DeconvNet, inferred: InferredTile, len
 
 
 def stretch_of(sized: SizedModel, inferred: InferredTile) -> Stretch:
-    """The samples of a tile, and what inference left of them."""
+    """Return the samples of a tile, and what inference left of them."""
     f = sized.filters[0][:, :, 0].transpose(0, 1).cpu().double().numpy()  # [B, C, K]
     v = inferred.target.v[0, :, 0].cpu().double()
     latents = inferred.latents
@@ -494,7 +495,7 @@ def stretch_of(sized: SizedModel, inferred: InferredTile) -> Stretch:
 
 
 def places_of(events: Events, stretch: Stretch) -> np.ndarray:
-    """The samples that the waveform of each event of layer 1 covers, [n, K]."""
+    """Return the samples that the waveform of each event of layer 1 covers, [n, K]."""
     length = stretch.f.shape[2]
     peaks = stretch.peaks[events["waveform"]]
     first = np.rint(events["sample"]).astype(int) - peaks + stretch.frame
@@ -502,7 +503,8 @@ def places_of(events: Events, stretch: Stretch) -> np.ndarray:
 
 
 def visible_share(events: Events, stretch: Stretch) -> np.ndarray:
-    """How much of the energy of each event's waveform lies on known samples; 1 for groups."""
+    """Return how much of the energy of each event's waveform lies on known samples; 1 for
+    groups."""
     share = np.ones(len(events))
     waves = np.flatnonzero(events["layer"] == 1)
     seen = stretch.seen[:, places_of(events[waves], stretch)].transpose(1, 0, 2)

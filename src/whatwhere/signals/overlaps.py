@@ -63,7 +63,7 @@ class Limits(NamedTuple):
 
 
 def explain_overlaps(events: Events, stretch: Stretch, limits: Limits) -> Events:
-    """The events of a tile, in the order of time; those that overlap are explained again."""
+    """Return the events of a tile, in the order of time; those that overlap are explained again."""
     events = events[np.argsort(events["sample"], kind="stable")]
     group = groups(events["sample"], stretch.f.shape[2] / 2)
     alone = group < 0
@@ -75,8 +75,8 @@ def explain_overlaps(events: Events, stretch: Stretch, limits: Limits) -> Events
 
 
 def groups(samples: np.ndarray, distance: float) -> np.ndarray:
-    """The number of each event's group, by their times in order: a chain of events that are nearer
-    to the next than this; -1 for an event alone."""
+    """Return the number of each event's group, by their times in order: a chain of events that are
+    nearer to the next than this; -1 for an event alone."""
     is_far = np.diff(samples, prepend=samples[:1]) >= distance
     chain = np.cumsum(is_far)
     has_several = np.bincount(chain) > 1
@@ -147,7 +147,7 @@ class Line(NamedTuple):
         return cls(place, begin, offset)
 
     def samples(self, values: np.ndarray) -> np.ndarray:
-        """The samples [C, T] of a stretch on the line, [C, L]; 0 outside the stretch."""
+        """Return the samples [C, T] of a stretch on the line, [C, L]; 0 outside the stretch."""
         length = values.shape[1]
         is_inside = (self.place >= 0) & (self.place < length)
         return values[:, self.place.clip(0, length - 1)] * is_inside
@@ -172,8 +172,8 @@ def waveforms_at(
     stretch: Stretch,
     shape: tuple[int, ...],
 ) -> np.ndarray:
-    """The sum of waveforms with their peaks at these times, times their amplitudes, on samples of
-    this shape [C, L]; between samples, a waveform is the mean of its two shifts."""
+    """Return the sum of waveforms with their peaks at these times, times their amplitudes, on
+    samples of this shape [C, L]; between samples, a waveform is the mean of its two shifts."""
     at = Between.of(time - stretch.peaks[waveform])
     f = amplitude[:, None, None] * stretch.f[waveform]
     place = at.sample[:, None] + np.arange(f.shape[2])
@@ -263,18 +263,20 @@ class Trials:
         return cls(time, group.repeat(len(offsets)), stretch, seen, f, covered, peak)
 
     def shapes(self, row: np.ndarray, waveform: np.ndarray) -> np.ndarray:
-        """The sum of waveforms at some of the times, on all samples, [C, L]; 0 where not seen."""
+        """Return the sum of waveforms at some of the times, on all samples, [C, L]; 0 where not
+        seen."""
         one = np.ones(len(row))
         shape = self.seen.shape
         return self.seen * waveforms_at(self.time[row], waveform, one, self.stretch, shape)
 
     def correlations(self, samples: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """The sum of each waveform times the samples [C, L] below it, at some of the times,
+        """Return the sum of each waveform times the samples [C, L] below it, at some of the times,
         [n, B]."""
         return self._between(samples, rows) @ _columns(self.f)
 
     def energies(self) -> np.ndarray:
-        """The energy that each waveform has on the samples that are seen, at each time, [n, B]."""
+        """Return the energy that each waveform has on the samples that are seen, at each time, [n,
+        B]."""
         # a waveform between samples is (1 - a) f and a f, one sample later: the square of the sum
         every = np.arange(len(self.time))
         a = self.at.fraction[:, None]
@@ -286,7 +288,7 @@ class Trials:
         return squares @ _columns(self.f**2) + products @ _columns(self.f * one_later)
 
     def energies_around(self, signal: np.ndarray) -> np.ndarray:
-        """The energy of the signal [C, L] where each waveform is, at each time, [n, B]."""
+        """Return the energy of the signal [C, L] where each waveform is, at each time, [n, B]."""
         every = np.arange(len(self.time))
         return self._between(signal**2, every) @ _columns(self.covered)
 
@@ -303,8 +305,8 @@ class Trials:
         return (1 - a) * here + a * self._windows(samples, rows, 1)
 
     def _windows(self, samples: np.ndarray, rows: np.ndarray, later: int = 0) -> np.ndarray:
-        """The samples [C, L] around some of the times, or as much later, a row for each,
-        [n, C · K']."""
+        """Return the samples [C, L] around some of the times, or as much later, a row for each, [n,
+        C · K']."""
         first = self.at.sample[rows, None] - self.peak + later
         place = first + np.arange(self.f.shape[2])
         return samples[:, place].transpose(1, 0, 2).reshape(len(rows), -1)
@@ -324,7 +326,8 @@ class Best(NamedTuple):
 
 
 def best_of_groups(score: np.ndarray, group: np.ndarray) -> Best:
-    """The trials with the largest scores [n, B] of their groups, whose numbers [n] are in order."""
+    """Return the trials with the largest scores [n, B] of their groups, whose numbers [n] are in
+    order."""
     waveform = score.argmax(1)
     best_of_row = score.max(1)
     first = np.flatnonzero(np.diff(group, prepend=-1))
@@ -374,7 +377,7 @@ class Taken:
     def add(
         self, row: np.ndarray, waveform: np.ndarray, group: np.ndarray, shape: np.ndarray
     ) -> None:
-        """One more round, in which these groups take one waveform each; and fit all amplitudes.
+        """Add a round in which these groups take one waveform each, and fit all amplitudes.
 
         shape  the waveforms on all samples, [C, L]
         """
@@ -398,24 +401,24 @@ class Taken:
         self.amplitude[group] = np.linalg.solve(equations, self.product[group, :, None])[:, :, 0]
 
     def left(self) -> np.ndarray:
-        """What the waveforms leave, [C, L]."""
+        """Return what the waveforms leave, [C, L]."""
         left = self.y.copy()
         for shape, amplitude in zip(self.shapes, self.amplitude.T, strict=True):
             left -= amplitude[self.segment] * shape
         return left
 
     def all(self) -> Choice:
-        """All that was taken."""
+        """Return all that was taken."""
         is_taken = self.waveform >= 0
         return Choice(self.row[is_taken], self.waveform[is_taken], self.amplitude[is_taken])
 
     def _sums(self, values: np.ndarray) -> np.ndarray:
-        """The sum of samples [C, L] on each group's segment."""
+        """Return the sum of samples [C, L] on each group's segment."""
         sums: np.ndarray = np.add.reduceat(values.sum(0), self.begin)
         return sums
 
 
 def _with_column(values: np.ndarray, value: int = 0) -> np.ndarray:
-    """The array [G, n] with one more column, of this value."""
+    """Return the array [G, n] with one more column, of this value."""
     column = np.full((len(values), 1), value, values.dtype)
     return np.concatenate([values, column], 1)

@@ -63,15 +63,15 @@ class Signals(Images):
         return super().__getitem__(rows).squeeze(2)
 
     def as_images(self) -> Images:
-        """The same signals as images of height 1."""
+        """Return the same signals as images of height 1."""
         return Images(**{field.name: getattr(self, field.name) for field in fields(Images)})
 
     def recording(self, row: int) -> PictureWindows:
-        """One signal as a picture [C, 1, T] that is read window by window."""
+        """Return one signal as a picture [C, 1, T] that is read window by window."""
         return PictureWindows(self, row)
 
     def with_rate(self, rate: float | None) -> "Signals":
-        """The same signals with this many samples per second, if a number is given."""
+        """Return the same signals with this many samples per second, if a number is given."""
         return self if rate is None else replace(self, rate=float(rate))
 
     def describe(self) -> str:
@@ -113,15 +113,15 @@ class Signals(Images):
         return choose_defaults(self, waveforms, length)
 
     def for_training(self, spec: ModelSpec | None) -> Images:
-        """The windows that a model of this spec learns from, as images of height 1."""
+        """Return the windows that a model of this spec learns from, as images of height 1."""
         from whatwhere.signals.training import images_for_training
 
         return images_for_training(self, spec)
 
 
 def unknown_gaps(signals: Signals, longest: int) -> list[slice]:
-    """The gaps of more than `longest` samples in all channels of the signals, signal by signal;
-    read part by part."""
+    """Return the gaps of more than `longest` samples in all channels of the signals, signal by
+    signal; read part by part."""
     if signals.pixels.dtype.kind != "f":
         return []
     gaps: list[slice] = []
@@ -131,7 +131,7 @@ def unknown_gaps(signals: Signals, longest: int) -> list[slice]:
 
 
 def known_samples(signals: Signals, row: int) -> np.ndarray:
-    """Which samples of a signal are known in any channel, [T]; read part by part."""
+    """Return which samples of a signal are known in any channel, [T]; read part by part."""
     recording = signals.recording(row)
     length = recording.shape[2]
     parts = []
@@ -177,14 +177,14 @@ def _has_known_sample(pixels: Pixels, row: int, first: int, size: int) -> bool:
 
 
 def training_windows(signals: Signals) -> Signals:
-    """What to learn from: short signals as they are, others in windows."""
+    """Return what to learn from: short signals as they are, others in windows."""
     is_long = signals.shape[2] >= 2 * WINDOW and not isinstance(signals.pixels, LazyPixels)
     return cut_windows(signals, WINDOW) if is_long else signals
 
 
 def as_signals(values: AnyArray, name: str) -> Signals:
-    """Signals of values [T], [C, T] or [N, C, T]; floats are checked once, window by window. NaN
-    marks unknown samples.
+    """Return signals of values [T], [C, T] or [N, C, T]; floats are checked once, window by window.
+    NaN marks unknown samples.
 
     If the values are [T, C], with fewer channels than samples, the axes are swapped, and a warning
     says so.
@@ -219,5 +219,6 @@ def as_signals(values: AnyArray, name: str) -> Signals:
 
 
 def is_transposed(shape: tuple[int, ...]) -> bool:
-    """Whether an array of two axes has more rows than columns, so that its rows are the samples."""
+    """Tell whether an array of two axes has more rows than columns, so that its rows are the
+    samples."""
     return len(shape) == 2 and shape[0] > shape[1]

@@ -105,7 +105,7 @@ class RecordingSettings:
 def choose_settings(
     signals: Signals, waveforms: int | None = None, length: int | None = None, seed: int = 0
 ) -> RecordingSettings:
-    """The input stage and the waveforms for signals.
+    """Return the input stage and the waveforms for signals.
 
     waveforms  their number; None: as many as the recording shows
     length     length of each in samples; None takes the length of the events
@@ -187,8 +187,8 @@ def read_pieces(
 
 
 def _blocks_of(signals: Signals) -> list[tuple[int, int]]:
-    """The signal and the first sample of each block of a recording, in an order that spreads over
-    it: the golden section leaves no part out for long."""
+    """Return the signal and the first sample of each block of a recording, in an order that spreads
+    over it: the golden section leaves no part out for long."""
     count, length = len(signals), signals.shape[2]
     blocks = [(row, first) for row in range(count) for first in range(0, length, _BLOCK)]
     golden = (5**0.5 - 1) / 2
@@ -226,8 +226,9 @@ def warn_of_unequal_channels(v: Tensor, names: tuple[str, ...] | None) -> None:
 
 
 def choose_lam(v: Tensor, sizes: Tensor) -> float:
-    """The λ whose penalty leaves out noise, and what is small in comparison with the smallest
-    waveform: in a recording with little noise, the differences between events and their waveform.
+    """Return the λ whose penalty leaves out noise, and what is small in comparison with the
+    smallest waveform: in a recording with little noise, the differences between events and their
+    waveform.
 
     v      signals [C, T]
     sizes  the usual amplitude of each waveform
@@ -236,7 +237,7 @@ def choose_lam(v: Tensor, sizes: Tensor) -> float:
 
 
 def choose_extent(x: Tensor, hum: float) -> Peaks:
-    """The extent of the waveforms of signals [C, T].
+    """Return the extent of the waveforms of signals [C, T].
 
     It belongs to the longest baseline that leaves enough contrast; a longer one would leave the
     drift. If no baseline does, peaks of the drift may stand out as far as events, and the shortest
@@ -265,14 +266,14 @@ def choose_extent(x: Tensor, hum: float) -> Peaks:
 
 
 def contrast_of(v: Tensor) -> float:
-    """How far the strongest hundredth of the samples stands out from the noise."""
+    """Return how far the strongest hundredth of the samples stands out from the noise."""
     level = v.abs().nanmedian(1, keepdim=True).values / MEDIAN_OF_NORMAL
     strength = (v / level.clamp(min=torch.finfo(v.dtype).tiny)).nan_to_num(0).abs().amax(0)
     return float(strength.topk(max(1, len(strength) // 100)).values.mean())
 
 
 def in_words(signals: Signals, found: Waveforms, wanted: int | None, span: int, hum: float) -> str:
-    """One line that says what was chosen."""
+    """Return one line that says what was chosen."""
     count, _, length = found.shapes.shape
     fewer = ""
     if wanted is not None and count < wanted:
@@ -293,7 +294,7 @@ def in_words(signals: Signals, found: Waveforms, wanted: int | None, span: int, 
 
 
 def shown_length(samples: int, rate: float | None) -> str:
-    """A length in samples, and in milliseconds or seconds where the rate is known.
+    """Describe a length in samples, and in milliseconds or seconds where the rate is known.
 
     >>> shown_length(24, 2000), shown_length(1112, 360)
     ('24 samples (12 ms)', '1,112 samples (3.09 s)')
@@ -326,8 +327,8 @@ def sample_of(signals: Signals) -> Tensor:
 
 
 def find_hum(x: Tensor, rate: float | None) -> float:
-    """The frequency of the mains in signals [C, T], in cycles per sample; 0 where there is no line
-    in the spectrum."""
+    """Return the frequency of the mains in signals [C, T], in cycles per sample; 0 where there is
+    no line in the spectrum."""
     if rate is None or x.shape[1] < 64:
         return 0.0
     x = x.double()
@@ -354,14 +355,15 @@ def find_hum(x: Tensor, rate: float | None) -> float:
 
 
 def line_offset(power: Tensor, at: int) -> float:
-    """Where the peak of a line is between the samples of a spectrum, by a parabola through them."""
+    """Return where the peak of a line is between the samples of a spectrum, by a parabola through
+    them."""
     left, top, right = (float(power[at + k].clamp(min=1e-300).log()) for k in (-1, 0, 1))
     curvature = left - 2 * top + right
     return 0.0 if curvature >= 0 else 0.5 * (left - right) / curvature
 
 
 def remove_baseline(x: Tensor, span: int, hum: float) -> Tensor:
-    """Signals [C, T] without their slow part; NaN stays."""
+    """Return signals [C, T] without their slow part; NaN stays."""
     known = ~x.isnan()
     low = baseline(x.nan_to_num(0)[None, :, None], span, hum, known[None, :, None].float())
     return x - low[0, :, 0]

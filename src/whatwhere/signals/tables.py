@@ -108,7 +108,8 @@ class Table:
 
 
 def read_table(path: Path) -> Table:
-    """The lines of a .csv file; its separator, its decimal mark and its heading are detected."""
+    """Return the lines of a .csv file; its separator, its decimal mark and its heading are
+    detected."""
     text, encoding = _read_text(path)
     line_end = "\r\n" if "\r\n" in text else "\n"
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
@@ -134,7 +135,7 @@ def read_table(path: Path) -> Table:
 
 
 def _read_text(path: Path) -> tuple[str, str]:
-    """The text of a file, and its encoding."""
+    """Return the text of a file, and its encoding."""
     with open_regular(path) as file, readable(path, "table", REMEDY, ImageError):
         size = os.fstat(file.fileno()).st_size
         if size > LARGEST_TABLE:
@@ -148,15 +149,15 @@ def _read_text(path: Path) -> tuple[str, str]:
 
 
 def _separator(lines: Sequence[str]) -> str:
-    """What separates the columns: a semicolon, a tab or a comma, in this order."""
+    """Return what separates the columns: a semicolon, a tab or a comma, in this order."""
     # the second line has samples for certain; the first may hold names with any characters
     typical = next((line for line in lines[1:] if line.strip()), lines[0] if lines else "")
     return next((mark for mark in ";\t," if mark in typical), ",")
 
 
 def _encoding(content: bytes) -> str:
-    """The encoding by the byte-order mark; without a mark, UTF-8, or Latin-1 if the text is not
-    UTF-8."""
+    """Return the encoding by the byte-order mark; without a mark, UTF-8, or Latin-1 if the text is
+    not UTF-8."""
     if content.startswith(codecs.BOM_UTF8):
         return "utf-8-sig"
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -169,8 +170,8 @@ def _encoding(content: bytes) -> str:
 
 
 def _is_heading(path: Path, lines: Sequence[str], separator: str) -> bool:
-    """Whether the first line holds names. Columns that are only numbered, 0, 1, 2 …, are names if
-    the samples below are not whole numbers; a warning says so."""
+    """Tell whether the first line holds names. Columns that are only numbered, 0, 1, 2 …, are names
+    if the samples below are not whole numbers; a warning says so."""
     fields = [field.strip() for field in lines[0].split(separator)]
     if not _are_numbers(fields, separator):
         return True
@@ -191,8 +192,8 @@ def _is_heading(path: Path, lines: Sequence[str], separator: str) -> bool:
 
 
 def _are_units(heading: str, lines: Sequence[str], separator: str) -> bool:
-    """Whether the line below a heading holds units: as many fields, a text in one of them and no
-    number in any, and numbers in the next line that is not empty."""
+    """Tell whether the line below a heading holds units: as many fields, a text in one of them and
+    no number in any, and numbers in the next line that is not empty."""
     if not lines:
         return False
     fields = lines[0].split(separator)
@@ -207,7 +208,7 @@ def _are_units(heading: str, lines: Sequence[str], separator: str) -> bool:
 
 
 def _are_numbers(fields: Sequence[str], separator: str) -> bool:
-    """Whether all fields of a line are numbers, or empty."""
+    """Tell whether all fields of a line are numbers, or empty."""
     try:
         for field in fields:
             _number(_with_point(field, decimal_comma=separator != ","))
@@ -217,20 +218,20 @@ def _are_numbers(fields: Sequence[str], separator: str) -> bool:
 
 
 def _counts_up(fields: Sequence[str]) -> bool:
-    """Whether fields are 0, 1, 2 … or 1, 2, 3 …"""
+    """Tell whether fields are 0, 1, 2 … or 1, 2, 3 …"""
     return any(fields == [str(first + n) for n in range(len(fields))] for first in (0, 1))
 
 
 def _mostly_integers(lines: Sequence[str], separator: str) -> bool:
-    """Whether at least half of the fields are integers, or there are no fields."""
+    """Tell whether at least half of the fields are integers, or there are no fields."""
     fields = [field.strip() for line in lines for field in line.split(separator)]
     integers = sum(field.lstrip("+-").isdecimal() for field in fields)
     return 2 * integers >= len(fields)
 
 
 def _commas_are_thousands(lines: Sequence[str], separator: str) -> bool:
-    """Whether commas in numbers part their thousands, as in 1,234.5: every comma has three digits
-    after it, and a number has two commas, or a point somewhere."""
+    """Tell whether commas in numbers part their thousands, as in 1,234.5: every comma has three
+    digits after it, and a number has two commas, or a point somewhere."""
     fields = [field.strip().strip("\"'") for line in lines for field in line.split(separator)]
     fields = [field for field in fields if "," in field or "." in field]
     commas = [field for field in fields if "," in field]
@@ -241,8 +242,8 @@ def _commas_are_thousands(lines: Sequence[str], separator: str) -> bool:
 
 
 def _one_column_of_decimal_commas(path: Path, heading: str | None, lines: Sequence[str]) -> bool:
-    """Whether a comma in each line is a decimal comma: 0,05 is a number, and so is the only field
-    below a single name. If that is not certain, a warning says what is assumed."""
+    """Tell whether a comma in each line is a decimal comma: 0,05 is a number, and so is the only
+    field below a single name. If that is not certain, a warning says what is assumed."""
     parts = _parts_of_numbers(lines)
     if not parts:
         return False
@@ -259,20 +260,21 @@ def _one_column_of_decimal_commas(path: Path, heading: str | None, lines: Sequen
 
 
 def _parts_of_numbers(lines: Sequence[str]) -> list[tuple[str, str]]:
-    """The digits before and after the comma in every line; empty if a line is not such a number."""
+    """Return the digits before and after the comma in every line; empty if a line is not such a
+    number."""
     numbers = [DECIMAL_COMMA.fullmatch(line.strip()) for line in lines if line.strip()]
     parts = [(number[1], number[2]) for number in numbers if number is not None]
     return parts if len(parts) == len(numbers) else []
 
 
 def _must_be_decimal(whole: str, decimals: str) -> bool:
-    """Whether two parts cannot be integers of two columns: nobody writes 05, -0 or +0."""
+    """Tell whether two parts cannot be integers of two columns: nobody writes 05, -0 or +0."""
     padded = len(decimals) > 1 and decimals.startswith("0")
     return padded or whole in ("-0", "+0")
 
 
 def table_values(path: Path, table: Table) -> np.ndarray:
-    """Values [T, C]; an empty field is NaN, and so is every field of an empty line."""
+    """Return values [T, C]; an empty field is NaN, and so is every field of an empty line."""
     if not table.lines:
         raise ImageError(
             f"{path} has no samples; expected a line for each sample and a column for each channel."
@@ -303,7 +305,7 @@ def table_values(path: Path, table: Table) -> np.ndarray:
 
 
 def _text_among(lines: Sequence[str], table: Table) -> str:
-    """The first field that is not a number, in words; empty if all fields are numbers."""
+    """Return the first field that is not a number, in words; empty if all fields are numbers."""
     above = sum(line is not None for line in (table.heading, table.units))
     for number, line in enumerate(lines, above + 1):
         for field in line.split(table.separator):
@@ -333,7 +335,7 @@ class TimeColumn(NamedTuple):
     rows: np.ndarray
 
     def spread(self, values: np.ndarray) -> np.ndarray:
-        """Values [T, C] with NaN where samples are missing."""
+        """Return values [T, C] with NaN where samples are missing."""
         length = int(self.rows[-1]) + 1
         if length == len(values):
             return values
@@ -359,7 +361,7 @@ class UnknownTimeUnit(ImageError):
 
 
 def split_unit(field: str) -> tuple[str, str]:
-    """The name and the unit of a heading such as 'ECG (mV)' or 'ECG [mV]'."""
+    """Return the name and the unit of a heading such as 'ECG (mV)' or 'ECG [mV]'."""
     field = field.strip().strip("\"'").strip()
     if not field.endswith(("]", ")")):
         return field, ""
@@ -385,7 +387,7 @@ def counts_rows(table: Table) -> bool:
 
 
 def time_column(table: Table, settings: TimeSettings | None = None) -> TimeColumn | None:
-    """What the first of several columns shows, if it holds times.
+    """Return what the first of several columns shows, if it holds times.
 
     Its heading is a name such as time, with a unit or without one (seconds, or milliseconds where
     the rate would be below 1 Hz); or there is no heading, and the column rises by the same small
@@ -429,8 +431,8 @@ def time_column(table: Table, settings: TimeSettings | None = None) -> TimeColum
 
 
 def _samples_at(times: np.ndarray, step: float, gap: float) -> np.ndarray:
-    """The sample of each time. Those after a long step count on, unless they are late: a time may
-    have been repeated before it."""
+    """Return the sample of each time. Those after a long step count on, unless they are late: a
+    time may have been repeated before it."""
     rows = np.arange(len(times))
     for place in np.flatnonzero(np.diff(times) >= gap * step) + 1:
         late = (times[place] - times[0]) / step - rows[place]
@@ -439,7 +441,7 @@ def _samples_at(times: np.ndarray, step: float, gap: float) -> np.ndarray:
 
 
 def _first_cells(table: Table) -> list[str]:
-    """The first cell of every line; empty if a line has no other cell."""
+    """Return the first cell of every line; empty if a line has no other cell."""
     lines = [line.split(table.separator, 1) for line in table.lines if line.strip()]
     if any(len(cells) < 2 for cells in lines) or len(lines) < len(table.lines):
         return []
@@ -447,8 +449,8 @@ def _first_cells(table: Table) -> list[str]:
 
 
 def _time_heading(field: str) -> str | None:
-    """The unit of a heading of times such as 'Time (ms)' or 'time_ms', in lower case, '' without
-    one; None for another heading."""
+    """Return the unit of a heading of times such as 'Time (ms)' or 'time_ms', in lower case, ''
+    without one; None for another heading."""
     name, unit = split_unit(field)
     name = name.lower().replace("_", " ").strip()
     unit = unit.strip().lower()
@@ -461,7 +463,8 @@ def _time_heading(field: str) -> str | None:
 
 
 def _seconds_of(heading: str, unit: str) -> float | None:
-    """A unit of time in seconds; None if there is none, or it is the form of a clock or a date."""
+    """Return a unit of time in seconds; None if there is none, or it is the form of a clock or a
+    date."""
     if not unit or ":" in unit or "yy" in unit or unit in ("utc", "gmt", "local"):
         return None
     if unit not in SECONDS:
@@ -470,8 +473,8 @@ def _seconds_of(heading: str, unit: str) -> float | None:
 
 
 def _usual_unit(times: np.ndarray, step: float) -> float:
-    """The seconds of a unit that no heading names: that of Unix times by their size; for others,
-    milliseconds where the rate would be below 1 Hz."""
+    """Return the seconds of a unit that no heading names: that of Unix times by their size; for
+    others, milliseconds where the rate would be below 1 Hz."""
     for seconds, since in ((1e-9, 1e18), (1e-6, 1e15), (1e-3, 1e12), (1.0, 1e9)):
         if times[0] >= since:
             return seconds
@@ -479,8 +482,8 @@ def _usual_unit(times: np.ndarray, step: float) -> float:
 
 
 def _are_even(steps: np.ndarray, step: float, named: bool, settings: TimeSettings) -> bool:
-    """Whether steps are mostly equal, apart from gaps. All are, and below 1, in a column without a
-    heading, because it must show that it holds times."""
+    """Tell whether steps are mostly equal, apart from gaps. All are, and below 1, in a column
+    without a heading, because it must show that it holds times."""
     if not named:
         return bool(step < 1 and np.abs(steps - step).max() <= settings.strict * step)
     repeated = np.mean(steps == 0) > settings.repeat
@@ -513,7 +516,7 @@ def _times(fields: list[str], decimal_comma: bool) -> _Times | None:
 
 
 def _clock(field: str) -> float | None:
-    """The seconds of '1:02:03.004' or '2:03.004'; None for another text."""
+    """Return the seconds of '1:02:03.004' or '2:03.004'; None for another text."""
     match = _CLOCK.fullmatch(field.strip().strip("[]\"'").strip())
     if match is None or match[2] is None:
         return None
@@ -526,7 +529,7 @@ def _with_point(field: str, decimal_comma: bool) -> str:
 
 
 def without_first_column(table: Table) -> Table:
-    """The same table without its times."""
+    """Return the same table without its times."""
 
     def rest(line: str) -> str:
         return line.partition(table.separator)[2]
@@ -540,7 +543,7 @@ def without_first_column(table: Table) -> Table:
 
 
 def channel_table(table: Table) -> tuple[Table, TimeColumn | None]:
-    """The columns of a table that are channels, and what its times show.
+    """Return the columns of a table that are channels, and what its times show.
 
     A column of times is no channel, even if its times are not even; neither is one that counts the
     rows.
@@ -554,7 +557,7 @@ def channel_table(table: Table) -> tuple[Table, TimeColumn | None]:
 
 
 def encode_table(values: np.ndarray, table: Table) -> bytes:
-    """The text of a table of values [T, C] in the form of another table, with its column of
+    """Return the text of a table of values [T, C] in the form of another table, with its column of
     times."""
     channels, times_shown = channel_table(table)
     if times_shown is not None and len(values) > len(table.lines):

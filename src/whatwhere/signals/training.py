@@ -29,7 +29,7 @@ _IN_MEMORY = 1 << 26  # values without a baseline that are kept in memory; more 
 def choose_defaults(
     signals: Signals, waveforms: int | None = None, length: str | int | None = None
 ) -> Defaults:
-    """The recipe `signals` with the waveforms and the input stage that a recording shows."""
+    """Return the recipe `signals` with the waveforms and the input stage that a recording shows."""
     recipe = read_recipe("signals")
     samples = None if length is None else samples_of(length, signals.rate)
     chosen = choose_settings(signals, waveforms, samples, recipe.seed)
@@ -62,7 +62,7 @@ def choose_defaults(
 
 
 def images_for_training(signals: Signals, spec: ModelSpec | None) -> Images:
-    """Signals as images of height 1 in a model's units; without a model, windows of them."""
+    """Return signals as images of height 1 in a model's units; without a model, windows of them."""
     if spec is None:
         return training_windows(signals).as_images()
     require(

@@ -49,7 +49,7 @@ LEAST = 3  # pieces of a waveform
 
 
 def deviations_of(v: Tensor) -> Tensor:
-    """The standard deviation of the noise of each channel of signals [C, T], [C, 1].
+    """Return the standard deviation of the noise of each channel of signals [C, T], [C, 1].
 
     It is measured in the quietest windows, by the median of each: the median of a whole recording
     measures the noise only if waveforms cover less than half of it.
@@ -62,29 +62,29 @@ def deviations_of(v: Tensor) -> Tensor:
 
 
 def strength_of(v: Tensor) -> Tensor:
-    """How far each place of signals [C, T] is above the noise: the largest value over the
+    """Return how far each place of signals [C, T] is above the noise: the largest value over the
     channels."""
     return (v / deviations_of(v)).nan_to_num(0).abs().amax(0)
 
 
 def white_noise(v: Tensor) -> float:
-    """The standard deviation of white noise in signals [C, T], by the median of |a - 2 b + c| over
-    neighbours a b c."""
+    """Return the standard deviation of white noise in signals [C, T], by the median of |a - 2 b +
+    c| over neighbours a b c."""
     detail = (v[:, :-2] - 2 * v[:, 1:-1] + v[:, 2:]).abs()
     return float(detail.nanmedian().nan_to_num(0)) / 6**0.5 / MEDIAN_OF_NORMAL
 
 
 def usual_largest(strength: Tensor) -> float:
-    """The largest value that a part of a recording usually has."""
+    """Return the largest value that a part of a recording usually has."""
     size = max(1, len(strength) // BLOCKS)
     return float(strength.unfold(0, size, size).amax(1).median())
 
 
-def peaks_of_noise(values: int) -> float:
+def peaks_of_noise(values: int) -> int:
     """Return the number of peaks that this many values of white noise hardly exceed: the values
     beyond PEAK that are expected, and three deviations of their number more."""
     expected = values * math.erfc(PEAK / 2**0.5)
-    return expected + 3 * expected**0.5
+    return int(expected + 3 * expected**0.5)
 
 
 class Extent(NamedTuple):
@@ -104,7 +104,7 @@ class Extent(NamedTuple):
 
 
 def find_peaks(strength: Tensor, extent: Extent, least: float = PEAK) -> Tensor:
-    """The places of peaks that no waveform of a larger peak covers."""
+    """Return the places of peaks that no waveform of a larger peak covers."""
     # a larger peak covers a place if it is at most `after` before it, or `before` after it
     padded = F.pad(strength[None, None], (extent.after, extent.before), value=-torch.inf)
     largest = F.max_pool1d(padded, extent.length, 1)[0, 0]
@@ -123,8 +123,8 @@ class Peaks(NamedTuple):
 
 
 def find_extent(v: Tensor, longest: int) -> Peaks | None:
-    """How far the waveforms of signals [C, T] reach around their peaks, at most `longest` samples
-    in all; None without peaks.
+    """Return how far the waveforms of signals [C, T] reach around their peaks, at most `longest`
+    samples in all; None without peaks.
 
     Where waveforms cover all of a recording, such as a pulse, nothing shows the noise alone. Then
     peaks are places at least half as strong as the largest, if the mean of their surroundings
@@ -141,7 +141,8 @@ def find_extent(v: Tensor, longest: int) -> Peaks | None:
 
 
 def grow_extent(v: Tensor, strength: Tensor, least: float, longest: int) -> Extent | None:
-    """The extent of waveforms around peaks of at least this strength; None with too few of them.
+    """Return the extent of waveforms around peaks of at least this strength; None with too few of
+    them.
 
     Peaks inside of a waveform count as peaks until its extent is known, so that it grows in steps.
     """
@@ -172,7 +173,7 @@ def large_peaks(strength: Tensor, extent: Extent, least: float) -> Tensor:
 
 
 def coherent_extent(v: Tensor, peaks: Tensor, longest: int) -> Extent:
-    """The samples around peaks that are alike, among peaks of one channel and one sign."""
+    """Return the samples around peaks that are alike, among peaks of one channel and one sign."""
     kinds = kinds_of(v, peaks)
     fewest = max(LEAST, COMMON * len(peaks))
     extent = Extent(1, 1)
@@ -189,15 +190,15 @@ def coherent_extent(v: Tensor, peaks: Tensor, longest: int) -> Extent:
 
 
 def covers(v: Tensor, strength: Tensor, extent: Extent, least: float) -> bool:
-    """Whether waveforms cover a recording: most peaks are large, those of noise have all sizes, and
-    what is around large ones explains most of it."""
+    """Tell whether waveforms cover a recording: most peaks are large, those of noise have all
+    sizes, and what is around large ones explains most of it."""
     peaks = find_peaks(strength, extent, least)
     count = len(find_peaks(strength, extent, 0.0))
     return len(peaks) > MOSTLY * count and explained_share(v, peaks, extent) > MOSTLY
 
 
 def explained_share(v: Tensor, peaks: Tensor, extent: Extent) -> float:
-    """The share of the energy of signals that the mean around peaks explains."""
+    """Return the share of the energy of signals that the mean around peaks explains."""
     kinds = kinds_of(v, peaks)
     reach = max(extent)
     inside = slice(reach - extent.before, reach + extent.after + 1)
@@ -210,7 +211,7 @@ def explained_share(v: Tensor, peaks: Tensor, extent: Extent) -> float:
 
 
 def kinds_of(v: Tensor, peaks: Tensor) -> Tensor:
-    """A number for the channel and the sign of each peak."""
+    """Return a number for the channel and the sign of each peak."""
     at = (v / deviations_of(v)).nan_to_num(0)[:, peaks]
     channel = at.abs().argmax(0)
     positive = at.gather(0, channel[None])[0] > 0
@@ -218,7 +219,7 @@ def kinds_of(v: Tensor, peaks: Tensor) -> Tensor:
 
 
 def coherent_power(v: Tensor, peaks: Tensor, reach: int) -> Tensor:
-    """The power of the mean around peaks, [2 reach + 1]; 0 where pieces are not alike."""
+    """Return the power of the mean around peaks, [2 reach + 1]; 0 where pieces are not alike."""
     peaks = peaks[:: max(1, len(peaks) // ENOUGH)]
     padded = F.pad(v, (reach, reach), value=torch.nan)
     pieces = padded.unfold(1, 2 * reach + 1, 1)[:, peaks]  # [C, n, 2 reach + 1]
@@ -240,8 +241,8 @@ def coherent_power(v: Tensor, peaks: Tensor, reach: int) -> Tensor:
 
 
 def densest(power: Tensor, room: int) -> Extent:
-    """The part of at most `room` samples, with the peak, that has most of the power, without the
-    places at its ends that have none."""
+    """Return the part of at most `room` samples, with the peak, that has most of the power, without
+    the places at its ends that have none."""
     reach = len(power) // 2
     # sums[b] - sums[a] is the power from a to b
     sums = F.pad(power.double().cumsum(0), (1, 0))
@@ -266,7 +267,7 @@ def pieces_at(v: Tensor, peaks: Tensor, extent: Extent) -> Tensor:
 
 
 def unit(waveforms: Tensor) -> Tensor:
-    """The same, each of unit length, [n, C, length]."""
+    """Return the same, each of unit length, [n, C, length]."""
     norm = waveforms.flatten(1).norm(dim=1).clamp(min=torch.finfo(waveforms.dtype).tiny)
     return waveforms / norm[:, None, None]
 
@@ -275,8 +276,8 @@ FINE = 4  # shifts in a sample
 
 
 def likeness(a: Tensor, b: Tensor) -> Tensor:
-    """The largest correlation of waveforms [m, C, K] and [n, C, K] of unit length over shifts by at
-    most half of it, [m, n]."""
+    """Return the largest correlation of waveforms [m, C, K] and [n, C, K] of unit length over
+    shifts by at most half of it, [m, n]."""
     fine_a = unit(F.interpolate(a, scale_factor=FINE, mode="linear"))
     fine_b = unit(F.interpolate(b, scale_factor=FINE, mode="linear"))
     return F.conv1d(fine_a, fine_b, padding=fine_a.shape[2] // 2).amax(2)
@@ -393,7 +394,7 @@ def find_waveforms(
 
 
 def _mean_of(pieces: Pieces, own: np.ndarray, shift: np.ndarray) -> Tensor:
-    """The mean of some pieces without their margins, each cut some samples later, [C, K]."""
+    """Return the mean of some pieces without their margins, each cut some samples later, [C, K]."""
     length = pieces.values.shape[2] - 2 * pieces.margin
     total = torch.zeros(pieces.values.shape[1], length)
     for each in np.unique(shift):

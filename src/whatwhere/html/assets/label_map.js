@@ -17,6 +17,14 @@ const LARGEST_ON_MAP = 160; // pixels of a picture on the map
 
 /** @typedef {{ x: number, y: number }} Point */
 
+const inks = { panel: "", text: "" }; // of the scheme; to ask for them takes longer than to draw a picture
+
+/** Ask for the colours of the scheme, once a frame. */
+function takeInks() {
+  inks.panel = styled("--panel");
+  inks.text = styled("--text");
+}
+
 /** The map; `choose` is called with the rows that were clicked or enclosed. */
 export class PictureMap {
   /** @param {(rows: number[], add?: boolean) => void} choose */
@@ -104,6 +112,7 @@ export class PictureMap {
   }
 
   #drawPictures() {
+    takeInks();
     const ratio = window.devicePixelRatio || 1;
     this.width = this.canvas.clientWidth;
     this.height = this.canvas.clientHeight;
@@ -156,7 +165,7 @@ export class PictureMap {
     drawSmall(context, row, left, top, side);
     if (rows.length > 1) {
       const words = `×${rows.length.toLocaleString("en")}`; // a bare number would be read as a class
-      drawMark(context, left + side + 1 - markWidth(context, words), top + side - 11, words, styled("--text"));
+      drawMark(context, left + side + 1 - markWidth(context, words), top + side - 11, words, inks.text);
     }
     const { best, isOne } = classOfTile(rows, shared.best);
     if (best < 0) return;
@@ -179,6 +188,7 @@ export class PictureMap {
 
   /** Draw what is chosen and suggested over the pictures. */
   drawChoice() {
+    takeInks();
     const ratio = window.devicePixelRatio || 1;
     const context = contextOf(this.canvas);
     context.setTransform(1, 0, 0, 1, 0, 0);
@@ -189,19 +199,19 @@ export class PictureMap {
     for (const row of shared.lit?.meant ?? []) this.#drawLit(context, row);
     for (const row of shared.chosen) this.#drawChosen(context, row);
     if (this.lasso.length < 2) return;
-    context.strokeStyle = styled("--text");
+    context.strokeStyle = inks.text;
     context.lineWidth = 2;
     context.beginPath();
     for (const { x, y } of this.lasso) context.lineTo(x, y);
     context.stroke();
     const last = this.lasso[this.lasso.length - 1];
-    drawMark(context, last.x + 12, last.y + 6, counted(this.#enclosed().length, "picture"), styled("--text"));
+    drawMark(context, last.x + 12, last.y + 6, counted(this.#enclosed().length, "picture"), inks.text);
   }
 
   /** @param {CanvasRenderingContext2D} context @param {number} row */
   #drawSuggestion(context, row) {
     const { x, y } = this.at(row);
-    drawMark(context, x + this.side / 2 - 9, y - this.side / 2 - 3, "?", styled("--text"));
+    drawMark(context, x + this.side / 2 - 9, y - this.side / 2 - 3, "?", inks.text);
   }
 
   /** A picture that lights up: whole, in a broken black and white frame. @param {CanvasRenderingContext2D} context @param {number} row */
@@ -210,9 +220,9 @@ export class PictureMap {
     const size = this.side + 7;
     drawSmall(context, row, x - this.side / 2, y - this.side / 2, this.side);
     context.lineWidth = 4;
-    context.strokeStyle = styled("--panel");
+    context.strokeStyle = inks.panel;
     context.strokeRect(x - size / 2, y - size / 2, size, size);
-    context.strokeStyle = styled("--text");
+    context.strokeStyle = inks.text;
     context.setLineDash([5, 4]);
     context.strokeRect(x - size / 2, y - size / 2, size, size);
     context.setLineDash([]);
@@ -225,10 +235,10 @@ export class PictureMap {
     drawSmall(context, row, x - this.side / 2, y - this.side / 2, this.side);
     // Black and white, or white and black: no class has them.
     context.lineWidth = 7;
-    context.strokeStyle = styled("--panel");
+    context.strokeStyle = inks.panel;
     context.strokeRect(x - size / 2, y - size / 2, size, size);
     context.lineWidth = 4;
-    context.strokeStyle = styled("--text");
+    context.strokeStyle = inks.text;
     context.strokeRect(x - size / 2, y - size / 2, size, size);
   }
 
@@ -400,12 +410,12 @@ export class PictureMap {
  */
 function drawMark(context, left, top, text, colour) {
   const width = markWidth(context, text);
-  context.fillStyle = styled("--panel");
+  context.fillStyle = inks.panel;
   context.fillRect(left, top, width, 12);
   context.strokeStyle = colour;
   context.lineWidth = 1;
   context.strokeRect(left + 0.5, top + 0.5, width - 1, 11);
-  context.fillStyle = styled("--text");
+  context.fillStyle = inks.text;
   context.fillText(text, left + 2.5, top + 9.5);
 }
 
