@@ -30,22 +30,44 @@ from whatwhere.restoration.settings import RestorationSpec
 
 BLOCK = 8  # s, pixels
 MARGIN = 16  # pixels by which a picture is continued
-REACH = 64  # pixels beyond a tile that its result depends on, to less than 1e-4
-SQUARES = 4096  # squares that are coded together
-LEAST_RANGE = 8.0  # standard deviations of the noise from black to white
-FILLED = 0.25  # share of the range from 0 to 1 that a picture in these units fills at least
-# noise that is hard to tell from texture: how much of what was removed is noise is estimated
-FAINT = 12 / 255
-FEW = 2048  # with this many pixels, noise must be twice as strong to be recognised
-FAINT_ERRORS = 3.0  # standard errors that are subtracted from this estimate, for faint noise
-CLEAR_ERRORS = 1.0  # for stronger noise: up to twice the best share, no result is worse
-TEXTURED = 0.7  # of the noise's variance: less is removed where texture hides a part of it
-PROBE = 0.1  # standard deviations of the noise by which the input is changed for this
-CUT_OFF = 0.02  # from this share of equally dark or equally bright pixels on, values were cut off
-CAUTION = 0.9  # factor of the noise that is left, which then also depends on the picture
-MOST_CAUTION = 0.75  # where three tenths of the pixels were cut off, or more
-RARE = 0.01  # probability that a picture of noise has a wave that counts as texture
+_REACH = 64  # pixels beyond a tile that its result depends on, to less than 1e-4
+_SQUARES = 4096  # squares that are coded together
 GREY = 0.5  # subtracted from a picture from 0 to 1, so that features explain deviations from it
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Caution:
+    """Settings of the rules that keep texture.
+
+    least_range   standard deviations of the noise from black to white
+    filled        share of the range from 0 to 1 that a picture in these units fills at least
+    faint         noise that is hard to tell from texture: how much of what was removed is noise is
+                  estimated
+    few           with this many pixels, noise must be twice as strong to be recognised
+    faint_errors  standard errors that are subtracted from this estimate, for faint noise
+    clear_errors  for stronger noise: up to twice the best share, no result is worse
+    textured      of the noise's variance: less is removed where texture hides a part of it
+    probe         standard deviations of the noise by which the input is changed for this
+    cut_off       from this share of equally dark or equally bright pixels on, values were cut off
+    caution       factor of the noise that is left, which then also depends on the picture, and its
+                  least value, where three tenths of the pixels were cut off, or more
+    rare          probability that a picture of noise has a wave that counts as texture
+    """
+
+    least_range: float = 8.0
+    filled: float = 0.25
+    faint: float = 12 / 255
+    few: int = 2048
+    faint_errors: float = 3.0
+    clear_errors: float = 1.0
+    textured: float = 0.7
+    probe: float = 0.1
+    cut_off: float = 0.02
+    caution: tuple[float, float] = (0.9, 0.75)
+    rare: float = 0.01
+
+
+_CAUTION = _Caution()
 
 
 @dataclass(frozen=True)
@@ -140,7 +162,7 @@ class Denoiser:
         # whole blocks, wherever the grid begins
         h, w = ((side - BLOCK + 1) // BLOCK for side in plane.shape)
         total = torch.zeros_like(plane)
-        together = max(1, SQUARES // (h * w))
+        together = max(1, _SQUARES // (h * w))
         for first in range(0, len(places), together):
             windows = [
                 (slice(top, top + h * BLOCK), slice(left, left + w * BLOCK))
@@ -213,11 +235,11 @@ def plane_restorer(
         return denoiser.denoise(plane, noise, shifts, spec.tile, progress, first)
 
     def restore(plane: Tensor, noise: float, mask: Tensor | None) -> Tensor:
-        black, white = value_range(plane, noise) if mask is None else known_range(plane, mask)
+        black, white = _value_range(plane, noise) if mask is None else _known_range(plane, mask)
         unit = (plane - black) / (white - black)
         level = noise / (white - black)
         if mask is None:
-            clean = denoise_safely(denoise, unit, level, progress)
+            clean = _denoise_safely(denoise, unit, level, progress)
         else:
             clean = fill_in(denoise, unit, mask, level, spec.quality)
         return black + (white - black) * clean
@@ -247,7 +269,7 @@ class _TwoPasses:
             self._progress(pixels)
 
 
-def denoise_safely(
+def _denoise_safely(
     denoise: Callable[..., Tensor], plane: Tensor, noise: float, progress: Progress | None = None
 ) -> Tensor:
     """The plane without noise; texture that looks like noise stays."""
@@ -259,28 +281,32 @@ def denoise_safely(
     return clean
 
 
-def _denoise_twice(denoise: Callable[[Tensor], Tensor], plane: Tensor, noise: float) -> Tensor:
+def _denoise_twice(
+    denoise: Callable[[Tensor], Tensor], plane: Tensor, noise: float, rules: _Caution = _CAUTION
+) -> Tensor:
     """The plane without noise, after a second pass where the first may have removed texture."""
 
     def denoise_textured(noisy: Tensor) -> Tensor:
         clean = denoise(noisy)
-        return clean + periodic_part(noisy - clean, noise)
+        return clean + _periodic_part(noisy - clean, noise)
 
     clean = denoise_textured(plane)
-    left = noise_within_range(plane, clean, noise)
+    left = _noise_within_range(plane, clean, noise)
     removed = float((plane - clean).square().mean())
-    is_clear = left == noise >= FAINT * (1 + FEW / plane.numel())
-    if is_clear and removed >= TEXTURED * noise**2:
+    is_clear = left == noise >= rules.faint * (1 + rules.few / plane.numel())
+    if is_clear and removed >= rules.textured * noise**2:
         return at_most_the_noise(plane, clean, noise)
     generator = torch.Generator().manual_seed(0)
     signs = 2.0 * torch.randint(2, plane.shape, generator=generator).to(plane) - 1
-    change = denoise_textured(plane + PROBE * noise * signs) - clean
-    divergence = float((signs * change).mean()) / (PROBE * noise)
-    errors = CLEAR_ERRORS if is_clear else FAINT_ERRORS
+    change = denoise_textured(plane + rules.probe * noise * signs) - clean
+    divergence = float((signs * change).mean()) / (rules.probe * noise)
+    errors = rules.clear_errors if is_clear else rules.faint_errors
     return plane.lerp(clean, share_of_noise(plane - clean, left, divergence, errors))
 
 
-def noise_within_range(noisy: Tensor, clean: Tensor, noise: float) -> float:
+def _noise_within_range(
+    noisy: Tensor, clean: Tensor, noise: float, rules: _Caution = _CAUTION
+) -> float:
     """The noise that is left of `noise` where values beyond black and white were cut off.
 
     A picture that has its lowest or its highest value many times shows that they were. Near these,
@@ -289,7 +315,7 @@ def noise_within_range(noisy: Tensor, clean: Tensor, noise: float) -> float:
     low = float(noisy.min())
     high = float(noisy.max())
     share = float(((noisy == low) | (noisy == high)).float().mean())
-    if share < CUT_OFF:
+    if share < rules.cut_off:
         return noise
     normal = torch.distributions.Normal(0.0, 1.0)
     kept = 0.0
@@ -300,21 +326,21 @@ def noise_within_range(noisy: Tensor, clean: Tensor, noise: float) -> float:
         inner = 0.5 - tail - d * torch.exp(-d.square() / 2) / math.sqrt(2 * math.pi)
         kept += float((inner + d.square() * tail).mean())
     # The more was cut off, the more the estimate depends on a picture that is not known.
-    caution = max(CAUTION - share / 2, MOST_CAUTION)
-    return caution * noise * math.sqrt(min(max(kept, 0.0), 1.0))
+    most, least = rules.caution
+    return max(most - share / 2, least) * noise * math.sqrt(min(max(kept, 0.0), 1.0))
 
 
-def periodic_part(removed: Tensor, noise: float) -> Tensor:
+def _periodic_part(removed: Tensor, noise: float, rules: _Caution = _CAUTION) -> Tensor:
     """The waves in what was removed [H, W] that noise of this standard deviation does not have.
 
     White noise has a Fourier coefficient of n σ² · t with the probability exp(-t); among n of them
-    none is above t = log (n / RARE). Lattices, stripes and halftones, which a denoiser of
+    none is above t = log (n / rare). Lattices, stripes and halftones, which a denoiser of
     photographs takes for noise, have few coefficients, far above.
     """
     count = removed.numel()
     spectrum = torch.fft.rfft2(removed)
     power = spectrum.real.square() + spectrum.imag.square()
-    limit = count * noise**2 * math.log(count / RARE)
+    limit = count * noise**2 * math.log(count / rules.rare)
     strong = power > limit
     if not strong.any():
         return torch.zeros_like(removed)
@@ -329,7 +355,7 @@ def at_most_the_noise(noisy: Tensor, clean: Tensor, noise: float) -> Tensor:
 
 
 def share_of_noise(
-    removed: Tensor, noise: float, divergence: float, errors: float = FAINT_ERRORS
+    removed: Tensor, noise: float, divergence: float, errors: float = _CAUTION.faint_errors
 ) -> float:
     """The part of what was removed whose removal leaves the smallest expected error (Stein 1981).
 
@@ -342,21 +368,21 @@ def share_of_noise(
     return min(max(common / strength, 0.0), 1.0)
 
 
-def value_range(plane: Tensor, noise: float) -> tuple[float, float]:
+def _value_range(plane: Tensor, noise: float, rules: _Caution = _CAUTION) -> tuple[float, float]:
     """The values that stand for 0 and 1, between which the denoiser has learned, for a plane in any
     units.
 
     They are the least and the largest mean of 3 × 3 pixels, which has a third of the noise, but at
-    least LEAST_RANGE standard deviations of the noise apart.
+    least eight standard deviations of the noise apart.
     """
     means = F.avg_pool2d(plane[None], 3, 1)[0] if min(plane.shape) >= 3 else plane
     low, high = float(means.min()), float(means.max())
     middle = (low + high) / 2
-    half = max(high - low, LEAST_RANGE * noise) / 2
+    half = max(high - low, rules.least_range * noise) / 2
     return (middle - half, middle + half) if half > 0 else (low, low + 1)
 
 
-def known_range(plane: Tensor, known: Tensor) -> tuple[float, float]:
+def _known_range(plane: Tensor, known: Tensor, rules: _Caution = _CAUTION) -> tuple[float, float]:
     """The values that stand for 0 and 1 for a plane with gaps, where `known` is 0.
 
     They are 0 and 1 for a plane that fills a good part of this range; for others the least and the
@@ -364,7 +390,7 @@ def known_range(plane: Tensor, known: Tensor) -> tuple[float, float]:
     """
     values = plane[known > 0]
     low, high = float(values.min()), float(values.max())
-    if low == high or (low >= 0 and high <= 1 and high - low >= FILLED):
+    if low == high or (low >= 0 and high <= 1 and high - low >= rules.filled):
         return 0.0, 1.0
     return low, high
 
@@ -423,16 +449,16 @@ def tiles(height: int, width: int, side: int) -> Iterator[tuple[slice, slice]]:
 def around(extent: slice, size: int) -> tuple[int, int]:
     """Where the part of the padded picture begins and ends that rows or columns of a tile depend
     on."""
-    return max(0, extent.start + MARGIN - REACH), min(size, extent.stop + MARGIN + REACH + BLOCK)
+    return max(0, extent.start + MARGIN - _REACH), min(size, extent.stop + MARGIN + _REACH + BLOCK)
 
 
 def grid_places(shifts: int, first: int = 0) -> list[tuple[int, int]]:
     """Where the grid begins, (row, column): `shifts` places of the order, from number
     `first` on."""
-    return [grid_place((first + i) % BLOCK**2) for i in range(shifts)]
+    return [_grid_place((first + i) % BLOCK**2) for i in range(shifts)]
 
 
-def grid_place(number: int) -> tuple[int, int]:
+def _grid_place(number: int) -> tuple[int, int]:
     """A place of 8 × 8: the first 4 of this order are 4 apart, the first 16 are 2 apart (Bayer
     1973)."""
     row = column = 0
