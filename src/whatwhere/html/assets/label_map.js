@@ -12,6 +12,8 @@ const SMALL_MARK = 20; // pixels of a picture from which on its mark fits
 const PALE = 0.12; // opacity of pictures that the filter leaves out
 const UNSURE = 60; // % of certainty
 const WHEEL_ZOOM = 0.0015; // zoom for each pixel that a wheel turns
+const FAST = 15; // milliseconds: a map that takes longer is drawn again once it rests
+const REST = 150; // milliseconds without a movement
 const TILE_ZOOM = 2.5; // zoom of a double click
 const LARGEST_ON_MAP = 160; // pixels of a picture on the map
 
@@ -46,6 +48,9 @@ export class PictureMap {
     /** @type {import("./label_tiles.js").Tile[]} */ this.tiles = []; // of the pictures that are shown
     /** @type {import("./label_tiles.js").Tile[]} */ this.pale = []; // of the others
     this.tiledAs = ""; // the size and the zoom that the tiles were made for
+    this.drawn = { zoom: 1, x: 0.5, y: 0.5 }; // how the map was seen when its pictures were drawn
+    this.cost = 0; // milliseconds that drawing them took
+    this.rest = 0; // a timer
     this.#listen();
     new ResizeObserver(() => this.redraw()).observe(this.canvas);
     whenSheetArrives(() => this.redraw());
@@ -57,13 +62,20 @@ export class PictureMap {
     this.tiledAs = "";
     this.wholeSide = side;
     this.#zoomed();
+    this.redraw();
   }
 
   /** Draw the map after it was zoomed or moved. */
   #zoomed() {
     this.side = Math.min(Math.max(LARGEST_ON_MAP, this.wholeSide), this.wholeSide * this.window.growth);
     byId("fit", HTMLButtonElement).disabled = this.window.isWhole;
-    this.redraw();
+    clearTimeout(this.rest);
+    if (this.cost < FAST) {
+      this.redraw();
+      return;
+    }
+    this.rest = window.setTimeout(() => this.redraw(), REST); // until then, what is drawn is moved and scaled
+    this.redrawChoice();
   }
 
   /** Show the whole map. */
@@ -112,6 +124,7 @@ export class PictureMap {
   }
 
   #drawPictures() {
+    const start = performance.now();
     takeInks();
     const ratio = window.devicePixelRatio || 1;
     this.width = this.canvas.clientWidth;
@@ -127,6 +140,9 @@ export class PictureMap {
     for (const tile of this.pale) this.#drawTile(context, tile);
     context.globalAlpha = 1;
     for (const tile of this.tiles) this.#drawTile(context, tile);
+    const { zoom, x, y } = this.window;
+    this.drawn = { zoom, x, y };
+    this.cost = performance.now() - start;
   }
 
   /** Join pictures into tiles, unless the map was only moved. */
@@ -193,7 +209,7 @@ export class PictureMap {
     const context = contextOf(this.canvas);
     context.setTransform(1, 0, 0, 1, 0, 0);
     context.clearRect(0, 0, this.canvas.width, this.canvas.height);
-    context.drawImage(this.pictures, 0, 0);
+    this.#copyPictures(context, ratio);
     context.scale(ratio, ratio);
     for (const row of shared.tray) this.#drawSuggestion(context, row);
     for (const row of shared.lit?.meant ?? []) this.#drawLit(context, row);
@@ -206,6 +222,19 @@ export class PictureMap {
     context.stroke();
     const last = this.lasso[this.lasso.length - 1];
     drawMark(context, last.x + 12, last.y + 6, counted(this.#enclosed().length, "picture"), inks.text);
+  }
+
+  /** Copy the pictures, moved and scaled to how the map is seen now. @param {CanvasRenderingContext2D} context @param {number} ratio */
+  #copyPictures(context, ratio) {
+    const { drawn, window, pictures } = this;
+    const margin = this.side / 2 + EDGE;
+    const x = margin + window.seen(drawn.x, window.x) * (this.width - 2 * margin);
+    const y = margin + window.seen(drawn.y, window.y) * (this.height - 2 * margin);
+    const scale = window.zoom / drawn.zoom;
+    const isSame = scale === 1 && drawn.x === window.x && drawn.y === window.y;
+    if (!isSame) context.setTransform(scale, 0, 0, scale, ratio * x - (scale * pictures.width) / 2, ratio * y - (scale * pictures.height) / 2);
+    context.drawImage(pictures, 0, 0);
+    context.setTransform(1, 0, 0, 1, 0, 0);
   }
 
   /** @param {CanvasRenderingContext2D} context @param {number} row */
