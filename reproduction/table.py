@@ -66,6 +66,8 @@ BEST = ("best", "best_few", "best_fashion")  # beyond the paper, as all that fol
 EXTRA = (
     "finetuning",
     "fashion",
+    "split",
+    "deep",
     *BEST,
     "choice",
     "fashion_choice",

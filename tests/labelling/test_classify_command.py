@@ -147,9 +147,7 @@ def test_a_table_gives_the_classifier_of_the_labelling_page(
 
     out = pictures / "my classes"
     arguments = ("classify", pictures / "pictures", run, "--labels", pictures / "labels.csv")
-    printed = whatwhere(
-        *arguments, "--out", out, "--set", "copies=2", "--set", 'views=["own"]', *PLAIN
-    )
+    printed = whatwhere(*arguments, "--out", out, "--set", "copies=2", "--set", "views=own", *PLAIN)
     command = f"whatwhere classify NEW/ '{out / 'classifier.safetensors'}' --out NEW_OUT"
     assert printed.splitlines()[-1] == f"Sort new pictures with: {command}"
     save_classifier(page_session(run, pictures), pictures / "page.safetensors")
@@ -168,13 +166,13 @@ def test_a_table_gives_the_classifier_of_the_labelling_page(
     mine = b"whatever I put here"
     (out / "classifier.safetensors").write_bytes(mine)
     with pytest.raises(RunError, match=r"classifier\.safetensors exists already"):
-        whatwhere(*arguments, "--out", out, "--set", "copies=2", "--set", 'views=["own"]', *PLAIN)
+        whatwhere(*arguments, "--out", out, "--set", "copies=2", "--set", "views=own", *PLAIN)
     assert (out / "classifier.safetensors").read_bytes() == mine
 
 
 def test_a_table_gives_the_estimate_of_the_labelling_page(run: Path, pictures: Path) -> None:
     arguments = ("classify", pictures / "pictures", run, "--labels", pictures / "labels.csv")
-    own = ("--set", "copies=2", "--set", 'views=["own"]')
+    own = ("--set", "copies=2", "--set", "views=own")
     arguments += ("--out", pictures / "out", *own, *PLAIN)
     session = page_session(run, pictures)
     estimate = json.loads(whatwhere(*arguments, "--json"))["estimated_error"]

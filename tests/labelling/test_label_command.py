@@ -151,7 +151,7 @@ def test_without_a_folder_the_page_waits_for_pictures(tmp_path: Path) -> None:
 def test_a_person_chooses_the_views_of_a_page() -> None:
     usual = _LabelViews().plain().views
     assert [view.name for view in usual] == ["colour", "edges"]
-    chosen = _LabelViews(features=("own", "edges")).plain().views
+    chosen = _LabelViews(features="own, edges").plain().views
     assert chosen == (usual[1],)
     with pytest.raises(SpecError, match="Unknown view 'shapes'"):
-        _LabelViews(features=("shapes",)).plain()
+        _LabelViews(features="shapes").plain()

@@ -10,7 +10,15 @@ from examples import SPECS, random_images, random_latents
 from whatwhere.errors import SpecError
 from whatwhere.latents import Latents
 from whatwhere.learning import TrainingStopped
-from whatwhere.learning.rare_maps import copy_maps, pairs_to_split, share_images, without
+from whatwhere.learning.latent_store import LatentStore
+from whatwhere.learning.rare_maps import (
+    copy_maps,
+    pairs_to_split,
+    share_images,
+    split_rare,
+    without,
+)
+from whatwhere.learning.training_data import TrainingData
 from whatwhere.model import DeconvNet
 from whatwhere.spec import EveryEpoch, Recipe
 
@@ -100,3 +108,26 @@ def test_maps_that_are_pooled_together_cannot_split() -> None:
     )
     with pytest.raises(SpecError, match="split_until = 3 at layer"):
         replace(Recipe.paper(spec), learning=learning)
+
+
+def test_the_stored_latents_change_with_the_filters() -> None:
+    spec = SPECS["2 layers"]
+    model, v = DeconvNet(spec), random_images(spec, 6).float()
+    latents = random_latents(DeconvNet(spec, dtype=torch.float64), v.double()).to(torch.float32)
+    latents = without(latents, [0])
+    batches = [slice(0, 4), slice(4, 6)]
+    store = LatentStore(2, model.device, None, in_memory=True, local=range(2))
+    for number, batch in enumerate(batches):
+        store.write(number, latents[batch])
+    data = TrainingData(model, v, batches, store, None)
+    learning = replace(
+        Recipe.paper(spec).learning[1], update=EveryEpoch(split_until=1, split_below=0)
+    )
+    split = split_rare(model, 2, data, learning, lambda total: total)
+    sized, before = split.at(*v.shape[2:]), model.at(*v.shape[2:])
+    assert not torch.equal(split.filters[1][:, 0], model.filters[1][:, 0])
+    for number, batch in enumerate(batches):
+        new = store.read(number)
+        assert new.features[:, 0].any(), "the rare map has features in every batch"
+        torch.testing.assert_close(sized.decode(new), before.decode(latents[batch]))
+    assert split_rare(split, 2, data, learning, lambda total: total) is split, "no map is rare now"

@@ -65,7 +65,9 @@ class JoinedDescriber:
     def why(self) -> str:
         """A line that says what rows describe, and why."""
         names = " and ".join(view.name for view in self.views)
-        return f"rows describe {names}" if self.own is None else f"{self.own.why}; next to {names}"
+        if self.own is None:
+            return f"The rows describe {names}."
+        return f"{self.own.why} Beside them stand {names}."
 
     def __call__(self, images: Any, progress: Advance = no_op) -> Tensor:
         """Describe images by rows [N, d]."""

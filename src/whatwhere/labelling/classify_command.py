@@ -31,21 +31,21 @@ class _LabelOptions(Checked):
     """Choices of `classify` with a table of labels.
 
     balanced  assume that all classes have about the same number of pictures
-    views     what describes pictures: own (the features of the model), colour, edges, network, or
-              an ONNX file; the labels decide how much each counts. By default, all that are
-              installed, but own alone if the model is given by name. The network
+    views     what describes pictures, with commas: own (the features of the model), colour, edges,
+              network, or an ONNX file; the labels decide how much each counts. By default, all that
+              are installed, but own alone if the model is given by name. The network
               (pip install whatwhere[network]) helps most where classes are things in photographs
     """
 
     balanced: bool = False
-    views: tuple[str, ...] = ()
+    views: str = ""
 
     def features(self, run: "ww.TrainedRun") -> list[str]:
         """Return the views to describe pictures by."""
         from whatwhere.views import OWN, usual_views
 
         if self.views:
-            return list(self.views)
+            return [name.strip() for name in self.views.split(",")]
         return [OWN, *(view.name for view in usual_views())] if run.folder else [OWN]
 
 

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 class _LabelViews(Checked):
     """What describes the pictures of a page, besides the features that are learned from them.
 
-    features  colour, edges, network, or an ONNX file; the labels decide how much each counts. By
-              default, colour and edges. The network (pip install whatwhere[network]) helps most
-              where classes are things in photographs
+    features  with commas: colour, edges, network, or an ONNX file; the labels decide how much each
+              counts. By default, colour and edges. The network (pip install whatwhere[network])
+              helps most where classes are things in photographs
     """
 
-    features: tuple[str, ...] = ()
+    features: str = ""
 
     def plain(self) -> "PlainSettings":
         """Return the views that describe the pictures before features are learned."""
@@ -46,7 +46,8 @@ class _LabelViews(Checked):
 
         usual = PlainSettings()
         own = {view.name: view for view in usual.views}
-        views = as_views([own.get(name) or as_view(name) for name in self.features if name != OWN])
+        names = [name.strip() for name in self.features.split(",") if name.strip() not in ("", OWN)]
+        views = as_views([own.get(name) or as_view(name) for name in names])
         return replace(usual, views=tuple(views)) if views else usual
 
 
