@@ -125,7 +125,7 @@ def copy_pairs(z: Array, g: Geometry, rows: Rows, work: Array, to_work: bool) ->
 
 @jit
 def copy_elements(z: Array, g: Geometry, rows: Rows, work: Array, to_work: bool) -> None:
-    """The elements of a tile to work memory, with zeros outside the map; or back, added where
+    """Copy the elements of a tile to work memory, with zeros outside the map; or back, added where
     regions overlap."""
     noinline()
     M = g.pitch
@@ -278,8 +278,8 @@ def fit_gradient(work: Array, at: Region, how: FitRule) -> None:
 
 @inline_jit
 def compute(work: Array, at: Region, operation: int, how: FitRule) -> None:
-    """One operation on LANES regions: what it reads and writes are the elements and values in work
-    memory."""
+    """Compute one operation on LANES regions: what it reads and writes are the elements and values
+    in work memory."""
     y, x = at.axes
     if operation == FIT_POOL:
         fitted = fit(work, at, how)
@@ -305,7 +305,7 @@ def compute(work: Array, at: Region, operation: int, how: FitRule) -> None:
 @cached_jit
 def run(source: str) -> Any:
     def run(rows: Rows, geometry: Array, how: FitRule, maps: Any, work: Array) -> None:
-        """An operation on rows of regions, a tile at a time.
+        """Run an operation on rows of regions, a tile at a time.
 
         maps  flat: z, p, μ and γ that are read, then those that are written; those that are not
               given have no elements
@@ -387,13 +387,13 @@ def launch(operation: str, regions: Regions, read: Maps, written: Maps, fit: Mom
 
 
 def plain_memory(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """The tensor as the kernel needs it: contiguous and in a dtype; itself if it is that."""
+    """Return the tensor as the kernel needs it: contiguous and in a dtype; itself if it is that."""
     return tensor.detach().to(dtype).contiguous()
 
 
 @lru_cache(256)
 def describe(regions: Regions, operation: str) -> tuple[np.ndarray, int]:
-    """What the kernel knows of regions, and the length of its work memory."""
+    """Return what the kernel knows of regions, and the length of its work memory."""
     channels, rows, columns = regions.grid
     _, size_y, size_x = regions.size
     tile = max(1, TILE // columns)

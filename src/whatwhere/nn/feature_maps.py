@@ -17,7 +17,7 @@ FeatureMaps = Callable[[Tensor], Tensor | Sequence[Tensor]]
 
 
 def feature_maps(function: FeatureMaps, pictures: Tensor) -> list[Tensor]:
-    """The maps of pictures [n, C, H, W] by a user's callable, in float32 on the CPU."""
+    """Return the maps of pictures [n, C, H, W] by a user's callable, in float32 on the CPU."""
     with torch.no_grad():
         found: Any = function(pictures)
     maps = [found] if isinstance(found, Tensor) else list(found)
@@ -54,5 +54,5 @@ def check_features(function: Any) -> None:
 
 
 def name_of(function: Any) -> str:
-    """The name of a function, or of an object's class."""
+    """Return the name of a function, or of an object's class."""
     return str(getattr(function, "__name__", type(function).__name__))

@@ -125,7 +125,8 @@ def gaussian_unpool2d(
 
 
 def learned_gaussians(input: Tensor, mu: Tensor, log_gamma: Tensor) -> PoolingParams:
-    """One Gaussian for every channel, from parameters [2, C], for maps [N, C, H, W] or [C, H, W].
+    """Return one Gaussian for every channel, from parameters [2, C], for maps [N, C, H, W] or [C,
+    H, W].
 
     Returns μ and γ [1, 2, C, 1, 1], or [2, C, 1, 1] for a single image.
     """
@@ -139,7 +140,7 @@ def learned_gaussians(input: Tensor, mu: Tensor, log_gamma: Tensor) -> PoolingPa
 
 
 def as_maps(signals: Tensor) -> Tensor:
-    """Signals [N, C, T] or [C, T] as maps of height 1."""
+    """Return signals [N, C, T] or [C, T] as maps of height 1."""
     if signals.dim() not in (2, 3):
         raise SpecError(
             f"Got a tensor of shape {tuple(signals.shape)}; expected signals [N, C, T] or [C, T]."
@@ -155,12 +156,12 @@ def with_height(where: PoolingParams) -> PoolingParams:
 
 
 def without_height(where: PoolingParams) -> PoolingParams:
-    """The inverse of `with_height`."""
+    """Return the inverse of `with_height`."""
     return where.map(lambda theta: theta.select(-4, 1).squeeze(-2))
 
 
 def size_with_height(samples: int | Sequence[int]) -> tuple[int, int]:
-    """The size of a signal, a number of samples or its shape, as a map of height 1."""
+    """Return the size of a signal, a number of samples or its shape, as a map of height 1."""
     return (1, samples if isinstance(samples, int) else samples[-1])
 
 
@@ -194,7 +195,7 @@ def require_max_pooling_defaults(dilation: Size2, return_indices: bool) -> None:
 def regions_of(
     z: Tensor, kernel_size: Size2, stride: Size2 | None, padding: Size2, ceil_mode: bool
 ) -> Regions:
-    """The regions of a map, by the rules of PyTorch's pooling layers."""
+    """Return the regions of a map, by the rules of PyTorch's pooling layers."""
     _require_maps(z, "pooled")
     size, step, before = _geometry(kernel_size, stride, padding)
     channels, height, width = z.shape[1:]
@@ -215,7 +216,7 @@ def regions_for_unpooling(
     padding: Size2,
     output_size: Sequence[int] | None,
 ) -> Regions:
-    """The regions of a map of `output_size` that has one feature of p per region."""
+    """Return the regions of a map of `output_size` that has one feature of p per region."""
     _require_maps(p, "unpooled")
     size, step, before = _geometry(kernel_size, stride, padding)
     grid = p.shape[2:]
@@ -300,7 +301,7 @@ def _require_gaussians(where: PoolingParams, maps: Tensor, regions: Regions) -> 
 
 
 def _form(form: Form, regions: Regions, *tensors: Tensor) -> Any:
-    """The module to run; 'auto' uses the fused kernels wherever they are supported."""
+    """Return the module to run; 'auto' uses the fused kernels wherever they are supported."""
     if form not in ("auto", "plain", "fused"):
         raise SpecError(f"Got form = {form!r}; expected 'auto', 'plain' or 'fused'.")
     unsupported_reason = form != "plain" and fused.unsupported_reason(regions, *tensors)

@@ -48,7 +48,7 @@ class Maps(NamedTuple):
 
 
 def unsupported_reason(regions: Regions, *tensors: Tensor) -> str | None:
-    """Why the kernels do not support this; None if they do."""
+    """Return why the kernels do not support this; None if they do."""
     if plain.is_exporting():
         return "an exported program contains plain operators only"
     first = tensors[0]
@@ -69,7 +69,8 @@ def unsupported_reason(regions: Regions, *tensors: Tensor) -> str | None:
 
 
 def is_transformed(*tensors: Tensor) -> bool:
-    """Whether a transform is active that the operators have no rule for: every one but vmap."""
+    """Tell whether a transform is active that the operators have no rule for: every one but
+    vmap."""
     if torch._C._are_functorch_transforms_active():
         if torch.compiler.is_compiling():
             return True
@@ -191,7 +192,7 @@ def launch(operation: str, settings: Settings, read: Maps, written: Maps) -> Non
 
 
 def kernels(maps: Tensor) -> ModuleType:
-    """The module with the kernels for the device of a tensor."""
+    """Return the module with the kernels for the device of a tensor."""
     return importlib.import_module(
         "whatwhere.nn.triton_pooling" if maps.is_cuda else "whatwhere.nn.cpu_pooling"
     )
@@ -249,7 +250,7 @@ def _unpool_vjp(ctx: Any, d_z: Tensor) -> tuple[Tensor | None, ...]:
 
 
 def _plain_vjp(function: Callable[..., Tensor], ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
-    """The gradients of `plain.pool` or `plain.unpool`, which can be differentiated again."""
+    """Return the gradients of `plain.pool` or `plain.unpool`, which can be differentiated again."""
 
     def of_tensors(x: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:
         return function(x, PoolingParams(mu, gamma), ctx.settings.regions)

@@ -39,7 +39,7 @@ class Settings(NamedTuple):
     return_where: bool = True
 
     def numbers(self) -> tuple[list[int], list[float], bool]:
-        """The settings as arguments of a registered operator."""
+        """Return the settings as arguments of a registered operator."""
         of = self.regions
         regions = [*of.shape, *of.size, *of.stride, *of.padding, int(of.ceil)]
         fit = [float(self.fit.gamma_min), float(self.fit.gamma_max), float(self.fit.power)]
@@ -47,7 +47,7 @@ class Settings(NamedTuple):
 
     @classmethod
     def of(cls, numbers: Sequence[Any]) -> "Settings":
-        """The settings from arguments of a registered operator; the inverse of `numbers`."""
+        """Return the settings from arguments of a registered operator; the inverse of `numbers`."""
         regions, fit, return_where = numbers
         shape, size, stride, padding = (tuple(regions[first : first + 3]) for first in (0, 3, 6, 9))
         return cls(
@@ -88,12 +88,12 @@ class Operator:
 
 
 def is_recorded(*tensors: Tensor) -> bool:
-    """Whether gradients may be asked for, or PyTorch records the operators that run."""
+    """Tell whether gradients may be asked for, or PyTorch records the operators that run."""
     return torch.is_grad_enabled() or is_traced(tensors)
 
 
 def is_traced(tensors: Sequence[Tensor | None]) -> bool:
-    """Whether PyTorch records, replaces or maps the operators that run."""
+    """Tell whether PyTorch records, replaces or maps the operators that run."""
     if torch.compiler.is_compiling() or is_tracing():
         return True
     if torch._C._len_torch_dispatch_stack() > 0 or torch._C._are_functorch_transforms_active():
@@ -109,7 +109,7 @@ def _save(ctx: Any, tensors: Sequence[Tensor | None], settings: Settings, result
 
 
 def _function(name: str, kernel: Callable[..., Any], vjp: Vjp) -> Any:
-    """The kernel as an autograd function, for eager mode."""
+    """Return the kernel as an autograd function, for eager mode."""
 
     def forward(ctx: Any, *inputs: Any) -> Any:
         *tensors, settings = inputs
@@ -131,7 +131,7 @@ def _register(
     empty: Callable[..., Any],
     vjp: Vjp | None,
 ) -> Any:
-    """The kernel as `torch.ops.whatwhere.<name>`.
+    """Return the kernel as `torch.ops.whatwhere.<name>`.
 
     `torch.library.custom_op` would do the same, but checks every result of every call: on a GPU
     that takes longer than the kernel runs.
@@ -177,14 +177,14 @@ def _settings(regions: tuple[int, ...], fit: tuple[float, ...], return_where: bo
 
 
 def _without_none(results: Any, like: Tensor) -> Any:
-    """The results of a registered operator, which are tensors: an empty one for None."""
+    """Return the results of a registered operator, which are tensors: an empty one for None."""
     if isinstance(results, Tensor):
         return results
     return tuple(like.new_empty(0) if result is None else result for result in results)
 
 
 def _mapped(operator: Callable[..., Any]) -> Callable[..., Any]:
-    """The rule of `vmap`: the axis that is mapped over joins that of the images."""
+    """Return the rule of `vmap`: the axis that is mapped over joins that of the images."""
 
     def rule(info: Any, in_dims: Sequence[Any], *inputs: Any) -> tuple[Any, Any]:
         images = 0

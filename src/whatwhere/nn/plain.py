@@ -53,7 +53,7 @@ def _pool_pairs(z: Tensor, regions: Regions, fit: MomentFit) -> Tensor:
 
 
 def is_exporting() -> bool:
-    """Whether the operators that run are recorded for a program without our kernels."""
+    """Tell whether the operators that run are recorded for a program without our kernels."""
     # the flag itself: before torch 2.13, torch.compile takes `is_exporting()` for true. Before
     # torch 2.7 there is none, and an exported program keeps the kernels.
     return bool(getattr(torch.compiler, "_is_exporting_flag", False)) or is_tracing()
@@ -73,13 +73,14 @@ def unpool(p: Tensor, where: PoolingParams, regions: Regions) -> Tensor:
 
 
 def precise(tensor: Tensor) -> Tensor:
-    """The tensor, in float32 if it is in half precision: variances and softmaxes need more than 8
-    or 11 bits."""
+    """Return the tensor, in float32 if it is in half precision: variances and softmaxes need more
+    than 8 or 11 bits."""
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
 def channels_last(tensor: Tensor) -> bool:
-    """Whether channels are contiguous in memory. (`is_contiguous` does not work under vmap.)"""
+    """Tell whether channels are contiguous in memory. (`is_contiguous` does not work under
+    vmap.)"""
     return tensor.shape[1] > 1 and (tensor.stride(1) == 1) is True
 
 

@@ -87,7 +87,7 @@ class SparseCode2d(UnrolledInference):
         *,
         return_where: bool = False,
     ) -> "SparseCode2d":
-        """A layer that starts with the filters of a trained model.
+        """Make a layer that starts with the filters of a trained model.
 
         >>> code = ww.nn.SparseCode2d.from_model(ww.load("mnist"), steps=3, return_where=True)
         >>> what, where = code(ww.data.load("digits")[:2])
@@ -121,13 +121,13 @@ class SparseCode2d(UnrolledInference):
         return DeconvNet.from_parts(self.model_spec, used, self.connectivity)
 
     def forward(self, images: Tensor) -> Tensor | tuple[Tensor, Where]:  # type: ignore[override]
-        """Images [N, C, H, W] → the features of the top layer, or with `return_where` (what,
+        """Map images [N, C, H, W] to the features of the top layer, or with `return_where` (what,
         where)."""
         latents = self.code(images)
         return (latents.features, latents.pooling_params) if self.return_where else latents.features
 
     def code(self, images: Tensor) -> Latents:
-        """Images [N, C, H, W] → their latents after the last step."""
+        """Map images [N, C, H, W] to their latents after the last step."""
         channels = self.model_spec.channels
         if images.ndim != 4 or images.shape[1] != channels:
             raise ImageError(
@@ -139,7 +139,7 @@ class SparseCode2d(UnrolledInference):
         return Latents(latents.p, latents.pooling_params, background=background)
 
     def _infer(self, model: DeconvNet, v: Tensor) -> Latents:
-        """The steps, by an engine where one computes what is asked for."""
+        """Take the steps, by an engine where one computes what is asked for."""
         if not is_recorded(v):
             engine = self._engine(model, v)
             if engine is not None:
@@ -153,7 +153,7 @@ class SparseCode2d(UnrolledInference):
         return self.run(self.problem(model, v))
 
     def _given(self, v: Tensor) -> trained_steps.Given:
-        """What the steps follow from, as tensors that gradients flow to."""
+        """Return what the steps follow from, as tensors that gradients flow to."""
         sizes = [
             torch.cat([torch.stack([s.size, s.threshold, s.extrapolation]), s.pooling_step])
             for s in self.sizes()
@@ -162,11 +162,12 @@ class SparseCode2d(UnrolledInference):
         return trained_steps.Given(v, torch.stack(sizes), self.log_scales.exp(), rates)
 
     def _fixed_problem(self, model: DeconvNet, v: Tensor) -> Problem:
-        """The problem that the steps solve, with the sizes of the steps as numbers."""
+        """Return the problem that the steps solve, with the sizes of the steps as numbers."""
         return Problem(model, v, self.phase, self.spec)
 
     def _engine(self, model: DeconvNet, v: Tensor) -> Engine | None:
-        """The engine that infers without gradients; None if no fast one supports the problem."""
+        """Return the engine that infers without gradients; None if no fast one supports the
+        problem."""
         if len(v) == 0:
             return None
         problem = self._fixed_problem(model, v[:1])

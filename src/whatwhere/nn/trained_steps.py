@@ -39,7 +39,7 @@ class Given(NamedTuple):
 
 
 def supports(problem: Problem) -> bool:
-    """Whether the CPU engine computes the steps of a problem, and nothing else needs to see
+    """Tell whether the CPU engine computes the steps of a problem, and nothing else needs to see
     them."""
     tensors = (problem.images, *problem.model.filters)
     if is_traced(tensors) or is_transformed(*tensors):
@@ -48,7 +48,7 @@ def supports(problem: Problem) -> bool:
 
 
 def run(fixed: Problem, differentiable: Problem, given: Given, *, return_where: bool) -> Latents:
-    """The latents after the last step.
+    """Return the latents after the last step.
 
     fixed           the problem with the sizes of the steps as numbers
     differentiable  the same for the reference (`UnrolledInference.problem`)
@@ -96,7 +96,7 @@ class _Steps(Function):
 
 
 def _reference(problem: Problem) -> Any:
-    """The steps in plain PyTorch, as a function of `Given` and the filters."""
+    """Return the steps in plain PyTorch, as a function of `Given` and the filters."""
 
     def steps(*inputs: Tensor) -> tuple[Tensor, ...]:
         given, filters = Given(*inputs[:4]), inputs[4:]

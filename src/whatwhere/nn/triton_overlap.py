@@ -54,7 +54,7 @@ def slopes_kernel(read, notes, sizes, bounds, RULE: tl.constexpr, BLOCK: tl.cons
 
 @triton.jit
 def number_of(at, sizes, CHANNELS_LAST: tl.constexpr):
-    """The numbers of the regions at = (n, c, y, x) in the order of memory; the inverse of
+    """Return the numbers of the regions at = (n, c, y, x) in the order of memory; the inverse of
     `place`."""
     n, c, y, x = at
     if CHANNELS_LAST:
@@ -64,7 +64,7 @@ def number_of(at, sizes, CHANNELS_LAST: tl.constexpr):
 
 @triton.jit
 def load_slopes(notes, at, holds, sizes, RULE: tl.constexpr):
-    """The slopes of the regions at = (n, c, y, x)."""
+    """Load the slopes of the regions at = (n, c, y, x)."""
     note = notes + number_of(at, sizes, RULE.channels_last)
     numbers = ()
     for _ in tl.static_range(12):
@@ -170,7 +170,7 @@ def gather(
 
 
 def of_images(memory: Memory, images: slice) -> Memory:
-    """The part of some images; strides stay."""
+    """Return the part of some images; strides stay."""
     return memory._replace(
         z=memory.z[images], p=memory.p[images], mu=memory.mu[images], gamma=memory.gamma[images]
     )

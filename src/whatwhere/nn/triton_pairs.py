@@ -33,31 +33,32 @@ theta_gradient = formulas.theta_gradient
 
 
 def fills(regions: Regions) -> bool:
-    """Whether regions of 2 × 2 lie side by side and fill the map."""
+    """Tell whether regions of 2 × 2 lie side by side and fill the map."""
     if regions.size != PAIRS or regions.stride != PAIRS or regions.padding != (0, 0, 0):
         return False
     return regions.tiling and regions.extent == regions.shape
 
 
 def holds(z: Tensor) -> bool:
-    """Whether maps are as the kernels read them."""
+    """Tell whether maps are as the kernels read them."""
     return z.dtype in DTYPES and z.is_contiguous() and z.numel() < LARGEST
 
 
 def backward_block(z: Tensor) -> int:
-    """The regions of one program, backward: more would need more registers than there are."""
+    """Return the regions of one program, backward: more would need more registers than there
+    are."""
     return 128 if z.element_size() == 4 else 256
 
 
 @triton.jit
 def region_index(BLOCK: tl.constexpr):
-    """The numbers of the regions of a program, in the order of memory."""
+    """Return the numbers of the regions of a program, in the order of memory."""
     return tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
 
 
 @triton.jit
 def row_pair(index, width):
-    """Where the upper two elements of each region are, [BLOCK, 2]; the lower two are 2 width
+    """Return where the upper two elements of each region are, [BLOCK, 2]; the lower two are 2 width
     further on. A row of regions has 4 width elements, of which region (y, x) has skipped 4 x."""
     first = 4 * index - 2 * (index % width)
     return first[:, None] + tl.arange(0, 2)[None, :]
@@ -65,7 +66,7 @@ def row_pair(index, width):
 
 @triton.jit
 def elements(z, index, live, width):
-    """The elements a b of the upper and c d of the lower row of each region."""
+    """Return the elements a b of the upper and c d of the lower row of each region."""
     at = row_pair(index, width)
     upper = tl.load(z + at, mask=live[:, None], other=0).to(tl.float32)
     lower = tl.load(z + at + 2 * width, mask=live[:, None], other=0).to(tl.float32)
@@ -76,8 +77,8 @@ def elements(z, index, live, width):
 
 @triton.jit
 def strengths(a, b, c, d, POWER: tl.constexpr):
-    """The largest |z| of each region, and the strengths of its elements in units of it: squares
-    neither overflow nor vanish."""
+    """Compute the largest |z| of each region, and the strengths of its elements in units of it:
+    squares neither overflow nor vanish."""
     largest = tl.maximum(tl.maximum(tl.abs(a), tl.abs(b)), tl.maximum(tl.abs(c), tl.abs(d)))
     unit = 1 / or_one(largest)
     s_a = strength(a * unit, POWER)

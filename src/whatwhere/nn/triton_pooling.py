@@ -58,7 +58,8 @@ class Launch(NamedTuple):
 
 @triton.jit
 def pooling_kernel(read, written, sizes, bounds, RULE: tl.constexpr, BLOCK: tl.constexpr):
-    """The operation of the rule for BLOCK regions; where it writes z, these do not overlap."""
+    """Compute the operation of the rule for BLOCK regions; where it writes z, these do not
+    overlap."""
     index = program_index(BLOCK, RULE.wide)
     at = place(index, sizes.C, sizes.h, sizes.w, RULE.channels_last)
     live = at[0] < sizes.N
@@ -169,7 +170,7 @@ def launch_pairs(read: fused.Maps, written: fused.Maps, fit: MomentFit) -> None:
 def describe(
     operation: str, regions: Regions, images: int, channels_last: bool, theta: bool, power: int
 ) -> Launch:
-    """What a launch needs to know, computed once for each geometry."""
+    """Return what a launch needs to know, computed once for each geometry."""
     shape = regions.shape
     grid = regions.grid
     size = regions.size[1:]

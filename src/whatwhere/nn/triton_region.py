@@ -62,7 +62,7 @@ def zeros(pointer, like):
 
 @triton.jit
 def program_index(BLOCK: tl.constexpr, WIDE: tl.constexpr):
-    """The numbers of the BLOCK regions or cells of a program."""
+    """Return the numbers of the BLOCK regions or cells of a program."""
     first = tl.program_id(0)
     if WIDE:
         first = first.to(tl.int64)
@@ -83,20 +83,20 @@ def place(index, C, H, W, CHANNELS_LAST: tl.constexpr):
 
 @triton.jit
 def map_offset(strides, at):
-    """Where the elements at = (n, c, y, x) of a map are."""
+    """Return where the elements at = (n, c, y, x) of a map are."""
     return at[0] * strides[0] + at[1] * strides[1] + at[2] * strides[2] + at[3] * strides[3]
 
 
 @triton.jit
 def theta_offset(strides, at):
-    """Where μ or γ along rows of the regions at = (n, c, y, x) is; along columns it is strides[1]
-    further on."""
+    """Return where μ or γ along rows of the regions at = (n, c, y, x) is; along columns it is
+    strides[1] further on."""
     return at[0] * strides[0] + at[1] * strides[2] + at[2] * strides[3] + at[3] * strides[4]
 
 
 @triton.jit
 def region_at(maps, at, live, sizes):
-    """The regions at = (n, c, y, x) in the map z of `maps`."""
+    """Return the regions at = (n, c, y, x) in the map z of `maps`."""
     n, c, y, x = at
     top = y * sizes.stride_y - sizes.padding_y
     left = x * sizes.stride_x - sizes.padding_x
@@ -126,7 +126,7 @@ def load_values(maps, at, live, RULE: tl.constexpr):
 
 @triton.jit
 def inside(r, i: tl.constexpr, j: tl.constexpr, INSIDE: tl.constexpr):
-    """Whether element (i, j) of every region lies in the map."""
+    """Tell whether element (i, j) of every region lies in the map."""
     there = r.live
     if not INSIDE:
         row = r.top + i
@@ -154,7 +154,8 @@ def exponent(i: tl.constexpr, axis, K: tl.constexpr, INSIDE: tl.constexpr):
 
 @triton.jit
 def norm(axis, K: tl.constexpr, INSIDE: tl.constexpr):
-    """What makes Σ w² = 1; the peak is subtracted before the exponential, which cannot overflow."""
+    """Compute what makes Σ w² = 1; the peak is subtracted before the exponential, which cannot
+    overflow."""
     peak = exponent(0, axis, K, INSIDE)
     for i in tl.static_range(1, K):
         peak = tl.maximum(peak, exponent(i, axis, K, INSIDE))
@@ -172,7 +173,8 @@ def weight(i: tl.constexpr, axis, norm, K: tl.constexpr, INSIDE: tl.constexpr):
 
 @triton.jit
 def fit(r, bounds, RULE: tl.constexpr):
-    """The moments of each region; an empty region has a total of 1 and infinite variances."""
+    """Compute the moments of each region; an empty region has a total of 1 and infinite
+    variances."""
     KY: tl.constexpr = RULE.size[0]
     KX: tl.constexpr = RULE.size[1]
     # the unit of all sums is the largest element: squares neither overflow nor vanish
@@ -259,8 +261,8 @@ def sums(r, theta, RULE: tl.constexpr):
 
 @triton.jit
 def fit_slopes(r, gradients, bounds, RULE: tl.constexpr):
-    """What each region contributes to the gradient of its elements, from the gradients by its
-    values."""
+    """Compute what each region contributes to the gradient of its elements, from the gradients by
+    its values."""
     d_p, d_mu_y, d_mu_x, d_g_y, d_g_x = gradients
     f = fit(r, bounds, RULE)
     _, by_theta, norm_y, norm_x = sums(r, (f.mu_y, f.mu_x, f.gamma_y, f.gamma_x), RULE)
@@ -279,11 +281,12 @@ def fit_slopes(r, gradients, bounds, RULE: tl.constexpr):
 
 @triton.jit
 def contribution(v, i: tl.constexpr, j: tl.constexpr, s, RULE: tl.constexpr):
-    """What a region contributes to ∇z at its element (i, j), whose value is v:
+    """Compute what a region contributes to ∇z at its element (i, j), whose value is v:
 
     ∇p w(i) + r(i) (c + a_y y + b_y y² + a_x x + b_x x²),   y and x from μ,
 
-    with r(i) the derivative of |z|^power, z in units of the largest."""
+    with r(i) the derivative of |z|^power, z in units of the largest.
+    """
     y = i - (RULE.size[0] - 1) / 2 - s.mu_y
     x = j - (RULE.size[1] - 1) / 2 - s.mu_x
     w = tl.exp(-0.25 * (s.gamma_y * y * y + s.gamma_x * x * x) - s.peak)
