@@ -494,8 +494,13 @@ def test_no_picture_raises() -> None:
         ww.AnomalyDetector().fit([])
     with pytest.raises(ImageError, match="Cannot find a"):
         ww.AnomalyDetector().fit(["a.png", "b.png"])
-    with pytest.raises(ImageError, match=r"For one picture, give array\[None\]"):
-        ww.AnomalyDetector().fit(np.zeros((40, 40)))
+
+
+def test_one_picture_needs_no_axis_of_pictures() -> None:
+    pictures = np.random.default_rng(0).random((8, 24, 24)).astype(np.float32)
+    detector = ww.AnomalyDetector().fit(pictures)
+    expected = detector.score_samples(pictures[:1])
+    np.testing.assert_array_equal(detector.score_samples(pictures[0]), expected)
 
 
 @pytest.mark.parametrize(

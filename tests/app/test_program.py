@@ -1,5 +1,6 @@
 """The program itself: its version, how it ends, and what its messages look like."""
 
+import os
 import re
 import signal
 import subprocess
@@ -21,7 +22,13 @@ from whatwhere import app as assembled
 from whatwhere.app import app
 from whatwhere.commands.builder import Program
 from whatwhere.data.catalogue import absolute_source
-from whatwhere.errors import ConvergenceWarning, RunError, SlowEngineWarning
+from whatwhere.errors import (
+    ConvergenceWarning,
+    ImageError,
+    RunError,
+    SlowEngineWarning,
+    WhatwhereError,
+)
 
 
 def test_version() -> None:
@@ -239,3 +246,101 @@ def test_every_command_stands_in_one_section_of_the_help() -> None:
     for title, names in Program.sections.items():
         section = shown.partition(f"\n{title}:\n")[2].partition("\n\n")[0]
         assert re.findall(r"^  (\w+)  ", section, re.MULTILINE) == list(names)
+
+
+MISSING = (
+    "classify PICTURES mnist --labels none.csv --out OUT",
+    "label PICTURES --labels-from none.csv --export OUT.csv --out OUT",
+    "svm PICTURES mnist --labels none.npy",
+    "decode none.npz mnist --out OUT.npz",
+    "encode none.png mnist --out OUT.npz",
+    "encode PICTURES none --out OUT.npz",
+    "encode PICTURES mnist --mask none.png --out OUT.npz",
+    "denoise none.png --out OUT.png",
+    "inpaint PICTURES --mask none.png --out OUT",
+    "events none.csv WAVEFORMS --out OUT.csv",
+    "explore none --out OUT.html",
+    "figures none",
+    "train none --out OUT",
+    "train PICTURES --recipe none.toml --out OUT",
+    "anomaly score PICTURES none --out OUT",
+    "anomaly fit PICTURES --marks none.csv --out OUT",
+)
+
+
+@pytest.mark.parametrize("line", MISSING)
+def test_a_missing_file_is_an_error_in_words(line: str, tmp_path: Path) -> None:
+    """A table of labels that was not there printed an `Errno`."""
+    (tmp_path / "pictures").mkdir()
+    for number in range(6):
+        Image.effect_noise((32, 32), 80).save(tmp_path / "pictures" / f"{number}.png")
+    model = ww.DeconvNet(ww.ModelSpec.signals(2, 16))
+    ww.save(model, tmp_path / "waveforms.safetensors")
+    places = {"PICTURES": "pictures", "OUT": "out", "WAVEFORMS": "waveforms.safetensors"}
+    words = []
+    for word in line.split():
+        name, dot, suffix = word.partition(".")
+        words.append(str(tmp_path / places[name]) + dot + suffix if name in places else word)
+    ended = CliRunner().invoke(app, words)
+    message = str(ended.exception)
+    assert isinstance(ended.exception, WhatwhereError), message
+    assert "none" in message
+    for harmful in ("Errno", "errno", "allow_pickle", "mnist, "):
+        assert harmful not in message
+
+
+@pytest.mark.parametrize("name", ["figures", "explore", "distill"])
+def test_pictures_in_place_of_a_model_are_named(name: str, tmp_path: Path) -> None:
+    """The advice was to write a new run into the folder of the pictures."""
+    Image.effect_noise((32, 32), 80).save(tmp_path / "a.png")
+    with pytest.raises(RunError, match="it is a folder of pictures") as caught:
+        whatwhere(name, tmp_path, *(("--out", tmp_path / "x.html") if name == "explore" else ()))
+    assert f"--out {tmp_path}" not in str(caught.value)
+
+
+def test_a_picture_in_place_of_codes_is_named(tmp_path: Path) -> None:
+    """NumPy's own words advised to load it with pickle."""
+    for name in ("a.png", "a.npz"):
+        Image.effect_noise((32, 32), 80).save(tmp_path / name, "PNG")
+        with pytest.raises(ImageError, match="it is not an archive of NumPy") as caught:
+            whatwhere("decode", tmp_path / name, "mnist", "--out", tmp_path / "out.npz")
+        assert "pickle" not in str(caught.value)
+
+
+def test_a_picture_that_is_missing_offers_no_data_sets(tmp_path: Path) -> None:
+    """`denoise mnist` cannot read a data set, and offered its name."""
+    for source in ("mnist", "minst"):
+        with pytest.raises(ImageError, match=rf"^Cannot find {source}\. Check the path\.$"):
+            whatwhere("denoise", source, "--out", tmp_path / "out")
+
+
+def test_all_messages_begin_with_the_same_word(tmp_path: Path) -> None:
+    """`error:` of the parser of the command line and `Error:` of the program were mixed."""
+    for words in (("denoise", "none.png", "--out", "x.png"), ("denoise",), ("bogus",)):
+        ended = subprocess.run(
+            [sys.executable, "-m", "whatwhere", *words],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+        assert ended.returncode == 2
+        assert len(re.findall("^Error: ", ended.stderr, re.MULTILINE)) == 1
+        assert "error: " not in ended.stderr
+
+
+def test_threads_that_wait_for_each_other_sleep(tmp_path: Path) -> None:
+    """On a busy machine, a picture took 16 to 24 processor seconds in place of 2: set before
+    PyTorch is imported, because it is read there; a user's own choice stays."""
+    code = (
+        "import os, sys; sys.argv = ['whatwhere', '--version']\n"
+        "from whatwhere import __main__ as program\n"
+        "assert 'torch' not in sys.modules\n"
+        "try: program.main()\n"
+        "except SystemExit: print(os.environ['OMP_WAIT_POLICY'])"
+    )
+    clean = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    for chosen, expected in (({}, "PASSIVE"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE")):
+        ended = subprocess.run(
+            [sys.executable, "-c", code], env=clean | chosen, capture_output=True, text=True
+        )
+        assert ended.stdout.splitlines()[-1] == expected, ended.stderr

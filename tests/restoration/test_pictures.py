@@ -26,11 +26,7 @@ from whatwhere.restoration.pictures import (
 
 DENOISER = load_denoiser()
 SHORT = ("--device", "cpu", "--quiet")
-
-
-@pytest.fixture(autouse=True)
-def few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("whatwhere.restoration.fill.ROUNDS", 2)
+FEW = ("--set", "rounds=2")
 
 
 def pixels(dtype: type = np.uint8, size: int = 16, seed: int = 0) -> np.ndarray:
@@ -92,6 +88,7 @@ def test_inpaint_keeps_known_pixels(tmp_path: Path, dtype: type) -> None:
         "--out",
         tmp_path / "out.png",
         *SHORT,
+        *FEW,
     )
     result = np.asarray(Image.open(tmp_path / "out.png"))
     np.testing.assert_array_equal(result[mask], pixels(dtype)[mask])
@@ -103,7 +100,14 @@ def test_transparent_pixels_are_filled_in(tmp_path: Path) -> None:
     colour[4:8, 4:8] = 0
     Image.fromarray(colour).save(tmp_path / "in.png")
     whatwhere(
-        "inpaint", tmp_path / "in.png", "--mask", "alpha", "--out", tmp_path / "out.png", *SHORT
+        "inpaint",
+        tmp_path / "in.png",
+        "--mask",
+        "alpha",
+        "--out",
+        tmp_path / "out.png",
+        *SHORT,
+        *FEW,
     )
     result = np.asarray(Image.open(tmp_path / "out.png"))
     assert result.shape == (16, 16, 3)
@@ -554,14 +558,21 @@ def test_formats_without_transparency_raise(tmp_path: Path) -> None:
 def test_nothing_to_fill_in_is_an_error(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ImageError, match="leaves nothing to fill in"):
         whatwhere(
-            "inpaint", folder / "0.png", "--mask", "alpha", "--out", tmp_path / "out.png", *SHORT
+            "inpaint",
+            folder / "0.png",
+            "--mask",
+            "alpha",
+            "--out",
+            tmp_path / "out.png",
+            *SHORT,
+            *FEW,
         )
     with pytest.raises(ImageError, match="3 of 3 pictures have nothing to fill in"):
-        whatwhere("inpaint", folder, "--mask", "alpha", "--out", tmp_path / "out", *SHORT)
+        whatwhere("inpaint", folder, "--mask", "alpha", "--out", tmp_path / "out", *SHORT, *FEW)
     gap = np.full((12, 12, 2), 255, np.uint8)
     gap[4:6, 4:6] = 0
     Image.fromarray(gap).save(folder / "gap.png")
     with pytest.warns(UserWarning, match="3 of 4 pictures have nothing to fill in"):
         assert "restored 4 pictures" in whatwhere(
-            "inpaint", folder, "--mask", "alpha", "--out", tmp_path / "out", *SHORT
+            "inpaint", folder, "--mask", "alpha", "--out", tmp_path / "out", *SHORT, *FEW
         )

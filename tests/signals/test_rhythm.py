@@ -7,7 +7,7 @@ import torch
 import whatwhere as ww
 from whatwhere.model.events import join_events
 from whatwhere.signals.find import EventSettings, Rhythm, iter_events
-from whatwhere.signals.rhythm import Candidates, choose_in_rhythm, regularity
+from whatwhere.signals.rhythm import Candidates, choose_in_rhythm, find_usual, regularity
 
 LENGTH = 40
 SIGMA = 0.05
@@ -57,6 +57,45 @@ def test_artefacts_between_beats_are_left_out_and_weak_beats_are_added(early: in
     chosen = choose_in_rhythm(Candidates(time[order], waveform, share), usual)
     assert is_true[chosen].mean() > 0.98
     assert is_true[chosen].sum() > 0.98 * 400
+
+
+def with_weak(times: np.ndarray, weak: np.ndarray, size: float = 0.15) -> tuple[np.ndarray, ...]:
+    """Times of strong events and of weak ones in order, their waveforms and their sizes."""
+    both = np.concatenate([times, weak])
+    order = np.argsort(both)
+    number = (np.arange(len(both)) >= len(times))[order].astype(int)
+    return both[order], number, np.where(number == 1, size, 1.0)
+
+
+def test_weak_events_that_accompany_beats_do_not_hide_the_rhythm() -> None:
+    true = beats(200)
+    rng = np.random.default_rng(4)
+    before = true - 0.2 + 0.01 * rng.standard_normal(200)
+    after = (true + 0.38 + 0.01 * rng.standard_normal(200))[:150]
+    times, number, size = with_weak(true, np.concatenate([before, after]))
+    found = find_usual(times, number, size)
+    assert regularity(times) < 0.65  # and yet the period is not that of the beats
+    assert found.regular > 0.9
+    assert (times[found.taken] == true).all()
+
+
+@pytest.mark.parametrize("kind", ["large", "at random times", "without a rhythm", "few"])
+def test_other_events_count_for_the_rhythm(kind: str) -> None:
+    rng = np.random.default_rng(5)
+    true = beats(200)
+    weak = true - 0.2
+    if kind == "at random times":
+        weak = rng.uniform(0, 200, 200)
+    elif kind == "without a rhythm":
+        true = np.sort(rng.uniform(0, 200, 200))
+        weak = true - 0.01
+    elif kind == "few":
+        weak = weak[:20]
+    size = 0.6 if kind == "large" else 0.15
+    times, number, sizes = with_weak(true, weak, size)
+    found = find_usual(times, number, sizes)
+    assert found.taken.all()
+    assert found.regular == regularity(times)
 
 
 def recording(times: np.ndarray, sizes: np.ndarray) -> np.ndarray:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from whatwhere.anomaly.pictures import PictureList, open_pictures, some_of, together
-from whatwhere.errors import ImageError, RunError, listed, printable
+from whatwhere.errors import ImageError, RunError, as_clause, listed, printable
 from whatwhere.files import read_regular
 
 _HEADING = ["picture", "mark", "folder"]
@@ -53,7 +53,9 @@ class Marks:
         try:
             text = read_regular(file, _LONGEST).decode("utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
-            raise MarksError(file, f"it cannot be read ({error})", "a CSV table") from error
+            raise MarksError(
+                file, f"it cannot be read ({as_clause(error)})", "a CSV table"
+            ) from error
         lines = [line for line in csv.reader(io.StringIO(text)) if line]
         heading = ",".join(_HEADING)
         if not lines or lines[0] != _HEADING:

@@ -19,6 +19,7 @@ from whatwhere.data.cells import cell_pixels, is_cell
 from whatwhere.data.images import AllPictures
 from whatwhere.data.pictures import Picture, Pictures
 from whatwhere.errors import ImageError, plural
+from whatwhere.inference.target import is_one_picture
 from whatwhere.spec.execution import ALL, Shard
 
 SMALL = 96  # pixels: the side of smaller squares, which are searched at their full resolution
@@ -101,6 +102,8 @@ def _open_all(source: Unopened, shard: Shard, mask: Unopened | None) -> PictureL
         names = [str(one) for one in (listed if paths else range(len(listed)))]
         return PictureList(names, lambda n: one_picture(listed[n], n))
     entries: list[Entry] = []
+    if isinstance(source, np.ndarray | Tensor) and is_one_picture(source.shape):
+        source = source[None]
     if isinstance(source, np.ndarray) and not source.flags.writeable:
         source = source.copy()  # PyTorch warns of arrays that it could write into
     groups = load_groups(source, "nan" if mask is None else mask, shard=shard)

@@ -147,7 +147,7 @@ def describe_images(
     `where` of the descriptor has no influence here, but in `anywhere.describe_where`.
 
     model       the model
-    images      a tensor [N, C, H, W], or images that are read batch by batch
+    images      as in `ww.infer`: paths, pictures, arrays or images that are read batch by batch
     recipe      how features are inferred and described
     engine      engine of the inference
     on_device   whether to keep the matrix on the device of the model as a tensor, for an SVM that
@@ -159,9 +159,9 @@ def describe_images(
     >>> describe_images(model, ww.data.load("digits")[:4], recipe).shape
     (4, 4800)
     """
+    images = in_model_units(model.spec, images)
     if len(images) == 0:
         raise ImageError("Got an empty set of images; expected at least one.")
-    images = in_model_units(model.spec, images)
     layers = recipe.descriptor.layers or (model.spec.depth,)
     plans = _layer_plans(model.spec.depth, layers, recipe)
 

@@ -190,6 +190,7 @@ def source_of(run: Path) -> str:
     recorded = notes_of(run).get("source")
     source = recorded or example_images(run)
     if source is None:
+        ww.read_run(run)  # raises an error for what is no model at all, such as pictures
         raise ImagesUnknown(run)
     if recorded and recorded.partition(":")[0] not in CATALOGUE and not os.path.exists(recorded):
         raise ImagesUnknown(run, recorded)

@@ -348,7 +348,7 @@ def _open_path(
             return MixedPictures.of_file(path, recorded, shard)
         return arrays.read_file(path, largest=0 if signals else None)
     except FileNotFoundError:
-        if path.suffix or path.parent != Path():
+        if path.suffix or path.parent != Path() or isinstance(source, Path):  # not a name
             raise ImageError(f"Cannot find {printable(path)}. Check the path.") from None
         names = ", ".join(catalogue.CATALOGUE)
         meant = did_you_mean(path.name, catalogue.CATALOGUE)

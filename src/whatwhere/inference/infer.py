@@ -54,8 +54,8 @@ def infer(
 
     model     the model, on the device where inference is to run
     images    a tensor or array [N, C, H, W] or [N, C, T] of floats or of integers of 8 or 16 bits;
-              one image [C, H, W] or [H, W], a PIL image; or the result of `whatwhere.data.load`,
-              which is read batch by batch
+              one image [C, H, W], [H, W] or [H, W, 3]; a path, a Pillow picture, or a list of
+              them; or the result of `whatwhere.data.load`, which is read batch by batch
     spec      how to infer; None means `InferenceSpec()`, the paper's settings at test time
     plan      phases, one after the other; empty means one joint phase from the top layer
     mask      a weight ≥ 0 for every pixel, [N, 1 or C, H, W] or [N, 1 or C, T]; 0 marks unknown

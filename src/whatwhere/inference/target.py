@@ -5,7 +5,9 @@ A pixel with weight 0 is unknown: its value has no influence on anything. NaN ma
 pixel, too.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
@@ -31,15 +33,20 @@ class ImageSource(Protocol):
 
 def as_image_source(images: object, spec: ModelSpec) -> tuple[ImageSource, bool]:
     """Return images as `infer` takes them: a tensor [N, C, H, W], or an object that returns tensors
-    for slices. Arrays and PIL images become tensors, and one image a batch of one.
+    for slices. Files and Pillow's pictures are loaded, arrays become tensors, and one image a batch
+    of one.
 
     Also returns whether they were signals [N, C, T], for a model of signals: from here on they are
     images of height 1.
     """
+    if hasattr(images, "getbands"):
+        images = [images]  # a picture of Pillow
+    if isinstance(images, str | Path) or _is_list_of_pictures(images):
+        images = _load(images)
     if hasattr(images, "as_images"):
         return cast(ImageSource, images), True
-    if isinstance(images, np.ndarray) or hasattr(images, "__array_interface__"):  # or PIL's
-        images = _as_tensor(np.asarray(images))
+    if isinstance(images, np.ndarray):
+        images = _as_tensor(images)
     if isinstance(images, Tensor):
         return _tensor_source(images, spec)
     lazy = hasattr(images, "__len__") and hasattr(images, "__getitem__")
@@ -53,11 +60,26 @@ def as_image_source(images: object, spec: ModelSpec) -> tuple[ImageSource, bool]
     axes = "T" if spec.for_signals else "H, W"
     raise ImageError(
         f"Got {type(images).__name__}; expected a float tensor or array [N, {spec.channels},"
-        f" {axes}], or images from whatwhere.data.load. Convert lists with torch.as_tensor."
+        f" {axes}], paths or Pillow's pictures, or images from whatwhere.data.load. Convert other"
+        " lists with torch.as_tensor."
     )
 
 
-def _tensor_source(images: Tensor, spec: ModelSpec) -> tuple[Tensor, bool]:
+def _is_list_of_pictures(images: object) -> bool:
+    """Tell whether this is a list of paths or of Pillow's pictures."""
+    return isinstance(images, list | tuple) and all(
+        isinstance(image, str | Path) or hasattr(image, "getbands") for image in images
+    )
+
+
+def _load(images: Any) -> Any:
+    """Load images from what they are stored in. Only here does inference know of files."""
+    from whatwhere.data import load
+
+    return load(images, allow_nan=True)
+
+
+def _tensor_source(images: Tensor, spec: ModelSpec) -> tuple[ImageSource, bool]:
     """Return a tensor without its gradient, and whether it holds signals."""
     if images.requires_grad:
         warn(
@@ -70,23 +92,30 @@ def _tensor_source(images: Tensor, spec: ModelSpec) -> tuple[Tensor, bool]:
     return _as_batch(images, spec.channels), False
 
 
-def _as_batch(images: Tensor, channels: int) -> Tensor:
-    """Return one image [H, W], [C, H, W] or [H, W, C], or grey images [N, H, W], as [N, C, H,
-    W]."""
-    if images.ndim == 2:
-        return images[None, None]
-    if images.ndim != 3:
+def _as_batch(images: Tensor, channels: int) -> ImageSource:
+    """Return one image [H, W], [C, H, W] or [H, W, C], or grey images [N, H, W], as [N, C, H, W].
+    One image of other channels than the model's is loaded, so that it gets those of the model."""
+    if images.ndim not in (2, 3):
         return images
-    if images.shape[0] == channels:
+    if images.ndim == 3 and images.shape[0] == channels:
         return images[None]
+    if is_one_picture(images.shape):
+        one = images[None, None] if images.ndim == 2 else images.permute(2, 0, 1)[None]
+        return one if one.shape[1] == channels else cast(ImageSource, _load(one))
     if channels == 1:
         return images[:, None]
     return images.permute(2, 0, 1)[None] if images.shape[2] == channels else images
 
 
+def is_one_picture(shape: Sequence[int]) -> bool:
+    """Tell whether an array of this shape is one picture: [H, W], or [H, W, 3] of colour."""
+    return len(shape) == 2 or (len(shape) == 3 and shape[2] == 3 and min(shape[:2]) > 3)
+
+
 def in_model_units(spec: ModelSpec, images: Any) -> Any:
-    """Return `data.Images` in a model's units and with its channels; integers of 8 or 16 bits
-    divided by the largest."""
+    """Return images, given in any form that `infer` takes, in a model's units and with its
+    channels; integers of 8 or 16 bits divided by the largest."""
+    images, _ = as_image_source(images, spec)
     if hasattr(images, "as_images"):  # signals
         images = images.as_images()
     if hasattr(images, "with_white"):

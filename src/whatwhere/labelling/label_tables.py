@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from whatwhere.errors import ImageError, printable
+from whatwhere.errors import ImageError, as_clause, printable
 from whatwhere.files import read_regular, write_result
 from whatwhere.labelling.name_matching import match_labels, quoted
 
@@ -91,7 +91,9 @@ def _csv_lines(file: Path) -> list[list[str]]:
     try:
         return csv_cells(read_regular(file, LONGEST_TABLE).decode("utf-8-sig"))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ImageError(f"Cannot read {printable(file)} as a table of labels: {error}.") from error
+        raise ImageError(
+            f"Cannot read {printable(file)} as a table of labels: {as_clause(error)}."
+        ) from error
 
 
 def labels_of_pictures(

@@ -107,7 +107,7 @@ def denoise(
 
 
 @command(
-    (RestorationSpec, "quality tile baseline"),
+    (RestorationSpec, "quality tile rounds baseline"),
     (Execution, "device"),
     SHARD,
     flags="device baseline shard",

@@ -241,7 +241,7 @@ def plane_restorer(
         if mask is None:
             clean = _denoise_safely(denoise, unit, level, progress)
         else:
-            clean = fill_in(denoise, unit, mask, level, spec.quality)
+            clean = fill_in(denoise, unit, mask, level, spec.quality, spec.rounds)
         return black + (white - black) * clean
 
     return restore

@@ -17,9 +17,7 @@ from torch import Tensor
 
 from whatwhere.ops.conjugate_gradient import conjugate_gradient
 
-# all, and those with all shifts of the grid
-ROUNDS = 24
-LAST_ROUNDS = 8
+LAST_ROUNDS = 8  # with all shifts of the grid
 EARLY_SHARE = 4  # before these: a quarter of the shifts
 RELAXATION = 1.7
 # standard deviation that is assumed in the first and the last round
@@ -41,6 +39,7 @@ def fill_in(
     known: Tensor,
     noise: float,
     shifts: int,
+    rounds: int = 24,
 ) -> Tensor:
     """A picture [H, W] from 0 to 1 without gaps; known [H, W] is 0 where there is one.
 
@@ -53,9 +52,10 @@ def fill_in(
     x = clean = continued(smooth_fill(plane, known), known > 0)
     last = max(noise, LAST)
     first = 0
-    for k in range(ROUNDS):
-        count = shifts if k >= ROUNDS - LAST_ROUNDS else shifts // EARLY_SHARE
-        clean = denoise(x, max(noise, FIRST * (last / FIRST) ** (k / (ROUNDS - 1))), count, first)
+    for k in range(rounds):
+        count = shifts if k >= rounds - LAST_ROUNDS else shifts // EARLY_SHARE
+        level = FIRST * (last / FIRST) ** (k / max(rounds - 1, 1))
+        clean = denoise(x, max(noise, level), count, first)
         first += count
         x = torch.where(known > 0, plane, x.lerp(clean, RELAXATION if k else 1.0))
     return (

@@ -1,12 +1,12 @@
 """Pictures in the forms that people have them in: a file, a Pillow picture, an array or a tensor of
-any number type, grey or colour, one or many.
+any number type, grey or colour, one or many, or a data set.
 
 `open_form` returns the picture as floats [N, C, H, W] in its own units, and `Form.close` returns a
 result in the form that was given.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from whatwhere.data import Images
 from whatwhere.errors import ImageError, printable
 
 _LAYOUTS = "[H, W], [H, W, 3], [N, H, W], [N, C, H, W] or [N, H, W, 3]"
@@ -26,10 +27,12 @@ class Form:
 
     images  floats [N, C, H, W] in the units of what was given
     close   returns floats [N, C, H, W] in the form that was given
+    white   the value of white: 1 for floats, the largest value of an integer type
     """
 
     images: Tensor
     close: Callable[[Tensor], Any]
+    white: float = 1.0
 
 
 def open_form(given: Any) -> Form:
@@ -37,21 +40,33 @@ def open_form(given: Any) -> Form:
 
     given  the path of a file, a Pillow picture, or an array or a tensor [H, W], [H, W, 3],
            [N, H, W], [N, C, H, W] or [N, H, W, 3] of floats, of integers or of booleans. A fourth
-           channel of [H, W, 4] is transparency, which stays as it is
+           channel of [H, W, 4] is transparency, which stays as it is. Or a data set (`Images`),
+           whose result is a tensor [N, C, H, W]
     """
     if isinstance(given, str | PathLike):
         return _open_file(given)
-    if type(given).__module__.startswith("PIL."):
+    if is_pillow(given):
         return _open_pillow(given)
     if isinstance(given, np.ndarray):
         form = _open_tensor(torch.from_numpy(_native(given)))
-        return Form(form.images, lambda clean: _like(form.close(clean).cpu().numpy(), given.dtype))
+        return replace(
+            form,
+            close=lambda clean: _like(form.close(clean).cpu().numpy(), given.dtype),
+            white=_white(given.dtype),
+        )
     if isinstance(given, Tensor):
         return _open_tensor(given)
+    if isinstance(given, Images):
+        return _open_tensor(given[:])
     raise ImageError(
-        f"Got {type(given).__name__}; expected a path, a Pillow picture, or an array or a tensor"
-        f" {_LAYOUTS}."
+        f"Got {type(given).__name__}; expected a path, a Pillow picture, a data set, or an array"
+        f" or a tensor {_LAYOUTS}."
     )
+
+
+def is_pillow(given: Any) -> bool:
+    """Whether this is a Pillow picture."""
+    return type(given).__module__.startswith("PIL.")
 
 
 def _open_file(path: "str | PathLike[str]") -> Form:
@@ -78,7 +93,7 @@ def _open_pillow(picture: Any) -> Form:
         form = _open_pillow(picture.convert("RGBA" if "transparency" in picture.info else "RGB"))
         return form
     form = open_form(np.asarray(picture))
-    return Form(form.images, lambda clean: Image.fromarray(form.close(clean)))
+    return replace(form, close=lambda clean: Image.fromarray(form.close(clean)))
 
 
 def _native(array: np.ndarray) -> np.ndarray:
@@ -89,6 +104,11 @@ def _native(array: np.ndarray) -> np.ndarray:
         array = array.astype(np.int64)
     native = np.ascontiguousarray(array.astype(array.dtype.newbyteorder("="), copy=False))
     return native if native.flags.writeable else native.copy()
+
+
+def _white(dtype: np.dtype) -> float:
+    """The value of white of a number type."""
+    return float(np.iinfo(dtype).max) if dtype.kind in "iu" else 1.0
 
 
 def _like(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -118,7 +138,9 @@ def _open_tensor(given: Tensor) -> Form:
             result = result.permute(0, 2, 3, 1)
         return _as_type(result.reshape(given.shape), given.dtype)
 
-    return Form(floats, close)
+    is_level = given.is_floating_point() or given.dtype == torch.bool
+    white = 1.0 if is_level else float(torch.iinfo(given.dtype).max)
+    return Form(floats, close, white)
 
 
 def _channels_first(given: Tensor) -> tuple[Tensor, str]:

@@ -39,7 +39,6 @@ from whatwhere.files import (
 from whatwhere.model.checksums import checksum
 from whatwhere.restoration.denoiser import Denoiser
 from whatwhere.restoration.estimate import estimate_noise
-from whatwhere.restoration.fill import ROUNDS
 from whatwhere.restoration.noise import Noise, NoiseEstimate, read_noise
 from whatwhere.restoration.restore import (
     as_images,
@@ -126,7 +125,7 @@ def plan_jobs(
     places = {picture.file: picture.place for picture in read_pictures(source, own)}
     _check_distinct(source, _targets(content.pictures, out))
     out = shard.part_of(out)
-    jobs, with_gaps = _plan_folder(places, mask, out)
+    jobs, with_gaps = _plan_folder(places, mask, out, task.spec.rounds)
     if task.only_fills_in and with_gaps < len(jobs):
         complete = len(jobs) - with_gaps
         have = "has" if complete == 1 else "have"
@@ -156,10 +155,12 @@ def _plan_picture(task: Task, source: Path, mask: str | None, out: Path) -> Job:
             f"{printable(source)}: the mask {mask} leaves nothing to fill in. Expected transparent"
             " pixels (alpha), or black ones in the mask."
         )
-    return _job(source, mask, out, images, masks)
+    return _job(source, mask, out, images, masks, task.spec.rounds)
 
 
-def _plan_folder(places: dict[Path, Place], mask: str | None, out: Path) -> tuple[list[Job], int]:
+def _plan_folder(
+    places: dict[Path, Place], mask: str | None, out: Path, rounds: int
+) -> tuple[list[Job], int]:
     """The jobs of these pictures of a folder, whose results lie in `out` as they do in it, and how
     many of them have unknown pixels."""
     targets = _targets(places, out)
@@ -169,7 +170,7 @@ def _plan_folder(places: dict[Path, Place], mask: str | None, out: Path) -> tupl
         own_mask = _mask_of(mask, file, place)
         images, masks = _load(file, own_mask)
         with_gaps += _has_gaps(masks)
-        job = _job(file, own_mask, targets[file], images, masks)
+        job = _job(file, own_mask, targets[file], images, masks, rounds)
         jobs.append(replace(job, folder=out, sources=_checksums(job)))
     return jobs, with_gaps
 
@@ -334,14 +335,16 @@ def _has_gaps(masks: Images | None) -> bool:
     return any(bool((masks[page] <= 0).any()) for page in range(len(masks)))
 
 
-def _job(source: Path, mask: str | None, out: Path, images: Images, masks: Images | None) -> Job:
+def _job(
+    source: Path, mask: str | None, out: Path, images: Images, masks: Images | None, rounds: int
+) -> Job:
     if masks is not None and not all((masks[page] > 0).any() for page in range(len(masks))):
         raise ImageError(
             f"{printable(source)}: the mask {mask} leaves no pixel known. Give a mask that is"
             " white where pixels are known."
         )
-    rounds = 1 if masks is None else ROUNDS
-    return Job(source, mask, out, math.prod((len(images), *images.shape, rounds)))
+    passes = 1 if masks is None else rounds
+    return Job(source, mask, out, math.prod((len(images), *images.shape, passes)))
 
 
 def _mask_of(mask: str | None, file: Path, place: Place) -> str | None:

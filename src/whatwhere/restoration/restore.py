@@ -2,6 +2,7 @@
 model of waveforms."""
 
 import math
+from collections.abc import Sequence
 from importlib.util import find_spec
 from os import PathLike
 from typing import Any, TypeVar, cast
@@ -11,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from whatwhere.data import Images
 from whatwhere.errors import ImageError, MissingExtra, SpecError, plural, warn
 from whatwhere.inference import infer
 from whatwhere.inference.target import as_weights, check_mask
@@ -20,7 +22,7 @@ from whatwhere.restoration.correlation import half_size, sigma_at_half_size
 from whatwhere.restoration.denoiser import Denoiser, load_denoiser, plane_restorer
 from whatwhere.restoration.dictionary import denoise_plane, learn_dictionary, load_dictionary
 from whatwhere.restoration.estimate import estimate_noise
-from whatwhere.restoration.forms import open_form
+from whatwhere.restoration.forms import is_pillow, open_form
 from whatwhere.restoration.noise import (
     Noise,
     NoiseEstimate,
@@ -65,7 +67,8 @@ def denoise(
 
     image     a picture as an array or a tensor [H, W] or [H, W, 3] of any number type, a Pillow
               picture, or the path of a file, whose result is an array; several pictures [N, H, W],
-              [N, C, H, W] or [N, H, W, 3]; or signals [N, C, T], in which NaN marks unknown
+              [N, C, H, W] or [N, H, W, 3]; a data set (`Images`), whose result is a tensor; a list
+              of these, whose result is a list; or signals [N, C, T], in which NaN marks unknown
               samples, which stay unknown
     model     None for the trained denoiser (`load_denoiser`), which is best for photographs and
               micrographs; or atoms [M, K, K] of a dictionary, of mean 0 and length 1
@@ -95,14 +98,17 @@ def denoise(
         return cast(PictureT, restore_signals(model, signals, _signal_noise(given), spec=spec))
     spec = spec or RestorationSpec()
     require_pictures(spec)
-    form = open_form(image)
     model = load_denoiser() if model is None else model
+    if isinstance(image, list | tuple):
+        each = [denoise(one, model, noise, spec=spec, progress=progress) for one in image]
+        return cast(PictureT, each)
+    form = open_form(image)
     y = as_images(model, form.images)
     if spec.frames > 1 and len(y) > 1:
         film: PictureT = form.close(_denoise_film(model, y, given, spec, progress))
         return film
     noises = [noise_of_image(each, given) for each in y]
-    if all(level.is_zero for level in noises) and not isinstance(image, str | PathLike):
+    if all(level.is_zero for level in noises) and not isinstance(image, str | PathLike | Images):
         return image  # to the bit
     result: PictureT = form.close(_remove_noise(model, y, noises, spec, progress))
     return result
@@ -337,28 +343,29 @@ def by_dictionary(
 
 
 def inpaint(
-    images: ImagesT,
-    mask: Tensor | np.ndarray,
+    image: PictureT,
+    mask: Any,
     model: Denoiser | DeconvNet | None = None,
     noise: float = 0.0,
     *,
     spec: RestorationSpec | None = None,
     progress: Progress | None = None,
-) -> ImagesT:
-    """Fill in the pixels of images [N, C, H, W] where the mask is 0; the result is of the same
+) -> PictureT:
+    """Fill in the pixels of a picture, or of several, where the mask is 0; the result has the same
     type, shape and units.
 
-    images    floats [N, C, H, W]; signals [N, C, T]
-    mask      [N, 1 or C, H, W] or [N, 1 or C, T], 0 where a pixel is unknown; the values of the
-              images there have no influence
+    image     a picture or several, in any form that `denoise` takes; or signals [N, C, T]
+    mask      0 where a pixel is unknown, whose value has no influence: a picture in any form,
+              [H, W] for all channels and all pictures, or [N, H, W] or [N, C, H, W], or a list for
+              a list; for signals [N, 1 or C, T]
     model     None for the trained denoiser (`load_denoiser`), or a `DeconvNet` of signals
-    noise     standard deviation of the noise of the known pixels, in units of the images. With 0
+    noise     standard deviation of the noise of the known pixels, in units of the picture. With 0
               they stay as they are; otherwise they are denoised as well
     spec      settings, a `RestorationSpec`
     progress  called with the number of pixels just done
 
-    >>> truth = torch.linspace(0, 1, 48).expand(1, 1, 48, 48)
-    >>> known = torch.rand(1, 1, 48, 48) > 0.3
+    >>> truth = torch.linspace(0, 1, 48).expand(48, 48)
+    >>> known = torch.rand(48, 48) > 0.3
     >>> filled = ww.restoration.inpaint(truth * known, known)
     >>> bool((filled[known] == truth[known]).all()), bool((filled - truth).abs().max() < 0.2)
     (True, True)
@@ -368,23 +375,55 @@ def inpaint(
             f"Got noise = {noise!r}; expected a standard deviation ≥ 0 in units of the images."
         )
     spec = spec or RestorationSpec()
-    known = as_weights(mask)
     if isinstance(model, DeconvNet):
-        return restore_signals(model, images, noise, known, spec)
+        signals: Any = image
+        return cast(PictureT, restore_signals(model, signals, noise, as_weights(mask), spec))
     require_pictures(spec)
     if spec.learn or isinstance(model, Tensor):
         raise SpecError("A dictionary cannot inpaint. Use the trained denoiser (load_denoiser).")
     model = load_denoiser() if model is None else model
-    y = as_images(model, images, known)
+    if isinstance(image, list | tuple):
+        each = [
+            inpaint(one, known, model, noise, spec=spec, progress=progress)
+            for one, known in zip(image, _masks_of_list(image, mask), strict=True)
+        ]
+        return cast(PictureT, each)
+    form = open_form(image)
+    known = _open_mask(mask, len(form.images))
+    y = as_images(model, form.images / form.white, known)
     known = (known > 0).to(y)
+    levels = [noise / form.white] * len(y)
     with torch.no_grad():
-        filled = restore_images(
-            plane_restorer(model, spec, progress), y, [noise] * len(y), list(known)
+        filled = restore_images(plane_restorer(model, spec, progress), y, levels, list(known))
+    filled = (form.white * filled).to(form.images)
+    if noise == 0:
+        filled = torch.where(known.to(filled) > 0, form.images, filled)
+    result: PictureT = form.close(filled)
+    return result
+
+
+def _masks_of_list(images: Sequence[Any], mask: Any) -> Sequence[Any]:
+    """The mask of each picture of a list: one of a list, or the same for all."""
+    if not isinstance(mask, list | tuple):
+        return [mask] * len(images)
+    if len(mask) != len(images):
+        raise ImageError(
+            f"Got {plural(len(mask), 'mask')} for {plural(len(images), 'picture')}; expected one"
+            " for each, or one mask for all."
         )
-    given = as_tensor(images).to(y.device)
-    return like(
-        filled if noise > 0 else torch.where(known > 0, given, filled.to(given.dtype)), images
-    )
+    return mask
+
+
+def _open_mask(mask: Any, count: int) -> Tensor:
+    """A mask in any form as weights [N, 1 or C, H, W] of this number of pictures."""
+    is_named = isinstance(mask, str | PathLike | Images) or is_pillow(mask)
+    given = mask if is_named else as_weights(mask)
+    known = open_form(given).images
+    if len(known) == 1 < count:
+        # three masks [3, H, W] look like the channels of one
+        several = known.shape[1] == count and getattr(given, "ndim", 0) == 3
+        known = known.transpose(0, 1) if several else known.expand(count, -1, -1, -1)
+    return known
 
 
 def restore_signals(

@@ -20,6 +20,7 @@ class RestorationSpec(Checked):
              before each is restored; 1: every frame by itself
     blurred  correlated noise of cameras counts as white noise of this many times its standard
              deviation: 1.5 gains 2.3 dB on eight photographs, 2.2 gains 2.8 dB
+    rounds    rounds in which `inpaint` improves the gaps. The time is proportional to it
     baseline  keep the drift and the hum of a recording in the result; otherwise both are removed
 
     >>> ww.restoration.RestorationSpec(quality=32).tile
@@ -31,6 +32,7 @@ class RestorationSpec(Checked):
     learn: bool = False
     frames: Count = 1
     blurred: float = 2.2
+    rounds: Count = 24
     baseline: bool = True
 
     def __post_init__(self) -> None:

@@ -33,7 +33,7 @@ from whatwhere.model.sized import LayerPlaces, SizedModel
 from whatwhere.signals.noise import waveform_noise
 from whatwhere.signals.overlaps import Limits, Stretch, explain_overlaps
 from whatwhere.signals.recording import Signals
-from whatwhere.signals.rhythm import Candidates, RhythmSettings, choose_in_rhythm, regularity
+from whatwhere.signals.rhythm import Candidates, RhythmSettings, Usual, choose_in_rhythm, find_usual
 from whatwhere.spec import AutoLam, InferenceSpec, LineSearch, ModelSpec, Phase
 from whatwhere.spec.checks import require
 
@@ -401,21 +401,28 @@ def _in_rhythm(
         if count < max(settings.decided, 2 * looked_at):
             continue
         looked_at = count
-        times = join_events([each.events for each in waiting])["sample"]
-        if regularity(times, settings) < settings.regular:
+        usual = join_events([each.events for each in waiting])
+        if _find_usual(usual, settings).regular < settings.regular:
             may_have = False
             yield from (each.events for each in waiting)
             waiting = []
     if not waiting or settings is None:
         return
     usual = join_events([each.events for each in waiting])
-    if regularity(usual["sample"], settings) < settings.regular:
+    found = _find_usual(usual, settings)
+    if found.regular < settings.regular:
         yield from (each.events for each in waiting)
         return
-    chosen = _choose(usual, waiting, model, settings)
+    chosen = _choose(usual[found.taken], waiting, model, settings)
     if on_rhythm is not None:
         on_rhythm(_rhythm_of(usual, chosen, model))
     yield chosen
+
+
+def _find_usual(events: Events, settings: RhythmSettings) -> Usual:
+    """Return the events that show a rhythm best."""
+    sizes = np.abs(events["amplitude"])
+    return find_usual(events["sample"], events["waveform"], sizes, settings)
 
 
 def _choose(
