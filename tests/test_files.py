@@ -33,6 +33,7 @@ from whatwhere.files import (
     claim,
     disk_errors,
     json_fields,
+    locked,
     new_folder,
     open_atomic,
     open_regular,
@@ -402,6 +403,23 @@ def test_a_write_that_is_killed_leaves_a_result_that_is_known(
         result.write_bytes(b"somebody else's")
         with pytest.raises(RunError, match="did not write it"):
             claim([result], folder=tmp_path)
+
+
+def test_a_result_is_written_under_the_lock_of_its_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or two processes that write one result leave the record of one and the file of the other."""
+    written = []
+
+    def locked_by_us(path: Path, content: bytes) -> None:
+        with pytest.raises(RunError, match="held"), locked(tmp_path, "held"):
+            pass
+        written.append(path.name)
+        write_atomic(path, content)
+
+    monkeypatch.setattr("whatwhere.files.write_atomic", locked_by_us)
+    write_result(tmp_path, tmp_path / "a.csv", b"new", "make room")
+    assert written == [RECORD, "a.csv"]
 
 
 def test_a_record_of_an_unknown_format_says_so(tmp_path: Path) -> None:

@@ -157,6 +157,21 @@ def test_what_is_read_is_not_replaced_even_with_overwrite(name: str, place: Plac
     assert case.reads.read_bytes() == before
 
 
+def test_decoded_pictures_do_not_replace_those_of_somebody_else(
+    place: Place, tmp_path: Path
+) -> None:
+    """A picture that `decode` wrote, and that was edited since, is one of them."""
+    out = tmp_path / "decoded"
+    line = ("decode", (place.codes, place.run, "--out", OUT), out)
+    assert run(*line).exit_code == 0
+    assert run(*line).exit_code == 0, "its own results may be made again"
+    (file,) = out.glob("*.png")
+    file.write_bytes(b"mine")
+    ended = run(*line)
+    assert isinstance(ended.exception, RunError), ended.output
+    assert file.read_bytes() == b"mine"
+
+
 def test_a_model_does_not_replace_another_file(tmp_path: Path) -> None:
     (tmp_path / "labels.csv").write_bytes(b"mine")
     model = ww.DeconvNet(ww.ModelSpec.signals(2, 16))

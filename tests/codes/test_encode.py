@@ -355,6 +355,23 @@ def test_a_complete_file_is_left_as_it_is(run: Path, images: Path, tmp_path: Pat
     assert part.stat().st_mtime_ns > before
 
 
+@pytest.mark.parametrize("changed", ["images", "labels"])
+def test_an_array_that_changed_within_is_another_one(
+    run: Path, tmp_path: Path, changed: str
+) -> None:
+    """Only the first and the last image were compared, and no label."""
+    arrays = dict(zip(("images", "labels"), tiny.bars(8), strict=True))
+    file, out = tmp_path / "bars.npz", tmp_path / "codes.npz"
+    np.savez(file, **arrays)
+    whatwhere("encode", file, run, "--out", out, *FEW_STEPS)
+    before = out.read_bytes()
+    arrays[changed][3] = 1 - arrays[changed][3]
+    np.savez(file, **arrays)
+    with pytest.raises(RunError, match="exists already, and was made with other pictures"):
+        whatwhere("encode", file, run, "--out", out, *FEW_STEPS)
+    assert out.read_bytes() == before
+
+
 def test_learned_steps_that_came_later_are_named(run: Path, tmp_path: Path) -> None:
     """`distill` between two submissions changes the default preset."""
     copy = shutil.copytree(run, tmp_path / "run")

@@ -80,6 +80,28 @@ def test_the_table_of_deviations_is_numbered_and_names_tests_that_exist() -> Non
         assert all((ROOT / file).is_file() for file in files), number
 
 
+@pytest.mark.parametrize("page", ["docs/reference/reliability.md", "tests/attack/README.md"])
+def test_tests_that_a_table_names_exist(page: str) -> None:
+    """Each row names files, and after each file tests without their `test_`; a name may be the
+    beginning of one, after `…` its end."""
+    files: dict[str, str] = {}
+    for file in (ROOT / "tests").rglob("test_*.py"):
+        files[file.name] = files.get(file.name, "") + file.read_text()
+    named = 0
+    for line in (ROOT / page).read_text().splitlines():
+        if not line.startswith("|"):
+            continue
+        text = ""
+        for word in re.findall(r"`([^`]+)`", line.split("|")[2]):
+            if word.endswith(".py"):
+                text = files[word]
+            elif text:
+                start = "" if word.startswith("…") else "test_"
+                assert re.search(rf"def \w*{start}{word.strip('…')}", text), word
+                named += 1
+    assert named > 20
+
+
 @pytest.mark.parametrize("equation", [2, 3, 10, 16, 17, 18])
 def test_a_misprinted_equation_is_marked_in_the_code(equation: int) -> None:
     """The table says why; the line in the code says where."""

@@ -2,6 +2,7 @@
 stay two."""
 
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -271,3 +272,19 @@ def test_signed_events_are_explained_with_either_sign(sign: int) -> None:
     )
     assert found["waveform"].tolist() == [0]
     assert found["amplitude"][0] == pytest.approx(sign * 2.0, rel=1e-6)
+
+
+def test_negative_events_are_found_by_a_signed_model() -> None:
+    """None of them was, because their amplitudes are below 0."""
+    f = np.hanning(LENGTH + 2)[1:-1] * np.sin(np.arange(LENGTH))
+    f /= np.linalg.norm(f)
+    x = 0.01 * np.random.default_rng(0).standard_normal(700)
+    signs = (1, -1, -1)
+    for first, sign in zip((100, 300, 500), signs, strict=True):
+        x[first : first + LENGTH] += 2 * sign * f
+    spec = replace(ww.ModelSpec.signals(1, LENGTH), nonnegative=False)
+    model = ww.DeconvNet(spec, dtype=torch.float64)
+    model = model.with_filters(1, torch.from_numpy(f)[None, None, None])
+    spec = ww.InferenceSpec(lam=8.0, steps=200)
+    found = ww.find_events(model, x, spec, threshold=0.8, engine="reference")
+    assert np.sign(found["amplitude"]).tolist() == list(signs)
