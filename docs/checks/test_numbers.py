@@ -231,7 +231,7 @@ def anomaly_results() -> dict[str, Any]:
     )
 
 
-DETECTORS = {  # a row of the how-to, and what the result file calls it
+DETECTORS = {  # a row of the page, and what the result file calls it
     "`AnomalyDetector`": "own",
     "`AnomalyDetector(features=…)`: EfficientNet-Lite0, pretrained on ImageNet": "network",
     "both, joined by ranks": "joined",
@@ -239,7 +239,7 @@ DETECTORS = {  # a row of the how-to, and what the result file calls it
 
 
 def test_the_numbers_of_the_anomaly_page_are_from_its_result_file() -> None:
-    results, page = anomaly_results(), ROOT / "docs/howto/anomaly.md"
+    results, page = anomaly_results(), ROOT / "docs/results/defects.md"
     folds = json.loads(
         (ROOT / "benchmarks/defects/results/anomaly_folds.json").read_text(encoding="utf-8")
     )["tiles"]

@@ -170,9 +170,9 @@ def test_the_report_is_never_written_among_the_pictures(tmp_path: Path) -> None:
     file = tmp_path / "detector"
     whatwhere("anomaly", "fit", pictures, "--out", file)
     for out in (pictures, pictures / "deep" / "report"):
-        for command in (["odd"], ["score", file]):
+        for command in (["odd", pictures], ["score", pictures, file]):
             with pytest.raises(SpecError, match="Choose a folder outside of it"):
-                whatwhere("anomaly", *command, pictures, "--out", out)
+                whatwhere("anomaly", *command, "--out", out)
     assert sorted(pictures.rglob("*")) == before
     check_outside(tmp_path / "pictures report", str(pictures))
     check_outside(tmp_path, str(pictures))

@@ -5,7 +5,8 @@ import torch
 
 import whatwhere as ww
 from pictures_to_restore import blurred, discs, error
-from whatwhere.restoration import denoise, estimate_noise, load_denoiser
+from whatwhere.restoration import NoiseEstimate, denoise, estimate_noise, load_denoiser
+from whatwhere.restoration.camera import share_without_direction
 
 DENOISER = load_denoiser()
 
@@ -36,3 +37,30 @@ def test_a_smooth_colour_picture_and_a_coarse_texture_have_no_noise() -> None:
     assert estimate_noise(truth).is_zero
     texture = blurred(1.2, (192, 192)).sign() * blurred(0.8, (192, 192), 1).abs()
     assert not estimate_noise(truth + 0.05 * texture).correlation
+
+
+def test_removed_noise_has_no_direction_and_removed_stripes_have_one() -> None:
+    """Noise blurred as by a camera is removed, oriented texture stays."""
+    noise = torch.stack([blurred(0.8, (120, 132), seed) for seed in range(3)])
+    y, x = torch.meshgrid(torch.arange(120.0), torch.arange(132.0), indexing="ij")
+    stripes = torch.sin(1.2 * torch.hypot(y - 60, x - 66)).expand(3, -1, -1)
+    assert share_without_direction(noise) == 1
+    assert share_without_direction(1000 * noise) == 1
+    assert share_without_direction(stripes) == 0
+    assert share_without_direction(stripes + 0.1 * noise) == 0
+    # nothing to measure
+    assert share_without_direction(0 * noise) == 1
+    assert share_without_direction(noise[:, :9, :9]) == 1
+
+
+def test_a_texture_that_was_taken_for_noise_stays() -> None:
+    y, x = torch.meshgrid(torch.arange(128.0), torch.arange(128.0), indexing="ij")
+    grass = 0.5 + 0.03 * torch.sin(1.1 * torch.hypot(y + 40, x - 40)).double()
+    given = grass.expand(3, -1, -1) + 0.004 * torch.stack(
+        [blurred(0.8, (128, 128), k) for k in (1, 2, 3)]
+    )
+    rows = tuple(tuple(0.03**2 * float(i == j) for j in range(3)) for i in range(3))
+    noise = NoiseEstimate(sigma=0.03, correlation=0.8, covariance=rows)
+    spec = ww.restoration.RestorationSpec(quality=8)
+    clean = denoise(given[None], DENOISER, noise, spec=spec)[0]
+    assert error(clean, grass) <= error(given, grass)

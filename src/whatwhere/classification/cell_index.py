@@ -23,7 +23,8 @@ from whatwhere.spec.checks import Checked, Count, Positive
 class CellSettings(Checked):
     """How the neighbours of many rows are found.
 
-    fewest      rows from which on cells are used; of fewer, all distances take less time
+    fewest      rows from which on cells are used; of fewer, all distances take minutes at most, and
+                a missed neighbour can cost more (benchmarks/labels/results/same_rows.jsonl)
     growth      how many times more cells are compared in the next try
     cell        rows of a cell, on average; time is least near here
     per_cell    rows of the sample that k-means takes, for each cell
@@ -33,7 +34,7 @@ class CellSettings(Checked):
     neighbours  neighbours that are looked for then, as the graph does
     """
 
-    fewest: Count = 40_000
+    fewest: Count = 100_000
     growth: Positive = 1.5
     cell: Count = 500
     per_cell: Count = 40

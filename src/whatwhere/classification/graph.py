@@ -12,6 +12,7 @@ from torch import Tensor
 
 from whatwhere.classification import calibration
 from whatwhere.classification.cell_index import CellSettings
+from whatwhere.classification.even_classes import even_has_fewer_borders
 from whatwhere.classification.label_scores import label_scores
 from whatwhere.classification.neighbours import Neighbours
 from whatwhere.classification.new_rows import NewRows
@@ -218,6 +219,8 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         these are few, also on the accuracy that the stability of the classes lets expect."""
         classes = len(self.classes_)
         scores = label_scores(graph, rows, labels, classes)
+        if len(labels) == classes:
+            _warn_of_borders(graph, rows, labels, scores.all_rows.argmax(1))
         how = (self.weighting or ViewWeighting()).stability
         usual = None
         if how.is_measured(len(scores.all_rows), classes, len(scores.held_out)):
@@ -306,3 +309,12 @@ def _warn_of_parts(rows: int, count: int) -> None:
         f"{rows:,} of {count:,} rows {are} not connected to any label. The probabilities there are"
         " the shares of the classes. Label one of these rows, or raise n_neighbors."
     )
+
+
+def _warn_of_borders(graph: RowGraph, rows: Tensor, labels: Tensor, found: Tensor) -> None:
+    if even_has_fewer_borders(graph, rows, labels, found):
+        warn(
+            "The borders of the classes cut through rows that are alike: one of the labels may lie"
+            " among the rows of another class. Label one more row of each class, or set"
+            " class_prior='uniform' if the classes are about equally large."
+        )

@@ -28,6 +28,7 @@ class DeepPng:
     """An open file with the names of Pillow's pictures; its pixels have 16 bits."""
 
     n_frames = 1
+    format = "PNG"
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream

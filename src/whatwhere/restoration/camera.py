@@ -7,9 +7,11 @@ whether it has a direction, and whether blocks agree. A logistic regression weig
 learned from photographs and simulated cameras (benchmarks/restoration/camera_noise.py).
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere.restoration.correlation import fit_width, half_size
@@ -28,6 +30,10 @@ class CameraSettings:
     sure       how far the sum has to be above; the odds are e to this power. With 0.8, one clean
                photograph in 60 is taken for noisy, and 7 of 10 simulated cameras are recognised
     weakest    least standard deviation, as a share of the picture's range
+    cell       side in pixels of the squares in which what was removed must have no direction
+    directed   ninth decile over the squares of how much one direction dominates, from 0 to 1: up to
+               the first value it is noise and is removed, from the second on it is texture and
+               stays. The noise of eight real cameras has 0.34 to 0.384
     """
 
     block: int = 32
@@ -36,6 +42,8 @@ class CameraSettings:
     middle: float = -8.34
     sure: float = 0.8
     weakest: float = 0.007
+    cell: int = 12
+    directed: tuple[float, float] = (0.385, 0.39)
 
 
 @dataclass(frozen=True)
@@ -103,6 +111,34 @@ def camera_noise(image: Tensor, settings: CameraSettings) -> NoiseEstimate | Non
         return None
     rows = tuple(tuple(row) for row in covariance.tolist())
     return NoiseEstimate(sigma=sigma, correlation=widths[0], covariance=rows)
+
+
+def share_without_direction(removed: Tensor, settings: CameraSettings = _DEFAULT) -> float:
+    """Return the share of what was removed from a colour picture, [3, H, W], that is worth
+    removing: 0 for texture.
+
+    Noise has no direction, whereas grass, stripes and edges have one in every small square. It is
+    measured by the structure tensor of the brightness.
+    """
+    light = to_opponent(removed)[0].double()
+    smooth = light.new_tensor([0.25, 0.5, 0.25])
+    kernel = (smooth[:, None] * smooth)[None, None]
+    light = F.conv2d(light[None, None], kernel)[0, 0]
+    along = light[1:-1, 2:] - light[1:-1, :-2]
+    across = light[2:, 1:-1] - light[:-2, 1:-1]
+    if min(along.shape) < settings.cell:
+        return 1.0
+    products = torch.stack([along.square(), across.square(), along * across])
+    xx, yy, xy = F.avg_pool2d(products[None], settings.cell)[0].flatten(1)
+    energy = xx + yy
+    seen = energy > 0
+    if not seen.any():
+        return 1.0
+    direction = ((xx - yy).square() + 4 * xy.square()).sqrt()[seen] / energy[seen]
+    place = math.ceil(0.9 * len(direction))
+    least, most = settings.directed
+    value = float(direction.kthvalue(place).values)
+    return min(max((most - value) / (most - least), 0.0), 1.0)
 
 
 def _details(planes: Tensor, side: int) -> Tensor:

@@ -18,6 +18,7 @@ from whatwhere.inference import infer
 from whatwhere.inference.target import as_weights, check_mask
 from whatwhere.model import DeconvNet
 from whatwhere.model.solution import Solution
+from whatwhere.restoration.camera import share_without_direction
 from whatwhere.restoration.correlation import half_size, sigma_at_half_size
 from whatwhere.restoration.denoiser import Denoiser, load_denoiser, plane_restorer
 from whatwhere.restoration.dictionary import denoise_plane, learn_dictionary, load_dictionary
@@ -272,7 +273,8 @@ def _remove_camera_noise(
     and differences of colour are given.
 
     It counts as stronger white noise: blurred noise is weaker in fine detail and stronger in coarse
-    detail than white noise of the same standard deviation.
+    detail than white noise of the same standard deviation. What has a direction was texture, and
+    stays.
     """
     levels = [spec.blurred * level for level in levels]
     if isinstance(model, Denoiser):
@@ -284,7 +286,8 @@ def _remove_camera_noise(
             return denoise_plane(atoms, plane, level, progress)
 
     with torch.no_grad():
-        return restore_colour(restore, image[0], levels)[None]
+        clean = restore_colour(restore, image[0], levels)[None]
+    return image.lerp(clean, share_without_direction((image - clean)[0]))
 
 
 def _at_half_size(
