@@ -257,7 +257,7 @@ def test_the_numbers_of_the_anomaly_page_are_from_its_result_file() -> None:
         assert f"{mean:.3f} ({before:.3f})" in text, name
 
 
-DENOISED = {  # a row of the how-to, and what the result file says of it
+DENOISED = {  # a row of the page, and what the result file says of it
     "noisy": {"method": "noisy"},
     "total variation": {"method": "tv"},
     "non-local means": {"method": "nlm"},
@@ -282,7 +282,7 @@ def denoising_results() -> dict[str, Any]:
 
 @pytest.mark.parametrize("row", DENOISED)
 def test_the_table_of_denoising_is_from_its_result_file(row: str) -> None:
-    rows, cells = denoising_results()["denoising"], rows_of(ROOT / "docs/howto/restoration.md")[row]
+    rows, cells = denoising_results()["denoising"], rows_of(ROOT / "docs/results/noise.md")[row]
     for place, pictures in ((0, "bsd68"), (2, "set12")):
         if (row, pictures) == ("BM3D", "bsd68"):
             continue  # published
@@ -322,13 +322,13 @@ def test_colour_with_40_held_out_is_from_its_result_file() -> None:
         for way in ("trained", "former")
     )
     assert min(np.subtract(ours, former)) >= 1  # what was asked for
-    text = " ".join((ROOT / "docs/howto/restoration.md").read_text(encoding="utf-8").split())
+    text = " ".join((ROOT / "docs/results/noise.md").read_text(encoding="utf-8").split())
     shown = ("/".join(f"{value:.2f}" for value in way) for way in (ours, former))
     assert "{} dB on these (former way: {})".format(*shown) in text
 
 
 def test_the_seconds_of_denoising_are_those_that_were_measured() -> None:
-    rows = rows_of(ROOT / "docs/howto/restoration.md")
+    rows = rows_of(ROOT / "docs/results/noise.md")
     times = {
         row["method"]: row["processor_seconds"] for row in denoising_results()["times"]["rows"]
     }
