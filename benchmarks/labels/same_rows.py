@@ -1,7 +1,7 @@
 """Errors of two versions on the same 60,000 rows of MNIST, draw by draw, to see that nothing is
 lost.
 
-    PYTHONPATH=VERSION/src python benchmarks/labels/same_rows.py KNOWN.npz NEW.npz --out FILE.jsonl
+    PYTHONPATH=VERSION/src python -m benchmarks.labels.same_rows KNOWN.npz NEW.npz --out FILE.jsonl
 
 KNOWN.npz and NEW.npz hold `rows` and `labels` of the images in the graph and of new ones: the
 included model `mnist` with learned steps, and the metric of 1,000 distorted pictures, which

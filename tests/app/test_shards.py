@@ -23,12 +23,11 @@ from whatwhere.classification.settings import Distortions
 from whatwhere.data import find_parts, load, pictures
 from whatwhere.errors import ImageError, RunError, SpecError
 from whatwhere.labelling.session import Labelling
-from whatwhere.restoration import fill
 from whatwhere.spec.execution import Shard, TrainingOptions
 
 VARIABLES = ("RANK", "WORLD_SIZE", "SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT", "SLURM_PROCID")
 SLURM = {"SLURM_ARRAY_TASK_ID": "7", "SLURM_ARRAY_TASK_COUNT": "2", "SLURM_ARRAY_TASK_MIN": "7"}
-FEW_ROUNDS = 2  # of filling in
+FEW_ROUNDS = ("--set", "rounds=2")  # of filling in
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "2"}
 
 
@@ -114,7 +113,7 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Command]:
     return {
         "denoise": Command(denoise, out, pictures_of, "3.png"),
         "inpaint": Command(
-            ("inpaint", crops, "--mask", place / "mask.png"), out, pictures_of, "3.png"
+            ("inpaint", crops, "--mask", place / "mask.png", *FEW_ROUNDS), out, pictures_of, "3.png"
         ),
         "score": Command(score, out, scores_of, "index.html"),
         "classify": Command(classify, out, classes_of, "predictions.csv"),
@@ -135,11 +134,6 @@ def no_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.fixture(autouse=True)
-def few_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fill, "ROUNDS", FEW_ROUNDS)
-
-
 def first_line(words: list[str], variables: dict[str, str]) -> str:
     """Run a command with variables of a scheduler; its first line on standard error."""
     done = CliRunner().invoke(app, words, env=variables, catch_exceptions=False)
@@ -157,7 +151,6 @@ def test_a_killed_shard_runs_again_and_the_parts_are_the_result_of_one_process(
     killed = programs.start(
         command.words(out, "--shard", "2/2"),
         errors,
-        constants={"whatwhere.restoration.fill.ROUNDS": FEW_ROUNDS},
         ending=programs.Ending(signal.SIGKILL, command.killed_at),
     )
     line = first_line(command.words(out), SLURM)

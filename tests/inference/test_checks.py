@@ -136,7 +136,7 @@ class OfTwoSizes:
     [
         ([[0.0]], "Got list"),
         ({"a": 1}, "Got dict"),
-        ("digits", "Got str"),
+        ({"images": 1}, "Got dict"),
         (None, "Got NoneType"),
         (np.zeros((1, 1, 8, 8), np.complex64), "array of complex64"),
         (np.zeros((8, 8, 8, 8, 1), np.float32), r"shape \[8, 8, 8, 8, 1\]"),

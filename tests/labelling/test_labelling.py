@@ -375,7 +375,8 @@ def test_labels_of_a_table_that_do_not_fit_raise_an_error(tmp_path: Path) -> Non
         (
             "a.png,cat\nd.png,dog",
             r"labels.csv labels 'd.png'; expected the name of one of the pictures, such as"
-            r" 'a.png'\. Labels are for pictures of this folder\. .*classify OUT/classifier\.safe",
+            r" 'a.png'\. Labels are for pictures of this folder\. .*classify NEW/"
+            r" OUT/classifier\.safe",
         ),
         ("a.png,cat\na.png,dog", "an earlier line gives it another class"),
         ("a.png,cat,1", "expected the name of a picture and its class"),

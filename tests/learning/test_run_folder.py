@@ -361,7 +361,7 @@ def test_the_repr_of_a_trained_model(run):
 def test_data_in_place_of_a_run_is_named(name, kind, tmp_path):
     (tmp_path / name).write_bytes(b"1,2")
     for read in (ww.load, ww.read_run):
-        with pytest.raises(RunError, match=rf"is a {kind}, not a run. Give a run .* RUN .*{name}"):
+        with pytest.raises(RunError, match=rf"{name} is a {kind}, not a run or a model"):
             read(tmp_path / name)
 
 
