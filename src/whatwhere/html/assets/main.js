@@ -32,22 +32,25 @@ function schemePanel(session) {
 
 /** Keep the address up to date, so that it can be copied at any time. @param {Session} session */
 function addressPanel(session) {
-  let written = "";
+  let shown = location.hash; // as the page knows it
   let late = 0;
   session.panels.push(() => {
     clearTimeout(late);
     late = window.setTimeout(() => {
-      written = session.address();
+      if (location.hash !== shown) return; // a link was followed just now, and its event is on the way
       try {
-        history.replaceState(null, "", `#${written}`);
+        history.replaceState(null, "", `#${session.address()}`);
       } catch {
         // a page inside another document may not change its address
       }
+      shown = location.hash;
       document.body.setAttribute("aria-busy", String(session.running));
     }, 150);
   });
   window.addEventListener("hashchange", () => {
-    if (location.hash.slice(1) !== written) session.follow(location.hash);
+    if (location.hash === shown) return;
+    shown = location.hash;
+    session.follow(shown);
   });
   const copy = byId("copy-link", HTMLButtonElement);
   copy.addEventListener("click", async () => {
