@@ -132,7 +132,8 @@ def denoise(
     if any(files):
         if pictures.is_dir() and not alike:
             raise SpecError(
-                "The pictures of a folder have a noise each. If they were taken alike, add --alike."
+                "--keep-noise and --draw-noise need one noise, and each picture of a folder has its"
+                " own. If the pictures were taken alike, add --alike."
             )
         from whatwhere.commands.outputs import claim
 
