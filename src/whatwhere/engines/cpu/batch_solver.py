@@ -21,8 +21,6 @@ from whatwhere.model import Problem
 from whatwhere.model.solution import Solution, Stats
 from whatwhere.spec import InferenceSpec
 
-LARGEST_KEPT = 2**20  # numbers in a state that is kept for the next solve
-
 
 def fit_of(problem: Problem, k: int) -> int:
     """Where the pooling variables of layer k come from at the start: a value of `layer.fit`."""
@@ -122,7 +120,7 @@ class BatchSolver:
             memory = self.new_memory(1)
         with flushed_denormals():
             self.advance(0, self.spec.steps, slice(0, 1), memory)
-        if self.state_size <= LARGEST_KEPT:
+        if self.state_size <= 2**20:  # numbers that are kept for the next solve
             self.kept_memory[:] = [memory]
 
     def solve_each(self, parallel_map: Callable[..., Iterable[object]], first: int) -> None:

@@ -16,8 +16,6 @@ from whatwhere.files import locked
 from whatwhere.model import DeconvNet, Problem
 from whatwhere.model.solution import Solution
 
-# connected weights × pixels × steps of all images: 1.5 s of the reference, five digits in 50 steps
-SMALL = 2e9
 COMPILE = """
 import torch, whatwhere as ww
 from whatwhere.engines.cpu.first_use import only_compiler
@@ -52,8 +50,10 @@ class FirstUse:
     def is_small(self, problem: Problem, images: int) -> bool:
         """Whether the reference solves this for this many images; if so, another process makes the
         machine code."""
+        # connected weights × pixels × steps: 1.5 s of the reference, five digits in 50 steps
+        most = 2e9
         work = self.work + images * work_of(problem)
-        if work > SMALL or has_machine_code():
+        if work > most or has_machine_code():
             return False
         self.work = work
         compile_apart()

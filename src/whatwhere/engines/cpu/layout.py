@@ -21,9 +21,6 @@ from whatwhere.engines.cpu.winograd import LARGEST, POINTS, SMALLEST, TILES, tra
 from whatwhere.engines.jit.simd import LANES
 from whatwhere.model import DeconvNet
 
-CACHED = 4  # packed models that are cached for the next call
-OVERHEAD = 6  # time to find a non-zero feature, in rows of its filter
-
 
 @dataclass(frozen=True)
 class PackedModel:
@@ -66,7 +63,7 @@ def pack_model(
         sources = [(f, f._version) for f in model.filters[:top] + model.upward[:top]]
         packed = PackedModel(table, state_size, filters, sources)
     _packed[key] = packed
-    while len(_packed) > CACHED:
+    while len(_packed) > 4:  # cached for the next calls
         _packed.popitem(last=False)
     return replace(packed, table=packed.table.copy())
 
@@ -124,7 +121,8 @@ def sparse_threshold(below: np.void, row: np.void) -> int:
     """The number of non-zero features from which the dense pass down is faster (by measurement)."""
     region, K, L = (int(row["pool_y"]), int(row["pool_x"])), int(row["size_y"]), int(row["size_x"])
     rows = 4 * (K + 1) if region == (2, 2) else math.prod(region) * K
-    visit = (OVERHEAD + rows) / (OVERHEAD + 24)  # 1 for the paper's 5×5 and 2×2
+    overhead = 6  # time to find a non-zero feature, in rows of its filter
+    visit = (overhead + rows) / (overhead + 24)  # 1 for the paper's 5×5 and 2×2
     taps = POINTS**2 / ((POINTS + 1 - K) * (POINTS + 1 - L)) if row["winograd"] else K * L
     maps = row["real_maps"] if row["few"] else row["maps"]
     products = below["rows"] * below["columns"] * taps * maps * below["maps"]
