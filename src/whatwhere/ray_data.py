@@ -28,6 +28,7 @@ import numpy as np
 import torch
 
 from whatwhere.classification import describe_images
+from whatwhere.classification.descriptors import with_learned_steps
 from whatwhere.codes.rows import code_rows
 from whatwhere.codes.small_codes import CodeRows
 from whatwhere.data import load
@@ -96,7 +97,7 @@ class Encode:
 
 class Describe:
     """Replaces the column `image` with `descriptor` (float32 [D]); the pictures of a batch have one
-    size.
+    size. Inference takes learned steps if the model has them.
 
     model   a name, a file or a run
     """
@@ -110,8 +111,8 @@ class Describe:
         engine: str = "auto",
     ) -> None:
         run = read_run(model)
-        self.model = run.model.to(choose_device(device, engine))
-        self.recipe = run.recipe
+        model = run.model.to(choose_device(device, engine))
+        self.model, self.recipe = with_learned_steps(model, run.recipe)
         self.column = column
         self.engine = engine
 
