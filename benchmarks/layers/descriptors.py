@@ -2,7 +2,8 @@
 
     WHATWHERE_DATA=FOLDER python -m benchmarks.layers.descriptors [--kymatio PYTHON] [--out FILE]
 
-FOLDER is the one of `whatwhere download mnist`. PYTHON is an interpreter with kymatio 0.3, torch and SciPy < 1.17.
+FOLDER is the one of `whatwhere download mnist`. PYTHON is an interpreter with kymatio 0.3, torch
+and SciPy < 1.17.
 One thread; the processor time of 1,000 digits, the best of three, after one call that is not
 measured. Errors: a linear SVM on 100 labelled digits (10 of each class, from the first 10,000
 training digits) and all 10,000 test digits, ten draws; three-fold cross-validation chooses C among

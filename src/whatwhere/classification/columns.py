@@ -22,8 +22,7 @@ def column_names(
 
     model   the model
     height, width  size of the images
-    spec    how features are described; None means `DescriptorSpec()`. Its `where`, if 'auto', counts
-            as 'keep'
+    spec    how features are described; None means `DescriptorSpec()`. 'auto' places count as 'keep'
 
     >>> names = column_names(ww.load("mnist"), 28, 28)
     >>> len(names), names[0], names[-1]
