@@ -112,8 +112,8 @@ class Describe:
         engine: str = "auto",
     ) -> None:
         run = read_run(model)
-        model = run.model.to(choose_device(device, engine))
-        self.model, self.recipe = with_learned_steps(model, run.recipe)
+        placed = run.model.to(choose_device(device, engine))
+        self.model, self.recipe = with_learned_steps(placed, run.recipe)
         self.column = column
         self.engine = engine
 

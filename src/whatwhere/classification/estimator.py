@@ -230,7 +230,8 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         check_is_fitted(self)
         if self.invariant_to is not None:
             return np.asarray(super().get_feature_names_out(input_features))
-        names = column_names(self.model_, *self.image_shape_[1:], self._recipe().descriptor)
+        _, height, width = self.image_shape_
+        names = column_names(self.model_, height, width, self._recipe().descriptor)
         return np.asarray(names, dtype=object)
 
     def encode(self, X: "Images") -> Latents:
