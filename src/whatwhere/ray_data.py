@@ -30,7 +30,8 @@ import torch
 from whatwhere.classification import describe_images
 from whatwhere.codes.rows import code_rows
 from whatwhere.codes.small_codes import CodeRows
-from whatwhere.data import load
+from whatwhere.data import Images, load
+from whatwhere.data.arrays import Channels
 from whatwhere.data.cells import cell_pixels, is_cell
 from whatwhere.engines.devices import choose_device
 from whatwhere.inference import infer, resolve_lam
@@ -42,7 +43,7 @@ from whatwhere.model import DeconvNet
 from whatwhere.restoration import denoise, load_denoiser
 from whatwhere.spec import InferenceSpec
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 Columns = dict[str, Any]
 
 
@@ -174,7 +175,7 @@ class Score:
         return {**kept, "score": scores, "anomaly": scores > limit}
 
 
-def same_sizes(pictures: Array) -> Iterator[tuple[list[int], Any]]:
+def same_sizes(pictures: Array) -> Iterator[tuple[list[int], Images]]:
     """Yield the pictures of a column in groups of one size: their numbers, and the `Images` of
     them."""
     groups: dict[tuple[int, ...], list[int]] = {}
@@ -183,7 +184,7 @@ def same_sizes(pictures: Array) -> Iterator[tuple[list[int], Any]]:
         groups.setdefault(picture.shape, []).append(number)
     for shape, numbers in groups.items():
         array = np.stack([decoded[number] for number in numbers])
-        channels: Any = "last" if len(shape) == 3 else None
+        channels: Channels | None = "last" if len(shape) == 3 else None
         yield numbers, load(array, channels=channels)
 
 
@@ -192,7 +193,7 @@ def stacked(pictures: Array) -> Array:
     return np.stack([as_array(picture) for picture in pictures])
 
 
-def as_array(picture: Any) -> Array:
+def as_array(picture: object) -> Array:
     """Return a picture of a column as [H, W] or [H, W, C]: an array, or the bytes of a file,
     decoded."""
     if not is_cell(picture):

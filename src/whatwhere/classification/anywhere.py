@@ -12,7 +12,7 @@ differ by chance, so the metric of these rows makes such directions count little
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -105,7 +105,7 @@ def describe_anywhere(
     recipe: Recipe,
     *,
     engine: str = "auto",
-    progress: Callable[[int], Any] = lambda images: None,
+    progress: Callable[[int], object] = lambda images: None,
 ) -> Tensor:
     """Rows [N, D] of images that do not depend on where features are, float32."""
     rows = []
@@ -121,7 +121,7 @@ def describe_where(
     recipe: Recipe,
     *,
     engine: str = "auto",
-    progress: Callable[[int], Any] = lambda images: None,
+    progress: Callable[[int], object] = lambda images: None,
 ) -> Matrix:
     """Descriptors [N, D] of what is at a place, of what is anywhere, or of both side by side, as
     the recipe says; 'auto' counts as 'keep' (`choose_where` chooses)."""
@@ -151,7 +151,7 @@ def learn_anywhere(
     recipe: Recipe,
     *,
     engine: str = "auto",
-    progress: Callable[[int], Any] = lambda images: None,
+    progress: Callable[[int], object] = lambda images: None,
 ) -> Anywhere:
     """Learn the metric of such rows, in which differences between the quarters of a picture count
     little. Learning needs the rows, so they are returned as well."""

@@ -138,7 +138,7 @@ def describe_images(
     *,
     engine: str = "auto",
     on_device: bool = False,
-    progress: Callable[[int], Any] = lambda images: None,
+    progress: Callable[[int], object] = lambda images: None,
 ) -> Matrix:
     """Infer and describe images batch by batch on the device of the model: a matrix [N, D],
     float32.

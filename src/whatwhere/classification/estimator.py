@@ -138,7 +138,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         batch_size: int = 1000,
         engine: str = "auto",
         device: str = "cpu",
-        random_state: Any = 0,
+        random_state: "int | np.random.RandomState | None" = 0,
     ) -> None:
         self.maps = maps
         self.filter_size = filter_size
@@ -163,12 +163,12 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     # Learning -------------------------------------------------------------------------------------
 
-    def fit(self, X: "Images", y: Any = None) -> "DeconvNetFeatures":
+    def fit(self, X: "Images", y: object = None) -> "DeconvNetFeatures":
         """Learn the filters from images, without labels."""
         v = self._check(X, reset=True)
         return self._train(v, self._begin(v), self._recipe())
 
-    def partial_fit(self, X: "Images", y: Any = None) -> "DeconvNetFeatures":
+    def partial_fit(self, X: "Images", y: object = None) -> "DeconvNetFeatures":
         """Learn from these images in one pass for each layer, with the filters updated after every
         few images.
 
@@ -218,7 +218,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     # Images and features --------------------------------------------------------------------------
 
-    def transform(self, X: "Images") -> Any:
+    def transform(self, X: "Images") -> Matrix:
         """Return the descriptors of images, (n, D), float32."""
         check_is_fitted(self)
         return like(X, self._describe(self._check(X) / self.scale_))
@@ -341,7 +341,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return tags
 
 
-Images = np.ndarray | Tensor | list[Any] | data.Images
+Images = np.ndarray | Tensor | list[object] | data.Images
 _COLOUR_CHANNELS = (1, 3, 4)  # sizes of a last axis that suggest channels
 
 

@@ -13,7 +13,8 @@ product. So P = Σ w z of a region of 2 × 2 has derivatives of any order in few
     r_i = Σ_j x_j z_ij
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from whatwhere.engines.cpu.convolution import convolve_down, convolve_up
 from whatwhere.engines.cpu.pooling import (
@@ -28,7 +29,16 @@ from whatwhere.engines.cpu.records import Layer, Network, Settings
 from whatwhere.engines.cpu.start import MOMENTS, copy, copy_latents, rounding_of
 from whatwhere.engines.jit import Array, cached_jit, inline_jit, jit
 from whatwhere.engines.jit.region import fit_moments
-from whatwhere.engines.jit.simd import LANES, any_nonzero, load, noinline, splat, store, total
+from whatwhere.engines.jit.simd import (
+    LANES,
+    Lanes,
+    any_nonzero,
+    load,
+    noinline,
+    splat,
+    store,
+    total,
+)
 from whatwhere.engines.jit.vector_math import clamp, fma, formulas, where
 
 TAPS = 8  # taps of a filter's row whose sums are in registers together
@@ -68,9 +78,9 @@ class Sums(NamedTuple):
 class Pair(NamedTuple):
     """LANES regions of 2 × 2: P = Σ w z, and its derivatives by a = γμ/2 of rows and columns."""
 
-    value: Any
-    rows: Any
-    columns: Any
+    value: Lanes
+    rows: Lanes
+    columns: Lanes
 
 
 class Ahead(NamedTuple):
@@ -91,14 +101,14 @@ class PoolingStep(NamedTuple):
 
 
 @cached_jit
-def pull_back(source: str) -> Any:
+def pull_back(source: str) -> Callable[..., None]:
     def pull_back(
         tape: Tape,
         memory: Array,
         network: Network,
         mirror: Array,
         settings: Settings,
-        sizes: Any,
+        sizes: tuple[Array, Array, Array],
         sums: Sums,
     ) -> None:
         """Add the gradients of every image to `sums`.
@@ -245,21 +255,21 @@ def subtract_error(memory: Array, bottom: Layer, image: Array) -> None:
 class Weights(NamedTuple):
     """The weights along rows and columns of LANES regions, and their products c."""
 
-    y0: Any
-    y1: Any
-    x0: Any
-    x1: Any
-    y: Any
-    x: Any
+    y0: Lanes
+    y1: Lanes
+    x0: Lanes
+    x1: Lanes
+    y: Lanes
+    x: Lanes
 
 
 class Elements(NamedTuple):
     """Something at the four elements of LANES regions."""
 
-    z00: Any
-    z01: Any
-    z10: Any
-    z11: Any
+    z00: Lanes
+    z01: Lanes
+    z10: Lanes
+    z11: Lanes
 
 
 @inline_jit
@@ -303,10 +313,10 @@ def pair_of(z: Elements, w: Weights) -> Pair:
 class Where(NamedTuple):
     """μ and γ of rows and columns, or their adjoints."""
 
-    my: Any
-    gy: Any
-    mx: Any
-    gx: Any
+    my: Lanes
+    gy: Lanes
+    mx: Lanes
+    gx: Lanes
 
 
 @inline_jit
@@ -325,7 +335,7 @@ def store_where(memory: Array, mu: int, gamma: int, B: int, of: Where) -> None:
 
 
 @inline_jit
-def if_free(adjoint: Any, moved: Any, low: float, high: float) -> Any:
+def if_free(adjoint: Lanes, moved: Lanes, low: float, high: float) -> Lanes:
     """The adjoint of what a bound has not changed; 0 elsewhere."""
     return where(clamp(moved, low, high) == moved, adjoint, 0.0)
 
@@ -565,7 +575,12 @@ def correlate_regions(
 
 @jit
 def add_region(
-    memory: Array, layer: Layer, error: tuple[int, int, int], z: Any, b: int, sums: Array
+    memory: Array,
+    layer: Layer,
+    error: tuple[int, int, int],
+    z: tuple[float, float, float, float],
+    b: int,
+    sums: Array,
 ) -> None:
     """The part of one region, in one map."""
     noinline()
