@@ -68,14 +68,19 @@ def strengths(model: DeconvNet, images: Tensor, recipe: Recipe, engine: str = "a
     scale."""
     spec = few_steps(recipe.inference)
     parts = []
-    for scale in ANYWHERE.scales:
-        if scale > 1 and min(images.shape[2:]) < scale * ANYWHERE.side:
-            continue
+    for scale in scales_of(*images.shape[2:]):
         small = images if scale == 1 else F.avg_pool2d(images, scale)
         p = infer(model, small, spec, joint(1), engine=engine, batch_size=len(small)).features
         parts.append(map_strengths(p))
     pictures = torch.cat([part.pictures for part in parts], 1)
     return Strengths(pictures, torch.cat([part.quarters for part in parts], 2))
+
+
+def scales_of(height: int, width: int) -> list[int]:
+    """Return by which numbers images of one size are divided: by 1, and by more unless they become
+    too small."""
+    most = max(1, min(height, width) // ANYWHERE.side)
+    return [scale for scale in ANYWHERE.scales if scale <= most]
 
 
 def map_strengths(p: Tensor) -> Strengths:

@@ -16,6 +16,7 @@ from whatwhere.classification.anywhere import (
     describe_where,
     learn_anywhere,
 )
+from whatwhere.classification.columns import column_names
 from whatwhere.classification.descriptors import describe_images, unit_length
 from whatwhere.classification.metric import learn_metric
 from whatwhere.classification.settings import Distortions
@@ -220,6 +221,16 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         """Return the descriptors of images, (n, D), float32."""
         check_is_fitted(self)
         return like(X, self._describe(self._check(X) / self.scale_))
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Return the names of the columns of `transform`, which say which map and which place they
+        measure (`column_names`); numbered ones with `invariant_to`, whose columns mix them."""
+        check_is_fitted(self)
+        if self.invariant_to is not None:
+            return np.asarray(super().get_feature_names_out(input_features))
+        _, height, width = self.image_shape_
+        names = column_names(self.model_, height, width, self._recipe().descriptor)
+        return np.asarray(names, dtype=object)
 
     def encode(self, X: "Images") -> Latents:
         """Return the latents of images: features of the top layer `.p`, and the `.pooling_params`

@@ -187,9 +187,8 @@ def fit_metric(
             f"Got {plural(described.shape[0], 'descriptor')} of {plural(len(images), 'image')};"
             " expected one for each."
         )
-    used = torch.linspace(
-        0, len(images) - 1, min(len(images), settings.images), dtype=torch.float64
-    )
+    count = min(len(images), settings.images)
+    used = torch.linspace(0, len(images) - 1, count, dtype=torch.float64).long()
     generator = torch.Generator().manual_seed(how.seed)
     within, total = settings.covariances()
     mean = None

@@ -10,7 +10,7 @@ columns.
 """
 
 from collections import namedtuple
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import triton
 import triton.language as tl
@@ -32,10 +32,10 @@ class Tile(NamedTuple):
     """What a program works on: rows (regions) and maps of tensors [rows, …, B], and which of them
     exist."""
 
-    row: Any
-    b: Any
-    here: Any
-    ahead: Any = 0  # of every map: how many rows further it is
+    row: tl.tensor
+    b: tl.tensor
+    here: tl.tensor
+    ahead: tl.tensor | int = 0  # of every map: how many rows further it is
 
 
 Strided = namedtuple("Strided", "data strides")  # a tensor in memory in any order
