@@ -379,7 +379,7 @@ def find_waveforms(
         kinds.append(_Kind(_mean_of(pieces, own, shift), at[own] + shift))
     kinds.sort(key=lambda kind: -kind.count)
 
-    fewest = max(LEAST, round(settings.rare * len(at)))
+    fewest = max(LEAST, round(settings.rare * len(at)), round(math.log2(max(1, len(at))) / 2))
     common = [kind for kind in kinds if kind.count >= fewest] or kinds[:1]
     reach = pieces.values.shape[2] - 2 * pieces.margin
     whole = [kind for kind in common if not _is_echo(kind, common, reach, settings.echoes)]
