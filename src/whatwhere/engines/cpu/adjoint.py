@@ -51,15 +51,17 @@ class Sums(NamedTuple):
     """The gradients, which are added to.
 
     images   [N, H W C]
-    filters  for each layer [map, row, column, map below], or [row, column, map below, map] where
-             the maps below do not fill vectors
+    filters  those of all layers, one after the other: [map, row, column, map below], or [row,
+             column, map below, map] where the maps below do not fill vectors
+    starts   [layers]  where each layer's begin
     steps    [T, 3 + layers]  size, threshold, extrapolation, β_U of every layer
     scales   [layers, 2]  of the fitted μ and γ
     rates    [N]
     """
 
     images: Array
-    filters: tuple[Array, ...]
+    filters: Array
+    starts: Array
     steps: Array
     scales: Array
     rates: Array
@@ -147,7 +149,8 @@ def pull_back(source: str) -> Any:
                             pull_back_fit(memory, pair, config, scale)
                     below = layers[k - 1]
                     z = mirror[k].z_error
-                    correlate(memory, (below, layers[k]), z, below.error, sums.filters[k - 1])
+                    slopes = sums.filters[sums.starts[k - 1] :]
+                    correlate(memory, (below, layers[k]), z, below.error, slopes)
                     target = mirror[k - 1].error
                     convolve_down(memory, filters, mirror[k - 1], mirror[k], z, target)
                 subtract_error(memory, mirror[0], sums.images[n])
@@ -161,7 +164,8 @@ def pull_back(source: str) -> Any:
                         z = layer.z
                         unpool(memory, layer, layer.features)
                     error = mirror[k - 1].error
-                    correlate(memory, (layers[k - 1], layer), z, error, sums.filters[k - 1])
+                    slopes = sums.filters[sums.starts[k - 1] :]
+                    correlate(memory, (layers[k - 1], layer), z, error, slopes)
                     convolve_up(memory, filters, mirror[k - 1], mirror[k])
                     if not layer.unpooled:
                         pull_back_unpooling(memory, layer, mirror[k])

@@ -74,12 +74,18 @@ class UnrolledSteps:
         images = np.zeros_like(solver.all.images)
         rates = np.zeros(N)
         mirror = self._mirror()
-        lengths = [self._filter_sums(k) for k in range(1, L + 1)]
+        starts = np.cumsum([0, *(self._filter_sums(k) for k in range(1, L + 1))])
         schedule, scales = solver.sizes
 
         def work(chunk: slice) -> Sums:
-            totals = tuple(torch.zeros(length, dtype=solver.dtype).numpy() for length in lengths)
-            part = Sums(images[chunk], totals, np.zeros((T, 3 + L)), np.zeros((L, 2)), rates[chunk])
+            part = Sums(
+                images=images[chunk],
+                filters=torch.zeros(int(starts[-1]), dtype=solver.dtype).numpy(),
+                starts=starts[:-1],
+                steps=np.zeros((T, 3 + L)),
+                scales=np.zeros((L, 2)),
+                rates=rates[chunk],
+            )
             memory = torch.zeros(2 * solver.state_size + 3 * self.code, dtype=solver.dtype).numpy()
             pull_back(
                 Tape(solver.all.tape[chunk], above[chunk], solver.all.rates[chunk]),
@@ -97,10 +103,8 @@ class UnrolledSteps:
         _free_tapes[:] = [] if self.tape is None else [self.tape]
         self.tape = None
         _, C, H, W = self.problem.images.shape
-        filters = [
-            self._filters(k, [torch.from_numpy(part.filters[k - 1]) for part in parts])
-            for k in range(1, L + 1)
-        ]
+        sums = [torch.from_numpy(part.filters).split(np.diff(starts).tolist()) for part in parts]
+        filters = [self._filters(k, [part[k - 1] for part in sums]) for k in range(1, L + 1)]
         return StepGradients(
             torch.from_numpy(images).view(N, H, W, C).permute(0, 3, 1, 2),
             tuple(filters),
