@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeAlias, TypeVar
 
 from whatwhere.errors import (
     ImageError,
@@ -326,8 +326,12 @@ def write_json(path: Path, form: str, fields: Mapping[str, object]) -> None:
     write_atomic(path, (json.dumps({"format": form, **fields}, indent=1) + "\n").encode())
 
 
+FileFields: TypeAlias = dict[str, Any]
+"""What a file holds, which may be anything: it is taken apart within `untrusted`."""
+
+
 @contextmanager
-def json_fields(path: Path, form: str, kind: str, remedy: str) -> Iterator[dict[str, Any]]:
+def json_fields(path: Path, form: str, kind: str, remedy: str) -> Iterator[FileFields]:
     """Give the fields that `write_json` wrote to a block that takes them apart. Whatever else the
     file holds, such as another format or fields that the block cannot use, raises a RunError that
     names the file.
@@ -337,7 +341,7 @@ def json_fields(path: Path, form: str, kind: str, remedy: str) -> Iterator[dict[
     with readable(path, kind, remedy):
         content = read_regular(path, 1 << 26)  # bytes
         with untrusted():  # such as a million brackets
-            fields: dict[str, Any] = checked(json.loads(content), dict, "its content")
+            fields: FileFields = checked(json.loads(content), dict, "its content")
         check_format(fields.pop("format", None), form)
         with untrusted():
             yield fields

@@ -27,7 +27,7 @@ from whatwhere.files import locked
 from whatwhere.formulas import SOURCES
 
 Array = np.ndarray
-Function = TypeVar("Function", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., object])
 OPTIONS: dict[str, Any] = {
     "nogil": True,
     "fastmath": {"reassoc", "contract", "nsz", "arcp"},
@@ -114,7 +114,7 @@ class MachineCodeCache(FunctionCache):
     """Numba's cache of one function, in a folder of this user's own, with damaged files and disk
     errors as warnings."""
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Callable[..., object]) -> None:
         super().__init__(function)  # raises RuntimeError if no folder is writable
         self.folder, stamp = (
             own_folder(Path(self.cache_path)),
@@ -141,7 +141,7 @@ class MachineCodeCache(FunctionCache):
 
         return compile_alone
 
-    def _load_overload(self, sig: Any, target_context: Any) -> Any:
+    def _load_overload(self, sig: object, target_context: object) -> Any:
         # whatever reading, unpickling or linking raises, the files are useless
         with suppress(Exception):
             loaded = super()._load_overload(sig, target_context)
@@ -153,7 +153,7 @@ class MachineCodeCache(FunctionCache):
             self.flush()
         return None
 
-    def _save_overload(self, sig: Any, data: Any) -> None:
+    def _save_overload(self, sig: object, data: object) -> None:
         COMPILED.functions += 1  # Numba saves what it has just compiled
         try:
             super()._save_overload(sig, data)
