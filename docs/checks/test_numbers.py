@@ -194,9 +194,31 @@ def test_the_moves_of_the_gaussians_are_those_of_their_study() -> None:
     assert f"if μ does, the cost rises to {cost['mu put back']} (" in page
 
 
-def test_the_errors_of_the_autoencoder_are_those_of_its_how_to() -> None:
+def test_the_page_of_the_autoencoder_has_its_errors() -> None:
+    page = (ROOT / "docs/results/pooling.md").read_text(encoding="utf-8")
+    assert "(mean squared error 0.0004 against 0.0030)" in page
+
+
+def test_the_points_that_unpooling_finds_are_those_of_their_study() -> None:
+    path = ROOT / "benchmarks/layers/results/decoders.json"
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    names = {
+        "where": "unpooling by *where* finds",
+        "max": "max\nunpooling",
+        "bilinear": "bilinear upsampling",
+    }
     how_to = (ROOT / "docs/howto/pooling.md").read_text(encoding="utf-8")
-    assert "(mean squared error 0.0004 against 0.0030)" in how_to
+    for way, words in names.items():
+        found = np.mean([row["within one pixel, %"] for row in rows if row["way"] == way])
+        assert f"{words} {found:.1f} %" in how_to
+
+
+def test_the_reference_has_every_key_of_the_labelling_page() -> None:
+    script = ROOT / "src/whatwhere/html/assets/label_keys.js"
+    keys = re.findall(r'^  \["(.*?)", "(.*?)"\],$', script.read_text(encoding="utf-8"), re.M)
+    page = (ROOT / "docs/reference/labelling_page.md").read_text(encoding="utf-8")
+    table = page[page.index("| key |") : page.index("The letters `u`")]
+    assert table.splitlines()[2:-1] == [f"| {key} | {what} |" for key, what in keys]
 
 
 def test_the_readme_has_at_most_700_words() -> None:

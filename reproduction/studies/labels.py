@@ -8,19 +8,20 @@ The network is `UnrolledInference` of the published model (or of random filters)
 the tables, and a linear classifier. λ has no parameter of its own: every step has a size, a
 threshold and a β_U of its own, and λ is a factor of the first and the last. The cost of
 reconstruction stays in the loss, also of images without labels. At the end a linear SVM is fitted
-to the descriptors, as everywhere. Results that FOLDER has are left out, and no training begins or
-goes on that would not end before `--seconds`.
+to the descriptors, as everywhere. Results that FOLDER has are left out, and no training begins
+that would not end before `--seconds`.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -51,25 +52,31 @@ class Variant:
                    model, distilled steps and their SVM
     steps          unrolled steps
     distilled      batches of 100 images that the sizes of the steps are learned from before that
-    epochs         passes over the labelled images; with few labels, three times as many
+    epochs         passes over the images that are learned from, at most
     head           'joint': the classifier learns along; 'held out': an SVM of the other half of the
                    labelled images, fitted again in every epoch, so that the loss of an image is
                    that of an image the classifier has not seen
+    teacher        who labels the images without labels, again in every epoch: 'none', they stay
+                   without; 'svm', the SVM of the labelled images; 'graph', a graph of neighbours
+                   that the labels spread along
+    trusted        share of the images that a teacher is surest of, which are learned from
     reconstruction weight of the logarithm of the mean cost in the loss
     filter_rate    learning rate of Adam for filters; it falls to 0 along a cosine
     size_rate      … for the logarithms of the sizes of the steps
     head_rate      … for the classifier
     dropout        share of the descriptor's numbers that a joint classifier does not see
     decay          weight decay of a joint classifier
-    C              of the SVM that begins, and of those of the halves
-    batch_size     labelled images in a batch
+    C              of the SVM that begins, and of those of the halves and the teacher
+    batch_size     labelled images in a batch; at most an eighth of them
     """
 
     scratch: bool = False
-    steps: int = 8
+    steps: int = 5
     distilled: int = 300
-    epochs: int = 8
-    head: str = "held out"
+    epochs: int = 24
+    head: Literal["held out", "joint"] = "held out"
+    teacher: Literal["none", "svm", "graph"] = "none"
+    trusted: float = 0.8
     reconstruction: float = 0.1
     filter_rate: float = 3e-4
     size_rate: float = 3e-3
@@ -80,35 +87,44 @@ class Variant:
     batch_size: int = 500
 
 
+JOINT = Variant(
+    head="joint", epochs=16, filter_rate=1e-3, reconstruction=0.02, C=1.0, batch_size=250
+)
 VARIANTS = {
     "held out": Variant(),
-    "joint": Variant(head="joint", steps=5, epochs=6, filter_rate=1e-3, reconstruction=0.02),
-    "scratch": Variant(
-        scratch=True,
-        head="joint",
-        steps=5,
-        epochs=6,
-        filter_rate=3e-3,
-        size_rate=1e-2,
-        head_rate=1e-2,
-        reconstruction=0.02,
-    ),
-    "held out, fast": Variant(filter_rate=1e-3),
-    "held out, no reconstruction": Variant(reconstruction=0.0),
-    "joint, no dropout": Variant(head="joint", dropout=0.0, filter_rate=1e-3),
+    "sizes alone": Variant(filter_rate=0.0, size_rate=1e-2),
+    "joint": JOINT,
+    "joint, slow filters": replace(JOINT, filter_rate=2e-4),
+    "joint, no reconstruction": replace(JOINT, reconstruction=0.0),
+    "scratch": replace(JOINT, scratch=True, filter_rate=3e-3, size_rate=1e-2, head_rate=1e-2),
+    "taught by the SVM": replace(JOINT, teacher="svm", epochs=4, C=10.0),
+    "taught by the graph": replace(JOINT, teacher="graph", epochs=4, C=10.0),
 }
 GRID = (3.0, 10.0, 30.0, 100.0)  # of the tables
 DESCRIPTOR = DescriptorSpec(where="keep")
 EVAL_BATCH = 2000
 
 
-def rows_of(p: Tensor) -> Tensor:
+class Patches(NamedTuple):
+    """Where a descriptor's numbers come from: side of a cell, and the cells of every patch."""
+
+    cell: int
+    index: Tensor
+
+
+def patches_of(grid: tuple[int, int, int], device: torch.device) -> Patches:
+    """The patches of the features of layer 2, for a grid of features, (maps, rows, columns)."""
+    maps, rows, columns = grid
+    patch, stride, cell = patch_sizes(maps, (rows, columns), DESCRIPTOR, TOP)
+    return Patches(cell, patch_elements(maps, (rows, columns), patch, stride, cell, device))
+
+
+def rows_of(p: Tensor, patches: Patches) -> Tensor:
     """The descriptors of the features of layer 2, [N, D], with a gradient everywhere.
 
     As `classification.describe`, but the root mean square is rounded off at 0.
     """
-    patch, stride, cell = patch_sizes(p.shape[1], (p.shape[2], p.shape[3]), DESCRIPTOR, TOP)
-    index = patch_elements(p.shape[1], p.shape[2:], patch, stride, cell, p.device)
+    cell, index = patches
     floor = 1e-6
     cells = (F.avg_pool2d(p.square(), cell, stride=1) + floor).sqrt() - floor**0.5
     patches = cells.flatten(1).index_select(1, index.flatten()).unflatten(1, index.shape)
@@ -128,7 +144,8 @@ class Network(nn.Module):
         super().__init__()
         self.unrolled = UnrolledInference(model, steps)
         self.filters = nn.ParameterList([nn.Parameter(f.clone()) for f in model.filters])
-        self.head = nn.Linear(rows_of(model.filters[0].new_zeros(1, 48, 10, 10)).shape[1], 10)
+        self.patches = patches_of((48, 10, 10), model.device)
+        self.head = nn.Linear(self.patches.index.numel(), 10)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         self.to(model.device)
@@ -143,7 +160,7 @@ class Network(nn.Module):
         """Descriptors, and the objective after the last step."""
         problem = self.unrolled.problem(self.model, images)
         latents = self.unrolled.run(problem)
-        return rows_of(latents.features), problem.objective(latents)
+        return rows_of(latents.features, self.patches), problem.objective(latents)
 
     @torch.no_grad()
     def project(self) -> None:
@@ -178,6 +195,12 @@ def head_of(svm: LinearSVM, like: Tensor) -> tuple[Tensor, Tensor]:
     return weight, bias
 
 
+def head_scores(svm: LinearSVM, rows: Tensor) -> Tensor:
+    """The scores of all ten digits."""
+    weight, bias = head_of(svm, rows)
+    return rows @ weight.T + bias
+
+
 @dataclass
 class Labelled:
     """The images of a training, on the device.
@@ -185,12 +208,14 @@ class Labelled:
     images, labels  those with labels
     all             those without, for the cost of reconstruction; the same where all have labels
     test            images and labels to evaluate on
+    drawn           which of `all` have labels
     """
 
     images: Tensor
     labels: np.ndarray
     all: Tensor
     test: tuple[Tensor, np.ndarray]
+    drawn: np.ndarray
     few: bool = False
     targets: Tensor = field(init=False)
 
@@ -204,10 +229,9 @@ class Labelled:
         every = train[: len(train)].to(device)
         of_test = (test[: len(test)].to(device), np.asarray(test.labels))
         given = np.asarray(train.labels)
-        if not labels:
-            return cls(every, given, every, of_test)
-        drawn = few_labels(given, labels, seed)
-        return cls(every[torch.as_tensor(drawn).to(device)], given[drawn], every, of_test, few=True)
+        drawn = few_labels(given, labels, seed) if labels else np.arange(len(given))
+        chosen = every[torch.as_tensor(drawn).to(device)] if labels else every
+        return cls(chosen, given[drawn], every, of_test, drawn, few=labels > 0)
 
 
 def begin(variant: Variant, published: DeconvNet, seed: int, data: Labelled) -> Network:
@@ -223,70 +247,179 @@ def begin(variant: Variant, published: DeconvNet, seed: int, data: Labelled) -> 
     return network
 
 
+@dataclass(frozen=True)
+class Taught:
+    """Images to learn from, with their targets; on the device."""
+
+    images: Tensor
+    targets: Tensor
+
+
 def learn(
-    network: Network, variant: Variant, data: Labelled, seed: int, deadline: float
+    network: Network,
+    variant: Variant,
+    data: Labelled,
+    seed: int,
+    limit: float,
+    forward: Forward | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Learn from labels; yields what every epoch measured. Ends early at the deadline, with the
-    rates as they are."""
+    """Learn from labels; yields what every epoch measured. The rates fall along a cosine of the
+    passes that are done, or of the time that is over: it takes at most `limit` seconds.
+
+    forward  the network, compiled
+    """
+    forward = forward or network
     generator = torch.Generator().manual_seed(seed)
-    steps = network.unrolled
-    rates = [
-        {"params": list(network.filters), "lr": variant.filter_rate},
-        {
-            "params": [steps.log_sizes, steps.extrapolation, steps.log_scales],
-            "lr": variant.size_rate,
-        },
-    ]
-    joint = variant.head == "joint"
-    if joint:
-        head = list(network.head.parameters())
-        rates.append({"params": head, "lr": variant.head_rate, "weight_decay": variant.decay})
-    optimizer = torch.optim.AdamW(rates, weight_decay=0.0, betas=(0.9, 0.99))
-    size = min(variant.batch_size, max(len(data.images) // 8, 10))
-    batches = -(-len(data.images) // size)
-    epochs = variant.epochs * (3 if data.few else 1)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs * batches)
-    for epoch in range(1, epochs + 1):
-        began = time.monotonic()
-        half = torch.randint(0, 2, (len(data.images),), generator=generator)
-        heads = [] if joint else half_heads(network, data, half, variant.C)
-        order = torch.randperm(len(data.images), generator=generator)
-        total = torch.zeros(3)
-        for chosen in order.split(size):
-            at = chosen.to(data.images.device)
+    optimizer, highest = optimizer_of(network, variant)
+    began, done, progress = time.monotonic(), 0, 0.0
+    for epoch in range(1, variant.epochs + 1):
+        taught = Taught(data.images, data.targets)
+        if variant.teacher != "none":
+            taught = teach(network, variant, data)
+        device, count = taught.images.device, len(taught.images)
+        size = min(variant.batch_size, max(count // 8, 10))
+        half = torch.randint(0, 2, (count,), generator=generator)
+        heads = half_heads(network, data, half, variant.C) if variant.head == "held out" else []
+        batches = torch.randperm(count, generator=generator)[: count // size * size].view(-1, size)
+        total, seen = torch.zeros(3, device=device), 0
+        for chosen in batches:
+            progress = max(
+                done / (variant.epochs * len(batches)), (time.monotonic() - began) / limit
+            )
+            if progress >= 1:
+                break
+            for group, rate in zip(optimizer.param_groups, highest, strict=True):
+                group["lr"] = rate * (1 + math.cos(math.pi * progress)) / 2
+            at = chosen.to(device)
             with torch.enable_grad():
-                rows, objective = network(data.images[at])
-                if joint:
+                rows, objective = forward(taught.images[at])
+                if not heads:
                     scores = network.head(F.dropout(rows, variant.dropout))
                 else:
                     both = torch.stack([rows @ w.T + b for w, b in heads])
-                    scores = both[
-                        1 - half[chosen].to(at.device), torch.arange(len(at), device=at.device)
-                    ]
-                losses = hinge(scores, data.targets[at])
+                    scores = both[1 - half[chosen].to(device), torch.arange(size, device=device)]
+                losses = hinge(scores, taught.targets[at])
                 cost = objective.cost.mean()
-                if data.few:
+                if data.few and variant.teacher == "none" and variant.reconstruction:
                     others = torch.randint(len(data.all), (size,), generator=generator)
-                    cost = network(data.all[others.to(at.device)])[1].cost.mean()
+                    cost = forward(data.all[others.to(device)])[1].cost.mean()
                 loss = losses.mean() + variant.reconstruction * cost.log()
                 optimizer.zero_grad()
                 loss.backward()
             optimizer.step()
             network.project()
-            schedule.step()
-            wrong = (scores.argmax(1) != data.targets[at]).float().mean()
-            total += torch.stack([losses.mean(), wrong, cost]).detach().cpu() / batches
-        seconds = time.monotonic() - began
-        hinge_loss, wrong, cost = total.tolist()
+            done, seen = done + 1, seen + 1
+            wrong = (scores.argmax(1) != taught.targets[at]).float().mean()
+            total += torch.stack([losses.mean(), wrong, cost]).detach()
+        if not seen:
+            return
+        hinge_loss, wrong_share, mean_cost = (total / seen).tolist()
         yield {
             "epoch": epoch,
+            "batches": seen,
             "hinge": hinge_loss,
-            "training error": 100 * wrong,
-            "cost": cost,
-            "seconds": seconds,
+            "training error": 100 * wrong_share,
+            "cost": mean_cost,
+            "seconds": time.monotonic() - began,
         }
-        if time.monotonic() + 1.2 * seconds > deadline:
-            return
+
+
+def optimizer_of(network: Network, variant: Variant) -> tuple[torch.optim.Optimizer, list[float]]:
+    """Adam for filters, sizes and a joint classifier, and the highest rate of each."""
+    steps = network.unrolled
+    sizes = [steps.log_sizes, steps.extrapolation, steps.log_scales]
+    parts: list[tuple[list[nn.Parameter], float, float]] = [
+        (list(network.filters), variant.filter_rate, 0.0),
+        (sizes, variant.size_rate, 0.0),
+    ]
+    if variant.head == "joint":
+        parts.append((list(network.head.parameters()), variant.head_rate, variant.decay))
+    groups = [{"params": each, "lr": rate, "weight_decay": decay} for each, rate, decay in parts]
+    return torch.optim.AdamW(groups, betas=(0.9, 0.99)), [rate for _, rate, _ in parts]
+
+
+@torch.no_grad()
+def teach(network: Network, variant: Variant, data: Labelled) -> Taught:
+    """The images that a teacher is surest of, with its labels, and those that have labels."""
+    rows, _ = network.describe(data.all)
+    scores = teacher_scores(rows, variant, data)
+    top = scores.topk(2, dim=1)
+    margin = top.values[:, 0] - top.values[:, 1]
+    targets = top.indices[:, 0].clone()
+    drawn = torch.as_tensor(data.drawn).to(rows.device)
+    targets[drawn] = data.targets
+    # of each class the same share, or the hard classes would vanish
+    sure = torch.zeros_like(margin, dtype=torch.bool)
+    for digit in range(scores.shape[1]):
+        of_class = (targets == digit).nonzero().flatten()
+        wanted = int(variant.trusted * len(of_class))
+        sure[of_class[margin[of_class].argsort(descending=True)[:wanted]]] = True
+    sure[drawn] = True
+    return Taught(data.all[sure], targets[sure])
+
+
+def teacher_scores(rows: Tensor, variant: Variant, data: Labelled) -> Tensor:
+    """The score of every class for all images, by a teacher."""
+    drawn = torch.as_tensor(data.drawn).to(rows.device)
+    if variant.teacher == "graph":
+        return spread(rows, drawn, data.targets)
+    w, b = head_of(fit_svm(rows[drawn], data.labels, variant.C, device=rows.device), rows)
+    return rows @ w.T + b
+
+
+def spread(
+    rows: Tensor,
+    drawn: Tensor,
+    targets: Tensor,
+    *,
+    neighbours: int = 10,
+    share: float = 0.99,
+    rounds: int = 100,
+) -> Tensor:
+    """Spread labels along the graph of nearest neighbours, Y ← a S Y + (1 - a) Y₀ (Zhou et al.
+    2004), with S = D^-½ W D^-½ and weights that fall with the distance.
+
+    drawn, targets  which rows have labels, and which
+    share           a
+    """
+    near, similar = [], []
+    for block in rows.split(4000):
+        top = (block @ rows.T).topk(min(neighbours + 1, len(rows)), dim=1)
+        near.append(top.indices[:, 1:])
+        similar.append(top.values[:, 1:])
+    index, distance = torch.cat(near), (1 - torch.cat(similar)).clamp(min=0)
+    weights = torch.exp(-distance / distance.mean())
+    heads = torch.arange(len(rows), device=rows.device)[:, None].expand_as(index)
+    ends = torch.stack([torch.cat([heads, index]).flatten(), torch.cat([index, heads]).flatten()])
+    both = torch.cat([weights, weights]).flatten()
+    degree = rows.new_zeros(len(rows)).index_add(0, ends[0], both)
+    scaled = both / (degree[ends[0]] * degree[ends[1]]).sqrt()
+    graph = torch.sparse_coo_tensor(ends, scaled, (len(rows), len(rows))).coalesce()
+    given = rows.new_zeros(len(rows), 10)
+    given[drawn, targets] = 1.0
+    found = given
+    for _ in range(rounds):
+        found = share * torch.sparse.mm(graph, found) + (1 - share) * given
+    return found
+
+
+Forward = Callable[[Tensor], tuple[Tensor, Objective]]
+
+
+def compiled(network: Network, images: Tensor) -> Forward:
+    """The network compiled for batches of the size of `images`; as it is where that fails."""
+    began = time.monotonic()
+    try:
+        forward: Forward = torch.compile(network, dynamic=False)
+        with torch.enable_grad():
+            rows, objective = forward(images)
+            (rows.sum() + objective.cost.sum()).backward()
+    except Exception as error:  # any failure of a compiler is a reason to go on without it
+        print(f"not compiled: {type(error).__name__}: {str(error)[:500]}", flush=True)
+        return network
+    network.zero_grad()
+    print(f"compiled in {time.monotonic() - began:.0f} s", flush=True)
+    return forward
 
 
 def half_heads(
@@ -304,9 +437,10 @@ def half_heads(
     return heads
 
 
-def evaluate(network: Network, data: Labelled) -> dict[str, Any]:
+def evaluate(network: Network, variant: Variant, data: Labelled) -> dict[str, Any]:
     """The error in per cent of a linear SVM, C chosen within the labelled images, and the cost of
-    an image. C is chosen on the last sixth of many labels, by cross-validation of few."""
+    an image. C is chosen on the last sixth of many labels, by cross-validation of few. With a
+    teacher, also the error of an SVM of its labels, so that it is seen what learning adds."""
     rows, cost = network.describe(data.images)
     test_rows, test_cost = network.describe(data.test[0])
     held = np.arange(len(data.labels)) >= len(data.labels) * 5 // 6
@@ -317,8 +451,16 @@ def evaluate(network: Network, data: Labelled) -> dict[str, Any]:
     score = protocol.evaluate(
         rows, data.labels, test_rows, data.test[1], best.C, device=rows.device
     )
+    taught: dict[str, float] = {}
+    if variant.teacher != "none":
+        targets = teacher_scores(network.describe(data.all)[0], variant, data).argmax(1)
+        targets[torch.as_tensor(data.drawn).to(targets.device)] = data.targets
+        svm = fit_svm(network.describe(data.all)[0], targets.cpu().numpy(), 3.0, device=rows.device)
+        wrong = head_scores(svm, test_rows).argmax(1).cpu().numpy() != data.test[1]
+        taught = {"error with the teacher's labels": 100 * float(wrong.mean())}
     return {
         "error": 100 * score.error,
+        **taught,
         "C": best.C,
         "validation": [[trial.C, trial.error] for trial in trials],
         "cost": test_cost,
@@ -394,6 +536,20 @@ class Results:
         print(f"{key}: {short}", flush=True)
 
 
+@dataclass(frozen=True)
+class Limits:
+    """When to stop, and how to run.
+
+    deadline  no training begins after this time, by `time.monotonic`
+    each      seconds for the passes of one training
+    compiles  whether the network is compiled
+    """
+
+    deadline: float
+    each: float
+    compiles: bool
+
+
 @torch.no_grad()
 def measure(
     key: str,
@@ -402,71 +558,61 @@ def measure(
     data: Labelled,
     seed: int,
     results: Results,
-    deadline: float,
+    limits: Limits,
 ) -> None:
     """One training, evaluated before and after, unless there is a result."""
-    if results.has(key) or time.monotonic() > deadline:
+    # a training needs about half as long again: distilled steps and evaluations
+    if results.has(key) or time.monotonic() + 1.5 * limits.each > limits.deadline:
         return
     began = time.monotonic()
     network = begin(variant, published, seed, data)
     values: dict[str, Any] = {"variant": asdict(variant), "labels": len(data.labels)}
     if not variant.scratch:
-        values["before"] = evaluate(network, data)
+        values["before"] = evaluate(network, variant, data)
         values["gradient before"] = gradient_of(network, data, variant.C, seed)
-        C = values["before"]["C"]
         rows, _ = network.describe(data.images)
-        network.set_head(fit_svm(rows, data.labels, C, device=rows.device))
+        network.set_head(fit_svm(rows, data.labels, variant.C, device=rows.device))
     print(f"{key}: begun in {time.monotonic() - began:.0f} s, {values}", flush=True)
+    forward: Forward = network
+    if limits.compiles:
+        few = data.few and variant.teacher == "none"
+        size = min(variant.batch_size, max(len(data.images) // 8, 10)) if few else None
+        forward = compiled(network, data.all[: size or variant.batch_size])
     history = []
-    for epoch in learn(network, variant, data, seed, deadline - 5):
+    for epoch in learn(network, variant, data, seed, limits.each, forward):
         history.append(epoch)
         print(f"{key}: {epoch}", flush=True)
-    values["after"] = evaluate(network, data)
+    values["after"] = evaluate(network, variant, data)
     values["gradient after"] = gradient_of(network, data, variant.C, seed)
     values["seconds"] = time.monotonic() - began
     results.put(key, {**values, "history": history})
 
 
-def explore(
-    scale: Scale,
-    names: list[str],
-    counts: list[int],
-    results: Results,
-    device: str,
-    deadline: float,
-) -> None:
-    """Every variant on validation images: the last sixth of the training images."""
-    train, test = replace(scale.data, eval_split="validation").load()
-    published = read_model(RESULTS / scale.name / "models.zip", "gaussian-2layers-seed0")
-    assert published is not None
-    for labels in counts:
-        data = Labelled.of(train, test, device, labels)
-        for name in names:
-            key = f"validation, {name}, {labels or 'all'} labels"
-            measure(key, VARIANTS[name], published, data, 0, results, deadline)
-
-
-def final(
+def study(
     scale: Scale,
     names: list[str],
     counts: list[int],
     seeds: list[int],
     results: Results,
     device: str,
-    deadline: float,
+    limits: Limits,
+    *,
+    explore: bool,
 ) -> None:
-    """The chosen variants on test images, with the published model of each seed."""
-    train, test = scale.data.load()
-    for labels in counts:
-        for seed in seeds:
-            published = read_model(
-                RESULTS / scale.name / "models.zip", f"gaussian-2layers-seed{seed}"
-            )
-            assert published is not None
+    """The variants with the published model of each seed: on test images, or to `explore` on
+    validation images, the last sixth of the training images."""
+    spec = replace(scale.data, eval_split="validation") if explore else scale.data
+    train, test = spec.load()
+    for seed in seeds:
+        file = RESULTS / scale.name / "models.zip"
+        published = read_model(file, f"gaussian-2layers-seed{seed}")
+        assert published is not None
+        for labels in counts:
             data = Labelled.of(train, test, device, labels, seed)
             for name in names:
-                key = f"{name}, {labels or 'all'} labels, seed {seed}"
-                measure(key, VARIANTS[name], published, data, seed, results, deadline)
+                begins = "validation, " if explore else ""
+                key = f"{begins}{name}, {labels or 'all'} labels, seed {seed}"
+                measure(key, VARIANTS[name], published, data, seed, results, limits)
 
 
 def main() -> None:
@@ -480,16 +626,22 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--labels", type=int, nargs="+", default=[0, 1000], help="0: all")
     parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
-    parser.add_argument("--seconds", type=float, default=3600.0)
+    parser.add_argument("--seconds", type=float, default=3600.0, help="for everything")
+    parser.add_argument("--each", type=float, default=600.0, help="for the passes of a training")
+    parser.add_argument("--compile", action="store_true", help="compile the network")
     given = parser.parse_args()
-    deadline = time.monotonic() + given.seconds
-    torch.backends.cudnn.benchmark = True
-    scale, results = read_scale(given.scale), Results(given.out)
-    if given.explore:
-        explore(scale, given.variants, given.labels, results, given.device, deadline)
-    else:
-        names, counts, seeds = given.variants, given.labels, given.seeds
-        final(scale, names, counts, seeds, results, given.device, deadline)
+    limits = Limits(time.monotonic() + given.seconds, given.each, given.compile)
+    torch.set_float32_matmul_precision("high")
+    study(
+        read_scale(given.scale),
+        given.variants,
+        given.labels,
+        given.seeds,
+        Results(given.out),
+        given.device,
+        limits,
+        explore=given.explore,
+    )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """The study of labels through inference: its descriptor, its network, and where gradients go."""
 
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +15,7 @@ from reproduction.studies.labels import (
     half_heads,
     hinge,
     learn,
+    patches_of,
     rows_of,
 )
 from whatwhere.classification import describe
@@ -34,9 +34,12 @@ def network() -> Network:
 
 def test_the_rows_are_those_of_the_tables_and_have_a_gradient() -> None:
     p = torch.rand(2, 48, 10, 10)
-    torch.testing.assert_close(rows_of(p), describe([p], DESCRIPTOR, [2]), atol=1e-3, rtol=0.01)
+    patches = patches_of((48, 10, 10), p.device)
+    torch.testing.assert_close(
+        rows_of(p, patches), describe([p], DESCRIPTOR, [2]), atol=1e-3, rtol=0.01
+    )
     empty = torch.zeros(1, 48, 10, 10, requires_grad=True)
-    rows_of(empty).sum().backward()
+    rows_of(empty, patches).sum().backward()
     assert empty.grad is not None
     assert empty.grad.isfinite().all()
 
@@ -71,7 +74,7 @@ def test_labels_move_filters_and_steps_and_the_filters_stay_what_they_are(
     variant = replace(VARIANTS[name], epochs=1, batch_size=20, filter_rate=0.01)
     before = [f.clone() for f in network.filters]
     sizes = network.unrolled.log_sizes.clone()
-    (epoch,) = learn(network, variant, digits, seed=0, deadline=time.monotonic() + 60)
+    (epoch,) = learn(network, variant, digits, seed=0, limit=60)
     assert epoch["hinge"] > 0
     assert not torch.equal(sizes, network.unrolled.log_sizes)
     for k, (old, new) in enumerate(zip(before, network.filters, strict=True), start=1):

@@ -67,7 +67,7 @@ try:
 except ImportError:
     raise MissingExtra("scikit-learn", "AnomalyDetector") from None
 
-FORMAT = "whatwhere anomaly detector 7"
+FORMAT = "whatwhere anomaly detector 8"
 FEATURES = "photographs"  # the model whose first layer has the features
 COMPARED = 4  # normal patches that are shown
 FEATURE_COPIES = 6  # of the maps of a picture that `fit` holds at most

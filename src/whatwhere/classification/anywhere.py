@@ -12,7 +12,7 @@ differ by chance, so the metric of these rows makes such directions count little
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -56,14 +56,19 @@ def strengths(model: DeconvNet, images: Tensor, recipe: Recipe, engine: str = "a
     scale."""
     spec = few_steps(recipe.inference)
     parts = []
-    for scale in SCALES:
-        if scale > 1 and min(images.shape[2:]) < scale * _SMALLEST_SIDE:
-            continue
+    for scale in scales_of(*images.shape[2:]):
         small = images if scale == 1 else F.avg_pool2d(images, scale)
         p = infer(model, small, spec, joint(1), engine=engine, batch_size=len(small)).features
         parts.append(map_strengths(p))
     pictures = torch.cat([part.pictures for part in parts], 1)
     return Strengths(pictures, torch.cat([part.quarters for part in parts], 2))
+
+
+def scales_of(height: int, width: int) -> list[int]:
+    """Return by which numbers images of one size are divided: by 1, and by more unless they become
+    too small."""
+    most = max(1, min(height, width) // _SMALLEST_SIDE)
+    return [scale for scale in SCALES if scale <= most]
 
 
 def map_strengths(p: Tensor) -> Strengths:
@@ -105,7 +110,7 @@ def describe_anywhere(
     recipe: Recipe,
     *,
     engine: str = "auto",
-    progress: Callable[[int], Any] = lambda images: None,
+    progress: Callable[[int], object] = lambda images: None,
 ) -> Tensor:
     """Rows [N, D] of images that do not depend on where features are, float32."""
     rows = []
@@ -121,7 +126,7 @@ def describe_where(
     recipe: Recipe,
     *,
     engine: str = "auto",
-    progress: Callable[[int], Any] = lambda images: None,
+    progress: Callable[[int], object] = lambda images: None,
 ) -> Matrix:
     """Descriptors [N, D] of what is at a place, of what is anywhere, or of both side by side, as
     the recipe says; 'auto' counts as 'keep' (`choose_where` chooses)."""
@@ -151,7 +156,7 @@ def learn_anywhere(
     recipe: Recipe,
     *,
     engine: str = "auto",
-    progress: Callable[[int], Any] = lambda images: None,
+    progress: Callable[[int], object] = lambda images: None,
 ) -> Anywhere:
     """Learn the metric of such rows, in which differences between the quarters of a picture count
     little. Learning needs the rows, so they are returned as well."""

@@ -16,6 +16,7 @@ from whatwhere.classification.anywhere import (
     describe_where,
     learn_anywhere,
 )
+from whatwhere.classification.columns import column_names
 from whatwhere.classification.descriptors import describe_images, unit_length
 from whatwhere.classification.metric import learn_metric
 from whatwhere.classification.settings import Distortions
@@ -138,7 +139,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         batch_size: int = 1000,
         engine: str = "auto",
         device: str = "cpu",
-        random_state: Any = 0,
+        random_state: "int | np.random.RandomState | None" = 0,
     ) -> None:
         self.maps = maps
         self.filter_size = filter_size
@@ -163,12 +164,12 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     # Learning -------------------------------------------------------------------------------------
 
-    def fit(self, X: "Images", y: Any = None) -> "DeconvNetFeatures":
+    def fit(self, X: "Images", y: object = None) -> "DeconvNetFeatures":
         """Learn the filters from images, without labels."""
         v = self._check(X, reset=True)
         return self._train(v, self._begin(v), self._recipe())
 
-    def partial_fit(self, X: "Images", y: Any = None) -> "DeconvNetFeatures":
+    def partial_fit(self, X: "Images", y: object = None) -> "DeconvNetFeatures":
         """Learn from these images in one pass for each layer, with the filters updated after every
         few images.
 
@@ -218,10 +219,20 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
     # Images and features --------------------------------------------------------------------------
 
-    def transform(self, X: "Images") -> Any:
+    def transform(self, X: "Images") -> Matrix:
         """Return the descriptors of images, (n, D), float32."""
         check_is_fitted(self)
         return like(X, self._describe(self._check(X) / self.scale_))
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Return the names of the columns of `transform`, which say which map and which place they
+        measure (`column_names`); numbered ones with `invariant_to`, whose columns mix them."""
+        check_is_fitted(self)
+        if self.invariant_to is not None:
+            return np.asarray(super().get_feature_names_out(input_features))
+        _, height, width = self.image_shape_
+        names = column_names(self.model_, height, width, self._recipe().descriptor)
+        return np.asarray(names, dtype=object)
 
     def encode(self, X: "Images") -> Latents:
         """Return the latents of images: features of the top layer `.p`, and the `.pooling_params`
@@ -341,7 +352,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return tags
 
 
-Images = np.ndarray | Tensor | list[Any] | data.Images
+Images = np.ndarray | Tensor | list[object] | data.Images
 _COLOUR_CHANNELS = (1, 3, 4)  # sizes of a last axis that suggest channels
 
 

@@ -9,7 +9,7 @@ once, and so many labels that τ follows their number.
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -44,7 +44,7 @@ class LabelPotentials:
         self._is_first = True
         self._contributions: dict[int, Tensor] = {}
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Contributions are not saved: they can be computed again."""
         return self.__dict__ | {"_is_first": True, "_contributions": {}}
 

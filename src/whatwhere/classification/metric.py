@@ -16,7 +16,6 @@ Vᵀ).
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -148,7 +147,7 @@ def fit_metric(
     rank: int = RANK,
     share: float = SHARE,
     batch_size: int = 500,
-    progress: Callable[[int], Any] = lambda images: None,
+    progress: Callable[[int], object] = lambda images: None,
 ) -> Metric:
     """Learn the metric of images and their distorted copies, batch by batch.
 
@@ -207,7 +206,7 @@ def learn_metric(
     *,
     described: Matrix | None = None,
     engine: str = "auto",
-    progress: Callable[[int], Any] = lambda images: None,
+    progress: Callable[[int], object] = lambda images: None,
 ) -> Metric:
     """Learn the metric of the descriptors of a model, on its device (see `fit_metric`)."""
     images = in_model_units(model.spec, images)

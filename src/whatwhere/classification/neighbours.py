@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -52,7 +51,7 @@ class Neighbours:
         """Return the `count` nearest rows of each query."""
         return self.nearest_centred(self.centred(queries), count)
 
-    def others(self, count: int, progress: Callable[[int], Any] = no_op) -> Nearest:
+    def others(self, count: int, progress: Callable[[int], object] = no_op) -> Nearest:
         """Return the same for the rows themselves, without each row itself.
 
         progress  called with the number of rows that were just done
@@ -72,7 +71,7 @@ class Neighbours:
         return result
 
     def nearest_centred(
-        self, queries: Tensor, count: int, progress: Callable[[int], Any] = no_op
+        self, queries: Tensor, count: int, progress: Callable[[int], object] = no_op
     ) -> Nearest:
         """Return the `count` nearest rows of queries that are centred."""
         if self.index is not None:

@@ -160,7 +160,10 @@ class Settings:
     """The settings given by flags and by `--set`; if one is given twice, the last value counts."""
 
     def __init__(
-        self, known: Mapping[str, Setting], flags: Mapping[str, Any], changes: Sequence[str]
+        self,
+        known: Mapping[str, Setting],
+        flags: Mapping[str, str | bool | None],
+        changes: Sequence[str],
     ) -> None:
         self.known = known
         given = {name: value for name, value in flags.items() if value is not None}

@@ -13,11 +13,14 @@ error names it.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from whatwhere.model import Problem
 from whatwhere.spec import InferenceSpec, ModelSpec
 from whatwhere.spec.checks import is_choice, shown
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ ALL = Values(lambda value: True, "any value", deep=True)
 ABOVE_0 = Values(lambda value: value > 0, "a number above 0")
 
 
-def Only(*values: Any) -> Values:
+def Only(*values: object) -> Values:
     """These values."""
     return Values(lambda value: value in values, " or ".join(map(str, values)))
 
@@ -64,11 +67,11 @@ class Setting(NamedTuple):
 
     path: str
     name: str
-    value: Any
-    default: Any
+    value: object
+    default: object
 
 
-def settings_of(spec: Any, path: str = "", name: str = "") -> Iterator[Setting]:
+def settings_of(spec: "DataclassInstance", path: str = "", name: str = "") -> Iterator[Setting]:
     """Every setting of a spec, and then those below it."""
     for f in fields(spec):
         if not f.init:  # the `kind` of a choice, which its type already says
@@ -76,7 +79,7 @@ def settings_of(spec: Any, path: str = "", name: str = "") -> Iterator[Setting]:
         yield Setting(path + f.name, name + f.name, getattr(spec, f.name), default_of(f))
 
 
-def default_of(f: Field[Any]) -> Any:
+def default_of(f: Field[object]) -> object:
     """The default of a setting."""
     return f.default if f.default_factory is MISSING else f.default_factory()
 
@@ -135,7 +138,7 @@ def _undeclared(
             yield from _below(declared, setting, items)
 
 
-def _has_parts(value: Any) -> bool:
+def _has_parts(value: object) -> bool:
     """Whether a value has settings of its own: a spec, or a list of specs."""
     return is_dataclass(value) or (
         isinstance(value, tuple) and len(value) > 0 and is_dataclass(value[0])

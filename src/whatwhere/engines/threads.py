@@ -6,15 +6,26 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from itertools import islice, pairwise
-from typing import Any
+from typing import Protocol, TypeVar
 
 import torch
+
+Result = TypeVar("Result")
+
+
+class Map(Protocol):
+    """Calls a function with the items of iterables, as Python's `map`."""
+
+    def __call__(
+        self, function: Callable[..., Result], /, *arguments: Iterable[object]
+    ) -> Iterator[Result]: ...
+
 
 CHUNK = 8  # images that a thread takes at a time, at most
 
 
 @contextmanager
-def workers() -> Iterator[Callable[..., Iterator[Any]]]:
+def workers() -> Iterator[Map]:
     """A `map` of pictures in as many threads as PyTorch uses; few are in memory at a time.
 
     Within it, PyTorch computes a picture in one thread, so that results do not depend on the number
@@ -22,7 +33,7 @@ def workers() -> Iterator[Callable[..., Iterator[Any]]]:
     """
     threads = torch.get_num_threads()
 
-    def each(function: Callable[..., Any], *arguments: Iterable[Any]) -> Iterator[Any]:
+    def each(function: Callable[..., Result], /, *arguments: Iterable[object]) -> Iterator[Result]:
         items = zip(*arguments, strict=False)
         while some := list(islice(items, 4 * threads)):
             yield from pool.map(lambda item: function(*item), some)

@@ -258,7 +258,7 @@ def _has_kind(spec: Any) -> bool:
     return any(f.name == "kind" and not f.init for f in fields(spec))
 
 
-def _convert_choice(value: Any, specs: Sequence[Any], name: str) -> Any:
+def _convert_choice(value: object, specs: Sequence[Any], name: str) -> object:
     """Return one of some specs: itself, its name, or a table with its name and its settings."""
     if type(value) in specs:
         return value
@@ -296,7 +296,7 @@ def choose_kind(
     return kinds[kind], table
 
 
-def _convert_tuple(value: Any, hint: Any, name: str) -> tuple[Any, ...]:
+def _convert_tuple(value: Any, hint: object, name: str) -> tuple[object, ...]:
     """Return several values of one type, or a pair."""
     items = get_args(hint)
     is_pair = ... not in items
@@ -338,7 +338,7 @@ def _plain_form(hint: object) -> tuple[str, tuple[type, ...]]:
     return "a number", (numbers.Real,)
 
 
-def union_members(hint: Any) -> tuple[Any, ...]:
+def union_members(hint: object) -> tuple[Any, ...]:
     """Return the types that a value may have: the members of a union, or the type itself."""
     return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
 

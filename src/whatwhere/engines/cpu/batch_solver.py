@@ -1,9 +1,8 @@
 """Inference for one batch of images: its memory, and the threads that share its images."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -126,7 +125,7 @@ class BatchSolver:
         if self.state_size <= LARGEST_KEPT:
             self.kept_memory[:] = [memory]
 
-    def solve_each(self, parallel_map: Callable[..., Any], first: int) -> None:
+    def solve_each(self, parallel_map: Callable[..., Iterable[object]], first: int) -> None:
         """All steps of each image from number `first` on, one image after the other in each
         thread."""
 
@@ -140,7 +139,9 @@ class BatchSolver:
 
         list(parallel_map(work, chunks(first, len(self.packed))))
 
-    def solve_with_shared_step(self, parallel_map: Callable[..., Any], sample: int) -> None:
+    def solve_with_shared_step(
+        self, parallel_map: Callable[..., Iterable[object]], sample: int
+    ) -> None:
         """The batch rule: the first `sample` images take each step together and give β; the others
         then use this β."""
         T, parts = self.spec.steps, chunks(0, sample)

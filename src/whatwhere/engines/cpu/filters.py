@@ -5,7 +5,8 @@ gradient adds up, for every element of z_k that is not zero, the part of the err
 filter covers.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -68,7 +69,7 @@ class CPUFilterMap(LinearMap):
 
 
 @cached_jit
-def add_gradients(source: str) -> Any:
+def add_gradients(source: str) -> Callable[..., None]:
     def add_gradients(
         targets: Target, packed: Array, state: Array, network: Network, k: int, total: Array
     ) -> None:

@@ -23,6 +23,7 @@ Where waveforms resemble each other or the code is dense, a sweep still gains li
 has a budget of steps; `GreedyEngine` says what follows.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -226,7 +227,7 @@ def product(waveforms: Waveforms, w: Array, at: int, first: int, second: int, la
 
 
 @cached_jit
-def prepare(source: str) -> Any:
+def prepare(source: str) -> Callable[..., Any]:
     def prepare(signal: Signal, waveforms: Waveforms) -> None:
         """Where products are regular, and n: 0 where a waveform has no energy inside the signal."""
         source  # noqa: B018
@@ -517,7 +518,7 @@ def compute_again(signal: Signal, waveforms: Waveforms, v: Array) -> float:
 
 
 @cached_jit
-def descend(source: str) -> Any:
+def descend(source: str) -> Callable[..., Any]:
     def descend(
         signal: Signal, waveforms: Waveforms, rule: Rule, v: Array, trace: Array
     ) -> tuple[int, bool]:

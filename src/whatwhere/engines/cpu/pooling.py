@@ -1,7 +1,7 @@
 """Pooling, unpooling, the weights and the step of the pooling variables of one image, LANES maps
 at a time."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from whatwhere.engines.cpu.records import Layer
 from whatwhere.engines.jit import Array, inline_jit, jit
@@ -13,7 +13,7 @@ from whatwhere.engines.jit.region import (
     pool_plane,
     spread,
 )
-from whatwhere.engines.jit.simd import LANES, any_nonzero, load, noinline, splat, store
+from whatwhere.engines.jit.simd import LANES, Lanes, Pair, any_nonzero, load, noinline, splat, store
 from whatwhere.engines.jit.vector_math import fma, formulas
 
 
@@ -81,7 +81,7 @@ def pool(state: Array, layer: Layer) -> None:
 
 
 @inline_jit
-def store_pair_weights(state: Array, w: int, B: int, y: Any, x: Any) -> None:
+def store_pair_weights(state: Array, w: int, B: int, y: Pair, x: Pair) -> None:
     """The weights of LANES regions of 2×2 with θ = (μ, γ) along rows and columns, stored after both
     are computed: these then run in parallel."""
     y0, y1 = formulas.pair_weights(y[0], y[1])
@@ -161,7 +161,7 @@ class Movement(NamedTuple):
     number: int
     axis: Axis
     inside: int
-    gradient: Any
+    gradient: Pair
 
 
 @jit
@@ -196,7 +196,9 @@ def update_pooling(
 
 
 @inline_jit
-def move_pair(state: Array, at: Places, axes: Any, step: Any, bounds: Bounds) -> None:
+def move_pair(
+    state: Array, at: Places, axes: tuple[Axis, Axis], step: Lanes, bounds: Bounds
+) -> None:
     """Regions of 2×2. Nothing is stored before all is loaded, so that both axes are computed in
     parallel."""
     B = axes[0].step
@@ -234,7 +236,12 @@ def move_pair(state: Array, at: Places, axes: Any, step: Any, bounds: Bounds) ->
 
 @jit
 def move_region(
-    state: Array, at: Places, axes: Any, inside: tuple[int, int], step: Any, bounds: Bounds
+    state: Array,
+    at: Places,
+    axes: tuple[Axis, Axis],
+    inside: tuple[int, int],
+    step: Lanes,
+    bounds: Bounds,
 ) -> None:
     """Regions of any size. All gradients come before the first new weight."""
     y, x = axes
@@ -245,7 +252,7 @@ def move_region(
 
 
 @jit
-def axis_gradient(state: Array, at: Places, a: int, axis: Axis, other: Axis) -> Any:
+def axis_gradient(state: Array, at: Places, a: int, axis: Axis, other: Axis) -> Pair:
     """∇θ of axis a without the factor p̂."""
     mu = load(state, at.mu + a * axis.step)
     gamma = load(state, at.gamma + a * axis.step)
@@ -256,7 +263,7 @@ def axis_gradient(state: Array, at: Places, a: int, axis: Axis, other: Axis) -> 
 
 
 @jit
-def move_axis(state: Array, at: Places, move: Movement, step: Any, bounds: Bounds) -> None:
+def move_axis(state: Array, at: Places, move: Movement, step: Lanes, bounds: Bounds) -> None:
     """The step of one axis and its new weights."""
     axis = move.axis
     mu_at = at.mu + move.number * axis.step

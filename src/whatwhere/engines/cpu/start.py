@@ -1,7 +1,7 @@
 """The start of one image: load its latents, fit the pooling variables that are not given, compute
 the weights."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from whatwhere.engines.cpu.records import Layer, Network, Settings, Target
 from whatwhere.engines.cpu.steps import apply_mask
 from whatwhere.engines.jit import Array, inline_jit, jit
 from whatwhere.engines.jit.region import AxisMoments, coordinate, fit_moments
-from whatwhere.engines.jit.simd import LANES, load, noinline, splat, store, total
+from whatwhere.engines.jit.simd import LANES, Lanes, load, noinline, splat, store, total
 from whatwhere.engines.jit.vector_math import absolute, formulas, maximum, where
 from whatwhere.formulas.fits import SWITCH
 from whatwhere.spec import Gaussian, Max, Sum
@@ -247,7 +247,7 @@ def store_moments(
     state: Array,
     at: ThetaAt,
     size: int,
-    total: Any,
+    total: Lanes,
     moments: AxisMoments,
     scales: Array,
     bounds: Bounds,

@@ -6,7 +6,7 @@ processor with narrower registers each becomes two instructions.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import extending, types
@@ -22,6 +22,25 @@ LANES = 16 if "+avx512f" in get_host_cpu_features() else 8
 
 FloatArray: TypeAlias = "types.Array[types.Float]"
 """The type of an array of numbers in memory."""
+
+
+class Lanes(Protocol):
+    """What kernels compute with: LANES numbers, or one."""
+
+    def __add__(self, other: "Lanes | float", /) -> "Lanes": ...
+    def __radd__(self, other: float, /) -> "Lanes": ...
+    def __sub__(self, other: "Lanes | float", /) -> "Lanes": ...
+    def __rsub__(self, other: float, /) -> "Lanes": ...
+    def __mul__(self, other: "Lanes | float", /) -> "Lanes": ...
+    def __rmul__(self, other: float, /) -> "Lanes": ...
+    def __truediv__(self, other: "Lanes | float", /) -> "Lanes": ...
+    def __rtruediv__(self, other: float, /) -> "Lanes": ...
+    def __gt__(self, other: "Lanes | float", /) -> bool: ...
+    def __neg__(self) -> "Lanes": ...
+
+
+Pair: TypeAlias = tuple[Lanes, Lanes]
+"""(μ, γ) along an axis, or their gradients."""
 
 Lowering = tuple[Signature, Callable[..., ir.Value]]
 """What an intrinsic function returns: its types, and what makes its instructions."""
@@ -42,7 +61,7 @@ class Vector(types.Type):
 
 @extending.register_model(Vector)
 class VectorModel(extending.models.PrimitiveModel):
-    def __init__(self, dmm: Any, fe_type: Vector) -> None:
+    def __init__(self, dmm: object, fe_type: Vector) -> None:
         super().__init__(dmm, fe_type, vector_ir(fe_type.dtype))
 
 
@@ -106,7 +125,7 @@ def call(
     return builder.call(callee, arguments, fastmath=flags)
 
 
-def _is_plain(array: Any) -> bool:
+def _is_plain(array: object) -> bool:
     return isinstance(array, types.Array) and array.ndim == 1 and array.layout == "C"
 
 
