@@ -15,8 +15,8 @@ weak but comes when one is expected.
 
 Weak events that accompany strong ones, as P and T waves do the beats of a heart, come at a few
 distances from them. They are parts of the same thing, so the strong ones alone show the rhythm.
-Where small events at any time hide a clear rhythm of large ones, such as movements of a sensor among
-the beats of a pulse, the large ones show it, if their waveform is long enough to be a beat.
+Where small events at any time hide a clear rhythm of large ones, such as movements of a sensor
+among the beats of a pulse, the large ones show it, if their waveform is long enough to be a beat.
 
 A recording whose events come at any time, such as the spikes of several neurons, has no rhythm, and
 all events stay as they are.
