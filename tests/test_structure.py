@@ -254,7 +254,6 @@ def test_modules_that_docstrings_name_exist() -> None:
 
 
 SUMMARIES_NOT_YET = (
-    "engines",
     "restoration",
 )
 """Folders whose docstrings still begin with a noun clause. A folder that is done is removed."""

@@ -48,8 +48,8 @@ class FirstUse:
         self.work = 0.0
 
     def is_small(self, problem: Problem, images: int) -> bool:
-        """Whether the reference solves this for this many images; if so, another process makes the
-        machine code."""
+        """Tell whether the reference solves this for this many images; if so, another process makes
+        the machine code."""
         # connected weights × pixels × steps: 1.5 s of the reference, five digits in 50 steps
         most = 2e9
         work = self.work + images * work_of(problem)
@@ -73,7 +73,7 @@ def work_of(problem: Problem) -> float:
 
 
 def connected_weights(model: DeconvNet, depth: int) -> float:
-    """The number of weights of connected maps in the first layers of a model."""
+    """Return the number of weights of connected maps in the first layers of a model."""
     layers = list(zip(model.filters, model.connectivity, strict=True))[:depth]
     return sum(float(connected.sum()) * filters[0, 0].numel() for filters, connected in layers)
 

@@ -37,7 +37,7 @@ _SPARSE = SparseCodes()
 
 
 def is_sparse(problem: Problem, codes: SparseCodes = _SPARSE) -> bool:
-    """Whether the codes of most signals are so sparse that coordinate descent is faster."""
+    """Tell whether the codes of most signals are so sparse that coordinate descent is faster."""
     waveforms = problem.model.filters[0].shape[1]
     if waveforms <= codes.few or problem.spec.tolerance > codes.rough:
         return True

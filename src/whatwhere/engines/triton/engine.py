@@ -99,7 +99,7 @@ class Prepared:
 
 
 def record(launches: Callable[[], object]) -> torch.cuda.CUDAGraph:
-    """A graph of launches; those on the way to a step size have priority over those of
+    """Make a graph of launches; those on the way to a step size have priority over those of
     `Workspace.side_stream`."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=torch.cuda.Stream(priority=-1)):
@@ -108,8 +108,8 @@ def record(launches: Callable[[], object]) -> torch.cuda.CUDAGraph:
 
 
 def is_recordable(problem: Problem) -> bool:
-    """Whether fitting the start takes much of the time and can be recorded, because it waits for
-    nothing."""
+    """Tell whether fitting the start takes much of the time and can be recorded, because it waits
+    for nothing."""
     # other rules may need numbers of the filters, which wait for the device
     waits = not isinstance(problem.spec.step, LineSearch | Schedule)
     few = len(problem.images) <= _LIMITS.recorded and problem.images.is_cuda
@@ -117,8 +117,8 @@ def is_recordable(problem: Problem) -> bool:
 
 
 def starts_from_zero(problem: Problem) -> bool:
-    """Whether the first step of a schedule fits the pooling variables as well, because fitting them
-    separately takes longer.
+    """Tell whether the first step of a schedule fits the pooling variables as well, because fitting
+    them separately takes longer.
 
     Products of float16 leave no noise where there is no signal if nothing is negative.
     """
@@ -159,7 +159,7 @@ class TritonEngine:
         return TritonFilterMap(prepare(without_steps).workspace, without_steps, k)
 
     def unsupported_reason(self, problem: Problem) -> str | None:
-        """Why this engine does not support the problem; None if it does."""
+        """Return why this engine does not support the problem; None if it does."""
         if find_spec("triton") is None:
             return "the package triton is not installed (pip install triton)"
         if torch.version.hip is not None:
@@ -170,7 +170,7 @@ class TritonEngine:
 
 
 def prepare(problem: Problem, *, from_zero: bool = False) -> Prepared:
-    """The workspace for batches like this one: the last few are cached."""
+    """Return the workspace for batches like this one: the last few are cached."""
     from whatwhere.engines.triton.workspace import Workspace
 
     v, masked = problem.images, problem.mask is not None
@@ -184,14 +184,14 @@ def prepare(problem: Problem, *, from_zero: bool = False) -> Prepared:
 
 
 def unsupported(problem: Problem) -> str | None:
-    """What the kernels do not support, by name."""
+    """Return what the kernels do not support, by name."""
     if problem.model.dtype != torch.float32:
         return f"its kernels are for float32, but the model is {problem.model.dtype}"
     return FAST.unsupported_reason(problem) or unsupported_size(problem)
 
 
 def unsupported_size(problem: Problem) -> str | None:
-    """The regions that are too large for the kernels."""
+    """Return the regions that are too large for the kernels."""
     for k, layer in enumerate(problem.model.spec.layers[: problem.phase.layer], start=1):
         if math.prod(layer.pool_shape) > _LIMITS.region:
             return (
