@@ -4,12 +4,11 @@ import importlib
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 _NAME = re.compile(r"^from (whatwhere\S*) import (\w+) as", re.MULTILINE)
 _MODULE = re.compile(r"^from \.(\w*) import (\w+) as", re.MULTILINE)
 
-_Loaders = tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]
+_Loaders = tuple[Callable[[str], object], Callable[[], list[str]], list[str]]
 
 
 def attach_stub(package: str, file: str) -> _Loaders:
@@ -26,7 +25,7 @@ def attach_stub(package: str, file: str) -> _Loaders:
         name: ".".join(filter(None, (package, home, name))) for home, name in _MODULE.findall(stub)
     }
 
-    def load(name: str) -> Any:
+    def load(name: str) -> object:
         if name in homes:
             return getattr(importlib.import_module(homes[name]), name)
         if name in modules:

@@ -146,7 +146,7 @@ class Entry(NamedTuple):
         return str(self.file.file), self.file.page
 
 
-def one_picture(values: Any, number: int) -> Tensor:
+def one_picture(values: object, number: int) -> Tensor:
     """Return a picture of a list as [C, H, W]: an array [H, W], [C, H, W] or [H, W, C], a PIL
     picture, or the path of a file."""
     if isinstance(values, str | Path):

@@ -222,7 +222,7 @@ class DeconvNetFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         check_is_fitted(self)
         return like(X, self._describe(self._check(X) / self.scale_))
 
-    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+    def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
         """Return the names of the columns of `transform`, which say which map and which place they
         measure (`column_names`); numbered ones with `invariant_to`, whose columns mix them."""
         check_is_fitted(self)

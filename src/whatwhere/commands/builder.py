@@ -33,7 +33,7 @@ from whatwhere.spec.toml import described_paths, override, parse_toml, setting_p
 Spec = TypeVar("Spec")
 Kind = object  # a dataclass, or a pair (dataclass, names of some fields)
 _ARGUMENTS = {"images": "pictures", "run": "model"}  # how the help calls arguments
-_METAVARS = {int: "N", float: "NUMBER", Path: "PATH", list[str]: "NAME"}
+_METAVARS: dict[object, str] = {int: "N", float: "NUMBER", Path: "PATH", list[str]: "NAME"}
 
 
 class Program(TyperGroup):
@@ -119,7 +119,7 @@ class Setting:
         return "" if self.default in (None, ()) else value_in_words(self.default)
 
 
-def _value_types(hint: object) -> list[Any]:
+def _value_types(hint: object) -> list[object]:
     """Return the types besides None in a type hint."""
     if get_origin(hint) in (tuple, list):
         return [hint]

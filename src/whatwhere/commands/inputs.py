@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import typer
 
@@ -133,7 +133,7 @@ def read_images(
 
 def read_recording(run: Path, source: str, rate: float | None = None) -> "ww.data.Signals":
     """Return a recording with its rate: the given one, that of its file, or that of the run."""
-    signals: Any = ww.data.load(source, signals=True, rate=rate)
+    signals = cast("ww.data.Signals", ww.data.load(source, signals=True, rate=rate))
     return signals if signals.rate is not None else signals.with_rate(notes_of(run).get("rate"))
 
 

@@ -11,7 +11,6 @@ torch alone: how the kinds of pooling choose the variables of whole regions.
 from collections.abc import Callable
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Any
 
 from whatwhere.formulas import penalty, pooling, step
 
@@ -27,7 +26,7 @@ SOURCES = [Path(module.__file__ or "") for module in (pooling, penalty, step)]
 """The files of all formulas: machine code that was compiled from others is out of date."""
 
 
-def compile_formulas(decorate: Callable[..., Any], **names: Any) -> ModuleType:
+def compile_formulas(decorate: Callable[..., object], **names: object) -> ModuleType:
     """Compile the formulas for another backend: `decorate` compiles them over its functions `names`
     in place of torch's."""
     compiled = ModuleType("formulas")

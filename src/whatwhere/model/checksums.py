@@ -5,11 +5,11 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from whatwhere.files import FileFields
 from whatwhere.spec import InputSpec, ModelSpec
 from whatwhere.spec.toml import build
 
@@ -48,7 +48,7 @@ def spec_fields(spec: ModelSpec) -> dict[str, object]:
     return fields
 
 
-def spec_of_fields(fields: dict[str, Any]) -> ModelSpec:
+def spec_of_fields(fields: FileFields) -> ModelSpec:
     """Read the settings of a model from the plain values that `spec_fields` writes."""
     layers = [
         {"pooling" if name == "pooling_kind" else name: value for name, value in layer.items()}

@@ -6,7 +6,7 @@ Gram matrix of the atoms only products with atoms are needed (Rubinstein, Zibule
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -68,7 +68,7 @@ class Chosen(NamedTuple):
 
 
 @cached_jit
-def pursue_each(source: str) -> Callable[..., Any]:
+def pursue_each(source: str) -> Callable[..., None]:
     def pursue_each(patches: Patches, goal: float, most: int, first: int, last: int) -> None:
         """The patches from `first` to `last`."""
         source  # noqa: B018

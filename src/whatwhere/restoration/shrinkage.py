@@ -5,7 +5,7 @@ numbers at a time, are summed in registers.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -42,7 +42,7 @@ class Codes(NamedTuple):
 
 
 @cached_jit
-def shrink_product_of(source: str) -> Callable[..., Any]:
+def shrink_product_of(source: str) -> Callable[..., None]:
     def shrink_product_of(codes: Codes, t: Array, B: Array, first: int, last: int) -> None:
         """The squares from `first` to `last`."""
         source  # noqa: B018

@@ -285,15 +285,18 @@ def _convert_choice(value: object, specs: Sequence[SpecClass], name: str) -> obj
 
 
 def choose_kind(
-    value: str | dict[str, Any], specs: Sequence[SpecClass], name: str, old: SpecClass | None = None
-) -> tuple[SpecClass, dict[str, Any]]:
+    value: str | dict[str, object],
+    specs: Sequence[SpecClass],
+    name: str,
+    old: SpecClass | None = None,
+) -> tuple[SpecClass, dict[str, object]]:
     """Return the spec that a table of a choice stands for, and its settings; a name alone stands
     for a table with nothing else.
 
     old  the spec that a table without a name keeps
     """
     kinds = {spec.kind: spec for spec in specs}
-    table = {"kind": value} if isinstance(value, str) else dict(value)
+    table: dict[str, object] = {"kind": value} if isinstance(value, str) else dict(value)
     kind = table.pop("kind", None)
     if kind is None and old in specs:
         return old, table
@@ -324,7 +327,7 @@ def _convert_tuple(value: Any, hint: object, name: str) -> tuple[object, ...]:
 
 
 def _convert_scalar(value: Any, hint: Any, name: str) -> Any:
-    """Return a number, a text, a truth value, a table (dict[str, Any] stays as it is) or a spec."""
+    """Return a number, a text, a truth value, a table, which stays as it is, or a spec."""
     is_bool = isinstance(value, bool)
     if hint is float and isinstance(value, numbers.Real) and not is_bool:
         return finite(value, name)
@@ -353,7 +356,7 @@ def _plain_form(hint: object) -> tuple[str, tuple[type, ...]]:
     return "a number", (numbers.Real,)
 
 
-def union_members(hint: object) -> tuple[Any, ...]:
+def union_members(hint: object) -> tuple[object, ...]:
     """Return the types that a value may have: the members of a union, or the type itself."""
     return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
 

@@ -24,7 +24,7 @@ has a budget of steps; `GreedyEngine` says what follows.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -227,7 +227,7 @@ def product(waveforms: Waveforms, w: Array, at: int, first: int, second: int, la
 
 
 @cached_jit
-def prepare(source: str) -> Callable[..., Any]:
+def prepare(source: str) -> Callable[..., None]:
     def prepare(signal: Signal, waveforms: Waveforms) -> None:
         """Note where products are regular, and n: 0 where a waveform has no energy inside the
         signal."""
@@ -520,7 +520,7 @@ def compute_again(signal: Signal, waveforms: Waveforms, v: Array) -> float:
 
 
 @cached_jit
-def descend(source: str) -> Callable[..., Any]:
+def descend(source: str) -> Callable[..., tuple[int, bool]]:
     def descend(
         signal: Signal, waveforms: Waveforms, rule: Rule, v: Array, trace: Array
     ) -> tuple[int, bool]:

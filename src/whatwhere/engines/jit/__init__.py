@@ -122,14 +122,16 @@ class MachineCodeCache(FunctionCache):
         )
         self._cache_file = IndexDataCacheFile(str(self.folder), self._impl.filename_base, stamp)
 
-    def in_one_process(self, compile_signature: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def in_one_process(
+        self, compile_signature: Callable[[object], object]
+    ) -> Callable[[object], object]:
         """Let one process at a time find or compile the code for some types: those that start
         together wait for the first one, and load what it has compiled.
 
         compile_signature  Numba's `compile`, which looks into the cache first
         """
 
-        def compile_alone(signature: Any) -> Any:
+        def compile_alone(signature: object) -> object:
             of_types = hashlib.sha256(str(signature).encode()).hexdigest()[:16]
             lock = self.folder / f"{self._impl.filename_base}-{of_types}.lock"
             with ExitStack() as held:
@@ -141,7 +143,7 @@ class MachineCodeCache(FunctionCache):
 
         return compile_alone
 
-    def _load_overload(self, sig: object, target_context: object) -> Any:
+    def _load_overload(self, sig: object, target_context: object) -> object:
         # whatever reading, unpickling or linking raises, the files are useless
         with suppress(Exception):
             loaded = super()._load_overload(sig, target_context)

@@ -142,7 +142,7 @@ def add_exponent(typingctx: TypingContext, a: Vector, n: types.Type) -> Lowering
     return a(a, a), codegen
 
 
-def _function(name: str, count: int) -> Callable[..., Any]:
+def _function(name: str, count: int) -> Callable[..., Lanes]:
     """Make an LLVM intrinsic of one to three vectors or numbers as a function in Numba code."""
 
     def define(typingctx: TypingContext, *kinds: types.Type) -> Lowering | None:
