@@ -71,16 +71,17 @@ def main() -> None:
     parser.add_argument("archive")
     parser.add_argument("--sets", default="solar-mono,solar-poly")
     parser.add_argument("--splits", type=int, default=3)
+    parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     archive = zipfile.ZipFile(arguments.archive)
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    results = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
     for seed in range(arguments.splits):
         for name in arguments.sets.split(","):
             key = f"{name}, split {seed}"
             if key not in results:
                 results[key] = measured(archive, name, seed)
-                RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+                arguments.out.write_text(json.dumps(results, indent=1) + "\n")
                 print(key, json.dumps(results[key]), flush=True)
 
 

@@ -1,13 +1,18 @@
-"""Defects on real pictures: three splits of solar cells and ball screws, five folds of tiles.
+"""Defects on real pictures: three splits of solar cells, ball screws and roads, five folds of
+tiles.
 
-    python -m benchmarks.defects.unseen defects.zip magnetic-tiles.zip [--version NAME] [--sets …]
+    python -m benchmarks.defects.unseen defects.zip magnetic-tiles.zip [--roads roads.zip]
+        [--version NAME] [--sets …]
 
 `defects.zip` has the folders `solar-mono`, `solar-poly` and `screws`, each with `good`, `bad` and,
-for screws, `masks`. Of the good pictures, 90 are fitted to, drawn anew for each split; the others
-and the bad ones are scored. Screws of one place of the spindle in one month stay together (a
-camera sees every place, but later); in the rows "whole places", a place was never in both parts.
-The folds of tiles are those of `tile_folds.py`. Results go to
-benchmarks/defects/results/unseen.json as they come; what is there is not measured again.
+for screws, `masks`; `roads.zip`, which `benchmarks.defects.roads` writes, has the same for crops of
+photographs of roads with cracks. Of the good pictures, 90 are fitted to, drawn anew for each split;
+the others and the bad ones are scored. Screws are split by picture, and in the rows "screws, whole
+places" so that those of one place of the spindle in one month stay together: a place was never in
+both parts. Crops of one photograph of a road stay together. The folds of tiles are those of
+`tile_folds.py`. "alarms after" counts the false alarms when the normal pictures are changed as a
+line changes them. Results go to benchmarks/defects/results/unseen.json as they come; what is there
+is not measured again.
 """
 
 from __future__ import annotations
@@ -17,13 +22,14 @@ import io
 import json
 import time
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from scipy import ndimage
 from scipy.stats import beta
 
 import whatwhere as ww
@@ -49,13 +55,31 @@ def read_set(archive: zipfile.ZipFile, name: str) -> dict[str, dict[str, np.ndar
     return parts
 
 
-def place_of(name: str) -> str:
-    """What stays together: the place of a screw in a month, or the cell."""
+def itself(name: str) -> str:
+    """Nothing else stays together with a picture."""
+    return name
+
+
+def place_of_screw(name: str) -> str:
+    """The place of a screw in a month."""
     words = name.split("_")
-    return f"{words[2]}_{words[3]}_{words[1][:4]}" if len(words) > 3 else name
+    return f"{words[2]}_{words[3]}_{words[1][:4]}"
 
 
-def split_of(names: Sequence[str], seed: int) -> tuple[list[str], list[str]]:
+def photograph_of_road(name: str) -> str:
+    """The photograph that a crop comes from."""
+    return name.split("_")[0]
+
+
+PLACES: dict[str, Callable[[str], str]] = {
+    "screws, whole places": place_of_screw,
+    "roads": photograph_of_road,
+}
+
+
+def split_of(
+    names: Sequence[str], seed: int, place_of: Callable[[str], str] = itself
+) -> tuple[list[str], list[str]]:
     """About `FITTED` names to fit to, in whole places, and the others."""
     places = sorted({place_of(name) for name in names})
     fitted: list[str] = []
@@ -85,15 +109,20 @@ class Split:
 
 
 def split_set(archive: zipfile.ZipFile, name: str, seed: int) -> Split:
-    """A split of solar cells or of screws."""
-    parts = read_set(archive, name)
-    fitted, rest = split_of(list(parts["good"]), seed)
+    """A split of solar cells, screws or roads."""
+    parts = read_set(archive, name.split(",")[0])
+    place_of = PLACES.get(name, itself)
+    fitted, rest = split_of(list(parts["good"]), seed, place_of)
     good = [parts["good"][n] for n in rest]
+    bad = list(parts["bad"])
+    if name == "roads":
+        photographs = {place_of(n) for n in fitted}
+        bad = [n for n in bad if place_of(n) not in photographs]
     masks = None
     if parts["masks"]:
         masks = [np.zeros(x.shape[:2], bool) for x in good]
-        masks += [parts["masks"][n] > 127 for n in parts["bad"]]
-    pictures = good + list(parts["bad"].values())
+        masks += [parts["masks"][n] > 127 for n in bad]
+    pictures = good + [parts["bad"][n] for n in bad]
     odd = np.arange(len(pictures)) >= len(rest)
     return Split([parts["good"][n] for n in fitted], pictures, odd, masks)
 
@@ -105,6 +134,27 @@ def fold_of_tiles(tiles: list[Picture], fold: int) -> Split:
     new = [tiles[n] for n in np.flatnonzero(folds == fold)]
     odd = np.array([p["kind"] != "free" for p in new])
     return Split([tiles[n]["pixels"] for n in normal], pixels(new), odd, [p["mask"] for p in new])
+
+
+def moved(picture: np.ndarray, degrees: float = 0, pixels: int = 0) -> np.ndarray:
+    """A picture that is rotated and shifted; what is at the border continues beyond it."""
+    if degrees:
+        picture = ndimage.rotate(picture, degrees, (0, 1), reshape=False, order=1, mode="nearest")
+    around = ((pixels, 0), (pixels, 0), *[(0, 0)] * (picture.ndim - 2))
+    rows, columns = picture.shape[:2]
+    return np.pad(picture, around, mode="edge")[:rows, :columns]
+
+
+def blurred(picture: np.ndarray) -> np.ndarray:
+    """A picture blurred by a Gaussian of one pixel."""
+    return ndimage.gaussian_filter(picture, (1, 1, *[0] * (picture.ndim - 2)))
+
+
+CHANGES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "rotated by 2 degrees": lambda picture: moved(picture, degrees=2),
+    "shifted by 3 pixels": lambda picture: moved(picture, pixels=3),
+    "blurred by 1 pixel": blurred,
+}
 
 
 def measured(split: Split, **settings: Any) -> dict[str, Any]:
@@ -130,6 +180,11 @@ def measured(split: Split, **settings: Any) -> dict[str, Any]:
     maps = [one.anomaly_map.numpy() for one in found]
     inside = [values > model.outline_ for values in maps]
     good = [i for i, o in zip(inside, odd, strict=True) if not o]
+    normal = [picture for picture, o in zip(pictures, odd, strict=True) if not o]
+    row["alarms after"] = {
+        change: rate(-model.score_samples([changed(x) for x in normal]) > model.threshold_.value)
+        for change, changed in CHANGES.items()
+    }
     row["false area"] = round(float(np.mean([i.mean() for i in good])), 5)
     row["promised area"] = model.false_area
     if split.masks is not None:
@@ -160,21 +215,27 @@ def main() -> None:
     parser.add_argument("archive")
     parser.add_argument("tiles")
     parser.add_argument("--version", default="now", help="the row of results")
-    parser.add_argument("--sets", default="tiles,screws,solar-mono,solar-poly")
+    parser.add_argument("--roads")
+    parser.add_argument("--sets", default="tiles;screws;screws, whole places;solar-mono;solar-poly")
     parser.add_argument("--out", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     archive = zipfile.ZipFile(arguments.archive)
+    roads = zipfile.ZipFile(arguments.roads) if arguments.roads else None
+    names = [n for n in arguments.sets.split(";") if n] + ["roads"] * (roads is not None)
     results = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
     rows = results.setdefault(arguments.version, {})
-    tiles = read_tiles(arguments.tiles)
+    tiles = read_tiles(arguments.tiles) if "tiles" in names else []
     for seed in range(FOLDS):
-        for name in arguments.sets.split(","):
+        for name in names:
             key = f"{name}, split {seed}"
             if key in rows or (name != "tiles" and seed >= SPLITS):
                 continue
             is_tiles = name == "tiles"
-            split = fold_of_tiles(tiles, seed) if is_tiles else split_set(archive, name, seed)
+            if is_tiles:
+                split = fold_of_tiles(tiles, seed)
+            else:
+                split = split_set(roads if name == "roads" else archive, name, seed)
             rows[key] = measured(split)
             arguments.out.write_text(json.dumps(results, indent=1) + "\n")
             print(key, json.dumps(rows[key]), flush=True)

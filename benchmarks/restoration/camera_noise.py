@@ -89,7 +89,7 @@ def sharpened(values: Pixels) -> Pixels:
 def features_of(x: Pixels) -> list[float] | None:
     image = torch.from_numpy(x.astype(np.float64).transpose(2, 0, 1).copy())
     span = float(image.max() - image.min())
-    found = camera_features((image - image.min()) / span) if span else None
+    found = camera_features([(image - image.min()) / span]) if span else None
     return None if found is None else found.values.tolist()
 
 

@@ -50,6 +50,14 @@ def trained(noisy: Tensor, sigma: float, a: argparse.Namespace) -> Tensor:
     return ww.restoration.denoise(noisy[None], denoiser(a.model), sigma, spec=spec)[0]
 
 
+def estimated(noisy: Tensor, sigma: float, a: argparse.Namespace) -> Tensor:
+    """The trained denoiser, which has to find out how strong the noise is."""
+    import whatwhere as ww
+
+    spec = ww.restoration.RestorationSpec(quality=a.shifts)
+    return ww.restoration.denoise(noisy[None], denoiser(a.model), spec=spec)[0]
+
+
 def by_channel(noisy: Tensor, sigma: float, a: argparse.Namespace) -> Tensor:
     """The trained denoiser on red, green and blue instead of brightness and differences of
     colour."""
@@ -136,6 +144,7 @@ METHODS: dict[str, Method] = {
     "sporco": sporco,
     "photographs": photographs,
     "trained": trained,
+    "estimated": estimated,
     "by_channel": by_channel,
     "dictionary": dictionary,
 }
@@ -197,7 +206,9 @@ def main() -> None:
                 "sigma": sigma,
                 "pictures": len(rows),
             }
-            row |= {"shifts": a.shifts} if a.method in ("trained", "by_channel") else {}
+            row |= (
+                {"shifts": a.shifts} if a.method in ("trained", "estimated", "by_channel") else {}
+            )
             row |= {"colour": a.colour, "learn": a.learn, "device": DEVICE}
             row |= dict(zip(names, np.mean(rows, 0).round(4).tolist(), strict=True))
             row["each"] = [round(r[0], 2) for r in rows]

@@ -127,7 +127,7 @@ class Latents:
         ]
         return f"Latents({what}; where: {', '.join(where) or 'not fitted yet'})"
 
-    def __getitem__(self, images: Any) -> "Latents":
+    def __getitem__(self, images: slice | Tensor) -> "Latents":
         return self.map(lambda tensor: tensor[images])
 
     def to(self, *args: Any, **kwargs: Any) -> "Latents":

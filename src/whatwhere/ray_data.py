@@ -26,11 +26,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 
 from whatwhere.classification import describe_images
+from whatwhere.classification.descriptors import with_learned_steps
 from whatwhere.codes.rows import code_rows
 from whatwhere.codes.small_codes import CodeRows
-from whatwhere.data import load
+from whatwhere.data import Images, load
+from whatwhere.data.arrays import Channels
 from whatwhere.data.cells import cell_pixels, is_cell
 from whatwhere.engines.devices import choose_device
 from whatwhere.inference import infer, resolve_lam
@@ -42,7 +45,7 @@ from whatwhere.model import DeconvNet
 from whatwhere.restoration import denoise, load_denoiser
 from whatwhere.spec import InferenceSpec
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 Columns = dict[str, Any]
 
 
@@ -96,7 +99,7 @@ class Encode:
 
 class Describe:
     """Replaces the column `image` with `descriptor` (float32 [D]); the pictures of a batch have one
-    size.
+    size. Inference takes learned steps if the model has them.
 
     model   a name, a file or a run
     """
@@ -110,8 +113,8 @@ class Describe:
         engine: str = "auto",
     ) -> None:
         run = read_run(model)
-        self.model = run.model.to(choose_device(device, engine))
-        self.recipe = run.recipe
+        placed = run.model.to(choose_device(device, engine))
+        self.model, self.recipe = with_learned_steps(placed, run.recipe)
         self.column = column
         self.engine = engine
 
@@ -174,7 +177,7 @@ class Score:
         return {**kept, "score": scores, "anomaly": scores > limit}
 
 
-def same_sizes(pictures: Array) -> Iterator[tuple[list[int], Any]]:
+def same_sizes(pictures: Array) -> Iterator[tuple[list[int], Images]]:
     """Yield the pictures of a column in groups of one size: their numbers, and the `Images` of
     them."""
     groups: dict[tuple[int, ...], list[int]] = {}
@@ -183,7 +186,7 @@ def same_sizes(pictures: Array) -> Iterator[tuple[list[int], Any]]:
         groups.setdefault(picture.shape, []).append(number)
     for shape, numbers in groups.items():
         array = np.stack([decoded[number] for number in numbers])
-        channels: Any = "last" if len(shape) == 3 else None
+        channels: Channels | None = "last" if len(shape) == 3 else None
         yield numbers, load(array, channels=channels)
 
 
@@ -192,7 +195,7 @@ def stacked(pictures: Array) -> Array:
     return np.stack([as_array(picture) for picture in pictures])
 
 
-def as_array(picture: Any) -> Array:
+def as_array(picture: object) -> Array:
     """Return a picture of a column as [H, W] or [H, W, C]: an array, or the bytes of a file,
     decoded."""
     if not is_cell(picture):
@@ -255,12 +258,15 @@ def latents_of(row: Mapping[str, Any], model: DeconvNet) -> SparseLatents:
     return SparseLatents(features, tuple(where), Background(**background))
 
 
-def _sparse_map(grid: Any, indices: Any, values: Sequence[Any], each: int) -> SparseMap:
+def _sparse_map(
+    grid: tuple[int, ...], indices: ArrayLike, values: Sequence[ArrayLike], each: int
+) -> SparseMap:
     """Return values at places of a grid; every place has `each` values of each kind."""
     places = torch.tensor(np.asarray(indices, np.int64))
     columns = [torch.tensor(np.asarray(part, np.float32)) for part in values]
     table = [part.reshape(len(places), each) for part in columns]
-    return SparseMap(grid, places, torch.cat(table, 1))
+    maps, height, width = grid
+    return SparseMap((maps, height, width), places, torch.cat(table, 1))
 
 
 def added(batch: Columns, column: str, rows: list[Columns]) -> Columns:

@@ -372,6 +372,32 @@ def test_a_pixel_that_is_unknown_in_one_channel_is_unknown() -> None:
     np.testing.assert_array_equal(found.anomaly_map.isnan(), colour[4, 1].isnan())
 
 
+def test_a_stain_is_found_by_its_colour_alone() -> None:
+    """Its brightness, the mean of the channels, is that of the surface."""
+    normal = surface(12, height=128, width=128).expand(-1, 3, -1, -1).clone()
+    stained = normal[10:].clone()
+    stained[:, 0, 40:64, 48:72] *= 1.3
+    stained[:, 1, 40:64, 48:72] *= 0.7
+    detector = ww.AnomalyDetector().fit(normal[:10])
+    for found in detector.detect(open_pictures(stained)):
+        row, column = divmod(int(found.anomaly_map.argmax()), 128)
+        assert 36 <= row < 68
+        assert 44 <= column < 76
+        assert found.evidence["colour"] > 3
+    for found in detector.detect(open_pictures(normal[10:])):
+        assert found.evidence["colour"] < 1.5
+
+
+def test_a_grey_picture_saved_in_colour_has_the_evidence_of_the_grey_one() -> None:
+    normal = surface(6, height=128, width=128)
+    new = scratched(surface(1, seed=7, height=128, width=128))[0]
+    [grey] = ww.AnomalyDetector().fit(normal).detect(open_pictures(new))
+    colour = ww.AnomalyDetector().fit(normal.expand(-1, 3, -1, -1))
+    [found] = colour.detect(open_pictures(new.expand(-1, 3, -1, -1)))
+    for kind, value in grey.evidence.items():
+        assert found.evidence[kind] == pytest.approx(value, rel=0.02, abs=0.02), kind
+
+
 # Signals ------------------------------------------------------------------------------------------
 
 

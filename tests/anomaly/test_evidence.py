@@ -31,6 +31,7 @@ from whatwhere.anomaly.filters import (
     SMALL,
     SMALL_OBJECT,
     Cells,
+    Search,
     brightness,
     centred,
     learn_channels,
@@ -119,7 +120,7 @@ def test_what_unknown_cells_show_has_no_influence() -> None:
             maps[:, new.known],
             summarise(maps, new, [1.0] * len(maps)),
             surface_of(new),
-            normal.bank,
+            normal.texture.bank,
             normal.edge,
         ]
         found.append(torch.cat([part.flatten() for part in parts]))
@@ -304,3 +305,19 @@ def test_brightness_is_a_logarithm_or_relative_to_the_mean() -> None:
 
 
 # The threshold for a rate of false alarms, and its uncertainty, by simulation ---------------------
+
+
+@pytest.mark.parametrize(("height", "width"), [(1003, 301), (897, 1000)])
+@pytest.mark.parametrize("search", [LARGE, SMALL])
+def test_strips_of_a_large_picture_have_the_responses_of_the_whole(
+    height: int, width: int, search: Search
+) -> None:
+    picture = surface(1, height=height, width=width)[0]
+    filters = learn_filters(
+        [picture[:, :200, :200]], ww.load("photographs").filters[0][0], search, aligned=False
+    )
+    planes, _ = filters.planes(picture)
+    for part, expected in zip(
+        filters.responses_by_cell(planes, strip=2**15), filters.by_cell(planes), strict=True
+    ):
+        torch.testing.assert_close(part, expected)

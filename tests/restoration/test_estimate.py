@@ -1,16 +1,22 @@
 """The estimate of noise: against noise that was made, in any units, and on pictures that have
 none."""
 
+import functools
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
+from typer.testing import CliRunner
 
 import whatwhere as ww
 from pictures_to_restore import blurred, discs, error
-from whatwhere.errors import SpecError, UnusableRunFile
+from whatwhere.app import app
+from whatwhere.errors import ImageError, SpecError, UnusableRunFile
 from whatwhere.restoration import NoiseEstimate, denoise, estimate_noise, load_denoiser
+from whatwhere.restoration.figures import draw_noise
 from whatwhere.restoration.noise import counts_noise, read_noise, read_noise_text
 
 DENOISER = load_denoiser()
@@ -168,6 +174,93 @@ def test_a_noise_file_is_read_back(tmp_path: Path) -> None:
             NoiseEstimate.read(file)
 
 
+def small_pictures(directory: Path | None = None) -> list[torch.Tensor]:
+    """Eight pictures of 64 × 64 pixels, darker and brighter ones, with the noise of photons."""
+    truths = [(0.1 + 0.1 * k) * (0.3 + 0.7 * discs(64, 64, k)) for k in range(8)]
+    pictures = []
+    for number, truth in enumerate(truths):
+        random = torch.Generator().manual_seed(number)
+        bytes_ = (255 * 0.02 * torch.poisson(truth / 0.02, generator=random)).round().clamp(0, 255)
+        pictures.append(bytes_ / 255)
+        if directory is not None:
+            directory.mkdir(exist_ok=True)
+            Image.fromarray(bytes_.byte().numpy()).save(directory / f"{number}.png")
+    return pictures
+
+
+def test_pictures_that_were_taken_alike_have_one_estimate() -> None:
+    pictures = small_pictures()
+    noise = estimate_noise([picture[None] for picture in pictures])
+    for x in (0.1, 0.3, 0.5):
+        assert noise.variance_at(x) == pytest.approx(0.02 * x, rel=0.2)
+    # none of them says as much
+    single = [estimate_noise(picture[None]) for picture in pictures]
+    errors = [abs(one.variance_at(0.3) / 0.006 - 1) for one in single]
+    assert abs(noise.variance_at(0.3) / 0.006 - 1) < np.median(errors)
+    assert noise.source == "8 pictures"
+    assert sum(count for _, _, count in noise.points) > 1000
+    # sizes may differ, channels may not; the result does not depend on the order
+    some = [pictures[0][None, :40], *(picture[None] for picture in pictures[1:])]
+    assert estimate_noise(some).gain == pytest.approx(estimate_noise(some[::-1]).gain, rel=1e-9)
+    with pytest.raises(ImageError, match="all of as many channels"):
+        estimate_noise([torch.rand(1, 64, 64), torch.rand(3, 64, 64)])
+    with pytest.raises(ImageError, match="at least one"):
+        estimate_noise([])
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_one_picture_twice_has_its_own_noise(channels: int) -> None:
+    """White noise, and that of cameras, which is correlated."""
+    size = (192, 192)
+    smooth = torch.nn.functional.avg_pool2d(discs(*size, 4)[None].double(), 9, 1, 4)[0]
+    noise = torch.randn(1, *size, generator=torch.Generator().manual_seed(0))
+    if channels == 3:
+        noise = torch.stack([blurred(1.2, size, k) for k in (2, 3, 4)]) + blurred(0.75, size, 1)
+    image = 0.2 + 0.5 * smooth + 0.025 * noise
+    one, two = estimate_noise(image), estimate_noise([image, image])
+    assert two.sigma == pytest.approx(one.sigma, rel=0.05)  # of twice the flattest blocks
+    assert two.correlation == pytest.approx(one.correlation, abs=0.06)
+    assert (one.correlation > 0) == (channels == 3)
+
+
+def test_the_command_estimates_the_noise_of_a_folder_once(tmp_path: Path) -> None:
+    pictures = small_pictures(tmp_path / "in")
+    run = functools.partial(CliRunner().invoke, app, catch_exceptions=False)
+    words = ["denoise", str(tmp_path / "in"), "--set", "quality=8", "--quiet"]
+    kept, figure = tmp_path / "noise.json", tmp_path / "noise.svg"
+    files = ["--keep-noise", str(kept), "--draw-noise", str(figure)]
+    result = run([*words, "--out", str(tmp_path / "a"), "--alike", *files])
+    noise = NoiseEstimate.read(kept)
+    assert f"noise of 8 pictures: {noise.summary()}" in result.output
+    assert noise.gain == pytest.approx(0.02, rel=0.2)
+    expected = estimate_noise([picture[None] for picture in pictures])
+    assert noise.gain == pytest.approx(expected.gain, rel=1e-4)
+    assert "variance" in figure.read_text()
+    # the kept noise gives the same pictures
+    run([*words, "--out", str(tmp_path / "b"), "--noise", str(kept)])
+    for name in (f"{number}.png" for number in range(8)):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    # a folder has no single noise unless its pictures were taken alike
+    result = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "c"), *files])
+    assert "add --alike" in result.output or "add --alike" in str(result.exception)
+    result = CliRunner().invoke(
+        app, [*words, "--out", str(tmp_path / "c"), "--alike", "--noise", "0.1"]
+    )
+    assert "Leave out --noise" in result.output or "Leave out --noise" in str(result.exception)
+
+
+def test_noise_is_drawn_as_variance_against_brightness() -> None:
+    noise = estimate_noise([picture[None] for picture in small_pictures()])
+    axes = draw_noise(noise).axes[0]
+    (line,) = axes.lines
+    for x, variance in np.asarray(line.get_xydata()):
+        assert variance == pytest.approx(noise.variance_at(x))
+    offsets = np.asarray(axes.collections[0].get_offsets())
+    assert offsets == pytest.approx(np.array(noise.points)[:, :2])
+    with pytest.raises(SpecError, match="without the points"):
+        draw_noise(NoiseEstimate(sigma=0.1))
+
+
 def test_noise_is_given_in_many_ways() -> None:
     assert read_noise((0.1, 0.2, -0.3)) == NoiseEstimate(0.1, 0.2, -0.3)
     assert read_noise_text("0.1,0.2,-0.3") == (0.1, 0.2, -0.3)
@@ -183,6 +276,24 @@ def test_poisson_means_one_step_of_the_values() -> None:
     assert counts_noise(counts / 255).gain == pytest.approx(1 / 255, rel=1e-4)
     with pytest.raises(SpecError, match="no counts"):
         counts_noise(torch.rand(1, 40, 40))
+
+
+@pytest.mark.parametrize(("dtype", "step"), [(np.uint8, 1), (np.uint16, 1), (np.uint16, 16)])
+def test_poisson_means_the_same_in_python_and_in_the_command(
+    tmp_path: Path, dtype: type, step: int
+) -> None:
+    """A photon adds 1 to a pixel, also where all counts happen to be multiples of 16."""
+    random = torch.Generator().manual_seed(0)
+    counts = torch.poisson(5 + 10 * discs(64, 64, 3), generator=random).numpy()
+    pixels = (step * counts).astype(dtype)
+    Image.fromarray(pixels).save(tmp_path / "in.png")
+    words = ["denoise", str(tmp_path / "in.png"), "--out", str(tmp_path / "out.png")]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # multiples of 16 look different
+        CliRunner().invoke(app, [*words, "--noise", "poisson"], catch_exceptions=False)
+        clean = denoise(pixels, DENOISER, "poisson")
+        assert np.abs(np.asarray(Image.open(tmp_path / "out.png")).astype(int) - clean).max() <= 1
+        assert (clean == denoise(pixels, DENOISER, (1.0, 0.0))).all()
 
 
 def test_counts_that_the_picture_contradicts_are_doubted() -> None:

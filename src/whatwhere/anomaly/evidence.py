@@ -9,6 +9,7 @@ pictures.
                 normal pictures
     columns     the same for columns
     whole       mean energies of the picture
+    colour      a colour that is far from the nearest ones of normal places, for pictures in colour
 
 A surface may be normal everywhere but change at some place, so rows and columns compare a picture
 with itself. Rough surfaces have more evidence of some kinds than smooth ones, so a picture's
@@ -18,7 +19,7 @@ together they are a soft maximum, T log mean exp (e / T).
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import add
@@ -41,13 +42,14 @@ SURFACE = {
     "whole": (1.0, 1.0),
 }
 SMALL_SURFACE = {"spots": (1.0, 0.5), "texture": (0.9, 0.5)}  # there is no room for bands
+COLOUR = {"colour": (0.99, 1.0)}  # next to the others, for pictures in colour
 RECORDING = {"spots": (1.0, 0.5), "texture": (1.0, 0.5)}
 FEATURES = {"texture": (0.99, 1.0), "neighbours": (0.99, 1.0)}  # for features of a user
 """The kinds of evidence: the quantile of the cells of a picture that is its evidence, and how much
 it counts. The more all of them count, the more the largest alone decides.
 """
 
-_LOCAL = {"spots": 2.0, "texture": 1.0, "neighbours": 1.0, "places": 1.0}
+_LOCAL = {"spots": 2.0, "texture": 1.0, "neighbours": 1.0, "places": 1.0, "colour": 1.0}
 """The kinds that tell places apart, and how much each counts in a map. The others are the same in a
 band or everywhere. Spots count more, because they are found where they are, and not in a square
 around it.
@@ -84,6 +86,7 @@ SHRINKAGE = 0.1  # of correlations towards 0, since pictures are few
 BAND = 4  # cells: how many rows or columns are compared with the next ones
 BANK = 6000  # normal places that others are compared with
 EDGE_PICTURES = 64  # enough for a mean and a deviation by the distance from the border
+EDGE_PLACES = 1000  # of these pictures, at each distance
 QUERIES = 128  # places that are compared at a time, so that memory is bounded
 GROUPS = 400  # groups in which the smallest of many values are searched
 DIRECTIONS = 4  # directions in which the surfaces of normal pictures differ most
@@ -247,9 +250,57 @@ def learn_regression(pictures: Sequence[Cells], total: NeighbourMoments) -> Regr
     )
     rest = [plain.unpredicted(cells)[:, cells.known.flatten()] for cells in pictures]
     learned = replace(plain, residual=Gaussian.of(rest))
-    some = [pictures[n] for n in edge_sample(len(pictures))]
-    distances = [learned.log_mahalanobis(cells) for cells in some]
-    return replace(learned, edge=edge_statistics(distances, some))
+    some = edge_sample(pictures)
+    distances = [learned.log_mahalanobis(pictures[n])[at] for n, at in some.items()]
+    return replace(learned, edge=edge_statistics(distances, pictures, some))
+
+
+@dataclass(frozen=True)
+class NormalPlaces:
+    """Descriptions of normal places: their distribution, and a bank of whitened ones.
+
+    bank     [D, M]
+    nearest  number of them that a place is compared with
+    """
+
+    distribution: Gaussian
+    bank: Tensor
+    nearest: int
+
+    @classmethod
+    def of(
+        cls,
+        descriptions: Sequence[Tensor],
+        known: Sequence[Tensor],
+        chosen: Tensor,
+        nearest: int,
+    ) -> "NormalPlaces":
+        """Learn from the descriptions [D, n] of each picture's places and which of them are known
+        [n]; the bank has the chosen ones of all."""
+        inside = [x[:, k] for x, k in zip(descriptions, known, strict=True)]
+        distribution = Gaussian.of(inside)
+        bank = distribution.whiten(torch.cat(list(descriptions), 1)[:, chosen])
+        return cls(distribution, bank, nearest)
+
+    def log_nearest_distance(self, descriptions: Tensor, others: Tensor | None = None) -> Tensor:
+        """Return the logarithm of the squared distance from the nearest normal places, of
+        descriptions [D, n]: [n].
+
+        others  [M]: the places of the bank that count, if there are any
+        """
+        lengths = self.bank.square().sum(0)
+        count = len(lengths)
+        if others is not None and others.any():
+            # a place that is infinitely far is never among the nearest ones
+            lengths = lengths.where(others, torch.inf)
+            count = int(others.sum())
+        found = []
+        for x in self.distribution.whiten(descriptions).split(QUERIES, 1):
+            # the squared distances less |x|²
+            without_x = torch.addmm(lengths, x.mT, self.bank, alpha=-2)
+            nearest = smallest(without_x, min(self.nearest, count))
+            found.append(x.square().sum(0) + nearest.mean(1))
+        return log_distance(torch.cat(found))
 
 
 @dataclass(frozen=True)
@@ -258,26 +309,24 @@ class NormalSurface:
 
     peaks          [2, 2 R]: the median over pictures of the logarithm of the largest response, and
                    what is 1 above it
-    texture        the distribution of the energies of places
-    bank           [D, M]: whitened energies of normal places
-    places         [3, M]: the picture, the row and the column of each
+    texture        energies of places
+    places         [3, M]: the picture, the row and the column of each in the bank
     edge           [2, around + 1]: mean and deviation of the texture's evidence, by the distance
                    from the border
     rows, columns  distributions of the differences of bands
     whole          distribution of the mean energies
-    nearest        as in `Search`
+    colour         colours of places; of 0 planes unless pictures are in colour
     neighbours     how places depend on those around them, if `Search.gap` asks for it
     """
 
     peaks: Tensor
-    texture: Gaussian
-    bank: Tensor
+    texture: NormalPlaces
     places: Tensor
     edge: Tensor
     rows: Gaussian
     columns: Gaussian
     whole: Gaussian
-    nearest: int
+    colour: NormalPlaces
     neighbours: Regression = field(default_factory=no_regression)
 
     def maps(self, cells: Cells) -> dict[str, Tensor]:
@@ -289,42 +338,27 @@ class NormalSurface:
         columns = self.columns.log_mahalanobis(band_differences(profile(cells, 1)))
         found = {
             "spots": spots.amax(0) if len(spots) else torch.zeros(size),
-            "texture": by_border(self.log_nearest_distance(texture_of(cells)), self.edge, cells),
+            "texture": by_border(
+                self.texture.log_nearest_distance(texture_of(cells)), self.edge, cells
+            ),
             "rows": largest_difference(rows, size[0])[:, None].expand(size),
             "columns": largest_difference(columns, size[1])[None].expand(size),
             "whole": self.whole.log_mahalanobis(mean_energy(cells)).expand(size),
         }
+        if len(cells.colour):
+            found["colour"] = self.colour.log_nearest_distance(colour_of(cells)).view(size)
         if self.neighbours.edge.numel():
             distance = self.neighbours.log_mahalanobis(cells)
             found["neighbours"] = by_border(distance, self.neighbours.edge, cells)
         return found
 
-    def log_nearest_distance(self, texture: Tensor, but: int = -1) -> Tensor:
-        """Return the logarithm of the squared distance from the nearest normal places, of textures
-        [D, n]: [n].
-
-        but  number of a picture whose places are left out
-        """
-        lengths = self.bank.square().sum(0)
-        others = self.places[0] != but
-        count = int(others.sum()) or len(others)
-        if count < len(others):
-            # a place that is infinitely far is never among the nearest ones
-            lengths = lengths.where(others, torch.inf)
-        found = []
-        for x in self.texture.whiten(texture).split(QUERIES, 1):
-            # the squared distances less |x|²
-            without_x = torch.addmm(lengths, x.mT, self.bank, alpha=-2)
-            nearest = smallest(without_x, min(self.nearest, count))
-            found.append(x.square().sum(0) + nearest.mean(1))
-        return log_distance(torch.cat(found))
-
     def nearest_places(self, cells: Cells, row: int, column: int) -> Tensor:
         """Return the picture, the row and the column [3, M] of normal places, the most alike to a
         place first."""
         number = row * cells.known.shape[1] + column
-        whitened = self.texture.whiten(texture_of(cells)[:, number, None])
-        return self.places[:, (self.bank - whitened).square().sum(0).argsort()]
+        texture = self.texture
+        whitened = texture.distribution.whiten(texture_of(cells)[:, number, None])
+        return self.places[:, (texture.bank - whitened).square().sum(0).argsort()]
 
 
 def smallest(values: Tensor, count: int) -> Tensor:
@@ -354,55 +388,66 @@ def learn_surface(
     search = pictures[0].search
     known = [cells.known.flatten() for cells in pictures]
     textures = [texture_of(cells) for cells in pictures]
-    texture = Gaussian.of([t[:, k] for t, k in zip(textures, known, strict=True)])
     places = torch.cat([places_of(cells, n) for n, cells in enumerate(pictures)], 1)
     chosen = torch.cat(known).nonzero()[:, 0]
     chosen = chosen[
         torch.randperm(len(chosen), generator=torch.Generator().manual_seed(seed))[:BANK]
     ]
+    places = places[:, chosen]
+    colours = [colour_of(cells) for cells in pictures]
+    peaks = [log_peaks(cells)[:, cells.known].amax(1) for cells in pictures]
     normal = NormalSurface(
-        median_and_spread(
-            torch.stack([log_peaks(cells)[:, cells.known].amax(1) for cells in pictures])
-        ),
-        texture,
-        texture.whiten(torch.cat(textures, 1)[:, chosen]),
-        places[:, chosen],
-        torch.empty(0),
-        Gaussian.of([band_differences(profile(cells, 2)) for cells in pictures]),
-        Gaussian.of([band_differences(profile(cells, 1)) for cells in pictures]),
-        Gaussian.of([mean_energy(cells) for cells in pictures]),
-        search.nearest,
+        peaks=median_and_spread(torch.stack(peaks)),
+        texture=NormalPlaces.of(textures, known, chosen, search.nearest),
+        places=places,
+        edge=torch.empty(0),
+        rows=Gaussian.of([band_differences(profile(cells, 2)) for cells in pictures]),
+        columns=Gaussian.of([band_differences(profile(cells, 1)) for cells in pictures]),
+        whole=Gaussian.of([mean_energy(cells) for cells in pictures]),
+        colour=NormalPlaces.of(colours, known, chosen, search.nearest),
     )
-    some = edge_sample(len(pictures))
-    far = list(each(normal.log_nearest_distance, [textures[n] for n in some], some))
-    normal = replace(normal, edge=edge_statistics(far, [pictures[n] for n in some]))
+    some = edge_sample(pictures)
+    shown = [textures[number][:, at] for number, at in some.items()]
+    of_others = [places[0] != number for number in some]
+    far = list(each(normal.texture.log_nearest_distance, shown, of_others))
+    normal = replace(normal, edge=edge_statistics(far, pictures, some))
     moments = moments or neighbour_moments(pictures, each)
     if moments is None:
         return normal
     return replace(normal, neighbours=learn_regression(pictures, moments))
 
 
-def edge_sample(count: int) -> list[int]:
-    """Numbers of the pictures whose places tell what is usual near a border: at most
-    `EDGE_PICTURES`, evenly spread."""
-    used = min(count, EDGE_PICTURES)
-    return [number * count // used for number in range(used)]
+def edge_sample(pictures: Sequence[Cells]) -> dict[int, Tensor]:
+    """Choose places that tell what is usual near a border: the numbers of some pictures, evenly
+    spread, and the known places of each, the same number at each distance from the border."""
+    used = min(len(pictures), EDGE_PICTURES)
+    each = max(EDGE_PLACES // used, 2)
+    found = {}
+    for number in (n * len(pictures) // used for n in range(used)):
+        cells = pictures[number]
+        distance = border_distance(cells.known.shape, cells.search.around)
+        classes = [(cells.known & (distance == d)).flatten() for d in distance.unique()]
+        inside = [known.nonzero()[:, 0] for known in classes]
+        found[number] = torch.cat([at[:: max(1, len(at) // each)][:each] for at in inside])
+    return found
 
 
-def edge_statistics(values: Sequence[Tensor], pictures: Sequence[Cells]) -> Tensor:
-    """Mean and deviation of values [n] of each picture's cells, by the distance from the border,
-    [2, around + 1]."""
+def edge_statistics(
+    values: Sequence[Tensor], pictures: Sequence[Cells], some: Mapping[int, Tensor]
+) -> Tensor:
+    """Mean and deviation of values [n] of some places of pictures, by the distance from the
+    border, [2, around + 1]."""
     most = pictures[0].search.around
-    known = torch.cat([cells.known.flatten() for cells in pictures])
-    inside = torch.cat(list(values))[known]
-    distances = [border_distance(cells.known.shape, most).flatten() for cells in pictures]
-    distance = torch.cat(distances)[known]
+    inside = torch.cat(list(values))
+    shapes = {number: pictures[number].known.shape for number in some}
+    distances = [border_distance(shapes[n], most).flatten()[at] for n, at in some.items()]
+    distance = torch.cat(distances)
     statistics = []
     for d in range(most + 1):
-        some = inside[distance == d]
-        if len(some) < 2:
-            some = inside
-        statistics.append(torch.stack([some.mean(), some.std(correction=0).clamp_min(LEAST)]))
+        chosen = inside[distance == d]
+        if len(chosen) < 2:
+            chosen = inside
+        statistics.append(torch.stack([chosen.mean(), chosen.std(correction=0).clamp_min(LEAST)]))
     return torch.stack(statistics, 1)
 
 
@@ -492,6 +537,14 @@ def texture_of(cells: Cells) -> Tensor:
     side = cells.search.texture or cells.search.around
     own = cells.search.own * mean_energy(cells)[..., None]
     return (around(cells.energy, side) - own).flatten(1)
+
+
+def colour_of(cells: Cells) -> Tensor:
+    """Return the colour of every cell, less a share of the picture's, [K, n]."""
+    if not len(cells.colour):
+        return cells.known.new_empty(0, cells.known.numel(), dtype=torch.float32)
+    own = cells.search.own * cells.colour[:, cells.known].mean(1)[:, None]
+    return cells.colour.flatten(1) - own
 
 
 def local_energy(cells: Cells) -> Tensor:

@@ -8,9 +8,11 @@ the filter that separates it best,
     w = Σ⁻¹ f / √(fᵀ Σ⁻¹ f)            a matched filter: its response to normal pictures has
     variance 1
 
-at several scales, in every channel. Brightness is taken as a logarithm, so that exposure only adds
-a constant, which the filters ignore; in small pictures, it is relative to the mean of the picture
-(`brightness`). For aligned objects features and brightness are used as they are. `Cells` summarises
+at several scales. Brightness is taken as a logarithm, so that exposure only adds a constant, which
+the filters ignore; in small pictures, it is relative to the mean of the picture (`brightness`). In
+colour pictures the filters see the mean of the three channels, because the differences of channels
+are mostly noise at the size of a pixel; what is left of them in squares of pixels is the colour.
+ For aligned objects features and brightness are used as they are. `Cells` summarises
 the responses in squares of pixels. Signals are pictures of height 1: their features are cosines
 (`cosines`), filters have height 1.
 """
@@ -18,6 +20,8 @@ the responses in squares of pixels. Signals are pictures of height 1: their feat
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -85,6 +89,7 @@ class Cells:
     peaks   [2 R, rows, columns]: the largest response, and the largest negative one
     known   [rows, columns]: whether at least half of the pixels are known
     search  the search that found them
+    colour  [K, rows, columns]: the mean colour; K is 0 unless the picture is in colour
     detail  [h, w]: how much smaller the largest response is than the largest one nearby,
             as a logarithm, at the finest scale: it shows where in a cell a mark is.
             Empty if the features have no finer places
@@ -94,7 +99,27 @@ class Cells:
     peaks: Tensor
     known: Tensor
     search: Search
+    colour: Tensor = field(default_factory=lambda: torch.empty(0, 0, 0))
     detail: Tensor = field(default_factory=lambda: torch.empty(0, 0))
+
+
+class ByCell(NamedTuple):
+    """The responses in squares of pixels: the means of their sizes [R, rows, columns], `peaks` as
+    in `Cells`, and its `detail`."""
+
+    sizes: Tensor
+    peaks: Tensor
+    detail: Tensor
+
+    def rows_between(self, top: int, bottom: int, cell: int, scale: int) -> "ByCell":
+        """Return the part between two rows of pixels; `cell` and `scale` are the sides of a cell
+        and of a place of the detail."""
+        cells = slice(top // cell, -(-bottom // cell))
+        return ByCell(
+            self.sizes[:, cells],
+            self.peaks[:, cells],
+            self.detail[top // scale : -(-bottom // scale)],
+        )
 
 
 @dataclass(frozen=True)
@@ -102,8 +127,9 @@ class Filters:
     """The filters for pictures of `channels` channels, learned from normal ones by `learn_filters`.
 
     dark     brightness that counts as dark (`brightness`); 0: values are used as they are
-    mixing   [C, C]: makes the channels uncorrelated
-    kernels  [scales, C, F, SIDE, SIDE], of signals [scales, C, F, 1, SIDE]
+    mixing   [C, C]: makes planes of the channels (`learn_channels`)
+    kernels  [scales, P, F, SIDE, SIDE] for the first P planes, of signals [scales, P, F, 1, SIDE].
+             Other planes are colour
     aligned  whether the pictures are of aligned objects
     """
 
@@ -117,6 +143,11 @@ class Filters:
     def for_signals(self) -> bool:
         return self.kernels.shape[-2] == 1
 
+    @property
+    def sees_colour(self) -> bool:
+        """Whether there are planes of colour, which the filters do not see."""
+        return self.kernels.shape[1] < len(self.mixing)
+
     def __call__(self, picture: Tensor) -> Cells:
         """Return what a picture [C, H, W] shows; NaN is an unknown pixel."""
         if self.for_signals and picture.shape[1] > 1:
@@ -124,28 +155,31 @@ class Filters:
                 f"Got a picture of {picture.shape[1]} rows; expected signals, as in fit."
             )
         planes, known = self.planes(picture)
-        return self.cells(planes, self.responses(planes), known)
+        if self.aligned:
+            return self.aligned_cells(planes, known)
+        return self.cells(planes, known)
 
     def planes(self, picture: Tensor) -> tuple[Tensor, Tensor]:
-        """Return a picture [C, H, W] as uncorrelated channels [C, H, W], and which pixels are known
+        """Return the planes [C, H, W] of a picture [C, H, W], and which of its pixels are known
         [H, W]."""
         known = picture.isfinite().all(0)
-        values = torch.zeros_like(picture)
-        values[:, known] = brightness(picture[:, known], self.dark, self.search)
-        if not known.all():
+        if known.all():
+            values = brightness(picture, self.dark, self.search)
+        else:
+            values = torch.zeros_like(picture)
+            values[:, known] = brightness(picture[:, known], self.dark, self.search)
             values = torch.where(
                 known, values, lowpass(values[None], FILL, known[None, None].float())[0]
             )
         return torch.einsum("ij,jhw->ihw", self.mixing, values), known
 
     def responses(self, planes: Tensor) -> list[Tensor]:
-        """Return what the filters find at each scale, [C F, H / scale, W / scale]."""
+        """Return what the filters find at each scale, [P F, H / scale, W / scale]."""
+        seen = planes[: self.kernels.shape[1]]
         weights = self.kernels.flatten(1, 2)[:, :, None]
         size = self.kernels.shape[-2:]
         return [
-            F.conv2d(padded(shrink(planes, scale, self.search), size), weight, groups=len(planes))[
-                0
-            ]
+            F.conv2d(padded(shrink(seen, scale, self.search), size), weight, groups=len(seen))[0]
             for scale, weight in zip(self.search.scales, weights, strict=True)
         ]
 
@@ -164,37 +198,74 @@ class Filters:
             return torch.zeros(size[0], size[1])
         return self.search.detail * enlarged(cells.detail, min(self.search.scales), size)
 
-    def cells(self, planes: Tensor, responses: Sequence[Tensor], known: Tensor) -> Cells:
+    def aligned_cells(self, planes: Tensor, known: Tensor) -> Cells:
+        """Return the cells of an aligned object from its planes [C, H, W]."""
+        known_cells = mean_pool(known[None].float(), self.search.cell, self.search)[0] >= 0.5
+        signs = [
+            mean_pool(torch.cat([r, -r]).relu(), side, self.search)
+            for r, side in zip(self.responses(planes), self.sides, strict=True)
+        ]
+        roots = around(torch.cat(signs), self.search.around).sqrt() * known_cells
+        energy = roots / roots.norm().clamp_min(QUIET)
+        return Cells(energy, roots[:0], known_cells, self.search)
+
+    def cells(self, planes: Tensor, known: Tensor) -> Cells:
+        """Return the cells of a surface from its planes [C, H, W]."""
         cell = self.search.cell
-        share = mean_pool(known[None].float(), cell, self.search)[0]
-        sides = [cell // scale for scale in self.search.scales]
-        if self.aligned:
-            signs = [
-                mean_pool(torch.cat([r, -r]).relu(), side, self.search)
-                for r, side in zip(responses, sides, strict=True)
-            ]
-            roots = around(torch.cat(signs), self.search.around).sqrt() * (share >= 0.5)
-            return Cells(
-                roots / roots.norm().clamp_min(QUIET), roots[:0], share >= 0.5, self.search
-            )
-        sizes = [
-            mean_pool(r.abs(), side, self.search) for r, side in zip(responses, sides, strict=True)
-        ]
-        peaks = [
-            max_pool(torch.cat([r, -r]), side, self.search)
-            for r, side in zip(responses, sides, strict=True)
-        ]
+        seen = self.kernels.shape[1]
+        found = self.responses_by_cell(planes)
         light = mean_pool(planes, cell, self.search)
-        energy = torch.cat([torch.cat(sizes).add(QUIET).log(), light])
-        reliable = share >= 0.5
+        energy = torch.cat([found.sizes.add(QUIET).log(), light[:seen]])
+        colour = light[seen:]
+        reliable = mean_pool(known[None].float(), cell, self.search)[0] >= 0.5
         if not known.all():
             reliable &= self.far_from_gaps(known, reliable)
             # The border of a gap is not texture, so such cells count as being like the rest of the
             # picture.
-            usual = energy[:, reliable].mean(1)[:, None, None]
-            energy = torch.where(reliable, energy, usual)
-        detail = detail_of(responses[0], self.search.reach * sides[0])
-        return Cells(energy, torch.cat(peaks) * reliable, reliable, self.search, detail)
+            energy = like_the_rest(energy, reliable)
+            colour = like_the_rest(colour, reliable)
+        return Cells(energy, found.peaks * reliable, reliable, self.search, colour, found.detail)
+
+    @property
+    def sides(self) -> list[int]:
+        """Side of a cell at each scale."""
+        return [self.search.cell // scale for scale in self.search.scales]
+
+    def responses_by_cell(self, planes: Tensor, strip: int = 2**18) -> "ByCell":
+        """Return what is kept of the responses. A large picture is seen in strips of about `strip`
+        pixels, because its responses would need twenty times its memory."""
+        height, width = planes.shape[1:]
+        cell = self.search.cell
+        nearby = (self.search.reach * self.sides[0] + 1) * self.search.scales[0]
+        halo = cell * -(-(SIDE // 2 * max(self.search.scales) + nearby) // cell)
+        rows = max(cell * (strip // width // cell), 2 * halo)
+        if self.for_signals or height < 2 * rows:
+            return self.by_cell(planes)
+        found = []
+        tops = range(0, height - rows + 1, rows)
+        for top, bottom in zip(tops, [*tops[1:], height], strict=True):
+            above = min(top, halo)
+            part = self.by_cell(planes[:, top - above : bottom + halo])
+            extent = bottom - top if bottom < height else height
+            found.append(part.rows_between(above, above + extent, cell, self.search.scales[0]))
+        return ByCell(
+            torch.cat([part.sizes for part in found], 1),
+            torch.cat([part.peaks for part in found], 1),
+            torch.cat([part.detail for part in found]),
+        )
+
+    def by_cell(self, planes: Tensor) -> "ByCell":
+        """Return what is kept of the responses to planes [C, H, W]."""
+        responses = self.responses(planes)
+        by_scale = list(zip(responses, self.sides, strict=True))
+        sizes = [mean_pool(r.abs(), side, self.search) for r, side in by_scale]
+        peaks = [
+            peak
+            for r, side in by_scale
+            for peak in (max_pool(r, side, self.search), max_pool(-r, side, self.search))
+        ]
+        detail = detail_of(responses[0], self.search.reach * self.sides[0])
+        return ByCell(torch.cat(sizes), torch.cat(peaks), detail)
 
     def far_from_gaps(self, known: Tensor, half_known: Tensor) -> Tensor:
         """Return which cells [rows, columns] show what is known [H, W], and not the border of a
@@ -209,6 +280,11 @@ class Filters:
         clean = mean_pool(around_pixel, self.search.cell, self.search)[0] >= CLEAN
         enough = int((clean & half_known).sum()) >= FEWEST_CLEAN * int(half_known.sum())
         return clean if enough else torch.ones_like(clean)
+
+
+def like_the_rest(values: Tensor, known: Tensor) -> Tensor:
+    """Return values [D, rows, columns] whose unknown cells are the mean of the known ones."""
+    return torch.where(known, values, values[:, known].mean(1)[:, None, None])
 
 
 def enlarged(values: Tensor, times: int, size: Sequence[int]) -> Tensor:
@@ -246,21 +322,22 @@ def learn_filters(
     """Return the filters that separate features [F, k, k], or [F, 1, k] of signals, from normal
     pictures, each [C, H, W]."""
     size = (1 if features.shape[1] == 1 else SIDE, SIDE)
-    dark, mixing = learn_channels(pictures, search, as_they_are=aligned or size[0] == 1)
+    as_they_are = aligned or size[0] == 1
+    colour = not as_they_are and is_colour(pictures[0])
+    dark, mixing = learn_channels(pictures, search, as_they_are, colour)
     plain = Filters(dark, mixing, torch.empty(0), search, aligned)
     scales = search.scales
     if aligned:
         advance(len(pictures))
         kernels = centred(features).unflatten(1, size).expand(len(scales), len(mixing), -1, -1, -1)
         return replace(plain, kernels=kernels.float().contiguous())
-    sums = torch.zeros(
-        len(scales), len(mixing), math.prod(size), math.prod(size), dtype=torch.float64
-    )
+    seen = 1 if colour else len(mixing)
+    sums = torch.zeros(len(scales), seen, math.prod(size), math.prod(size), dtype=torch.float64)
     counts = torch.zeros(len(scales), 1, 1, 1, dtype=torch.float64)
     for picture in pictures:
         planes, _ = plain.planes(picture)
         for total, count, scale in zip(sums, counts, scales, strict=True):
-            patches = spread_patches(shrink(planes, scale, search), size)
+            patches = spread_patches(shrink(planes[:seen], scale, search), size)
             total += (patches.mT @ patches).double()
             count += patches.shape[1]
         advance(1)
@@ -270,10 +347,10 @@ def learn_filters(
 
 
 def learn_channels(
-    pictures: Iterable[Tensor], search: Search, as_they_are: bool
+    pictures: Iterable[Tensor], search: Search, as_they_are: bool, colour: bool = False
 ) -> tuple[float, Tensor]:
-    """Return the brightness that counts as dark, and the matrix that makes channels uncorrelated,
-    with variance 1."""
+    """Return the brightness that counts as dark, and the matrix that makes planes of variance 1 of
+    the channels: uncorrelated ones; in colour, the mean of the channels, then what remains."""
     known = [picture[:, picture.isfinite().all(0)].double() for picture in pictures]
     counted = [values for values in known if values.shape[1]]
     lowest = min(float(values.min()) for values in counted)
@@ -283,8 +360,21 @@ def learn_channels(
     covariance = sum(
         torch.atleast_2d(torch.cov(light, correction=0)) / len(counted) for light in lights
     )
+    covariance = torch.as_tensor(covariance)
+    first = torch.empty(0, len(covariance), dtype=torch.float64)
+    if colour:
+        first = torch.full((1, len(covariance)), 1 / len(covariance), dtype=torch.float64)
+        centring = torch.eye(len(covariance), dtype=torch.float64) - first
+        first = first / (first @ covariance @ first.mT + LEAST_VARIANCE).sqrt()
+        covariance = centring @ covariance @ centring
     variances, axes = torch.linalg.eigh(covariance)
-    return dark, (axes / (variances + LEAST_VARIANCE).sqrt()).mT.float()
+    others = (axes / (variances + LEAST_VARIANCE).sqrt()).mT[len(first) :]
+    return dark, torch.cat([first, others]).float()
+
+
+def is_colour(picture: Tensor) -> bool:
+    """Tell whether a picture [C, H, W] is in colour; signals have height 1."""
+    return len(picture) == 3 and picture.shape[1] > 1
 
 
 def matched(features: Tensor, covariance: Tensor) -> Tensor:
@@ -351,27 +441,28 @@ def shrink(planes: Tensor, scale: int, search: Search) -> Tensor:
 
 def mean_pool(values: Tensor, side: int, search: Search) -> Tensor:
     """Return the mean of every square of a picture [C, H, W]."""
-    squares = whole_squares(values, side)
-    return F.avg_pool2d(squares[None], side, ceil_mode=True, count_include_pad=False)[0]
+    pool = partial(F.avg_pool2d, kernel_size=side, ceil_mode=True, count_include_pad=False)
+    return _by_squares(pool, values[None], side)[0]
 
 
 def max_pool(values: Tensor, side: int, search: Search) -> Tensor:
     """Return the largest value of every square of a picture [C, H, W]."""
-    squares = whole_squares(values, side)
-    return F.max_pool2d(squares[None], side, ceil_mode=True)[0]
+    pool = partial(F.max_pool2d, kernel_size=side, ceil_mode=True)
+    return _by_squares(pool, values[None], side)[0]
 
 
-def whole_squares(values: Tensor, side: int) -> Tensor:
-    """Return a picture [C, H, W] whose last squares are as large as all others: they begin earlier,
-    and overlap those before them. A mean of few pixels varies more, so a part of a square would
-    look odd at the lower and right border."""
-    for axis in (1, 2):
+def _by_squares(pool: Callable[[Tensor], Tensor], values: Tensor, side: int) -> Tensor:
+    """Return a value for every square of pictures [1, C, H, W]. The last squares are as large as
+    all others: they begin earlier, and overlap those before them. A mean of few pixels varies more,
+    so a part of a square would look odd at the lower and right border."""
+    for axis in (2, 3):
         length = values.shape[axis]
         rest = length % side
         if rest and length > side:
-            index = torch.cat([torch.arange(length - rest), torch.arange(length - side, length)])
-            values = values.index_select(axis, index)
-    return values
+            first = _by_squares(pool, values.narrow(axis, 0, length - rest), side)
+            last = _by_squares(pool, values.narrow(axis, length - side, side), side)
+            return torch.cat([first, last], axis)
+    return pool(values)
 
 
 def around(values: Tensor, side: int) -> Tensor:

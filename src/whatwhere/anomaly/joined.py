@@ -16,6 +16,7 @@ from whatwhere.anomaly.evidence import LEAST
 
 LEVELS = (0.1, 0.5, 0.75, 0.9)  # shares of normal pictures below the bends of the curve
 AREAS = (0.1, 0.5, 0.9, 0.99, 0.999, 0.9999)  # shares of the area of normal pictures
+AT_ONCE = 2**16  # values whose ranks are computed at a time
 FEWEST = 30  # pixels above the highest bend
 
 
@@ -53,8 +54,13 @@ class Ranks:
         """-log of the share of normal pictures, or of their area, above scores [...]."""
         heights = -torch.log1p(-self.shares)
         slopes = heights.diff() / self.bends.diff()
-        part = torch.bucketize(scores.double(), self.bends[1:-1])
-        return (heights[part] + slopes[part] * (scores - self.bends[part])).to(scores.dtype)
+        found = torch.empty_like(scores)
+        # A part at a time, since float64 and the numbers of parts need many times the memory.
+        parts = zip(found.view(-1).split(AT_ONCE), scores.flatten().split(AT_ONCE), strict=True)
+        for out, values in parts:
+            part = torch.bucketize(values.double(), self.bends[1:-1])
+            out.copy_(heights[part] + slopes[part] * (values - self.bends[part]))
+        return found
 
 
 def join(ranks: Sequence[Ranks], scores: Sequence[Tensor]) -> Tensor:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from whatwhere.anomaly.aligned import OBJECT, NormalObject, learn_object
 from whatwhere.anomaly.evidence import (
+    COLOUR,
     FEATURES,
     RECORDING,
     SMALL_SURFACE,
@@ -201,7 +202,8 @@ def kinds_of(extract: Filters | GivenFeatures, aligned: bool) -> Kinds:
         SMALL: SMALL_SURFACE,
         SIGNAL: RECORDING,
     }
-    return by_search[extract.search]
+    kinds = by_search[extract.search]
+    return kinds | COLOUR if extract.sees_colour else kinds
 
 
 Learner = Callable[[int | None], NormalSurface | NormalObject]

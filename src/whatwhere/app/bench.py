@@ -10,13 +10,19 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from whatwhere.commands.builder import Settings, command
 from whatwhere.spec import InferenceSpec, LineSearch, Phase, Power
 from whatwhere.spec.execution import Execution
+
+if TYPE_CHECKING:
+    import torch
+
+    from whatwhere.engines import Engine
+    from whatwhere.model import Problem
 
 
 @command((Execution, "device"), flags="device")
@@ -71,7 +77,7 @@ def cases(steps: int) -> dict[str, tuple[Phase, InferenceSpec]]:
 
 
 def bench_inference(
-    device: Any, *, images: int, steps: int, repeats: int
+    device: "torch.device", *, images: int, steps: int, repeats: int
 ) -> Iterator[dict[str, object]]:
     """Yield the image-iterations per second of every engine that supports a case, on a CPU with one
     thread and with two.
@@ -115,7 +121,9 @@ def bench_inference(
                 }
 
 
-def _time_solves(engine: Any, problem: Any, repeats: int, threads: int) -> Iterator[float]:
+def _time_solves(
+    engine: "Engine", problem: "Problem", repeats: int, threads: int
+) -> Iterator[float]:
     """Warm up, then time whole solves that start from the warm latents."""
     import torch
 

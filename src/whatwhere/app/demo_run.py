@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypedDict
 
 import numpy as np
 import torch.nn.functional as F
@@ -66,7 +66,33 @@ class DemoSettings:
 _USUAL = DemoSettings()
 
 
-def svm_errors(result: dict[str, Any]) -> dict[str, str]:
+class SvmErrors(TypedDict):
+    """Errors of a linear SVM from one description; `score` has the fields of `protocol.Score`."""
+
+    name: str
+    dimensions: int
+    score: dict[str, Any]
+
+
+class FewLabelErrors(TypedDict):
+    """Errors with a number of labels that were drawn several times."""
+
+    labels: int
+    errors: list[float]
+    mean: float
+
+
+class DemoResult(TypedDict):
+    """What `demo.json` holds."""
+
+    scores: list[SvmErrors]
+    few_labels: list[FewLabelErrors]
+    seconds: float
+    learning_seconds: float
+    engine: str
+
+
+def svm_errors(result: DemoResult) -> dict[str, str]:
     """Return the errors of a linear SVM in words, for the pixels and for every layer."""
     return {
         row["name"]: (
@@ -79,13 +105,14 @@ def svm_errors(result: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def few_label_errors(result: dict[str, Any]) -> dict[str, str]:
+def few_label_errors(result: DemoResult) -> dict[str, str]:
     """Return the errors with a few labels, which were drawn several times, in words."""
     return {
-        f"{labels} labels": (
-            f"{mean:.2%} (mean of {len(errors)} draws: {min(errors):.2%} to {max(errors):.2%})"
+        f"{row['labels']} labels": (
+            f"{row['mean']:.2%} (mean of {len(row['errors'])} draws:"
+            f" {min(row['errors']):.2%} to {max(row['errors']):.2%})"
         )
-        for labels, errors, mean in (row.values() for row in result["few_labels"])
+        for row in result["few_labels"]
     }
 
 
@@ -98,7 +125,7 @@ def run_demo(
     images: tuple[Images, Images] | None = None,
     settings: DemoSettings = _USUAL,
     overwrite: bool = False,
-) -> dict[str, object]:
+) -> DemoResult:
     """Run the demo into a folder: the files of a run, `explorer.html`, `report.html`, and the
     result, `demo.json`.
 
@@ -112,13 +139,13 @@ def run_demo(
     claim([folder / file for file in _FILES], folder=folder, overwrite=overwrite)
     recipe = recipe or read_recipe("demo")
     training, test = images or (data.load("digits"), data.load("digits", split="test"))
-    y = cast(Any, training.labels)
-    y_test = cast(Any, test.labels)
+    y = _labels(training)
+    y_test = _labels(test)
     with tempfile.TemporaryDirectory() as workplace:
         run = learn(recipe, training, Path(workplace) / "run", stage, engine, settings)
         contents = {file: (Path(workplace) / "run" / file).read_bytes() for file in _RUN_FILES}
     learned = time.monotonic() - start
-    scores = []
+    scores: list[SvmErrors] = []
     for name, x, x_test in _descriptions(run, training, test, engine, stage):
         with stage(f"{name}: linear SVM", len(protocol.C_GRID) + 1) as advance:
             best, _ = protocol.choose(x, y, progress=advance)
@@ -137,8 +164,13 @@ def run_demo(
             settings=ExplorerSettings(examples=settings.explored, code_steps=settings.code_steps),
         )
         contents[_EXPLORER] = made.export(advance).encode()
-    times = {"seconds": time.monotonic() - start, "learning_seconds": learned}
-    result = {"scores": scores, "few_labels": few, **times, "engine": run.history[-1].engine}
+    result = DemoResult(
+        scores=scores,
+        few_labels=few,
+        seconds=time.monotonic() - start,
+        learning_seconds=learned,
+        engine=run.history[-1].engine,
+    )
     with stage("drawing the report", 1) as advance:
         contents[REPORT] = _demo_page(run, result, test[: settings.shown], len(test)).encode()
         advance(1)
@@ -195,7 +227,7 @@ def _few_label_scores(
     engine: str,
     stage: Stage,
     settings: DemoSettings,
-) -> list[dict[str, object]]:
+) -> list[FewLabelErrors]:
     """Measure errors on test images, with a few labels of the training images, drawn several times.
 
     A graph assigns a class to every training image, and a linear SVM learns from these classes.
@@ -215,7 +247,7 @@ def _few_label_scores(
         )
     z, z_test = (metric(part).numpy() for part in rows)
     counts = [each * len(np.unique(y)) for each in settings.labels]
-    scores = []
+    scores: list[FewLabelErrors] = []
     title = f"{listed(counts)} labels: classifying with the graph"
     with stage(title, settings.draws * len(counts)) as advance:
         graph = GraphClassifier(class_prior="uniform").fit(z, y)
@@ -232,7 +264,12 @@ def _few_label_scores(
     return scores
 
 
-def _demo_page(run: TrainedRun, result: dict[str, Any], shown: Tensor, tested: int) -> str:
+def _labels(images: Images) -> np.ndarray:
+    assert images.labels is not None, "the demo has labels"
+    return images.labels
+
+
+def _demo_page(run: TrainedRun, result: DemoResult, shown: Tensor, tested: int) -> str:
     """Return the report as one HTML file; it needs no other file, and links to the explorer.
 
     shown   test images, which are reconstructed

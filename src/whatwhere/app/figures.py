@@ -3,7 +3,7 @@
 import io
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import typer
 
@@ -15,6 +15,7 @@ from whatwhere.commands.outputs import Stages, claim, write
 from whatwhere.spec.execution import Execution
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from torch import Tensor
 
 _Format = Literal["png", "pdf", "svg"]
@@ -85,10 +86,11 @@ def _open_figures(
     return ww.figures.RunFigures(trained, chosen, engine=engine, stage=stages.stage)
 
 
-def _encode_figure(figure: Any, format: _Format) -> bytes:
+def _encode_figure(figure: "Figure | bytes | None", format: _Format) -> bytes:
     """Return the file of a figure of matplotlib; an animation is a file already."""
     if isinstance(figure, bytes):
         return figure
+    assert figure is not None, "a section without a figure"
     content = io.BytesIO()
     ww.figures.save(figure, content, format)
     return content.getvalue()

@@ -2,13 +2,36 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from whatwhere.commands.builder import command
 from whatwhere.commands.old_forms import Moved
+
+if TYPE_CHECKING:
+    from whatwhere.data.catalogue import Entry
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is known about a model or a data set.
+
+    facts      its title, licence, folder and so on
+    available  whether all of its files are there
+    files      the state of each file by its name
+    """
+
+    facts: Mapping[str, str]
+    available: bool
+    files: Mapping[str, str]
+
+    def table(self) -> dict[str, object]:
+        """Return all but the files."""
+        return {**self.facts, "available": self.available}
+
 
 PACKAGES = (
     "whatwhere",
@@ -45,19 +68,20 @@ def info(name: str | None = None, *, json_: bool = False) -> None:
     show_entries(name, entries, json_)
 
 
-def show_entries(name: str, entries: Mapping[str, object], as_json: bool) -> None:
+def show_entries(name: str, entries: "Mapping[str, Entry]", as_json: bool) -> None:
     """Print what is known about a data set or a model, and verify its files. The exit status is 1
     if one is damaged."""
-    facts = {kind: _facts_of(entry) for kind, entry in entries.items()}
+    known = {kind: _known_of(entry) for kind, entry in entries.items()}
     if as_json:
+        facts = {kind: {**one.table(), "files": one.files} for kind, one in known.items()}
         typer.echo(json.dumps(facts, indent=2))
     else:
         sections = [
-            "\n".join([f"{kind} {name}", *description(facts[kind], entry)])
+            "\n".join([f"{kind} {name}", *_description(known[kind], entry)])
             for kind, entry in entries.items()
         ]
         typer.echo("\n\n".join(sections))
-    if any("damaged" in known["files"].values() for known in facts.values()):
+    if any("damaged" in one.files.values() for one in known.values()):
         raise typer.Exit(1)
 
 
@@ -89,13 +113,13 @@ def _show_run(run: Path, as_json: bool) -> None:
         typer.echo(f"{run}: {recipe!r}\n{line}")
 
 
-def find(name: str) -> dict[str, Any]:
+def find(name: str) -> dict[str, "Entry"]:
     """Return the data set and the model of this name; at least one of them exists."""
     from whatwhere.data import models
     from whatwhere.data.catalogue import CATALOGUE
     from whatwhere.errors import SpecError, did_you_mean
 
-    entries: dict[str, object] = {}
+    entries: dict[str, Entry] = {}
     if name in CATALOGUE:
         entries["data set"] = CATALOGUE[name]
     if name in models.names():
@@ -109,24 +133,25 @@ def find(name: str) -> dict[str, Any]:
     return entries
 
 
-def _facts_of(entry: Any) -> dict[str, Any]:
+def _known_of(entry: "Entry") -> _Known:
     """Return what is known about a model or a data set, and the state of its files."""
     from whatwhere.data.catalogue import folder_of, missing_files, verify
 
     facts = {"title": entry.title, **entry.facts, "folder": str(folder_of(entry))}
     files = {file.name: str(verify(entry, file)) for file in entry.files}
-    return {**facts, "available": not missing_files(entry), "files": files}
+    return _Known(facts, not missing_files(entry), files)
 
 
-def description(facts: dict[str, Any], entry: Any) -> list[str]:
+def _description(known: _Known, entry: "Entry") -> list[str]:
     """Return a model's card, or the facts of a data set, and the state of the files."""
-    known = [row(fact) for fact in facts.items() if fact[0] != "files"]
+    lines = [row(fact) for fact in known.table().items()]
     if entry.card:
-        known = _card_as_text(entry.card)
-    states = [f"  {state:<9} {facts['folder']}/{name}" for name, state in facts["files"].items()]
-    if not facts["available"]:
+        lines = _card_as_text(entry.card)
+    folder = known.facts["folder"]
+    states = [f"  {state:<9} {folder}/{name}" for name, state in known.files.items()]
+    if not known.available:
         states.append(f"  not available: {entry.how_to_get}")
-    return [*known, "", *states]
+    return [*lines, "", *states]
 
 
 def _card_as_text(card: str) -> list[str]:
@@ -152,7 +177,7 @@ def row(item: tuple[str, object]) -> str:
     return f"  {item[0]:<14} {item[1]}"
 
 
-def gather() -> dict[str, Any]:
+def gather() -> dict[str, dict[str, str]]:
     """Return the installed versions, the devices, the state of each engine, models and data
     sets."""
     import platform
@@ -186,7 +211,7 @@ def installed_version(package: str) -> str:
         return "not installed"
 
 
-def summary(entry: Any) -> str:
+def summary(entry: "Entry") -> str:
     from whatwhere.data.catalogue import missing_files
 
     text = entry.title

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
@@ -18,6 +18,8 @@ from whatwhere.spec.execution import TrainingOptions
 from whatwhere.spec.toml import read_recipe
 
 if TYPE_CHECKING:
+    from signal import _HANDLER
+
     from whatwhere.learning.defaults import Defaults
 
 Kind = TypeVar("Kind")
@@ -193,7 +195,9 @@ def stop_on_signal() -> Iterator[Callable[[], bool]]:
         if not may_repeat:
             signal.signal(number, before[number])
 
-    before: dict[int, Any] = {n: signal.signal(n, ask) for n in (signal.SIGINT, signal.SIGTERM)}
+    before: dict[int, _HANDLER] = {}
+    for caught in (signal.SIGINT, signal.SIGTERM):
+        before[caught] = signal.signal(caught, ask)
     try:
         yield lambda: bool(asked)
     finally:

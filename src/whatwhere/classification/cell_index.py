@@ -9,7 +9,6 @@ share of them (benchmarks/labels/many_rows.py).
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -71,7 +70,7 @@ class CellIndex:
         self.cells, self.recall = self._enough_cells(how)
 
     def nearest(
-        self, queries: Tensor, count: int, progress: Callable[[int], Any] = no_op
+        self, queries: Tensor, count: int, progress: Callable[[int], object] = no_op
     ) -> Nearest:
         """Find the `count` nearest rows of each query, few of them wrong.
 
@@ -80,7 +79,7 @@ class CellIndex:
         return self._search(queries, count, self.cells, progress)
 
     def _search(
-        self, queries: Tensor, count: int, cells: int, progress: Callable[[int], Any] = no_op
+        self, queries: Tensor, count: int, cells: int, progress: Callable[[int], object] = no_op
     ) -> Nearest:
         squares = queries.new_empty(len(queries), count)
         found = torch.empty(len(queries), count, dtype=torch.long, device=queries.device)

@@ -3,11 +3,12 @@ neighbours."""
 
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from whatwhere.classification import calibration
@@ -49,6 +50,16 @@ class HeldOut(NamedTuple):
     def none(cls, classes: int) -> "HeldOut":
         empty = torch.zeros(0, dtype=torch.long)
         return cls(empty, empty, torch.zeros(0, classes))
+
+
+ClassPrior = Literal["uniform"] | ArrayLike | None
+"""The shares of the classes among all rows: the same, a number for each class, or not known."""
+
+
+class _Predicts(Protocol):
+    """A fitted classifier, or a pipeline that ends with one."""
+
+    def predict(self, X: np.ndarray, /) -> np.ndarray: ...
 
 
 class GraphClassifier(ClassifierMixin, BaseEstimator):
@@ -108,7 +119,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         self,
         n_neighbors: int = 10,
         *,
-        class_prior: Literal["uniform"] | Any | None = None,
+        class_prior: ClassPrior = None,
         views: Mapping[str, int] | None = None,
         weighting: ViewWeighting | None = None,
         device: str = "cpu",
@@ -121,26 +132,26 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
         self.device = device
         self.stage = stage
 
-    def fit(self, X: Any, y: Any) -> "GraphClassifier":
+    def fit(self, X: ArrayLike, y: ArrayLike) -> "GraphClassifier":
         """Spread the labels.
 
         X : rows (n, d)
         y : their labels (n,), -1 for rows without one
         """
         require_count("n_neighbors", self.n_neighbors)
-        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32])
+        values, labels = validate_data(self, X, y, dtype=[np.float64, np.float32])
         device = choose_device(self.device)
-        rows = torch.from_numpy(np.require(X, requirements="W"))
+        rows = torch.from_numpy(np.require(values, requirements="W"))
         self.view_graphs_: ViewGraphs | None = None
         self.weights_: ViewWeights | None = None
         self.join_: ViewJoin | None = None
         self.row_graph_: RowGraph | None = None
         self.graph_: Tensor | None = None
-        is_long = len(X) >= CellSettings().fewest
+        is_long = len(rows) >= CellSettings().fewest
         stage = self.stage if is_long else no_stage
-        with stage("finding neighbours", len(X) * len(self.views or [X])) as advance:
+        with stage("finding neighbours", len(rows) * len(self.views or [rows])) as advance:
             self._connect(rows, device, advance)
-        return self.refit(y)
+        return self.refit(labels)
 
     def _connect(self, rows: Tensor, device: torch.device, advance: Callable[[int], None]) -> None:
         """Connect each row [N, d] to its nearest neighbours."""
@@ -154,7 +165,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             if len(rows) > 1:
                 self._use_graph(RowGraph.of(self.neighbours_, self.n_neighbors, advance))
 
-    def refit(self, y: Any) -> "GraphClassifier":
+    def refit(self, y: ArrayLike) -> "GraphClassifier":
         """Spread other labels (n,) over the graph that `fit` made. Making the graph takes most of
         the time of `fit`."""
         y = np.asarray(y)
@@ -259,7 +270,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             )
         return torch.from_numpy(shares / shares.sum())
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: ArrayLike) -> np.ndarray:
         """Return the probabilities of the classes for new rows, (n, n_classes)."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
@@ -268,7 +279,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
             rows = self.join_(rows)
         return np.asarray(self.new_rows_(rows).cpu().numpy())
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: ArrayLike) -> np.ndarray:
         """Return the classes of new rows, (n,)."""
         best = self.predict_proba(X).argmax(1)
         return np.asarray(self.classes_[best])
@@ -279,7 +290,7 @@ def _is_unlabelled(y: np.ndarray) -> np.ndarray:
     return np.array([label == UNLABELLED for label in y.tolist()], dtype=bool)
 
 
-def labelled_score(classifier: Any, X: Any, y: Any) -> float:
+def labelled_score(classifier: _Predicts, X: ArrayLike, y: ArrayLike) -> float:
     """Return the accuracy on rows that have a label, for scikit-learn's searches; NaN without any.
 
     classifier  a fitted `GraphClassifier`, or a pipeline that ends with one

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from whatwhere.data import Images, load
+from whatwhere.data import Images, Source, load
 from whatwhere.errors import ImageError, SpecError
+from whatwhere.files import FileFields
 from whatwhere.progress import no_op
 from whatwhere.views import Colour, Edges, MapView, Network
 
@@ -34,8 +35,8 @@ class PictureDescriber(Protocol):
         """The number of columns of each description that stands side by side, by its name."""
         ...
 
-    def __call__(self, images: Any, progress: Advance = no_op) -> Tensor: ...
-    def settings(self) -> dict[str, Any]: ...
+    def __call__(self, images: Source, progress: Advance = no_op) -> Tensor: ...
+    def settings(self) -> dict[str, object]: ...
     def tensors(self) -> dict[str, Tensor]: ...
 
 
@@ -69,7 +70,7 @@ class JoinedDescriber:
             return f"The rows describe {names}."
         return f"{self.own.why} Beside them stand {names}."
 
-    def __call__(self, images: Any, progress: Advance = no_op) -> Tensor:
+    def __call__(self, images: Source, progress: Advance = no_op) -> Tensor:
         """Describe images by rows [N, d]."""
         if not isinstance(images, Images):
             images = load(images, size=self.shape[1] if isinstance(images, str | Path) else None)
@@ -85,7 +86,7 @@ class JoinedDescriber:
             parts.append(self.own(images, progress))
         return torch.cat(parts, 1)
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, object]:
         """Return what a file holds besides tensors."""
         views = []
         for view, count in zip(self.views, self.counts, strict=True):
@@ -103,7 +104,7 @@ class JoinedDescriber:
         return {} if self.own is None else self.own.tensors()
 
 
-def read_joined(settings: Mapping[str, Any], own: PictureDescriber | None) -> JoinedDescriber:
+def read_joined(settings: FileFields, own: PictureDescriber | None) -> JoinedDescriber:
     """Return the describer that a file holds.
 
     own  the describer of its learned features

@@ -1,21 +1,22 @@
 """Rows for a classifier from the maps of any network, in the interface of scikit-learn."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
-from whatwhere.data import Images, load
+from whatwhere.data import Images, Source, load
 from whatwhere.errors import MissingExtra, SpecError
 from whatwhere.nn.feature_maps import FeatureMaps, check_features, feature_maps
+
+if TYPE_CHECKING:
+    from sklearn.utils import Tags
 
 try:
     from sklearn.base import BaseEstimator, TransformerMixin
 except ImportError:
     raise MissingExtra("scikit-learn", "MapFeatures") from None
-
-BATCH = 32  # pictures that the callable gets at a time
 
 
 class MapFeatures(TransformerMixin, BaseEstimator):
@@ -43,25 +44,26 @@ class MapFeatures(TransformerMixin, BaseEstimator):
         self.features = features
         self.cells = cells
 
-    def fit(self, X: Any, y: Any = None) -> "MapFeatures":
+    def fit(self, X: Source, y: object = None) -> "MapFeatures":
         """Check the settings; nothing is learned."""
         check_features(self.features)
         if self.cells < 1:
             raise SpecError(f"Got cells = {self.cells!r}; expected 1 or more.")
         return self
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: Source) -> np.ndarray:
         """Rows (n, D) of pictures of one size, as `ww.data.load` takes them."""
         self.fit(X)
         images = X if isinstance(X, Images) else load(X)
         rows = []
-        for start in range(0, len(images), BATCH):
-            maps = feature_maps(self.features, images[start : start + BATCH])
+        batch = 32  # pictures that the callable gets at a time
+        for start in range(0, len(images), batch):
+            maps = feature_maps(self.features, images[start : start + batch])
             means = [F.adaptive_avg_pool2d(one, self.cells).flatten(1) for one in maps]
             rows.append(torch.cat([F.normalize(values, dim=1) for values in means], 1))
         return torch.cat(rows).numpy()
 
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> "Tags":
         tags = super().__sklearn_tags__()
         tags.requires_fit = False
         tags.input_tags.two_d_array = False

@@ -2,12 +2,15 @@
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from whatwhere.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 try:
     from scipy import sparse
@@ -88,7 +91,7 @@ def connected_parts(graph: Tensor) -> Tensor:
     return torch.from_numpy(parts).to(graph.device)
 
 
-def scipy_matrix(graph: Tensor) -> Any:
+def scipy_matrix(graph: Tensor) -> "csr_array":
     """Return the same matrix for SciPy."""
     # indices of half the size make products faster
     index = torch.int32 if graph.values().numel() < 2**31 else torch.int64

@@ -28,10 +28,10 @@ from whatwhere.classification.where import (
     choose_where,
     with_choice,
 )
-from whatwhere.data import Images, load
+from whatwhere.data import Images, Source, load
 from whatwhere.engines.devices import choose_device
 from whatwhere.errors import ImageError, SpecError, plural
-from whatwhere.files import disk_errors, open_regular, readable, untrusted, write_atomic
+from whatwhere.files import FileFields, disk_errors, open_regular, readable, untrusted, write_atomic
 from whatwhere.learning import (
     TrainedRun,
     TrainingCallbacks,
@@ -79,8 +79,8 @@ class Describer:
 
     def __call__(
         self,
-        images: Any,
-        progress: Callable[[int], Any] = lambda images: None,
+        images: Source,
+        progress: Callable[[int], object] = lambda images: None,
         anywhere_rows: Tensor | None = None,
     ) -> Tensor:
         """Rows of images.
@@ -122,7 +122,7 @@ class Describer:
         parts = {"textures": self.anywhere, "shapes": self.metric}
         return {name: len(metric.matrix) for name, metric in parts.items() if metric is not None}
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, object]:
         """Return what a file holds besides tensors."""
         how = Distortions() if self.metric is None else self.metric.how
         return {"how": asdict(how), "shape": self.shape, "recipe": to_toml(self.recipe)}
@@ -135,7 +135,7 @@ class Describer:
         return model | place | anywhere
 
 
-def _progress_of_passes(progress: Callable[[int], Any], passes: int) -> Callable[[int], None]:
+def _progress_of_passes(progress: Callable[[int], object], passes: int) -> Callable[[int], None]:
     """Make a function to call with the number of images just done in one of several passes over the
     same images. It reports an image to `progress` once every pass has done as many images."""
     done = 0
@@ -171,11 +171,11 @@ class PictureClassifier:
     join: ViewJoin | None = None
 
     def predict_proba(
-        self, images: Any, progress: Callable[[int], Any] = lambda images: None
+        self, images: Source | Tensor, progress: Callable[[int], object] = lambda images: None
     ) -> np.ndarray:
         """Return the probabilities [n, K] of images as `data.load` takes them, or of rows [n,
         r]."""
-        queries = images
+        queries: Any = images
         if self.describe is not None and getattr(images, "ndim", 0) != 2:
             queries = self.describe(images, progress)
         if getattr(queries, "ndim", 0) != 2 or queries.shape[1] != self.rows.shape[1]:
@@ -190,7 +190,7 @@ class PictureClassifier:
         known = NewRows(Neighbours(rows), self.probabilities, self.n_neighbors)
         return np.asarray(known(values).numpy())
 
-    def predict(self, images: Any) -> np.ndarray:
+    def predict(self, images: Source) -> np.ndarray:
         """Return the names of the classes, [n]."""
         return np.asarray(np.array(self.classes)[self.predict_proba(images).argmax(1)])
 
@@ -203,7 +203,7 @@ class PictureClassifier:
     def to_bytes(self) -> bytes:
         """Return the content of the file that `save` writes."""
         tensors = {"rows": self.rows.float(), "probabilities": self.probabilities.float()}
-        settings: dict[str, Any] = {"classes": self.classes, "n_neighbors": self.n_neighbors}
+        settings: dict[str, object] = {"classes": self.classes, "n_neighbors": self.n_neighbors}
         if self.describe is not None:
             tensors |= self.describe.tensors()
             settings |= self.describe.settings()
@@ -257,13 +257,13 @@ def is_classifier(path: Path) -> bool:
         return False
 
 
-def _describer(settings: dict[str, Any], tensors: dict[str, Tensor]) -> PictureDescriber | None:
+def _describer(settings: FileFields, tensors: dict[str, Tensor]) -> PictureDescriber | None:
     """Return the describer that a file holds; None if it classifies rows only."""
     own = _own_describer(settings, tensors) if "recipe" in settings else None
     return read_joined(settings, own) if "views" in settings else own
 
 
-def _own_describer(settings: dict[str, Any], tensors: dict[str, Tensor]) -> Describer:
+def _own_describer(settings: FileFields, tensors: dict[str, Tensor]) -> Describer:
     """Return the describer of learned features."""
     recipe = override(Recipe.paper(), tomllib.loads(settings["recipe"]))
     layers = range(1, recipe.model.depth + 1)

@@ -8,7 +8,6 @@ score = evaluate(X, y, X_test, y_test, chosen.C, start=chosen.svm)      # all tr
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
@@ -69,7 +68,7 @@ def choose(
     grid: Sequence[float] = C_GRID,
     validation: Sequence[np.ndarray] = (),
     device: torch.device | str = "cpu",
-    progress: Callable[[int], Any] = lambda trials: None,
+    progress: Callable[[int], object] = lambda trials: None,
 ) -> tuple[Trial, tuple[Trial, ...]]:
     """Return the best C on validation images, the smallest if errors are equal, and all trials.
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,7 +34,7 @@ class RowGraph:
 
     @classmethod
     def of(
-        cls, neighbours: Neighbours, count: int, progress: Callable[[int], Any] = no_op
+        cls, neighbours: Neighbours, count: int, progress: Callable[[int], object] = no_op
     ) -> "RowGraph":
         """Connect every row to `count` others; the weight of a pair falls with its distance.
 

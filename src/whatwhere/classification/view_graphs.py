@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from torch import Tensor
 
@@ -57,7 +56,7 @@ class ViewGraphs:
         device: object,
         count: int,
         weighting: ViewWeighting,
-        progress: Callable[[int], Any] = no_op,
+        progress: Callable[[int], object] = no_op,
     ) -> "ViewGraphs":
         """Connect the rows [N, Σ d] by each view, every row to `count` others.
 

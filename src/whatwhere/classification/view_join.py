@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from whatwhere.errors import ImageError, SpecError
+from whatwhere.files import FileFields
 
 _MEAN = "join.mean"  # name of the tensor in a file
 
@@ -64,12 +64,12 @@ class ViewJoin:
         """Return what a file holds of it, next to `settings`; `read_join` is the inverse."""
         return {_MEAN: self.mean}
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, object]:
         """Return the names, columns and weights of the views."""
         return {"join": {"columns": dict(self.columns), "weights": list(self.weights)}}
 
 
-def read_join(settings: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> ViewJoin | None:
+def read_join(settings: FileFields, tensors: Mapping[str, Tensor]) -> ViewJoin | None:
     """Return the join that a file holds; None if its rows are of one description."""
     if "join" not in settings:
         return None

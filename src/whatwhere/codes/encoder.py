@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from whatwhere.data.parts import PartRecord, read_record, text_checksum
 from whatwhere.data.pictures import Pictures, picture_names
 from whatwhere.data.stored_array import StoredArray
 from whatwhere.engines.cpu.first_use import connected_weights
-from whatwhere.engines.threads import workers
+from whatwhere.engines.threads import Map, workers
 from whatwhere.errors import RunError
 from whatwhere.files import disk_errors, new_folder
 from whatwhere.inference import infer
@@ -173,10 +173,10 @@ class Encoder:
                     kept.keep_batches(number, saved, parts[saved:])
             raise
 
-    def _map(self) -> AbstractContextManager[Callable[..., Iterator[Any]]]:
+    def _map(self) -> AbstractContextManager[Map]:
         """Yield `map` for batches: pictures of different sizes at the same time, each in one
         thread."""
-        return workers() if self._in_threads else nullcontext(map)
+        return workers() if self._in_threads else nullcontext(cast(Map, map))
 
     @property
     def _in_threads(self) -> bool:

@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 import torch
@@ -37,6 +37,12 @@ from whatwhere.files import (
     untrusted,
 )
 from whatwhere.latents import Background, Latents, SparseLatents, SparseMap
+from whatwhere.model import DeconvNet
+
+if TYPE_CHECKING:
+    import pandas
+    import xarray
+
 
 Array = np.ndarray
 FORMAT = "whatwhere codes 1"  # the format of a block
@@ -127,18 +133,18 @@ class Codes:
         """Return what and where of one image, dense, as `infer` returns them."""
         return self[image].dense()
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> "pandas.DataFrame":
         """Return a pandas.DataFrame with a row for every feature that is not 0: its image, map,
         row, column and value, μ and γ of its region if the codes have them, and the image's name
         and label if they have these."""
         return tables.to_pandas(self)
 
-    def to_xarray(self) -> Any:
+    def to_xarray(self) -> "xarray.DataArray":
         """Return the dense features as an xarray.DataArray with the axes image, map, row and
         column; names and labels are coordinates of the images."""
         return tables.to_xarray(self)
 
-    def decode(self, model: object, image: int) -> Tensor:
+    def decode(self, model: DeconvNet, image: int) -> Tensor:
         """Return the image [C, H, W] that a code reconstructs with the model that made it, a
         `DeconvNet`.
 
@@ -157,7 +163,7 @@ class Codes:
                 " the code of one image."
             )
 
-    def _check_model(self, model: Any) -> None:
+    def _check_model(self, model: DeconvNet) -> None:
         """Raise an ImageError if another model made the codes. A file of one block does not
         record its model."""
         if self.model and model.checksum != self.model:
@@ -223,7 +229,7 @@ class _CodeBlock:
         where = tuple(self._map(f"where{k}", image) for k in range(1, self.depth + 1))
         return SparseLatents(self._map("features", image), where, self._background(image))
 
-    def decode(self, model: Any, image: int) -> Tensor:
+    def decode(self, model: DeconvNet, image: int) -> Tensor:
         """Return the image [C, H, W] that a code reconstructs with the model that made it, a
         `DeconvNet`."""
         if not self.depth:

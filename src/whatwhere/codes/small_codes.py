@@ -22,7 +22,6 @@ Measured on digits: docs/explanation/millions.md.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -233,7 +232,9 @@ def angle(product: Tensor) -> Tensor:
 # In few bits, and back ----------------------------------------------------------------------------
 
 
-def shrink(arrays: Mapping[str, Array], two: Sequence[bool], reach: Sequence[Array]) -> Any:
+def shrink(
+    arrays: Mapping[str, Array], two: Sequence[bool], reach: Sequence[Array]
+) -> dict[str, Array]:
     """Return the arrays of a block in few bits.
 
     two    whether the regions of each layer have two elements along every axis
@@ -337,7 +338,9 @@ def _gamma_levels(gamma: Array) -> Array:
     return np.where(gamma > 0, levels, -128).astype(np.int8)
 
 
-def _places(name: str, arrays: Mapping[str, Array], counts: Array, indices: Array) -> Any:
+def _places(
+    name: str, arrays: Mapping[str, Array], counts: Array, indices: Array
+) -> dict[str, Array]:
     """Write places as gaps within each image, in as few bytes as the largest needs."""
     first = np.zeros(len(indices), bool)
     begins = np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(np.int64)

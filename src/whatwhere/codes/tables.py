@@ -3,23 +3,27 @@ axes."""
 
 import importlib
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from whatwhere.errors import MissingExtra
 
 if TYPE_CHECKING:
+    import pandas
+    import xarray
+
     from whatwhere.codes.files import Codes
 
 
-def to_pandas(codes: "Codes") -> Any:
+def to_pandas(codes: "Codes") -> "pandas.DataFrame":
     """Return a row for every feature that is not 0: its image, place and value, and where it is in
     its region, if the codes have pooling variables of the top layer."""
     pandas = _package("pandas", "a table of codes")
-    parts: dict[str, list[np.ndarray[Any, Any]]] = {}
+    parts: dict[str, list[np.ndarray]] = {}
 
-    def add(name: str, values: Any) -> None:
+    def add(name: str, values: ArrayLike) -> None:
         parts.setdefault(name, []).append(np.asarray(values))
 
     for image in range(len(codes)):
@@ -45,7 +49,7 @@ def to_pandas(codes: "Codes") -> Any:
     return table
 
 
-def to_xarray(codes: "Codes") -> Any:
+def to_xarray(codes: "Codes") -> "xarray.DataArray":
     """Return the dense features as a `DataArray` with the axes image, map, row and column, and
     names and labels as coordinates of the images."""
     xarray = _package("xarray", "an array of codes")

@@ -119,7 +119,7 @@ class Setting:
         return "" if self.default in (None, ()) else value_in_words(self.default)
 
 
-def _value_types(hint: Any) -> list[Any]:
+def _value_types(hint: object) -> list[Any]:
     """Return the types besides None in a type hint."""
     if get_origin(hint) in (tuple, list):
         return [hint]
@@ -160,7 +160,10 @@ class Settings:
     """The settings given by flags and by `--set`; if one is given twice, the last value counts."""
 
     def __init__(
-        self, known: Mapping[str, Setting], flags: Mapping[str, Any], changes: Sequence[str]
+        self,
+        known: Mapping[str, Setting],
+        flags: Mapping[str, str | bool | None],
+        changes: Sequence[str],
     ) -> None:
         self.known = known
         given = {name: value for name, value in flags.items() if value is not None}

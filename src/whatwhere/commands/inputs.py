@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -14,6 +14,10 @@ from whatwhere.spec import Recipe
 from whatwhere.spec.checks import Checked, Count, Positive
 from whatwhere.spec.execution import Execution, Shard, Sharding, choose_shard
 from whatwhere.spec.inference import CODING
+
+if TYPE_CHECKING:
+    from whatwhere.data.mixed import Recorded
+    from whatwhere.learning.run_folder import Notes
 
 EXECUTION = (Execution, "engine device")  # the settings that every command with inference has
 SHARD = (Sharding, "shard")  # for every command that processes pictures one by one
@@ -140,7 +144,7 @@ def read_examples(run: Path, source: str) -> "ww.data.Images":
     return read_images(run, f"{source}:test" if source in CATALOGUE else source)
 
 
-def recorded_by(run: Path) -> Any:
+def recorded_by(run: Path) -> "Recorded":
     """Return what a run recorded about the images that it was trained on."""
     from whatwhere.learning import run_folder
 
@@ -197,7 +201,7 @@ def source_of(run: Path) -> str:
     return str(source)
 
 
-def notes_of(run: Path) -> dict[str, Any]:
+def notes_of(run: Path) -> "Notes":
     """Return the inputs of the command that began a run; empty for a model file or a name."""
     from whatwhere.learning import run_folder
 

@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -43,8 +43,8 @@ def __getattr__(name: str) -> object:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-Source = str | Path | Sequence[str | Path] | np.ndarray | torch.Tensor | Images
-"""What `load` reads. A Hugging Face `Dataset` is read, too, without importing its package."""
+Source = str | Path | Sequence[str | Path] | np.ndarray | torch.Tensor | Images | cells.Table
+"""What `load` reads. A table is such as a Hugging Face `Dataset`, whose package is not needed."""
 
 
 def load(
@@ -297,7 +297,7 @@ def _open(
             return opened
         values, own_labels = opened
     elif cells.is_list_of_paths(source):
-        return MixedPictures.of_files(cast(Any, source), recorded, shard)
+        return MixedPictures.of_files(source, recorded, shard)
     else:
         name = "array"
         values = arrays.as_array(source)

@@ -214,7 +214,7 @@ def check_dtype(dtype: np.dtype, name: str) -> None:
         )
 
 
-def as_pixels(values: AnyArray, name: str, channels: Channels | None = None) -> Any:
+def as_pixels(values: AnyArray, name: str, channels: Channels | None = None) -> AnyArray:
     """Return raw pixels [N, C, H, W] of values [N, H, W], [N, C, H, W] or [N, H, W, C]; not
     copied."""
     shape = values.shape

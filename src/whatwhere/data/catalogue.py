@@ -219,7 +219,7 @@ def store(entry: Entry, file: File, source: IO[bytes], name: str) -> None:
     folder = folder_of(entry)
     digest = hashlib.sha256()
     size = 0
-    stream: Any = (
+    stream: IO[bytes] | gzip.GzipFile = (
         gzip.GzipFile(fileobj=source) if name.endswith(".gz") and not file.compressed else source
     )
     try:

@@ -9,10 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Protocol, TypeGuard, cast, overload
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 
 from whatwhere.data.images import AllPictures, Images, LazyPixels, white_used
 from whatwhere.data.mixed import Kind, Recorded, centre_square, convert, usual_side
@@ -20,17 +21,20 @@ from whatwhere.data.pictures import open_picture, read_page
 from whatwhere.errors import ImageError, listed, printable, unique_printable, warn
 from whatwhere.spec.execution import Shard
 
+if TYPE_CHECKING:
+    from PIL.Image import Image as PillowPicture
+
 _PICTURE_COLUMNS = ("image", "img", "picture", "pixel_values", "png", "jpg", "jpeg")
 _LABEL_COLUMNS = ("label", "labels", "cls", "fine_label")
 
 
-def is_dataset(source: object) -> bool:
+def is_dataset(source: object) -> "TypeGuard[Table]":
     """Tell whether this is a Hugging Face `Dataset`: a table with named columns and their
     features."""
     return all(hasattr(source, name) for name in ("column_names", "features", "__len__"))
 
 
-def is_list_of_paths(source: object) -> bool:
+def is_list_of_paths(source: object) -> TypeGuard[Sequence[str | Path]]:
     """Tell whether this is a list of files."""
     return (
         isinstance(source, list | tuple)
@@ -46,7 +50,7 @@ def is_cell(value: object) -> bool:
     return isinstance(value, bytes | bytearray) or hasattr(value, "getbands")
 
 
-def cell_pixels(cell: Any) -> np.ndarray:
+def cell_pixels(cell: object) -> np.ndarray:
     """Return the pixels of a cell, [C, H, W]: uint8, or uint16 or float32 where it has such
     values."""
     if isinstance(cell, Mapping):
@@ -58,7 +62,7 @@ def cell_pixels(cell: Any) -> np.ndarray:
         with cell.open("rb") as stream, open_picture(stream, printable(cell)) as opened:
             return read_page(opened)
     if hasattr(cell, "getbands"):  # PIL
-        return read_page(cell.copy())
+        return read_page(cast("PillowPicture", cell).copy())
     values = np.asarray(cell)
     if values.ndim not in (2, 3):
         raise ImageError(
@@ -79,11 +83,23 @@ def picture_of_sample(sample: object) -> object:
     return sample[0] if isinstance(sample, tuple | list) and sample else sample
 
 
+class Table(Protocol):
+    """A table with named columns and their features, as a Hugging Face `Dataset`."""
+
+    @property
+    def features(self) -> Mapping[str, object]: ...
+    def __len__(self) -> int: ...
+    @overload
+    def __getitem__(self, row: int, /) -> Mapping[str, object]: ...
+    @overload
+    def __getitem__(self, column: str, /) -> ArrayLike: ...
+
+
 @dataclass(frozen=True)
 class _Column:
     """The pictures of a column, decoded when they are read."""
 
-    table: Any
+    table: Table
     name: str
 
     def read(self, row: int) -> np.ndarray:
@@ -93,7 +109,7 @@ class _Column:
             raise ImageError(f"Row {row:,}, column {self.name!r}: {error}") from error
 
 
-def read_dataset(table: Any, recorded: Recorded, shard: Shard, size: int | None) -> Images:
+def read_dataset(table: Table, recorded: Recorded, shard: Shard, size: int | None) -> Images:
     """Return the pictures of a Hugging Face `Dataset`, with its labels if it has any.
 
     Every picture is decoded once here, and again when it is used.
@@ -191,7 +207,7 @@ def _picture_column(features: Mapping[str, object]) -> str:
 
 
 def _labels(
-    table: Any, features: Mapping[str, Any], numbers: np.ndarray
+    table: Table, features: Mapping[str, object], numbers: np.ndarray
 ) -> tuple[np.ndarray | None, tuple[str, ...] | None]:
     """Return the labels of these rows and the names of the classes, if the table has them."""
     classed = [name for name, feature in features.items() if hasattr(feature, "names")]

@@ -6,9 +6,12 @@ Pillow's decoder can return either byte of every value, so a file is decoded onc
 import struct
 import zlib
 from functools import cached_property
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from PIL.ImageFile import ImageFile as PillowPicture
 
 _HIGH = {"RGB": "RGB;16B", "RGBA": "RGBA;16B"}  # what Pillow calls the upper bytes of 16-bit values
 _LOW = {"RGB": "RGB;16L", "RGBA": "RGBA;16L"}  # and the lower bytes
@@ -17,7 +20,7 @@ _KINDS = {1: 0, 2: 4, 3: 2, 4: 6}  # the kind of a PNG by its channels
 _WHITE = 65535
 
 
-def is_deep(picture: Any) -> bool:
+def is_deep(picture: "PillowPicture") -> bool:
     """Tell whether Pillow reduces an open picture from 16 bits to 8."""
     if picture.format != "PNG":
         return False
@@ -34,12 +37,12 @@ class DeepPng:
         self._stream = stream
         picture = self._opened()
         self.width, self.height = picture.size
-        self._kind = picture.tile[0].args
+        self._kind = str(picture.tile[0].args)
         self._transparent = picture.info.get("transparency")
         self.info = picture.info
         self.has_transparency_data = bool(picture.has_transparency_data)
 
-    def _opened(self) -> Any:
+    def _opened(self) -> "PillowPicture":
         from PIL import Image
 
         self._stream.seek(0)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import product
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ class Pixels(Protocol):
     def shape(self) -> tuple[int, ...]: ...
     @property
     def dtype(self) -> np.dtype: ...
-    def __getitem__(self, rows: Any, /) -> np.ndarray: ...
+    def __getitem__(self, rows: Rows, /) -> np.ndarray: ...
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class LazyPixels:
     dtype: np.dtype
     read: Callable[[np.ndarray], np.ndarray]
 
-    def __getitem__(self, rows: Any) -> np.ndarray:
+    def __getitem__(self, rows: Rows) -> np.ndarray:
         chosen = np.arange(self.shape[0])[rows]
         return self.read(chosen) if len(chosen) else np.empty((0, *self.shape[1:]), self.dtype)
 

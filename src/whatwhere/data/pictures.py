@@ -5,10 +5,12 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -27,6 +29,11 @@ from whatwhere.errors import (
 )
 from whatwhere.files import RECORD, FileStamp, open_regular, read_results, readable, untrusted
 from whatwhere.spec.execution import Shard
+
+if TYPE_CHECKING:
+    from PIL.Image import Image as PillowPicture
+
+    _Opened: TypeAlias = "PillowPicture | _ChannelTiff | DeepPng"
 
 FORMATS = ("PNG", "JPEG", "BMP", "TIFF", "WEBP", "GIF", "AVIF", "JPEG2000", "PPM")
 """Formats that Pillow reads; with its plugin pillow-heif, also `_PLUGIN_FORMAT`."""
@@ -407,15 +414,62 @@ def find_pages(file: Path, place: Place = TOP) -> Iterator[Picture]:
             yield Picture(file, page, (C, H, W), pixels.dtype, stamp, largest, place, pages)
 
 
+class _KeptOpen:
+    """Files that stay open: the picture of each, decoded, and the state of the file.
+
+    most  number of files
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._files: dict[Path, tuple[FileStamp, _Opened]] = {}
+
+    def get(self, file: Path) -> "_Opened | None":
+        """Return the picture of a file that has not changed; None if it is not kept."""
+        stamp, picture = self._files.get(file, (None, None))
+        return picture if stamp == FileStamp.of(os.stat(file)) else None
+
+    def keep(self, file: Path, picture: "_Opened") -> None:
+        """Keep a picture of one page, which Pillow decodes once: it needs its file no more."""
+        if isinstance(picture, _ChannelTiff | DeepPng):
+            return
+        with untrusted():
+            if getattr(picture, "n_frames", 1) > 1:
+                return
+            picture.load()
+        self._files[file] = (FileStamp.of(os.stat(file)), picture)
+        if len(self._files) > self._most:
+            del self._files[next(iter(self._files))]
+
+
+_KEPT_OPEN: ContextVar[_KeptOpen | None] = ContextVar("_KEPT_OPEN", default=None)
+
+
 @contextmanager
-def _open(file: Path) -> Iterator[Any]:
+def kept_open(most: int = 2) -> Iterator[None]:
+    """Decode a file of one page once, however often it is read within this block.
+
+    most  number of files that are kept in memory: a picture and its mask
+    """
+    token = _KEPT_OPEN.set(_KeptOpen(most))
+    try:
+        yield
+    finally:
+        _KEPT_OPEN.reset(token)
+
+
+@contextmanager
+def _open(file: Path) -> Iterator["_Opened"]:
     """Open a picture; any problem with its file raises an ImageError that names it."""
-    with (
-        readable(file, "picture", REMEDY, ImageError),
-        open_regular(file) as stream,
-        open_picture(stream, str(file)) as picture,
-    ):
-        yield picture
+    kept = _KEPT_OPEN.get()
+    with readable(file, "picture", REMEDY, ImageError):
+        if kept is not None and (picture := kept.get(file)) is not None:
+            yield picture
+            return
+        with open_regular(file) as stream, open_picture(stream, str(file)) as picture:
+            yield picture
+            if kept is not None:
+                kept.keep(file, picture)
 
 
 def _check_pillow() -> None:
@@ -426,7 +480,7 @@ def _check_pillow() -> None:
 
 
 @contextmanager
-def open_picture(stream: BinaryIO, name: str) -> Iterator[object]:
+def open_picture(stream: BinaryIO, name: str) -> Iterator["_Opened"]:
     """Open a picture of a stream of bytes; any problem raises an ImageError with this name."""
     _check_pillow()
     from PIL import Image, UnidentifiedImageError
@@ -438,12 +492,12 @@ def open_picture(stream: BinaryIO, name: str) -> Iterator[object]:
         yield opened
 
 
-def read_page(picture: object, page: int = 0) -> np.ndarray:
+def read_page(picture: "_Opened", page: int = 0) -> np.ndarray:
     """Return the pixels [C, H, W] of a page of an open picture."""
     return _read_page(picture, page, _pixels)
 
 
-def _open_stream(stream: BinaryIO, image: Any, unidentified: type[Exception]) -> Any:
+def _open_stream(stream: BinaryIO, image: ModuleType, unidentified: type[Exception]) -> "_Opened":
     """Return what reads the pages: Pillow, or tifffile for a TIFF that Pillow would reject or
     reduce."""
     formats: tuple[str, ...] = FORMATS
@@ -473,12 +527,14 @@ def _has_plugin() -> bool:
     return True
 
 
-def _read_page(picture: Any, page: int, read: Callable[[Any], np.ndarray]) -> np.ndarray:
+def _read_page(
+    picture: "_Opened", page: int, read: Callable[["_Opened"], np.ndarray]
+) -> np.ndarray:
     """Return what `read` returns for a page, [H, W] or [H, W, C], as [C, H, W]. A page that cannot
     be used is rejected by its header."""
     from PIL import ImageOps
 
-    if page:
+    if page and not isinstance(picture, DeepPng):  # which has one page
         with untrusted():
             picture.seek(page)
     if not 0 < picture.width * picture.height <= limits().picture_pixels:
@@ -501,7 +557,7 @@ def _read_page(picture: Any, page: int, read: Callable[[Any], np.ndarray]) -> np
     return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
 
 
-def _pixels(picture: Any) -> np.ndarray:
+def _pixels(picture: "_Opened") -> np.ndarray:
     """Return the pixels [H, W] or [H, W, C] of an open picture."""
     if isinstance(picture, _ChannelTiff | DeepPng):
         return picture.pixels()
@@ -516,23 +572,23 @@ def _pixels(picture: Any) -> np.ndarray:
     return blended[..., 0] if blended.shape[-1] == 1 else blended
 
 
-def _deep_grey(picture: Any) -> np.ndarray:
+def _deep_grey(picture: "PillowPicture") -> np.ndarray:
     """Return the pixels [H, W] of an open picture of one channel with more than 8 bits, in which 0
     is black."""
     values: np.ndarray = np.asarray(picture).astype(_DEEP_MODES[picture.mode])
     if values.dtype == np.uint16 and picture.format == "TIFF":
-        tags = picture.tag_v2
+        tags = _tags(picture)
         if tags.get(_Tag.PHOTOMETRIC) == 0:  # white is 0, which Pillow ignores in 16 bits
             return (1 << tags.get(_Tag.BITS, (16,))[0]) - 1 - values
     return values
 
 
-def _has_alpha(picture: Any) -> bool:
+def _has_alpha(picture: "PillowPicture") -> bool:
     """Tell whether an open picture has an alpha channel, or a colour that is transparent."""
     return picture.mode in _ALPHA_MODES and bool(picture.has_transparency_data)
 
 
-def _colours(picture: Any) -> np.ndarray:
+def _colours(picture: "_Opened") -> np.ndarray:
     """Return the pixels [H, W] or [H, W, C] of an open picture without its alpha channel."""
     if isinstance(picture, DeepPng):
         return picture.colours()
@@ -542,7 +598,7 @@ def _colours(picture: Any) -> np.ndarray:
     return colours[..., 0] if colours.shape[-1] == 1 else colours
 
 
-def _alpha(picture: Any) -> np.ndarray:
+def _alpha(picture: "_Opened") -> np.ndarray:
     """Return the alpha channel [H, W] of an open picture."""
     if isinstance(picture, DeepPng):
         return picture.alpha()
@@ -597,11 +653,13 @@ def read_extras(file: Path, *, filled_in: bool = False) -> Extras:
     return Extras(None if opaque else tuple(pages), icc_profile, dpi, scale, description)
 
 
-def _tiff_notes(picture: Any) -> tuple[tuple[float, float, int] | None, bytes | None]:
+def _tiff_notes(
+    picture: "PillowPicture | DeepPng",
+) -> tuple[tuple[float, float, int] | None, bytes | None]:
     """Return the scale and the description of a TIFF that Pillow reads."""
     if picture.format != "TIFF":
         return None, None
-    tags = picture.tag_v2
+    tags = _tags(picture)
     text = tags.get(_Tag.DESCRIPTION)
     # Pillow reads the bytes of a text as characters
     description = text.encode("latin-1", "replace") if isinstance(text, str) else None
@@ -626,11 +684,11 @@ def _checked_dpi(values: Any) -> tuple[float, float] | None:
     return (across, down) if plausible else None
 
 
-def _known(picture: Any) -> np.ndarray:
+def _known(picture: "_Opened") -> np.ndarray:
     """Tell whether each pixel [H, W] of an open picture has an alpha above 0."""
     if isinstance(picture, DeepPng):
         return picture.known()
-    if not picture.has_transparency_data:
+    if isinstance(picture, _ChannelTiff) or not picture.has_transparency_data:
         return np.ones((picture.height, picture.width), bool)
     return np.asarray(picture.convert(_ALPHA_MODES[picture.mode]))[..., -1] > 0
 
@@ -639,17 +697,22 @@ def _known(picture: Any) -> np.ndarray:
 # than 8 bits
 
 
-def _is_reduced(picture: Any) -> bool:
+def _tags(picture: object) -> Mapping[int, Any]:
+    """Return the tags of a TIFF that Pillow reads."""
+    return getattr(picture, "tag_v2", {})
+
+
+def _is_reduced(picture: "PillowPicture") -> bool:
     """Tell whether Pillow drops channels or bits of an open picture."""
     if picture.format != "TIFF":
         return False
-    samples = picture.tag_v2.get(_Tag.SAMPLES, 1)
-    bits = picture.tag_v2.get(_Tag.BITS, (1,))
+    samples = _tags(picture).get(_Tag.SAMPLES, 1)
+    bits = _tags(picture).get(_Tag.BITS, (1,))
     return bool(
         samples != len(picture.getbands())
         or picture.mode == "RGBX"
         or (picture.mode == "RGB" and max(bits) > 8)
-        or (max(bits) == 16 and _SIGNED in picture.tag_v2.get(_Tag.NUMBERS, ()))
+        or (max(bits) == 16 and _SIGNED in _tags(picture).get(_Tag.NUMBERS, ()))
     )
 
 
@@ -748,9 +811,9 @@ def write_tiff(file: BinaryIO, pages: Sequence[np.ndarray], extras: Extras = NO_
             writer.write(values, photometric=kind, description=text, **layout, **options)
 
 
-def tiff_options(extras: Extras) -> dict[str, Any]:
+def tiff_options(extras: Extras) -> dict[str, object]:
     """Return what Pillow needs to write the scale and the description of a TIFF."""
-    tags: dict[int, Any] = {}
+    tags: dict[int, object] = {}
     if extras.description:
         tags[int(_Tag.DESCRIPTION)] = extras.description
     if extras.scale:
@@ -760,7 +823,7 @@ def tiff_options(extras: Extras) -> dict[str, Any]:
     return {"tiffinfo": tags}
 
 
-def _tifffile(what: str) -> Any:
+def _tifffile(what: str) -> ModuleType:
     try:
         import tifffile
     except ImportError:

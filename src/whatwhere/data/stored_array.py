@@ -156,7 +156,7 @@ class StoredArray:
 AnyArray = np.ndarray | StoredArray
 
 
-def with_new_axis(values: AnyArray, axis: int) -> Any:
+def with_new_axis(values: AnyArray, axis: int) -> AnyArray:
     """Return an array with one more axis, of one entry; nothing is read or copied."""
     if isinstance(values, StoredArray):
         return values.with_new_axis(axis)

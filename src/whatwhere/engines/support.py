@@ -13,11 +13,14 @@ error names it.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from whatwhere.model import Problem
 from whatwhere.spec import InferenceSpec, ModelSpec
 from whatwhere.spec.checks import is_choice, shown
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ ALL = Values(lambda value: True, "any value", deep=True)
 ABOVE_0 = Values(lambda value: value > 0, "a number above 0")
 
 
-def Only(*values: Any) -> Values:
+def Only(*values: object) -> Values:
     """These values."""
     return Values(lambda value: value in values, " or ".join(map(str, values)))
 
@@ -64,20 +67,20 @@ class Setting(NamedTuple):
 
     path: str
     name: str
-    value: Any
-    default: Any
+    value: object
+    default: object
 
 
-def settings_of(spec: Any, path: str = "", name: str = "") -> Iterator[Setting]:
-    """Every setting of a spec, and then those below it."""
+def settings_of(spec: "DataclassInstance", path: str = "", name: str = "") -> Iterator[Setting]:
+    """Yield every setting of a spec, and then those below it."""
     for f in fields(spec):
         if not f.init:  # the `kind` of a choice, which its type already says
             continue
         yield Setting(path + f.name, name + f.name, getattr(spec, f.name), default_of(f))
 
 
-def default_of(f: Field[Any]) -> Any:
-    """The default of a setting."""
+def default_of(f: Field[object]) -> object:
+    """Return the default of a setting."""
     return f.default if f.default_factory is MISSING else f.default_factory()
 
 
@@ -93,14 +96,15 @@ class Support:
     model: Mapping[str, Values]
 
     def unsupported_reason(self, problem: Problem) -> str | None:
-        """The first setting of a problem that is not declared; None if all are. Layers above the
-        phase do not count."""
+        """Return the first setting of a problem that is not declared; None if all are. Layers above
+        the phase do not count."""
         return self.unsupported_setting(problem.spec, problem.model.spec, problem.phase.layer)
 
     def unsupported_setting(
         self, inference: InferenceSpec, model: ModelSpec, layers: int | None = None
     ) -> str | None:
-        """The same for settings without a problem, in the first `layers` layers or in all."""
+        """Return the same for settings without a problem, in the first `layers` layers or in
+        all."""
         return _reason(self, inference, model, layers)
 
 
@@ -118,8 +122,8 @@ def _reason(
 def _undeclared(
     declared: Mapping[str, Values], spec: Any, path: str, name: str, items: int | None = None
 ) -> Iterator[str]:
-    """The settings of a spec that a declaration does not support, in words; of lists of specs, only
-    the first `items` count."""
+    """Yield the settings of a spec that a declaration does not support, in words; of lists of
+    specs, only the first `items` count."""
     for setting in settings_of(spec, path, name):
         value = setting.value
         values = declared.get(setting.path)
@@ -135,15 +139,15 @@ def _undeclared(
             yield from _below(declared, setting, items)
 
 
-def _has_parts(value: Any) -> bool:
-    """Whether a value has settings of its own: a spec, or a list of specs."""
+def _has_parts(value: object) -> bool:
+    """Tell whether a value has settings of its own: a spec, or a list of specs."""
     return is_dataclass(value) or (
         isinstance(value, tuple) and len(value) > 0 and is_dataclass(value[0])
     )
 
 
 def _below(declared: Mapping[str, Values], setting: Setting, items: int | None) -> Iterator[str]:
-    """The settings below one that a declaration does not support, in words."""
+    """Yield the settings below one that a declaration does not support, in words."""
     if not _has_parts(setting.value):
         return
     if not isinstance(setting.value, tuple):

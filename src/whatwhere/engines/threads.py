@@ -6,23 +6,34 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from itertools import islice, pairwise
-from typing import Any
+from typing import Protocol, TypeVar
 
 import torch
+
+Result = TypeVar("Result")
+
+
+class Map(Protocol):
+    """Calls a function with the items of iterables, as Python's `map`."""
+
+    def __call__(
+        self, function: Callable[..., Result], /, *arguments: Iterable[object]
+    ) -> Iterator[Result]: ...
+
 
 CHUNK = 8  # images that a thread takes at a time, at most
 
 
 @contextmanager
-def workers() -> Iterator[Callable[..., Iterator[Any]]]:
-    """A `map` of pictures in as many threads as PyTorch uses; few are in memory at a time.
+def workers() -> Iterator[Map]:
+    """Yield a `map` of pictures in as many threads as PyTorch uses; few are in memory at a time.
 
     Within it, PyTorch computes a picture in one thread, so that results do not depend on the number
     of threads.
     """
     threads = torch.get_num_threads()
 
-    def each(function: Callable[..., Any], *arguments: Iterable[Any]) -> Iterator[Any]:
+    def each(function: Callable[..., Result], /, *arguments: Iterable[object]) -> Iterator[Result]:
         items = zip(*arguments, strict=False)
         while some := list(islice(items, 4 * threads)):
             yield from pool.map(lambda item: function(*item), some)
@@ -74,8 +85,8 @@ def solver_pool() -> ThreadPoolExecutor:
 
 
 def chunks(first: int, last: int) -> list[slice]:
-    """The images from `first` to `last` in pieces of at most CHUNK, the same number of pieces for
-    every thread."""
+    """Return the images from `first` to `last` in pieces of at most CHUNK, the same number of
+    pieces for every thread."""
     images, threads = last - first, torch.get_num_threads()
     count = -(-images // (CHUNK * threads)) * threads
     cuts = [first + images * i // count for i in range(count + 1)] if images else []

@@ -1,10 +1,9 @@
 """`whatwhere explore`: a page that explains images with a model."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -18,6 +17,10 @@ from whatwhere.commands.inputs import (
 from whatwhere.commands.old_forms import Reordered
 from whatwhere.commands.outputs import Stages, claim, write
 from whatwhere.spec.execution import Execution
+
+if TYPE_CHECKING:
+    from whatwhere.explorer.page import Explorer
+    from whatwhere.html.server import Answer, Content
 
 
 @command((Execution, "engine"), old=(Reordered("run images", "run --images"),))
@@ -89,7 +92,7 @@ def learned_from(run: Path) -> str:
     return str(models.find(str(run)).facts.get("data", "")).partition(" (")[0]
 
 
-def answers(explorer: Any) -> Callable[[str], Any]:
+def answers(explorer: "Explorer") -> "Answer":
     """Return what the server answers: the page, and the codes of its examples, each part inferred
     on the first request for it."""
     from whatwhere.html.server import Content
@@ -99,7 +102,7 @@ def answers(explorer: Any) -> Callable[[str], Any]:
     known: dict[str, Content] = {"": Content(page)}
     parts = {f"codes/{part}": part for part in range(explorer.parts)}
 
-    def answer(path: str) -> Any:
+    def answer(path: str) -> "Content | None":
         if path in parts and path not in known:
             with inferring:  # one part at a time
                 known[path] = Content(

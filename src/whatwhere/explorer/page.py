@@ -5,7 +5,6 @@ import base64
 import gzip
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -82,7 +81,7 @@ def _require_shown(inference: InferenceSpec, model: ModelSpec) -> None:
         )
 
 
-def pack_model(model: DeconvNet) -> dict[str, Any]:
+def pack_model(model: DeconvNet) -> dict[str, object]:
     """Return the model's input stage, and its layers: filters [below, maps, K, K] as float32 and
     connectivity as bytes."""
     _require_shown(InferenceSpec(), model.spec)
@@ -116,7 +115,7 @@ def pack_model(model: DeconvNet) -> dict[str, Any]:
     }
 
 
-def pack_settings(spec: InferenceSpec) -> dict[str, Any]:
+def pack_settings(spec: InferenceSpec) -> dict[str, object]:
     """Return the settings of inference under the names that the page uses."""
     assert isinstance(spec.penalty, Power), "`PAGE` declares no other penalty"
     return {
@@ -257,7 +256,7 @@ def _about(model: DeconvNet, images: Images, learned_from: str) -> str:
     )
 
 
-def pack_examples(images: Images) -> dict[str, Any]:
+def pack_examples(images: Images) -> dict[str, object]:
     """Return images as bytes, with their labels."""
     pixels = [
         np.round(255 * images[rows].clamp(0, 1).numpy()).astype(np.uint8)

@@ -2,7 +2,6 @@
 them draws alone."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -11,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import EllipseCollection
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
+from matplotlib.typing import ColorType
 from torch import Tensor
 
 from whatwhere.figures import style
@@ -186,7 +186,7 @@ def where_map(
 
 
 def draw_ellipses(
-    axes: Axes, active: Gaussians, colour: Any, *, fill: float = 0.0, edge: float = 1.0
+    axes: Axes, active: Gaussians, colour: ColorType, *, fill: float = 0.0, edge: float = 1.0
 ) -> None:
     """Draw an ellipse for each Gaussian, as wide as two standard deviations; `fill` and `edge` are
     opacities."""

@@ -7,7 +7,6 @@ from the largest. It is projected to the pixels on its own, with the pooling var
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -189,7 +188,7 @@ _PARTS = {
     "penalty": "penalty, Σ|p|ᵅ",
     "nonzeros": "non-zeros, ℓ0",
 }
-_Epoch = EpochReport | Mapping[str, Any]
+_Epoch = EpochReport | Mapping[str, object]
 
 
 def cost_curves(history: Sequence[_Epoch], layer: int) -> dict[str, np.ndarray]:
@@ -206,7 +205,7 @@ def cost_curves(history: Sequence[_Epoch], layer: int) -> dict[str, np.ndarray]:
     return curves
 
 
-def _as_mapping(epoch: _Epoch) -> Mapping[str, Any]:
+def _as_mapping(epoch: _Epoch) -> Mapping[str, object]:
     """Return the fields of an epoch by name."""
     return epoch.table() if isinstance(epoch, EpochReport) else epoch
 

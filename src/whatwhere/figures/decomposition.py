@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.typing import ColorType
 from torch import Tensor
 
 from whatwhere.figures import style
@@ -153,7 +154,7 @@ class _Row:
     heading: str
     maps: np.ndarray  # their numbers
     pictures: list[np.ndarray]
-    frames: list[object]  # their colours
+    frames: list[ColorType]  # their colours
 
 
 def _rows(model: DeconvNet, contributions: Contributions) -> list[_Row]:
@@ -172,7 +173,7 @@ def _rows(model: DeconvNet, contributions: Contributions) -> list[_Row]:
         for name, stage, group in stages:
             if k == depth:  # the active maps, each in a frame of its colour
                 maps = (active[largest][:, None] * group + np.arange(group)).ravel()
-                frames: list[object] = list(colours[largest].repeat(group, axis=0))
+                frames: list[ColorType] = list(colours[largest].repeat(group, axis=0))
                 note = ""
                 if len(largest) < len(active):
                     note = f", {len(largest)} of {len(active)} active maps"

@@ -20,6 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from matplotlib.typing import ColorType
 from torch import Tensor
 
 # widths in inches
@@ -103,7 +104,7 @@ def add_heading(figure: Figure, left: float, top: float, text: str) -> Text:
     return add_text(figure, left, top, text, fontweight="bold")
 
 
-def add_frame(axes: Axes, colour: Any, width: float = 1.2) -> None:
+def add_frame(axes: Axes, colour: ColorType, width: float = 1.2) -> None:
     axes.set_axis_on()
     axes.set_xticks([])
     axes.set_yticks([])
@@ -114,7 +115,7 @@ def add_frame(axes: Axes, colour: Any, width: float = 1.2) -> None:
 
 
 def add_picture(
-    figure: Figure, left: float, top: float, side: float, rgb: np.ndarray, frame: Any = RULE
+    figure: Figure, left: float, top: float, side: float, rgb: np.ndarray, frame: ColorType = RULE
 ) -> Axes:
     axes = add_panel(figure, left, top, side, side)
     axes.imshow(rgb)

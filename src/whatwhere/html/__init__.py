@@ -13,11 +13,11 @@ import json
 import re
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -50,7 +50,7 @@ def bundle(folder: Path, entry: str) -> str:
 
 
 def assemble(
-    template: Path, entry: str, style: str, sources: str, data: dict[str, Any], **more: Any
+    template: Path, entry: str, style: str, sources: str, data: Mapping[str, object], **more: object
 ) -> str:
     """Return a page with its data. Its content policy allows only its own script, its own style and
     `sources`.
@@ -115,7 +115,7 @@ def _templates() -> "Environment":
     )
 
 
-def _embed(value: Any) -> str:
+def _embed(value: object) -> str:
     """Return JSON that no HTML parser mistakes for markup, whatever the names and labels in it
     are."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)

@@ -13,7 +13,8 @@ import webbrowser
 from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, NamedTuple
+from socket import socket
+from typing import NamedTuple
 
 from whatwhere.html import render
 
@@ -36,7 +37,7 @@ class Content(NamedTuple):
 
 
 Answer = Callable[[str], Content | None]
-Act = Callable[[str, Any], Content | None]
+Act = Callable[[str, object], Content | None]
 
 
 def is_number(text: str, most_digits: int = 9) -> bool:
@@ -74,7 +75,9 @@ class PageServer(ThreadingHTTPServer):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}/{self.token}/"
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
+    def handle_error(
+        self, request: "socket | tuple[bytes, socket]", client_address: object
+    ) -> None:
         """Ignore a tab that is closed before it has read everything."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)

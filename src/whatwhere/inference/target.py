@@ -204,7 +204,7 @@ def check_target(
 ) -> CheckedImages:
     """Return images and mask with unknown pixels separated, once both are what the model can
     explain."""
-    given: Any = images  # a user may have given anything
+    given: object = images  # a user may have given anything
     values = None
     if mask is None and isinstance(given, Tensor) and given.is_floating_point():
         values = ValueRange.of(given)

@@ -15,7 +15,7 @@ other on a short ramp across it.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -205,7 +205,7 @@ class Picture(Protocol):
 
     @property
     def shape(self) -> tuple[int, ...]: ...
-    def __getitem__(self, window: tuple[slice, slice, slice], /) -> Any: ...
+    def __getitem__(self, window: tuple[slice, slice, slice], /) -> Tensor | np.ndarray: ...
 
 
 @dataclass(frozen=True)

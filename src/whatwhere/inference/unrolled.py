@@ -14,7 +14,6 @@ have filters of their own on the pass up.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -272,7 +271,7 @@ def distill(
 
 def make_optimizer(unrolled: UnrolledInference, spec: DistillSpec) -> torch.optim.Adam:
     """Make Adam on the sizes of the steps and, at a rate of their own, on untied filters."""
-    groups: list[dict[str, Any]] = [
+    groups: list[dict[str, object]] = [
         {"params": [unrolled.log_sizes, unrolled.extrapolation, unrolled.log_scales]},
         {"params": list(unrolled.upward or ()), "lr": spec.filter_rate * spec.learning_rate},
     ]

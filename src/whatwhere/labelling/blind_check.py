@@ -4,7 +4,6 @@ predicted class."""
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -120,6 +119,6 @@ class BlindCheck:
         )
         return MeasuredError(wrong, len(rows), self.labels, self.left)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return what the page shows: no predictions."""
         return {"rows": self.rows, "answers": self.answers}

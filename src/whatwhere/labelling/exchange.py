@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 import numpy as np
@@ -27,6 +27,9 @@ from whatwhere.labelling.label_tables import (
     predictions_text,
 )
 from whatwhere.labelling.name_matching import match_labels, quoted
+
+if TYPE_CHECKING:
+    import pandas
 
 _UNSAFE = re.compile(r'[\x00-\x1f\x7f<>:"/\\|?*]')  # in the name of a folder, on any system
 _LOCAL_FILES = "/data/local-files/?d="  # where Label Studio serves files of its own machine
@@ -68,7 +71,7 @@ class ClassTable:
 # Out ------------------------------------------------------------------------------------------
 
 
-def to_pandas(table: ClassTable) -> Any:
+def to_pandas(table: ClassTable) -> "pandas.DataFrame":
     """Make a DataFrame with a row for each picture: its class, the probability of it, whether it
     was said or predicted, and the probabilities of all classes."""
     try:
@@ -76,7 +79,7 @@ def to_pandas(table: ClassTable) -> Any:
     except ImportError:
         raise MissingExtra("pandas", "a DataFrame of all classes") from None
     sources = [LABELLED if row in table.said else PREDICTED for row in range(len(table.names))]
-    columns: dict[str, Any] = {
+    columns: dict[str, object] = {
         "class": table.best,
         "probability": table.probabilities.max(1),
         "source": sources,
@@ -85,7 +88,7 @@ def to_pandas(table: ClassTable) -> Any:
     return pandas.DataFrame(columns, index=pandas.Index(list(table.names), name="file"))
 
 
-def label_studio_tasks(table: ClassTable) -> list[dict[str, Any]]:
+def label_studio_tasks(table: ClassTable) -> list[dict[str, object]]:
     """Tasks as Label Studio imports them: what a person said is an annotation, and everything else
     is a prediction with its probability."""
     tasks = []
@@ -98,7 +101,7 @@ def label_studio_tasks(table: ClassTable) -> list[dict[str, Any]]:
                 "value": {"choices": [best]},
             }
         ]
-        task: dict[str, Any] = {"data": {"image": _LOCAL_FILES + quote(name), "file": name}}
+        task: dict[str, object] = {"data": {"image": _LOCAL_FILES + quote(name), "file": name}}
         if row in table.said:
             task["annotations"] = [{"result": result}]
         else:
@@ -324,7 +327,7 @@ def _label_studio_pairs(text: str, source: str) -> Iterator[tuple[str, str]]:
             yield name, label
 
 
-def _task_name(task: Mapping[str, Any]) -> str | None:
+def _task_name(task: Mapping[str, object]) -> str | None:
     data = task.get("data")
     fields = data if isinstance(data, dict) else task
     for key in (*FILE_HEADINGS, "file_upload"):
@@ -334,7 +337,7 @@ def _task_name(task: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _task_class(task: Mapping[str, Any]) -> str | None:
+def _task_class(task: Mapping[str, object]) -> str | None:
     """Return the class of the last annotation that was not cancelled; None if there is none."""
     annotations = task.get("annotations")
     if isinstance(annotations, list):
@@ -346,7 +349,7 @@ def _task_class(task: Mapping[str, Any]) -> str | None:
     return _choice(next((task[key] for key in CLASS_HEADINGS if key in task), None))
 
 
-def _annotation_class(annotation: Any) -> str | None:
+def _annotation_class(annotation: object) -> str | None:
     if not isinstance(annotation, dict) or annotation.get("was_cancelled"):
         return None
     results = annotation.get("result")
@@ -358,7 +361,7 @@ def _annotation_class(annotation: Any) -> str | None:
     return None
 
 
-def _choice(value: Any) -> str | None:
+def _choice(value: object) -> str | None:
     """Return a class: text, or the only one of a list of choices."""
     if isinstance(value, dict):
         value = value.get("choices")

@@ -5,7 +5,6 @@ too.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -15,6 +14,8 @@ from whatwhere.labelling.label_tables import NOT_SURE, check_class
 from whatwhere.labelling.name_matching import other_spellings
 
 Key = int | str
+GivenLabels = Mapping[int, str | None] | Mapping[str, str | None] | Mapping[Key, str | None]
+"""Classes by the names or the numbers of pictures; None takes a label away."""
 
 
 class Labels:
@@ -46,19 +47,20 @@ class Labels:
         if file is not None:
             self._take(file.read())
 
-    def row(self, key: Any) -> int:
+    def row(self, key: Key) -> int:
         """Return the row of a name or a number."""
         if isinstance(key, str) and key in self._index:
             return self._index[key]
-        is_number = isinstance(key, int | np.integer) and not isinstance(key, bool)
-        if is_number and 0 <= key < len(self.keys):
-            return int(key)
+        if isinstance(key, int | np.integer) and not isinstance(key, bool):
+            row = int(key)
+            if 0 <= row < len(self.keys):
+                return row
         raise ImageError(
             f"Unknown picture {key!r}. Expected the name or the number of a picture, such as"
             f" {self.keys[0]!r}."
         )
 
-    def say(self, labels: Mapping[Any, str | None]) -> None:
+    def say(self, labels: GivenLabels) -> None:
         """Give pictures their classes, by name or number; None takes a label away."""
         rows = {
             self.row(key): None if name is None else check_class(str(name))

@@ -1,11 +1,14 @@
 """Places of pictures on a map, where similar pictures are neighbours."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import eigsh
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,7 @@ class MapSettings:
     rank: float = 0.7
 
 
-def map_places(matrix: Any, settings: MapSettings | None = None) -> np.ndarray:
+def map_places(matrix: "csr_array", settings: MapSettings | None = None) -> np.ndarray:
     """Places of the rows of a graph, [N, 2], from 0 to 1.
 
     They are the second and third eigenvector of D^-½ W D^-½, divided by the roots of the degrees:

@@ -3,12 +3,12 @@
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from whatwhere.classification.graph import UNLABELLED, GraphClassifier
+from whatwhere.classification.graph import UNLABELLED, ClassPrior, GraphClassifier
 from whatwhere.classification.neighbour_graph import scipy_matrix
 from whatwhere.errors import ImageError
 from whatwhere.labelling.label_tables import NOT_SURE
@@ -67,7 +67,7 @@ class Neighbourhood:
     def __init__(
         self,
         rows: torch.Tensor,
-        class_prior: Any = None,
+        class_prior: ClassPrior = None,
         walks: WalkSettings | None = None,
         views: Mapping[str, int] | None = None,
         stage: Stage = no_stage,

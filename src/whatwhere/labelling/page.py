@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -83,7 +82,7 @@ class LabelPage:
         self.session: Labelling | None = None
         self.behind = behind
         self.behind_words = ""  # what fails, or how far the work behind the page is
-        self.waiting: dict[str, Any] = {"stage": "reading the pictures …", "share": 0.0}
+        self.waiting: dict[str, object] = {"stage": "reading the pictures …", "share": 0.0}
         self.lock = threading.RLock()
         self.news = threading.Condition(self.lock)
         self.revision = 0
@@ -209,7 +208,7 @@ class LabelPage:
                 return as_json({"rows": session.similar(row, self.settings.alike)})
         return None
 
-    def act(self, path: str, sent: Any) -> Content | None:
+    def act(self, path: str, sent: object) -> Content | None:
         """Answer a POST request; returns the new state."""
         session = self.session
         if session is None or path not in ACTIONS or not isinstance(sent, dict):
@@ -219,8 +218,8 @@ class LabelPage:
         with self.labels_first.labelling():
             return self._safely(lambda: as_json(self._act(session, path, sent)))
 
-    def _act(self, session: Labelling, path: str, sent: Mapping[str, Any]) -> dict[str, Any]:
-        said: dict[str, Any] = {}
+    def _act(self, session: Labelling, path: str, sent: Mapping[str, object]) -> dict[str, object]:
+        said: dict[str, object] = {}
         with self.lock:
             if path in ("save", "folders"):
                 self.follower.wait()
@@ -249,14 +248,14 @@ class LabelPage:
             self._on_news()
             return self._labels(session) | said
 
-    def _try(self, session: Labelling, sent: Mapping[str, Any]) -> dict[str, Any]:
+    def _try(self, session: Labelling, sent: Mapping[str, object]) -> dict[str, object]:
         """Classify a new picture."""
         with self.lock:
             self.follower.wait()
             classifier = session.classifier()
         return try_picture(classifier, sent)._asdict()
 
-    def _label(self, session: Labelling, sent: Mapping[str, Any]) -> dict[str, Any]:
+    def _label(self, session: Labelling, sent: Mapping[str, object]) -> dict[str, object]:
         rows = sent.get("rows")
         name = sent.get("name")
         # bool is a kind of int, but no number of a picture
@@ -267,7 +266,7 @@ class LabelPage:
         session.labels.say(dict.fromkeys(rows, name))
         return {}
 
-    def _import(self, session: Labelling, sent: Mapping[str, Any]) -> dict[str, Any]:
+    def _import(self, session: Labelling, sent: Mapping[str, object]) -> dict[str, object]:
         name = sent.get("name")
         text = sent.get("text")
         if not isinstance(name, str) or not isinstance(text, str):
@@ -276,7 +275,7 @@ class LabelPage:
         session.labels.say(foreign.labels)
         return {"imported": foreign.words}
 
-    def _check(self, session: Labelling, sent: Mapping[str, Any]) -> dict[str, Any]:
+    def _check(self, session: Labelling, sent: Mapping[str, object]) -> dict[str, object]:
         """Begin a blind check, or end it with the answers that are there."""
         if sent.get("begin") is True:
             self.follower.wait()
@@ -290,7 +289,7 @@ class LabelPage:
             self._end_check(session, self.check)
         return {}
 
-    def _answer(self, session: Labelling, sent: Mapping[str, Any]) -> dict[str, Any]:
+    def _answer(self, session: Labelling, sent: Mapping[str, object]) -> dict[str, object]:
         row = sent.get("row")
         name = sent.get("name")
         if type(row) is not int or not isinstance(name, str | None) or self.check is None:
@@ -332,7 +331,7 @@ class LabelPage:
 
     # What the page shows --------------------------------------------------------------------------
 
-    def _wait_for_news(self, known: str) -> dict[str, Any]:
+    def _wait_for_news(self, known: str) -> dict[str, object]:
         """Return the state once it differs from what the page has, or after a while; the progress
         of the work behind the page is always told."""
         end = time.monotonic() + self.settings.news
@@ -352,7 +351,7 @@ class LabelPage:
         """What a page says that it has: a revision, and a generation of the map."""
         return f"{self.revision}.{self.generation}"
 
-    def _state(self, known: str) -> dict[str, Any]:
+    def _state(self, known: str) -> dict[str, object]:
         """Return all that the page shows; only its revision and the progress if the page knows the
         rest.
 
@@ -363,7 +362,7 @@ class LabelPage:
         if session is None:
             return self.waiting
         with self.lock:
-            state: dict[str, Any] = {
+            state: dict[str, object] = {
                 "revision": self.revision,
                 "behind": self._behind_words(),
                 "trouble": self.follower.trouble,
@@ -375,7 +374,7 @@ class LabelPage:
             predictions = session.predict()
             certainty = np.round(100 * predictions.probabilities).astype(int)
             state |= self._labels(session)
-            index = {name: number for number, name in enumerate(state["classes"])}
+            index = {name: number for number, name in enumerate(self.slots.names)}
             change = self.follower.change
             state |= {
                 "best": [index.get(str(name), -1) for name in predictions.classes],
@@ -394,7 +393,7 @@ class LabelPage:
                 }
             return state
 
-    def _labels(self, session: Labelling) -> dict[str, Any]:
+    def _labels(self, session: Labelling) -> dict[str, object]:
         """Return what a person said, which is there at once; the classes of other pictures
         follow."""
         self.slots.update(session.labels.classes)
@@ -420,7 +419,7 @@ class LabelPage:
         progress = self.clock.progress
         return self.behind_words if self.session is None or progress is None else progress.words
 
-    def _error(self, session: Labelling) -> dict[str, Any]:
+    def _error(self, session: Labelling) -> dict[str, object]:
         """Return the estimate of the error, or what it still needs."""
         with self.lock:
             estimate = session.estimate()
@@ -435,7 +434,7 @@ class LabelPage:
                 "revision": self.revision,
             }
 
-    def _why(self, session: Labelling, row: int) -> dict[str, Any]:
+    def _why(self, session: Labelling, row: int) -> dict[str, object]:
         """Explain the class of a picture by labelled pictures that are like it."""
         with self.lock:
             nearest = session.nearest_labelled(row, len(session.said))
@@ -545,7 +544,7 @@ def classify_command(file: Path) -> str:
     return shlex.join(["whatwhere", "classify", "new/", str(file), "--out", "new_sorted"])
 
 
-def as_json(value: Any) -> Content:
+def as_json(value: object) -> Content:
     """Return a value as an answer of the server."""
     return Content(json.dumps(value, allow_nan=False).encode(), "application/json")
 

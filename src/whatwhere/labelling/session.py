@@ -9,11 +9,12 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
+from whatwhere.classification.graph import ClassPrior
 from whatwhere.classification.joined_describer import PictureDescriber
 from whatwhere.classification.picture_classifier import (
     DescribingSettings,
@@ -21,7 +22,7 @@ from whatwhere.classification.picture_classifier import (
     describe_pictures,
 )
 from whatwhere.classification.settings import Distortions
-from whatwhere.data import Images, load
+from whatwhere.data import Images, Source, load
 from whatwhere.data.mixed import NOT_RECORDED, Recorded
 from whatwhere.data.pictures import earlier_names, picture_names
 from whatwhere.errors import ImageError, plural, warn
@@ -45,7 +46,7 @@ from whatwhere.labelling.exchange import (
 )
 from whatwhere.labelling.label_file import LabelFile
 from whatwhere.labelling.label_tables import LONGEST_TABLE, NOT_SURE
-from whatwhere.labelling.labels import Key, Labels
+from whatwhere.labelling.labels import GivenLabels, Key, Labels
 from whatwhere.labelling.neighbourhood import Neighbourhood, Spread, checked_rows
 from whatwhere.labelling.suggestions import suggested_rows
 from whatwhere.labelling.suspects import Suspect, suspected_labels
@@ -55,6 +56,9 @@ from whatwhere.nn.feature_maps import FeatureMaps
 from whatwhere.progress import Stage, no_stage
 from whatwhere.spec.execution import Execution
 from whatwhere.views import OWN, GivenView, as_views, usual_views
+
+if TYPE_CHECKING:
+    import pandas
 
 
 @dataclass(frozen=True)
@@ -106,13 +110,13 @@ class Labelling:
 
     def __init__(
         self,
-        images: Any,
+        images: Source,
         *,
         run: str | os.PathLike[str] | TrainedRun | None = None,
         features: FeatureMaps | Sequence[GivenView] | None = None,
         labels: str | os.PathLike[str] | None = None,
         invariant_to: Distortions | None = None,
-        class_prior: Any = None,
+        class_prior: ClassPrior = None,
         first: int | None = None,
         options: Execution | None = None,
         stage: Stage = no_stage,
@@ -195,7 +199,7 @@ class Labelling:
 
     # What a person says ---------------------------------------------------------------------------
 
-    def label(self, labels: Mapping[Any, str | None]) -> None:
+    def label(self, labels: GivenLabels) -> None:
         """Give pictures their classes, by name or number; None takes a label away."""
         self.labels.say(labels)
         self.update()
@@ -343,7 +347,7 @@ class Labelling:
         found = suspected_labels(self.graph) if len(self.classes) > 1 else []
         return [one._replace(row=int(self.at[one.row])) for one in found]
 
-    def nearest_labelled(self, key: Any, count: int = 4) -> list[tuple[int, float]]:
+    def nearest_labelled(self, key: Key, count: int = 4) -> list[tuple[int, float]]:
         """Return the labelled pictures nearest to a picture: their rows, and the cosines of their
         descriptors."""
         row = int(self._place[self.labels.row(key)])
@@ -352,7 +356,7 @@ class Labelling:
             return []
         return [(int(self.at[one]), near) for one, near in self.graph.nearest(row, among, count)]
 
-    def similar(self, key: Any, count: int = 10) -> list[int]:
+    def similar(self, key: Key, count: int = 10) -> list[int]:
         """Return the rows without a label that are most like a picture, the nearest first. They
         count as suggested: whoever confirms them did not choose them at random."""
         row = int(self._place[self.labels.row(key)])
@@ -411,7 +415,7 @@ class Labelling:
             self.table(), self.images, path, links=links, overwrite=overwrite, own=self._own_files
         )
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> "pandas.DataFrame":
         """Return the class of every picture as a pandas DataFrame, by the names of the pictures."""
         return to_pandas(self.table())
 
@@ -458,7 +462,7 @@ def _names(images: Images | None, count: int) -> tuple[list[Key], dict[str, str]
 def recorded_of(run: str | os.PathLike[str] | TrainedRun | None, labels: Path | None) -> Recorded:
     """Return what the model of a session recorded about its pictures: that of `run`, or the one
     that an earlier session learned."""
-    folder: Any = run.folder if isinstance(run, TrainedRun) else run
+    folder = run.folder if isinstance(run, TrainedRun) else run
     if run is None and labels is not None:
         folder = labels.with_suffix(".run")
     return NOT_RECORDED if folder is None else recorded_by(Path(folder))

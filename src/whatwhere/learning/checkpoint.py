@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -20,6 +20,9 @@ from whatwhere.model.files import model_tensors, read_checked, write_checked
 from whatwhere.spec import Recipe
 from whatwhere.spec.checks import Checked, Count
 from whatwhere.spec.toml import override, parse_toml, to_toml
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 FORMAT = "whatwhere checkpoint 3"
 STATE = "state.safetensors"
@@ -178,7 +181,9 @@ def position(state: TrainingState, recipe: Recipe) -> tuple[int, int]:
     return first_epoch(recipe, current, done[current] + 1)
 
 
-def difference(before: Any, after: Any, name: str = "", but: str = "") -> str:
+def difference(
+    before: "DataclassInstance", after: "DataclassInstance", name: str = "", but: str = ""
+) -> str:
     """Return the settings in which two specs differ, in words; empty if they are the same.
 
     name  name of both in a recipe

@@ -3,7 +3,7 @@ history; a display."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, cast
+from typing import Any, TypedDict, cast
 
 import torch
 import torch.nn.functional as F
@@ -170,16 +170,25 @@ def no_batch() -> "AsyncHostCopy":
     return AsyncHostCopy(no_sums())
 
 
-def per_image(sums: Tensor) -> dict[str, Any]:
+class ImageMeans(TypedDict):
+    """The two terms of the cost and the non-zeros, per image; and the number of images."""
+
+    reconstruction: float
+    penalty: float
+    nonzeros: float
+    images: int
+
+
+def per_image(sums: Tensor) -> ImageMeans:
     """Return the two terms of the cost and the non-zeros, per image, from sums [4 or 5]; and the
     number of images."""
     reconstruction, penalty, nonzeros, images = sums[:4].tolist()
-    means = {
-        "reconstruction": reconstruction / images,
-        "penalty": penalty / images,
-        "nonzeros": nonzeros / images,
-    }
-    return {**means, "images": int(images)}
+    return ImageMeans(
+        reconstruction=reconstruction / images,
+        penalty=penalty / images,
+        nonzeros=nonzeros / images,
+        images=int(images),
+    )
 
 
 @dataclass

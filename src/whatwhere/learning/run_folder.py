@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, cast
 
 import torch
 from torch import Tensor
@@ -343,9 +343,28 @@ class RunFolder:
             )
 
 
-def notes_of(path: Path) -> dict[str, Any]:
+class Notes(TypedDict, total=False):
+    """What the program notes of a run, as far as another command reads it again.
+
+    source       where the images came from
+    image_shape  [C, H, W]
+    deep_white   white of 16-bit pixels
+    rate         samples per second of a recording
+    limit        number of images that it learned from; None for all
+    """
+
+    source: str
+    image_shape: list[int]
+    deep_white: int | None
+    rate: float | None
+    limit: int | None
+
+
+def notes_of(path: Path) -> Notes:
     """Return the inputs of the command that began a run; empty for a model file or a name."""
-    return Checkpoint.load(path / "checkpoint").notes if has_checkpoint(path / "checkpoint") else {}
+    if not has_checkpoint(path / "checkpoint"):
+        return Notes()
+    return cast(Notes, Checkpoint.load(path / "checkpoint").notes)
 
 
 def recorded_by(path: Path) -> Recorded:

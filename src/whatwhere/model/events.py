@@ -18,10 +18,12 @@ and s are those of all its coefficients.
 import csv
 import io
 import math
+import os
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from whatwhere.errors import ImageError, MissingExtra
@@ -30,6 +32,10 @@ from whatwhere.model.sized import LayerPlaces, SizedModel
 from whatwhere.ops.pooling import Weights
 from whatwhere.spec import ModelSpec
 from whatwhere.spec.checks import require
+
+if TYPE_CHECKING:
+    import mne
+    import pandas
 
 OVERLAP = 0.5  # share of a waveform's length; events nearer to each other are doubtful
 
@@ -101,11 +107,11 @@ class Events(np.ndarray):
         return super().__getitem__(rows)
 
     @classmethod
-    def of(cls, rows: Any) -> "Events":
+    def of(cls, rows: ArrayLike) -> "Events":
         """Return a table of rows, tuples or another structured array."""
         return np.array(rows, FIELDS).view(cls)
 
-    def to_pandas(self) -> Any:
+    def to_pandas(self) -> "pandas.DataFrame":
         """Return the table as a pandas.DataFrame."""
         try:
             import pandas
@@ -115,7 +121,7 @@ class Events(np.ndarray):
 
     def to_csv(
         self,
-        file: Any,
+        file: str | os.PathLike[str] | IO[str] | IO[bytes],
         *,
         header: bool = True,
         channel_names: Sequence[str] | None = None,
@@ -147,7 +153,7 @@ class Events(np.ndarray):
             file, table, fmt=formats, delimiter=",", header=names, comments="", encoding="utf-8"
         )
 
-    def to_mne(self) -> Any:
+    def to_mne(self) -> "mne.Annotations":
         """Return the events as `mne.Annotations`: onset, no duration, 'waveform 3' as the
         description.
 

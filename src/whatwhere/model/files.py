@@ -7,12 +7,12 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor
 
 from whatwhere.errors import RunError, SpecError
 from whatwhere.files import (
+    FileFields,
     check_format,
     checked,
     claim,
@@ -99,7 +99,7 @@ def model_tensors(model: DeconvNet) -> dict[str, Tensor]:
 def write_checked(
     path: Path,
     form: str,
-    settings: Any,
+    settings: dict[str, object],
     tensors: Mapping[str, Tensor],
     *,
     key: str = "settings",
@@ -128,7 +128,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def checked_bytes(
-    form: str, settings: Any, tensors: Mapping[str, Tensor], *, key: str = "settings"
+    form: str, settings: dict[str, object], tensors: Mapping[str, Tensor], *, key: str = "settings"
 ) -> bytes:
     """Return the content of the file that `write_checked` writes."""
     text = canonical(settings)
@@ -154,7 +154,9 @@ def _tensor_bytes(tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> by
     return len(header).to_bytes(8, "little") + header + content[start:]
 
 
-def read_checked(path: Path, form: str, *, key: str = "settings") -> tuple[Any, dict[str, Tensor]]:
+def read_checked(
+    path: Path, form: str, *, key: str = "settings"
+) -> tuple[FileFields, dict[str, Tensor]]:
     """Read what `write_checked` wrote; raises a SpecError for another format or damaged content."""
     metadata, tensors = read_tensors(path)
     check_format(metadata.get("format"), form)

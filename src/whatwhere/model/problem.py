@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from torch import Tensor
 
@@ -65,7 +64,7 @@ class Problem:
         object.__setattr__(self, "sized", replace(sized, pairs=True) if self.pairs else sized)
         check_latents(sized, self.latents, N)
 
-    def __getitem__(self, images: Any) -> "Problem":
+    def __getitem__(self, images: slice | Tensor) -> "Problem":
         """Return the same problem for some of the images."""
         mask = None if self.mask is None else self.mask[images]
         return replace(self, images=self.images[images], latents=self.latents[images], mask=mask)

@@ -9,6 +9,7 @@ the weights of its rows and columns, OUTSIDE for those outside the map, then p, 
 (or their gradients).
 """
 
+from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
@@ -27,7 +28,7 @@ from whatwhere.engines.jit.region import (
     pool_with_gradient,
     spread,
 )
-from whatwhere.engines.jit.simd import LANES, load, noinline, store
+from whatwhere.engines.jit.simd import LANES, Lanes, Pair, load, noinline, store
 from whatwhere.engines.jit.vector_math import fma, formulas
 from whatwhere.engines.threads import share
 from whatwhere.errors import warn
@@ -94,11 +95,11 @@ class Fitted(NamedTuple):
     variances      of the position along rows and along columns
     """
 
-    largest: Any
-    total: Any
-    rows: tuple[Any, Any]
-    columns: tuple[Any, Any]
-    variances: tuple[Any, Any]
+    largest: Lanes
+    total: Lanes
+    rows: Pair
+    columns: Pair
+    variances: Pair
 
 
 # --- copies between maps and work memory
@@ -208,7 +209,7 @@ def mark_outside(g: Geometry, rows: Rows, work: Array, start: int) -> None:
 
 
 @inline_jit
-def load_values(work: Array, at: Region) -> Any:
+def load_values(work: Array, at: Region) -> tuple[Lanes, Pair, Pair]:
     """p, θ_y and θ_x."""
     M = at.axes[0].step
     v = at.values
@@ -218,7 +219,7 @@ def load_values(work: Array, at: Region) -> Any:
 
 
 @inline_jit
-def store_values(work: Array, at: Region, p: Any, rows: Any, columns: Any) -> None:
+def store_values(work: Array, at: Region, p: Lanes, rows: Pair, columns: Pair) -> None:
     M = at.axes[0].step
     v = at.values
     store(work, v, p)
@@ -229,7 +230,7 @@ def store_values(work: Array, at: Region, p: Any, rows: Any, columns: Any) -> No
 
 
 @inline_jit
-def set_weights(work: Array, at: Region, rows: Any, columns: Any) -> None:
+def set_weights(work: Array, at: Region, rows: Pair, columns: Pair) -> None:
     """w_y and w_x of θ_y and θ_x."""
     y, x = at.axes
     axis_weights(work, at.w, y, rows, y.size, at.outside)
@@ -303,8 +304,10 @@ def compute(work: Array, at: Region, operation: int, how: FitRule) -> None:
 
 
 @cached_jit
-def run(source: str) -> Any:
-    def run(rows: Rows, geometry: Array, how: FitRule, maps: Any, work: Array) -> None:
+def run(source: str) -> Callable[..., None]:
+    def run(
+        rows: Rows, geometry: Array, how: FitRule, maps: tuple[Array, ...], work: Array
+    ) -> None:
         """Run an operation on rows of regions, a tile at a time.
 
         maps  flat: z, p, μ and γ that are read, then those that are written; those that are not

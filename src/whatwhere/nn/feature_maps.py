@@ -39,7 +39,7 @@ def feature_maps(function: FeatureMaps, pictures: Tensor) -> list[Tensor]:
     return [one.detach().float().cpu() for one in maps]
 
 
-def check_features(function: Any) -> None:
+def check_features(function: object) -> None:
     """Raise a SpecError unless it is a callable that does not change while it is used."""
     if not callable(function):
         raise SpecError(
@@ -53,6 +53,6 @@ def check_features(function: Any) -> None:
         )
 
 
-def name_of(function: Any) -> str:
+def name_of(function: object) -> str:
     """Return the name of a function, or of an object's class."""
     return str(getattr(function, "__name__", type(function).__name__))

@@ -24,7 +24,7 @@ from torch.autograd.functional import vjp
 
 from whatwhere.latents import PoolingParams
 from whatwhere.nn import plain
-from whatwhere.nn.operators import DEFAULT_FIT, Operator, Settings
+from whatwhere.nn.operators import DEFAULT_FIT, Context, Operator, Settings
 from whatwhere.ops.pooling import Regions
 from whatwhere.spec import MomentFit
 
@@ -150,7 +150,7 @@ def _new_slopes(
 # --- the kernels
 
 
-def _run_fit_pool(z: Tensor, settings: Settings) -> Any:
+def _run_fit_pool(z: Tensor, settings: Settings) -> tuple[Tensor, Tensor | None, Tensor | None]:
     p, mu, gamma = _new_fitted(z, settings)
     launch("fit_pool", settings, Maps(z), Maps(None, p, mu, gamma))
     return p, mu, gamma
@@ -202,7 +202,7 @@ def kernels(maps: Tensor) -> ModuleType:
 
 
 def _fit_pool_vjp(
-    ctx: Any, d_p: Tensor | None, d_mu: Tensor | None, d_gamma: Tensor | None
+    ctx: Context, d_p: Tensor | None, d_mu: Tensor | None, d_gamma: Tensor | None
 ) -> tuple[Tensor]:
     (z,) = ctx.saved_tensors
     settings: Settings = ctx.settings
@@ -225,7 +225,7 @@ def _fit_pool_vjp(
     return (vjp(fit_pool, z, (d_p, d_mu, d_gamma), create_graph=True)[1],)
 
 
-def _pool_vjp(ctx: Any, d_p: Tensor) -> tuple[Tensor | None, ...]:
+def _pool_vjp(ctx: Context, d_p: Tensor) -> tuple[Tensor | None, ...]:
     if torch.is_grad_enabled():
         return _plain_vjp(plain.pool, ctx, d_p)
     z, mu, gamma = ctx.saved_tensors
@@ -240,7 +240,7 @@ def _pool_vjp(ctx: Any, d_p: Tensor) -> tuple[Tensor | None, ...]:
     return d_z, d_mu, d_gamma
 
 
-def _unpool_vjp(ctx: Any, d_z: Tensor) -> tuple[Tensor | None, ...]:
+def _unpool_vjp(ctx: Context, d_z: Tensor) -> tuple[Tensor | None, ...]:
     if torch.is_grad_enabled():
         return _plain_vjp(plain.unpool, ctx, d_z)
     p, mu, gamma = ctx.saved_tensors
@@ -249,7 +249,9 @@ def _unpool_vjp(ctx: Any, d_z: Tensor) -> tuple[Tensor | None, ...]:
     return _pool(d_z, mu, gamma, settings=ctx.settings), None, None
 
 
-def _plain_vjp(function: Callable[..., Tensor], ctx: Any, gradient: Tensor) -> tuple[Tensor, ...]:
+def _plain_vjp(
+    function: Callable[..., Tensor], ctx: Context, gradient: Tensor
+) -> tuple[Tensor, ...]:
     """Return the gradients of `plain.pool` or `plain.unpool`, which can be differentiated again."""
 
     def of_tensors(x: Tensor, mu: Tensor, gamma: Tensor) -> Tensor:

@@ -244,7 +244,9 @@ class GaussianUnpool1d(GaussianUnpool2d):
             (1, kernel_size), None if stride is None else (1, stride), (0, padding), **options
         )
 
-    def forward(self, input: Tensor, where: PoolingParams, output_size: Any = None) -> Tensor:
+    def forward(
+        self, input: Tensor, where: PoolingParams, output_size: Sequence[int] | None = None
+    ) -> Tensor:
         """Unpool p [N, C, t] or [C, t]."""
         size = None if output_size is None else F.size_with_height(output_size)
         return super().forward(F.as_maps(input), F.with_height(where), size).squeeze(-2)

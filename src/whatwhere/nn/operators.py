@@ -8,7 +8,7 @@ a small kernel runs, so in eager mode the kernel is called directly.
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,21 @@ LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")
 DEFAULT_FIT = MomentFit()
 SETTINGS = "SymInt[] regions, float[] fit, bool return_where"
 Vjp = Callable[..., tuple[Tensor | None, ...]]
+Results: TypeAlias = Tensor | tuple[Tensor | None, ...]
+Kernel = Callable[..., Results]
+Numbers = tuple[Sequence[int], Sequence[float], bool]
+"""The settings of an operator as its schema has them."""
+
+
+class Context(Protocol):
+    """What autograd keeps of a call until the gradient is asked for."""
+
+    settings: "Settings"
+    saved_tensors: tuple[Tensor, ...]
+    needs_input_grad: tuple[bool, ...]
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None: ...
+    def set_materialize_grads(self, value: bool, /) -> None: ...
 
 
 class Settings(NamedTuple):
@@ -46,10 +61,12 @@ class Settings(NamedTuple):
         return regions, fit, self.return_where
 
     @classmethod
-    def of(cls, numbers: Sequence[Any]) -> "Settings":
+    def of(cls, numbers: Numbers) -> "Settings":
         """Return the settings from arguments of a registered operator; the inverse of `numbers`."""
         regions, fit, return_where = numbers
-        shape, size, stride, padding = (tuple(regions[first : first + 3]) for first in (0, 3, 6, 9))
+        shape, size, stride, padding = (
+            (regions[first], regions[first + 1], regions[first + 2]) for first in (0, 3, 6, 9)
+        )
         return cls(
             Regions(shape, size, stride, padding, bool(regions[12])),
             MomentFit(fit[0], fit[1], int(fit[2])),
@@ -71,8 +88,8 @@ class Operator:
         self,
         name: str,
         schema: str,
-        kernel: Callable[..., Any],
-        empty: Callable[..., Any],
+        kernel: Kernel,
+        empty: Kernel,
         vjp: Vjp | None = None,
     ) -> None:
         self.kernel = kernel
@@ -101,23 +118,25 @@ def is_traced(tensors: Sequence[Tensor | None]) -> bool:
     return any(type(tensor) not in (Tensor, nn.Parameter, type(None)) for tensor in tensors)
 
 
-def _save(ctx: Any, tensors: Sequence[Tensor | None], settings: Settings, results: Any) -> None:
+def _save(
+    ctx: Context, tensors: Sequence[Tensor | None], settings: Settings, results: Results
+) -> None:
     # some of several results may be unused: no tensors of zeros for their gradients
     ctx.set_materialize_grads(isinstance(results, Tensor))
     ctx.save_for_backward(*tensors)
     ctx.settings = settings
 
 
-def _function(name: str, kernel: Callable[..., Any], vjp: Vjp) -> Any:
+def _function(name: str, kernel: Kernel, vjp: Vjp) -> type[Function]:
     """Return the kernel as an autograd function, for eager mode."""
 
-    def forward(ctx: Any, *inputs: Any) -> Any:
+    def forward(ctx: Context, *inputs: Any) -> Results:
         *tensors, settings = inputs
         results = kernel(*tensors, settings)
         _save(ctx, tensors, settings, results)
         return results
 
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Context, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         return *vjp(ctx, *gradients), None
 
     parts = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
@@ -127,8 +146,8 @@ def _function(name: str, kernel: Callable[..., Any], vjp: Vjp) -> Any:
 def _register(
     name: str,
     schema: str,
-    kernel: Callable[..., Any],
-    empty: Callable[..., Any],
+    kernel: Kernel,
+    empty: Kernel,
     vjp: Vjp | None,
 ) -> Any:
     """Return the kernel as `torch.ops.whatwhere.<name>`.
@@ -140,16 +159,16 @@ def _register(
     full = f"{tensors[:-1]}, {SETTINGS}) -> {results}"
     qualified = f"{NAMESPACE}::{name}"
 
-    def run(*inputs: Any) -> Any:
+    def run(*inputs: Any) -> Results:
         return _without_none(kernel(*inputs[:-3], _cached_settings(inputs[-3:])), inputs[0])
 
-    def fake(*inputs: Any) -> Any:
+    def fake(*inputs: Any) -> Results:
         return _without_none(empty(*inputs[:-3], Settings.of(inputs[-3:])), inputs[0])
 
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    def setup_context(ctx: Context, inputs: tuple[Any, ...], output: Results) -> None:
         _save(ctx, inputs[:-3], Settings.of(inputs[-3:]), output)
 
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Context, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         return *vjp(ctx, *gradients), None, None, None  # type: ignore[misc]
 
     LIBRARY.define(name + full, tags=(torch.Tag.pt2_compliant_tag,))
@@ -165,7 +184,7 @@ def _register(
     return operator
 
 
-def _cached_settings(numbers: Sequence[Any]) -> Settings:
+def _cached_settings(numbers: Numbers) -> Settings:
     """`Settings.of` for a kernel that runs, whose sizes are integers: checked once."""
     regions, fit, return_where = numbers
     return _settings(tuple(regions), tuple(fit), return_where)
@@ -176,17 +195,19 @@ def _settings(regions: tuple[int, ...], fit: tuple[float, ...], return_where: bo
     return Settings.of((regions, fit, return_where))
 
 
-def _without_none(results: Any, like: Tensor) -> Any:
+def _without_none(results: Results, like: Tensor) -> Results:
     """Return the results of a registered operator, which are tensors: an empty one for None."""
     if isinstance(results, Tensor):
         return results
     return tuple(like.new_empty(0) if result is None else result for result in results)
 
 
-def _mapped(operator: Callable[..., Any]) -> Callable[..., Any]:
+def _mapped(operator: Callable[..., Tensor | tuple[Tensor, ...]]) -> Callable[..., object]:
     """Return the rule of `vmap`: the axis that is mapped over joins that of the images."""
 
-    def rule(info: Any, in_dims: Sequence[Any], *inputs: Any) -> tuple[Any, Any]:
+    def rule(
+        info: Any, in_dims: Sequence[int | None], *inputs: Any
+    ) -> tuple[Results, int | tuple[int, ...]]:
         images = 0
 
         def joined(tensor: Tensor | None, axis: int | None) -> Tensor | None:

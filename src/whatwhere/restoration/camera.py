@@ -8,6 +8,7 @@ learned from photographs and simulated cameras (benchmarks/restoration/camera_no
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -66,22 +67,20 @@ class CameraFeatures:
 _DEFAULT = CameraSettings()
 
 
-def camera_features(image: Tensor, settings: CameraSettings = _DEFAULT) -> CameraFeatures | None:
-    """Measure the flattest blocks of a picture [3, H, W] with values from 0 to 1; return None for a
-    picture that is too small, or flat parts without any noise."""
-    height, width = (side // settings.block * settings.block for side in image.shape[1:])
+def camera_features(
+    images: Sequence[Tensor], settings: CameraSettings = _DEFAULT
+) -> CameraFeatures | None:
+    """Measure the flattest blocks of pictures [3, H, W] with values from 0 to 1; return None for
+    pictures that are too small, or flat parts without any noise."""
     share, fewest = settings.flattest
-    if height * width < 2 * fewest * settings.block**2:
+    parts = [_detail_blocks(image, settings) for image in images]
+    details = [torch.cat(sizes, 2) for sizes in zip(*parts, strict=True)]
+    blocks = details[0].shape[2]
+    if blocks < 2 * fewest:
         return None
-    level = to_opponent(image)[:, :height, :width]
-    details: list[Tensor] = []
-    for _ in range(3):
-        details.append(_details(level, settings.block // 2 ** len(details) // 2))
-        # scaled so that white noise keeps its standard deviation
-        level = 2 * half_size(level)
     energy = torch.stack([detail.square().mean(-1) for detail in details])
     score = energy[1, 0].mean(0) + energy[2, 0].mean(0) / 2
-    flat = score.argsort()[: max(fewest, int(share * len(score)))]
+    flat = score.argsort()[: max(fewest, int(share * blocks))]
     deviations = energy[..., flat].mean((2, 3)).sqrt()
     if min(float(energy[:, 0][..., flat].min()), float(deviations.min())) <= 0:
         return None
@@ -94,10 +93,10 @@ def camera_features(image: Tensor, settings: CameraSettings = _DEFAULT) -> Camer
     return CameraFeatures(torch.cat([torch.stack(ratios).log(), torch.stack(spreads)]), deviations)
 
 
-def camera_noise(image: Tensor, settings: CameraSettings) -> NoiseEstimate | None:
-    """Return the correlated noise in the flattest blocks of a colour picture [3, H, W] with values
+def camera_noise(images: Sequence[Tensor], settings: CameraSettings) -> NoiseEstimate | None:
+    """Return the correlated noise in the flattest blocks of colour pictures [3, H, W] with values
     from 0 to 1; None where it may be texture."""
-    found = camera_features(image, settings)
+    found = camera_features(images, settings)
     if found is None:
         return None
     weights = torch.tensor(settings.weights, dtype=found.values.dtype)
@@ -139,6 +138,23 @@ def share_without_direction(removed: Tensor, settings: CameraSettings = _DEFAULT
     least, most = settings.directed
     value = float(direction.kthvalue(place).values)
     return min(max((most - value) / (most - least), 0.0), 1.0)
+
+
+def _detail_blocks(image: Tensor, settings: CameraSettings) -> list[Tensor]:
+    """Return the Haar differences of a picture [3, H, W] in blocks, at full, half and quarter size,
+    in brightness and differences of colour: [P, 3, N, side²] each."""
+    height, width = (side // settings.block * settings.block for side in image.shape[1:])
+    level = to_opponent(image)[:, :height, :width]
+    details: list[Tensor] = []
+    for _ in range(3):
+        side = settings.block // 2 ** len(details) // 2
+        if min(height, width) == 0:
+            details.append(level.new_zeros(3, 3, 0, side**2))
+            continue
+        details.append(_details(level, side))
+        # scaled so that white noise keeps its standard deviation
+        level = 2 * half_size(level)
+    return details
 
 
 def _details(planes: Tensor, side: int) -> Tensor:

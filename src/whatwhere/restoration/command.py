@@ -1,6 +1,7 @@
 """`whatwhere denoise` and `whatwhere inpaint`: one picture, all pictures of a folder, or a
 recording."""
 
+import io
 import math
 import warnings
 from contextlib import ExitStack
@@ -19,7 +20,7 @@ from whatwhere.spec.execution import Execution, Shard
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from whatwhere.restoration.noise import NoiseEstimate
+    from whatwhere.restoration.noise import Noise, NoiseEstimate
     from whatwhere.restoration.pictures import Task
 
 RECORDINGS = (".csv", ".wav", ".npy")
@@ -46,6 +47,27 @@ class Paths(NamedTuple):
         return read or self.out.suffix.lower() in RECORDINGS
 
 
+class NoiseFiles(NamedTuple):
+    """Where the estimated noise is written: as numbers, and as a figure."""
+
+    numbers: Path | None
+    figure: Path | None
+
+    def write(self, noise: "NoiseEstimate | None" = None) -> None:
+        """Write noise, if there is any."""
+        from whatwhere.commands.outputs import write
+
+        if noise is not None and self.numbers is not None:
+            write(self.numbers, noise.to_json().encode())
+        if noise is not None and self.figure is not None:
+            from whatwhere import figures
+            from whatwhere.restoration.figures import draw_noise
+
+            content = io.BytesIO()
+            figures.save(draw_noise(noise), content, self.figure.suffix[1:])
+            write(self.figure, content.getvalue())
+
+
 @command(
     RestorationSpec,
     (Execution, "device"),
@@ -59,7 +81,9 @@ def denoise(
     *,
     out: Path,
     noise: str | None = None,
+    alike: bool = False,
     keep_noise: Path | None = None,
+    draw_noise: Path | None = None,
     settings: Settings,
     overwrite: bool = False,
     quiet: bool = False,
@@ -78,11 +102,17 @@ def denoise(
                pixels count photons. GAIN,SIGMA or GAIN,SIGMA,OFFSET: a photon adds GAIN to a pixel,
                there is white noise of standard deviation SIGMA as well, and a pixel without light
                has the value OFFSET. Or a file that --keep-noise wrote
-    keep_noise  for one picture: the file to write its estimated noise to, for --noise
+    alike      all pictures of the folder, or all pages of the file, were taken alike: their noise
+               is estimated once, from 16 of them
+    keep_noise  with --alike, or for one picture: the file to write the estimated noise to, for
+               --noise
+    draw_noise  the same as a figure (.png, .pdf, .svg): the variance of a pixel against its
+               brightness
     overwrite  also restore pictures whose results are in --out already
 
     $ whatwhere denoise noisy.png --out clean.png
     $ whatwhere denoise pictures/ --out clean/ --noise 0.1
+    $ whatwhere denoise scans/ --out clean/ --alike --keep-noise noise.json
     $ whatwhere denoise film.tif --out clean.tif --frames 5
     $ whatwhere denoise recording.wav runs/signals --out clean.wav
     $ whatwhere denoise recording.wav runs/signals --out flat.wav --no-baseline
@@ -90,20 +120,35 @@ def denoise(
     from whatwhere.restoration.noise import read_noise_text
     from whatwhere.restoration.pictures import Task
 
-    task = Task("denoise", settings.of(RestorationSpec), read_noise_text(noise))
     paths = Paths(pictures, None, out)
-    if keep_noise is not None:
-        if noise is not None or pictures.is_dir() or paths.is_recording:
+    wanted = {"--alike": alike, "--keep-noise": keep_noise, "--draw-noise": draw_noise}
+    asked = [option for option, value in wanted.items() if value]
+    if asked and (noise is not None or paths.is_recording):
+        raise SpecError(
+            f"{' and '.join(asked)} need noise that is estimated from pictures. Leave out --noise,"
+            " and give pictures."
+        )
+    files = NoiseFiles(keep_noise, draw_noise)
+    if any(files):
+        if pictures.is_dir() and not alike:
             raise SpecError(
-                "--keep-noise writes the noise that is estimated from one picture. Give one"
-                " picture, and no --noise."
+                "--keep-noise and --draw-noise need one noise, and each picture of a folder has its"
+                " own. If the pictures were taken alike, add --alike."
             )
-        from whatwhere.commands.outputs import claim, write
+        from whatwhere.commands.outputs import claim
 
-        claim([keep_noise], pictures, out, overwrite=overwrite)
+        claim(filter(None, files), pictures, out, overwrite=overwrite)
+    given: Noise = read_noise_text(noise)
+    if alike:
+        from whatwhere.restoration.pictures import noise_of_all
+
+        given = found = noise_of_all(pictures, out)
+        typer.echo(f"noise of {found.source}: {found.summary()}")
+        files.write(found)
+    task = Task("denoise", settings.of(RestorationSpec), given)
     estimates = restore(task, model, paths, overwrite, settings, quiet)
-    if keep_noise is not None:
-        write(keep_noise, estimates[0].to_json().encode())
+    if not alike:
+        files.write(*estimates[:1])
 
 
 @command(
@@ -171,7 +216,10 @@ def restore(
     if paths.is_recording:
         restore_recording(task, model, paths, overwrite, execution, quiet)
         return []
-    return restore_pictures(task, model, paths, overwrite, execution, shard, quiet)
+    from whatwhere.data.pictures import kept_open
+
+    with kept_open():
+        return restore_pictures(task, model, paths, overwrite, execution, shard, quiet)
 
 
 def restore_pictures(

@@ -1,4 +1,4 @@
-"""Estimate the noise of a picture from this picture alone.
+"""Estimate the noise of a picture from this picture alone, or from all that were taken alike.
 
 The diagonal difference of 2 × 2 pixels has the variance of white noise, and texture only adds to
 it. So in blocks of 8 × 8 pixels of about the same brightness, a low quantile of the mean square of
@@ -8,6 +8,7 @@ pixels have independent noise.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -15,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from whatwhere.errors import ImageError, plural
 from whatwhere.restoration.camera import CameraSettings, camera_noise
 from whatwhere.restoration.correlation import difference, half_size, width_of
 from whatwhere.restoration.noise import NO_NOISE, NoiseEstimate
@@ -114,35 +116,60 @@ class _Groups:
 _DEFAULT = EstimationSettings()
 
 
-def estimate_noise(image: Tensor, settings: EstimationSettings = _DEFAULT) -> NoiseEstimate:
-    """Estimate the noise of an image, which is taken to be the same in all channels.
+def estimate_noise(
+    image: Tensor | Sequence[Tensor], settings: EstimationSettings = _DEFAULT
+) -> NoiseEstimate:
+    """Estimate the noise of an image, or of several that were taken alike; it is taken to be the
+    same in all channels.
 
-    image     floats [C, H, W] in any units
+    image     floats [C, H, W] in any units; or a list of them, in the same units, of any sizes,
+              whose noise is one: dark and bright pictures then tell together how it grows
     settings  limits between noise and texture
 
-    >>> noisy = 0.5 + 0.1 * torch.randn(1, 96, 96)
-    >>> noise = ww.restoration.estimate_noise(noisy)
+    >>> noisy = [0.5 + 0.1 * torch.randn(1, 96, 96) for _ in range(4)]
+    >>> noise = ww.restoration.estimate_noise(noisy[0])
     >>> bool(0.09 < noise.sigma < 0.11)
     True
+    >>> noise = ww.restoration.estimate_noise(noisy)
+    >>> noise.source
+    '4 pictures'
     """
-    planes = image.detach().double().cpu()
-    size = f"{image.shape[-2]} × {image.shape[-1]} pixels"
-    low = float(planes.min())
-    scale = float(planes.max()) - low
+    given = [image] if isinstance(image, Tensor) else list(image)
+    _check_alike(given)
+    images = [each.detach().double().cpu() for each in given]
+    pixels = sum(each[0].numel() for each in images)
+    size = f"{given[0].shape[-2]} × {given[0].shape[-1]} pixels"
+    source = size if len(images) == 1 else plural(len(images), "picture")
+    low = min(float(each.min()) for each in images)
+    scale = max(float(each.max()) for each in images) - low
     if not math.isfinite(scale) or scale <= 0:
         return NO_NOISE
-    unit = (planes - low) / scale
-    found = _growing(unit, settings) or _correlated(unit, settings)
-    found = found or NoiseEstimate(sigma=noise_of(unit))
-    noise = _in_units(found, low, scale, size, _error(planes[0].numel()))
+    units = [(each - low) / scale for each in images]
+    groups = _group([_blocks(plane, settings) for each in units for plane in each], settings)
+    found = _growing(units, groups, settings) or _correlated(units, settings)
+    found = found or NoiseEstimate(sigma=noise_of(units))
+    if groups is not None:
+        found = replace(found, points=_points(groups))
+    noise = _in_units(found, low, scale, source, _error(pixels))
     # what tells correlated noise from texture asks for more than faint noise
-    return noise if noise.correlation else replace(noise, removed=_worth(planes, noise, settings))
+    return noise if noise.correlation else replace(noise, removed=_worth(images, noise, settings))
 
 
-def _worth(planes: Tensor, noise: NoiseEstimate, settings: EstimationSettings) -> float:
+def _check_alike(images: Sequence[Tensor]) -> None:
+    """Raise an ImageError unless there are pictures, all grey or all of as many channels."""
+    shapes = [list(each.shape) for each in images]
+    if not shapes or any(len(shape) != 3 or shape[0] != shapes[0][0] for shape in shapes):
+        raise ImageError(
+            f"Got pictures of shapes {shapes[:4]}; expected at least one [C, H, W], all of as many"
+            " channels. Estimate the noise of colour and grey pictures separately."
+        )
+
+
+def _worth(images: Sequence[Tensor], noise: NoiseEstimate, settings: EstimationSettings) -> float:
     """Return the share of the noise that is worth removing: 0 where it is too faint to show."""
-    few = planes[:, ::2, ::2] if planes.numel() > _MANY else planes
-    low, high = map(float, np.quantile(few.numpy(), _ALMOST_ALL))
+    every = 2 if sum(image.numel() for image in images) > 10**6 else 1
+    few = torch.cat([image[:, ::every, ::every].flatten() for image in images])
+    low, high = map(float, np.quantile(few.numpy(), (0.001, 0.999)))
     variance = noise.gain * (few - noise.offset).clamp(min=0).mean() + noise.sigma**2
     least, enough = settings.faint
     ratio = float(variance) ** 0.5 / max(high - low, 1e-300)
@@ -167,32 +194,34 @@ def _in_units(
     return NoiseEstimate(gain, sigma, offset, noise.correlation, (), source, error, points)
 
 
-def _growing(planes: Tensor, settings: EstimationSettings) -> NoiseEstimate | None:
+def _growing(
+    images: Sequence[Tensor], groups: _Groups | None, settings: EstimationSettings
+) -> NoiseEstimate | None:
     """Return noise that grows with the brightness; None where one number describes it as well."""
-    groups = _group([_blocks(plane, settings) for plane in planes], settings)
     if groups is None or len(groups.count) < 3:
         return None
     gain, level, cost, uniform_cost = _fit_line(groups, settings)
     ends = gain * groups.brightness[[0, -1]] + level
     if gain <= 0 or ends[1] < settings.growth * ends[0] or cost > settings.better * uniform_cost:
         return None
-    found = NoiseEstimate(gain=gain, offset=-level / gain, points=_points(groups))
-    whiteness = min(estimate_sigma(found.stabilise(plane)) for plane in planes)
+    found = NoiseEstimate(gain=gain, offset=-level / gain)
+    channels = zip(*(found.stabilise(image) for image in images), strict=True)
+    whiteness = min(estimate_sigma(planes) for planes in channels)
     return found if whiteness > settings.whiteness else None
 
 
-def _correlated(planes: Tensor, settings: EstimationSettings) -> NoiseEstimate | None:
-    """Return correlated noise that covers a grey picture; None where it may be texture."""
-    if len(planes) == 3:
-        return camera_noise(planes, settings.camera)
+def _correlated(images: Sequence[Tensor], settings: EstimationSettings) -> NoiseEstimate | None:
+    """Return correlated noise that covers grey pictures; None where it may be texture."""
+    if len(images[0]) == 3:
+        return camera_noise(images, settings.camera)
     profiles = []
-    plane = planes[0]
+    planes = [image[0] for image in images]
     for _ in range(3):
-        blocks = _blocks(plane, settings)
-        if len(blocks.variance) < settings.fewest:
+        variance = torch.cat([_blocks(plane, settings).variance for plane in planes])
+        if len(variance) < settings.fewest:
             return None
-        profiles.append([_quantile(blocks.variance, q, settings) for q in (0.05, 0.3, 0.5)])
-        plane = half_size(plane)
+        profiles.append([_quantile(variance, q, settings) for q in (0.05, 0.3, 0.5)])
+        planes = [half_size(plane) for plane in planes if min(plane.shape) > 1]
     if min(low for low, _, _ in profiles) <= 0:
         return None
     least, most = settings.even
@@ -202,15 +231,12 @@ def _correlated(planes: Tensor, settings: EstimationSettings) -> NoiseEstimate |
         return None
     width = width_of(coarser)
     sigma = 2 * profiles[1][1] / difference(width, 2) ** 2
-    spread = torch.quantile(planes[0].flatten()[:: max(1, planes[0].numel() // 10**5)], _ENDS)
-    if sigma < settings.strong * float(spread[1] - spread[0]):
+    brightness = torch.cat([image[0].flatten() for image in images])
+    few = brightness[:: max(1, len(brightness) // 10**5)]
+    darkest, brightest = torch.quantile(few, few.new_tensor([0.02, 0.98]))
+    if sigma < settings.strong * float(brightest - darkest):
         return None
     return NoiseEstimate(sigma=sigma, correlation=width)
-
-
-_MANY = 10**6
-_ALMOST_ALL = (0.001, 0.999)
-_ENDS = torch.tensor([0.02, 0.98], dtype=torch.float64)
 
 
 def _blocks(plane: Tensor, settings: EstimationSettings) -> _Blocks:

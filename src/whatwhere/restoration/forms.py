@@ -9,14 +9,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from whatwhere.data import Images
+from whatwhere.data.images import brightest_of
 from whatwhere.errors import ImageError, printable
+
+if TYPE_CHECKING:
+    from PIL.Image import Image as PillowPicture
 
 _LAYOUTS = "[H, W], [H, W, 3], [N, H, W], [N, C, H, W] or [N, H, W, 3]"
 
@@ -28,14 +32,24 @@ class Form:
     images  floats [N, C, H, W] in the units of what was given
     close   returns floats [N, C, H, W] in the form that was given
     white   the value of white: 1 for floats, the largest value of an integer type
+    step    the difference of neighbouring values, where the type says it: 1 for integers
     """
 
     images: Tensor
     close: Callable[[Tensor], Any]
     white: float = 1.0
+    step: float | None = None
 
 
-def open_form(given: Any) -> Form:
+def step_of(images: Images) -> float | None:
+    """Return the difference of neighbouring values of a data set, where its type says it."""
+    dtype = images.pixels.dtype
+    if dtype.kind not in "iu":
+        return None
+    return images.white / (images.brightest or brightest_of(dtype))
+
+
+def open_form(given: object) -> Form:
     """Return a picture, or pictures, as floats [N, C, H, W].
 
     given  the path of a file, a Pillow picture, or an array or a tensor [H, W], [H, W, 3],
@@ -53,18 +67,19 @@ def open_form(given: Any) -> Form:
             form,
             close=lambda clean: _like(form.close(clean).cpu().numpy(), given.dtype),
             white=_white(given.dtype),
+            step=1.0 if given.dtype.kind in "iu" else None,
         )
     if isinstance(given, Tensor):
         return _open_tensor(given)
     if isinstance(given, Images):
-        return _open_tensor(given[:])
+        return replace(_open_tensor(given[:]), step=step_of(given))
     raise ImageError(
         f"Got {type(given).__name__}; expected a path, a Pillow picture, a data set, or an array"
         f" or a tensor {_LAYOUTS}."
     )
 
 
-def is_pillow(given: Any) -> bool:
+def is_pillow(given: object) -> "TypeGuard[PillowPicture]":
     """Whether this is a Pillow picture."""
     return type(given).__module__.startswith("PIL.")
 
@@ -84,7 +99,7 @@ def _open_file(path: "str | PathLike[str]") -> Form:
     return open_form(pixels[0] if len(pixels) == 1 else pixels)
 
 
-def _open_pillow(picture: Any) -> Form:
+def _open_pillow(picture: "PillowPicture") -> Form:
     """A Pillow picture, whose result is one of the same mode."""
     from PIL import Image
 
@@ -140,7 +155,8 @@ def _open_tensor(given: Tensor) -> Form:
 
     is_level = given.is_floating_point() or given.dtype == torch.bool
     white = 1.0 if is_level else float(torch.iinfo(given.dtype).max)
-    return Form(floats, close, white)
+    step = None if is_level else 1.0
+    return Form(floats, close, white, step)
 
 
 def _channels_first(given: Tensor) -> tuple[Tensor, str]:

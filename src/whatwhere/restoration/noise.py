@@ -11,7 +11,7 @@ import math
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeGuard
 
 import torch
 from torch import Tensor
@@ -142,7 +142,7 @@ Noise = float | str | tuple[float, ...] | NoiseEstimate | None
 """Noise as a user gives it; None: it is estimated."""
 
 
-def read_noise(noise: Any) -> NoiseEstimate | str | None:
+def read_noise(noise: object) -> NoiseEstimate | str | None:
     """Return noise that a user gave as a value, "poisson" or None; raise a SpecError for an invalid
     one."""
     if noise is None or noise == "poisson" or isinstance(noise, NoiseEstimate):
@@ -188,31 +188,37 @@ def read_noise_text(text: str | None) -> Noise:
     return noise
 
 
-def counts_noise(images: Tensor) -> NoiseEstimate:
-    """Return the noise of images whose pixels count photons: a photon adds one step of the values,
-    which is 1 for whole numbers."""
+def counts_noise(images: Tensor, step: float | None = None) -> NoiseEstimate:
+    """Return the noise of images whose pixels count photons: a photon adds one step of the values.
+
+    step  difference of neighbouring values, where the type of the pixels says it: 1 for whole
+          numbers; None: it is seen from the values, and 1 if all are whole numbers
+    """
+    if step is not None:
+        return NoiseEstimate(gain=step)
     values = images.detach().double().flatten().unique()
     if len(values) == 1 or bool((values == values.round()).all()):
         return NoiseEstimate(gain=1.0)
-    step = float(torch.diff(values).min())
-    steps = values / step
+    smallest = float(torch.diff(values).min())
+    steps = values / smallest
     # 16-bit steps of a float32 are exact to 1e-2; floats of any value have more steps
     if float(steps[-1] - steps[0]) > 2**16 or float((steps - steps.round()).abs().max()) > 0.05:
         raise SpecError(
             "Got noise = 'poisson' for values that are no counts; expected whole numbers, or"
             " multiples of a step. Give (gain, sigma), or None to estimate the noise."
         )
-    return NoiseEstimate(gain=step)
+    return NoiseEstimate(gain=smallest)
 
 
-def is_level(noise: Any) -> bool:
+def is_level(noise: object) -> TypeGuard[float]:
     """Whether this is a standard deviation."""
     return _is_number(noise) and noise >= 0
 
 
-def _is_number(value: Any) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and -sys.float_info.max <= value <= sys.float_info.max
+def _is_number(value: object) -> TypeGuard[float]:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return -sys.float_info.max <= value <= sys.float_info.max
 
 
 NO_NOISE = NoiseEstimate()

@@ -4,7 +4,7 @@ import io
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -28,6 +28,7 @@ from whatwhere.data.pictures import (
 )
 from whatwhere.errors import ImageError, MissingExtra, RunError, plural, printable, warn
 from whatwhere.files import (
+    FileFields,
     claim,
     disk_errors,
     file_checksum,
@@ -39,15 +40,17 @@ from whatwhere.files import (
 from whatwhere.model.checksums import checksum
 from whatwhere.restoration.denoiser import Denoiser
 from whatwhere.restoration.estimate import estimate_noise
+from whatwhere.restoration.forms import step_of
 from whatwhere.restoration.noise import Noise, NoiseEstimate, read_noise
 from whatwhere.restoration.restore import (
+    FRAMES_SEEN,
     as_images,
     denoise,
     denoise_frame,
-    film_noise,
     frame_window,
     inpaint,
     noise_of_image,
+    spread_over,
 )
 from whatwhere.restoration.settings import RestorationSpec
 from whatwhere.spec.execution import ALL, Shard
@@ -60,7 +63,7 @@ is made."""
 FORMATS = {".png": "PNG", ".tif": "TIFF", ".bmp": "BMP", ".webp": "WEBP", ".jpg": "JPEG"}
 FORMATS |= {".tiff": "TIFF", ".jpeg": "JPEG"}
 REMEDY = "free some disk space, or choose another folder"
-SAVED_AS: dict[str, dict[str, Any]] = {"JPEG": {"quality": 95}, "WEBP": {"lossless": True}}
+SAVED_AS: dict[str, dict[str, object]] = {"JPEG": {"quality": 95}, "WEBP": {"lossless": True}}
 
 
 @dataclass(frozen=True)
@@ -200,6 +203,26 @@ def _check_distinct(source: Path, targets: dict[Path, Path]) -> None:
         )
 
 
+def noise_of_all(source: Path, out: Path, most: int = 16) -> NoiseEstimate:
+    """Estimate the noise of pictures that were taken alike, from at most so many of a folder, or
+    pages of a file, spread evenly over all.
+
+    out  a folder in it that is left out
+    """
+    if not source.is_dir():
+        return estimate_noise(_pages(_load(source, None)[0], most))
+    files = list(folder_content(source, but=out).pictures)
+    if not files:
+        raise ImageError(f"{printable(source)}: it has no pictures whose noise can be estimated.")
+    chosen = [files[place] for place in spread_over(len(files), most)]
+    return estimate_noise([_pages(_load(file, None)[0], 1)[0] for file in chosen])
+
+
+def _pages(images: Images, most: int) -> list[Tensor]:
+    """Return at most so many pages [C, H, W], spread evenly over all."""
+    return [images[place : place + 1][0] for place in spread_over(len(images), most)]
+
+
 def restore_picture(
     task: Task, model: Denoiser | Tensor, job: Job, progress: Callable[[int], None]
 ) -> list[NoiseEstimate]:
@@ -211,13 +234,13 @@ def restore_picture(
     extras = read_extras(job.source, filled_in=job.mask == "alpha")
     results = []
     estimates = []
+    given, step = read_noise(task.noise), step_of(images)
     is_film = masks is None and task.spec.frames > 1 and len(images) > 1
     for page in () if is_film else range(len(images)):
         image = images[page : page + 1]
         if masks is None:
-            noise = task.noise
-            if noise is None:
-                noise = estimate_noise(image[0])
+            noise = noise_of_image(image[0], given, step)
+            if given is None:
                 estimates.append(noise)
             result = denoise(image, model, noise, spec=task.spec, progress=progress)
         else:
@@ -242,13 +265,13 @@ def _restore_film(
     noise = task.noise
     estimates = []
     if noise is None:
-        noise = film_noise(images[np.linspace(0, count - 1, min(count, 4)).round().astype(int)])
+        noise = estimate_noise(_pages(images, FRAMES_SEEN))
         estimates.append(noise)
     results = []
     for page in range(count):
         first, last = frame_window(page, count, task.spec.frames)
         frames = as_images(model, images[first:last])
-        known = noise_of_image(frames[page - first], read_noise(noise))
+        known = noise_of_image(frames[page - first], read_noise(noise), step_of(images))
         clean = denoise_frame(model, frames, page - first, known, task.spec, progress)
         results.append(clean[0].cpu().numpy())
     return results, estimates
@@ -427,20 +450,20 @@ def _checksums(job: Job) -> str:
     return " ".join(map(file_checksum, files))
 
 
-def _write_record(out: Path, record: dict[str, Any]) -> None:
+def _write_record(out: Path, record: Mapping[str, object]) -> None:
     with disk_errors(f"writing {out / RECORD}", REMEDY):
         out.mkdir(parents=True, exist_ok=True)
         write_json(out / RECORD, _RECORD_FORMAT, record)
 
 
-def _read_record(out: Path) -> dict[str, Any]:
+def _read_record(out: Path) -> FileFields:
     remedy = "choose another folder, or use --overwrite"
     kind = "record of restored pictures"
     with json_fields(out / RECORD, _RECORD_FORMAT, kind, remedy) as record:
         return record
 
 
-def _made(settings: dict[str, Any], jobs: Sequence[Job], out: Path) -> dict[str, Any]:
+def _made(settings: FileFields, jobs: Sequence[Job], out: Path) -> dict[str, str]:
     """The entries of a folder's record for results that exist.
 
     Raises a RunError if some were made with other settings, with another model or from other

@@ -52,6 +52,7 @@ CONTRADICTION = 1.5
 # factor of the noise, and share of the pixels, from which on they are restored as a single frame
 UNEVEN = 1.25
 FEW_SEEN_ONCE = 0.002
+FRAMES_SEEN = 4  # frames of a film whose noise is estimated
 LARGEST = 1e15  # value whose square, summed over a picture, is within the range of float32
 FAITHFUL = 0.02  # 1/λ without noise, as a share of the smallest that leaves no event
 
@@ -106,22 +107,27 @@ def denoise(
     form = open_form(image)
     y = as_images(model, form.images)
     if spec.frames > 1 and len(y) > 1:
-        film: PictureT = form.close(_denoise_film(model, y, given, spec, progress))
+        film: PictureT = form.close(_denoise_film(model, y, given, form.step, spec, progress))
         return film
-    noises = [noise_of_image(each, given) for each in y]
+    noises = [noise_of_image(each, given, form.step) for each in y]
     if all(level.is_zero for level in noises) and not isinstance(image, str | PathLike | Images):
         return image  # to the bit
     result: PictureT = form.close(_remove_noise(model, y, noises, spec, progress))
     return result
 
 
-def noise_of_image(image: Tensor, given: NoiseEstimate | str | None) -> NoiseEstimate:
-    """The noise of an image [C, H, W]: as it was given, or estimated."""
+def noise_of_image(
+    image: Tensor, given: NoiseEstimate | str | None, step: float | None = None
+) -> NoiseEstimate:
+    """The noise of an image [C, H, W]: as it was given, or estimated.
+
+    step  difference of neighbouring values, where the type of the pixels says it (`counts_noise`)
+    """
     if isinstance(given, NoiseEstimate):
         return given
     if given is None:
         return estimate_noise(image)
-    counts = counts_noise(image)
+    counts = counts_noise(image, step)
     seen = estimate_noise(image)
     if seen.gain > 0 and not 1 / CONTRADICTION < seen.gain / counts.gain < CONTRADICTION:
         warn(
@@ -230,25 +236,25 @@ def denoise_frame(
     return noise.restore_units(clean).to(frames)
 
 
-def film_noise(frames: Tensor) -> NoiseEstimate:
-    """The noise of frames [F, C, H, W] that were taken alike."""
-    if frames.shape[1] != 1 or len(frames) < 2:
-        return estimate_noise(frames[0])
-    # three channels would be a colour picture
-    count = 4 if len(frames) >= 4 else 2
-    places = torch.linspace(0, len(frames) - 1, count).round().long()
-    return estimate_noise(frames[places, 0])
+def spread_over(count: int, most: int) -> list[int]:
+    """The numbers of at most so many pictures, spread evenly over all."""
+    places: list[int] = np.linspace(0, count - 1, min(count, most)).round().astype(int).tolist()
+    return places
 
 
 def _denoise_film(
     model: Denoiser | Tensor,
     y: Tensor,
     given: NoiseEstimate | str | None,
+    step: float | None,
     spec: RestorationSpec,
     progress: Progress | None,
 ) -> Tensor:
     """Frames [N, C, H, W] without their noise."""
-    noise = film_noise(y) if given is None else noise_of_image(y[0], given)
+    if given is None:
+        noise = estimate_noise([y[place] for place in spread_over(len(y), FRAMES_SEEN)])
+    else:
+        noise = noise_of_image(y[0], given, step)
     results = []
     for number in range(len(y)):
         first, last = frame_window(number, len(y), spec.frames)
@@ -347,7 +353,7 @@ def by_dictionary(
 
 def inpaint(
     image: PictureT,
-    mask: Any,
+    mask: object,
     model: Denoiser | DeconvNet | None = None,
     noise: float = 0.0,
     *,
@@ -405,7 +411,7 @@ def inpaint(
     return result
 
 
-def _masks_of_list(images: Sequence[Any], mask: Any) -> Sequence[Any]:
+def _masks_of_list(images: Sequence[object], mask: object) -> Sequence[object]:
     """The mask of each picture of a list: one of a list, or the same for all."""
     if not isinstance(mask, list | tuple):
         return [mask] * len(images)
@@ -417,7 +423,7 @@ def _masks_of_list(images: Sequence[Any], mask: Any) -> Sequence[Any]:
     return mask
 
 
-def _open_mask(mask: Any, count: int) -> Tensor:
+def _open_mask(mask: object, count: int) -> Tensor:
     """A mask in any form as weights [N, 1 or C, H, W] of this number of pictures."""
     is_named = isinstance(mask, str | PathLike | Images) or is_pillow(mask)
     given = mask if is_named else as_weights(mask)
@@ -559,7 +565,7 @@ def as_images(
     return tensor.detach().to(model.device, model.dtype)
 
 
-def checked(values: Any, shape: str) -> Tensor:
+def checked(values: object, shape: str) -> Tensor:
     """Floats as a tensor; an ImageError for other values, or another number of axes than `shape`
     has."""
     tensor = as_tensor(values)
@@ -574,7 +580,7 @@ def checked(values: Any, shape: str) -> Tensor:
     return tensor
 
 
-def as_tensor(values: Any) -> Any:
+def as_tensor(values: object) -> object:
     """An array as a tensor; anything else as it is."""
     return (
         torch.from_numpy(np.ascontiguousarray(values)) if isinstance(values, np.ndarray) else values

@@ -1,105 +1,145 @@
-"""The level of white noise in a picture, estimated from patches without texture (Liu, Tanaka and
+"""Estimate the level of white noise in pictures from patches without texture (Liu, Tanaka and
 Okutomi 2013).
 
 The smallest eigenvalue of the covariance of patches is the variance of the noise, if the patches
 have little texture. A patch of pure noise of variance σ² has a sum of squared derivatives that is
 below τ σ² with near certainty; patches above it are left out, and with those that remain the
 variance is estimated again. If even the flattest patches have much more texture than that noise
-explains, the estimate may measure texture, and it shrinks, down to 0.
+explains, the estimate may measure texture, and it shrinks, down to 0. Pictures that were taken
+alike share their patches.
 """
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import compress
 
 import torch
 from torch import Tensor
 
 from whatwhere.restoration.planes import PLANE_NOISE, to_opponent
 
-SIDE = 7  # pixels of a patch
-# the quantile 1 - 1e-6 of the sum of squared derivatives of a patch of unit noise (a gamma
-# distribution)
-TAU = 90.2
-ROUNDS = 3
-MOST_PATCHES = 100_000
-FEWEST_PATCHES = 2 * SIDE * SIDE
-UNIT_TEXTURE = SIDE * (SIDE - 2)  # the mean sum of squared derivatives of a patch of unit noise
-FLATTEST = 600  # patches, or a tenth of all, that have to be nearly free of texture:
-TRUSTED = 1.7  # times the variance of the noise is what they may have, texture and noise together
-INDEPENDENT = 0.83  # measured on white noise of 48² to 512² pixels
-LEAST_SHARE = 0.7
-ENOUGH = 1000  # patches; of fewer, less is trusted
-CUT_OFF = 0.3  # share of a patch with extreme values, from which on it does not count
+
+@dataclass(frozen=True, kw_only=True)
+class WhiteNoiseSettings:
+    """Settings of the estimate of white noise.
+
+    side          side of a patch in pixels
+    most_texture  sum of squared derivatives up to which a patch of unit noise counts as flat: the
+                  quantile 1 - 1e-6 of a gamma distribution
+    rounds        rounds in which flat patches are chosen by the variance of the last one
+    most_patches  larger pictures are sampled
+    flattest      number of patches, at most a tenth of all, that have to be nearly free of texture
+    trusted       their texture and noise together, in variances of the noise, at most
+    enough        patches from which on this is trusted in full; of fewer, less is
+    independent   overlapping patches count as this many times the number of pixels: measured on
+                  white noise of 48² to 512² pixels
+    least_share   least share of the noise's deviation that the smallest eigenvalue has
+    cut_off       share of a patch with extreme values from which on it does not count
+    """
+
+    side: int = 7
+    most_texture: float = 90.2
+    rounds: int = 3
+    most_patches: int = 100_000
+    flattest: int = 600
+    trusted: float = 1.7
+    enough: int = 1000
+    independent: float = 0.83
+    least_share: float = 0.7
+    cut_off: float = 0.3
+
+    @property
+    def fewest(self) -> int:
+        """The least number of patches whose covariance is estimated."""
+        return 2 * self.side**2
+
+    def smallest_share(self, pixels: int) -> float:
+        """Return the standard deviation by the smallest eigenvalue of white noise's patches, as a
+        share of the noise's.
+
+        It is 1 - √(p / n) for n independent patches of p pixels (Marchenko and Pastur 1967).
+        """
+        return max(self.least_share, 1 - self.side / math.sqrt(self.independent * pixels))
 
 
-def noise_of(image: Tensor) -> float:
-    """The noise of an image [C, H, W], which is taken to be the same in all channels.
+_DEFAULT = WhiteNoiseSettings()
+
+
+def noise_of(images: Sequence[Tensor], settings: WhiteNoiseSettings = _DEFAULT) -> float:
+    """Return the noise of images [C, H, W], which is taken to be the same in all channels.
 
     Texture may be taken for noise, and differences of colour have little texture: so the plane with
     the least noise decides.
     """
-    planes, factors = (
-        (to_opponent(image), PLANE_NOISE) if len(image) == 3 else (image, [1.0] * len(image))
-    )
-    ends = ((image <= image.min()) | (image >= image.max())).any(0)
-    return min(
-        estimate_sigma(plane, ends) / factor for plane, factor in zip(planes, factors, strict=True)
-    )
+    in_colour = len(images[0]) == 3
+    ends = [((image <= image.min()) | (image >= image.max())).any(0) for image in images]
+    stacks = [to_opponent(image) if in_colour else image for image in images]
+    factors = PLANE_NOISE if in_colour else [1.0] * len(images[0])
+    planes = zip(zip(*stacks, strict=True), factors, strict=True)
+    return min(estimate_sigma(plane, ends, settings) / factor for plane, factor in planes)
 
 
-def estimate_sigma(plane: Tensor, ends: Tensor | None = None) -> float:
-    """The standard deviation of white noise in a picture [H, W], in its units; 0 for one smaller
-    than a patch.
+def estimate_sigma(
+    planes: Sequence[Tensor],
+    ends: Sequence[Tensor] | None = None,
+    settings: WhiteNoiseSettings = _DEFAULT,
+) -> float:
+    """Return the standard deviation of white noise in pictures [H, W], in their units; 0 for
+    pictures smaller than a patch.
 
-    ends  [H, W], where the picture has its lowest or its highest value. Many of them in a patch
+    ends  [H, W] each, where a picture has its lowest or its highest value. Many of them in a patch
           show that values were cut off there, and with them the noise
     """
-    if min(plane.shape) < SIDE:
+    side = settings.side
+    large = [min(plane.shape) >= side for plane in planes]
+    planes = list(compress(planes, large))
+    if not planes:
         return 0.0
-    every = max(1, round((plane.numel() / MOST_PATCHES) ** 0.5))
-    patches = windows(plane, SIDE, SIDE, every).flatten(2).flatten(0, 1).double()
-    texture = derivative_energy(plane, every).flatten().double()
+    pixels = sum(plane.numel() for plane in planes)
+    every = max(1, round((pixels / settings.most_patches) ** 0.5))
+    patches = torch.cat(
+        [_windows(x, side, side, every).flatten(2).flatten(0, 1).double() for x in planes]
+    )
+    texture = torch.cat([_derivative_energy(x, side, every).flatten().double() for x in planes])
     if ends is not None:
-        whole = windows(ends.to(plane), SIDE, SIDE, every).mean((2, 3)).flatten() < CUT_OFF
+        shares = [
+            _windows(extreme.to(patches), side, side, every).mean((2, 3)).flatten()
+            for extreme in compress(ends, large)
+        ]
+        whole = torch.cat(shares) < settings.cut_off
         patches, texture = patches[whole], texture[whole]
-        if len(texture) < FEWEST_PATCHES:
+        if len(texture) < settings.fewest:
             return 0.0
-    variance = smallest_variance(patches)
-    for _ in range(ROUNDS):
-        chosen = texture <= TAU * variance
-        if int(chosen.sum()) < FEWEST_PATCHES:
+    variance = _smallest_variance(patches)
+    for _ in range(settings.rounds):
+        chosen = texture <= settings.most_texture * variance
+        if int(chosen.sum()) < settings.fewest:
             break
-        variance = smallest_variance(patches[chosen])
-    flat = float(texture.kthvalue(min(FLATTEST, len(texture) // 10 + 1)).values) / UNIT_TEXTURE
-    trusted = TRUSTED * min(1.0, len(texture) / ENOUGH)
+        variance = _smallest_variance(patches[chosen])
+    few = min(settings.flattest, len(texture) // 10 + 1)
+    # the mean sum of squared derivatives of a patch of unit noise
+    flat = float(texture.kthvalue(few).values) / (side * (side - 2))
+    trusted = settings.trusted * min(1.0, len(texture) / settings.enough)
     sigma = math.sqrt(max(0.0, min(variance, (1 + trusted) * variance - flat)))
-    return sigma / smallest_share(plane.numel())
+    return sigma / settings.smallest_share(pixels)
 
 
-def smallest_share(pixels: int) -> float:
-    """The standard deviation by the smallest eigenvalue of white noise's patches, as a share of the
-    noise's.
-
-    It is 1 - √(p / n) for n independent patches of p pixels (Marchenko and Pastur 1967); patches
-    that overlap count as INDEPENDENT times the number of pixels.
-    """
-    return max(LEAST_SHARE, 1 - SIDE / math.sqrt(INDEPENDENT * pixels))
-
-
-def derivative_energy(plane: Tensor, every: int) -> Tensor:
-    """The sum of squared central differences inside every patch, along rows and along columns."""
+def _derivative_energy(plane: Tensor, side: int, every: int) -> Tensor:
+    """Return the sum of squared central differences inside every patch, along rows and columns."""
     along = ((plane[:, 2:] - plane[:, :-2]) / 2).square()
     across = ((plane[2:] - plane[:-2]) / 2).square()
-    return windows(along, SIDE, SIDE - 2, every).sum((2, 3)) + windows(
-        across, SIDE - 2, SIDE, every
+    return _windows(along, side, side - 2, every).sum((2, 3)) + _windows(
+        across, side - 2, side, every
     ).sum((2, 3))
 
 
-def windows(plane: Tensor, height: int, width: int, every: int) -> Tensor:
-    """Patches [h, w, height, width] at distances of `every` pixels."""
+def _windows(plane: Tensor, height: int, width: int, every: int) -> Tensor:
+    """Return patches [h, w, height, width] at distances of `every` pixels."""
     return plane.unfold(0, height, every).unfold(1, width, every)
 
 
-def smallest_variance(patches: Tensor) -> float:
+def _smallest_variance(patches: Tensor) -> float:
     centred = patches - patches.mean(0)
     eigenvalues = torch.linalg.eigvalsh(centred.T @ centred / max(len(patches) - 1, 1))
     return max(float(eigenvalues[0]), 0.0)

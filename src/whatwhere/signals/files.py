@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from whatwhere.signals.tables import (
     split_unit,
     table_values,
 )
+
+if TYPE_CHECKING:
+    import mne
 
 _MOST_PARTS = 1000  # chunks of a .wav file before its samples
 _WAV_DTYPES = ("uint8", "int16", "int32", "int64", "float32", "float64")
@@ -59,7 +62,7 @@ def _quiet_signals(values: AnyArray, name: str) -> Signals:
 # Files that MNE reads -----------------------------------------------------------------------------
 
 
-def _open_mne(path: Path) -> Any:
+def _open_mne(path: Path) -> "mne.io.BaseRaw":
     """Return the recording of an .edf, .bdf or .fif file, as MNE's `Raw`."""
     try:
         import mne
@@ -74,7 +77,7 @@ def _read_with_mne(path: Path, name: str) -> Signals:
     return from_mne(_open_mne(path), name)
 
 
-def from_mne(raw: Any, name: str = "Raw") -> Signals:
+def from_mne(raw: "mne.io.BaseRaw", name: str = "Raw") -> Signals:
     """Return the data channels of MNE's `Raw`, in its units (V for EEG), with its rate and its
     names."""
     import mne

@@ -21,13 +21,14 @@ import json
 import os
 import tomllib
 from collections.abc import Callable, Iterator
-from dataclasses import MISSING, fields, is_dataclass, replace
+from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, get_args, get_origin
 
 from whatwhere.errors import SpecError, SpecErrorAt, UnknownSetting, as_clause, did_you_mean
 from whatwhere.files import read_regular, readable, untrusted
 from whatwhere.spec.checks import (
+    SpecClass,
     choose_kind,
     convert,
     is_choice,
@@ -38,6 +39,9 @@ from whatwhere.spec.checks import (
 )
 from whatwhere.spec.docstrings import docstring
 from whatwhere.spec.recipe import Recipe, follow_depth
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 Spec = TypeVar("Spec")
 INCLUDED = {file.stem: file for file in sorted((Path(__file__).parent / "recipes").glob("*.toml"))}
@@ -131,7 +135,7 @@ def build(kind: type[Spec], content: dict[str, object], where: str = "") -> Spec
     """Make a spec from plain values (a parsed table, or JSON of `asdict`); what is missing has its
     default."""
     new = _parse_fields(kind, _table(where or kind.__name__, content), where)
-    for f in fields(cast(Any, kind)):
+    for f in _fields_of(kind):
         if f.name not in new and f.default is MISSING and f.default_factory is MISSING:
             raise SpecError(f"{where}{f.name} is missing and has no default. Give a value.")
     return _named(where, lambda: kind(**new))
@@ -156,13 +160,18 @@ def _parse_fields(
     return new
 
 
+def _fields_of(kind: type) -> "tuple[Field[object], ...]":
+    """Return the fields of a spec."""
+    return fields(cast("type[DataclassInstance]", kind))
+
+
 def settable(kind: type) -> dict[str, object]:
     """Return the name and the type of every setting that a table may have; the `kind` of a choice
     is read before."""
-    return {f.name: type_hints(kind)[f.name] for f in fields(cast(Any, kind)) if f.init}
+    return {f.name: type_hints(kind)[f.name] for f in _fields_of(kind) if f.init}
 
 
-def _parse(hint: Any, old: Any, value: Any, name: str) -> Any:
+def _parse(hint: object, old: Any, value: Any, name: str) -> Any:
     """Return the value of a setting; `old`, if given, has the values that a table leaves out."""
     item = _item_spec(hint)
     if item is not None:
@@ -240,18 +249,18 @@ def _not_a_number(kind: type, name: str, key: str, items: int) -> str:
     return f"Got {name}.{key}; {expected}.{suggestion}"
 
 
-def _item_spec(hint: Any) -> Any:
+def _item_spec(hint: object) -> SpecClass:
     """Return the spec that a tuple holds, or None."""
     item = get_args(hint)[0] if get_origin(hint) is tuple else None
     return item if is_dataclass(item) else None
 
 
-def _specs(hint: Any) -> list[Any]:
+def _specs(hint: object) -> list[SpecClass]:
     """Return the specs that a setting may be: several, if it is a choice between them."""
     return [member for member in union_members(hint) if is_dataclass(member)]
 
 
-def _table(name: str, value: Any) -> dict[str, Any]:
+def _table(name: str, value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise SpecError(f"Got {name} = {shown(value)}; expected a table of settings.")
     return value
@@ -289,7 +298,7 @@ def described_paths(kind: type) -> dict[str, _DescribedSetting]:
     return described
 
 
-def value_of(spec: Any, path: str) -> Any:
+def value_of(spec: Any, path: str) -> object:
     """Return the value of a setting by its full name; `each` is the last of a list. None where the
     spec has no such setting, because it has another choice."""
     for name in path.split("."):

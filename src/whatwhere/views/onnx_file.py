@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -11,6 +11,9 @@ from torch import Tensor
 
 from whatwhere.errors import ImageError, MissingExtra, SpecError
 from whatwhere.views.view import MapView
+
+if TYPE_CHECKING:
+    import onnxruntime
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ class OnnxFile(MapView):
         return [values]
 
 
-def _fitted(pictures: Tensor, shape: list[Any]) -> Tensor:
+def _fitted(pictures: Tensor, shape: list[int | str | None]) -> Tensor:
     """Return pictures with the channels and the size that a network takes, where these are
     fixed."""
     if len(shape) != 4:
@@ -78,7 +81,7 @@ def _fitted(pictures: Tensor, shape: list[Any]) -> Tensor:
 
 
 @lru_cache(maxsize=4)
-def _session(file: str) -> Any:
+def _session(file: str) -> "onnxruntime.InferenceSession":
     try:
         import onnxruntime
     except ImportError:

@@ -5,7 +5,8 @@ gradient adds up, for every element of z_k that is not zero, the part of the err
 filter covers.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -42,7 +43,7 @@ class CPUFilterMap(LinearMap):
         self.layers, self.state_size = plan_state(self.model, height, width, depth, ())
 
     def gradient(self, f: Tensor, *, subtract: bool) -> Tensor:
-        """The order of sums does not depend on the number of threads."""
+        """Keep the order of sums, which does not depend on the number of threads."""
         images = self.images if subtract else np.zeros_like(self.images)
         filters = pack_filters(self.model.with_filters(self.k, f), self.layers)
         C, B, K, L = f.shape
@@ -68,7 +69,7 @@ class CPUFilterMap(LinearMap):
 
 
 @cached_jit
-def add_gradients(source: str) -> Any:
+def add_gradients(source: str) -> Callable[..., None]:
     def add_gradients(
         targets: Target, packed: Array, state: Array, network: Network, k: int, total: Array
     ) -> None:
@@ -138,7 +139,7 @@ def correlate_one(
     total: Array,
     lines: FilterLines,
 ) -> None:
-    """The same for the elements of one region."""
+    """Do the same for the elements of one region."""
     noinline()
     C = error.column
     length = lines.length

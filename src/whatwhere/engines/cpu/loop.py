@@ -1,6 +1,7 @@
 """The loop over images and steps, called from Python."""
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from whatwhere.engines.cpu.records import Network, Settings, Step, Target
 from whatwhere.engines.cpu.start import copy, copy_latents, first_gradient, start_pooling
@@ -49,14 +50,14 @@ class Memory(NamedTuple):
 
 
 @cached_jit
-def advance(source: str) -> Any:
+def advance(source: str) -> Callable[..., None]:
     def advance(
         points: tuple[int, int],
         all: Images,
         memory: Memory,
         network: Network,
         settings: Settings,
-        sizes: Any,
+        sizes: tuple[Array, Array],
     ) -> None:
         """Advance every image from point to point; point t is the state before step t.
 
@@ -109,7 +110,7 @@ def advance(source: str) -> Any:
 def load_features(
     state: Array, layers: Array, settings: Settings, packed: Array, length: int
 ) -> None:
-    """The latents that are known, or p = 0."""
+    """Load the latents that are known, or p = 0."""
     if settings.from_zero:
         top = layers[len(layers) - 1]
         state[top.features : top.features + length] = 0

@@ -1,7 +1,7 @@
 """Pooling, unpooling, the weights and the step of the pooling variables of one image, LANES maps
 at a time."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from whatwhere.engines.cpu.records import Layer
 from whatwhere.engines.jit import Array, inline_jit, jit
@@ -13,26 +13,27 @@ from whatwhere.engines.jit.region import (
     pool_plane,
     spread,
 )
-from whatwhere.engines.jit.simd import LANES, any_nonzero, load, noinline, splat, store
+from whatwhere.engines.jit.simd import LANES, Lanes, Pair, any_nonzero, load, noinline, splat, store
 from whatwhere.engines.jit.vector_math import fma, formulas
 
 
 @jit
 def element_offset(layer: Layer, start: int, row: int, column: int) -> int:
-    """The offset of the maps of one element of p_k, in a signal that begins at `start`."""
+    """Return the offset of the maps of one element of p_k, in a signal that begins at `start`."""
     pitch: int = layer.columns + 2 * layer.border_x
     return start + ((row + layer.border_y) * pitch + column + layer.border_x) * layer.maps
 
 
 @jit
 def region_offset(layer: Layer, start: int, row: int, column: int) -> int:
-    """The offset of the first element of a region, in an unpooled map that begins at `start`."""
+    """Return the offset of the first element of a region, in an unpooled map that begins at
+    `start`."""
     return start + row * layer.region_down + column * layer.region_right
 
 
 @jit
 def weights_offset(layer: Layer, row: int, column: int) -> int:
-    """The offset of the weights of a region: along rows, then along columns."""
+    """Return the offset of the weights of a region: along rows, then along columns."""
     return layer.weights + (row * layer.columns + column) * layer.region_weights
 
 
@@ -68,7 +69,7 @@ def unpool(state: Array, layer: Layer, source: int) -> None:
 
 @jit
 def pool(state: Array, layer: Layer) -> None:
-    """The error at z_k to the error at p_k:  Σ w_y w_x error."""
+    """Pool the error at z_k to the error at p_k:  Σ w_y w_x error."""
     noinline()
     y, x = axes_of(layer)
     for row in range(layer.rows):
@@ -81,9 +82,9 @@ def pool(state: Array, layer: Layer) -> None:
 
 
 @inline_jit
-def store_pair_weights(state: Array, w: int, B: int, y: Any, x: Any) -> None:
-    """The weights of LANES regions of 2×2 with θ = (μ, γ) along rows and columns, stored after both
-    are computed: these then run in parallel."""
+def store_pair_weights(state: Array, w: int, B: int, y: Pair, x: Pair) -> None:
+    """Store the weights of LANES regions of 2×2 with θ = (μ, γ) along rows and columns, stored
+    after both are computed: these then run in parallel."""
     y0, y1 = formulas.pair_weights(y[0], y[1])
     x0, x1 = formulas.pair_weights(x[0], x[1])
     store(state, w, y0)
@@ -94,7 +95,7 @@ def store_pair_weights(state: Array, w: int, B: int, y: Any, x: Any) -> None:
 
 @inline_jit
 def elements_inside(layer: Layer, row: int, column: int) -> tuple[int, int]:
-    """How many elements of a region lie in the map, along rows and columns."""
+    """Return how many elements of a region lie in the map, along rows and columns."""
     down = layer.height - row * layer.stride_y
     right = layer.width - column * layer.stride_x
     return min(layer.pool_y, down), min(layer.pool_x, right)
@@ -102,7 +103,7 @@ def elements_inside(layer: Layer, row: int, column: int) -> tuple[int, int]:
 
 @jit
 def compute_weights(state: Array, layer: Layer) -> None:
-    """The weights of every region from its pooling variables."""
+    """Compute the weights of every region from its pooling variables."""
     noinline()
     B = layer.maps
     axes = axes_of(layer)
@@ -127,7 +128,7 @@ def compute_weights(state: Array, layer: Layer) -> None:
 
 @jit
 def bound_pooling(state: Array, layer: Layer, gamma_min: float, gamma_max: float) -> None:
-    """The whole update of regions of one element, whose gradients are zero."""
+    """Make the whole update of regions of one element, whose gradients are zero."""
     noinline()
     for i in range(layer.rows * layer.columns * 2 * layer.maps):
         state[layer.mu + i] = 0
@@ -161,7 +162,7 @@ class Movement(NamedTuple):
     number: int
     axis: Axis
     inside: int
-    gradient: Any
+    gradient: Pair
 
 
 @jit
@@ -196,7 +197,9 @@ def update_pooling(
 
 
 @inline_jit
-def move_pair(state: Array, at: Places, axes: Any, step: Any, bounds: Bounds) -> None:
+def move_pair(
+    state: Array, at: Places, axes: tuple[Axis, Axis], step: Lanes, bounds: Bounds
+) -> None:
     """Regions of 2×2. Nothing is stored before all is loaded, so that both axes are computed in
     parallel."""
     B = axes[0].step
@@ -234,7 +237,12 @@ def move_pair(state: Array, at: Places, axes: Any, step: Any, bounds: Bounds) ->
 
 @jit
 def move_region(
-    state: Array, at: Places, axes: Any, inside: tuple[int, int], step: Any, bounds: Bounds
+    state: Array,
+    at: Places,
+    axes: tuple[Axis, Axis],
+    inside: tuple[int, int],
+    step: Lanes,
+    bounds: Bounds,
 ) -> None:
     """Regions of any size. All gradients come before the first new weight."""
     y, x = axes
@@ -245,7 +253,7 @@ def move_region(
 
 
 @jit
-def axis_gradient(state: Array, at: Places, a: int, axis: Axis, other: Axis) -> Any:
+def axis_gradient(state: Array, at: Places, a: int, axis: Axis, other: Axis) -> Pair:
     """∇θ of axis a without the factor p̂."""
     mu = load(state, at.mu + a * axis.step)
     gamma = load(state, at.gamma + a * axis.step)
@@ -256,8 +264,8 @@ def axis_gradient(state: Array, at: Places, a: int, axis: Axis, other: Axis) -> 
 
 
 @jit
-def move_axis(state: Array, at: Places, move: Movement, step: Any, bounds: Bounds) -> None:
-    """The step of one axis and its new weights."""
+def move_axis(state: Array, at: Places, move: Movement, step: Lanes, bounds: Bounds) -> None:
+    """Take the step of one axis and its new weights."""
     axis = move.axis
     mu_at = at.mu + move.number * axis.step
     gamma_at = at.gamma + move.number * axis.step

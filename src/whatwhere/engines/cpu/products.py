@@ -7,7 +7,7 @@ numbers, and the next row of the window begins `jump` numbers later. Output i of
 window that starts at i · step.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -48,7 +48,7 @@ class Windows(NamedTuple):
 
 
 @cache
-def product(outputs: int, vectors: int, dot: bool = False) -> Any:
+def product(outputs: int, vectors: int, dot: bool = False) -> Callable[..., Any]:
     """Make the function that computes `outputs` × `vectors` vectors of a convolution.
 
         out[i, v] = Σ_row Σ_d  signal[i · step + row · jump + d]  ·  filters[row, d, v]
@@ -179,13 +179,18 @@ def shifted(windows: Windows, by: int) -> Windows:
     return Windows(windows.at + by, windows.step, windows.jump, windows.rows, windows.depth)
 
 
-def row_of(vectors: int) -> Any:
+def row_of(vectors: int) -> Callable[..., None]:
     """Make the function that computes a row of `count` outputs for a number of vectors of maps."""
     more, whole, half, one = (product(n, vectors) for n in (ONE_MORE, OUTPUTS, HALF, 1))
 
     @jit
     def row(
-        state: Array, filters: Array, count: int, out: Any, windows: Windows, matrix: Any
+        state: Array,
+        filters: Array,
+        count: int,
+        out: tuple[int, int],
+        windows: Windows,
+        matrix: tuple[int, int],
     ) -> None:
         noinline()
         i = 0

@@ -8,15 +8,13 @@ product per point: at 5 × 5, 64 instead of 400.
     outputs = Aᵀ [ (G f Gᵀ) ⊙ (Bᵀ patch B) ] A
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from whatwhere.engines.cpu.products import Repeats, Windows, product_rows
 from whatwhere.engines.cpu.records import Layer, Map
 from whatwhere.engines.jit import Array, inline_jit, jit
-from whatwhere.engines.jit.simd import LANES, load, noinline, splat, store
+from whatwhere.engines.jit.simd import LANES, Lanes, load, noinline, splat, store
 
 POINTS = 8  # along one axis
 # patches at a time, at most: their products with one column of points stay in the fastest cache
@@ -88,7 +86,7 @@ def transform_out(
 
 
 @inline_jit
-def load_four(state: Array, at: int, step: int) -> Any:
+def load_four(state: Array, at: int, step: int) -> tuple[Lanes, Lanes, Lanes, Lanes]:
     return (
         load(state, at),
         load(state, at + step),
@@ -126,7 +124,7 @@ def columns_out(state: Array, at: int, maps: int, m: int, height: int, to: int) 
 
 @inline_jit
 def rows_out(state: Array, at: int, m: int, tile: Map) -> None:
-    """A applied to the rows of one tile, all maps: the rows and columns of outputs that exist."""
+    """Apply A to the rows of one tile, all maps: the rows and columns of outputs that exist."""
     point = TILES * tile.maps
     for b in range(0, tile.maps, LANES):
         for y in range(tile.rows):

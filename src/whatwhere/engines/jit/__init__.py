@@ -12,7 +12,7 @@ import inspect
 import os
 import stat
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,11 +22,12 @@ import numpy as np
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 from whatwhere.engines.compiled import COMPILED
-from whatwhere.errors import warn
+from whatwhere.errors import RunError, warn
+from whatwhere.files import locked
 from whatwhere.formulas import SOURCES
 
 Array = np.ndarray
-Function = TypeVar("Function", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., object])
 OPTIONS: dict[str, Any] = {
     "nogil": True,
     "fastmath": {"reassoc", "contract", "nsz", "arcp"},
@@ -66,15 +67,17 @@ def cached_jit(define: Callable[[str], Function]) -> Function:
         digest.update(file.read_bytes())
     compiled: Any = numba.njit(**OPTIONS)(define(digest.hexdigest()))
     try:
-        compiled._cache = MachineCodeCache(compiled.py_func)
+        compiled._cache = known = MachineCodeCache(compiled.py_func)
     except (RuntimeError, OSError):
         warn_once(NOT_WRITABLE)
+    else:
+        compiled.compile = known.in_one_process(compiled.compile)
     return compiled
 
 
 def own_folder(parent: Path) -> Path:
-    """A folder for the machine code of this user alone, in `parent` or, if another user has taken
-    its name, in the home folder."""
+    """Make a folder for the machine code of this user alone, in `parent` or, if another user has
+    taken its name, in the home folder."""
     user = os.geteuid() if hasattr(os, "geteuid") else 0
     for folder in (parent / f"whatwhere-{user}", Path.home() / ".cache" / f"whatwhere-{user}"):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -91,7 +94,7 @@ def own_folder(parent: Path) -> Path:
 
 
 def is_compiled(compiled: Any) -> bool:
-    """Whether a function has machine code of its sources, for any types: in this process or on
+    """Tell whether a function has machine code of its sources, for any types: in this process or on
     disk."""
     if compiled.overloads or not isinstance(compiled._cache, MachineCodeCache):
         return bool(compiled.overloads)
@@ -102,7 +105,7 @@ def is_compiled(compiled: Any) -> bool:
 
 
 def cache_folder(compiled: Any) -> Path | None:
-    """The folder of a function's machine code; None if none is writable."""
+    """Return the folder of a function's machine code; None if none is writable."""
     known = compiled._cache
     return known.folder if isinstance(known, MachineCodeCache) else None
 
@@ -111,7 +114,7 @@ class MachineCodeCache(FunctionCache):
     """Numba's cache of one function, in a folder of this user's own, with damaged files and disk
     errors as warnings."""
 
-    def __init__(self, function: Any) -> None:
+    def __init__(self, function: Callable[..., object]) -> None:
         super().__init__(function)  # raises RuntimeError if no folder is writable
         self.folder, stamp = (
             own_folder(Path(self.cache_path)),
@@ -119,7 +122,26 @@ class MachineCodeCache(FunctionCache):
         )
         self._cache_file = IndexDataCacheFile(str(self.folder), self._impl.filename_base, stamp)
 
-    def _load_overload(self, sig: Any, target_context: Any) -> Any:
+    def in_one_process(self, compile_signature: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Let one process at a time find or compile the code for some types: those that start
+        together wait for the first one, and load what it has compiled.
+
+        compile_signature  Numba's `compile`, which looks into the cache first
+        """
+
+        def compile_alone(signature: Any) -> Any:
+            of_types = hashlib.sha256(str(signature).encode()).hexdigest()[:16]
+            lock = self.folder / f"{self._impl.filename_base}-{of_types}.lock"
+            with ExitStack() as held:
+                # a disk that is read-only, or a process that takes too long: do it as well
+                with suppress(OSError, RunError):
+                    lock.touch()
+                    held.enter_context(locked(lock, str(lock), patience=300))
+                return compile_signature(signature)
+
+        return compile_alone
+
+    def _load_overload(self, sig: object, target_context: object) -> Any:
         # whatever reading, unpickling or linking raises, the files are useless
         with suppress(Exception):
             loaded = super()._load_overload(sig, target_context)
@@ -131,7 +153,7 @@ class MachineCodeCache(FunctionCache):
             self.flush()
         return None
 
-    def _save_overload(self, sig: Any, data: Any) -> None:
+    def _save_overload(self, sig: object, data: object) -> None:
         COMPILED.functions += 1  # Numba saves what it has just compiled
         try:
             super()._save_overload(sig, data)

@@ -5,10 +5,10 @@ Regions are elements and weights in one flat array, `memory`: each number of LAN
 vector.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from whatwhere.engines.jit import Array, inline_jit, jit
-from whatwhere.engines.jit.simd import load, splat, store
+from whatwhere.engines.jit.simd import Lanes, Pair, load, splat, store
 from whatwhere.engines.jit.vector_math import absolute, exp, fma, formulas, maximum, rsqrt, where
 
 OUTSIDE = -1e30  # the exponent of an element outside the map: its weight is exactly zero
@@ -31,7 +31,7 @@ def coordinate(i: int, size: int) -> float:
 
 
 @jit
-def axis_weights(memory: Array, w: int, axis: Axis, theta: Any, inside: int, outside: int) -> None:
+def axis_weights(memory: Array, w: int, axis: Axis, theta: Pair, inside: int, outside: int) -> None:
     """Store w = √q, q = softmax(-γ (x - μ)² / 2), over the first `inside` elements, which lie in
     the map.
 
@@ -66,7 +66,7 @@ def axis_weights(memory: Array, w: int, axis: Axis, theta: Any, inside: int, out
 
 
 @inline_jit
-def pool_line(memory: Array, z: int, w: int, axis: Axis) -> Any:
+def pool_line(memory: Array, z: int, w: int, axis: Axis) -> Lanes:
     """Σ w e over the elements e along one axis."""
     at = w + axis.weights
     if axis.size == 2:
@@ -82,7 +82,7 @@ def pool_line(memory: Array, z: int, w: int, axis: Axis) -> Any:
 
 
 @inline_jit
-def pool_plane(memory: Array, z: int, w: int, y: Axis, x: Axis) -> Any:
+def pool_plane(memory: Array, z: int, w: int, y: Axis, x: Axis) -> Lanes:
     """Σ w_y w_x e over the elements e of regions."""
     at = w + y.weights
     if y.size == 2 and x.size == 2:
@@ -101,7 +101,7 @@ def pool_plane(memory: Array, z: int, w: int, y: Axis, x: Axis) -> Any:
 
 
 @jit
-def spread(memory: Array, z: int, w: int, p: Any, axes: tuple[Axis, Axis], add: bool) -> None:
+def spread(memory: Array, z: int, w: int, p: Lanes, axes: tuple[Axis, Axis], add: bool) -> None:
     """e = w_y w_x p for the elements of regions, added to what is there or in place of it."""
     y, x = axes
     y_at, x_at = w + y.weights, w + x.weights
@@ -121,7 +121,7 @@ def spread(memory: Array, z: int, w: int, p: Any, axes: tuple[Axis, Axis], add: 
 
 
 @inline_jit
-def axis_mean(memory: Array, w: int, own: Axis) -> Any:
+def axis_mean(memory: Array, w: int, own: Axis) -> Lanes:
     """Σ q x of an axis."""
     mean = splat(memory, 0)
     for i in range(own.size):
@@ -131,7 +131,9 @@ def axis_mean(memory: Array, w: int, own: Axis) -> Any:
 
 
 @jit
-def axis_moments(memory: Array, z: int, w: int, own: Axis, other: Axis, centre: Any) -> Any:
+def axis_moments(
+    memory: Array, z: int, w: int, own: Axis, other: Axis, centre: Lanes
+) -> tuple[Lanes, Lanes, Lanes]:
     """For one axis, with r_i the elements pooled along the other: Σ w_i r_i, and the sums of
     `formulas.theta_gradient`:
 
@@ -161,7 +163,9 @@ def axis_moments(memory: Array, z: int, w: int, own: Axis, other: Axis, centre: 
 
 
 @inline_jit
-def pool_with_gradient(memory: Array, z: int, w: int, axes: tuple[Axis, Axis], theta: Any) -> Any:
+def pool_with_gradient(
+    memory: Array, z: int, w: int, axes: tuple[Axis, Axis], theta: tuple[Pair, Pair]
+) -> tuple[Lanes, Pair, Pair]:
     """P = Σ w_y w_x e of regions, and its gradients by θ = (μ, γ) along rows and along columns."""
     (y, x), ((mu_y, gamma_y), (mu_x, gamma_x)) = axes, theta
     pooled, first_y, second_y = axis_moments(memory, z, w, y, x, mu_y)
@@ -173,8 +177,8 @@ def pool_with_gradient(memory: Array, z: int, w: int, axes: tuple[Axis, Axis], t
 class AxisMoments(NamedTuple):
     """Where the signal of LANES regions is along one axis, counted from the centre."""
 
-    mean: Any
-    variance: Any
+    mean: Lanes
+    variance: Lanes
 
 
 class Moments(NamedTuple):
@@ -185,14 +189,16 @@ class Moments(NamedTuple):
     rows, columns  along each axis
     """
 
-    largest: Any
-    total: Any
+    largest: Lanes
+    total: Lanes
     rows: AxisMoments
     columns: AxisMoments
 
 
 @inline_jit
-def fit_pair_moments(memory: Array, z: int, down: int, right: int, power: int, floor: float) -> Any:
+def fit_pair_moments(
+    memory: Array, z: int, down: int, right: int, power: int, floor: float
+) -> Moments:
     """`fit_moments` of 2×2: with shares q₀ and q₁ of an axis' two elements, mean (q₁ - q₀) / 2 and
     variance q₀ q₁."""
     s00 = load(memory, z)
@@ -219,9 +225,11 @@ def fit_pair_moments(memory: Array, z: int, down: int, right: int, power: int, f
 
 
 @inline_jit
-def fit_moments(memory: Array, z: int, axes: tuple[Axis, Axis], power: int, floor: float) -> Any:
-    """The moments of |s|^power in regions of these rows and columns. Up to the floor there is no
-    signal."""
+def fit_moments(
+    memory: Array, z: int, axes: tuple[Axis, Axis], power: int, floor: float
+) -> Moments:
+    """Return the moments of |s|^power in regions of these rows and columns. Up to the floor there
+    is no signal."""
     y, x = axes
     if y.size == 2 and x.size == 2:
         return fit_pair_moments(memory, z, y.stride, x.stride, power, floor)

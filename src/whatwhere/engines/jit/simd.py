@@ -6,7 +6,7 @@ processor with narrower registers each becomes two instructions.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import extending, types
@@ -22,6 +22,25 @@ LANES = 16 if "+avx512f" in get_host_cpu_features() else 8
 
 FloatArray: TypeAlias = "types.Array[types.Float]"
 """The type of an array of numbers in memory."""
+
+
+class Lanes(Protocol):
+    """What kernels compute with: LANES numbers, or one."""
+
+    def __add__(self, other: "Lanes | float", /) -> "Lanes": ...
+    def __radd__(self, other: float, /) -> "Lanes": ...
+    def __sub__(self, other: "Lanes | float", /) -> "Lanes": ...
+    def __rsub__(self, other: float, /) -> "Lanes": ...
+    def __mul__(self, other: "Lanes | float", /) -> "Lanes": ...
+    def __rmul__(self, other: float, /) -> "Lanes": ...
+    def __truediv__(self, other: "Lanes | float", /) -> "Lanes": ...
+    def __rtruediv__(self, other: float, /) -> "Lanes": ...
+    def __gt__(self, other: "Lanes | float", /) -> bool: ...
+    def __neg__(self) -> "Lanes": ...
+
+
+Pair: TypeAlias = tuple[Lanes, Lanes]
+"""(μ, γ) along an axis, or their gradients."""
 
 Lowering = tuple[Signature, Callable[..., ir.Value]]
 """What an intrinsic function returns: its types, and what makes its instructions."""
@@ -42,7 +61,7 @@ class Vector(types.Type):
 
 @extending.register_model(Vector)
 class VectorModel(extending.models.PrimitiveModel):
-    def __init__(self, dmm: Any, fe_type: Vector) -> None:
+    def __init__(self, dmm: object, fe_type: Vector) -> None:
         super().__init__(dmm, fe_type, vector_ir(fe_type.dtype))
 
 
@@ -57,7 +76,7 @@ def pointer(
     array: ir.Value,
     index: ir.Value,
 ) -> ir.Value:
-    """The address of element `index` of a one-dimensional contiguous array."""
+    """Return the address of element `index` of a one-dimensional contiguous array."""
     return builder.gep(
         cgutils.create_struct_proxy(array_type)(context, builder, array).data, [index]
     )
@@ -76,7 +95,7 @@ def store_vector(builder: ir.IRBuilder, value: ir.Value, at: ir.Value, dtype: ty
 
 
 def broadcast(builder: ir.IRBuilder, scalar: ir.Value) -> ir.Value:
-    """A vector with the same number in every lane."""
+    """Make a vector with the same number in every lane."""
     empty = ir.Constant(ir.VectorType(scalar.type, LANES), ir.Undefined)
     one = builder.insert_element(empty, scalar, ir.Constant(ir.IntType(32), 0))
     return builder.shuffle_vector(
@@ -106,13 +125,13 @@ def call(
     return builder.call(callee, arguments, fastmath=flags)
 
 
-def _is_plain(array: Any) -> bool:
+def _is_plain(array: object) -> bool:
     return isinstance(array, types.Array) and array.ndim == 1 and array.layout == "C"
 
 
 @intrinsic
 def load(typingctx: TypingContext, array: FloatArray, index: types.Type) -> Lowering | None:
-    """The vector array[index : index + LANES]."""
+    """Return the vector array[index : index + LANES]."""
     if not _is_plain(array):
         return None
 
@@ -152,7 +171,7 @@ def store(
 
 @intrinsic
 def splat(typingctx: TypingContext, array: FloatArray, number: types.Type) -> Lowering | None:
-    """A vector of the array's dtype with `number` in every lane."""
+    """Make a vector of the array's dtype with `number` in every lane."""
 
     def codegen(
         context: BaseContext,
@@ -167,7 +186,7 @@ def splat(typingctx: TypingContext, array: FloatArray, number: types.Type) -> Lo
 
 @intrinsic
 def total(typingctx: TypingContext, a: Vector) -> Lowering | None:
-    """The sum of the lanes."""
+    """Return the sum of the lanes."""
 
     def codegen(
         context: BaseContext,
@@ -196,7 +215,7 @@ def sum_lanes(builder: ir.IRBuilder, value: ir.Value, dtype: types.Float) -> ir.
 
 @intrinsic
 def any_nonzero(typingctx: TypingContext, a: Vector) -> Lowering | None:
-    """Whether any lane differs from zero."""
+    """Tell whether any lane differs from zero."""
 
     def codegen(
         context: BaseContext,

@@ -17,6 +17,7 @@ from numba.core.typing.templates import Signature
 from whatwhere.engines.jit import inline_jit
 from whatwhere.engines.jit.simd import (
     LANES,
+    Lanes,
     Lowering,
     Vector,
     broadcast,
@@ -44,13 +45,13 @@ class Mask(types.Type):
 
 @extending.register_model(Mask)
 class MaskModel(extending.models.PrimitiveModel):
-    def __init__(self, dmm: Any, fe_type: Mask) -> None:
+    def __init__(self, dmm: object, fe_type: Mask) -> None:
         super().__init__(dmm, fe_type, ir.VectorType(ir.IntType(1), LANES))
 
 
-def result_type(typingctx: TypingContext, *kinds: types.Type) -> Any:
-    """The type of what is computed from vectors and numbers: a vector if there is one
-    among them."""
+def result_type(typingctx: TypingContext, *kinds: types.Type) -> types.Type:
+    """Return the type of what is computed from vectors and numbers: a vector if there is one among
+    them."""
     vector = next((kind for kind in kinds if isinstance(kind, Vector)), None)
     if vector is not None:
         return vector
@@ -96,7 +97,7 @@ def rsqrt(typingctx: TypingContext, a: Vector) -> Lowering | None:
 
 @intrinsic
 def where(
-    typingctx: TypingContext, condition: Any, yes: types.Type, no: types.Type
+    typingctx: TypingContext, condition: Mask, yes: types.Type, no: types.Type
 ) -> Lowering | None:
     """In every lane, `yes` where the condition holds and `no` elsewhere; also for numbers."""
     vector = isinstance(condition, Mask)
@@ -116,7 +117,7 @@ def where(
 
 @intrinsic
 def has_float64(typingctx: TypingContext, a: Vector) -> Lowering | None:
-    """Whether the lanes are float64, as a constant."""
+    """Tell whether the lanes are float64, as a constant."""
     return types.boolean(a), lambda context, builder, signature, arguments: context.get_constant(
         types.boolean, a.dtype == types.float64
     )
@@ -141,8 +142,8 @@ def add_exponent(typingctx: TypingContext, a: Vector, n: types.Type) -> Lowering
     return a(a, a), codegen
 
 
-def _function(name: str, count: int) -> Any:
-    """An LLVM intrinsic of one to three vectors or numbers as a function in Numba code."""
+def _function(name: str, count: int) -> Callable[..., Any]:
+    """Make an LLVM intrinsic of one to three vectors or numbers as a function in Numba code."""
 
     def define(typingctx: TypingContext, *kinds: types.Type) -> Lowering | None:
         kind = result_type(typingctx, *kinds)
@@ -169,12 +170,14 @@ fma = _function("fma", 3)  # a b + c, rounded once
 
 
 def _operator(
-    symbol: Any, result: Callable[[types.Float], types.Type], instruction: Callable[..., Any]
+    symbol: Callable[..., object],
+    result: Callable[[types.Float], types.Type],
+    instruction: Callable[..., ir.Value],
 ) -> None:
     """Define an operator between vectors, and between a vector and a number."""
 
     @extending.type_callable(symbol)
-    def typed(context: TypingContext) -> Any:
+    def typed(context: TypingContext) -> Callable[..., types.Type | None]:
         def typer(a: types.Type, b: types.Type) -> types.Type | None:
             if isinstance(a, Vector) and (a == b or isinstance(b, types.Number)):
                 return result(a.dtype)
@@ -207,7 +210,7 @@ _operator(operator.ne, Mask, lambda builder, a, b: builder.fcmp_unordered("!=", 
 
 
 @extending.type_callable(operator.neg)
-def _type_neg(context: TypingContext) -> Any:
+def _type_neg(context: TypingContext) -> Callable[[types.Type], types.Type | None]:
     return lambda a: a if isinstance(a, Vector) else None
 
 
@@ -219,7 +222,7 @@ def _lower_neg(
 
 
 @inline_jit
-def exp(a: Any) -> Any:
+def exp(a: Lanes) -> Lanes:
     """e^a of a vector with a ≤ 0: 2^n e^r with a series in the small r; exactly zero below TINY."""
     a = maximum(a, -80.0)
     shift = SHIFTS[1] if has_float64(a) else SHIFTS[0]
@@ -236,13 +239,13 @@ def exp(a: Any) -> Any:
 
 
 @inline_jit
-def cubic(r: Any, square: Any, c: tuple[float, float, float, float]) -> Any:
+def cubic(r: Lanes, square: Lanes, c: tuple[float, float, float, float]) -> Lanes:
     """c₀ + c₁ r + c₂ r² + c₃ r³, as two halves that a processor computes at the same time."""
     return fma(fma(c[3], r, c[2]), square, fma(c[1], r, c[0]))
 
 
 @inline_jit
-def clamp(x: Any, low: Any, high: Any) -> Any:
+def clamp(x: Lanes, low: Lanes | float, high: Lanes | float) -> Lanes:
     return minimum(maximum(x, low), high)
 
 
