@@ -63,6 +63,8 @@ docs: $(VENV)/.docs $(VENV)/.dev
 	$(BIN)/python -m pytest docs/checks # the numbers of the pages are those of the result files
 	$(BIN)/python -m pytest -n 2 -m documentation tests/docs # the code of pages and docstrings runs
 	$(BIN)/sphinx-build -W --keep-going -q -D plot_gallery=$(GALLERY) docs docs/_build/html
+	npm install --silent --prefix docs/browser # onnxruntime-web, for the page that removes noise in a browser
+	$(BIN)/python docs/browser_page.py docs/_build/html/browser
 
 # The package as users get it: built, checked, at most 5 MB, installed in an empty environment and tried there. Then the
 # source distribution runs its own tests.
