@@ -88,8 +88,8 @@ def transfer(what: Solution, where: Solution) -> Tensor:
 
 @torch.no_grad()
 def morph(first: Solution, second: Solution, count: int = 8) -> Tensor:
-    """Return images [count, N, C, H, W] in equal steps from those of the first solution to those of
-    the second, including both ends.
+    """Return images [count, N, C, H, W] in equal steps from the images of the first solution to the
+    images of the second, including both ends.
 
     first, second  solutions of the same model, for as many images of the same size
     count          number of images, with both ends
@@ -109,8 +109,8 @@ def morph(first: Solution, second: Solution, count: int = 8) -> Tensor:
 def combine(
     first: Latents, second: Latents, function: Callable[[Tensor, Tensor], Tensor]
 ) -> Latents:
-    """Return latents whose tensors are each a function of those of two others, which must have the
-    same shapes."""
+    """Return latents whose tensors are each a function of the tensors of two others, which must
+    have the same shapes."""
     if [tensor.shape for tensor in first.tensors()] != [
         tensor.shape for tensor in second.tensors()
     ]:

@@ -135,7 +135,7 @@ class Latents:
         return self.map(lambda tensor: tensor.to(*args, **kwargs))
 
     def put(self, images: Tensor, latents: "Latents") -> "Latents":
-        """Return the same latents with those of some images, chosen by a mask [N], replaced."""
+        """Return the same latents, replaced for some images, which a mask [N] chooses."""
         new = iter(latents.tensors())
         return self.map(lambda old: old.index_put((images,), next(new)))
 

@@ -270,7 +270,7 @@ def _sparse_map(
 
 
 def added(batch: Columns, column: str, rows: list[Columns]) -> Columns:
-    """Return the other columns of a batch, and those of its rows, whose values may differ in
+    """Return the other columns of a batch, and the columns of its rows, whose values may differ in
     length."""
     kept = {name: values for name, values in batch.items() if name != column}
     for name in rows[0]:

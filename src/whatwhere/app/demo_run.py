@@ -46,7 +46,7 @@ class DemoSettings:
     labels        labels of each class, for the graph
     draws         how often these labels are drawn
     graph_c       C of the SVM that learns from the classes of the graph
-    metric_share  every so many images one makes the metric: a fourth; an eighth costs accuracy
+    metric_share  the metric learns from one image of this many: a fourth; an eighth costs accuracy
                   (benchmarks/learning/results/demo_metric.jsonl)
     explored      examples in the explorer
     code_steps    steps of inference for the codes of these examples

@@ -39,7 +39,7 @@ def figures(
     that are ready. The animation is the slowest figure and comes last.
 
     only     draw only this figure; repeatable
-    images   as for `encode`; default: those of the run, or the test images of its data set
+    images   as for `encode`; default: the run's, or the test images of its data set
     format   format of the files; the animation is always a GIF
     out      folder for the figures and report.html; default: RUN/figures
 
@@ -71,7 +71,7 @@ def figures(
 def _open_figures(
     run: Path, source: str, only: list[str] | None, engine: str, stages: Stages
 ) -> "ww.signals.RecordingFigures | ww.figures.RunFigures":
-    """Draw the figures of a run; those of a recording if the model has waveforms."""
+    """Draw the figures of a run; of a recording if the model has waveforms."""
     from whatwhere.inference.target import in_model_units
 
     trained = ww.read_run(run)

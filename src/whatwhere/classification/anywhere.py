@@ -97,7 +97,7 @@ def _logarithms(values: Tensor) -> Tensor:
 
 
 def few_steps(spec: InferenceSpec) -> InferenceSpec:
-    """Return the same inference with a few accelerated steps; learned steps are those of another
+    """Return the same inference with a few accelerated steps; learned steps belong to another
     layer."""
     step = spec.step
     if spec.schedule is not None:

@@ -151,7 +151,7 @@ def describe_images(
     model       the model
     images      as in `ww.infer`: paths, pictures, arrays or images that are read batch by batch
     recipe      how features are inferred and described. None takes the learned steps that were
-                saved next to the model, which give features like those of the paper's 50 steps in a
+                saved next to the model, which give features like the paper's 50 steps in a
                 tenth of the time, or else the paper's recipe
     engine      engine of the inference
     on_device   whether to keep the matrix on the device of the model as a tensor, for an SVM that

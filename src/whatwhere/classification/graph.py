@@ -98,7 +98,7 @@ class GraphClassifier(ClassifierMixin, BaseEstimator):
     transduction_ : the class of every row of `fit`, (n,); labelled rows keep theirs
     label_distributions_ : probabilities of the classes for every row of `fit`, (n, n_classes)
     held_out_ : labelled rows, their classes, and what the other labels say of them
-    weights_ : the weights of the views, `str` of which is such as 'colour 0.7, own 0.3'; None for
+    weights_ : the weights of the views, as text 'colour 0.7, own 0.3'; None for
         one description
     join_ : how rows of several views are joined, a `ViewJoin`; None for one description
 

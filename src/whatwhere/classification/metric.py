@@ -239,7 +239,7 @@ def metric_of(
     whiten = whitening_of(within, settings.share)
     data = whiten(total.rows())
     centre = whiten(mean[None])
-    # The eigenvectors of dataᵀ data - centreᵀ centre lie in the span of the rows, of which Q is a
+    # The eigenvectors of dataᵀ data - centreᵀ centre lie in the span of the rows; Q is its
     # basis.
     Q = torch.linalg.qr(torch.cat([data, centre]).T.double()).Q
     inside = data.double() @ Q

@@ -1,4 +1,4 @@
-"""Classes of new rows, from those of rows that are known."""
+"""Classes of new rows, from the classes of known rows."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,7 +26,7 @@ class NewRowSettings:
 
 
 class NewRows:
-    """Probabilities of new rows from those of rows that are known.
+    """Probabilities of new rows from the probabilities of known rows.
 
     Two scores, each with a deviation of 1 over the known rows, are added. One is the weighted mean
     of the neighbours' probabilities; the other is linear, a ridge regression on the classes of all

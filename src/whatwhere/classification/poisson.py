@@ -52,7 +52,7 @@ class RegionSettings:
 
     rounds   times that every row takes the class that most of its walks end in
     walk     steps of a walk in each round
-    slack    factor by which a share of rows may differ from that of its class
+    slack    factor by which a class's share of the rows may differ from the given one
     balance  steps of the search for numbers that bound the shares
     """
 
@@ -101,7 +101,7 @@ def label_sources(graph: Tensor, rows: Tensor, labels: Tensor, shares: Tensor) -
 
 
 def source_strengths(labels: Tensor, shares: Tensor) -> Tensor:
-    """Return the rows of F that are not 0, [m, K]: those of labels [m]."""
+    """Return the rows of F that are not 0, [m, K]: the labelled ones."""
     given = F.one_hot(labels, len(shares)).to(shares.dtype)
     seen = given.mean(0)
     return (given - seen) * (shares / seen.clamp(min=1 / (2 * len(labels))))

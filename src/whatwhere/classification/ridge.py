@@ -1,4 +1,4 @@
-"""Ridge regression on classes: on those of all rows, to classify new rows; and on the labels, to
+"""Ridge regression on classes: of all rows, to classify new rows; and of the labels, to
 help the graph.
 
 A graph spreads a few labels well, because rows without a label show where classes end. Where

@@ -64,8 +64,7 @@ class RowGraph:
 def joined_graph(parts: list[RowGraph], weights: list[float], rows: Tensor) -> RowGraph:
     """Add the graphs of several descriptions of the same rows, with weights that add up to 1.
 
-    rows  the joined rows [N, Σ d], whose squared distances are the weighted sums of those of the
-          descriptions
+    rows  the joined rows [N, Σ d], whose squared distances are weighted sums of the descriptions'
     """
     used = [(part, weight) for part, weight in zip(parts, weights, strict=True) if weight > 0]
     graph = sum_of_graphs([part.even_graph for part, _ in used], [weight for _, weight in used])

@@ -36,11 +36,11 @@ class StabilitySettings(Checked):
     power: Positive = 1.75
 
     def draws(self, rows: int, classes: int) -> int:
-        """Return the number of repeats for so many rows and classes."""
+        """Return the number of repeats for this many rows and classes."""
         return min(self.repeats, self.numbers // (rows * classes))
 
     def is_measured(self, rows: int, classes: int, held_out: int) -> bool:
-        """Tell whether stability is measured with so many rows, classes and held-out labels."""
+        """Tell whether stability is measured with this many rows, classes and held-out labels."""
         return held_out < self.enough and self.draws(rows, classes) > 0
 
 

@@ -30,7 +30,7 @@ class ViewGraphs:
 
     join      joins the views with equal weights
     parts     the rows of each view, centred and of unit length
-    overlaps  how far the neighbours of each view are those of others
+    overlaps  how far the neighbours of each view are also neighbours in others
     start     the views joined as before there are labels
     """
 

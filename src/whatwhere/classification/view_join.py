@@ -19,7 +19,7 @@ class ViewJoin:
 
     Each view is centred and scaled to unit length, so that no view counts more because its numbers
     are larger; then it is multiplied by the root of its weight. Squared distances between joined
-    rows are the weighted sums of those of the views.
+    rows are the weighted sums of the views' distances.
 
     columns  number of columns of each view, by its name
     mean     mean of the known rows, [Σ d]

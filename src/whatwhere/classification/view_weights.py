@@ -9,7 +9,7 @@ together. A view that says nothing about the classes agrees by chance only. The 
 stability: the share of pictures whose class stays if other pictures of the same classes, as the
 view sees them, had been labelled. It is small where a view has no clusters. The last two can be
 measured with one label of each class. The evidence for a view is the mean of all labels, in which
-agreement and stability count as some; its weight is exp(β (evidence - that of the best view)),
+agreement and stability count as some; its weight is exp(β (evidence - the best view's evidence)),
 times the weight that it had before, whose influence fades with the number of held-out labels.
 """
 
@@ -31,7 +31,7 @@ class ViewWeighting(Checked):
                       weight
     agreement_labels  held-out labels that agreement and stability count as, so that no view is used
                       alone because of a few labels
-    floor             overlap that is added to those of all views, so that small differences between
+    floor             overlap that is added to every view's, so that small differences between
                       views that hardly overlap do not count
     known             how much more views count, by their names, before labels say: a network that
                       was trained on photographs is usually the best single view
@@ -98,7 +98,7 @@ class ViewWeights:
     def before_labels(
         cls, names: Sequence[str], overlaps: Sequence[float], how: ViewWeighting
     ) -> "ViewWeights":
-        """Weigh views by how far their neighbours are those of others.
+        """Weigh views by how far their neighbours are also neighbours in others.
 
         overlaps  the share of its neighbours that each view has in common with others
         """

@@ -25,7 +25,7 @@ def code_rows(
 
     shape  shape of the images: channels, height, width
     where  whether to keep the pooling variables, too
-    exact  whether to keep those of every region in use; otherwise only those of regions with an
+    exact  whether to keep the variables of every region in use; otherwise only of regions with an
            effect
     """
     if not where:

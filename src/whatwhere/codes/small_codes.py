@@ -273,7 +273,8 @@ def shrink(
 
 
 def expand(stored: Mapping[str, Array]) -> dict[str, Array]:
-    """Return the exact arrays of a block, from those of `shrink`; others come back as they are."""
+    """Return the exact arrays of a block, from what `shrink` returned; others come back as they
+    are."""
     arrays = {name: np.asarray(stored[name]) for name in stored}
     for name in ("low", "scale"):
         if name in arrays and arrays[name].dtype == np.float16:

@@ -155,7 +155,7 @@ def _may_have_written(
 
 
 def _exists_already(file: Path, words: str, hint: str = "") -> RunError:
-    """Make the error for codes that exist already, but are not those of this command.
+    """Make the error for codes that exist already, but do not belong to this command.
 
     words  what they were made with instead
     hint   a sentence about other settings

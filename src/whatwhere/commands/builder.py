@@ -96,7 +96,7 @@ class Setting:
 
     @property
     def paths(self) -> list[str]:
-        """The names that `--set` knows: its own, or those of the settings inside it."""
+        """The names that `--set` knows: its own, or the names of the settings inside it."""
         return [path for path in setting_paths(self.kind) if path.partition(".")[0] == self.name]
 
     @property
@@ -222,8 +222,8 @@ class Settings:
 
 
 def nearest(name: str, known: Mapping[str, Setting], others: Iterable[str] = ()) -> list[str]:
-    """Return the settings that an unknown name may mean: those of this name at a deeper level, or
-    those that are spelt alike.
+    """Return the settings that an unknown name may mean: settings of this name at a deeper level,
+    or those that are spelt alike.
 
     others  other names that it may mean; if one of them is nearer, it is the result
     """
@@ -346,7 +346,7 @@ def _settings_parameters(
 
 def settings_rows(settings: Iterable[Setting]) -> Iterator[tuple[str, str]]:
     """Yield settings with their defaults, what they mean and the values that they take. The
-    defaults of the settings inside a recipe are those of that recipe; the paper's are shown."""
+    defaults of the settings inside a recipe come from that recipe; the paper's are shown."""
     for setting in settings:
         described = described_paths(setting.kind)
         if setting.nested:

@@ -121,7 +121,7 @@ def read_images(
 ) -> "ww.data.Images":
     """Return the images of a name or a path, with their labels, if there are any.
 
-    The value of white, and the side of squares from images of several sizes, are those of the run.
+    The value of white, and the side of squares from images of several sizes, come from the run.
 
     size  side of the squares, for pictures alone
     """
@@ -132,7 +132,7 @@ def read_images(
 
 
 def read_recording(run: Path, source: str, rate: float | None = None) -> "ww.data.Signals":
-    """Return a recording with its rate: the given one, that of its file, or that of the run."""
+    """Return a recording with its rate: the given one, the file's, or the run's."""
     signals = cast("ww.data.Signals", ww.data.load(source, signals=True, rate=rate))
     return signals if signals.rate is not None else signals.with_rate(notes_of(run).get("rate"))
 

@@ -186,7 +186,7 @@ def _load_masks(mask: Source, shard: Shard) -> Images:
 
 def _check_number(masks: Images, images: Images) -> None:
     """Raise an ImageError unless the masks of all shards are one, or as many as the pictures of all
-    shards. Otherwise the masks of a shard would be those of other pictures."""
+    shards. Otherwise a shard would take masks of other pictures."""
     assert images.all_pictures is not None
     pictures = images.all_pictures.count
     number = 1 if masks.all_pictures is None else masks.all_pictures.count

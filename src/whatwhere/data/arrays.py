@@ -228,7 +228,7 @@ def as_pixels(values: AnyArray, name: str, channels: Channels | None = None) -> 
 
 
 def _shape_words(shape: tuple[int, ...], name: str) -> str:
-    """Return the error message for values whose axes are not those of images; it begins with what
+    """Return the error message for values that do not have the axes of images; it begins with what
     they look like."""
     images = "[N, H, W], [N, C, H, W] or [N, H, W, C]"
     if len(shape) not in (1, 2) or 0 in shape:

@@ -226,7 +226,7 @@ def _labels(
 def stream_images(given: object, channels: int | None) -> torch.Tensor | None:
     """Return a batch [n, C, H, W] of what a stream yields: a batch, or one picture.
 
-    channels  those of the model, if they are known: a batch [n, H, W] is grey for a model of one
+    channels  of the model, if they are known: a batch [n, H, W] is grey for a model of one
     returns   None for anything else
     """
     given = picture_of_sample(given)

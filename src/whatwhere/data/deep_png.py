@@ -1,4 +1,4 @@
-"""PNG files of colours, or of grey with alpha, in 16 bits, of which Pillow keeps only the upper 8.
+"""PNG files of colours, or of grey with alpha, in 16 bits; Pillow keeps only the upper 8.
 
 Pillow's decoder can return either byte of every value, so a file is decoded once for each byte.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _HIGH = {"RGB": "RGB;16B", "RGBA": "RGBA;16B"}  # what Pillow calls the upper bytes of 16-bit values
 _LOW = {"RGB": "RGB;16L", "RGBA": "RGBA;16L"}  # and the lower bytes
-_GREY_ALPHA = "LA;16B"  # the four bytes of a pixel are read as those of an 8-bit RGBA picture
+_GREY_ALPHA = "LA;16B"  # the four bytes of a pixel are read as a pixel of an 8-bit RGBA picture
 _KINDS = {1: 0, 2: 4, 3: 2, 4: 6}  # the kind of a PNG by its channels
 _WHITE = 65535
 

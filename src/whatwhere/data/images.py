@@ -256,8 +256,8 @@ def picture_of(pixels: Pixels, row: int) -> Windows:
 
 
 def _lazy(pixels: Pixels) -> LazyPixels:
-    """Return pixels that are read when they are needed; those of pictures stay pictures, with their
-    names."""
+    """Return pixels that are read when they are needed; pixels of pictures stay pictures, with
+    their names."""
     if isinstance(pixels, LazyPixels):
         return pixels
     return LazyPixels(pixels.shape, pixels.dtype, partial(_read_rows, pixels))
@@ -319,7 +319,7 @@ def few_labels(labels: np.ndarray, count: int, seed: int) -> np.ndarray:
     """Choose the rows of `count` labelled images, the same number from every class, in ascending
     order.
 
-    With the same seed, the rows of a smaller count are a subset of those of a larger one.
+    With the same seed, the rows of a smaller count are among the rows of a larger one.
 
     labels   labels of all images, [N]
     count    total number of labels, a multiple of the number of classes

@@ -111,7 +111,7 @@ class MixedPictures:
 
     @property
     def sizes(self) -> list[tuple[int, int]]:
-        """Heights and widths, those of most pictures first."""
+        """Heights and widths, the most frequent first."""
         sizes = [picture.shape[1:] for picture in self.pictures]
         return sorted(dict.fromkeys(sizes), key=lambda size: -sizes.count(size))
 
@@ -142,8 +142,8 @@ class MixedPictures:
     @cached_property
     def deep_white(self) -> int:
         """The value of white in 16-bit pictures. Without a record, their largest value shows it; a
-        shard that has such pictures also reads those of the other shards, so that all use the same
-        white."""
+        shard that has such pictures also reads the pictures of the other shards, so that all use
+        the same white."""
         if self.recorded.white:
             return self.recorded.white
         largest = max(picture.largest for picture in self.pictures)

@@ -87,8 +87,8 @@ class PartRecord:
         write_json(file, arrays.pop("record"), arrays)
 
     def other_pictures(self, earlier: "PartRecord") -> str:
-        """Return how the pictures differ from those of an earlier record, in words; empty if they
-        do not."""
+        """Return how the pictures differ from the pictures of an earlier record, in words; empty if
+        they do not."""
         ours = self.all_pictures
         theirs = earlier.all_pictures
         if ours is None or theirs is None or ours == theirs:
@@ -98,7 +98,7 @@ class PartRecord:
         return f"{theirs.count:,} and {ours.count:,}"
 
     def other_source(self, earlier: "PartRecord") -> str:
-        """Tell whether the model or the settings differ from those of an earlier record, in words;
+        """Tell whether the model or the settings differ from an earlier record, in words;
         empty if they do not."""
         models_known = bool(self.model and earlier.model)
         if models_known and self.model != earlier.model:

@@ -31,7 +31,7 @@ class NewtonSettings:
     begin       relative duality gap from which they begin: at a larger one many features are in
                 use that will leave, one after the other
     rounds      of features that enter; a handful is usual
-    faces       Newton steps of a round, after each of which features leave
+    faces       Newton steps of a round; features leave after each
     iterations  of conjugate gradients for a step
     reduction   of the residual of a step at which these end
     halvings    of a step that does not lower the objective

@@ -39,7 +39,7 @@ def explore(
     """Open a page in the browser where you draw an image, watch inference explain it, and edit the
     explanation with the mouse.
 
-    images    example images, as for `encode`; default: those of the run
+    images    example images, as for `encode`; default: the run's
     out       write the page to this HTML file instead of opening it
     examples  the largest number of example images in the page
     port      port to serve the page on; 0 chooses a free one

@@ -115,7 +115,7 @@ def project(
     """Return each activation on its own, with the pooling variables of its image, projected to the
     pixels: [n, C, h, w].
 
-    Returns the pixels that each activation can affect; `height` and `width` are those of the
+    Returns the pixels that each activation can affect; `height` and `width` belong to the
     images.
     """
     n = len(drawn)

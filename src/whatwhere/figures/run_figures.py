@@ -152,7 +152,7 @@ class RunFigures:
 
     run        the run that is drawn
     images     [N, C, H, W]
-    inference  settings of inference; None takes those of each layer's training
+    inference  settings of inference; None takes the settings of each layer's training
     engine     engine of the inference
     stage      shows the progress of a slow part: called with a title and the number of pieces
 

@@ -66,7 +66,7 @@ def save(figure: Figure, file: Path | IO[bytes], format: str | None = None) -> N
 
     figure  a matplotlib figure
     file    a path, or a file that is open for writing bytes
-    format  'png', 'pdf', 'svg', …; None takes that of the path's suffix
+    format  'png', 'pdf', 'svg', …; None takes the path's suffix
 
     >>> import pathlib
     >>> ww.figures.save(ww.figures.filters(ww.load("mnist")), pathlib.Path("filters.png"))

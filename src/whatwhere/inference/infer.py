@@ -185,7 +185,7 @@ def check_input(
 
 
 def check_same_size(target: Target, first: Target) -> None:
-    """Raise an ImageError for a batch whose images have another size than those of the first."""
+    """Raise an ImageError for a batch whose images have another size than the first batch."""
     size = target.v.shape[2:]
     expected = first.v.shape[2:]
     if size == expected:

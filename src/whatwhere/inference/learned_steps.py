@@ -29,8 +29,7 @@ class LearnedSteps:
 
     spec            settings of inference with the schedule of the steps
     model_checksum  checksum of the model that the steps were learned for
-    upward          filters of their pass up, [C, B, K, K] for each layer; empty for those of the
-                    model
+    upward          filters of their pass up, [C, B, K, K] for each layer; empty for the model's
     source          the file that they were loaded from
 
     >>> model = ww.DeconvNet(ww.ModelSpec.paper(), seed=0)
@@ -113,7 +112,7 @@ class LearnedSteps:
 
 
 Steps = str | LearnedSteps
-"""Learned steps as `infer` takes them: 'learned', 'learned-K' for those of K steps, or the steps
+"""Learned steps as `infer` takes them: 'learned', 'learned-K' for K steps, or the steps
 themselves."""
 
 

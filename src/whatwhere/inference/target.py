@@ -94,7 +94,7 @@ def _tensor_source(images: Tensor, spec: ModelSpec) -> tuple[ImageSource, bool]:
 
 def _as_batch(images: Tensor, channels: int) -> ImageSource:
     """Return one image [H, W], [C, H, W] or [H, W, C], or grey images [N, H, W], as [N, C, H, W].
-    One image of other channels than the model's is loaded, so that it gets those of the model."""
+    One image of other channels than the model's is loaded, so that it gets the model's channels."""
     if images.ndim not in (2, 3):
         return images
     if images.ndim == 3 and images.shape[0] == channels:

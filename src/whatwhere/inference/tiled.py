@@ -236,7 +236,7 @@ class SolvedTile:
     reconstruction   its part of the picture's reconstruction, [C, h, w]: the tiles of a picture are
                      added up
     latents          the features that are taken from this tile, at their places in the picture;
-                     their background is that of the pixels in `core`
+                     their background belongs to the pixels in `core`
     core             the pixels that are taken from this tile, rows and columns of the picture
     engine           the engine that ran
     """
@@ -280,8 +280,8 @@ def infer_tiled(
 ) -> TiledSolution:
     """Infer what and where of one picture [C, H, W] in tiles, which are blended without seams.
 
-    With step=Fixed(), codes and reconstruction equal those of `infer` on the whole picture, up to
-    the influence of pixels beyond the overlap. With other steps, each tile has its own step sizes,
+    With step=Fixed(), codes and reconstruction are as from `infer` on the whole picture, up to the
+    influence of pixels beyond the overlap. With other steps, each tile has its own step sizes,
     restarts and end, as a separate image does. The results are then equal as far as both have
     converged.
 

@@ -45,7 +45,7 @@ class UnrolledInference(nn.Module):
     inference  λ, α, bounds and, if it has one, the schedule to start from; None means the paper's
                settings
     untied     whether the pass up, from the error to a step, has its own learned filters, which
-               start as those of `model`
+               start as in `model`
 
     >>> unrolled = ww.UnrolledInference(ww.load("mnist"), steps=2)
     >>> unrolled(ww.data.load("digits")[:3]).p.shape
@@ -222,8 +222,8 @@ def distill(
     cost of each batch.
 
     Adam, with a learning rate that falls to 0 along a cosine, minimises `loss`: the cost after the
-    last step, and the distance of the features from those of many plain steps. Minimising the cost
-    alone gives features that are less useful to a classifier.
+    last step, and the distance of the features from the result of many plain steps. Minimising the
+    cost alone gives features that are less useful to a classifier.
 
     unrolled  the steps, which are changed in place
     images    a tensor [N, C, H, W], or images that are read batch by batch

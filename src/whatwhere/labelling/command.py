@@ -229,7 +229,7 @@ class _Opening:
 
 
 def read_to_label(images: str, run: str | None, out: Path, size: int | None) -> "ww.data.Images":
-    """Return the images of a labelling session, in the size of its model: that of `run`, or the one
+    """Return the images of a labelling session, in the size of its model: `run`'s, or the one
     that an earlier session learned."""
     learned = out.with_suffix(".run")
     side = recorded_by(learned).side

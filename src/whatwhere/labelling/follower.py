@@ -21,7 +21,7 @@ class TraySettings:
     """How many pictures are suggested at a time.
 
     most   suggestions: a person who is fast labels twelve in the time of an update of many pictures
-    fewer  suggestions of more than `many` pictures, each of which takes time
+    fewer  suggestions of more than `many` pictures; each takes time
     """
 
     most: int = 12
@@ -29,7 +29,7 @@ class TraySettings:
     many: int = 10_000
 
     def count(self, pictures: int) -> int:
-        """Return the number of suggestions among so many pictures."""
+        """Return the number of suggestions among this many pictures."""
         return self.most if pictures <= self.many else self.fewer
 
 
@@ -189,7 +189,7 @@ class Follower:
     # Descriptions ---------------------------------------------------------------------------------
 
     def _consider(self, description: Description, said: dict[int, str]) -> None:
-        """Take a description into account: views of all pictures replace those of a share; learned
+        """Take a description into account: views of all pictures replace views of a share; learned
         features stand for election, alone and next to the views."""
         if own_features(description) is None:
             self._plain = Candidate.of(description)

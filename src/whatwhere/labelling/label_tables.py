@@ -136,7 +136,8 @@ def write_predictions(
     probabilities: np.ndarray,
     said: Collection[int],
 ) -> None:
-    """Write a table of the class of every picture, its probability, and those of all classes.
+    """Write a table of the class of every picture, its probability, and the probabilities of all
+    classes.
 
     probabilities  [N, K]; a picture whose probabilities are all 0 has no class yet, and gets empty
                    cells

@@ -460,7 +460,7 @@ def _names(images: Images | None, count: int) -> tuple[list[Key], dict[str, str]
 
 
 def recorded_of(run: str | os.PathLike[str] | TrainedRun | None, labels: Path | None) -> Recorded:
-    """Return what the model of a session recorded about its pictures: that of `run`, or the one
+    """Return what the model of a session recorded about its pictures: `run`'s, or the one
     that an earlier session learned."""
     folder = run.folder if isinstance(run, TrainedRun) else run
     if run is None and labels is not None:

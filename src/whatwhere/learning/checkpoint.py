@@ -157,7 +157,7 @@ def position(state: TrainingState, recipe: Recipe) -> tuple[int, int]:
     """Return layer and epoch that come next by this recipe, whose numbers of epochs may have
     changed.
 
-    The epochs of a finished layer cannot change, except those of the top one, because the layers
+    The epochs of a finished layer cannot change, except the top one's, because the layers
     above were trained on it.
     """
     depth = recipe.model.depth

@@ -31,7 +31,7 @@ class LatentStore:
     folder     where checkpoints, or batches that are not in memory, put them; None keeps latents in
                memory only
     in_memory  False reads every batch from its file
-    local      the batches of this process; those of others are neither read nor written
+    local      the batches of this process; the others are neither read nor written
     table      where each batch was written last: [batches, 2], the generation (from 1; 0: nowhere)
                and a checksum
     retained   the same of the last checkpoint
@@ -70,7 +70,7 @@ class LatentStore:
 
     def flush(self) -> Tensor:
         """Write what is in memory alone to the disk; returns the rows of this process's batches in
-        the table for a checkpoint, 0 in those of others."""
+        the table for a checkpoint, 0 for batches of others."""
         for batch in sorted(self._unsaved):
             self._write_file(batch, self.read(batch))
         self._unsaved.clear()

@@ -235,7 +235,7 @@ def _epoch_of(line: object) -> EpochReport:
 class RunFolder:
     """Writes a run to its folder while it is trained.
 
-    Process 0 writes everything but the latents; each process writes those of its own batches.
+    Process 0 writes everything but the latents; each process writes the latents of its own batches.
 
     store   None if no latents are stored
     """

@@ -189,7 +189,7 @@ def choose_settings(
 def _complete_recipe(given: _TrainingInput, mask: ImageSource | None) -> Recipe:
     """Return the recipe with the images' channels, and with every λ as a number."""
     recipe = stream_recipe(given.recipe, given.images, given.image_count, mask)
-    if given.start is None:  # channels are those of the images
+    if given.start is None:  # the images say the channels
         channels = given.images.first_images().shape[1]
         recipe = replace(recipe, model=replace(recipe.model, channels=channels))
     elif given.start.spec != recipe.model:

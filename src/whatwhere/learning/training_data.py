@@ -1,5 +1,5 @@
 """The images of a training, from a sized source or from an iterable of batches that is read once;
-and its batches, either fixed ones with their latents or those of a stream."""
+and its batches, either fixed ones with their latents or batches of a stream."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -91,7 +91,7 @@ class Events(np.ndarray):
     onset_seconds
                the same in seconds; NaN if the rate is not known
 
-    `Events.of` makes one; `shape`, `dtype`, `buffer`, `offset`, `strides` and `order` are those of
+    `Events.of` makes one; `shape`, `dtype`, `buffer`, `offset`, `strides` and `order` are as in
     any array.
 
     >>> row = (0, 1, 3, 120.25, 0.48, 2.0, -0.7, 0, 0.9, False, 0.4, -1, 117.25, 0.469)
@@ -408,7 +408,7 @@ def _sorted(tables: Sequence[Events]) -> Events:
     """Return all tables in one, sorted; parents follow their rows."""
     table = Events.of(np.concatenate(tables))
     order = np.lexsort((table["sample"], -table["layer"], table["signal"]))
-    # the new row of each old one; the last place is that of -1, which means no parent
+    # the new row of each old one; the last place belongs to -1, which means no parent
     new_row = np.empty(len(order) + 1, np.int64)
     new_row[order] = np.arange(len(order))
     new_row[-1] = -1
@@ -417,7 +417,7 @@ def _sorted(tables: Sequence[Events]) -> Events:
 
 
 def join_events(parts: Sequence[Events]) -> Events:
-    """Return the events of successive tiles, whose times and signals are those of the whole
+    """Return the events of successive tiles, whose times and signals count in the whole
     recording already."""
     if not parts:
         return Events.of([])

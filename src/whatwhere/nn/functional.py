@@ -103,7 +103,7 @@ def gaussian_unpool2d(
 
     input        p [N, C, h, w] or [C, h, w]
     where        the Gaussians, as in `gaussian_pool2d`
-    kernel_size, stride, padding, form  those of the pooling
+    kernel_size, stride, padding, form  as in the pooling
     output_size  the height and width of z (or its full shape); None: the smallest map that the
                  regions fill
     returns      z [N, C, H, W], or [C, H, W]; zero outside all regions
@@ -149,7 +149,7 @@ def as_maps(signals: Tensor) -> Tensor:
 
 
 def with_height(where: PoolingParams) -> PoolingParams:
-    """μ and γ [..., C, t] of samples with those of rows, which have one element: [..., 2, C, 1,
+    """μ and γ [..., C, t] of samples with μ and γ of rows, which have one element: [..., 2, C, 1,
     t]."""
     require_params(where)
     return where.map(lambda theta: torch.stack([torch.zeros_like(theta), theta], -3).unsqueeze(-2))

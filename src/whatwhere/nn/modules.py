@@ -139,7 +139,7 @@ class GaussianPool2d(nn.Module):
 class GaussianUnpool2d(nn.Module):
     """Spread every feature over its region:  z(i) = Σ_j w(i) p(j), the adjoint of GaussianPool2d.
 
-    kernel_size, stride, padding  those of the pooling
+    kernel_size, stride, padding  as in the pooling
     form                          'plain', 'fused' or 'auto', as in GaussianPool2d
 
     Call with p [N, C, h, w], where, and optionally `output_size` (height and width, or a full
@@ -225,7 +225,7 @@ class GaussianPool1d(GaussianPool2d):
 class GaussianUnpool1d(GaussianUnpool2d):
     """Spread every feature over its region of a signal, the adjoint of GaussianPool1d.
 
-    kernel_size, stride, padding  those of the pooling
+    kernel_size, stride, padding  as in the pooling
     options                       `form` of `GaussianUnpool2d`
 
     Call with p [N, C, t], where, and optionally `output_size`, the number of samples T, if the

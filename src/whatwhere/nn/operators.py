@@ -203,7 +203,7 @@ def _without_none(results: Results, like: Tensor) -> Results:
 
 
 def _mapped(operator: Callable[..., Tensor | tuple[Tensor, ...]]) -> Callable[..., object]:
-    """Return the rule of `vmap`: the axis that is mapped over joins that of the images."""
+    """Return the rule of `vmap`: the axis that is mapped over joins the images' axis."""
 
     def rule(
         info: Any, in_dims: Sequence[int | None], *inputs: Any

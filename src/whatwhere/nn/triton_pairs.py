@@ -59,7 +59,7 @@ def region_index(BLOCK: tl.constexpr):
 @triton.jit
 def row_pair(index, width):
     """Return where the upper two elements of each region are, [BLOCK, 2]; the lower two are 2 width
-    further on. A row of regions has 4 width elements, of which region (y, x) has skipped 4 x."""
+    further on. A row of regions has 4 width elements; region (y, x) has skipped 4 x of them."""
     first = 4 * index - 2 * (index % width)
     return first[:, None] + tl.arange(0, 2)[None, :]
 

@@ -78,7 +78,8 @@ class InputStage:
         return detail if background.low is None else detail + background.low
 
     def spread_mask(self, mask: Tensor) -> Tensor:
-        """Compute the mask of the target's channels, from that of the pixels [N, 1 or C, H, W]."""
+        """Compute the mask of the target's channels, from the mask of the pixels [N, 1 or C, H,
+        W]."""
         return (
             torch.cat([mask, mask], 1) if self.spec.kind == "onoff" and mask.shape[1] > 1 else mask
         )

@@ -185,7 +185,7 @@ class ModelSpec(Checked):
 
     @property
     def target_channels(self) -> int:
-        """Channels of the target that layer 1 explains: those of the image, or twice as many with
+        """Channels of the target that layer 1 explains: the image's, or twice as many with
         separate ON and OFF channels."""
         return 2 * self.channels if self.input.kind == "onoff" else self.channels
 

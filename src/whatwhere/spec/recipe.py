@@ -20,7 +20,7 @@ class Phase(Checked):
     """What one run of ISTA infers.
 
     layer           the layer whose features are inferred
-    update_pooling  the layers whose pooling variables are updated; those of other layers stay as
+    update_pooling  the layers whose pooling variables are updated; in other layers they stay as
                     they were fitted
 
     >>> model = ww.load("mnist")
@@ -248,6 +248,6 @@ class Recipe(Checked):
 
 
 def follow_depth(learning: tuple[LearningSpec, ...], depth: int) -> tuple[LearningSpec, ...]:
-    """Return learning settings for this number of layers: those of layers above are dropped, and
-    the last one applies to all layers after it."""
+    """Return learning settings for this number of layers: the settings of layers above are dropped,
+    and the last one applies to all layers after it."""
     return (*learning[:depth], *learning[-1:] * (depth - len(learning)))

@@ -1,6 +1,6 @@
 """Back-propagation through the scheduled steps of one image: the adjoint of `loop.advance`.
 
-A step is a pass down, a pass up, the step of the features and that of the pooling variables. Its
+A step is a pass down, a pass up, and steps of the features and of the pooling variables. Its
 adjoint goes through the same layers with the same kernels: the adjoint of the pass up is a pass
 down, and the other way round. Adjoints have the layout of the state, in a second half of memory
 (`mirror`, a table of layers with offsets there); the adjoints of the error and of the
@@ -61,10 +61,10 @@ class Sums(NamedTuple):
     """The gradients, which are added to.
 
     images   [N, H W C]
-    filters  those of all layers, one after the other: [map, row, column, map below], or [row,
+    filters  of all layers, one after the other: [map, row, column, map below], or [row,
              column, map below, map] where the maps below do not fill vectors. One array, because
              a tuple of arrays would be compiled again for every number of layers
-    starts   where those of each layer begin in it, [layers]
+    starts   where each layer's begin in it, [layers]
     steps    [T, 3 + layers]  size, threshold, extrapolation, β_U of every layer
     scales   [layers, 2]  of the fitted μ and γ
     rates    [N]
@@ -197,8 +197,8 @@ def pull_back_features(
     ahead: Ahead,
     sums: Array,
 ) -> None:
-    """p = project(shrink(y - λ β g, threshold)): from the adjoint of p those of g and y, and the
-    derivatives by β and the threshold."""
+    """p = project(shrink(y - λ β g, threshold)): from the adjoint of p to the adjoints of g and y,
+    and the derivatives by β and the threshold."""
     noinline()
     layer, mirror = top
     beta, threshold = size
@@ -349,8 +349,8 @@ def if_free(adjoint: Lanes, moved: Lanes, low: float, high: float) -> Lanes:
 def pull_back_pooling(
     memory: Array, pair: tuple[Layer, Layer], step: PoolingStep, at_top: bool
 ) -> float:
-    """P = Σ w r, with the errors r at z, and θ ← bound(θ - step p̂ ∇P): from their adjoints those of
-    r, of p̂ (into `gain`) and of θ; return Σ ⟨adjoint, p̂ ∇P⟩."""
+    """P = Σ w r, with the errors r at z, and θ ← bound(θ - step p̂ ∇P): from their adjoints to the
+    adjoints of r, of p̂ (into `gain`) and of θ; return Σ ⟨adjoint, p̂ ∇P⟩."""
     noinline()
     layer, mirror = pair
     B = layer.maps
@@ -433,8 +433,8 @@ def pull_back_pooling(
 
 @jit
 def pull_back_unpooling(memory: Array, layer: Layer, mirror: Layer) -> None:
-    """z = w p̂: from the adjoint of z those of p̂, with what the pooling variables have left in
-    `gain`, and of θ."""
+    """z = w p̂: from the adjoint of z to the adjoint of p̂, with what the pooling variables have
+    left in `gain`, and of θ."""
     noinline()
     B = layer.maps
     y, x = axes_of(layer)
@@ -554,7 +554,7 @@ def correlate_regions(memory: Array, layer: Layer, z: int, errors: Errors, sums:
     noinline()
     B = layer.maps
     pooled = 1 if layer.unpooled else 2
-    # without pooling, all four are the one element, of which only the first counts
+    # without pooling, all four are the one element, and only the first counts
     down = layer.z_columns * B * (pooled - 1)
     right = B * (pooled - 1)
     for row in range(layer.rows):

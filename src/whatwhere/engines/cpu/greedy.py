@@ -113,7 +113,7 @@ class Rule(NamedTuple):
 class Overlaps(NamedTuple):
     """The products of the waveforms of some coefficients, as far as they overlap.
 
-    begin  [n + 1]  where those of each coefficient begin
+    begin  [n + 1]  where each coefficient's begin
     other  the number of the other coefficient
     value  the product
     """
@@ -440,7 +440,7 @@ def refit(
     `step` returns, and the number of coefficients.
 
     These coefficients depend on each other most, and among them, a step changes the slopes of only
-    a few neighbours, not those of all waveforms at all places near it. Their changes are added to g
+    a few neighbours, not of all waveforms at all places near it. Their changes are added to g
     at the end.
     """
     noinline()

@@ -1,5 +1,5 @@
 """Scheduled steps of a batch of images that back-propagation passes through: the forward pass keeps
-a tape, and `pull_back` turns gradients of the latents into those of everything that they follow
+a tape, and `pull_back` turns gradients of the latents into gradients of everything that they follow
 from."""
 
 from functools import cache
@@ -62,8 +62,8 @@ class UnrolledSteps:
         return self.solver.solve().latents
 
     def pull_back(self, gradients: Latents) -> StepGradients:
-        """Gradients of the latents to those of the rest. It frees the tape; called again, it makes
-        a new one."""
+        """Turn gradients of the latents into gradients of the rest. It frees the tape; called
+        again, it makes a new one."""
         _announce_compilation()
         if self.tape is None:
             self.solve()
@@ -149,7 +149,7 @@ def _announce_compilation() -> None:
 
 
 def _take_tape(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Memory for a tape: that of the last one, if it has the same shape."""
+    """Memory for a tape: the last one's, if it has the same shape."""
     if _free_tapes:
         tape = _free_tapes.pop()
         if tape.shape == shape and tape.dtype == dtype:

@@ -36,7 +36,7 @@ SHIFTS = (
 
 
 class Mask(types.Type):
-    """What comparing two vectors gives: LANES truth values; `dtype` is that of the vectors."""
+    """What comparing two vectors gives: LANES truth values; `dtype` is the vectors' dtype."""
 
     def __init__(self, dtype: types.Float) -> None:
         self.dtype = dtype

@@ -98,7 +98,7 @@ class BatchMemory:
         ]
 
     def allocate_maps(self) -> None:
-        """Features, unpooled maps and errors of every layer, and those of the line search."""
+        """Features, unpooled maps and errors of every layer and of the line search."""
         N = self.N
         top = self.shapes[-1]
         self.p = [
@@ -249,7 +249,7 @@ class BatchMemory:
         self.sources = [FilterSource(f, f._version) for f in self.both_passes(model)]
 
     def both_passes(self, model: DeconvNet) -> tuple[Tensor, ...]:
-        """Return the filters of the pass down, then those of the pass up."""
+        """Return the filters of the pass down, then of the pass up."""
         return model.filters[: self.top] + model.upward[: self.top]
 
     def holds(self, model: DeconvNet) -> bool:

@@ -99,7 +99,7 @@ class Prepared:
 
 
 def record(launches: Callable[[], object]) -> torch.cuda.CUDAGraph:
-    """Make a graph of launches; those on the way to a step size have priority over those of
+    """Make a graph of launches; launches on the way to a step size have priority over launches of
     `Workspace.side_stream`."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=torch.cuda.Stream(priority=-1)):

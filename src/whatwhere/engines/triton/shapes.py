@@ -169,8 +169,8 @@ def layer_shapes(model: DeconvNet, height: int, width: int, layer: int) -> list[
 
 
 def filter_blocks(f: Tensor, shape: LayerShape, group: Pair = (1, 1)) -> Tensor:
-    """G of f [C, B, K, L]: every tap, from the elements of a cell to those of a block (or of a
-    group of blocks), [taps, elements of a cell · B, elements of a block · C].
+    """G of f [C, B, K, L]: every tap, from the elements of a cell to the elements of a block (or of
+    a group of blocks), [taps, elements of a cell · B, elements of a block · C].
 
     Element u of the cells and element y of the group meet in element i of a filter: down is a valid
     convolution, so i = K - 1 - (u - y).
@@ -195,7 +195,7 @@ def numbered(shape: LayerShape) -> Tensor:
 
 
 def lay_out(f: Tensor, sources: Tensor) -> Tensor:
-    """Make a matrix whose elements are those of f that `sources` numbers from 1, or 0."""
+    """Make a matrix whose elements are the elements of f that `sources` numbers from 1, or 0."""
     return torch.cat([f.new_zeros(1), f.flatten()])[sources]
 
 

@@ -168,7 +168,7 @@ def store_unpooled(p, z, w, tile, here, SHAPE: tl.constexpr):
 @triton.jit
 def mark_active(active, p, row, first_image, numbers, SHAPE: tl.constexpr):
     """Mark the regions [N / MARKED_IMAGES, h, w] that have a feature in any of the images that
-    share a mark; row 0 is that of `first_image`.
+    share a mark; row 0 belongs to `first_image`.
 
     A mark is the number of the step that will read it, so that none has to be cleared.
     """

@@ -2,7 +2,7 @@
 side.
 
 Regions that overlap share elements, so that the error at z goes through memory, cell by cell:
-`propagate` writes it, `up` reads the elements of each region. Layouts are those of `down`.
+`propagate` writes it, `up` reads the elements of each region. Layouts are the same as in `down`.
 """
 
 import triton
@@ -58,7 +58,7 @@ def up(
     if not SHAPE.tiled:
         errors = gather(tensors, tile, room_y, room_x, SHAPE)
 
-    # the weights: at the first step from p = 0 those of θ that is fitted to this very error
+    # the weights: at the first step from p = 0 of the θ that is fitted to this very error
     if RULE.fit:
         y, x = fitted(errors, room_y, room_x, numbers, SHAPE, RULE.fit)
         store_theta(tensors.theta, tile, here, y, x, B)

@@ -245,30 +245,31 @@ export class PictureMap {
 
   /** A picture that lights up: whole, in a broken black and white frame. @param {CanvasRenderingContext2D} context @param {number} row */
   #drawLit(context, row) {
-    const { x, y } = this.at(row);
-    const size = this.side + 7;
-    drawSmall(context, row, x - this.side / 2, y - this.side / 2, this.side);
-    context.lineWidth = 4;
-    context.strokeStyle = inks.panel;
-    context.strokeRect(x - size / 2, y - size / 2, size, size);
-    context.strokeStyle = inks.text;
-    context.setLineDash([5, 4]);
-    context.strokeRect(x - size / 2, y - size / 2, size, size);
-    context.setLineDash([]);
+    this.#drawFramed(context, row, { size: this.side + 7, outer: 4, inner: 4, dash: [5, 4] });
   }
 
-  /** @param {CanvasRenderingContext2D} context @param {number} row */
+  /** Black and white, or white and black: no class has them. @param {CanvasRenderingContext2D} context @param {number} row */
   #drawChosen(context, row) {
+    this.#drawFramed(context, row, { size: this.side + 9, outer: 7, inner: 4, dash: [] });
+  }
+
+  /**
+   * A picture in a frame of two lines, one over the other.
+   * @param {CanvasRenderingContext2D} context
+   * @param {number} row
+   * @param {{ size: number, outer: number, inner: number, dash: number[] }} frame its side, the widths of the lines, and the dashes of the inner one
+   */
+  #drawFramed(context, row, { size, outer, inner, dash }) {
     const { x, y } = this.at(row);
-    const size = this.side + 9;
     drawSmall(context, row, x - this.side / 2, y - this.side / 2, this.side);
-    // Black and white, or white and black: no class has them.
-    context.lineWidth = 7;
+    context.lineWidth = outer;
     context.strokeStyle = inks.panel;
     context.strokeRect(x - size / 2, y - size / 2, size, size);
-    context.lineWidth = 4;
+    context.lineWidth = inner;
     context.strokeStyle = inks.text;
+    context.setLineDash(dash);
     context.strokeRect(x - size / 2, y - size / 2, size, size);
+    context.setLineDash([]);
   }
 
   // Pointer and keys ---------------------------------------------------------------------------------------------
