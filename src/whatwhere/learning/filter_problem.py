@@ -82,8 +82,8 @@ def step_filters(
     """Return filters of layer k after `cg_steps` conjugate steps, in float64, and the direction for
     the stream's next batch.
 
-    The problem of one batch differs from the whole problem, so a step must not rely on it alone: the
-    first direction keeps a share of the last batch's,
+    The problem of one batch differs from the whole problem, so a step must not rely on it alone:
+    the first direction keeps a share of the last batch's,
 
         g = Aᵀ (v - A f) / n,    d = g + direction_memory · d_last,    f ← project(f + d ⟨g, d⟩ /
         ⟨d, Aᵀ A d / n⟩)
