@@ -112,9 +112,6 @@ def find(name: str) -> Entry:
     return CATALOGUE[name]
 
 
-"""Seconds without an answer after which the next mirror is tried."""
-
-
 def cache_folder() -> Path:
     """Return WHATWHERE_DATA if it is set, otherwise the program's own folder in the user's
     cache."""
@@ -201,7 +198,8 @@ def _fetch(entry: Entry, file: File) -> None:
     for mirror in entry.mirrors:
         url = mirror + file.download_name
         try:
-            with urlopen(Request(url, headers={"User-Agent": "whatwhere"}), timeout=30) as answer:
+            request = Request(url, headers={"User-Agent": "whatwhere"})
+            with urlopen(request, timeout=30) as answer:  # seconds, then the next mirror
                 store(entry, file, answer, url)
             return
         except (OSError, HTTPException, ImageError) as error:
