@@ -14,6 +14,13 @@ from whatwhere.errors import plural
 TensorMap = Callable[[Tensor], Any]  # a tensor, or what an estimator returns in its place
 
 
+def moved(tensor: Tensor, *args: object, **kwargs: object) -> Tensor:
+    """Return a tensor on another device, in another dtype: `Tensor.to`, whose many forms no other
+    signature can repeat."""
+    to: Callable[..., Tensor] = tensor.to
+    return to(*args, **kwargs)
+
+
 @dataclass(frozen=True, repr=False)
 class PoolingParams:
     """Where: the Gaussian of every pooling region of one layer.
@@ -43,9 +50,9 @@ class PoolingParams:
         """Apply `function` applied to μ and to γ."""
         return PoolingParams(function(self.mu), function(self.gamma))
 
-    def to(self, *args: Any, **kwargs: Any) -> "PoolingParams":
+    def to(self, *args: object, **kwargs: object) -> "PoolingParams":
         """Return the same on another device, in another dtype."""
-        return self.map(lambda theta: theta.to(*args, **kwargs))
+        return self.map(lambda theta: moved(theta, *args, **kwargs))
 
     def detach(self) -> "PoolingParams":
         """Return the same values, through which no gradient flows."""
@@ -130,9 +137,9 @@ class Latents:
     def __getitem__(self, images: slice | Tensor) -> "Latents":
         return self.map(lambda tensor: tensor[images])
 
-    def to(self, *args: Any, **kwargs: Any) -> "Latents":
+    def to(self, *args: object, **kwargs: object) -> "Latents":
         """Return the same on another device, in another dtype."""
-        return self.map(lambda tensor: tensor.to(*args, **kwargs))
+        return self.map(lambda tensor: moved(tensor, *args, **kwargs))
 
     def put(self, images: Tensor, latents: "Latents") -> "Latents":
         """Return the same latents, replaced for some images, which a mask [N] chooses."""

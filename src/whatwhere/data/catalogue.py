@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Literal
 from urllib.request import Request, urlopen
 
 from whatwhere.errors import ImageError, did_you_mean
-from whatwhere.files import new_folder, open_atomic
+from whatwhere.files import FileFields, new_folder, open_atomic
 
 FOLDER = Path(__file__).parent
 
@@ -68,7 +68,7 @@ class Entry:
     card: str = ""
 
     @classmethod
-    def of(cls, name: str, table: dict[str, Any]) -> "Entry":
+    def of(cls, name: str, table: FileFields) -> "Entry":
         """Return the data set that a table of catalogue.toml describes."""
         files = tuple(
             File(**table[split][kind])

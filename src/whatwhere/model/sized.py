@@ -3,13 +3,12 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from whatwhere.errors import EngineError
-from whatwhere.latents import Latents, PoolingParams, SparseLatents, SparseMap
+from whatwhere.latents import Latents, PoolingParams, SparseLatents, SparseMap, moved
 from whatwhere.ops.convolution import convolve_down, convolve_up
 from whatwhere.ops.input_stage import InputStage
 from whatwhere.ops.pooling import Regions, Weights, gaussian_weights, has_pairs, pair_weights
@@ -76,7 +75,7 @@ class SizedModel:
         """The device that the filters are on, where inference runs."""
         return self.filters[0].device
 
-    def to(self, *args: Any, **kwargs: Any) -> "SizedModel":
+    def to(self, *args: object, **kwargs: object) -> "SizedModel":
         """Return the same model on another device, in another dtype."""
         filters = move_filters(self.filters, *args, **kwargs)
         tied = self.upward is self.filters
@@ -147,11 +146,11 @@ class SizedModel:
         return codes
 
 
-def move_filters(filters: Sequence[Tensor], *args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
+def move_filters(filters: Sequence[Tensor], *args: object, **kwargs: object) -> tuple[Tensor, ...]:
     """Return filters on another device, in another dtype; raises an EngineError for a device that
     this machine does not offer."""
     try:
-        return tuple(f.to(*args, **kwargs) for f in filters)
+        return tuple(moved(f, *args, **kwargs) for f in filters)
     except (RuntimeError, AssertionError) as error:  # torch raises either for a missing device
         given = ", ".join(map(str, (*args, *kwargs.values())))
         reason = str(error).splitlines()[0]

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -136,7 +135,7 @@ class Solution:
             raise ImageError("This solution has no decoder; expected one that `infer` returned.")
         return self.decoder
 
-    def to(self, *args: Any, **kwargs: Any) -> "Solution":
+    def to(self, *args: object, **kwargs: object) -> "Solution":
         """Return the same on another device, in another dtype."""
         decoder = None if self.decoder is None else self.decoder.to(*args, **kwargs)
         return replace(self, latents=self.latents.to(*args, **kwargs), decoder=decoder)
